@@ -1,0 +1,95 @@
+"""What a machine is made of, as values.
+
+Words, used the same everywhere: *cpu* is a logical CPU as Linux numbers it, *core* a physical
+core, *numa_node* a memory node; *node* always means a Kubernetes node. A set of CPUs is an int
+bitmask (see `cpuset`). Everything here is a fact that was read; an unknown fact is empty or None,
+never a guess.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional, Tuple
+
+from raddle import cpuset
+
+
+class Group(NamedTuple):
+    """CPUs that share something: `id` is the kernel's number for it (socket, die, L3), `cpus` the set."""
+
+    id: int
+    cpus: int
+
+
+class NUMANode(NamedTuple):
+    """A memory node. `cpus` may be empty; `memory_mib` is None where unknown; `distances` is by ascending node id."""
+
+    id: int
+    cpus: int
+    memory_mib: Optional[int] = None
+    distances: Tuple[int, ...] = ()
+
+
+class CoreType(NamedTuple):
+    """CPUs of one kind on a hybrid machine. `name` is standard, p-core, e-core or, on Arm, e.g. capacity-1024.
+
+    `max_frequency_mhz` and `capacity` (kernel's cpu_capacity, 1024 = the fastest) are None where not told.
+    """
+
+    name: str
+    cpus: int
+    max_frequency_mhz: Optional[int] = None
+    capacity: Optional[int] = None
+
+
+class Kubelet(NamedTuple):
+    """How the node's kubelet hands out CPUs. "unknown" and None mean exactly that."""
+
+    cpu_manager_policy: str = "unknown"
+    cpu_manager_policy_options: Tuple[Tuple[str, str], ...] = ()
+    topology_manager_policy: str = "unknown"
+    reserved_cpus: Optional[int] = None
+
+
+class Problem(NamedTuple):
+    """A file that could not be used: its path below the root, and why."""
+
+    path: str
+    reason: str
+
+
+class Machine(NamedTuple):
+    """One machine. Groups hold online CPUs only and are sorted by their lowest CPU; `cores` are sibling sets.
+
+    `sockets`, `dies`, `numa_nodes`, `l3_domains` and `core_types` may be empty where the kernel does not say.
+    """
+
+    online: int
+    cores: Tuple[int, ...]
+    offline: int = 0
+    isolated: int = 0
+    sockets: Tuple[Group, ...] = ()
+    dies: Tuple[Group, ...] = ()
+    numa_nodes: Tuple[NUMANode, ...] = ()
+    l3_domains: Tuple[Group, ...] = ()
+    core_types: Tuple[CoreType, ...] = ()
+    architecture: str = ""
+    model: str = ""
+    boot_id: str = ""
+    kubelet: Kubelet = Kubelet()
+    problems: Tuple[Problem, ...] = ()
+
+
+def cores_within(machine: Machine, cpus: int) -> int:
+    """How many physical cores have at least one CPU in the set. CPUs that belong to no known core count as one each."""
+    found = 0
+    rest = cpus
+    for core in machine.cores:
+        if core & rest:
+            found += 1
+            rest &= ~core
+    return found + cpuset.count(rest)
+
+
+def threads_per_core(machine: Machine) -> int:
+    """The largest number of online CPUs that share a core; 1 where no core is known."""
+    return max((cpuset.count(core) for core in machine.cores), default=1)
