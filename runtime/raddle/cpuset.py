@@ -33,13 +33,13 @@ def _parse_range(part: str) -> int:
     first = _cpu_id(first_text, part)
     last = _cpu_id(last_text, part) if dash else first
     if last < first:
-        raise ValueError("CPU range {!r} runs backwards".format(part))
+        raise ValueError(f"CPU range {part!r} runs backwards")
     if not stride:
         return ((1 << (last - first + 1)) - 1) << first
     used_text, slash, group_text = stride.partition("/")
     used, group = _cpu_id(used_text, part), _cpu_id(group_text, part)
     if not slash or not dash or group == 0 or used > group:
-        raise ValueError("CPU range {!r} has a malformed stride".format(part))
+        raise ValueError(f"CPU range {part!r} has a malformed stride")
     mask = 0
     for start in range(first, last + 1, group):
         for cpu in range(start, min(start + used, last + 1)):
@@ -51,10 +51,10 @@ def _cpu_id(text: str, part: str) -> int:
     text = text.strip()
     # str.isdigit accepts digits of other scripts; the kernel writes ASCII only.
     if not (text.isascii() and text.isdigit()):
-        raise ValueError("{!r} is not a CPU list".format(part[:64]))
+        raise ValueError(f"{part[:64]!r} is not a CPU list")
     cpu = int(text) if len(text) < 10 else MAX_CPUS
     if cpu >= MAX_CPUS:
-        raise ValueError("CPU id in {!r} is not below {}".format(part[:64], MAX_CPUS))
+        raise ValueError(f"CPU id in {part[:64]!r} is not below {MAX_CPUS}")
     return cpu
 
 
@@ -67,13 +67,12 @@ def parse_mask(text: str) -> int:
     if text in ("", "(null)"):
         return 0
     mask = 0
-    for word in text.split(","):
-        word = word.strip()
+    for word in text.replace(" ", "").split(","):
         if not 1 <= len(word) <= 8 or not all(c in "0123456789abcdefABCDEF" for c in word):
-            raise ValueError("{!r} is not a CPU mask".format(text[:64]))
+            raise ValueError(f"{text[:64]!r} is not a CPU mask")
         mask = (mask << 32) | int(word, 16)
     if mask >> MAX_CPUS:
-        raise ValueError("CPU mask names a CPU id that is not below {}".format(MAX_CPUS))
+        raise ValueError(f"CPU mask names a CPU id that is not below {MAX_CPUS}")
     return mask
 
 
@@ -86,7 +85,7 @@ def format_list(mask: int) -> str:
         mask >>= gap
         first += gap
         run = (~mask & (mask + 1)).bit_length() - 1
-        parts.append(str(first) if run == 1 else "{}-{}".format(first, first + run - 1))
+        parts.append(str(first) if run == 1 else f"{first}-{first + run - 1}")
         mask >>= run
         first += run
     return ",".join(parts)

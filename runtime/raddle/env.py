@@ -55,15 +55,11 @@ AFFINITY = ("none", "numa", "core")
 EXISTING = ("respect", "override")
 GRAPH_LEVELS = ("disable", "basic", "extended", "all")
 
-# key -> (lowest, highest) for integers, or the allowed words.
-_FIELDS = {
+# key -> (lowest, highest)
+_NUMBERS = {
     "intra": (1, MAX_THREADS),  # absent: leave the count alone
     "inter": (1, MAX_THREADS),
-    "spin": SPINNING,
     "spin_us": (0, 1000000),
-    "mode": EXECUTION_MODES,
-    "graph": GRAPH_LEVELS,  # absent: leave the application's
-    "aff": AFFINITY,
     "excl": (0, 65536),  # CPUs that are expected to be exclusive; 0: shared
     "smt": (0, 1),  # 1: use all threads of a core
     "streams": (1, 65536),  # workers x sessions that share the container's CPUs
@@ -71,10 +67,18 @@ _FIELDS = {
     "min": (1, MAX_THREADS),
     "max": (1, MAX_THREADS),
     "floor": (0, 1),  # 1: throughput, a fractional quota is rounded down; 0: latency, up
-    "existing": EXISTING,
     "omp": (1, MAX_THREADS),
     "blas": (1, MAX_THREADS),
 }
+# key -> the words allowed
+_WORDS = {
+    "spin": SPINNING,
+    "mode": EXECUTION_MODES,
+    "graph": GRAPH_LEVELS,  # absent: leave the application's
+    "aff": AFFINITY,
+    "existing": EXISTING,
+}
+_KEYS = (*_NUMBERS, *_WORDS)
 
 
 class PlanError(ValueError):
@@ -83,41 +87,40 @@ class PlanError(ValueError):
 
 def encode(fields: dict[str, object]) -> str:
     """RADDLE_PLAN for these fields (None and absent are left out). Raises PlanError for a value outside its bounds."""
-    parts = ["v={}".format(VERSION)]
-    for key in _FIELDS:
+    parts = [f"v={VERSION}"]
+    for key in _KEYS:
         value = fields.get(key)
         if value is not None:
             _check(key, str(value))
-            parts.append("{}={}".format(key, value))
+            parts.append(f"{key}={value}")
     return ";".join(parts)
 
 
 def decode(text: str) -> dict[str, int | str]:
     """The fields of RADDLE_PLAN: integers as int, words as str; absent keys are absent. Raises PlanError."""
     if len(text) > MAX_PLAN_TEXT:
-        raise PlanError("plan is {} characters long, at most {} are allowed".format(len(text), MAX_PLAN_TEXT))
+        raise PlanError(f"plan is {len(text)} characters long, at most {MAX_PLAN_TEXT} are allowed")
     fields: dict[str, int | str] = {}
     version = None
     for part in text.split(";"):
         key, equals, value = part.partition("=")
         if not equals:
-            raise PlanError("plan part {!r} is not key=value".format(part[:40]))
+            raise PlanError(f"plan part {part[:40]!r} is not key=value")
         if key == "v":
             version = value
-        elif key in _FIELDS:
+        elif key in _KEYS:
             fields[key] = _check(key, value)
     if version != str(VERSION):
-        raise PlanError("plan version is {!r}, this shim reads version {}".format(version and version[:20], VERSION))
+        raise PlanError(f"plan version is {version and version[:20]!r}, this shim reads version {VERSION}")
     return fields
 
 
 def _check(key: str, value: str) -> int | str:
-    allowed = _FIELDS[key]
-    if isinstance(allowed[0], str):
-        if value not in allowed:
-            raise PlanError("plan field {}={!r} must be one of {}".format(key, value[:40], ", ".join(map(str, allowed))))
+    if key in _WORDS:
+        if value not in _WORDS[key]:
+            raise PlanError(f"plan field {key}={value[:40]!r} must be one of {', '.join(_WORDS[key])}")
         return value
-    low, high = allowed
-    if not (value.isascii() and value.isdigit() and len(value) <= 7 and int(low) <= int(value) <= int(high)):
-        raise PlanError("plan field {}={!r} must be an integer from {} to {}".format(key, value[:40], low, high))
+    low, high = _NUMBERS[key]
+    if not (value.isascii() and value.isdigit() and len(value) <= 7 and low <= int(value) <= high):
+        raise PlanError(f"plan field {key}={value[:40]!r} must be an integer from {low} to {high}")
     return int(value)
