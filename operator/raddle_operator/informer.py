@@ -1,0 +1,242 @@
+"""A cache of one kind of object that follows the API server: list, then watch; a re-list replaces what was there.
+
+The store holds what ``transform`` makes of each object, so it is as small as its user needs. Objects that vanished
+while no watch was open are found by the next list and reported like any other deletion. No error ends an informer:
+it keeps what it knows, says how old that is, and tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, Generic, NoReturn, TypeVar
+
+from raddle_operator.kube import WATCH_TIMEOUT_S, Gone, Kube, KubeError, Object, Resource, Unavailable
+
+log = logging.getLogger(__name__)
+
+Key = tuple[str, str]
+"""(namespace, name); the namespace is empty for cluster-scoped objects."""
+
+T = TypeVar("T")
+
+BACKOFF_FIRST_S: Final = 0.5
+BACKOFF_MOST_S: Final = 30.0
+STEADY_S: Final = 5.0
+"""A stream that brought something after so long was a good one; the next is opened without a pause."""
+
+
+def key_of(obj: Object) -> Key:
+    """Return the key of an object."""
+    metadata = obj["metadata"]
+    return metadata.get("namespace") or "", metadata["name"]
+
+
+def backoffs(first_s: float = BACKOFF_FIRST_S, most_s: float = BACKOFF_MOST_S) -> Iterator[float]:
+    """Yield pauses that double up to a cap, without end, each somewhere in the upper half of its step."""
+    step_s = first_s
+    while True:
+        yield step_s * (0.5 + random.random() / 2)  # noqa: S311 (spreads retries, guards nothing)
+        step_s = min(step_s * 2, most_s)
+
+
+class Informer(Generic[T]):
+    """A live mapping from key to ``transform(object)``; ``None`` from ``transform`` leaves an object out.
+
+    ``run`` is to be a task of the caller; ``synced`` is set after the first complete list. Change callbacks get
+    ``(key, old, new)``, with None for what was or is not there, after the store has changed; they must not block.
+    A transform or a callback that raises is logged and costs that object or that call only.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        resource: Resource,
+        transform: Callable[[Object], T | None],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        metadata_only: bool = False,
+        on_change: Callable[[Key, T | None, T | None], None] | None = None,
+        chunk_size: int = 500,
+        relist_every_s: float | None = None,
+    ) -> None:
+        """``relist_every_s``: list again so often although the watch is well; None only when the server says so."""
+        self.resource: Final = resource
+        self.synced: Final = asyncio.Event()
+        self.errors = 0
+        self.relists = 0
+        self._kube = kube
+        self._transform = transform
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._metadata_only = metadata_only
+        self._chunk_size = chunk_size
+        self._relist_every_s = relist_every_s
+        self._objects: dict[Key, T] = {}
+        self._callbacks = [] if on_change is None else [on_change]
+        self._version: str | None = None
+        self._listed_at_s: float | None = None
+        self._heard_at_s: float | None = None
+        self._relist_wanted = asyncio.Event()
+        self.store: Final[Mapping[Key, T]] = MappingProxyType(self._objects)
+
+    def subscribe(self, callback: Callable[[Key, T | None, T | None], None]) -> None:
+        """Call ``callback(key, old, new)`` for every change from now on."""
+        self._callbacks.append(callback)
+
+    def relist(self) -> None:
+        """List again as soon as possible, even while the watch is well."""
+        self._relist_wanted.set()
+
+    @property
+    def age_s(self) -> float | None:
+        """Return the seconds since the server was last heard (list, change, bookmark); None before the first list."""
+        return None if self._heard_at_s is None else time.monotonic() - self._heard_at_s
+
+    @property
+    def list_age_s(self) -> float | None:
+        """Return the seconds since the last complete list; None before the first."""
+        return None if self._listed_at_s is None else time.monotonic() - self._listed_at_s
+
+    async def run(self) -> NoReturn:
+        """Follow the API server until cancelled."""
+        pauses = backoffs()
+        while True:
+            started_at_s = time.monotonic()
+            try:
+                if self._version is None:
+                    await self._list()
+                await self._watch(self._version or "")
+            except Gone:
+                log.info("%s: the server has forgotten our version, listing again", self.resource.plural)
+                self._version = None
+            except KubeError as error:
+                self.errors += 1
+                log.warning("%s: %s", self.resource.plural, error)
+                if not _is_passing(error):
+                    self._version = None  # as client-go does: a version from the future is one such refusal
+            except Exception:  # a malformed answer must not end the process that lives on this cache
+                self.errors += 1
+                self._version = None
+                log.exception("%s: unexpected failure, listing again", self.resource.plural)
+            if (self._heard_at_s or 0.0) > started_at_s + STEADY_S:
+                pauses = backoffs()
+            else:  # even after a clean end: a proxy that closes streams at once must not make a busy loop
+                await asyncio.sleep(next(pauses))
+
+    async def _list(self) -> None:
+        found: dict[Key, T] = {}
+        version = ""
+        self._relist_wanted.clear()
+        pages = self._kube.pages(
+            self.resource,
+            self._namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            metadata_only=self._metadata_only,
+            chunk_size=self._chunk_size,
+        )
+        async with contextlib.aclosing(pages):
+            async for page in pages:
+                version = page.resource_version
+                for obj in page.items:
+                    value = self._transformed(obj)
+                    if value is not None:
+                        found[key_of(obj)] = value
+                await asyncio.sleep(0)  # a chunk is some milliseconds of work: let requests through
+        self._replace(found)
+        self._version = version
+        self._listed_at_s = self._heard_at_s = time.monotonic()
+        self.relists += 1
+        self.synced.set()
+
+    async def _watch(self, version: str) -> None:
+        """Apply changes until the stream ends; then the version is kept, or dropped where a list is due."""
+        following = asyncio.create_task(self._follow(version))
+        waiting = asyncio.create_task(self._until_relist_is_due())
+        try:
+            await asyncio.wait((following, waiting), return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done():
+                self._version = None
+            if following.done():
+                following.result()
+        finally:
+            following.cancel()
+            waiting.cancel()
+            await asyncio.gather(following, waiting, return_exceptions=True)
+
+    async def _until_relist_is_due(self) -> None:
+        left_s = None
+        if self._relist_every_s is not None:
+            left_s = max(0.0, self._relist_every_s - (self.list_age_s or 0.0))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._relist_wanted.wait(), left_s)
+
+    async def _follow(self, version: str) -> None:
+        events = self._kube.watch(
+            self.resource,
+            self._namespace,
+            resource_version=version,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            metadata_only=self._metadata_only,
+            timeout_seconds=int(WATCH_TIMEOUT_S * (0.75 + random.random() / 4)),  # noqa: S311 (spreads reconnections)
+        )
+        async with contextlib.aclosing(events):
+            async for event in events:
+                if event.type != "BOOKMARK":
+                    gone = event.type == "DELETED"
+                    self._set(key_of(event.object), None if gone else self._transformed(event.object))
+                self._version = event.resource_version
+                self._heard_at_s = time.monotonic()
+
+    def _transformed(self, obj: Object) -> T | None:
+        try:
+            return self._transform(obj)
+        except Exception:
+            log.exception("%s %s can't be read and is left out", self.resource.kind, "/".join(key_of(obj)))
+            return None
+
+    def _replace(self, found: dict[Key, T]) -> None:
+        """Make the store equal to ``found`` in one step, then report each difference."""
+        changes: list[tuple[Key, T | None, T | None]] = [
+            (key, old, None) for key, old in self._objects.items() if key not in found
+        ]
+        changes += [(key, self._objects.get(key), new) for key, new in found.items()]
+        for key, _, new in changes:
+            self._put(key, new)
+        for key, old, new in changes:
+            self._report(key, old, new)
+
+    def _set(self, key: Key, new: T | None) -> None:
+        old = self._objects.get(key)
+        self._put(key, new)
+        self._report(key, old, new)
+
+    def _put(self, key: Key, new: T | None) -> None:
+        if new is None:
+            self._objects.pop(key, None)
+        else:
+            self._objects[key] = new
+
+    def _report(self, key: Key, old: T | None, new: T | None) -> None:
+        if old == new:
+            return
+        for callback in self._callbacks:
+            try:
+                callback(key, old, new)
+            except Exception:
+                log.exception("a change of %s %s could not be handled", self.resource.kind, "/".join(key))
+
+
+def _is_passing(error: KubeError) -> bool:
+    """Tell a refused connection or 429, after which the same watch may go on, from all that calls for a list."""
+    return isinstance(error, Unavailable) and error.status in (0, 429)
