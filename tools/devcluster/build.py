@@ -1,0 +1,182 @@
+"""Builds one Go program into the cache: once per version and recipe, atomically, with progress.
+
+A program is a Go module in this package (`go/NAME/VERSION/go.mod` and `go.sum`, sources in `go/NAME`). For a Kubernetes
+version without such a folder the module file is derived from upstream's own (`gomodule.py`). The build runs in a folder
+beside its result and is renamed into place; a file lock makes a second builder wait for the first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+from devcluster import gomodule, toolchain
+from devcluster.errors import DevclusterError
+from devcluster.progress import Progress
+from devcluster.versions import Version
+
+TICK_SECONDS = 0.5
+LOG_TAIL_LINES = 30
+OLDEST_GO = (1, 21)
+"""Enough to read another module's go.mod; the build itself needs what that file asks for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What `go build` makes: one file, called by one or more names.
+
+    `source` holds main.go (or nothing, for a `package` of another module) and a folder for each version whose go.mod
+    and go.sum are known. `variables` are string variables that the linker sets.
+    """
+
+    name: str
+    version: Version
+    source: Path
+    commands: tuple[str, ...]
+    package: str = "."
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """Return name and version for messages."""
+        return f"{self.name} {self.version}"
+
+    def linker_flags(self) -> str:
+        """Return the value of -ldflags: no symbol table, and the variables."""
+        return " ".join(["-s", "-w", *(f"-X {name}={value}" for name, value in sorted(self.variables.items()))])
+
+    def digest(self) -> str:
+        """Return a hash of all that decides the result, except the Go version."""
+        parts = [self.name, str(self.version), self.package, self.linker_flags(), platform.system(), platform.machine()]
+        content = hashlib.sha256("\0".join(parts).encode())
+        for path in (*sorted(self.source.glob("*.go")), *gomodule.committed(self.source, self.version)):
+            content.update(path.read_bytes())
+        return content.hexdigest()[:12]
+
+    def folder(self, cache: Path) -> Path:
+        """Return where the built program lies in the cache; it exists once it is whole."""
+        return cache / f"v{self.version}" / f"{self.name}-{self.digest()}"
+
+
+def built(program: Program, cache: Path) -> Path | None:
+    """Return the folder with the program's commands, or None when it is not in the cache."""
+    folder = program.folder(cache) / "bin"
+    return folder if folder.is_dir() else None
+
+
+def build(program: Program, cache: Path, progress: Progress) -> Path:
+    """Return the folder with the program's commands, building it unless it is in the cache.
+
+    Raises DevclusterError with the end of the log and its path when the build fails.
+    """
+    with _lock(program, cache, progress):
+        found = built(program, cache)
+        if found is not None:
+            return found
+        folder = program.folder(cache)
+        work = folder.with_name(f"{folder.name}.work")
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        try:
+            _compile(program, work, cache, progress)
+            (work / "bin").mkdir()
+            (work / program.name).rename(work / "bin" / program.name)
+            for command in program.commands:
+                if command != program.name:
+                    (work / "bin" / command).symlink_to(program.name)
+            work.rename(folder)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        return folder / "bin"
+
+
+@contextlib.contextmanager
+def _lock(program: Program, cache: Path, progress: Progress) -> Iterator[None]:
+    path = cache / "locks" / f"{program.name}-{program.version}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress.say(f"{program.label} is being built by process {_holder(file)}; waiting for it")
+            while not _try_lock(file):
+                progress.tick(f"waiting for the build of {program.label}")
+                time.sleep(TICK_SECONDS)
+        file.seek(0)
+        file.truncate()
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def _try_lock(file: TextIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(file: TextIO) -> str:
+    file.seek(0)
+    return file.read() or "?"
+
+
+def _compile(program: Program, work: Path, cache: Path, progress: Progress) -> None:
+    logs = cache / "logs"
+    logs.mkdir(exist_ok=True)
+    log = logs / f"{program.name}-{program.version}.log"
+    start = progress.elapsed_seconds()
+    for path in program.source.glob("*.go"):
+        shutil.copy(path, work)
+    resolved = gomodule.prepare(
+        program.source, program.version, work, lambda: toolchain.find_go(OLDEST_GO, cache, progress)
+    )
+    go = toolchain.find_go(toolchain.parse_go_version((work / "go.mod").read_text()), cache, progress)
+    mode = "readonly" if resolved else "mod"
+    progress.say(f"building {program.label} with {go}; the log is {log}")
+    log.write_text("")
+    _run([go, "list", f"-mod={mode}", "-deps", program.package], work, log, progress, f"{program.label}: modules")
+    packages = sum(not line.startswith("go: ") for line in log.read_text().splitlines())
+    arguments = ["-v", f"-mod={mode}", "-trimpath", "-ldflags", program.linker_flags(), "-o", program.name]
+    _run(
+        [go, "build", *arguments, program.package],
+        work,
+        log,
+        progress,
+        f"{program.label}: compiling, at most {packages} packages",
+    )
+    progress.say(f"built {program.label} in {progress.elapsed_seconds() - start:.0f} s")
+
+
+def _run(command: list[str], directory: Path, log: Path, progress: Progress, what: str) -> None:
+    """Run a Go command with its output in the log; the count of new lines is the progress."""
+    before = log.read_text().count("\n")
+    with log.open("a") as output:
+        process = subprocess.Popen(
+            command, cwd=directory, env=toolchain.environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
+        try:
+            while True:
+                try:
+                    code = process.wait(TICK_SECONDS)
+                    break
+                except subprocess.TimeoutExpired:
+                    progress.tick(f"{what}: {log.read_text().count(chr(10)) - before} done")
+        finally:
+            process.kill()
+            process.wait()
+    if code:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
+        message = f"{' '.join(command)} failed with exit code {code}; the whole log is {log}, its end:\n{tail}"
+        raise DevclusterError(message)

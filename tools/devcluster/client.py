@@ -1,0 +1,153 @@
+"""A small API client: JSON over one keep-alive TLS connection, for what would take kubectl a process each.
+
+Not safe for several threads: make one client each. It knows no types; `apply` finds an object's path by discovery.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import select
+import socket
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlencode, urlsplit
+
+TIMEOUT_SECONDS = 30.0
+FIELD_MANAGER = "devcluster"
+MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+FIRST_ERROR_STATUS = 400
+
+
+class ApiError(RuntimeError):
+    """The API server refused a request: `status` is the HTTP status, `reason` its machine-readable reason."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        """Keep status and reason beside the message."""
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+
+class Client:
+    """Requests to one API server with a client certificate."""
+
+    def __init__(self, server: str, ca_file: Path, certificate_file: Path, key_file: Path) -> None:
+        """Connect at the first request; `server` is such as https://127.0.0.1:6443."""
+        parts = urlsplit(server)
+        context = ssl.create_default_context(cafile=str(ca_file))
+        context.load_cert_chain(certificate_file, key_file)
+        self._connection = http.client.HTTPSConnection(
+            parts.hostname or "", parts.port, timeout=TIMEOUT_SECONDS, context=context
+        )
+        self._resources: dict[str, dict[str, tuple[str, bool]]] = {}
+
+    def __enter__(self) -> Self:
+        """Return the client itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connection."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        self._connection.close()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        content_type: str = "application/json",
+        query: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Send one request and return the answer's JSON object.
+
+        Raises ApiError for a status of 400 and above, OSError or http.client.HTTPException when there is no answer.
+        """
+        content = None if body is None else json.dumps(body).encode()
+        headers = {"Accept": "application/json"}
+        if content is not None:
+            headers["Content-Type"] = content_type
+        status, answer = self._exchange(method, f"{path}?{urlencode(query)}" if query else path, content, headers)
+        if status >= FIRST_ERROR_STATUS:
+            raise _error(method, path, status, answer)
+        return dict(json.loads(answer)) if answer.startswith(b"{") else {"text": answer.decode(errors="replace")}
+
+    def get(self, path: str, **query: str) -> dict[str, Any]:
+        """Read an object or a list."""
+        return self.request("GET", path, query=query)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Create an object in the collection `path`."""
+        return self.request("POST", path, body)
+
+    def merge(self, path: str, patch: Mapping[str, Any]) -> dict[str, Any]:
+        """Patch an object (RFC 7386: null removes, lists are replaced whole)."""
+        return self.request("PATCH", path, patch, content_type=MERGE_PATCH)
+
+    def delete(self, path: str, *, missing_ok: bool = False) -> None:
+        """Delete an object at once, without grace."""
+        try:
+            self.request("DELETE", path, query={"gracePeriodSeconds": "0"})
+        except ApiError as error:
+            if not (missing_ok and error.status == http.client.NOT_FOUND):
+                raise
+
+    def apply(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        """Create or update an object by server-side apply (forced), and return it."""
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        return self.request("PATCH", self.path_of(manifest), manifest, content_type=APPLY_PATCH, query=query)
+
+    def path_of(self, manifest: Mapping[str, Any]) -> str:
+        """Return the path of an object by its apiVersion, kind, namespace (default: `default`) and name.
+
+        Raises ApiError (404) when the API server does not serve this group, version or kind.
+        """
+        version, kind, metadata = manifest["apiVersion"], manifest["kind"], manifest["metadata"]
+        base = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        if kind not in self._resources.get(base, {}):
+            self._resources[base] = {
+                entry["kind"]: (entry["name"], entry["namespaced"])
+                for entry in self.get(base)["resources"]
+                if "/" not in entry["name"]
+            }
+        if kind not in self._resources[base]:
+            raise ApiError(http.client.NOT_FOUND, "NotFound", f"the API server does not serve kind {kind} in {version}")
+        resource, namespaced = self._resources[base][kind]
+        namespace = f"/namespaces/{metadata.get('namespace', 'default')}" if namespaced else ""
+        return f"{base}{namespace}/{resource}/{metadata['name']}"
+
+    def _exchange(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        if _is_stale(self._connection.sock):
+            self._connection.close()
+        reused = self._connection.sock is not None
+        try:
+            self._connection.request(method, path, body, dict(headers))
+            response = self._connection.getresponse()
+            return response.status, response.read()
+        except (OSError, http.client.HTTPException):
+            self._connection.close()
+            # The server closed the connection just now; a POST could have been carried out.
+            if not reused or method == "POST":
+                raise
+        return self._exchange(method, path, body, headers)
+
+
+def _is_stale(connection: socket.socket | None) -> bool:
+    """Tell whether the server has closed an idle connection: then, and only then, it is readable."""
+    return connection is not None and bool(select.select([connection], [], [], 0)[0])
+
+
+def _error(method: str, path: str, status: int, answer: bytes) -> ApiError:
+    try:
+        content = json.loads(answer)
+        reason, message = str(content.get("reason", "")), str(content.get("message", ""))
+    except (ValueError, AttributeError):
+        reason, message = "", answer.decode(errors="replace")
+    return ApiError(status, reason, f"{method} {path}: {status} {reason}: {message}")

@@ -1,0 +1,41 @@
+"""Progress of long steps: one line that is rewritten on a terminal, a line every 15 s in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TextIO
+
+LOG_INTERVAL_SECONDS = 15.0
+CLEAR_LINE = "\r\x1b[K"
+
+
+class Progress:
+    """Says what is going on and for how long, on standard error unless another stream is given."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        """Start the clock."""
+        self._stream = stream if stream is not None else sys.stderr
+        self._terminal = self._stream.isatty()
+        self._start = self._shown = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """Print a line that stays."""
+        self._shown = time.monotonic()
+        self._stream.write(f"{CLEAR_LINE if self._terminal else ''}devcluster: {text}\n")
+        self._stream.flush()
+
+    def tick(self, text: str) -> None:
+        """Show how a step is doing: at once on a terminal, every 15 s elsewhere."""
+        now = time.monotonic()
+        line = f"devcluster: {text} ({now - self._start:.0f} s)"
+        if self._terminal:
+            self._stream.write(CLEAR_LINE + line)
+        elif now - self._shown >= LOG_INTERVAL_SECONDS:
+            self._shown = now
+            self._stream.write(line + "\n")
+        self._stream.flush()
+
+    def elapsed_seconds(self) -> float:
+        """Return the seconds since this object was made."""
+        return time.monotonic() - self._start

@@ -1,0 +1,55 @@
+"""Versions of the components, and which version that is already there may stand in for the wanted one."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+ETCD_MAJOR = 3
+ETCD_OLDEST_MINOR = 5
+"""etcd 3.5 serves every Kubernetes version that this tool builds."""
+
+_PATTERN = re.compile(r"\bv?(\d+)\.(\d+)\.(\d+)")
+
+
+class Version(NamedTuple):
+    """A release, `major.minor.patch`."""
+
+    major: int
+    minor: int
+    patch: int
+
+    def __str__(self) -> str:
+        """Return the version without a leading v: 1.34.4."""
+        return f"{self.major}.{self.minor}.{self.patch}"
+
+    @classmethod
+    def parse(cls, text: str) -> Version:
+        """Return the first version in a text such as `Kubernetes v1.34.4`; raises ValueError where there is none."""
+        match = _PATTERN.search(text)
+        if match is None:
+            message = f"version: got {text!r}, expected major.minor.patch such as 1.34.4"
+            raise ValueError(message)
+        major, minor, patch = (int(part) for part in match.groups())
+        return cls(major, minor, patch)
+
+
+DEFAULT_KUBERNETES = Version(1, 34, 4)
+DEFAULT_HELM = Version(3, 19, 5)
+
+
+def fits(component: str, found: Version, wanted: Version) -> bool:
+    """Tell whether an existing `component` may be used where `wanted` is asked for.
+
+    `wanted` is the Kubernetes version, or Helm's for helm. Servers and the kubelet: the same minor. kubectl: one minor
+    to either side, as its skew policy says. etcd: 3.5 or a later 3.x. helm: the same major, and no older minor.
+    """
+    if component == "etcd":
+        return (ETCD_MAJOR, ETCD_OLDEST_MINOR) <= found < (ETCD_MAJOR + 1,)
+    if found.major != wanted.major:
+        return False
+    if component == "kubectl":
+        return abs(found.minor - wanted.minor) <= 1
+    if component == "helm":
+        return found.minor >= wanted.minor
+    return found.minor == wanted.minor
