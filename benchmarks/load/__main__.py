@@ -1,0 +1,73 @@
+"""`python -m load`: `table` is the load table of docs/benchmarks.md, `cell` compares variants in one cell."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from load import cgroup, chart, models, variants
+from load.compare import print_table, rows
+from load.measure import Cell, Variant
+
+
+@click.group()
+def main() -> None:
+    """Measure what a CPU limit does to a serving process."""
+
+
+@main.command()
+@click.option("--model", type=click.Choice(sorted(models.ALL)), default=models.SMALL.name, show_default=True)
+@click.option("--limit", type=float, default=0.5, show_default=True, help="CPUs; 0: no quota")
+@click.option("--rate", type=float, default=100.0, show_default=True, help="requests/s; 0: closed loop")
+@click.option("--callers", type=int, default=1, show_default=True)
+@click.option("--duration", type=float, default=3.0, show_default=True, help="seconds a run")
+@click.option("--repetitions", type=int, default=3, show_default=True)
+@click.option("--host-cores", type=int, default=None, help="fake a host with this many cores")
+@click.option("--threads", type=int, multiple=True, help="also a pool of this size, spinning and not")
+@click.option("--chart", "chart_path", type=click.Path(path_type=Path), help="write a chart there (.svg or .png)")
+def cell(
+    model: str,
+    limit: float,
+    rate: float,
+    callers: int,
+    duration: float,
+    repetitions: int,
+    host_cores: int | None,
+    threads: tuple[int, ...],
+    chart_path: Path | None,
+) -> None:
+    """Compare stock, the one-line fixes and Raddle in one cell."""
+    conditions = Cell(
+        model=model,
+        limit_cpus=limit or None,
+        rate=rate or None,
+        callers=callers,
+        duration_s=duration,
+        host_cores=host_cores,
+    )
+    with tempfile.TemporaryDirectory(prefix="raddle-load-shim-") as folder:
+        compared = variants.of_table(conditions, variants.deliver(Path(folder)))
+        compared += [variants.fixed(count, spin=spin) for count in threads for spin in (True, False)]
+        found = rows(conditions, _distinct(compared), repetitions=repetitions, progress=_say)
+    print_table(found)
+    if chart_path is not None:
+        click.echo(f"chart: {chart.draw(found, chart_path)}")
+
+
+def _distinct(compared: list[Variant]) -> list[Variant]:
+    return list({variant.name: variant for variant in compared}.values())
+
+
+def _say(text: str) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"\r\033[K{text}", err=True, nl=False)
+
+
+if __name__ == "__main__":
+    try:
+        main(prog_name="python -m load")
+    except cgroup.UnavailableError as error:
+        sys.exit(str(error))

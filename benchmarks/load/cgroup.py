@@ -1,0 +1,232 @@
+"""A cgroup of its own for one child process, with a CPU quota, and what the kernel counts in it.
+
+Everything is read and written through the cgroup file system, v1 or v2, whichever has the cpu controller here. The
+group lies below the cgroup of this process, or below the nearest ancestor that lets groups with a quota be made in it
+(cgroup v2 forbids that in a group that holds processes itself). It is removed on exit, whatever the exit was; what a
+killed run left behind is removed by the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PERIOD_US = 100_000  # the kubelet's default, --cpu-cfs-quota-period
+_PREFIX = "raddle-load-"
+_counter = itertools.count()
+
+
+class UnavailableError(Exception):
+    """No cgroup with a CPU quota can be made here; the message says why, in words for a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Totals since the group was made: CFS periods, and CPU and throttled time in seconds.
+
+    `periods` counts only periods in which the group was runnable. `throttled_s` is summed over CPUs.
+    """
+
+    cpu_s: float = 0.0
+    periods: int = 0
+    throttled_periods: int = 0
+    throttled_s: float = 0.0
+
+    def since(self, earlier: Usage) -> Usage:
+        """What was added after `earlier` was read."""
+        return Usage(
+            cpu_s=self.cpu_s - earlier.cpu_s,
+            periods=self.periods - earlier.periods,
+            throttled_periods=self.throttled_periods - earlier.throttled_periods,
+            throttled_s=self.throttled_s - earlier.throttled_s,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One group: `paths` are its directories, several with cgroup v1, where cpu and cpuacct may be apart."""
+
+    version: int
+    paths: tuple[Path, ...]
+
+    def command(self, argv: list[str]) -> list[str]:
+        """The command that runs `argv` inside the group from its first instruction, interpreter start included."""
+        enter = "".join(f'echo $$ > "${{{i + 1}}}/cgroup.procs" && ' for i in range(len(self.paths)))
+        return ["/bin/sh", "-ec", f'{enter}shift {len(self.paths)} && exec "$@"', "sh", *map(str, self.paths), *argv]
+
+    def usage(self) -> Usage:
+        """The kernel's counters now: cpu.stat, and with v1 cpuacct.usage (0 CPU seconds where that is not mounted)."""
+        stat = dict(line.split() for line in (self.paths[0] / "cpu.stat").read_text().splitlines())
+        if self.version == 2:
+            cpu_s, throttled_s = int(stat["usage_usec"]) / 1e6, int(stat.get("throttled_usec", 0)) / 1e6
+        else:
+            account = self.paths[-1] / "cpuacct.usage"
+            cpu_s = int(account.read_text()) / 1e9 if account.exists() else 0.0
+            throttled_s = int(stat["throttled_time"]) / 1e9
+        return Usage(
+            cpu_s=cpu_s,
+            periods=int(stat.get("nr_periods", 0)),
+            throttled_periods=int(stat.get("nr_throttled", 0)),
+            throttled_s=throttled_s,
+        )
+
+
+@contextlib.contextmanager
+def limited(quota_cpus: float | None) -> Iterator[Group]:
+    """A new group whose processes get `quota_cpus` CPUs together (None: counted but not limited).
+
+    Raises UnavailableError where the machine does not let one be made. On exit its processes are killed and it is gone.
+    """
+    sweep()
+    name = f"{_PREFIX}{os.getpid()}-{next(_counter)}"
+    group = _make(name, quota_cpus)
+    try:
+        yield group
+    finally:
+        _remove(group.paths)
+
+
+def available() -> str | None:
+    """None where a group with a quota can be made and entered, else the reason why not."""
+    try:
+        with limited(1.0) as group:
+            entered = subprocess.run(group.command(["/bin/true"]), check=False, capture_output=True, text=True)
+    except UnavailableError as error:
+        return str(error)
+    if entered.returncode != 0:
+        return f"a process can't be moved into {group.paths[0]}: {entered.stderr.strip()}"
+    return None
+
+
+def sweep() -> None:
+    """Remove groups that an earlier, killed run of this module left behind (its process id is in the name)."""
+    for parent in itertools.chain.from_iterable(_parents()):
+        with contextlib.suppress(OSError):
+            for left in parent.glob(f"{_PREFIX}*"):
+                owner = left.name.removeprefix(_PREFIX).partition("-")[0]
+                if owner.isdigit() and not Path("/proc", owner).exists():
+                    _remove((left,))
+
+
+def _make(name: str, quota_cpus: float | None) -> Group:
+    refusals: list[str] = []
+    v1 = [_first_writable(chain, name, refusals) for chain in _v1_chains()]
+    if v1 and v1[0] is not None:
+        paths = tuple(path for path in v1 if path is not None)
+        return _configured(Group(version=1, paths=paths), quota_cpus)
+    for parent in _v2_chain():
+        try:
+            _delegate_cpu(parent)
+            (parent / name).mkdir()
+        except OSError as error:
+            refusals.append(f"{parent}: {error.strerror}")
+            continue
+        return _configured(Group(version=2, paths=(parent / name,)), quota_cpus)
+    raise UnavailableError("no CPU quota: " + ("; ".join(refusals) or "no cgroup cpu controller is mounted"))
+
+
+def _configured(group: Group, quota_cpus: float | None) -> Group:
+    quota_us = None if quota_cpus is None else round(quota_cpus * PERIOD_US)
+    try:
+        if group.version == 2:
+            (group.paths[0] / "cpu.max").write_text(f"{'max' if quota_us is None else quota_us} {PERIOD_US}")
+        else:
+            (group.paths[0] / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+            (group.paths[0] / "cpu.cfs_quota_us").write_text(str(-1 if quota_us is None else quota_us))
+    except OSError as error:
+        _remove(group.paths)
+        raise UnavailableError(f"no CPU quota: {group.paths[0]}: {error.strerror}") from error
+    return group
+
+
+def _first_writable(chain: list[Path], name: str, refusals: list[str]) -> Path | None:
+    for parent in chain:
+        try:
+            (parent / name).mkdir()
+        except OSError as error:
+            refusals.append(f"{parent}: {error.strerror}")
+        else:
+            return parent / name
+    return None
+
+
+def _delegate_cpu(parent: Path) -> None:
+    if "cpu" not in (parent / "cgroup.subtree_control").read_text().split():
+        # Only the real root may hold processes and hand controllers down; elsewhere the kernel answers EBUSY.
+        (parent / "cgroup.subtree_control").write_text("+cpu")
+
+
+def _parents() -> list[list[Path]]:
+    return [*_v1_chains(), _v2_chain()]
+
+
+def _v1_chains() -> list[list[Path]]:
+    """Where a v1 group may be made, nearest first: one chain for cpu and, if it is another hierarchy, cpuacct."""
+    chains: list[list[Path]] = []
+    for controller in ("cpu", "cpuacct"):
+        for mount, kind, options in _cgroup_mounts():
+            if kind == "cgroup" and controller in options:
+                chain = _ancestors(mount, _own_path(controller))
+                if chain not in chains:
+                    chains.append(chain)
+                break
+        else:
+            if controller == "cpu":
+                return []
+    return chains
+
+
+def _v2_chain() -> list[Path]:
+    for mount, kind, _ in _cgroup_mounts():
+        if kind == "cgroup2" and "cpu" in _words(mount / "cgroup.controllers"):
+            return _ancestors(mount, _own_path(""))
+    return []
+
+
+def _cgroup_mounts() -> list[tuple[Path, str, list[str]]]:
+    lines = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    return [(Path(at), kind, options.split(",")) for _, at, kind, options, *_ in lines if kind.startswith("cgroup")]
+
+
+def _own_path(controller: str) -> str:
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controller in controllers.split(","):
+            return path
+    return "/"
+
+
+def _ancestors(mount: Path, own: str) -> list[Path]:
+    """The own group and those above it, nearest first, as far as they are visible below the mount."""
+    inner = [mount / own.lstrip("/"), *(mount / str(up).lstrip("/") for up in Path(own).parents)]
+    return [path for path in dict.fromkeys(inner) if path.is_dir()]
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except OSError:
+        return []
+
+
+def _remove(paths: tuple[Path, ...]) -> None:
+    """Kill what is inside and remove the directories; a process needs a moment to leave its group, so try for 5 s."""
+    deadline = time.monotonic() + 5
+    for path in paths:
+        while path.exists():
+            for pid in _words(path / "cgroup.procs"):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            with contextlib.suppress(OSError):
+                path.rmdir()
+                break
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.01)

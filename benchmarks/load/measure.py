@@ -1,0 +1,264 @@
+"""One run: a fresh server with one variant's environment in one cell's conditions, under load for a few seconds.
+
+The counters (cgroup, /proc/stat) are read when the generator says that it starts and when it has ended, so start-up,
+model loading and warm-up are not in any figure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import math
+import os
+import select
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from load import cgroup, generator, host, models, server
+
+_START_TIMEOUT_S = 120.0  # importing numpy and ONNX Runtime within a tenth of a CPU is slow
+_WARM_UP_S = 0.3
+_CACHE = Path(__file__).resolve().parents[2] / "build" / "load"
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class ServerError(Exception):
+    """The measured process did not come up or broke off; the message has the end of its stderr."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """What differs between two servers. `env` is the whole environment of the process, nothing is inherited.
+
+    `spinning_off` is the one change in code that users know: session.intra_op.allow_spinning=0.
+    """
+
+    name: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    spinning_off: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """The conditions. `limit_cpus` None: no quota. `rate` in requests/s, None: closed loop. `host_cores` None: real."""
+
+    model: str
+    limit_cpus: float | None
+    rate: float | None
+    callers: int = 1
+    duration_s: float = 3.0
+    host_cores: int | None = None
+
+    @property
+    def title(self) -> str:
+        """For people: model, limit, rate, callers, and the faked host if it is one."""
+        limit = "no limit" if self.limit_cpus is None else f"limit {self.limit_cpus:g}"
+        rate = "closed loop" if self.rate is None else f"{self.rate:.3g}/s"
+        callers = f"{self.callers} caller" + ("s" if self.callers > 1 else "")
+        faked = "" if self.host_cores is None else f", faked {self.host_cores}-core host"
+        return f"{self.model}, {limit}, {rate}, {callers}{faked}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What one run showed. Latencies in milliseconds; shares in percent; None where it can't be known here.
+
+    `cpu_percent` is CPU time of the quota (of one CPU without a quota). `throttled_periods` is out of `periods`.
+    `steal_percent` and `others_percent` are of the whole machine: time taken by the hypervisor, and by processes that
+    are neither the server nor the generator. `pool_threads` is the intra-op pool, the caller included.
+    """
+
+    p50_ms: float
+    p99_ms: float
+    mean_ms: float
+    due: int
+    missed: int
+    served_per_s: float
+    cpu_s: float
+    cpu_percent: float
+    cpu_ms_per_request: float
+    periods: int | None
+    throttled_periods: int | None
+    throttled_s: float | None
+    steal_percent: float
+    others_percent: float
+    pool_threads: int
+    affinity_errors: int
+    raddle: bool
+    onnxruntime: str
+
+    @property
+    def throttled_percent(self) -> float | None:
+        """Share of CFS periods in which the server was throttled."""
+        if self.periods is None or self.throttled_periods is None:
+            return None
+        return 100.0 * self.throttled_periods / max(1, self.periods)
+
+
+def run(cell: Cell, variant: Variant) -> Run:
+    """Start the server, offer the load, stop the server.
+
+    Raises cgroup.UnavailableError, host.NotFakedError or ServerError.
+    """
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-load-")))
+        group = None if cell.limit_cpus is None else stack.enter_context(cgroup.limited(cell.limit_cpus))
+        process, ready = stack.enter_context(_serving(cell, variant, group, folder))
+        load, busy = _under_load(cell, process, group, folder)
+        errors = (folder / "stderr").read_text(errors="replace").count("pthread_setaffinity_np failed")
+    return _figures(cell, load, busy, {**ready, "affinity_errors": errors, "grouped": group is not None})
+
+
+def service_time_s(model: models.Model) -> float:
+    """What one request of this model costs here with one thread and no limit: the median of a second's closed loop."""
+    alone = Variant(name="one thread", env={"ORT_INTRA_OP_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"})
+    seen = run(Cell(model=model.name, limit_cpus=None, rate=None, duration_s=1.0), alone)
+    return seen.p50_ms / 1000
+
+
+def interpreter() -> str:
+    """The Python that a container would run: not the one of a virtual environment, which ignores the user site."""
+    return getattr(sys, "_base_executable", None) or sys.executable
+
+
+@contextlib.contextmanager
+def _serving(
+    cell: Cell, variant: Variant, group: cgroup.Group | None, folder: Path
+) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    model = models.ALL[cell.model]
+    argv = [interpreter(), server.__file__, "--model", str(model.file(_CACHE)), "--socket", str(folder / "socket")]
+    argv += [part for folder_ in _packages() for part in ("--packages", folder_)]
+    argv += ["--blas-side", str(model.blas_side)] + ["--spinning-off"] * variant.spinning_off
+    if cell.host_cores is not None:
+        argv = host.faked(argv, cell.host_cores, folder)
+    if group is not None:
+        argv = group.command(argv)
+    with (folder / "stderr").open("w") as stderr:
+        process = subprocess.Popen(
+            argv,
+            env=dict(variant.env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for the measuring program, which ends this one in order
+        )
+    with process:
+        try:
+            yield process, _ready(process, folder)
+        finally:
+            process.kill()
+
+
+def _packages() -> list[str]:
+    """Where this interpreter finds what the server imports, without importing it here."""
+    found = [importlib.util.find_spec(name) for name in ("numpy", "onnxruntime")]
+    return list(dict.fromkeys(str(Path(spec.origin).parents[1]) for spec in found if spec and spec.origin))
+
+
+def _ready(process: subprocess.Popen[str], folder: Path) -> dict[str, Any]:
+    assert process.stdout is not None
+    select.select([process.stdout], [], [], _START_TIMEOUT_S)
+    with contextlib.suppress(ValueError):
+        if process.poll() is None:
+            return dict(json.loads(process.stdout.readline()))
+    raise ServerError("the server did not start: " + (folder / "stderr").read_text(errors="replace")[-2000:])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Busy:
+    """Machine-wide and server-only CPU seconds at one moment, or between two."""
+
+    at_s: float
+    total_s: float
+    busy_s: float
+    steal_s: float
+    server: cgroup.Usage
+
+
+def _under_load(
+    cell: Cell, process: subprocess.Popen[str], group: cgroup.Group | None, folder: Path
+) -> tuple[dict[str, Any], _Busy]:
+    """The generator's Load document, and what the server and the machine did meanwhile."""
+    argv = [sys.executable, generator.__file__, "--socket", str(folder / "socket"), "--callers", str(cell.callers)]
+    argv += ["--duration", str(cell.duration_s), "--warm-up", str(_WARM_UP_S)]
+    argv += [] if cell.rate is None else ["--rate", str(cell.rate)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True) as calling:
+        try:
+            assert calling.stdout is not None
+            calling.stdout.readline()
+            before = _busy(process.pid, group)
+            lines = calling.stdout.readlines()
+            after = _busy(process.pid, group)
+        finally:
+            calling.kill()
+    if not lines:
+        raise ServerError("the load generator broke off: " + (folder / "stderr").read_text(errors="replace")[-2000:])
+    meanwhile = _Busy(
+        at_s=after.at_s - before.at_s,
+        total_s=after.total_s - before.total_s,
+        busy_s=after.busy_s - before.busy_s,
+        steal_s=after.steal_s - before.steal_s,
+        server=after.server.since(before.server),
+    )
+    return dict(json.loads(lines[-1])), meanwhile
+
+
+def _busy(pid: int, group: cgroup.Group | None) -> _Busy:
+    # proc(5), /proc/stat: user nice system idle iowait irq softirq steal; guest time is within user.
+    spent = [int(word) / _TICKS_PER_S for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    idle_s, steal_s = spent[3] + spent[4], spent[7]
+    if group is not None:
+        usage = group.usage()
+    else:
+        # /proc/PID/stat: utime and stime are fields 14 and 15; the command in field 2 may hold spaces.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        usage = cgroup.Usage(cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS_PER_S)
+    return _Busy(
+        at_s=time.perf_counter(),
+        total_s=sum(spent),
+        busy_s=sum(spent) - idle_s - steal_s,
+        steal_s=steal_s,
+        server=usage,
+    )
+
+
+def _figures(cell: Cell, load: dict[str, Any], busy: _Busy, ready: dict[str, Any]) -> Run:
+    used = busy.server
+    latencies_ms = sorted(1000 * latency_s for latency_s in load["latencies_s"])
+    served = load["due"] - load["missed"]
+    others_s = busy.busy_s - used.cpu_s - load["generator_cpu_s"]
+    total_s = max(busy.total_s, 1 / _TICKS_PER_S)
+    return Run(
+        p50_ms=percentile(latencies_ms, 50),
+        p99_ms=percentile(latencies_ms, 99),
+        mean_ms=statistics.fmean(latencies_ms),
+        due=load["due"],
+        missed=load["missed"],
+        served_per_s=served / load["elapsed_s"],
+        cpu_s=used.cpu_s,
+        cpu_percent=100 * used.cpu_s / busy.at_s / (cell.limit_cpus or 1.0),
+        cpu_ms_per_request=1000 * used.cpu_s / max(1, served),
+        periods=used.periods if ready["grouped"] else None,
+        throttled_periods=used.throttled_periods if ready["grouped"] else None,
+        throttled_s=used.throttled_s if ready["grouped"] else None,
+        steal_percent=100 * busy.steal_s / total_s,
+        others_percent=max(0.0, 100 * others_s / total_s),
+        pool_threads=ready["pool_threads"],
+        affinity_errors=ready["affinity_errors"],
+        raddle=ready["raddle"],
+        onnxruntime=ready["onnxruntime"],
+    )
+
+
+def percentile(ordered: list[float], percent: float) -> float:
+    """Nearest rank: the smallest value that at least `percent` % of the ascending values do not exceed."""
+    return ordered[max(0, math.ceil(percent / 100 * len(ordered)) - 1)]

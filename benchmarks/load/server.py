@@ -1,0 +1,96 @@
+"""The measured process: it serves a model the way an unsuspecting user writes it.
+
+Run as a file, not as a module, so that its environment is exactly what the caller gives it. It says on stdout, as one
+line of JSON, that it is ready and what it is; it serves until its stdin closes. Each connection is one caller: a thread
+of its own that reads an 8-byte request number, runs the model on an input made beforehand, and writes the number back.
+`--packages` stands for the image's own site-packages: an entry added in code changes neither the environment nor what
+a `.pth` of the user site did before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+INPUTS = 16
+
+
+def main() -> None:
+    """Load, announce, serve."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--socket", required=True)
+    parser.add_argument("--packages", action="append", default=[])
+    parser.add_argument("--blas-side", type=int, default=0)
+    parser.add_argument("--spinning-off", action="store_true")  # the one-line fix that users know
+    arguments = parser.parse_args()
+    sys.path.extend(arguments.packages)
+
+    import numpy as np
+    import onnxruntime
+
+    threads_before = _threads()
+    started_s = time.perf_counter()
+    if arguments.spinning_off:
+        options = onnxruntime.SessionOptions()
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        session = onnxruntime.InferenceSession(arguments.model, options)
+    else:
+        session = onnxruntime.InferenceSession(arguments.model)
+    created_s = time.perf_counter() - started_s
+    pool_threads = _threads() - threads_before + 1  # the caller works too
+
+    rng = np.random.default_rng(7)
+    feed = session.get_inputs()[0]
+    images = [rng.standard_normal(feed.shape, dtype=np.float32) for _ in range(INPUTS)]
+    left, right = (rng.standard_normal((arguments.blas_side,) * 2, dtype=np.float32) for _ in range(2))
+
+    def answer(number: int) -> None:
+        if arguments.blas_side:
+            np.matmul(left, right)
+        session.run(None, {feed.name: images[number % INPUTS]})
+
+    # Lazy work of the first runs belongs to start-up.
+    for number in range(3):
+        answer(number)
+
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(arguments.socket)
+    listener.listen(64)
+    threading.Thread(target=_accept, args=(listener, answer), daemon=True).start()
+    ready = {
+        "onnxruntime": onnxruntime.__version__,
+        "pool_threads": pool_threads,
+        "created_s": created_s,
+        "raddle": any(name.startswith("raddle") for name in sys.modules),
+    }
+    print(json.dumps(ready), flush=True)
+    sys.stdin.read()  # the parent is gone or has had enough
+    os._exit(0)
+
+
+def _threads() -> int:
+    return len(list(pathlib.Path("/proc/self/task").iterdir()))
+
+
+def _accept(listener: socket.socket, answer: Callable[[int], None]) -> None:
+    while True:
+        connection, _ = listener.accept()
+        threading.Thread(target=_serve, args=(connection, answer), daemon=True).start()
+
+
+def _serve(connection: socket.socket, answer: Callable[[int], None]) -> None:
+    while request := connection.recv(8):
+        answer(int.from_bytes(request, "little"))
+        connection.sendall(request)
+
+
+if __name__ == "__main__":
+    main()
