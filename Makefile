@@ -1,0 +1,48 @@
+.DEFAULT_GOAL := help
+PYTHON := .venv/bin/python
+ARGS ?=
+
+.PHONY: help
+help: ## Print what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+.PHONY: setup
+setup: ## Make .venv with all packages (the other targets do it themselves)
+	@tools/scripts/setup
+
+.PHONY: demo
+demo: setup ## Run the main job on a real local cluster and show what every pod got, and what it gains
+	@$(PYTHON) -m demo $(ARGS)
+
+.PHONY: check
+check: setup ## Lint, format, types, shell scripts
+	@tools/scripts/check
+
+.PHONY: test
+test: check ## Run every check and every test; ARGS goes to pytest
+	@$(PYTHON) -m devcluster build
+	@$(PYTHON) -m pytest $(or $(ARGS),-n 2 --dist loadfile)
+
+.PHONY: bench
+bench: setup ## Measure the budgets and write docs/benchmarks.md (minutes)
+	@$(PYTHON) -m bench $(ARGS)
+
+.PHONY: bench-load
+bench-load: setup ## Measure the full load table (about an hour; can be interrupted and goes on)
+	@$(PYTHON) -m load table --full $(ARGS)
+
+.PHONY: cluster
+cluster: setup ## Start a local cluster until Ctrl-C
+	@$(PYTHON) -m devcluster up $(ARGS)
+
+.PHONY: generate
+generate: setup ## Write what is derived: CRDs, API reference, golden files
+	@$(PYTHON) -m generate $(ARGS)
+
+.PHONY: lock
+lock: setup ## Pin the newest allowed packages by hash
+	@tools/scripts/lock
+
+.PHONY: clean
+clean: ## Remove what was made inside the checkout
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
