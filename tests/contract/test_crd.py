@@ -1,0 +1,174 @@
+"""The CRDs and the code say the same: fields, words, bounds and defaults."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import crds
+from raddle import policy
+
+REPOSITORY = Path(__file__).parents[2]
+# Fields of the spec that decide who is governed or what is reported, but no number: raddle.policy doesn't read them.
+NOT_PLANNED_WITH = {
+    "podSelector",
+    "namespaceSelector",
+    "tier",
+    "containers",
+    "priority",
+    "mode",
+    "observe",
+    "imageEnv",
+}
+BUILT_IN = ("podSelector", "namespaceSelector", "imageEnv", "onnxruntime.configEntries", "onnxruntime.providerOptions")
+
+
+def spec_schema(kind: str) -> dict[str, Any]:
+    crd = yaml.safe_load((REPOSITORY / "crds" / f"{kind}.yaml").read_text())
+    (version,) = crd["spec"]["versions"]
+    return version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+
+
+def fields(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """The leaves of a spec as (dotted path, schema); selectors and maps count as leaves."""
+    for name, field in schema["properties"].items():
+        dotted = f"{path}{name}"
+        if "properties" in field and dotted not in BUILT_IN:
+            yield from fields(field, f"{dotted}.")
+        else:
+            yield dotted, field
+
+
+def with_field(path: str, value: Any) -> dict[str, Any]:
+    """A spec with one field set."""
+    spec: dict[str, Any] = {}
+    inner = spec
+    *parents, last = path.split(".")
+    for step in parents:
+        inner = inner.setdefault(step, {})
+    inner[last] = value
+    return spec
+
+
+def companions(path: str) -> dict[str, Any]:
+    """What else has to be set for any value of this field to make sense."""
+    return {
+        "threads.interOp": {"executionMode": "Parallel"},
+        "threads.interOpPercent": {"executionMode": "Parallel"},
+    }.get(path, {})
+
+
+KINDS = ("inferencethreadings", "clusterinferencethreadings")
+POLICY_FIELDS = dict(fields(spec_schema("inferencethreadings")))
+PLANNED = [path for path in POLICY_FIELDS if path not in NOT_PLANNED_WITH and path not in policy.NOT_YET_EFFECTIVE]
+READ_BY_POLICY = {path: (name, allowed) for name, (path, _, allowed) in policy._FIELDS.items()}
+
+
+def test_every_field_that_decides_a_number_is_read_and_no_other():
+    assert set(READ_BY_POLICY) == set(PLANNED)
+
+
+@pytest.mark.parametrize("path", PLANNED)
+def test_the_schema_allows_what_the_planner_reads(path):
+    field = POLICY_FIELDS[path]
+    _, allowed = READ_BY_POLICY[path]
+    if field["type"] == "integer":
+        assert (field["minimum"], field["maximum"]) == allowed
+    elif field["type"] == "array":
+        assert tuple(field["items"]["enum"]) == allowed
+    else:
+        assert tuple(field["enum"]) == allowed
+
+
+@pytest.mark.parametrize("path", PLANNED)
+def test_a_default_of_the_schema_is_the_planners_default(path):
+    """Where the schema has none, absent and the planner's default mean the same."""
+    name, _ = READ_BY_POLICY[path]
+    default = policy.Policy._field_defaults[name]
+    if "default" in POLICY_FIELDS[path]:
+        assert POLICY_FIELDS[path]["default"] == default
+    else:
+        assert path in {"budget.concurrentRuns", "runtimes"} or default is None
+
+
+def test_what_the_api_server_fills_in_reads_as_the_default_policy():
+    def filled_in(schema: dict[str, Any]) -> Any:
+        if "properties" not in schema:
+            return schema["default"]
+        return {
+            name: filled_in(field)
+            for name, field in schema["properties"].items()
+            if "default" in field and name != "namespaceSelector"
+        }
+
+    assert policy.parse(filled_in(spec_schema("inferencethreadings"))) == policy.Policy()
+
+
+@pytest.mark.parametrize("path", [path for path in PLANNED if POLICY_FIELDS[path]["type"] == "integer"])
+def test_the_planner_refuses_counts_just_outside_the_schemas_bounds(path):
+    field = POLICY_FIELDS[path]
+    for value in (field["minimum"] - 1, field["maximum"] + 1, True, "4", 1.5):
+        spec = with_field(path, value)
+        spec.setdefault(path.split(".", maxsplit=1)[0], {}).update(companions(path))
+        with pytest.raises(policy.PolicyError) as refused:
+            policy.parse(spec)
+        assert refused.value.path == path
+
+
+def test_fields_without_effect_say_so_and_no_other():
+    silent = {path for path, field in POLICY_FIELDS.items() if "No effect in this version." in field["description"]}
+    assert silent == set(policy.NOT_YET_EFFECTIVE)
+
+
+def test_the_cluster_kind_is_made_from_the_namespaced_kind():
+    assert crds.TARGET.read_text() == crds.render(crds.SOURCE.read_text()), "run `make generate`"
+
+
+def test_the_cluster_kind_adds_a_namespace_selector_and_a_tier_and_nothing_else():
+    namespaced, cluster = map(spec_schema, KINDS)
+    added = {name: cluster["properties"].pop(name) for name in ("namespaceSelector", "tier")}
+    # The hints name the kind.
+    text = yaml.safe_dump(cluster).replace("clusterinferencethreading", "inferencethreading")
+    assert yaml.safe_load(text) == yaml.safe_load(yaml.safe_dump(namespaced))
+    assert added["tier"]["enum"] == ["Admin", "Baseline"]
+    assert added["namespaceSelector"]["default"] == {}
+
+
+def test_making_the_cluster_kind_leaves_its_source_alone():
+    source = yaml.safe_load(crds.SOURCE.read_text())
+    before = copy.deepcopy(source)
+    crds.cluster_kind(source)
+    assert source == before
+
+
+@pytest.mark.parametrize(
+    ("stem", "kind", "scope", "short"),
+    [
+        ("inferencethreadings", "InferenceThreading", "Namespaced", "ift"),
+        ("clusterinferencethreadings", "ClusterInferenceThreading", "Cluster", "cift"),
+        ("nodecputopologies", "NodeCPUTopology", "Cluster", "nct"),
+    ],
+)
+def test_names_are_those_of_the_contract(stem, kind, scope, short):
+    crd = yaml.safe_load((REPOSITORY / "crds" / f"{stem}.yaml").read_text())
+    assert crd["metadata"]["name"] == f"{stem}.raddle.dev"
+    assert crd["spec"]["group"] == "raddle.dev"
+    assert crd["spec"]["scope"] == scope
+    names = crd["spec"]["names"]
+    assert (names["kind"], names["plural"], names["shortNames"], names["categories"]) == (
+        kind,
+        stem,
+        [short],
+        ["raddle"],
+    )
+    assert [(v["name"], v["served"], v["storage"]) for v in crd["spec"]["versions"]] == [("v1alpha1", True, True)]
+
+
+def test_uninstalling_keeps_the_kinds_and_their_objects():
+    for path in (REPOSITORY / "crds").glob("*.yaml"):
+        assert yaml.safe_load(path.read_text())["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
