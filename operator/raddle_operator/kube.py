@@ -194,6 +194,22 @@ class WatchEvent:
         return str(self.object["metadata"]["resourceVersion"])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """Where the API server is and how to log in, for a library with a client of its own (kopf). Absent parts are None.
+
+    ``authorization`` is the whole header value; paths are of PEM files.
+    """
+
+    server: str
+    ca_path: str | None
+    verify_tls: bool
+    authorization: str | None
+    certificate_path: str | None
+    private_key_path: str | None
+    proxy: str | None
+
+
 _JSON: Final = "application/json"
 _METADATA_ACCEPT: Final = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
 _PATCH_TYPES: Final[Mapping[str, str]] = {
@@ -284,6 +300,21 @@ class Kube:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+    async def connection(self) -> Connection:
+        """Return the credentials as they are now, read afresh. May be called from any thread and event loop."""
+        configuration = Configuration()
+        await self._load(configuration)
+        token = (await configuration.auth_settings()).get("BearerToken")
+        return Connection(
+            server=configuration.host,
+            ca_path=configuration.ssl_ca_cert,
+            verify_tls=configuration.verify_ssl,
+            authorization=token["value"] if token else None,
+            certificate_path=configuration.cert_file,
+            private_key_path=configuration.key_file,
+            proxy=configuration.proxy,
+        )
 
     # ---- objects
 

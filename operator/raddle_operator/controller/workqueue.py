@@ -1,0 +1,108 @@
+"""A queue of keys, not of events: a key that is waiting is not added twice, and one key is never handled twice at once.
+
+What is handled is the state at that time (level-triggered), so any number of changes costs one run. A key that fails
+comes back after a growing pause; a key can be kept from running more often than once in a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import logging
+import time
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from typing import Final, Generic, NoReturn, TypeVar
+
+from raddle_operator.informer import backoffs
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+
+RETRY_FIRST_S: Final = 0.5
+RETRY_MOST_S: Final = 60.0
+
+
+class KeyedQueue(Generic[K]):
+    """Keys to handle. ``add`` from the event loop's thread; ``run`` handles them until cancelled."""
+
+    def __init__(self, *, interval_s: Callable[[K], float] = lambda _: 0.0) -> None:
+        """``interval_s(key)``: the least time between two starts of that key's handling."""
+        self._interval_s = interval_s
+        self._due: dict[K, float] = {}  # when each waiting key may run; the heap may hold older entries of it
+        self._heap: list[tuple[float, int, K]] = []
+        self._order = itertools.count()
+        self._running: set[K] = set()
+        self._again: set[K] = set()
+        self._started_s: dict[K, float] = {}
+        self._failures: dict[K, Iterator[float]] = {}
+        self._changed = asyncio.Event()
+
+    def __len__(self) -> int:
+        """Return how many keys wait or run."""
+        return len(self._due.keys() | self._running)
+
+    def add(self, key: K, *, delay_s: float = 0.0) -> None:
+        """Handle ``key`` when its interval and ``delay_s`` allow; earlier requests of the same key stay as they are."""
+        if key in self._running:
+            self._again.add(key)
+            return
+        earliest_s = time.monotonic() + delay_s
+        started_s = self._started_s.get(key)
+        if started_s is not None:
+            earliest_s = max(earliest_s, started_s + self._interval_s(key))
+        due_s = self._due.get(key)
+        if due_s is None or earliest_s < due_s:
+            self._due[key] = earliest_s
+            heapq.heappush(self._heap, (earliest_s, next(self._order), key))
+            self._changed.set()
+
+    def forget(self, key: K) -> None:
+        """Drop what is remembered about a key that will not come back (its object is gone)."""
+        self._failures.pop(key, None)
+        self._started_s.pop(key, None)
+
+    async def run(self, handle: Callable[[K], Awaitable[None]], *, workers: int = 1) -> NoReturn:
+        """Handle keys until cancelled. A handler that raises is logged, and its key comes back later."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(workers):
+                group.create_task(self._work(handle))
+        raise AssertionError("workers never end")
+
+    async def _work(self, handle: Callable[[K], Awaitable[None]]) -> NoReturn:
+        while True:
+            key = await self._next()
+            self._running.add(key)
+            self._started_s[key] = time.monotonic()
+            retry_s: float | None = None
+            try:
+                await handle(key)
+                self._failures.pop(key, None)
+            except Exception:
+                retry_s = next(self._failures.setdefault(key, backoffs(RETRY_FIRST_S, RETRY_MOST_S)))
+                log.exception("%s: again in %.1f s", key, retry_s)
+            finally:
+                self._running.discard(key)
+            if retry_s is not None:
+                self._again.discard(key)
+                self.add(key, delay_s=retry_s)
+            elif key in self._again:
+                self._again.discard(key)
+                self.add(key)
+
+    async def _next(self) -> K:
+        while True:
+            while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
+                heapq.heappop(self._heap)  # a later entry of a key that was moved forward
+            wait_s = self._heap[0][0] - time.monotonic() if self._heap else None
+            if wait_s is not None and wait_s <= 0:
+                key = heapq.heappop(self._heap)[2]
+                del self._due[key]
+                return key
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
