@@ -104,6 +104,7 @@ def plan_text(plan: Plan, budget: Budget, policy: Policy, governed_by: str, node
     """The plan annotation: at most env.RESERVED_PLAN bytes (reasons are shortened, then left out, to fit)."""
     defaults = Budget()._asdict()
     known = {name: getattr(budget, name) for name, _ in _BUDGET_FIELDS if getattr(budget, name) != defaults[name]}
+    known["because"] = budget.because[:_MAX_BECAUSE]
     because = {name: text[:_MAX_BECAUSE] for name, text in plan.because.items()}
     document = {
         "v": VERSION,

@@ -1,0 +1,40 @@
+"""What all tests share: one hypothesis profile, golden files with one update flag, one local cluster a test session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# A shared, noisy machine must not fail a property for being slow.
+settings.register_profile("raddle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("raddle")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--update-golden", action="store_true", help="rewrite golden files with what the code prints now")
+
+
+@pytest.fixture
+def golden(request):
+    """golden("name.txt", text): text equals the file tests/<folder>/golden/name.txt (or is written there)."""
+
+    def check(name, text):
+        path = Path(request.path).parent / "golden" / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        assert path.exists(), f"{path} is missing; run pytest --update-golden and read the diff"
+        assert text == path.read_text()
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """A real etcd, API server, scheduler and controller manager, shared by one test session."""
+    from devcluster import Cluster
+
+    with Cluster() as running:
+        yield running

@@ -1,0 +1,362 @@
+"""The rules of docs/explanation/how-a-number-is-decided.md, as tables over named machines and as properties."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raddle import cpuset
+from raddle.planner import Budget, affinity_groups, plan
+from raddle.policy import Policy
+from raddle.topology import CoreType, Group, Kubelet, Machine, NUMANode, cores_within
+
+UNKNOWN = Kubelet()
+STATIC = Kubelet(cpu_manager_policy="static", reserved_cpus=0)
+
+
+def machine(numa_nodes=1, cores_per_node=4, threads=1, kubelet=UNKNOWN, l3_per_node=1, **more):
+    """A regular machine, numbered as Linux does on x86: all first threads, then all second threads."""
+    total = numa_nodes * cores_per_node
+    cores = tuple(sum(1 << (core + total * thread) for thread in range(threads)) for core in range(total))
+
+    def union(first, count):
+        mask = 0
+        for core in cores[first : first + count]:
+            mask |= core
+        return mask
+
+    per_l3 = cores_per_node // l3_per_node
+    return Machine(
+        online=union(0, total),
+        cores=cores,
+        sockets=tuple(Group(n, union(n * cores_per_node, cores_per_node)) for n in range(numa_nodes)),
+        numa_nodes=tuple(NUMANode(n, union(n * cores_per_node, cores_per_node)) for n in range(numa_nodes)),
+        l3_domains=tuple(Group(i, union(i * per_l3, per_l3)) for i in range(total // per_l3)),
+        kubelet=kubelet,
+        **more,
+    )
+
+
+LAPTOP = machine()
+SMALL = machine(cores_per_node=2)
+DUAL = machine(numa_nodes=2, cores_per_node=16, threads=2)
+DUAL_STATIC = machine(numa_nodes=2, cores_per_node=16, threads=2, kubelet=STATIC)
+CHIPLETS = machine(numa_nodes=2, cores_per_node=16, l3_per_node=4, kubelet=STATIC)
+HYBRID = Machine(
+    online=(1 << 20) - 1,
+    cores=(*(0b11 << (2 * n) for n in range(6)), *(1 << n for n in range(12, 20))),
+    numa_nodes=(NUMANode(0, (1 << 20) - 1),),
+    core_types=(CoreType("p-core", (1 << 12) - 1, 5200), CoreType("e-core", ((1 << 8) - 1) << 12, 3900)),
+)
+MACHINES = {"laptop": LAPTOP, "dual": DUAL, "dual static": DUAL_STATIC, "chiplets": CHIPLETS, "hybrid": HYBRID}
+
+
+@pytest.mark.parametrize(
+    ("quota_cpus", "latency", "throughput", "spinning"),
+    [
+        (0.1, 1, 1, "never"),
+        (0.5, 1, 1, "never"),
+        (0.999, 1, 1, "never"),
+        (1, 1, 1, "bounded"),
+        (1.5, 2, 1, "never"),
+        (2, 2, 2, "bounded"),
+        (2.1, 3, 2, "never"),
+        (4, 4, 4, "bounded"),
+    ],
+)
+def test_a_limit_alone_decides_threads_and_spinning(quota_cpus, latency, throughput, spinning):
+    budget = Budget(quota_cpus=quota_cpus, because="limits.cpu")
+    assert plan(None, budget, Policy()).intra_op == latency
+    assert plan(None, budget, Policy(objective="Throughput")).intra_op == throughput
+    assert plan(None, budget, Policy()).spinning == spinning
+
+
+@pytest.mark.parametrize(
+    ("name", "budget", "policy", "threads", "because"),
+    [
+        ("laptop", Budget(quota_cpus=8, because="limits.cpu 8"), Policy(), 4, "4 physical cores on the node"),
+        ("dual", Budget(quota_cpus=20, because="limits.cpu 20"), Policy(), 16, "16 physical cores on one NUMA node"),
+        ("dual", Budget(quota_cpus=20, because="limits.cpu 20"), Policy(numa="Any"), 20, "limits.cpu 20"),
+        ("dual", Budget(quota_cpus=20, because="limits.cpu 20"), Policy(objective="Throughput"), 20, "limits.cpu 20"),
+        ("dual", Budget(), Policy(), 16, "no CPU limit; 16 physical cores on one NUMA node"),
+        ("dual", Budget(), Policy(objective="Throughput"), 32, "no CPU limit; 32 physical cores on the node"),
+        ("dual", Budget(), Policy(smt="AllThreads"), 32, "no CPU limit; 32 CPUs on one NUMA node"),
+        ("dual", Budget(), Policy(budget_source="Node"), 32, "no CPU limit; 32 physical cores on the node"),
+        ("dual", Budget(request_cpus=3), Policy(budget_source="Request"), 3, "requests.cpu 3 (budget.source Request)"),
+        ("hybrid", Budget(), Policy(), 6, "no CPU limit; 6 physical cores of one type on the node"),
+        (
+            "hybrid",
+            Budget(),
+            Policy(core_type="Efficient"),
+            8,
+            "no CPU limit; 8 physical cores of one type on the node",
+        ),
+        ("hybrid", Budget(), Policy(core_type="Any"), 14, "no CPU limit; 14 physical cores on the node"),
+        ("hybrid", Budget(quota_cpus=12, because="limits.cpu 12"), Policy(), 6, "6 physical cores of one type"),
+        (
+            "dual static",
+            Budget(quota_cpus=8, whole_cpus=8, because="limits.cpu 8"),
+            Policy(),
+            4,
+            "8 exclusive CPUs (Guaranteed, static CPU manager) on 4 physical cores",
+        ),
+        ("dual static", Budget(quota_cpus=8, whole_cpus=8), Policy(smt="AllThreads"), 8, "8 exclusive CPUs"),
+        ("dual static", Budget(quota_cpus=3, whole_cpus=3), Policy(), 2, "3 exclusive CPUs"),
+        ("chiplets", Budget(quota_cpus=20, whole_cpus=20), Policy(), 16, "cut to the 16 on one NUMA node"),
+        ("chiplets", Budget(quota_cpus=24, whole_cpus=24), Policy(), 24, "24 exclusive CPUs"),
+        ("chiplets", Budget(quota_cpus=24, whole_cpus=24), Policy(numa="SingleNUMANode"), 16, "cut to the 16"),
+        # Unknown CPU manager policy is never taken for static.
+        ("dual", Budget(quota_cpus=8, whole_cpus=8, because="limits.cpu 8"), Policy(), 8, "limits.cpu 8"),
+    ],
+)
+def test_the_node_bounds_what_the_limit_allows(name, budget, policy, threads, because):
+    made = plan(MACHINES[name], budget, policy)
+    assert made.intra_op == threads
+    assert because in made.because["intraOp"]
+
+
+def test_a_container_without_a_limit_gets_the_smallest_known_node_until_its_node_is_known():
+    assert plan(None, Budget(smallest_cores=6), Policy()).intra_op == 6
+
+
+def test_a_container_without_any_bound_gets_no_counts():
+    made = plan(None, Budget(), Policy())
+    assert (made.intra_op, made.omp, made.blas) == (None, None, None)
+    assert made.because["intraOp"].startswith("NoCPUBound")
+
+
+def test_source_limit_never_falls_back_to_the_node():
+    assert plan(DUAL, Budget(), Policy(budget_source="Limit")).intra_op is None
+
+
+@pytest.mark.parametrize(
+    ("budget", "policy", "threads"),
+    [
+        (Budget(quota_cpus=8, workers=2), Policy(), 4),
+        (Budget(quota_cpus=8, workers=3), Policy(), 2),
+        (Budget(quota_cpus=8, workers=16), Policy(), 1),
+        (Budget(quota_cpus=8, workers=2), Policy(sessions=2), 2),
+        (Budget(quota_cpus=8), Policy(objective="Throughput", concurrent_runs=4), 2),
+        (Budget(quota_cpus=8, workers=4), Policy(min_intra_op=3), 3),
+        (Budget(quota_cpus=8), Policy(max_intra_op=2), 2),
+        (Budget(quota_cpus=8), Policy(intra_op_percent=50), 4),
+        (Budget(quota_cpus=1), Policy(intra_op_percent=1), 1),
+        (Budget(quota_cpus=2), Policy(intra_op=7), 7),
+    ],
+)
+def test_workers_sessions_and_the_policy_shape_the_count(budget, policy, threads):
+    assert plan(None, budget, policy).intra_op == threads
+
+
+@pytest.mark.parametrize(
+    ("budget", "policy", "spinning", "because"),
+    [
+        (Budget(quota_cpus=4, workers=2), Policy(), "never", "2 streams share the CPUs"),
+        (Budget(quota_cpus=4, gpu=True), Policy(), "never", "GPU session"),
+        (Budget(quota_cpus=4), Policy(concurrent_runs=3), "never", "6 runnable threads on 4 CPUs"),
+        (Budget(quota_cpus=0.5), Policy(spinning="Always"), "always", "policy threads.spinning"),
+        (Budget(quota_cpus=4), Policy(spinning="Never"), "never", "policy threads.spinning"),
+        (Budget(), Policy(), "never", "CPUs unknown"),
+    ],
+)
+def test_spinning_stops_where_it_would_burn_the_quota(budget, policy, spinning, because):
+    made = plan(None, budget, policy)
+    assert (made.spinning, made.because["spinning"]) == (spinning, because)
+
+
+@pytest.mark.parametrize(
+    ("machine_name", "budget", "threads"),
+    [
+        (None, Budget(quota_cpus=4, shim=False), 3),
+        (None, Budget(quota_cpus=1.5, shim=False), 1),
+        (None, Budget(quota_cpus=0.5, shim=False), 1),
+        ("dual", Budget(shim=False), 4),
+        ("dual", Budget(shim=False, request_cpus=9), 9),
+        ("dual", Budget(shim=False, request_cpus=90), 16),
+        ("dual static", Budget(quota_cpus=8, whole_cpus=8, shim=False), 4),
+    ],
+)
+def test_fewer_threads_where_no_shim_can_stop_them_spinning(machine_name, budget, threads):
+    made = plan(MACHINES.get(machine_name), budget, Policy())
+    assert made.intra_op == threads
+
+
+def test_openmp_is_one_below_a_cpu_and_blas_is_one_beside_ort_under_a_limit():
+    small, large = plan(None, Budget(quota_cpus=0.5), Policy()), plan(None, Budget(quota_cpus=4), Policy())
+    assert (small.omp, small.blas) == (1, 1)
+    assert (large.omp, large.blas) == (4, 1)
+    assert plan(DUAL, Budget(), Policy()).blas == 16
+    alone = plan(None, Budget(quota_cpus=4), Policy(runtimes=("blas",)))
+    assert (alone.omp, alone.blas) == (None, 4)
+
+
+def test_parallel_execution_is_only_used_when_asked_for():
+    assert plan(None, Budget(quota_cpus=8), Policy()).mode == "sequential"
+    made = plan(None, Budget(quota_cpus=8), Policy(execution_mode="Parallel", inter_op=2))
+    assert (made.mode, made.inter_op, made.peak_runnable["onnxruntime"]) == ("parallel", 2, 9)
+
+
+def test_a_narrow_cpuset_binds_instead_of_a_wide_quota():
+    made = plan(LAPTOP, Budget(quota_cpus=4, cpus=0b11, because="cpu.max 4"), Policy())
+    assert (made.intra_op, made.budget_cpus) == (2, 2.0)
+    assert made.because["intraOp"] == "cpuset of 2 CPUs, narrower than cpu.max 4"
+
+
+def test_a_cpuset_of_another_size_is_not_taken_for_exclusive():
+    shared = plan(DUAL_STATIC, Budget(quota_cpus=4, whole_cpus=4, cpus=0xFFFE, because="limits.cpu 4"), Policy())
+    assert (shared.exclusive_cpus, shared.affinity) == (0, "none")
+
+
+# --- which CPUs -----------------------------------------------------------------------------------------------------
+
+
+def exclusive(the_machine, cpus, **policy):
+    count = cpuset.count(cpus)
+    return plan(the_machine, Budget(quota_cpus=count, whole_cpus=count, cpus=cpus), Policy(**policy))
+
+
+def test_exclusive_cpus_are_cut_to_the_numa_node_that_holds_most_of_them():
+    # 14 CPUs on node 0 and 2 on node 1: 14 of 16 are worth more than all of them across the link.
+    made = exclusive(CHIPLETS, cpuset.parse_list("2-15,16-17"))
+    assert (made.intra_op, cpuset.format_list(made.cpus)) == (14, "2-15")
+    even = exclusive(CHIPLETS, cpuset.parse_list("8-15,16-23"))
+    assert even.intra_op == 16
+
+
+def test_workers_get_the_containers_share_of_a_numa_node():
+    cpus = cpuset.parse_list("8-15,16-23")
+    groups = affinity_groups(CHIPLETS, cpus, 16, "numa")
+    assert [cpuset.format_list(group) for group in groups] == ["8-15"] * 7 + ["16-23"] * 8
+
+
+def test_per_core_affinity_takes_whole_l3_domains_first_and_leaves_the_first_core_to_the_caller():
+    # L3 domains of four CPUs: 0-3, 4-7, 8-11; the set holds one of the first, all of the second, two of the third.
+    groups = affinity_groups(CHIPLETS, cpuset.parse_list("3-7,8-9"), 7, "core")
+    assert [cpuset.format_list(group) for group in groups] == ["5", "6", "7", "8", "9", "3"]
+
+
+def test_per_core_affinity_gives_both_siblings_unless_all_threads_are_wanted():
+    cpus = cpuset.parse_list("0-1,32-33")
+    assert [cpuset.format_list(g) for g in affinity_groups(DUAL, cpus, 2, "core")] == ["1,33"]
+    assert [cpuset.format_list(g) for g in affinity_groups(DUAL, cpus, 4, "core")] == ["1", "32", "33"]
+
+
+@pytest.mark.parametrize(("threads", "affinity"), [(1, "core"), (4, "none"), (5, "core")])
+def test_no_affinity_is_guessed(threads, affinity):
+    assert affinity_groups(DUAL, cpuset.parse_list("0-1,32-33"), threads, affinity) == ()
+
+
+# --- properties -----------------------------------------------------------------------------------------------------
+
+
+def some(kind, **fields):
+    """Values of `kind` that vary in these fields and keep the defaults of all others (st.builds would vary them all)."""
+    return st.fixed_dictionaries(fields).map(lambda chosen: kind(**chosen))
+
+
+@st.composite
+def machines(draw):
+    numa_nodes = draw(st.integers(1, 4))
+    made = machine(
+        numa_nodes=numa_nodes,
+        cores_per_node=draw(st.integers(1, 16)),
+        threads=draw(st.sampled_from([1, 2, 4, 8])),
+        kubelet=Kubelet(cpu_manager_policy=draw(st.sampled_from(["unknown", "none", "static"]))),
+    )
+    gone = draw(st.integers(0, made.online >> 1))
+    online = made.online & ~gone
+    return made._replace(
+        online=online,
+        offline=made.online & gone,
+        cores=tuple(core & online for core in made.cores if core & online),
+        numa_nodes=tuple(node._replace(cpus=node.cpus & online) for node in made.numa_nodes),
+        isolated=draw(st.integers(0, made.online)) & online if draw(st.booleans()) else 0,
+    )
+
+
+policies = some(
+    Policy,
+    objective=st.sampled_from(["Latency", "Throughput"]),
+    budget_source=st.sampled_from(["Auto", "Limit", "Request", "Node"]),
+    sessions=st.integers(1, 4),
+    concurrent_runs=st.integers(1, 4),
+    execution_mode=st.sampled_from(["Auto", "Parallel"]),
+    numa=st.sampled_from(["Auto", "SingleNUMANode", "Any"]),
+    smt=st.sampled_from(["Auto", "OneThreadPerCore", "AllThreads"]),
+    core_type=st.sampled_from(["Auto", "Performance", "Efficient", "Any"]),
+    affinity=st.sampled_from(["Auto", "PerCore", "Never"]),
+)
+cpus_wanted = st.one_of(st.none(), st.floats(0.01, 300), st.integers(1, 300).map(float))
+budgets = some(
+    Budget,
+    quota_cpus=cpus_wanted,
+    request_cpus=cpus_wanted,
+    whole_cpus=st.just(0),
+    workers=st.integers(1, 8),
+    gpu=st.booleans(),
+    shim=st.booleans(),
+    smallest_cores=st.one_of(st.none(), st.integers(1, 64)),
+)
+
+
+@given(st.one_of(st.none(), machines()), budgets, policies)
+def test_streams_together_never_exceed_what_fits(the_machine, budget, policy):
+    made = plan(the_machine, budget, policy)
+    if made.intra_op is not None:
+        assert made.intra_op >= 1
+        assert made.intra_op * made.streams <= max(made.streams, made.cap)
+    assert made == plan(the_machine, budget, policy)
+    assert set(made.because) <= {"intraOp", "interOp", "spinning", "omp", "blas", "affinity", "streams"}
+
+
+@given(machines(), budgets, policies)
+def test_threads_never_exceed_the_nodes_cpus(the_machine, budget, policy):
+    made = plan(the_machine, budget, policy)
+    if made.intra_op is not None:
+        room = cpuset.count(the_machine.online)
+        if policy.smt != "AllThreads":
+            room = cores_within(the_machine, the_machine.online)
+        assert made.intra_op <= max(1, room) or made.because["intraOp"].startswith("requests.cpu")
+
+
+@given(st.one_of(st.none(), machines()), st.floats(0.01, 300), st.floats(0.01, 300), policies)
+def test_a_wider_limit_never_gives_fewer_threads(the_machine, one, other, policy):
+    low, high = sorted((one, other))
+    threads = [plan(the_machine, Budget(quota_cpus=quota), policy).intra_op for quota in (low, high)]
+    if None not in threads:
+        assert threads[0] <= threads[1]
+
+
+@given(machines(), st.data(), st.sampled_from(["Auto", "OneThreadPerCore"]), st.sampled_from(["Auto", "PerCore"]))
+def test_the_plans_cpus_lie_within_the_exclusive_set(the_machine, data, smt, affinity):
+    the_machine = the_machine._replace(kubelet=STATIC)
+    cpus = cpuset.of(data.draw(st.sets(st.sampled_from(cpuset.ids(the_machine.online)), min_size=1)))
+    made = exclusive(the_machine, cpus, smt=smt, affinity=affinity)
+    assert made.exclusive_cpus == cpuset.count(cpus)
+    assert made.cpus & ~cpus == 0
+    assert made.intra_op <= cores_within(the_machine, cpus)
+    groups = affinity_groups(the_machine, made.cpus, made.intra_op, made.affinity)
+    assert len(groups) in {0, made.intra_op - 1}
+    assert all(group and group & ~cpus == 0 for group in groups)
+    if affinity == "PerCore" and groups:
+        # No sibling is used twice while a whole core is free: each worker has a core of its own.
+        used = [next(core for core in the_machine.cores if core & group) for group in groups]
+        assert len(set(used)) == len(used)
+
+
+@given(
+    some(
+        Budget,
+        quota_cpus=st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True)),
+        request_cpus=st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True)),
+        workers=st.integers(-5, 10**9),
+        cpus=st.one_of(st.none(), st.integers(0, 2**70)),
+        whole_cpus=st.integers(-1, 10**6),
+    ),
+    st.one_of(st.none(), machines()),
+    policies,
+)
+def test_absurd_numbers_are_bounded_never_raised(budget, the_machine, policy):
+    made = plan(the_machine, budget, policy)
+    assert made.intra_op is None or made.intra_op >= 1

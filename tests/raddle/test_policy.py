@@ -1,0 +1,98 @@
+"""A policy's spec becomes one value, or an error that names the field, what was there and what is allowed."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raddle.policy import Policy, PolicyError, from_settings, parse, to_settings
+
+
+def test_an_empty_spec_leaves_everything_to_raddle():
+    assert parse({}) == Policy()
+    assert parse({"podSelector": {}, "mode": "Observe", "threads": None}) == Policy()
+
+
+def test_every_field_is_read():
+    spec = {
+        "objective": "Throughput",
+        "budget": {"source": "Request", "workersPerContainer": 2, "sessionsPerWorker": 3, "concurrentRuns": 4},
+        "threads": {"intraOp": 5, "minIntraOp": 2, "maxIntraOp": 9, "executionMode": "Parallel", "interOp": 2},
+        "placement": {"numa": "Any", "smt": "AllThreads", "coreType": "Efficient", "affinity": "PerCore"},
+        "runtimes": ["blas", "onnxruntime"],
+        "onnxruntime": {"graphOptimizationLevel": "Basic"},
+        "existingValues": "Override",
+        "shim": "None",
+    }
+    policy = parse(spec)
+    assert policy == Policy(
+        objective="Throughput",
+        budget_source="Request",
+        workers=2,
+        sessions=3,
+        concurrent_runs=4,
+        intra_op=5,
+        min_intra_op=2,
+        max_intra_op=9,
+        inter_op=2,
+        execution_mode="Parallel",
+        numa="Any",
+        smt="AllThreads",
+        core_type="Efficient",
+        affinity="PerCore",
+        runtimes=("onnxruntime", "blas"),
+        graph_optimization_level="Basic",
+        existing_values="Override",
+        shim="None",
+    )
+    assert from_settings(to_settings(policy)) == policy
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"threads": {"intraOp": 0}}, "threads.intraOp: 0 is not allowed; it must be an integer from 1 to 1024"),
+        ({"threads": {"intraOp": "4"}}, "threads.intraOp: '4' is not allowed; it must be an integer from 1 to 1024"),
+        ({"threads": {"intraOp": True}}, "threads.intraOp: True is not allowed; it must be an integer from 1 to 1024"),
+        ({"threads": 4}, "threads: 4 is not allowed; it must be a mapping"),
+        ({"objective": "latency"}, "objective: 'latency' is not allowed; it must be one of Latency, Throughput"),
+        ({"runtimes": []}, "runtimes: [] is not allowed; it must be a list of onnxruntime, torch, openmp, blas"),
+        ({"runtimes": ["tf"]}, "runtimes: 'tf' is not allowed; it must be one of onnxruntime, torch, openmp, blas"),
+        (
+            {"threads": {"minIntraOp": 5, "maxIntraOp": 2}},
+            "threads.minIntraOp: 5 is not allowed; it must be at most threads.maxIntraOp (2)",
+        ),
+        (
+            {"threads": {"interOp": 2}},
+            "threads.interOp: 2 is not allowed; it must be 1, or set threads.executionMode: Parallel",
+        ),
+        (
+            {"threads": {"intraOp": 2, "intraOpPercent": 50}},
+            "threads.intraOpPercent: 50 is not allowed; it must be absent when threads.intraOp is set",
+        ),
+        (
+            {"placement": {"numa": "SingleNUMANode"}, "budget": {"source": "Node"}},
+            "placement.numa: 'SingleNUMANode' is not allowed; it must be Auto or Any when budget.source is Node",
+        ),
+    ],
+)
+def test_a_bad_field_is_named_with_its_value_and_what_is_allowed(spec, message):
+    with pytest.raises(PolicyError) as caught:
+        parse(spec)
+    assert str(caught.value) == message
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+)
+known = st.sampled_from(["objective", "budget", "threads", "placement", "runtimes", "onnxruntime", "shim"])
+
+
+@given(st.dictionaries(known, json_values))
+def test_any_json_is_a_policy_or_a_policy_error(spec):
+    with contextlib.suppress(PolicyError):
+        assert from_settings(to_settings(parse(spec))) == parse(spec)
