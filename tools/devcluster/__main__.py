@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shutil
 import signal
 import subprocess
@@ -71,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     building.add_argument("--kubelet", action="store_true", help="build the kubelet too, for real nodes")
     running = actions.add_parser("up", parents=[version], help="run a cluster; `-- COMMAND` runs a command in it")
     running.add_argument("--name", help="its name in `list` and in the kubeconfig")
+    running.add_argument("--api-only", action="store_true", help="without scheduler and controller manager")
     running.add_argument("--nodes", type=int, default=0, metavar="N", help="register N nodes without a kubelet")
     running.add_argument("--cpus", type=int, default=8, help="logical CPUs of each node (default: %(default)s)")
     running.add_argument("--helm", action="store_true", help="have Helm on the command's PATH, building it if need be")
@@ -98,30 +100,36 @@ def _up(options: argparse.Namespace, command: list[str]) -> int:
         feature_gates=_feature_gates(options.feature_gates),
         keep=options.keep,
         name=options.name,
+        scheduler=not options.api_only,
+        controller_manager=not options.api_only,
     )
     with cluster:
         if options.helm:
             cluster.provide_helm()
         for number in range(options.nodes):
             cluster.register_node(f"node-{number}", cpus=options.cpus)
-        say = Progress().say
-        say(f"Kubernetes {cluster.version} ready in {cluster.ready_seconds:.1f} s at {cluster.server}")
+        Progress().say(f"Kubernetes {cluster.version} ready in {cluster.ready_seconds:.1f} s at {cluster.server}")
         if command:
             return _run(command, cluster)
-        say(f"logs and data: {cluster.directory}")
-        say("in another shell, then `kubectl get all --all-namespaces`:")
-        print(f"export KUBECONFIG={cluster.kubeconfig} PATH={cluster.directory / 'bin'}:$PATH", flush=True)
-        say("Ctrl-C stops it and removes all of this")
-        threading.Event().wait()
+        with contextlib.suppress(KeyboardInterrupt):
+            _explain(cluster)
+            threading.Event().wait()
     return 0
+
+
+def _explain(cluster: Cluster) -> None:
+    say = Progress().say
+    say(f"logs and data: {cluster.directory}")
+    say("in another shell, then `kubectl get all --all-namespaces`:")
+    print(f"export KUBECONFIG={cluster.kubeconfig} PATH={cluster.directory / 'bin'}:$PATH", flush=True)
+    say("Ctrl-C stops it and removes all of this")
 
 
 def _run(command: list[str], cluster: Cluster) -> int:
     environment = cluster.environment()
     program = shutil.which(command[0], path=environment["PATH"])
     if program is None:
-        message = f"command: {command[0]!r} is not on PATH"
-        raise DevclusterError(message)
+        raise DevclusterError(f"command: {command[0]!r} is not on PATH")
     return subprocess.run([program, *command[1:]], check=False, env=environment).returncode
 
 
@@ -134,8 +142,7 @@ def _feature_gates(text: str) -> dict[str, bool]:
     for item in filter(None, text.split(",")):
         name, _, value = item.partition("=")
         if value not in {"true", "false"}:
-            message = f"--feature-gates: got {item!r}, expected NAME=true or NAME=false"
-            raise DevclusterError(message)
+            raise DevclusterError(f"--feature-gates: got {item!r}, expected NAME=true or NAME=false")
         gates[name] = value == "true"
     return gates
 

@@ -7,20 +7,15 @@ beside its result and is renamed into place; a file lock makes a second builder 
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
-import os
 import platform
 import shutil
 import subprocess
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
 
-from devcluster import gomodule, toolchain
+from devcluster import gomodule, locking, toolchain
 from devcluster.errors import DevclusterError
 from devcluster.progress import Progress
 from devcluster.versions import Version
@@ -79,7 +74,7 @@ def build(program: Program, cache: Path, progress: Progress) -> Path:
 
     Raises DevclusterError with the end of the log and its path when the build fails.
     """
-    with _lock(program, cache, progress):
+    with locking.exclusive(cache / "locks" / f"{program.name}-{program.version}", program.label, progress):
         found = built(program, cache)
         if found is not None:
             return found
@@ -98,38 +93,6 @@ def build(program: Program, cache: Path, progress: Progress) -> Path:
         finally:
             shutil.rmtree(work, ignore_errors=True)
         return folder / "bin"
-
-
-@contextlib.contextmanager
-def _lock(program: Program, cache: Path, progress: Progress) -> Iterator[None]:
-    path = cache / "locks" / f"{program.name}-{program.version}"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress.say(f"{program.label} is being built by process {_holder(file)}; waiting for it")
-            while not _try_lock(file):
-                progress.tick(f"waiting for the build of {program.label}")
-                time.sleep(TICK_SECONDS)
-        file.seek(0)
-        file.truncate()
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
-
-
-def _try_lock(file: TextIO) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _holder(file: TextIO) -> str:
-    file.seek(0)
-    return file.read() or "?"
 
 
 def _compile(program: Program, work: Path, cache: Path, progress: Progress) -> None:
@@ -178,5 +141,6 @@ def _run(command: list[str], directory: Path, log: Path, progress: Progress, wha
             process.wait()
     if code:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
-        message = f"{' '.join(command)} failed with exit code {code}; the whole log is {log}, its end:\n{tail}"
-        raise DevclusterError(message)
+        raise DevclusterError(
+            f"{' '.join(command)} failed with exit code {code}; the whole log is {log}, its end:\n{tail}"
+        )

@@ -1,6 +1,6 @@
 """A small API client: JSON over one keep-alive TLS connection, for what would take kubectl a process each.
 
-Not safe for several threads: make one client each. It knows no types; `apply` finds an object's path by discovery.
+It knows no types; `apply` finds an object's path by discovery.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import json
 import select
 import socket
 import ssl
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -20,6 +22,11 @@ FIELD_MANAGER = "devcluster"
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 FIRST_ERROR_STATUS = 400
+BUSY_ATTEMPTS = 20
+BUSY_SECONDS = 0.5
+
+Answer = tuple[int, dict[str, Any]]
+"""HTTP status and JSON object."""
 
 
 class ApiError(RuntimeError):
@@ -33,7 +40,7 @@ class ApiError(RuntimeError):
 
 
 class Client:
-    """Requests to one API server with a client certificate."""
+    """Requests to one API server with a client certificate. Those of several threads take turns."""
 
     def __init__(self, server: str, ca_file: Path, certificate_file: Path, key_file: Path) -> None:
         """Connect at the first request; `server` is such as https://127.0.0.1:6443."""
@@ -43,6 +50,7 @@ class Client:
         self._connection = http.client.HTTPSConnection(
             parts.hostname or "", parts.port, timeout=TIMEOUT_SECONDS, context=context
         )
+        self._lock = threading.RLock()
         self._resources: dict[str, dict[str, tuple[str, bool]]] = {}
 
     def __enter__(self) -> Self:
@@ -66,18 +74,27 @@ class Client:
         content_type: str = "application/json",
         query: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Send one request and return the answer's JSON object.
+        """Send one request and return the answer's JSON object; a busy server (429) is asked again for 10 s.
 
+        An answer that is not JSON (metrics, logs) is returned as {"text": …}.
         Raises ApiError for a status of 400 and above, OSError or http.client.HTTPException when there is no answer.
         """
         content = None if body is None else json.dumps(body).encode()
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": "application/json, */*"}
         if content is not None:
             headers["Content-Type"] = content_type
-        status, answer = self._exchange(method, f"{path}?{urlencode(query)}" if query else path, content, headers)
+        target = f"{path}?{urlencode(query)}" if query else path
+        for _ in range(BUSY_ATTEMPTS):
+            with self._lock:
+                status, answer = self._exchange(method, target, content, headers)
+            if status != http.client.TOO_MANY_REQUESTS:
+                break
+            # Not carried out: the server has too much to do, or a new kind's storage is not there yet.
+            time.sleep(BUSY_SECONDS)
         if status >= FIRST_ERROR_STATUS:
-            raise _error(method, path, status, answer)
-        return dict(json.loads(answer)) if answer.startswith(b"{") else {"text": answer.decode(errors="replace")}
+            message = f"{method} {path}: {status} {answer.get('reason', '')}: {answer.get('message') or answer}"
+            raise ApiError(status, str(answer.get("reason", "")), message)
+        return answer
 
     def get(self, path: str, **query: str) -> dict[str, Any]:
         """Read an object or a list."""
@@ -123,31 +140,26 @@ class Client:
         namespace = f"/namespaces/{metadata.get('namespace', 'default')}" if namespaced else ""
         return f"{base}{namespace}/{resource}/{metadata['name']}"
 
-    def _exchange(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
+    def _exchange(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
         if _is_stale(self._connection.sock):
             self._connection.close()
         reused = self._connection.sock is not None
         try:
             self._connection.request(method, path, body, dict(headers))
             response = self._connection.getresponse()
-            return response.status, response.read()
+            content = response.read()
         except (OSError, http.client.HTTPException):
             self._connection.close()
             # The server closed the connection just now; a POST could have been carried out.
             if not reused or method == "POST":
                 raise
-        return self._exchange(method, path, body, headers)
+            return self._exchange(method, path, body, headers)
+        # Metrics and logs; a proxy or the server's own panic handler may answer in plain text too.
+        if response.headers.get_content_type() != "application/json":
+            return response.status, {"text": content.decode(errors="replace")}
+        return response.status, json.loads(content)
 
 
 def _is_stale(connection: socket.socket | None) -> bool:
     """Tell whether the server has closed an idle connection: then, and only then, it is readable."""
     return connection is not None and bool(select.select([connection], [], [], 0)[0])
-
-
-def _error(method: str, path: str, status: int, answer: bytes) -> ApiError:
-    try:
-        content = json.loads(answer)
-        reason, message = str(content.get("reason", "")), str(content.get("message", ""))
-    except (ValueError, AttributeError):
-        reason, message = "", answer.decode(errors="replace")
-    return ApiError(status, reason, f"{method} {path}: {status} {reason}: {message}")

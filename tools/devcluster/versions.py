@@ -28,8 +28,7 @@ class Version(NamedTuple):
         """Return the first version in a text such as `Kubernetes v1.34.4`; raises ValueError where there is none."""
         match = _PATTERN.search(text)
         if match is None:
-            message = f"version: got {text!r}, expected major.minor.patch such as 1.34.4"
-            raise ValueError(message)
+            raise ValueError(f"version: got {text!r}, expected major.minor.patch such as 1.34.4")
         major, minor, patch = (int(part) for part in match.groups())
         return cls(major, minor, patch)
 
