@@ -205,7 +205,7 @@ class Cluster:
         self.nodes.mark_running(namespace, name)
 
     def component(self, name: str) -> Component:
-        """Return a process of the caller's, not started yet, that ends with the cluster; its log is beside the others."""
+        """Return a process of the caller's, not started yet; it ends with the cluster and logs beside the others."""
         if self._janitor is None:
             raise DevclusterError("the cluster does not run; use it in a with block")
         return Component(name, self.directory, self._janitor.pid)
