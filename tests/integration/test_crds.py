@@ -1,0 +1,509 @@
+"""The CRDs on a real API server: what it fills in, what it refuses and with which advice, and what it prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from devcluster import ApiError, Cluster
+
+pytestmark = pytest.mark.cluster
+
+CRDS = Path(__file__).parents[2] / "crds"
+POLICIES = "/apis/raddle.dev/v1alpha1/namespaces/default/inferencethreadings"
+CLUSTER_POLICIES = "/apis/raddle.dev/v1alpha1/clusterinferencethreadings"
+TOPOLOGIES = "/apis/raddle.dev/v1alpha1/nodecputopologies"
+TRY = "?dryRun=All&fieldValidation=Strict"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(scheduler=False, controller_manager=False, name="crds") as cluster:
+        cluster.kubectl("apply", "--server-side", "-f", str(CRDS))
+        cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRDS))
+        yield cluster
+
+
+def policy(spec, *, name="latency", kind="InferenceThreading"):
+    return {
+        "apiVersion": "raddle.dev/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": {"podSelector": {}, **spec},
+    }
+
+
+def refusal(cluster, manifest, path=POLICIES):
+    """What the API server says when it refuses; fails the test when it does not."""
+    with pytest.raises(ApiError) as refused:
+        cluster.client.post(path + TRY, manifest)
+    assert refused.value.status == 422, refused.value
+    return str(refused.value)
+
+
+def test_a_policy_that_names_pods_only_is_filled_in_to_the_last_field(cluster):
+    assert cluster.client.post(POLICIES + TRY, policy({}))["spec"] == {
+        "podSelector": {},
+        "priority": 0,
+        "mode": "Initial",
+        "objective": "Latency",
+        "budget": {"source": "Auto", "sessionsPerWorker": 1},
+        "threads": {"minIntraOp": 1, "maxIntraOp": 1024, "executionMode": "Auto", "spinning": "Auto"},
+        "placement": {"numa": "Auto", "smt": "Auto", "coreType": "Auto", "affinity": "Auto"},
+        "onnxruntime": {"globalThreadPool": False, "sharedAllocator": False, "acknowledge": []},
+        "allocator": "System",
+        "existingValues": "Respect",
+        "observe": "Sessions",
+        "shim": "Auto",
+    }
+
+
+def test_a_cluster_policy_is_a_baseline_for_every_namespace(cluster):
+    spec = cluster.client.post(CLUSTER_POLICIES + TRY, policy({}, kind="ClusterInferenceThreading"))["spec"]
+    assert (spec["tier"], spec["namespaceSelector"]) == ("Baseline", {})
+
+
+ACCEPTED = {
+    "exact counts": {"threads": {"intraOp": 4, "interOp": 1}},
+    "parallel execution": {"threads": {"interOp": 2, "executionMode": "Parallel"}},
+    "percents": {"threads": {"intraOpPercent": 75, "interOpPercent": 25, "executionMode": "Parallel"}},
+    "bounds that meet": {"threads": {"intraOp": 4, "minIntraOp": 4, "maxIntraOp": 4}},
+    "one NUMA node of a limit": {"placement": {"numa": "SingleNUMANode"}, "budget": {"source": "Limit"}},
+    "a full selector": {
+        "podSelector": {
+            "matchLabels": {"app.kubernetes.io/name": "resnet", "tier": ""},
+            "matchExpressions": [
+                {"key": "a", "operator": "In", "values": ["x", "y"]},
+                {"key": "example.com/b", "operator": "Exists"},
+                {"key": "c", "operator": "DoesNotExist", "values": []},
+                {"key": "d", "operator": "NotIn", "values": ["z"]},
+            ],
+        }
+    },
+    "every allowed configuration entry": {
+        "onnxruntime": {
+            "acknowledge": ["session.set_denormal_as_zero"],
+            "configEntries": {
+                "session.intra_op.allow_spinning": "0",
+                "session.inter_op.allow_spinning": "1",
+                "session.intra_op.spin_duration_us": "200",
+                "session.inter_op.spin_duration_us": "-1",
+                "session.intra_op.spin_backoff_max": "64",
+                "session.inter_op.spin_backoff_max": "1",
+                "session.force_spinning_stop": "1",
+                "session.dynamic_block_base": "4",
+                "session.set_denormal_as_zero": "1",
+                "session.use_env_allocators": "1",
+                "session.use_device_allocator_for_initializers": "1",
+                "session.disable_prepacking": "1",
+            },
+        }
+    },
+    "every allowed provider option": {
+        "onnxruntime": {
+            "acknowledge": ["enable_cuda_graph", "use_tf32"],
+            "providerOptions": {
+                "CUDAExecutionProvider": {
+                    "arena_extend_strategy": "kSameAsRequested",
+                    "cudnn_conv_algo_search": "HEURISTIC",
+                    "cudnn_conv_use_max_workspace": "0",
+                    "cudnn_conv1d_pad_to_nc1d": "1",
+                    "do_copy_in_default_stream": "1",
+                    "enable_cuda_graph": "1",
+                    "use_tf32": "0",
+                    "fuse_conv_bias": "1",
+                    "gpu_mem_limit": "2147483648",
+                    "prefer_nhwc": "1",
+                    "sdpa_kernel": "0",
+                    "use_ep_level_unified_stream": "1",
+                },
+                "OpenVINOExecutionProvider": {"num_of_threads": "4", "num_streams": "1"},
+                "XnnpackExecutionProvider": {"intra_op_num_threads": "2"},
+            },
+        }
+    },
+    "64 containers with the longest names": {"containers": [f"{number:02}" + "c" * 61 for number in range(64)]},
+    "what the image sets": {"imageEnv": {"PYTHONPATH": "/app", "NODE_OPTIONS": "", "LD_PRELOAD": "/lib/x.so"}},
+}
+
+
+@pytest.mark.parametrize("case", ACCEPTED)
+def test_accepts(cluster, case):
+    accepted = cluster.client.post(POLICIES + TRY, policy(ACCEPTED[case]))["spec"]
+    for field, value in ACCEPTED[case].items():
+        assert accepted[field] | value == accepted[field] if isinstance(value, dict) else accepted[field] == value
+
+
+REFUSED = {
+    "a second pool without parallel execution": (
+        {"threads": {"interOp": 2}},
+        "spec.threads.interOp",
+        "set executionMode: Parallel",
+    ),
+    "a percentage for it without parallel execution": (
+        {"threads": {"interOpPercent": 50, "executionMode": "Sequential"}},
+        "spec.threads.interOpPercent",
+        "set executionMode: Parallel",
+    ),
+    "a count and a percentage": (
+        {"threads": {"intraOp": 2, "intraOpPercent": 50}},
+        "spec.threads.intraOpPercent",
+        "remove one of them",
+    ),
+    "an inter-op count and a percentage": (
+        {"threads": {"interOp": 2, "interOpPercent": 50, "executionMode": "Parallel"}},
+        "spec.threads.interOpPercent",
+        "remove one of them",
+    ),
+    "bounds that cross": (
+        {"threads": {"minIntraOp": 8, "maxIntraOp": 4}},
+        "spec.threads.minIntraOp",
+        "raise maxIntraOp",
+    ),
+    "a least count above the default most": ({"threads": {"minIntraOp": 1025}}, "spec.threads.minIntraOp", "1024"),
+    "a count below its bounds": ({"threads": {"intraOp": 2, "minIntraOp": 4}}, "spec.threads.intraOp", "between"),
+    "a count above its bounds": ({"threads": {"intraOp": 8, "maxIntraOp": 4}}, "spec.threads.intraOp", "between"),
+    "no threads at all": ({"threads": {"intraOp": 0}}, "spec.threads.intraOp", "1"),
+    "threads as text": ({"threads": {"intraOp": "4"}}, "spec.threads.intraOp", "integer"),
+    "one NUMA node and the whole node": (
+        {"placement": {"numa": "SingleNUMANode"}, "budget": {"source": "Node"}},
+        "spec.placement.numa",
+        "set placement.numa to Auto or Any",
+    ),
+    "an objective that does not exist": ({"objective": "Speed"}, "spec.objective", '"Latency", "Throughput"'),
+    "an operator without values": (
+        {"podSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
+        "spec.podSelector.matchExpressions[0].values",
+        "add values, or use Exists",
+    ),
+    "an operator with empty values": (
+        {"podSelector": {"matchExpressions": [{"key": "a", "operator": "NotIn", "values": []}]}},
+        "spec.podSelector.matchExpressions[0].values",
+        "add values, or use Exists",
+    ),
+    "an operator with too many values": (
+        {"podSelector": {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}},
+        "spec.podSelector.matchExpressions[0].values",
+        "remove values, or use In",
+    ),
+    "an operator that does not exist": (
+        {"podSelector": {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}},
+        "spec.podSelector.matchExpressions[0].operator",
+        '"DoesNotExist"',
+    ),
+    "a label key that can't be": (
+        {"podSelector": {"matchLabels": {"a b": "c"}}},
+        "spec.podSelector.matchLabels",
+        "prefix/name",
+    ),
+    "a label name that is too long": (
+        {"podSelector": {"matchLabels": {"a" * 64: "c"}}},
+        "spec.podSelector.matchLabels",
+        "63 characters",
+    ),
+    "a label value that can't be": (
+        {"podSelector": {"matchLabels": {"a": "-"}}},
+        "spec.podSelector.matchLabels.a",
+        "should match",
+    ),
+    "a selector key that can't be": (
+        {"podSelector": {"matchExpressions": [{"key": "/x", "operator": "Exists"}]}},
+        "spec.podSelector.matchExpressions[0].key",
+        "should match",
+    ),
+    "a container twice": ({"containers": ["a", "a"]}, "spec.containers[1]", "Duplicate"),
+    "no container": ({"containers": []}, "spec.containers", "at least 1"),
+    "a container name that can't be": ({"containers": ["A_b"]}, "spec.containers[0]", "should match"),
+    "65 containers": ({"containers": [f"c{number}" for number in range(65)]}, "spec.containers", "at most 64"),
+    "a plugin library": (
+        {"onnxruntime": {"configEntries": {"session.custom_ops_library": "/tmp/x.so"}}},
+        "spec.onnxruntime.configEntries",
+        "not on the list",
+    ),
+    "a dump path": (
+        {"onnxruntime": {"configEntries": {"session.optimized_model_external_initializers_file_name": "x"}}},
+        "spec.onnxruntime.configEntries",
+        "not on the list",
+    ),
+    "an affinity string": (
+        {"onnxruntime": {"configEntries": {"session.intra_op_thread_affinities": "1;2"}}},
+        "spec.onnxruntime.configEntries",
+        "not on the list",
+    ),
+    "a switch that is no 0 or 1": (
+        {"onnxruntime": {"configEntries": {"session.disable_prepacking": "yes"}}},
+        "spec.onnxruntime.configEntries",
+        'must be "0" or "1"',
+    ),
+    "a block base that crashes the session": (
+        {"onnxruntime": {"configEntries": {"session.dynamic_block_base": "x"}}},
+        "spec.onnxruntime.configEntries",
+        "4 is usual",
+    ),
+    "a spin time that is no number": (
+        {"onnxruntime": {"configEntries": {"session.intra_op.spin_duration_us": "1e3"}}},
+        "spec.onnxruntime.configEntries",
+        "microseconds",
+    ),
+    "a back-off out of range": (
+        {"onnxruntime": {"configEntries": {"session.inter_op.spin_backoff_max": "65"}}},
+        "spec.onnxruntime.configEntries",
+        'must be "1" to "64"',
+    ),
+    "denormals without acknowledgement": (
+        {"onnxruntime": {"configEntries": {"session.set_denormal_as_zero": "1"}}},
+        "spec.onnxruntime.configEntries",
+        "add it to onnxruntime.acknowledge",
+    ),
+    "a provider that is not on the list": (
+        {"onnxruntime": {"providerOptions": {"TensorrtExecutionProvider": {}}}},
+        "spec.onnxruntime.providerOptions",
+        "use CUDAExecutionProvider",
+    ),
+    "a cache path": (
+        {"onnxruntime": {"providerOptions": {"OpenVINOExecutionProvider": {"cache_dir": "/tmp"}}}},
+        "spec.onnxruntime.providerOptions",
+        "not on its provider's list",
+    ),
+    "an option of another provider": (
+        {"onnxruntime": {"providerOptions": {"CUDAExecutionProvider": {"num_streams": "1"}}}},
+        "spec.onnxruntime.providerOptions",
+        "not on its provider's list",
+    ),
+    "CUDA graphs without acknowledgement": (
+        {"onnxruntime": {"providerOptions": {"CUDAExecutionProvider": {"enable_cuda_graph": "1"}}}},
+        "spec.onnxruntime.providerOptions",
+        "to onnxruntime.acknowledge",
+    ),
+    "a memory limit with a unit": (
+        {"onnxruntime": {"providerOptions": {"CUDAExecutionProvider": {"gpu_mem_limit": "2Gi"}}}},
+        "spec.onnxruntime.providerOptions",
+        "whole numbers",
+    ),
+    "a search that does not exist": (
+        {"onnxruntime": {"providerOptions": {"CUDAExecutionProvider": {"cudnn_conv_algo_search": "FAST"}}}},
+        "spec.onnxruntime.providerOptions",
+        "HEURISTIC",
+    ),
+    "another variable of the image": ({"imageEnv": {"PATH": "/x"}}, "spec.imageEnv", "remove the others"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refuses_and_says_what_to_do(cluster, case):
+    spec, path, advice = REFUSED[case]
+    message = refusal(cluster, policy(spec))
+    assert path in message
+    assert advice in message
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_the_cluster_kind_refuses_the_same(cluster, case):
+    spec, path, advice = REFUSED[case]
+    message = refusal(cluster, policy(spec, kind="ClusterInferenceThreading"), CLUSTER_POLICIES)
+    assert path in message
+    assert advice in message
+
+
+def test_a_policy_without_a_selector_is_refused(cluster):
+    manifest = policy({})
+    manifest["spec"] = {}
+    assert "spec.podSelector: Required value" in refusal(cluster, manifest)
+
+
+def test_a_name_that_is_no_label_value_is_refused(cluster):
+    assert "choose a shorter metadata.name" in refusal(cluster, policy({}, name="n" * 64))
+    cluster.client.post(POLICIES + TRY, policy({}, name="n" * 63))
+
+
+def test_a_misspelt_field_is_refused_by_strict_validation(cluster):
+    with pytest.raises(ApiError) as refused:
+        cluster.client.post(POLICIES + TRY, policy({"threads": {"intraop": 4}}))
+    assert 'unknown field "spec.threads.intraop"' in str(refused.value)
+
+
+def test_a_namespace_selector_is_checked_like_a_pod_selector(cluster):
+    spec = {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "In"}]}}
+    message = refusal(cluster, policy(spec, kind="ClusterInferenceThreading"), CLUSTER_POLICIES)
+    assert "spec.namespaceSelector.matchExpressions[0].values" in message
+
+
+STATUS = {
+    "observedGeneration": 1,
+    "matchedPods": 10,
+    "injectedPods": 8,
+    "safeValuePods": 1,
+    "stalePods": 2,
+    "skippedPods": [{"reason": "OptedOut", "count": 1}, {"reason": "NoCPUBound", "count": 1}],
+    "conditions": [
+        {
+            "type": kind,
+            "status": "True",
+            "reason": "InForce",
+            "message": "Everything is well.",
+            "lastTransitionTime": "2026-11-21T10:00:00Z",
+        }
+        for kind in ("Accepted", "Ready")
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "collection", "short", "columns"),
+    [
+        (
+            "InferenceThreading",
+            POLICIES,
+            "ift",
+            ["NAME", "OBJECTIVE", "MODE", "MATCHED", "INJECTED", "STALE", "READY", "AGE"],
+        ),
+        (
+            "ClusterInferenceThreading",
+            CLUSTER_POLICIES,
+            "cift",
+            ["NAME", "TIER", "OBJECTIVE", "MODE", "MATCHED", "INJECTED", "STALE", "READY", "AGE"],
+        ),
+    ],
+)
+def test_status_is_a_subresource_and_shows_in_a_table(cluster, kind, collection, short, columns):
+    cluster.client.post(collection, policy({}, name="shown", kind=kind) | {"status": {"matchedPods": 1}})
+    assert "status" not in cluster.client.get(f"{collection}/shown")
+    written = cluster.client.merge(
+        f"{collection}/shown/status", {"status": STATUS, "spec": {"objective": "Throughput"}}
+    )
+    assert written["status"] == STATUS
+    assert written["spec"]["objective"] == "Latency"
+    header, row = (line.split() for line in cluster.kubectl("get", short, "shown").stdout.splitlines())
+    assert header == columns
+    assert row[-7:-1] == ["Latency", "Initial", "10", "8", "2", "True"]
+    assert "Everything is well." in cluster.kubectl("get", short, "shown", "-o", "wide").stdout
+
+
+def test_one_category_lists_all_kinds(cluster):
+    cluster.client.apply(policy({}, name="one"))
+    cluster.client.apply(policy({}, name="two", kind="ClusterInferenceThreading"))
+    cluster.client.apply(topology("three", cpus=2))
+    listed = cluster.kubectl("get", "raddle", "-o", "name").stdout
+    for name in (
+        "inferencethreading.raddle.dev/one",
+        "clusterinferencethreading.raddle.dev/two",
+        "nodecputopology.raddle.dev/three",
+    ):
+        assert name in listed
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "ift",
+        "ift.spec.threads.intraOp",
+        "cift.spec.tier",
+        "ift.spec.onnxruntime.configEntries",
+        "nct.spec.kubelet",
+        "nct.spec.cores",
+    ],
+)
+def test_kubectl_explains(cluster, field):
+    explained = cluster.kubectl("explain", field).stdout
+    assert "DESCRIPTION:\n    <empty>" not in explained
+    assert len(explained) > 150
+
+
+def topology(name, *, cpus):
+    """A machine with `cpus` CPUs in pairs that are half of all apart, on 2 sockets."""
+    half = cpus // 2
+    return {
+        "apiVersion": "raddle.dev/v1alpha1",
+        "kind": "NodeCPUTopology",
+        "metadata": {"name": name},
+        "spec": {
+            "bootID": "0d7c9c0e-6d2b-4a3e-9a55-8a4f0f5a2f11",
+            "architecture": "x86_64",
+            "model": "AMD EPYC 9754 128-Core Processor",
+            "counts": {"cpus": cpus, "cores": half, "sockets": 2, "numaNodes": 2},
+            "cpus": {"online": f"0-{cpus - 1}", "offline": "", "isolated": ""},
+            "threadsPerCore": 2,
+            "smtEnabled": True,
+            "sockets": [
+                {"socketID": number, "cpus": f"{number * half}-{(number + 1) * half - 1}"} for number in (0, 1)
+            ],
+            "dies": [
+                {"socketID": number, "dieID": 0, "cpus": f"{number * half}-{(number + 1) * half - 1}"}
+                for number in (0, 1)
+            ],
+            "numaNodes": [
+                {
+                    "numaNodeID": number,
+                    "cpus": f"{number * half}-{(number + 1) * half - 1}",
+                    "memoryMiB": 65536,
+                    "distances": [10, 21] if number == 0 else [21, 10],
+                }
+                for number in (0, 1)
+            ],
+            "l3Domains": [{"cacheL3ID": core // 8, "cpus": f"{core}-{core + 7}"} for core in range(0, cpus, 8)],
+            "cores": [f"{core},{core + half}" for core in range(half)],
+            "coreTypes": [{"coreType": "standard", "cpus": f"0-{cpus - 1}", "maxFrequencyMHz": 3100}],
+            "kubelet": {
+                "cpuManagerPolicy": "static",
+                "cpuManagerPolicyOptions": {"full-pcpus-only": "true"},
+                "reservedCPUs": "0-1",
+            },
+        },
+    }
+
+
+def test_a_topology_shows_in_a_table(cluster):
+    cluster.client.apply(topology("worker-0", cpus=32))
+    header, row = (line.split() for line in cluster.kubectl("get", "nct", "worker-0").stdout.splitlines())
+    assert header[:6] == ["NAME", "CPUS", "CORES", "SOCKETS", "NUMA", "POLICY"]
+    assert row[:6] == ["worker-0", "32", "16", "2", "2", "static"]
+
+
+def test_the_kubelets_policies_are_unknown_unless_said(cluster):
+    manifest = topology("worker-1", cpus=4)
+    del manifest["spec"]["kubelet"]
+    kubelet = cluster.client.post(TOPOLOGIES + TRY, manifest)["spec"]["kubelet"]
+    assert kubelet == {"cpuManagerPolicy": "unknown", "topologyManagerPolicy": "unknown"}
+
+
+def test_a_topology_of_256_cpus_is_at_most_8_kb_with_all_that_the_server_adds(cluster):
+    stored = cluster.client.apply(topology("large", cpus=256))
+    assert len(json.dumps(stored, separators=(",", ":"))) <= 8 * 1024
+
+
+def test_a_topology_of_8192_cpus_is_accepted(cluster):
+    assert cluster.client.post(TOPOLOGIES + TRY, topology("largest", cpus=8192))["spec"]["counts"]["cpus"] == 8192
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"cpus": {"online": ""}}, "spec.cpus.online"),
+        ({"cpus": {"online": "0-"}}, "spec.cpus.online"),
+        ({"cpus": {"online": "0-3 5"}}, "spec.cpus.online"),
+        ({"cores": ["0,1", "0,1"]}, "spec.cores[1]"),
+        ({"coreTypes": [{"coreType": "fast", "cpus": "0"}]}, "spec.coreTypes[0].coreType"),
+        ({"sockets": [{"socketID": 0, "cpus": "0"}, {"socketID": 0, "cpus": "1"}]}, "spec.sockets[1]"),
+        ({"kubelet": {"cpuManagerPolicy": "dynamic"}}, "spec.kubelet.cpuManagerPolicy"),
+    ],
+)
+def test_a_topology_that_makes_no_sense_is_refused(cluster, change, path):
+    manifest = topology("odd", cpus=4)
+    manifest["spec"] |= change
+    assert path in refusal(cluster, manifest, TOPOLOGIES)
+
+
+def test_plain_yaml_words_reach_the_schema_as_text(cluster):
+    """Unquoted enum words of the examples and of kubectl users: none is a boolean or null to kubectl's YAML reader."""
+    words = {
+        "mode": "Observe", "objective": "Throughput", "allocator": "Mimalloc", "existingValues": "Override",
+        "observe": "None", "shim": "None",
+        "onnxruntime": {"graphOptimizationLevel": "Disable"},
+        "threads": {"spinning": "Never"},
+    }  # fmt: skip
+    text = yaml.safe_dump(policy(words))
+    assert "'" not in text
+    cluster.kubectl("create", "--dry-run=server", "-f", "-", input=text)
