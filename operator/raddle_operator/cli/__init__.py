@@ -1,0 +1,66 @@
+"""The `raddle` command, also `kubectl raddle`.
+
+Each command is imported when it is called: the agent must stay small, and `--help` must be quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Final
+
+import click
+
+from raddle import __version__
+
+# Command -> (module below this package, help line). The module holds a click command named `command`.
+COMMANDS: Final = {
+    "plan": ("plan", "Show what a policy would set on workloads, and why. Needs no cluster."),
+    "explain": ("explain", "Say why a running pod has the numbers it has, or why it was skipped."),
+    "topology": ("topology", "Show a machine: sockets, NUMA nodes, caches, cores, and what may be used."),
+    "controller": ("processes", "Run the controller (in the cluster)."),
+    "webhook": ("processes", "Run the admission webhook (in the cluster)."),
+    "agent": ("processes", "Run the node agent (in the cluster, one a node)."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command, or None for a name that isn't one."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"{__name__}.{COMMANDS[cmd_name][0]}")
+        command = getattr(module, cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing any."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+EXAMPLES: Final = """\b
+Examples:
+  raddle plan -f policy.yaml -f deployment.yaml
+  raddle plan -f policy.yaml -f deployment.yaml --machine / -o json
+  kubectl raddle explain pod/resnet-7d9f -n models
+  raddle topology
+"""
+
+
+@click.group(cls=LazyGroup, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="raddle")
+def main() -> None:
+    """Thread counts, spinning and affinity that fit the container.
+
+    Exit codes: 0 done, 1 the cluster or a process failed, 2 bad input or usage.
+    """

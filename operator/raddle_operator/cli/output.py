@@ -1,0 +1,35 @@
+"""How commands print: one console that knows terminals, JSON and YAML for tools."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import click
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+
+def console() -> Console:
+    """Return a console on standard output: colours only on a terminal, and never where NO_COLOR is set."""
+    # A pipe gets whole lines: cutting to 80 columns would lose data.
+    width = None if os.isatty(1) else 200
+    return Console(width=width, highlight=False, soft_wrap=False)
+
+
+def table(*columns: str) -> Table:
+    """Return an unframed table in kubectl's manner."""
+    made = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    for column in columns:
+        made.add_column(column.upper(), overflow="fold", no_wrap=column.lower() not in {"because", "detail"})
+    return made
+
+
+def write(document: Any, form: str) -> None:
+    """Print a document as "json" or "yaml"."""
+    if form == "json":
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
