@@ -109,38 +109,51 @@ def _compile(program: Program, work: Path, cache: Path, progress: Progress) -> N
     mode = "readonly" if resolved else "mod"
     progress.say(f"building {program.label} with {go}; the log is {log}")
     log.write_text("")
-    _run([go, "list", f"-mod={mode}", "-deps", program.package], work, log, progress, f"{program.label}: modules")
-    packages = sum(not line.startswith("go: ") for line in log.read_text().splitlines())
+    runner = _Runner(go, work, log, progress)
+    packages = work / "packages"
+    runner.run(["list", f"-mod={mode}", "-deps", program.package], f"{program.label}: fetching modules", packages)
+    count = packages.read_text().count("\n")
     arguments = ["-v", f"-mod={mode}", "-trimpath", "-ldflags", program.linker_flags(), "-o", program.name]
-    _run(
-        [go, "build", *arguments, program.package],
-        work,
-        log,
-        progress,
-        f"{program.label}: compiling, at most {packages} packages",
-    )
+    runner.run(["build", *arguments, program.package], f"{program.label}: compiling, at most {count} packages", log)
     progress.say(f"built {program.label} in {progress.elapsed_seconds() - start:.0f} s")
 
 
-def _run(command: list[str], directory: Path, log: Path, progress: Progress, what: str) -> None:
-    """Run a Go command with its output in the log; the count of new lines is the progress."""
-    before = log.read_text().count("\n")
-    with log.open("a") as output:
-        process = subprocess.Popen(
-            command, cwd=directory, env=toolchain.environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
-        )
-        try:
-            while True:
-                try:
-                    code = process.wait(TICK_SECONDS)
-                    break
-                except subprocess.TimeoutExpired:
-                    progress.tick(f"{what}: {log.read_text().count(chr(10)) - before} done")
-        finally:
-            process.kill()
-            process.wait()
-    if code:
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
-        raise DevclusterError(
-            f"{' '.join(command)} failed with exit code {code}; the whole log is {log}, its end:\n{tail}"
-        )
+@dataclass(frozen=True, slots=True)
+class _Runner:
+    """Runs Go commands in one folder, with errors in the log; how many lines they wrote there is the progress."""
+
+    go: str
+    directory: Path
+    log: Path
+    progress: Progress
+
+    def run(self, arguments: list[str], what: str, output: Path) -> None:
+        before = self._lines()
+        with self.log.open("a") as errors, output.open("a") as file:
+            process = subprocess.Popen(
+                [self.go, *arguments],
+                cwd=self.directory,
+                env=toolchain.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=errors,
+            )
+            try:
+                while True:
+                    try:
+                        code = process.wait(TICK_SECONDS)
+                        break
+                    except subprocess.TimeoutExpired:
+                        self.progress.tick(f"{what}: {self._lines() - before} done")
+            finally:
+                process.kill()
+                process.wait()
+        if code:
+            tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
+            command = f"{self.go} {arguments[0]}"
+            raise DevclusterError(
+                f"{command} failed with exit code {code}; the whole log is {self.log}, its end:\n{tail}"
+            )
+
+    def _lines(self) -> int:
+        return self.log.read_text(errors="replace").count("\n")
