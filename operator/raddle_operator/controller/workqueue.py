@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterator
 from typing import Final, Generic, NoReturn, TypeVar
 
 from raddle_operator.informer import backoffs
+from raddle_operator.kube import KubeError
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class KeyedQueue(Generic[K]):
         self._heap: list[tuple[float, int, K]] = []
         self._order = itertools.count()
         self._running: set[K] = set()
-        self._again: set[K] = set()
+        self._again: dict[K, float] = {}  # keys asked for while they run, and how long to wait after that
         self._started_s: dict[K, float] = {}
         self._failures: dict[K, Iterator[float]] = {}
         self._changed = asyncio.Event()
@@ -46,7 +47,7 @@ class KeyedQueue(Generic[K]):
     def add(self, key: K, *, delay_s: float = 0.0) -> None:
         """Handle ``key`` when its interval and ``delay_s`` allow; earlier requests of the same key stay as they are."""
         if key in self._running:
-            self._again.add(key)
+            self._again[key] = min(delay_s, self._again.get(key, delay_s))
             return
         earliest_s = time.monotonic() + delay_s
         started_s = self._started_s.get(key)
@@ -75,21 +76,20 @@ class KeyedQueue(Generic[K]):
             key = await self._next()
             self._running.add(key)
             self._started_s[key] = time.monotonic()
-            retry_s: float | None = None
             try:
                 await handle(key)
-                self._failures.pop(key, None)
-            except Exception:
+            except Exception as error:
                 retry_s = next(self._failures.setdefault(key, backoffs(RETRY_FIRST_S, RETRY_MOST_S)))
-                log.exception("%s: again in %.1f s", key, retry_s)
+                # What the API server said is enough to know; anything else is a bug.
+                log.warning("%s: %s; again in %.1f s", key, error, retry_s, exc_info=not isinstance(error, KubeError))
+                self._again[key] = retry_s
+            else:
+                self._failures.pop(key, None)
             finally:
                 self._running.discard(key)
-            if retry_s is not None:
-                self._again.discard(key)
-                self.add(key, delay_s=retry_s)
-            elif key in self._again:
-                self._again.discard(key)
-                self.add(key)
+            again_s = self._again.pop(key, None)
+            if again_s is not None:
+                self.add(key, delay_s=again_s)
 
     async def _next(self) -> K:
         while True:

@@ -1,0 +1,35 @@
+"""Whether a NodeCPUTopology still describes its node. Pure.
+
+The agent writes when the node's facts change and sends no heartbeat; a reboot or a re-created node that the agent has
+not yet seen shows in the Node's own status.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from raddle_operator.controller.status import condition, with_times
+from raddle_operator.controller.world import NodeFacts, TopologyRecord
+
+FRESH: Final = "Fresh"
+
+
+def topology_status(record: TopologyRecord, node: NodeFacts | None, *, now_s: float) -> dict[str, Any]:
+    """Return the whole status of a NodeCPUTopology as it is applied. ``node`` None: there is no such Node."""
+    return {"conditions": with_times([_fresh(record, node)], record.status, record.generation, now_s)}
+
+
+def _fresh(record: TopologyRecord, node: NodeFacts | None) -> dict[str, str]:
+    if node is None:
+        return condition(FRESH, "False", "NodeGone", "there is no Node of this name")
+    if not record.boot_id or not node.boot_id:
+        return condition(FRESH, "Unknown", "BootIDUnknown", "the agent or the kubelet does not say which boot this is")
+    if record.boot_id != node.boot_id:
+        message = f"read in boot {record.boot_id}, the node runs boot {node.boot_id}; the agent will read it again"
+        return condition(FRESH, "False", "BootIDChanged", message)
+    if record.cpus is None or node.capacity_cpus is None:
+        return condition(FRESH, "Unknown", "CapacityUnknown", "the agent or the kubelet does not say how many CPUs")
+    if record.cpus != node.capacity_cpus:
+        message = f"{record.cpus} CPUs were online, the node has {node.capacity_cpus}; the agent will read it again"
+        return condition(FRESH, "False", "CapacityChanged", message)
+    return condition(FRESH, "True", "SameBoot", "boot ID and CPU count are those of the node")

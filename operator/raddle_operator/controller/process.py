@@ -1,0 +1,137 @@
+"""The controller process: probes and metrics at once, work only while it leads.
+
+Losing the Lease ends the process: nothing that was under way can then collide with the next leader, and a restart
+begins from the API server's state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from raddle_operator.controller import metrics
+from raddle_operator.controller.handlers import KopfThread
+from raddle_operator.controller.reconcile import Reconciler
+from raddle_operator.controller.settings import ControllerSettings
+from raddle_operator.events import Recorder
+from raddle_operator.informer import Key
+from raddle_operator.kube import Kube, KubeError, Object, Resource
+from raddle_operator.leader import Elector, LeadershipLostError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Process:
+    """What the probes and the metrics look at. ``reconciler`` is None while another process leads."""
+
+    elector: Elector
+    reconciler: Reconciler | None = None
+    recorder: Recorder | None = None
+    kopf: KopfThread | None = None
+
+    def not_ready(self) -> str:
+        """Return what is missing, empty when the process is ready to lead or leads with complete lists."""
+        if self.elector.holder is None:
+            return "the lease has not been read yet"
+        if self.reconciler is not None and self.reconciler.unsynced():
+            return "not listed yet: " + ", ".join(self.reconciler.unsynced())
+        return ""
+
+    def measure(self) -> None:
+        """Bring the gauges up to date."""
+        metrics.LEADER.set(self.elector.is_leader)
+        if self.reconciler is not None:
+            self.reconciler.measure()
+        if self.recorder is not None:
+            metrics.EVENTS_DROPPED.set(self.recorder.dropped)
+        if self.kopf is not None:
+            metrics.KOPF_RESTARTS.set(self.kopf.restarts)
+
+
+async def run(settings: ControllerSettings) -> None:
+    """Run the controller until cancelled; then its Lease is released.
+
+    Raises ConfigError where there are no credentials, LeadershipLostError when the Lease is lost (end the process).
+    """
+    async with await Kube.from_settings(settings.kubeconfig, settings.context) as kube:
+        elector = Elector(
+            kube,
+            namespace=settings.namespace,
+            name=settings.lease,
+            identity=settings.identity,
+            timing=settings.election,
+        )
+        process = _Process(elector)
+        async with _serving(process, settings):
+            await elector.run(functools.partial(_lead, kube, settings, process))
+
+
+async def _lead(kube: Kube, settings: ControllerSettings, process: _Process) -> None:
+    loop = asyncio.get_running_loop()
+    recorder = Recorder(kube, controller="raddle.dev/controller", instance=settings.identity)
+    reconciler = Reconciler(kube, settings, recorder)
+
+    def deliver(resource: Resource, key: Key, obj: Object, deleted: bool) -> None:
+        loop.call_soon_threadsafe(functools.partial(reconciler.deliver, resource, key, obj, deleted=deleted))
+
+    kopf = KopfThread(deliver, kube.connection)
+    process.reconciler, process.recorder, process.kopf = reconciler, recorder, kopf
+    async with asyncio.TaskGroup() as group:
+        group.create_task(recorder.run())
+        group.create_task(reconciler.run())
+        group.create_task(kopf.run())
+
+
+@contextlib.asynccontextmanager
+async def _serving(process: _Process, settings: ControllerSettings) -> AsyncIterator[None]:
+    async def live(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")  # that the loop answers is what is asked
+
+    async def ready(_: web.Request) -> web.Response:
+        missing = process.not_ready()
+        return web.Response(text=f"{missing or 'ok'}\n", status=503 if missing else 200)
+
+    async def measured(_: web.Request) -> web.Response:
+        process.measure()
+        return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    application = web.Application()
+    application.add_routes([web.get("/livez", live), web.get("/readyz", ready), web.get("/metrics", measured)])
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, settings.host, settings.port).start()
+        yield
+    finally:
+        await runner.cleanup()
+
+
+def main(settings: ControllerSettings) -> int:
+    """Run the controller until SIGTERM or SIGINT; return the exit status."""
+    try:
+        asyncio.run(_until_signalled(settings))
+    except LeadershipLostError as error:
+        log.error("%s; this process ends", error)  # noqa: TRY400 (no bug, no traceback)
+        return 1
+    except KubeError as error:
+        log.error("%s", error)  # noqa: TRY400
+        return 1
+    return 0
+
+
+async def _until_signalled(settings: ControllerSettings) -> None:
+    running = asyncio.ensure_future(run(settings))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, running.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await running

@@ -1,0 +1,343 @@
+"""The loop: changes mark keys, keys are handled from the present state, and status is written in one place.
+
+Changes of policies and topologies come from kopf and from the resync, those of pods, namespaces, nodes and shim
+ConfigMaps from informers. Nothing is decided here: `status` and `freshness` do that, and `publish` writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import math
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, NamedTuple, NoReturn
+
+from raddle import env
+from raddle_operator import matching
+from raddle_operator.controller import metrics
+from raddle_operator.controller.freshness import topology_status
+from raddle_operator.controller.handlers import WATCHED
+from raddle_operator.controller.publish import StatusWriter
+from raddle_operator.controller.settings import ControllerSettings
+from raddle_operator.controller.shim_keeper import ShimKeeper
+from raddle_operator.controller.status import NamespaceTally, PolicyKey, Tally, policy_status, says, tally
+from raddle_operator.controller.store import VersionedStore
+from raddle_operator.controller.workqueue import KeyedQueue
+from raddle_operator.controller.world import (
+    NamespaceFacts,
+    NodeFacts,
+    PodFacts,
+    PodReader,
+    PolicyRecord,
+    TopologyRecord,
+    key_text,
+    read_namespace,
+    read_node,
+    read_policy,
+    read_topology,
+)
+from raddle_operator.events import Recorder
+from raddle_operator.informer import Informer, Key, backoffs, key_of
+from raddle_operator.kube import (
+    CLUSTER_INFERENCE_THREADINGS,
+    INFERENCE_THREADINGS,
+    NAMESPACES,
+    NODE_CPU_TOPOLOGIES,
+    NODES,
+    PODS,
+    Kube,
+    KubeError,
+    Object,
+    Resource,
+)
+from raddle_operator.matching import Policies
+
+log = logging.getLogger(__name__)
+
+WORKERS: Final = 4
+_RESOURCES: Final[Mapping[str, Resource]] = {
+    resource.kind: resource for resource in (INFERENCE_THREADINGS, CLUSTER_INFERENCE_THREADINGS)
+}
+# Pods that have ended stay on the server, and their metadata alone does not say so.
+_LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class Work(NamedTuple):
+    """One thing to bring up to date. ``count`` counts every marked namespace in one pass over the pods."""
+
+    what: Literal["count", "policy", "topology", "shim"]
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+_COUNT: Final = Work("count")
+
+
+class Reconciler:
+    """The controller's state and its work, all in one event loop. `run` ends by being cancelled."""
+
+    def __init__(self, kube: Kube, settings: ControllerSettings, recorder: Recorder) -> None:
+        self._kube = kube
+        self._settings = settings
+        self._resynced = asyncio.Event()
+        self._policies: dict[str, VersionedStore[Key, PolicyRecord]] = {
+            kind: VersionedStore(functools.partial(self._policy, kind)) for kind in _RESOURCES
+        }
+        self._topologies = VersionedStore[Key, TopologyRecord](lambda key, _old, _new: self._topology(key))
+        self._arranged: Policies | None = None
+        self._tallies: dict[str, NamespaceTally] = {}
+        self._uncounted: set[str] = set()
+        self._reader = PodReader()
+        self._writer = StatusWriter(kube, recorder, interval_s=settings.status_interval_s)
+        self._namespaces: Informer[NamespaceFacts] = Informer(
+            kube, NAMESPACES, read_namespace, metadata_only=True, on_change=self._namespace
+        )
+        self._nodes: Informer[NodeFacts] = Informer(
+            kube, NODES, read_node, on_change=lambda key, _old, _new: self._topology(key)
+        )
+        self._pods: Informer[PodFacts] = Informer(
+            kube,
+            PODS,
+            self._read_pod,
+            field_selector=_LIVE_PODS,
+            metadata_only=True,
+            on_change=lambda key, _old, _new: self._count_again((key[0],)),
+        )
+        self._shim = ShimKeeper(kube, self._shim_of) if settings.keep_shim else None
+        self.queue: Final[KeyedQueue[Work]] = KeyedQueue(
+            interval_s=lambda work: settings.tally_interval_s if work.what == "count" else 0.0
+        )
+
+    # ---- what comes in
+
+    def deliver(self, resource: Resource, key: Key, obj: Object, *, deleted: bool = False) -> None:
+        """Take one of our own objects as it is on the server now. Call it in this loop's thread; it never raises."""
+        try:
+            version = _version(obj)
+            if resource is NODE_CPU_TOPOLOGIES:
+                self._topologies.offer(key, version, None if deleted else read_topology(obj))
+            else:
+                self._policies[resource.kind].offer(key, version, None if deleted else read_policy(resource, obj))
+        except Exception:
+            log.exception("%s %s can't be read; what was known of it stays", resource.kind, key_text(key))
+
+    async def resync(self) -> None:
+        """List our own kinds and correct what kopf has told: it never compares a list with what it had.
+
+        Then bring everything up to date, changed or not. Raises KubeError.
+        """
+        for resource in WATCHED:
+            page = await self._kube.list(resource)
+            for item in page.items:
+                self.deliver(resource, key_of(item), item)
+            store = self._topologies if resource is NODE_CPU_TOPOLOGIES else self._policies[resource.kind]
+            store.keep_only({key_of(item) for item in page.items}, int(page.resource_version))
+        self._reader.forget()
+        self._count_again(name for _, name in self._namespaces.store)
+        for work in self._everything():
+            self.queue.add(work)
+        self._resynced.set()
+
+    def _everything(self) -> Iterator[Work]:
+        for kind, store in self._policies.items():
+            yield from (Work("policy", kind, *key) for key in store)
+        yield from (Work("topology", name=name) for _, name in self._topologies)
+        yield from (Work("shim", namespace=name) for _, name in self._namespaces.store)
+
+    def _policy(self, kind: str, key: Key, old: PolicyRecord | None, new: PolicyRecord | None) -> None:
+        # Our own status writes come back here too; they change no count.
+        if old is None or new is None or (old.policy, old.changed_s) != (new.policy, new.changed_s):
+            self._arranged = None
+            namespaces = (key[0],) if key[0] else (name for _, name in self._namespaces.store)
+            self._count_again(namespaces)
+        self.queue.add(Work("policy", kind, *key))
+
+    def _topology(self, key: Key) -> None:
+        self.queue.add(Work("topology", name=key[1]))
+
+    def _shim_of(self, namespace: str) -> None:
+        self.queue.add(Work("shim", namespace=namespace))
+
+    def _namespace(self, key: Key, old: NamespaceFacts | None, new: NamespaceFacts | None) -> None:
+        name = key[1]
+        self._count_again((name,))
+        self._shim_of(name)
+        if old is not None and new is not None and self._is_open(new) and not self._is_open(old):
+            self._pods.relist()  # its pods were left out
+
+    def _is_open(self, facts: NamespaceFacts) -> bool:
+        mode = facts.labels.get(env.INJECT_LABEL, self._settings.unlabelled)
+        return mode in (matching.ENABLED, matching.LABELLED)
+
+    def _read_pod(self, obj: Object) -> PodFacts | None:
+        facts = self._namespaces.store.get(("", obj["metadata"]["namespace"]))
+        # A namespace that the other watch has not shown yet is new: its pods are kept until it is known.
+        return self._reader.read(obj) if facts is None or self._is_open(facts) else None
+
+    def _count_again(self, namespaces: Iterable[str]) -> None:
+        self._uncounted.update(namespaces)
+        self.queue.add(_COUNT)
+
+    # ---- what is done
+
+    async def run(self) -> NoReturn:
+        """Follow the API server and keep every status right."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._namespaces.run())
+            group.create_task(self._nodes.run())
+            if self._shim is not None:
+                group.create_task(self._shim.informer.run())
+            await self._namespaces.synced.wait()  # which pods are kept depends on them
+            group.create_task(self._pods.run())
+            group.create_task(self._resync_forever())
+            for event in (self._nodes.synced, self._pods.synced, self._resynced):
+                await event.wait()
+            log.info("all lists are complete, work begins")
+            await self.queue.run(self._handle, workers=WORKERS)
+        raise AssertionError("the queue never ends")
+
+    def unsynced(self) -> list[str]:
+        """Return the kinds of which the first list is not complete yet; empty when the controller is at work."""
+        waits = {
+            "namespaces": self._namespaces.synced,
+            "nodes": self._nodes.synced,
+            "pods": self._pods.synced,
+            "policies": self._resynced,
+        }
+        return [name for name, event in waits.items() if not event.is_set()]
+
+    async def _resync_forever(self) -> NoReturn:
+        pauses = backoffs()
+        while True:
+            try:
+                await self.resync()
+            except KubeError as error:
+                metrics.RESYNCS.labels("failed").inc()
+                log.warning("resync: %s", error)
+                await asyncio.sleep(next(pauses))
+            else:
+                metrics.RESYNCS.labels("done").inc()
+                pauses = backoffs()
+                await asyncio.sleep(self._settings.resync_s)
+
+    async def _handle(self, work: Work) -> None:
+        with metrics.RECONCILE_SECONDS.labels(work.what).time():
+            if work.what == "count":
+                self._count()
+            elif work.what == "policy":
+                await self._write_policy(work)
+            elif work.what == "topology":
+                await self._write_topology(("", work.name))
+            else:
+                await self._keep_shim(work.namespace)
+
+    def _count(self) -> None:
+        """Count the marked namespaces and mark the policies whose counts have changed."""
+        marked, self._uncounted = self._uncounted, set()
+        if not marked:
+            return
+        policies, changed_s = self._arrange(), self._changed_s()
+        pods: defaultdict[str, list[tuple[str, PodFacts]]] = defaultdict(list)
+        for (namespace, name), pod in self._pods.store.items():
+            if namespace in marked:
+                pods[namespace].append((name, pod))
+        for namespace in marked:
+            facts = self._namespaces.store.get(("", namespace))
+            new = NamespaceTally()
+            if facts is not None and self._is_open(facts):
+                unlabelled = self._settings.unlabelled
+                new = tally(namespace, facts, pods[namespace], policies, changed_s, unlabelled=unlabelled)
+            old = self._tallies.pop(namespace, NamespaceTally())
+            if new != NamespaceTally():
+                self._tallies[namespace] = new
+            for key in old.policies.keys() | new.policies.keys():
+                if old.policies.get(key) != new.policies.get(key):
+                    self.queue.add(Work("policy", *key))
+
+    def _arrange(self) -> Policies:
+        if self._arranged is None:
+            records = (record for store in self._policies.values() for record in store.values())
+            self._arranged = Policies(record.policy for record in records if record.policy is not None)
+        return self._arranged
+
+    def _changed_s(self) -> dict[PolicyKey, int]:
+        return {
+            (kind, *key): record.changed_s for kind, store in self._policies.items() for key, record in store.items()
+        }
+
+    async def _write_policy(self, work: Work) -> None:
+        resource, key = _RESOURCES[work.kind], (work.namespace, work.name)
+        record = self._policies[work.kind].get(key)
+        if record is None:
+            self._writer.forget(resource, key)
+            self.queue.forget(work)
+            return
+        self._count()  # the status must not give old counts for a new generation
+        total, shimless = self._total((work.kind, *key), record)
+        too_many = record.policy is not None and record.policy in self._arrange().of_namespace(key[0]).too_many
+        wanted = policy_status(record, total, too_many=too_many, shimless=shimless, now_s=time.time())
+        wait_s = self._writer.wait_s(resource, key)
+        if wait_s > 0 and not says(record.status, wanted):
+            self.queue.add(work, delay_s=wait_s)  # what is written then is what is right then
+            return
+        stored = await self._writer.write(resource, key, record.uid, record.status, wanted)
+        if stored is not None:
+            self.deliver(resource, key, stored)
+
+    def _total(self, key: PolicyKey, record: PolicyRecord) -> tuple[Tally, list[str]]:
+        """Return a policy's counts over all namespaces, and where it has pods that get no shim."""
+        total, shimless = Tally(), []
+        wants_shim = record.policy is not None and record.policy.policy.shim in ("Auto", "ConfigMap")
+        forbidden = self._shim.forbidden if self._shim is not None and wants_shim else frozenset()
+        for namespace in (key[1],) if key[1] else sorted(self._tallies):
+            found = self._tallies.get(namespace, NamespaceTally()).policies.get(key)
+            if found is not None:
+                total += found
+                if found.matched and namespace in forbidden:
+                    shimless.append(namespace)
+        return total, shimless
+
+    async def _write_topology(self, key: Key) -> None:
+        record = self._topologies.get(key)
+        if record is None:
+            self._writer.forget(NODE_CPU_TOPOLOGIES, key)
+            return
+        wanted = topology_status(record, self._nodes.store.get(key), now_s=time.time())
+        stored = await self._writer.write(NODE_CPU_TOPOLOGIES, key, record.uid, record.status, wanted)
+        if stored is not None:
+            self.deliver(NODE_CPU_TOPOLOGIES, key, stored)
+
+    async def _keep_shim(self, namespace: str) -> None:
+        facts = self._namespaces.store.get(("", namespace))
+        if self._shim is None or facts is None or facts.terminating or not self._is_open(facts):
+            return
+        was_forbidden = namespace in self._shim.forbidden
+        await self._shim.reconcile(namespace, self._tallies.get(namespace, NamespaceTally()).oldest_injected_s)
+        if was_forbidden != (namespace in self._shim.forbidden):
+            for key in self._tallies.get(namespace, NamespaceTally()).policies:
+                self.queue.add(Work("policy", *key))
+
+    def measure(self) -> None:
+        """Bring the gauges up to date; called when they are about to be read."""
+        metrics.QUEUE_DEPTH.set(len(self.queue))
+        metrics.measure_pods(self._tallies)
+        records = [record for store in self._policies.values() for record in store.values()]
+        metrics.measure_conditions(
+            [record.status for record in records], [record.status for record in self._topologies.values()]
+        )
+        informers: dict[str, Informer[Any]] = {
+            "namespaces": self._namespaces,
+            "nodes": self._nodes,
+            "pods": self._pods,
+        }
+        for name, informer in informers.items():
+            metrics.CACHE_OBJECTS.labels(name).set(len(informer.store))
+            metrics.CACHE_AGE.labels(name).set(math.inf if informer.age_s is None else informer.age_s)
+
+
+def _version(obj: Object) -> int:
+    return int(obj["metadata"]["resourceVersion"])

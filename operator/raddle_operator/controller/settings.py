@@ -1,0 +1,39 @@
+"""What the controller process is told at start, as one frozen value. The CLI reads it from options and RADDLE_*."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from raddle_operator.leader import Timing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    """Settings of one controller process. Times are in seconds.
+
+    ``kubeconfig`` None: the pod's own service account. ``identity`` must differ between replicas and restarts.
+    """
+
+    namespace: str = "raddle-system"
+    kubeconfig: Path | None = None
+    context: str | None = None
+    identity: str
+    host: str = "0.0.0.0"  # noqa: S104 (probes and Prometheus come from outside the pod)
+    port: int = 8080
+    lease: str = "raddle-controller"
+    election: Timing = field(default_factory=Timing)
+    resync_s: float = 600.0
+    status_interval_s: float = 10.0
+    """The least time between two status writes of one policy."""
+    tally_interval_s: float = 1.0
+    """The least time between two counts of one namespace's pods."""
+    unlabelled: str = "disabled"
+    """What a namespace without the label ``raddle.dev/inject`` counts as: enabled, labelled or disabled."""
+    keep_shim: bool = True
+    """Keep the shim's ConfigMap in opted-in namespaces."""
+    issue_certificates: bool = True
+    """Issue and rotate the webhook's certificate (else cert-manager does)."""
+    webhook_configuration: str = "raddle"
+    webhook_service: str = "raddle-webhook"
+    webhook_secret: str = "raddle-webhook-tls"  # noqa: S105 (a name)

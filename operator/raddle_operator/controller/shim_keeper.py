@@ -1,0 +1,125 @@
+"""Keeps the Python shim's ConfigMap in every opted-in namespace, so that pods can mount it.
+
+The ConfigMap ``raddle-shim-<hash>`` is immutable and named after its content. A missing one is created, a deleted one
+comes back; an older one goes only when every injected pod of the namespace is an hour younger than the present one,
+because pods name it in their spec, which is not watched. A namespace that is opted out keeps its own: pods still run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from raddle import delivery
+from raddle_operator.controller import metrics
+from raddle_operator.informer import Informer, Key
+from raddle_operator.kube import CONFIG_MAPS, AlreadyExists, Forbidden, Kube, NotFound, Object
+from raddle_operator.times import epoch_s
+
+log = logging.getLogger(__name__)
+
+SHIM_LABEL: Final = "raddle.dev/shim"
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+REMOVE_AFTER_S: Final = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class KeptMap:
+    """A shim ConfigMap that is there."""
+
+    hash: str
+    created_s: int
+
+
+def config_map_name(content_hash: str) -> str:
+    """Return the ConfigMap's name; the webhook mounts it by this name."""
+    return f"raddle-shim-{content_hash}"
+
+
+def config_map(namespace: str, content_hash: str) -> Object:
+    """Return the ConfigMap as it is created. Raises OSError where the installation lacks the shim's files."""
+    return {
+        "metadata": {
+            "name": config_map_name(content_hash),
+            "namespace": namespace,
+            "labels": {SHIM_LABEL: content_hash, MANAGED_BY: "raddle"},
+        },
+        "immutable": True,
+        "data": delivery.files(),
+    }
+
+
+def outdated(kept: dict[Key, KeptMap], namespace: str, content_hash: str, oldest_injected_s: int | None) -> list[str]:
+    """Return the names of ConfigMaps in ``namespace`` that no pod can need any more.
+
+    ``oldest_injected_s`` is the creation of the oldest injected pod there, None where there is none.
+    """
+    present = kept.get((namespace, config_map_name(content_hash)))
+    if present is None:
+        return []
+    if oldest_injected_s is not None and oldest_injected_s < present.created_s + REMOVE_AFTER_S:
+        return []
+    return [name for (where, name), other in kept.items() if where == namespace and other.hash != content_hash]
+
+
+class ShimKeeper:
+    """Creates and removes the ConfigMaps; ``on_change(namespace)`` says where one appeared or vanished."""
+
+    def __init__(self, kube: Kube, on_change: Callable[[str], None]) -> None:
+        self.content_hash: Final = delivery.content_hash()
+        self.forbidden: set[str] = set()
+        """Namespaces where the API server does not let us write ConfigMaps."""
+        self.informer: Final = Informer(
+            kube,
+            CONFIG_MAPS,
+            _kept,
+            label_selector=f"{SHIM_LABEL},{MANAGED_BY}=raddle",
+            metadata_only=True,
+            on_change=lambda key, _old, _new: on_change(key[0]),
+        )
+        self._kube = kube
+
+    async def reconcile(self, namespace: str, oldest_injected_s: int | None) -> None:
+        """Make one opted-in namespace have the present ConfigMap and no outdated one. Raises for what may pass."""
+        if (namespace, config_map_name(self.content_hash)) not in self.informer.store:
+            await self._create(namespace)
+        for name in outdated(dict(self.informer.store), namespace, self.content_hash, oldest_injected_s):
+            await self._remove(namespace, name)
+
+    async def _create(self, namespace: str) -> None:
+        try:
+            await self._kube.create(CONFIG_MAPS, config_map(namespace, self.content_hash))
+        except AlreadyExists:
+            outcome = "there"
+        except NotFound:
+            outcome = "namespace_gone"
+        except Forbidden as error:
+            outcome = "forbidden"
+            if namespace not in self.forbidden:
+                log.warning("namespace %s gets no shim: %s", namespace, error)
+            self.forbidden.add(namespace)
+        else:
+            outcome = "created"
+            log.info("namespace %s: created %s", namespace, config_map_name(self.content_hash))
+        if outcome != "forbidden":
+            self.forbidden.discard(namespace)
+        metrics.SHIM_WRITES.labels(outcome).inc()
+
+    async def _remove(self, namespace: str, name: str) -> None:
+        try:
+            await self._kube.delete(CONFIG_MAPS, name, namespace)
+        except NotFound:
+            return
+        except Forbidden as error:
+            log.warning("namespace %s keeps the outdated %s: %s", namespace, name, error)
+            metrics.SHIM_WRITES.labels("forbidden").inc()
+        else:
+            log.info("namespace %s: removed the outdated %s", namespace, name)
+            metrics.SHIM_WRITES.labels("removed").inc()
+
+
+def _kept(obj: Object) -> KeptMap:
+    metadata = obj["metadata"]
+    return KeptMap((metadata.get("labels") or {}).get(SHIM_LABEL, ""), epoch_s(metadata["creationTimestamp"]))

@@ -1,0 +1,304 @@
+"""From what is known to what a policy's status says. Pure: no clock, no I/O; the time is an argument.
+
+Counting is per namespace (:func:`tally`), so that a change of one pod recounts one namespace; a policy's status is the
+sum over the namespaces that it reaches (:func:`policy_status`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from raddle_operator import matching
+from raddle_operator.controller.world import Labels, NamespaceFacts, PodFacts, PolicyRecord
+from raddle_operator.matching import Policies
+from raddle_operator.reasons import SkipReason
+from raddle_operator.spec import PolicyObject
+from raddle_operator.times import rfc3339
+
+PolicyKey = tuple[str, str, str]
+"""(kind, namespace, name); the namespace is empty for a ClusterInferenceThreading."""
+
+NAMES_SHOWN: Final = 5
+MESSAGE_CHARACTERS: Final = 1024
+ACCEPTED, READY, DEGRADED = "Accepted", "Ready", "Degraded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """Pods that one policy governs. Sums of tallies are tallies.
+
+    ``stale``: injected with other settings than the policy gives now. ``older``: created before the policy reached
+    them, so they have no values until they restart. ``missed``: those that should have got values, by name;
+    ``rivals``: the policies that win over this one for some pod, at the same rank and priority.
+    """
+
+    matched: int = 0
+    injected: int = 0
+    safe: int = 0
+    stale: int = 0
+    older: int = 0
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    missed: tuple[str, ...] = ()
+    rivals: frozenset[str] = frozenset()
+
+    def __add__(self, other: Tally) -> Tally:
+        """Return the tally of both sets of pods; of the names as many as are shown."""
+        return Tally(
+            matched=self.matched + other.matched,
+            injected=self.injected + other.injected,
+            safe=self.safe + other.safe,
+            stale=self.stale + other.stale,
+            older=self.older + other.older,
+            skipped=dict(Counter(self.skipped) + Counter(other.skipped)),
+            missed=(self.missed + other.missed)[:NAMES_SHOWN],
+            rivals=self.rivals | other.rivals,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceTally:
+    """One namespace's pods by policy; ``unattributed`` counts reasons of pods that no policy governs.
+
+    ``oldest_injected_s``: creation of the oldest pod with values, None where there is none.
+    """
+
+    policies: Mapping[PolicyKey, Tally] = field(default_factory=dict)
+    unattributed: Mapping[str, int] = field(default_factory=dict)
+    oldest_injected_s: int | None = None
+
+
+@dataclass(slots=True)
+class _Counts:
+    matched: int = 0
+    injected: int = 0
+    safe: int = 0
+    stale: int = 0
+    older: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    missed: list[str] = field(default_factory=list)
+    rivals: set[str] = field(default_factory=set)
+
+    def frozen(self) -> Tally:
+        return Tally(
+            matched=self.matched,
+            injected=self.injected,
+            safe=self.safe,
+            stale=self.stale,
+            older=self.older,
+            skipped=dict(self.skipped),
+            missed=tuple(sorted(self.missed)[:NAMES_SHOWN]),
+            rivals=frozenset(self.rivals),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """What the labels alone decide, the same for all pods that carry them."""
+
+    policy: PolicyObject | None
+    reason: str
+    pairs: tuple[tuple[PolicyObject, PolicyObject], ...]
+
+
+def key_of(policy: PolicyObject) -> PolicyKey:
+    """Return the key of a policy."""
+    return policy.kind, policy.namespace, policy.name
+
+
+def tally(
+    namespace: str,
+    facts: NamespaceFacts,
+    pods: Iterable[tuple[str, PodFacts]],
+    policies: Policies,
+    changed_s: Mapping[PolicyKey, int],
+    *,
+    unlabelled: str = matching.DISABLED,
+) -> NamespaceTally:
+    """Count one namespace's (name, pod) pairs by the policy that governs each.
+
+    ``changed_s`` is when each policy was last written; ``unlabelled`` what a namespace without the label counts as.
+    """
+    counts: dict[PolicyKey, _Counts] = {}
+    unattributed: Counter[str] = Counter()
+    matches: dict[Labels, _Match | None] = {}
+    oldest_s: int | None = None
+    for name, pod in pods:
+        if pod.injected and (oldest_s is None or pod.created_s < oldest_s):
+            oldest_s = pod.created_s
+        if pod.labels not in matches:
+            matches[pod.labels] = _match(dict(pod.labels), namespace, facts, policies, unlabelled)
+        match = matches[pod.labels]
+        if match is None:
+            continue
+        for younger, older in match.pairs:
+            counts.setdefault(key_of(younger), _Counts()).rivals.add(older.reference)
+        if match.policy is None:
+            unattributed[match.reason] += 1
+            continue
+        key = key_of(match.policy)
+        reached_s = max(changed_s.get(key, 0), facts.opted_in_s)
+        _count(counts.setdefault(key, _Counts()), match.policy, f"{namespace}/{name}", pod, reached_s)
+    found = {key: count.frozen() for key, count in counts.items()}
+    return NamespaceTally(policies=found, unattributed=dict(unattributed), oldest_injected_s=oldest_s)
+
+
+def _match(
+    labels: Mapping[str, str], namespace: str, facts: NamespaceFacts, policies: Policies, unlabelled: str
+) -> _Match | None:
+    if matching.opted_in(labels, facts.labels, unlabelled=unlabelled) is not None:
+        return None
+    governed = matching.select(labels, namespace, facts.labels, policies)
+    pairs = tuple(matching.conflicts(labels, namespace, facts.labels, policies))
+    return _Match(governed.policy, str(governed.skip.reason) if governed.skip else "", pairs)
+
+
+def _count(counts: _Counts, policy: PolicyObject, name: str, pod: PodFacts, reached_s: int) -> None:
+    counts.matched += 1
+    if pod.injected:
+        counts.injected += 1
+        counts.safe += pod.safe_values
+        counts.stale += pod.settings_hash != policy.settings_hash
+    elif policy.mode == "Observe":
+        counts.skipped[SkipReason.OBSERVED] += 1
+    elif pod.skipped:
+        counts.skipped[pod.skipped] += 1
+    elif pod.created_s <= reached_s:  # times are whole seconds: the same second may have been before
+        counts.older += 1
+    else:
+        counts.skipped[SkipReason.WEBHOOK_MISSED] += 1
+        counts.missed.append(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something that makes a policy less than fully effective: a word for programs and a sentence for people."""
+
+    reason: str
+    message: str
+
+
+def policy_status(
+    record: PolicyRecord,
+    tally: Tally,
+    *,
+    too_many: bool = False,
+    shimless: Sequence[str] = (),
+    now_s: float,
+) -> dict[str, Any]:
+    """Return the whole status of a policy as it is applied.
+
+    ``too_many``: the policy is beyond the number that is evaluated in its namespace. ``shimless``: namespaces with
+    governed pods where the shim's ConfigMap could not be written. A condition whose status does not change keeps its
+    time, so an unchanged world gives an equal status.
+    """
+    accepted = _accepted(record, tally, too_many=too_many)
+    wanted = [_ready(record, tally, accepted), accepted, _degraded(record, tally, shimless)]
+    skipped = [{"reason": reason, "count": count} for reason, count in sorted(tally.skipped.items()) if count]
+    return {
+        "observedGeneration": record.generation,
+        "matchedPods": tally.matched,
+        "injectedPods": tally.injected,
+        "safeValuePods": tally.safe,
+        "stalePods": tally.stale,
+        "skippedPods": skipped,
+        "conditions": with_times(wanted, record.status, record.generation, now_s),
+    }
+
+
+def _accepted(record: PolicyRecord, tally: Tally, *, too_many: bool) -> dict[str, str]:
+    if record.policy is None:
+        return condition(ACCEPTED, "False", "Invalid", record.problem)
+    if too_many:
+        limit = matching.MAX_POLICIES_PER_NAMESPACE
+        message = f"the namespace has more than {limit} policies and only the oldest {limit} are evaluated; remove some"
+        return condition(ACCEPTED, "False", SkipReason.TOO_MANY_POLICIES, message)
+    if tally.rivals:
+        names = _listed(sorted(tally.rivals))
+        message = f"{names} has the same rank and priority, selects some of the same pods and is older, so it governs"
+        return condition(ACCEPTED, "False", SkipReason.CONFLICT, f"{message}; give one of them another priority")
+    return condition(ACCEPTED, "True", "Accepted", "the policy can be used")
+
+
+def _ready(record: PolicyRecord, tally: Tally, accepted: Mapping[str, str]) -> dict[str, str]:
+    if record.policy is None or (accepted["status"] == "False" and not tally.matched):
+        return condition(READY, "False", accepted["reason"], "the policy governs no pod: see condition Accepted")
+    if not tally.matched:
+        message = "no opted-in pod is selected; check podSelector and the label raddle.dev/inject on the namespace"
+        return condition(READY, "False", "NoPodsMatched", message)
+    message = f"{tally.injected} of {_pods(tally.matched)} have values"
+    if tally.older:
+        message += f"; {_pods(tally.older)} from before the policy or the opt-in get them when restarted"
+    if tally.stale:
+        message += f"; {_pods(tally.stale)} with older settings get the present ones when restarted"
+    if record.policy.mode == "Observe":
+        return condition(READY, "True", "Observing", f"mode Observe: {_pods(tally.matched)} planned for, none changed")
+    return condition(READY, "True", "InForce", message)
+
+
+def _degraded(record: PolicyRecord, tally: Tally, shimless: Sequence[str]) -> dict[str, str]:
+    problems = list(_problems(record, tally, shimless))
+    if not problems:
+        return condition(DEGRADED, "False", "AsExpected", "everything that the policy asks for works")
+    return condition(DEGRADED, "True", problems[0].reason, "; ".join(problem.message for problem in problems))
+
+
+def _problems(record: PolicyRecord, tally: Tally, shimless: Sequence[str]) -> Iterable[Problem]:
+    """Yield what is wrong, the worst first."""
+    missed = tally.skipped.get(SkipReason.WEBHOOK_MISSED, 0)
+    if missed:
+        names = _listed(tally.missed, missed)
+        message = f"{_pods(missed)} should have got values and did not ({names}); is the webhook up? Restart them"
+        yield Problem(reason=SkipReason.WEBHOOK_MISSED, message=message)
+    if shimless:
+        message = f"the shim's ConfigMap may not be written in {_listed(shimless)}, so pods there have variables only"
+        yield Problem(reason=SkipReason.SHIM_MISSING, message=message)
+    policy = record.policy
+    if policy is None:
+        return
+    if policy.policy.shim == "None" and policy.policy.spinning != "Always" and policy.mode != "Observe":
+        message = "shim None: threads spin as the runtime likes; counts are lower to make up for it"
+        yield Problem(reason="SpinningNotControlled", message=message)
+    if policy.not_yet_effective:
+        message = f"accepted, but without effect in this version: {', '.join(policy.not_yet_effective)}"
+        yield Problem(reason="FieldHasNoEffectYet", message=message)
+
+
+def condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:
+    """Return a condition that has no time yet."""
+    return {"type": kind, "status": status, "reason": str(reason), "message": message[:MESSAGE_CHARACTERS]}
+
+
+def with_times(
+    wanted: Iterable[Mapping[str, str]], previous: Mapping[str, Any], generation: int, now_s: float
+) -> list[dict[str, Any]]:
+    """Return the conditions with lastTransitionTime: the previous one where the status is the same, else now."""
+    before = {item.get("type"): item for item in previous.get("conditions") or ()}
+    found = []
+    for item in wanted:
+        old = before.get(item["type"], {})
+        same = old.get("status") == item["status"] and old.get("lastTransitionTime")
+        time = old["lastTransitionTime"] if same else rfc3339(now_s)
+        found.append({**item, "observedGeneration": generation, "lastTransitionTime": time})
+    return found
+
+
+def says(previous: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Tell whether a status that is there says all that is wanted; others' fields and conditions do not matter."""
+    there = {item.get("type"): item for item in previous.get("conditions") or ()}
+    if any(there.get(item["type"]) != item for item in wanted["conditions"]):
+        return False
+    return all(previous.get(name) == value for name, value in wanted.items() if name != "conditions")
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"
+
+
+def _listed(names: Sequence[str], total: int | None = None) -> str:
+    """Return some names and how many more there are."""
+    shown = names[:NAMES_SHOWN]
+    more = (len(names) if total is None else total) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,200 @@
+"""What the controller knows: frozen facts made from API objects, kept as small as the decisions need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from raddle import cpuset, env
+from raddle_operator.informer import Key
+from raddle_operator.kube import Object, Resource
+from raddle_operator.reasons import SkipReason
+from raddle_operator.spec import PolicyObject, SpecError, policy_from_object
+from raddle_operator.times import epoch_s
+
+SKIPPED_ANNOTATION: Final = "raddle.dev/skipped"
+"""Where the webhook leaves the reason when it saw a pod and gave it nothing."""
+MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
+_SAFE_VALUES: Final = '"node":null'
+
+_REASONS: Final = frozenset(str(reason) for reason in SkipReason)
+
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodFacts:
+    """An opted-in namespace's pod, from its metadata alone. ``settings_hash`` and ``skipped`` are empty when absent.
+
+    ``safe_values``: a plan on it was made without knowing its node.
+    """
+
+    labels: Labels
+    created_s: int
+    injected: bool
+    safe_values: bool
+    settings_hash: str
+    skipped: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceFacts:
+    """A namespace. ``opted_in_s`` is when the inject label was last written, its creation where that is not known."""
+
+    labels: Mapping[str, str]
+    opted_in_s: int
+    terminating: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """A node's own word on what an agent's object says; None and empty where it says nothing."""
+
+    boot_id: str
+    capacity_cpus: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRecord:
+    """A policy as it is on the server. ``policy`` is None where it can't be used, and then ``problem`` says why.
+
+    ``changed_s``: when its spec was last written, as far as its managed fields tell.
+    """
+
+    resource: Resource
+    uid: str
+    generation: int
+    changed_s: int
+    policy: PolicyObject | None
+    problem: str
+    status: Object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyRecord:
+    """A NodeCPUTopology as it is on the server. ``cpus`` is None where its online list can't be read."""
+
+    uid: str
+    generation: int
+    boot_id: str
+    cpus: int | None
+    status: Object
+
+
+class PodReader:
+    """Makes PodFacts, one object for equal pods: the replicas of a Deployment share theirs."""
+
+    def __init__(self) -> None:
+        self._facts: dict[PodFacts, PodFacts] = {}
+        self._labels: dict[Labels, Labels] = {}
+        self._texts: dict[str, str] = {}
+
+    def read(self, obj: Object) -> PodFacts | None:
+        """Return the facts of a pod's metadata; None for a mirror pod, which nobody can change."""
+        metadata = obj["metadata"]
+        annotations: Mapping[str, str] = metadata.get("annotations") or {}
+        if MIRROR_ANNOTATION in annotations:
+            return None
+        labels: Mapping[str, str] = metadata.get("labels") or {}
+        facts = PodFacts(
+            labels=self._shared(labels),
+            created_s=epoch_s(metadata["creationTimestamp"]),
+            injected=labels.get(env.INJECTED_LABEL) == "true",
+            safe_values=any(
+                key.startswith(env.PLAN_PREFIX) and _SAFE_VALUES in text for key, text in annotations.items()
+            ),
+            settings_hash=self._text(annotations.get(env.SETTINGS_HASH, "")),
+            skipped=_reason(annotations.get(SKIPPED_ANNOTATION, "")),
+        )
+        return self._facts.setdefault(facts, facts)
+
+    def forget(self) -> None:
+        """Drop the pool (what is in use stays); called now and then, so that it does not grow with every pod ever."""
+        self._facts.clear()
+        self._labels.clear()
+        self._texts.clear()
+
+    def _shared(self, labels: Mapping[str, str]) -> Labels:
+        pairs = tuple((self._text(key), self._text(value)) for key, value in sorted(labels.items()))
+        return self._labels.setdefault(pairs, pairs)
+
+    def _text(self, text: str) -> str:
+        return self._texts.setdefault(text, text)
+
+
+def _reason(text: str) -> str:
+    """Return a reason that we know: whoever may edit a pod must not invent words for a status or a metric."""
+    if not text:
+        return ""
+    return str(SkipReason(text)) if text in _REASONS else str(SkipReason.MALFORMED)
+
+
+def read_namespace(obj: Object) -> NamespaceFacts:
+    """Return the facts of a namespace's metadata."""
+    metadata = obj["metadata"]
+    labels = dict(metadata.get("labels") or {})
+    written = _written_s(metadata, ("f:metadata", "f:labels", f"f:{env.INJECT_LABEL}"))
+    return NamespaceFacts(labels=labels, opted_in_s=written, terminating="deletionTimestamp" in metadata)
+
+
+def read_node(obj: Object) -> NodeFacts:
+    """Return the facts of a Node's status."""
+    status = obj.get("status") or {}
+    capacity = str((status.get("capacity") or {}).get("cpu", ""))
+    return NodeFacts(
+        boot_id=str((status.get("nodeInfo") or {}).get("bootID", "")),
+        capacity_cpus=int(capacity) if capacity.isdigit() else None,
+    )
+
+
+def read_policy(resource: Resource, obj: Object) -> PolicyRecord:
+    """Return the record of a policy of either kind. One that can't be used is a record with a problem, not an error."""
+    metadata = obj["metadata"]
+    policy, problem = None, ""
+    try:
+        policy = policy_from_object({**obj, "kind": resource.kind})
+    except SpecError as error:
+        problem = str(error)
+    return PolicyRecord(
+        resource=resource,
+        uid=metadata["uid"],
+        generation=int(metadata.get("generation") or 0),
+        changed_s=_written_s(metadata, ("f:spec",)),
+        policy=policy,
+        problem=problem,
+        status=obj.get("status") or {},
+    )
+
+
+def read_topology(obj: Object) -> TopologyRecord:
+    """Return the record of a NodeCPUTopology."""
+    metadata, spec = obj["metadata"], obj.get("spec") or {}
+    try:
+        cpus = cpuset.count(cpuset.parse_list(str((spec.get("cpus") or {}).get("online", ""))))
+    except ValueError:
+        cpus = None
+    return TopologyRecord(
+        uid=metadata["uid"],
+        generation=int(metadata.get("generation") or 0),
+        boot_id=str(spec.get("bootID") or ""),
+        cpus=cpus or None,
+        status=obj.get("status") or {},
+    )
+
+
+def _written_s(metadata: Mapping[str, Any], path: tuple[str, ...]) -> int:
+    """Return when a field was last written by anybody, from managedFields; the creation where they don't say."""
+    found = epoch_s(metadata["creationTimestamp"])
+    for entry in metadata.get("managedFields") or ():
+        fields: Any = entry.get("fieldsV1") or {}
+        for step in path:
+            fields = fields.get(step) if isinstance(fields, dict) else None
+        if fields is not None and not entry.get("subresource") and entry.get("time"):
+            found = max(found, epoch_s(entry["time"]))
+    return found
+
+
+def key_text(key: Key) -> str:
+    """Return ``namespace/name``, or the name of a cluster-scoped object."""
+    return "/".join(part for part in key if part)

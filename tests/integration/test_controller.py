@@ -1,0 +1,344 @@
+"""The controller as a whole against a real API server: kopf's watches, the informers, status, events, the shim."""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import socket
+
+import aiohttp
+import pytest
+
+from devcluster import Cluster
+from raddle import delivery
+from raddle_operator.controller import process
+from raddle_operator.controller.settings import ControllerSettings
+from raddle_operator.kube import (
+    CLUSTER_INFERENCE_THREADINGS,
+    CONFIG_MAPS,
+    EVENTS,
+    INFERENCE_THREADINGS,
+    NAMESPACES,
+    NODE_CPU_TOPOLOGIES,
+    PODS,
+    SERVICE_ACCOUNTS,
+    Kube,
+    NotFound,
+)
+from raddle_operator.leader import Timing
+
+pytestmark = pytest.mark.cluster
+
+WITHIN_S = 20
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def cluster(request):
+    with Cluster(scheduler=False, controller_manager=False) as running:
+        running.kubectl("apply", "-f", str(request.config.rootpath / "crds"))
+        running.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        running.kubectl("create", "namespace", "raddle-system")
+        yield running
+
+
+@pytest.fixture
+async def kube(cluster):
+    async with await Kube.from_settings(cluster.kubeconfig) as client:
+        yield client
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def settings_for(cluster, **changes):
+    number = next(_numbers)
+    defaults = {
+        "kubeconfig": cluster.kubeconfig,
+        "identity": f"test-{number}",
+        "lease": f"controller-{number}",
+        "host": "127.0.0.1",
+        "port": free_port(),
+        "election": Timing(lease_s=6, renew_deadline_s=4, retry_s=0.5),
+        "status_interval_s": 0.5,
+        "tally_interval_s": 0.05,
+        "issue_certificates": False,
+    }
+    return ControllerSettings(**{**defaults, **changes})
+
+
+async def get_text(settings, path):
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{settings.port}{path}") as response,
+    ):
+        return response.status, await response.text()
+
+
+@contextlib.asynccontextmanager
+async def running(settings, *, ready=True):
+    task = asyncio.create_task(process.run(settings))
+    try:
+        if ready:
+            await until(lambda: leads(settings))
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def leads(settings):
+    try:
+        status, _ = await get_text(settings, "/readyz")
+        _, metrics = await get_text(settings, "/metrics")
+    except aiohttp.ClientConnectionError:
+        return False
+    return status == 200 and "raddle_controller_leader 1.0" in metrics
+
+
+async def until(check, within_s=WITHIN_S):
+    """Poll the outside world, which has nothing to await, until a check is true; return what it returned."""
+    async with asyncio.timeout(within_s):
+        while True:
+            found = await check()
+            if found:
+                return found
+            await asyncio.sleep(0.1)
+
+
+@pytest.fixture
+async def controller(cluster):
+    async with running(settings_for(cluster)) as task:
+        yield task
+
+
+async def new_namespace(kube, inject="enabled"):
+    name = f"shop-{next(_numbers)}"
+    await kube.create(NAMESPACES, {"metadata": {"name": name, "labels": {"raddle.dev/inject": inject}}})
+    await kube.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": name}})
+    return name
+
+
+@pytest.fixture
+async def namespace(kube):
+    return await new_namespace(kube)
+
+
+def policy(name, namespace, *, app="resnet", **spec):
+    selector = {"matchLabels": {"app": app}}
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": {"podSelector": selector, **spec}}
+
+
+def pod(name, namespace, *, labels=None, annotations=None):
+    metadata = {"name": name, "namespace": namespace, "labels": {"app": "resnet", **(labels or {})}}
+    spec = {"containers": [{"name": "serve", "image": "none.invalid/none"}]}
+    return {"metadata": {**metadata, "annotations": annotations or {}}, "spec": spec}
+
+
+def injected_pod(name, namespace, settings_hash, node="n1"):
+    plan = json.dumps({"v": 1, "node": node}, separators=(",", ":"))
+    annotations = {"raddle.dev/settings-hash": settings_hash, "plan.raddle.dev/serve": plan}
+    return pod(name, namespace, labels={"raddle.dev/injected": "true"}, annotations=annotations)
+
+
+def condition(obj, kind):
+    found = [item for item in obj.get("status", {}).get("conditions", []) if item["type"] == kind]
+    return found[0] if found else {"status": "Absent", "reason": "Absent"}
+
+
+async def status_says(kube, resource, name, namespace, check):
+    async def probe():
+        obj = await kube.get(resource, name, namespace)
+        return obj if obj.get("status") and check(obj) else None
+
+    return await until(probe)
+
+
+async def events_about(kube, name, namespace, reason):
+    async def probe():
+        page = await kube.list(EVENTS, namespace)
+        return [item for item in page.items if item["regarding"]["name"] == name and item["reason"] == reason]
+
+    return await until(probe)
+
+
+async def next_second():
+    """Creation times are whole seconds, and a pod of the policy's own second counts as older than it."""
+    await asyncio.sleep(1.1)
+
+
+async def test_a_policy_that_selects_nothing_says_so_in_status_and_event(kube, controller, namespace):
+    await kube.create(INFERENCE_THREADINGS, policy("lonely", namespace))
+    found = await status_says(
+        kube, INFERENCE_THREADINGS, "lonely", namespace, lambda obj: condition(obj, "Ready")["status"] == "False"
+    )
+    assert condition(found, "Ready")["reason"] == "NoPodsMatched"
+    assert condition(found, "Accepted")["status"] == "True"
+    assert condition(found, "Degraded")["status"] == "False"
+    assert found["status"]["observedGeneration"] == 1
+    [event] = await events_about(kube, "lonely", namespace, "NoPodsMatched")
+    assert event["type"] == "Normal"
+
+
+async def test_neither_finalizers_nor_annotations_are_written_to_our_objects(kube, controller, namespace):
+    await kube.create(INFERENCE_THREADINGS, policy("clean", namespace))
+    found = await status_says(kube, INFERENCE_THREADINGS, "clean", namespace, lambda _: True)
+    assert "finalizers" not in found["metadata"]
+    assert "annotations" not in found["metadata"]
+    managers = {entry["manager"] for entry in found["metadata"]["managedFields"]}
+    assert managers == {"raddle", "raddle-controller"}  # this test's client and the status writer
+    await kube.delete(INFERENCE_THREADINGS, "clean", namespace)
+    with pytest.raises(NotFound):
+        await kube.get(INFERENCE_THREADINGS, "clean", namespace)
+
+
+async def test_pods_are_counted_by_what_they_carry(kube, controller, namespace):
+    made = await kube.create(INFERENCE_THREADINGS, policy("p", namespace))
+    from raddle_operator.spec import policy_from_object
+
+    present = policy_from_object({**made, "kind": "InferenceThreading"}).settings_hash
+    await next_second()
+    await kube.create(PODS, injected_pod("fresh", namespace, present))
+    await kube.create(PODS, injected_pod("safe", namespace, present, node=None))
+    await kube.create(PODS, injected_pod("stale", namespace, "0123456789"))
+    await kube.create(PODS, pod("missed", namespace))
+    await kube.create(PODS, pod("other", namespace, labels={"app": "other"}))
+    found = await status_says(kube, INFERENCE_THREADINGS, "p", namespace, lambda obj: obj["status"]["matchedPods"] == 4)
+    counts = {name: found["status"][name] for name in ("injectedPods", "safeValuePods", "stalePods")}
+    assert counts == {"injectedPods": 3, "safeValuePods": 1, "stalePods": 1}
+    assert found["status"]["skippedPods"] == [{"reason": "WebhookMissed", "count": 1}]
+    degraded = condition(found, "Degraded")
+    assert degraded["reason"] == "WebhookMissed"
+    assert f"{namespace}/missed" in degraded["message"]
+    [event] = await events_about(kube, "p", namespace, "WebhookMissed")
+    assert event["type"] == "Warning"
+
+
+async def test_of_two_equal_policies_the_younger_is_told_of_the_conflict(kube, controller, namespace):
+    await kube.create(INFERENCE_THREADINGS, policy("older", namespace))
+    await next_second()
+    await kube.create(INFERENCE_THREADINGS, policy("younger", namespace))
+    await kube.create(PODS, pod("a", namespace))
+    found = await status_says(
+        kube, INFERENCE_THREADINGS, "younger", namespace, lambda obj: condition(obj, "Accepted")["status"] == "False"
+    )
+    assert condition(found, "Accepted")["reason"] == "Conflict"
+    assert "InferenceThreading/older" in condition(found, "Accepted")["message"]
+    older = await status_says(
+        kube, INFERENCE_THREADINGS, "older", namespace, lambda obj: obj["status"]["matchedPods"] == 1
+    )
+    assert condition(older, "Accepted")["status"] == "True"
+    await kube.delete(INFERENCE_THREADINGS, "older", namespace)
+    await status_says(
+        kube, INFERENCE_THREADINGS, "younger", namespace, lambda obj: condition(obj, "Accepted")["status"] == "True"
+    )
+
+
+async def test_a_cluster_policy_counts_the_pods_of_every_namespace_that_it_selects(kube, controller):
+    names = [await new_namespace(kube) for _ in range(2)] + [await new_namespace(kube, inject="disabled")]
+    app = f"spread-{next(_numbers)}"
+    body = policy(app, "", app=app)
+    del body["metadata"]["namespace"]
+    await kube.create(CLUSTER_INFERENCE_THREADINGS, body)
+    for name in names:
+        await kube.create(PODS, pod("a", name, labels={"app": app}))
+    await status_says(kube, CLUSTER_INFERENCE_THREADINGS, app, "", lambda obj: obj["status"]["matchedPods"] == 2)
+    await kube.patch(NAMESPACES, names[2], {"metadata": {"labels": {"raddle.dev/inject": "enabled"}}})
+    await status_says(kube, CLUSTER_INFERENCE_THREADINGS, app, "", lambda obj: obj["status"]["matchedPods"] == 3)
+    await kube.delete(CLUSTER_INFERENCE_THREADINGS, app)
+
+
+async def test_fields_without_effect_are_named(kube, controller, namespace):
+    await kube.create(INFERENCE_THREADINGS, policy("p", namespace, allocator="Mimalloc"))
+    found = await status_says(
+        kube, INFERENCE_THREADINGS, "p", namespace, lambda obj: condition(obj, "Degraded")["status"] == "True"
+    )
+    assert condition(found, "Degraded")["reason"] == "FieldHasNoEffectYet"
+    assert "allocator" in condition(found, "Degraded")["message"]
+
+
+async def test_a_status_that_somebody_else_changes_is_set_right(kube, controller, namespace):
+    await kube.create(INFERENCE_THREADINGS, policy("p", namespace))
+    await status_says(kube, INFERENCE_THREADINGS, "p", namespace, lambda _: True)
+    await kube.patch(INFERENCE_THREADINGS, "p", {"status": {"matchedPods": 77}}, namespace, subresource="status")
+    await status_says(kube, INFERENCE_THREADINGS, "p", namespace, lambda obj: obj["status"]["matchedPods"] == 0)
+
+
+async def test_an_unchanged_world_causes_no_writes(kube, cluster, namespace):
+    settings = settings_for(cluster, resync_s=0.5)
+    async with running(settings):
+        await kube.create(INFERENCE_THREADINGS, policy("p", namespace))
+        found = await status_says(kube, INFERENCE_THREADINGS, "p", namespace, lambda _: True)
+        before = found["metadata"]["resourceVersion"]
+        _, text = await get_text(settings, "/metrics")
+        resyncs = resyncs_in(text)
+
+        async def three_more_resyncs():
+            _, text = await get_text(settings, "/metrics")
+            return resyncs_in(text) >= resyncs + 3
+
+        await until(three_more_resyncs)
+        after = await kube.get(INFERENCE_THREADINGS, "p", namespace)
+        assert after["metadata"]["resourceVersion"] == before
+
+
+def resyncs_in(text):
+    lines = [line for line in text.splitlines() if line.startswith('raddle_controller_resyncs_total{outcome="done"}')]
+    return float(lines[0].split()[-1]) if lines else 0.0
+
+
+async def test_a_topology_is_fresh_while_boot_and_cpu_count_are_the_nodes(cluster, kube, controller):
+    name = f"n{next(_numbers)}"
+    node = cluster.register_node(name, cpus=16)
+    body = {"metadata": {"name": name}, "spec": {"bootID": node.boot_id, "cpus": {"online": "0-15"}}}
+    await kube.create(NODE_CPU_TOPOLOGIES, body)
+    await fresh_is(kube, name, "True", "SameBoot")
+    await kube.patch(NODE_CPU_TOPOLOGIES, name, {"spec": {**body["spec"], "bootID": "another"}})
+    await fresh_is(kube, name, "False", "BootIDChanged")
+    await kube.patch(NODE_CPU_TOPOLOGIES, name, {"spec": {**body["spec"], "cpus": {"online": "0-7"}}})
+    await fresh_is(kube, name, "False", "CapacityChanged")
+    node.delete()
+    await fresh_is(kube, name, "False", "NodeGone")
+    await kube.delete(NODE_CPU_TOPOLOGIES, name)
+
+
+async def fresh_is(kube, name, status, reason):
+    await status_says(
+        kube,
+        NODE_CPU_TOPOLOGIES,
+        name,
+        "",
+        lambda obj: (condition(obj, "Fresh")["status"], condition(obj, "Fresh")["reason"]) == (status, reason),
+    )
+
+
+async def test_the_shim_is_kept_in_opted_in_namespaces_and_comes_back(kube, controller, namespace):
+    name = f"raddle-shim-{delivery.content_hash()}"
+
+    async def probe():
+        with contextlib.suppress(NotFound):
+            return await kube.get(CONFIG_MAPS, name, namespace)
+
+    found = await until(probe)
+    assert found["immutable"] is True
+    assert found["data"] == delivery.files()
+    assert found["metadata"]["labels"]["raddle.dev/shim"] == delivery.content_hash()
+    await kube.delete(CONFIG_MAPS, name, namespace)
+    again = await until(probe)
+    assert again["metadata"]["uid"] != found["metadata"]["uid"]
+
+
+async def test_a_closed_namespace_gets_no_shim(kube, controller):
+    closed, opened = await new_namespace(kube, inject="disabled"), await new_namespace(kube)
+    name = f"raddle-shim-{delivery.content_hash()}"
+
+    async def probe():
+        with contextlib.suppress(NotFound):
+            return await kube.get(CONFIG_MAPS, name, opened)
+
+    await until(probe)
+    with pytest.raises(NotFound):
+        await kube.get(CONFIG_MAPS, name, closed)
