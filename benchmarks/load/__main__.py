@@ -8,9 +8,12 @@ from pathlib import Path
 
 import click
 
-from load import cgroup, chart, models, variants
+import report
+from load import cgroup, chart, measure, models, variants
+from load import table as load_table
 from load.compare import print_table, rows
-from load.measure import Cell, Variant
+from load.measure import Cell, Run, Variant
+from load.store import Store
 
 
 @click.group()
@@ -51,14 +54,37 @@ def cell(
     with tempfile.TemporaryDirectory(prefix="raddle-load-shim-") as folder:
         compared = variants.of_table(conditions, variants.deliver(Path(folder)))
         compared += [variants.fixed(count, spin=spin) for count in threads for spin in (True, False)]
-        found = rows(conditions, _distinct(compared), repetitions=repetitions, progress=_say)
+        found = rows(conditions, compared, repetitions=repetitions, measured=_measured, progress=_say)
     print_table(found)
     if chart_path is not None:
         click.echo(f"chart: {chart.draw(found, chart_path)}")
 
 
-def _distinct(compared: list[Variant]) -> list[Variant]:
-    return list({variant.name: variant for variant in compared}.values())
+@main.command()
+@click.option("--quick", "size", flag_value="quick", default=True, help="a handful of cells, some minutes [default]")
+@click.option("--full", "size", flag_value="full", help="all cells, many hours; stop it and start it again at will")
+@click.option("--results", type=click.Path(path_type=Path), help="results file; default build/load/SIZE.jsonl")
+@click.option("--fresh", is_flag=True, help="measure again what the results file has")
+@click.option("--write/--no-write", default=False, help="write the section of docs/benchmarks.md")
+def table(size: str, results: Path | None, *, fresh: bool, write: bool) -> None:
+    """The load table: cells where Raddle loses first, budgets, then every cell."""
+    load_table.require_quota()
+    path = results or measure.BUILD / f"{size}.jsonl"
+    if fresh:
+        path.unlink(missing_ok=True)
+    store = Store(path)
+    quick = size == "quick"
+    cells = load_table.quick_cells(store) if quick else load_table.full_cells(store)
+    repetitions = load_table.QUICK_REPETITIONS if quick else load_table.FULL_REPETITIONS
+    found = load_table.measured(cells, store, repetitions=repetitions, progress=_say)
+    text = load_table.markdown(found, command=f"python -m load table --{size}", store=store)
+    click.echo(text)
+    if write:
+        report.write_section(f"load table, {size}", text)
+
+
+def _measured(conditions: Cell, variant: Variant, _repetition: int) -> Run:
+    return measure.quiet_run(conditions, variant, attempts=2)
 
 
 def _say(text: str) -> None:

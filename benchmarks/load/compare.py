@@ -16,13 +16,14 @@ import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from load import models
-from load.measure import Cell, Run, Variant, run
+from load.measure import Cell, Run, Variant, quiet_run
 
 Progress = Callable[[str], None]
 TWIN = " (again)"
@@ -79,17 +80,23 @@ def compare(
     callers: int = 1,
     host_cores: int | None = None,
     twice: bool = False,
+    attempts: int = 1,
     progress: Progress = lambda _: None,
 ) -> list[Row]:
     """One row per variant, in the order given: what each environment does to a process with this CPU limit.
 
     `variants` maps a name to the process's whole environment. `limit` in CPUs, None for no quota; `rate` in requests/s,
-    None for a closed loop. Raises cgroup.UnavailableError where no quota can be had (None still works), and
+    None for a closed loop. A run that others disturbed is made again, up to `attempts` times in all. Raises cgroup.UnavailableError where no quota can be had (None still works), and
     measure.ServerError.
     """
     cell = Cell(model=model, limit_cpus=limit, rate=rate, callers=callers, duration_s=duration_s, host_cores=host_cores)
     listed = [Variant(name=name, env=env) for name, env in variants.items()]
-    return rows(cell, listed, repetitions=repetitions, twice=twice, progress=progress)
+    measured = partial(_one, attempts=attempts)
+    return rows(cell, listed, repetitions=repetitions, twice=twice, progress=progress, measured=measured)
+
+
+def _one(cell: Cell, variant: Variant, _repetition: int, attempts: int) -> Run:
+    return quiet_run(cell, variant, attempts)
 
 
 def rows(
@@ -97,13 +104,13 @@ def rows(
     variants: Sequence[Variant],
     *,
     repetitions: int,
+    measured: Callable[[Cell, Variant, int], Run],
     twice: bool = True,
     progress: Progress = lambda _: None,
-    measured: Callable[[Cell, Variant, int], Run] = lambda cell, variant, _: run(cell, variant),
 ) -> list[Row]:
     """One row per variant, and a last one for the first variant's twin if `twice`.
 
-    `measured(cell, variant, repetition)` gives one run; the default makes it now.
+    `measured(cell, variant, repetition)` gives one run.
     """
     first = variants[0]
     twins = [Variant(name=first.name + TWIN, env=first.env, spinning_off=first.spinning_off)] if twice else []
@@ -146,7 +153,7 @@ def print_table(found: Sequence[Row], *, console: Console | None = None) -> None
     repetitions = len(found[0].runs)
     runs = f"median (range) of {repetitions} runs" if repetitions > 1 else "one run"
     table = Table(title=f"{found[0].cell.title}: {runs}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     table.add_column("pool\nthreads", justify="right")
     for heading in (*(heading for heading, _ in FIGURES.values()), "steal\n%", "others\n%"):
         table.add_column(heading, justify="right", no_wrap=True)

@@ -1,30 +1,26 @@
 """The variants that are compared: stock, the one-line fixes that people know, and what Raddle's plan sets.
 
 Raddle's environment is made by the functions that the webhook uses (`raddle.planner`, `raddle.wire`), for a container
-with this CPU limit, the default policy and this machine; the shim is a copy of `runtime/` as the ConfigMap delivers it.
+with this CPU limit, the default policy and this machine; the shim is what the ConfigMap delivers.
 """
 
 from __future__ import annotations
 
 import math
-import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from raddle import env, sysfs
+from load.measure import Cell, Variant
+from raddle import delivery, env, sysfs
 from raddle.planner import Budget, Plan, plan
 from raddle.policy import Policy
 from raddle.topology import Machine
 from raddle.wire import shim_text
 
-from load.measure import Cell, Variant
-
 STOCK = "stock"
 COUNT = "threads = limit"
 NO_SPIN = "spinning off"
 RADDLE = "Raddle"
-_RUNTIME = Path(__file__).resolve().parents[2] / "runtime"
 
 
 def of_table(cell: Cell, shim: Path) -> list[Variant]:
@@ -74,14 +70,10 @@ def machine(host_cores: int | None) -> Machine:
 
 
 def deliver(folder: Path) -> Path:
-    """The shim's files below `folder` as a container sees them behind PYTHONUSERBASE; the folder."""
-    shutil.copytree(
-        _RUNTIME / "raddle",
-        folder / "python" / "raddle",
-        ignore=shutil.ignore_patterns("__pycache__"),
-        dirs_exist_ok=True,
-    )
-    site = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
-    site.mkdir(parents=True, exist_ok=True)
-    shutil.copy(_RUNTIME / "python" / "raddle.pth", site)
+    """The shim's files below `folder`, as the mounted ConfigMap shows them to a container; the folder."""
+    texts = delivery.files()
+    for item in delivery.items():
+        path = folder / item["path"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(texts[item["key"]])
     return folder

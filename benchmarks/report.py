@@ -1,0 +1,120 @@
+"""What every benchmark prints: the machine, medians with their spread, budgets beside figures, sections of the docs.
+
+docs/benchmarks.md holds no figure that a command did not write: each benchmark owns the text between two marker lines,
+`<!-- begin NAME -->` and `<!-- end NAME -->`, and replaces it whole.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENT = ROOT / "docs" / "benchmarks.md"
+_PREFACE = "# Benchmarks\n\nEvery figure on this page was written by the command that its section names.\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """One line of a budget table. `allowed` and `value` are in `unit`; `at_least`: more is better."""
+
+    what: str
+    value: float
+    allowed: float
+    unit: str = ""
+    at_least: bool = False
+
+    @property
+    def met(self) -> bool:
+        """Whether the value keeps the budget."""
+        return self.value >= self.allowed if self.at_least else self.value <= self.allowed
+
+    def cells(self) -> list[str]:
+        """For a table: what, measured, budget, verdict."""
+        sign = "≥" if self.at_least else "≤"
+        unit = f" {self.unit}" if self.unit else ""
+        return [
+            self.what,
+            f"{self.value:.4g}{unit}",
+            f"{sign} {self.allowed:g}{unit}",
+            "kept" if self.met else "missed",
+        ]
+
+
+BUDGET_HEADINGS = ("what", "measured", "budget", "")
+
+
+def machine() -> str:
+    """One line that says where figures come from: CPU model and count, memory, kernel, Python, revision, date."""
+    model = next(
+        (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
+        platform.machine(),
+    )
+    memory_kib = next((int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
+    virtual = ", a virtual machine" if any(" hypervisor" in line for line in _lines("/proc/cpuinfo")) else ""
+    parts = [
+        f"{model}, {os.cpu_count()} CPUs{virtual}",
+        f"{memory_kib / 1048576:.0f} GiB",
+        f"Linux {platform.release()}",
+        f"Python {platform.python_version()}",
+        f"revision {revision()}",
+        datetime.now(tz=UTC).strftime("%Y-%m-%d"),
+    ]
+    return "; ".join(parts)
+
+
+def revision() -> str:
+    """The short commit id, with "+" if tracked files differ from it; "unknown" outside a checkout."""
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty=+", "--abbrev=10", "--exclude=*"]
+    found = subprocess.run(command, check=False, capture_output=True, text=True)
+    return found.stdout.strip() or "unknown"
+
+
+def spread(values: Sequence[float]) -> str:
+    """Median and range: "1.43 (1.4–1.51)"; the value alone if there is one."""
+    middle = short(statistics.median(values))
+    return middle if len(values) == 1 else f"{middle} ({short(min(values))}–{short(max(values))})"
+
+
+def short(value: float) -> str:
+    """Three significant digits, never an exponent: 0.0123, 1.43, 49.8, 1881."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def markdown_table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A GitHub table; a bar inside a cell is escaped."""
+    rows = [list(headings), ["---"] * len(headings), *map(list, lines)]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows)
+
+
+def write_section(name: str, text: str, document: Path = DOCUMENT) -> None:
+    """Replace what stands between the markers of section `name` in the document; append the section if it is new.
+
+    Raises ValueError if there is a begin marker without its end.
+    """
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    old = document.read_text() if document.exists() else _PREFACE
+    section = f"{begin}\n{text.strip()}\n{end}"
+    if begin not in old:
+        new = f"{old.rstrip()}\n\n{section}\n"
+    else:
+        head, _, rest = old.partition(begin)
+        _, closed, tail = rest.partition(end)
+        if not closed:
+            raise ValueError(f"{document}: {begin!r} has no {end!r}")
+        new = head + section + tail
+    document.parent.mkdir(parents=True, exist_ok=True)
+    document.write_text(new)
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
