@@ -1,0 +1,36 @@
+"""Starts Raddle's shim where PYTHONPATH names this folder, then runs the sitecustomize that this one hides.
+
+Any Python may meet this file, so its syntax is as old as it can be, and only Python 3.8 and later gets the shim.
+"""
+
+import sys
+
+
+def _start(folder):  # noqa: ANN001, ANN202  # Python 2 may read this
+    written = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
+    try:
+        if sys.version_info >= (3, 8):  # noqa: UP036  # any Python may be in the image
+            import raddle.shim  # noqa: PLC0415
+
+            raddle.shim.activate()
+    except Exception:
+        pass
+    sys.dont_write_bytecode = written
+    # Raddle's submodules are found through the package from now on; the application's path is its own.
+    sys.path[:] = [entry for entry in sys.path if entry != folder]
+
+
+def _run_next(this):  # noqa: ANN001, ANN202
+    del sys.modules["sitecustomize"]
+    try:
+        import sitecustomize  # noqa: F401, PLC0415  # the next one on the path
+    except ImportError:
+        if getattr(sys.exc_info()[1], "name", "sitecustomize") != "sitecustomize":
+            raise
+    finally:
+        sys.modules.setdefault("sitecustomize", this)
+
+
+_start(__file__.rpartition("/")[0])
+_run_next(sys.modules["sitecustomize"])

@@ -1,0 +1,182 @@
+"""The plan against what the container really has: `resolve(fields, facts)` is pure, `read_facts` reads.
+
+A plan was made at admission or at binding. In the process the cpuset, the quota and the sibling workers can be
+seen, so counts are clamped here, always downwards, and affinity is allowed only where the CPUs turn out to be the
+exclusive ones that the plan expects.
+"""
+
+from __future__ import annotations
+
+import os
+from math import ceil, floor
+from typing import Any, Mapping
+
+from raddle import cpuset
+
+# Sibling processes and threads of the parent that are looked at; more than this many workers share nothing useful.
+MAX_SIBLINGS = 128
+MAX_PARENT_THREADS = 64
+
+
+class Facts:
+    """What holds for this process now.
+
+    cpus          the CPUs that it may run on (sched_getaffinity; within the cpuset), None where that can't be read.
+    quota_cpus    CFS quota of the tightest visible cgroup in CPUs, None: none.
+    workers_seen  processes like this one with the same parent, this one counted; at least 1.
+    first_worker  this process is the oldest of them by number.
+    throttled     (nr_periods, nr_throttled, throttled_us) of the cgroup so far, None where it can't be read.
+    """
+
+    __slots__ = ("cpus", "first_worker", "quota_cpus", "throttled", "workers_seen")
+
+    def __init__(
+        self,
+        cpus: int | None,
+        quota_cpus: float | None = None,
+        workers_seen: int = 1,
+        *,
+        first_worker: bool = True,
+        throttled: tuple[int, int, int] | None = None,
+    ) -> None:
+        self.cpus = cpus
+        self.quota_cpus = quota_cpus
+        self.workers_seen = workers_seen
+        self.first_worker = first_worker
+        self.throttled = throttled
+
+
+class Effective:
+    """A plan's values for one process; None means: leave it alone. `because` says what decided, value by value.
+
+    `cap` is the number of threads that fit the process's share, None where neither quota nor cpuset is known.
+    `exclusive` is True when the CPUs are the exclusive ones that the plan expects and nobody shares them.
+    """
+
+    __slots__ = ("because", "cap", "exclusive", "inter", "intra", "spin", "spin_us")
+
+    def __init__(self) -> None:
+        self.intra: int | None = None
+        self.inter: int | None = None
+        self.spin: str | None = None
+        self.spin_us = 0
+        self.cap: int | None = None
+        self.exclusive = False
+        self.because: dict[str, str] = {}
+
+
+# Bounded spinning without a number, as planner.BOUNDED_SPIN_US.
+DEFAULT_SPIN_US = 200
+
+
+def resolve(fields: Mapping[str, Any], facts: Facts) -> Effective:
+    """What the plan's fields (env.decode) come to for these facts."""
+    found = Effective()
+    cap, where = _cap(fields, facts)
+    workers = fields.get("workers", 1)
+    streams = fields.get("streams", 1)
+    crowded = facts.workers_seen > workers
+    if crowded:
+        streams = facts.workers_seen * max(1, streams // workers)
+        where = f"{where}, shared by {facts.workers_seen} workers"
+    if cap is not None:
+        found.cap = max(1, cap // streams)
+    found.intra = _clamped("intra", fields, found, where, fields.get("min", 1))
+    found.inter = _clamped("inter", fields, found, where, 1)
+    size = cpuset.count(facts.cpus) if facts.cpus else 0
+    found.exclusive = 0 < fields.get("excl", 0) == size and streams == 1
+    found.spin = fields.get("spin")
+    if found.spin == "bounded":
+        found.spin_us = fields.get("spin_us", DEFAULT_SPIN_US)
+        if crowded or (cap is not None and (found.intra or 1) > cap):
+            found.spin, found.spin_us = "never", 0
+            found.because["spin"] = "planned bounded, stopped: " + where
+    return found
+
+
+def _cap(fields: Mapping[str, Any], facts: Facts) -> tuple[int | None, str]:
+    """Threads that the quota and the cpuset have room for together, and which of the two decided."""
+    size = cpuset.count(facts.cpus) if facts.cpus else None
+    quota = facts.quota_cpus
+    if quota is None or (size is not None and quota >= size):
+        return size, f"cpuset of {size}"
+    threads = max(1, floor(quota) if fields.get("floor") else ceil(quota))
+    return threads, f"quota {quota:g}"
+
+
+def _clamped(key: str, fields: Mapping[str, Any], found: Effective, where: str, least: int) -> int | None:
+    planned: int | None = fields.get(key)
+    if planned is None or found.cap is None or planned <= found.cap:
+        return planned
+    # Never more than planned: `least` above the plan is a plan that contradicts itself.
+    value = max(found.cap, min(least, planned))
+    if value < planned:
+        found.because[key] = f"planned {planned}, cut to {where}"
+    return value
+
+
+def read_facts() -> Facts:
+    """The facts of this process. Never raises: what can't be read is None."""
+    cpus = read_cpus()
+    quota, throttled = _read_cgroup()
+    seen, first = 1, True
+    try:
+        siblings = _siblings()
+        seen, first = max(1, len(siblings)), min(siblings, default=0) in (0, os.getpid())
+    except OSError:
+        pass
+    return Facts(cpus, quota, seen, first_worker=first, throttled=throttled)
+
+
+def read_cpus() -> int | None:
+    """The CPUs that the calling thread may run on, and its future threads with it; None where that can't be read."""
+    try:
+        return cpuset.of(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        return None
+
+
+def _read_cgroup() -> tuple[float | None, tuple[int, int, int] | None]:
+    try:
+        # Imported here: a process that makes no session needs no cgroup.
+        from raddle import cgroup  # noqa: PLC0415
+
+        allotment = cgroup.read_allotment()
+        totals = (allotment.nr_periods, allotment.nr_throttled, allotment.throttled_us)
+    except Exception:
+        return None, None
+    return allotment.quota_cpus, None if None in totals else totals
+
+
+def _siblings() -> list[int]:
+    """Ids of the parent's children that run the same command line, digits aside, this process among them.
+
+    Digits are left out because a pool numbers its workers' pipes and sockets. Raises OSError where the kernel does
+    not list children (/proc/<pid>/task/<tid>/children, CONFIG_PROC_CHILDREN) or hides the parent.
+    """
+    parent = os.getppid()
+    if parent == 0:
+        return [os.getpid()]
+    mine = _command_line("self")
+    found = []
+    for thread in os.listdir(f"/proc/{parent}/task")[:MAX_PARENT_THREADS]:
+        for child in _read(f"/proc/{parent}/task/{thread}/children").split()[:MAX_SIBLINGS]:
+            try:
+                if _command_line(child.decode()) == mine:
+                    found.append(int(child))
+            except OSError:  # noqa: PERF203  # each child may end meanwhile
+                pass
+    return found
+
+
+def _command_line(pid: str) -> bytes:
+    return _read(f"/proc/{pid}/cmdline").translate(None, b"0123456789")
+
+
+def _read(path: str) -> bytes:
+    # open() would build a buffered reader and ask for the file's size first: three times the cost.
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(file, 65536)
+    finally:
+        os.close(file)

@@ -1,0 +1,51 @@
+"""What the shim did in this process: kept in memory, and said on stderr in one line.
+
+`sessions` is for anyone who asks from inside the process (`raddle.record.sessions`); nothing is written anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+# Set in the environment of a process that has said its line, so that its children stay silent.
+ANNOUNCED = "RADDLE_ANNOUNCED"
+# The newest sessions are kept; a process that makes and drops sessions for ever must not grow.
+MAX_SESSIONS = 256
+
+# One mapping a session, oldest first: see adapters/onnxruntime.py for its keys.
+sessions: list[dict[str, Any]] = []
+# Lines of `complain`, in order, also those that RADDLE_LOG silenced.
+complaints: list[str] = []
+
+
+def add(session: dict[str, Any]) -> None:
+    """Keeps the record of one session."""
+    sessions.append(session)
+    if len(sessions) > MAX_SESSIONS:
+        del sessions[:-MAX_SESSIONS]
+
+
+def announce(line: str) -> None:
+    """Says what was configured: once per process tree."""
+    if not os.environ.get(ANNOUNCED):
+        os.environ[ANNOUNCED] = "1"
+        _say(line)
+
+
+def complain(line: str) -> None:
+    """Says what went wrong: each thing once per process."""
+    if line not in complaints and len(complaints) < MAX_SESSIONS:
+        complaints.append(line)
+        _say(line)
+
+
+def _say(line: str) -> None:
+    try:
+        if os.environ.get("RADDLE_LOG") != "0" and sys.stderr is not None:
+            sys.stderr.write("raddle: {}\n".format(line.replace("\n", " ")))
+            sys.stderr.flush()
+    except Exception:
+        # A closed stderr is the application's choice.
+        pass

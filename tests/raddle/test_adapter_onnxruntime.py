@@ -1,0 +1,354 @@
+"""Real onnxruntime in processes of its own: threads are counted by the kernel, CPU time is measured."""
+
+import contextlib
+import json
+import os
+import uuid
+from pathlib import Path
+
+import pytest
+import shim_lab
+
+from raddle import env
+
+pytestmark = pytest.mark.runtime
+
+CPUS = sorted(os.sched_getaffinity(0))
+if len(CPUS) < 2:
+    pytest.skip("needs two CPUs: a pool of one has no threads to count", allow_module_level=True)
+
+ALLOW = "session.intra_op.allow_spinning"
+DURATION = "session.intra_op.spin_duration_us"
+AFFINITY = "session.intra_op_thread_affinities"
+
+# Name of the cached venv -> Python and onnxruntime; pip finds a numpy that fits.
+RELEASES = {
+    "ort-1.31.1": ("3.11", "onnxruntime==1.31.1"),
+    "ort-1.31.1-py3.13": ("3.13", "onnxruntime==1.31.1"),
+    "ort-1.28.0": ("3.11", "onnxruntime==1.28.0"),  # the last before the environment variables
+    "ort-1.20.1": ("3.11", "onnxruntime==1.20.1"),  # no bounded spinning
+    "ort-1.19.2-py3.8": ("3.8", "onnxruntime==1.19.2"),
+}
+THIRD_PARTY = (
+    [
+        "onnxruntime==1.31.1",
+        "magika==1.0.3",
+        "pyclipper",
+        "opencv-python-headless",
+        "six",
+        "Shapely",
+        "PyYAML",
+        "Pillow",
+        "tqdm",
+    ],
+    # It asks for an opencv that needs libGL, which a machine without a display lacks.
+    ["rapidocr-onnxruntime==1.4.4"],
+)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return shim_lab.write_model(tmp_path_factory.mktemp("model") / "chain.onnx")
+
+
+@pytest.fixture(scope="module")
+def mounted(tmp_path_factory):
+    return shim_lab.mount(tmp_path_factory.mktemp("mount"))
+
+
+@pytest.fixture
+def planned(mounted, model):
+    """Sessions under a plan, in this very Python: planned("intra=2", None, {"intra": 3})."""
+
+    def make(plan, *sessions, **kwargs):
+        environment = {**shim_lab.python_path(mounted), env.PLAN: "v=1;" + plan, **kwargs.pop("extra", {})}
+        return shim_lab.probe(shim_lab.THIS_PYTHON, model, sessions or [None], env=environment, **kwargs)
+
+    return make
+
+
+def stock(model, *sessions, **kwargs):
+    """The same without Raddle."""
+    return shim_lab.probe(shim_lab.THIS_PYTHON, model, sessions or [None], env={}, **kwargs)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_release_makes_exactly_the_planned_threads_and_lets_them_sleep(release, mounted, model):
+    version, package = RELEASES[release]
+    executable = shim_lab.venv(release, version, [package])
+    if executable is None:
+        pytest.skip(f"no CPython {version} here")
+    plan = "v=1;intra=2;inter=1;spin=never;mode=sequential"
+    # The application's own options object, then default options.
+    sessions = [{}, None]
+    found = shim_lab.probe(
+        executable, model, sessions, env={**shim_lab.python_path(mounted), env.PLAN: plan}, idle_s=0.4
+    )
+    spinning = shim_lab.probe(executable, model, [{"intra": 2}], env={}, idle_s=0.4)
+    assert [session["pool"] for session in found["sessions"]] == [1, 1]
+    assert spinning["sessions"][0]["pool"] == 1
+    idle = max(session["idle_cpu_s"] for session in found["sessions"])
+    assert spinning["sessions"][0]["idle_cpu_s"] > 20 * idle
+    assert (
+        found["stderr"]
+        == f"raddle: onnxruntime {found['version']}: intra_op=2, inter_op=1, spinning off, affinity none\n"
+    )
+
+
+@pytest.mark.parametrize("release", ["ort-1.28.0", "ort-1.20.1"])
+def test_bounded_spinning_becomes_none_where_the_release_can_not_bound_it(release, mounted, model):
+    version, package = RELEASES[release]
+    executable = shim_lab.venv(release, version, [package])
+    if executable is None:
+        pytest.skip(f"no CPython {version} here")
+    plan = "v=1;intra=2;spin=bounded;spin_us=500"
+    found = shim_lab.probe(executable, model, [None], env={**shim_lab.python_path(mounted), env.PLAN: plan})
+    entries = found["sessions"][0]["effective"]["entries"]
+    if release == "ort-1.20.1":
+        assert entries == {ALLOW: "0"}
+        assert found["records"][0]["because"]["spin"] == "planned bounded, which onnxruntime can since 1.26"
+    else:
+        assert entries == {DURATION: "500"}
+
+
+def test_the_user_site_loads_the_shim_as_well(mounted, model):
+    executable = shim_lab.venv("ort-1.31.1", *_split(RELEASES["ort-1.31.1"]))
+    base = shim_lab.interpreter("3.11")
+    if executable is None or base is None:
+        pytest.skip("no CPython 3.11 here")
+    # The base interpreter reads user sites; its packages come from the venv by PYTHONPATH.
+    packages = next((executable.parents[1] / "lib").glob("python3*/site-packages"))
+    extra = {"PYTHONUSERBASE": str(mounted), "PYTHONPATH": str(packages), env.PLAN: "v=1;intra=2;spin=never"}
+    found = shim_lab.probe(base, model, [None], env=extra)
+    assert (found["sessions"][0]["pool"], found["sessions"][0]["effective"]["intra"]) == (1, 2)
+
+
+def _split(release):
+    version, package = release
+    return version, [package]
+
+
+@pytest.mark.parametrize("existing", ["respect", "override"])
+@pytest.mark.parametrize("code", [None, {}, {"intra": 0}, {"intra": -1}, {"intra": 3}])
+def test_a_count_in_the_code_wins_unless_the_policy_overrides(planned, code, existing):
+    found = planned(f"intra=2;inter=1;spin=never;existing={existing}", code)["sessions"][0]
+    wins = existing == "respect" and bool(code) and code["intra"] == 3
+    assert found["effective"]["intra"] == (3 if wins else 2)
+    assert found["pool"] == (2 if wins else 1)
+    if code is not None:
+        assert found["after"]["intra"] == code.get("intra", 0)
+
+
+@pytest.mark.parametrize(
+    ("plan", "entries", "expected"),
+    [
+        ("spin=never", {}, {ALLOW: "0"}),
+        ("spin=never", {ALLOW: "1"}, {ALLOW: "1"}),
+        ("spin=never", {DURATION: "5000"}, {DURATION: "5000"}),
+        ("spin=never;existing=override", {ALLOW: "1"}, {ALLOW: "0"}),
+        ("spin=bounded;spin_us=300", {}, {DURATION: "300"}),
+        ("spin=bounded;spin_us=300", {ALLOW: "0"}, {ALLOW: "0"}),
+        ("spin=bounded;spin_us=300;existing=override", {ALLOW: "0"}, {ALLOW: "1", DURATION: "300"}),
+        ("spin=always", {}, {}),
+        ("spin=always", {ALLOW: "0"}, {ALLOW: "0"}),
+        ("", {}, {}),
+    ],
+)
+def test_spinning_follows_the_plan_unless_the_code_sets_it(planned, plan, entries, expected):
+    found = planned(f"intra=2;{plan}".strip(";"), {"entries": entries})
+    assert found["sessions"][0]["effective"]["entries"] == expected
+    if "override" not in plan:
+        # Overwriting an entry makes onnxruntime log a warning: that must not become the price of every session.
+        assert "already exists" not in found["stderr"]
+
+
+def test_bounded_spinning_burns_less_than_the_default(planned, model):
+    bounded = planned("intra=2;spin=bounded;spin_us=200", {}, idle_s=0.4)["sessions"][0]["idle_cpu_s"]
+    free = stock(model, {"intra": 2}, idle_s=0.4)["sessions"][0]["idle_cpu_s"]
+    assert bounded < free / 4
+
+
+@pytest.mark.parametrize(
+    ("plan", "code", "mode", "inter", "pool"),
+    [
+        ("mode=sequential;inter=1", {}, "ORT_SEQUENTIAL", 1, 1),
+        ("mode=parallel;inter=2", {}, "ORT_PARALLEL", 2, 2),
+        ("mode=parallel;inter=2", {"inter": 3}, "ORT_PARALLEL", 3, 3),
+        ("mode=parallel;inter=2;existing=override", {"inter": 3}, "ORT_PARALLEL", 2, 2),
+        # The code wants Parallel: it keeps it, with a bounded pool instead of the machine's.
+        ("mode=sequential;inter=1", {"parallel": True}, "ORT_PARALLEL", 2, 2),
+        ("mode=sequential;inter=1;existing=override", {"parallel": True}, "ORT_SEQUENTIAL", 1, 1),
+    ],
+)
+def test_the_second_pool_exists_only_where_it_is_asked_for(planned, plan, code, mode, inter, pool):
+    found = planned(f"intra=2;spin=never;{plan}", code)["sessions"][0]
+    assert (found["effective"]["mode"], found["effective"]["inter"], found["pool"]) == (mode, inter, pool)
+    assert found["after"]["mode"] == ("ORT_PARALLEL" if code.get("parallel") else "ORT_SEQUENTIAL")
+    assert found["after"]["inter"] == code.get("inter", 0)
+
+
+@pytest.mark.parametrize(
+    ("plan", "code", "level"),
+    [
+        ("", {}, "ORT_ENABLE_ALL"),
+        ("graph=basic", {}, "ORT_ENABLE_BASIC"),
+        ("graph=basic", {"graph": "ORT_DISABLE_ALL"}, "ORT_DISABLE_ALL"),
+        ("graph=basic;existing=override", {"graph": "ORT_DISABLE_ALL"}, "ORT_ENABLE_BASIC"),
+    ],
+)
+def test_the_graph_level_is_set_only_where_the_plan_has_one(planned, plan, code, level):
+    assert planned(f"intra=1;{plan}".strip(";"), code)["sessions"][0]["effective"]["graph"] == level
+
+
+def test_the_plan_wins_over_the_environment_s_count(planned):
+    found = planned("intra=2;spin=never", extra={"ORT_INTRA_OP_NUM_THREADS": "5"})["sessions"][0]
+    assert (found["effective"]["intra"], found["pool"]) == (2, 1)
+
+
+def test_a_narrower_mask_than_planned_for_cuts_the_pool(planned):
+    found = planned("intra=2;inter=1;spin=never;mode=sequential", cpus=CPUS[:1])
+    assert found["sessions"][0]["pool"] == 0
+    assert found["stderr"].endswith(
+        "intra_op=1 (planned 2, cut to cpuset of 1), inter_op=1, spinning off (no worker threads), affinity none\n"
+    )
+
+
+def test_workers_stay_within_an_inherited_mask_that_stock_escapes(planned, model):
+    escaped = stock(model, cpus=CPUS[:1])["sessions"][0]
+    held = planned("intra=2;min=2;spin=never", cpus=CPUS[:1])["sessions"][0]
+    assert held["affinity"] == [str(CPUS[0])]
+    # Stock pins each worker to a core of the machine, whatever the mask says.
+    assert any(mask != str(CPUS[0]) for mask in escaped["affinity"])
+
+
+@contextlib.contextmanager
+def cpuset_cgroup(cpu):
+    """A version 1 cpuset cgroup with one CPU; yields a function that moves the calling process into it."""
+    group = Path("/sys/fs/cgroup/cpuset") / f"raddle-test-{uuid.uuid4().hex[:8]}"
+    try:
+        group.mkdir()
+        (group / "cpuset.mems").write_text((group.parent / "cpuset.mems").read_text())
+        (group / "cpuset.cpus").write_text(str(cpu))
+    except OSError as error:
+        pytest.skip(f"no cpuset cgroup can be made here: {error}")
+    try:
+        yield lambda: (group / "tasks").write_text(str(os.getpid()))
+    finally:
+        group.rmdir()
+
+
+def test_no_pinning_error_is_logged_in_a_cpuset_where_stock_logs_one(planned, model):
+    with cpuset_cgroup(CPUS[0]) as enter:
+        assert "pthread_setaffinity_np failed" in stock(model, before=enter)["stderr"]
+        found = planned("intra=2;inter=1;spin=never", before=enter)
+    assert found["stderr"].count("\n") == 1
+    assert found["sessions"][0]["pool"] == 0
+
+
+def test_exclusive_cpus_tie_each_worker_to_its_share(planned):
+    two = ",".join(map(str, CPUS[:2])) if CPUS[1] != CPUS[0] + 1 else f"{CPUS[0]}-{CPUS[1]}"
+    numa = planned("intra=2;spin=never;aff=numa;excl=2", cpus=CPUS[:2])["sessions"][0]
+    assert numa["affinity"] == [two]
+    core = planned("intra=2;spin=never;aff=core;excl=2", cpus=CPUS[:2])["sessions"][0]
+    # The caller is never pinned and has the first core to itself.
+    assert core["affinity"] == [str(CPUS[1])]
+    assert core["effective"]["entries"][AFFINITY] == str(CPUS[1] + 1)
+
+
+@pytest.mark.parametrize(
+    ("plan", "session", "reason"),
+    [
+        ("aff=core;excl=3", None, "the CPUs are not the exclusive ones that were planned"),
+        ("aff=core;excl=0", None, "the CPUs are not the exclusive ones that were planned"),
+        ("aff=core;excl=2;streams=2;min=2", None, "the CPUs are not the exclusive ones that were planned"),
+        ("aff=core;excl=2", {}, "the options object is the code's own"),
+    ],
+)
+def test_no_affinity_is_set_where_it_could_do_harm(planned, plan, session, reason):
+    found = planned(f"intra=2;spin=never;{plan}", session, cpus=CPUS[:2])
+    assert AFFINITY not in found["sessions"][0]["effective"]["entries"]
+    assert found["records"][0]["because"]["affinity"] == reason
+
+
+def test_a_second_session_gets_no_core_that_the_first_one_has(planned):
+    found = planned("intra=2;spin=never;aff=core;excl=2", None, None, cpus=CPUS[:2])
+    assert [AFFINITY in session["effective"]["entries"] for session in found["sessions"]] == [True, False]
+
+
+def test_the_code_s_affinity_decides_the_count_that_it_was_written_for(planned):
+    text = f"{CPUS[0] + 1};{CPUS[1] + 1}"
+    code = {"entries": {AFFINITY: text}}
+    respected = planned("intra=2;spin=never", code)["sessions"][0]
+    assert (respected["pool"], respected["affinity"]) == (2, [str(CPUS[0]), str(CPUS[1])])
+    overridden = planned("intra=2;spin=never;existing=override", code, cpus=CPUS[:2])["sessions"][0]
+    assert overridden["pool"] == 1
+    assert overridden["affinity"] not in ([str(CPUS[0])], [str(CPUS[1])])
+
+
+def test_an_options_object_that_is_used_twice_gets_the_plan_twice(planned):
+    found = planned("intra=2;spin=never", {}, {"again": True})
+    assert [session["effective"]["intra"] for session in found["sessions"]] == [2, 2]
+    assert found["sessions"][1]["after"]["intra"] == 0
+    assert "already exists" not in found["stderr"]
+
+
+def test_what_was_done_is_recorded(planned):
+    record = planned("intra=2;inter=1;spin=never;mode=sequential;aff=none")["records"][0]
+    assert record["effective"] == {"intra": 2, "inter": 1, "mode": "sequential", "spin": "never", "affinity": "none"}
+    assert record["providers"] == ["CPUExecutionProvider"]
+    assert record["plan"] == "v=1;intra=2;inter=1;spin=never;mode=sequential;aff=none"
+    assert record["createMs"] > 0
+    assert record["tasks"] >= 2
+    assert record["workersSeen"] == 1
+
+
+def test_a_model_that_is_missing_is_the_application_s_error(mounted):
+    code = "import onnxruntime; onnxruntime.InferenceSession('/nowhere.onnx', enable_fallback=0)"
+    extra = {**shim_lab.python_path(mounted), env.PLAN: "v=1;intra=2;spin=never"}
+    alone = shim_lab.python(shim_lab.THIS_PYTHON, "-c", code, env={}, check=False)
+    with_shim = shim_lab.python(shim_lab.THIS_PYTHON, "-c", code, env=extra, check=False)
+    assert with_shim.returncode == alone.returncode == 1
+    assert with_shim.stderr.splitlines()[-1] == alone.stderr.splitlines()[-1]
+    assert "raddle:" not in with_shim.stderr
+
+
+MAGIKA = """
+from magika import Magika
+magika = Magika()
+label = magika.identify_bytes(b'def f(x):\\n    return x + 1\\n' * 20).output.label
+assert label == "python", label
+"""
+RAPIDOCR = """
+import cv2, numpy as np
+from rapidocr_onnxruntime import RapidOCR
+image = np.full((120, 640, 3), 255, np.uint8)
+cv2.putText(image, "RADDLE 2026", (20, 80), cv2.FONT_HERSHEY_SIMPLEX, 2, (0, 0, 0), 4)
+ocr = RapidOCR()
+found, _ = ocr(image)
+assert any("2026" in text for _, text, _ in found), found
+"""
+REPORT = """
+import json, os, sys
+sessions = sys.modules["raddle.record"].sessions
+print(json.dumps([len(os.listdir("/proc/self/task")), [made["effective"]["intra"] for made in sessions]]))
+"""
+
+
+@pytest.mark.parametrize(("program", "sessions"), [(MAGIKA, 1), (RAPIDOCR, 3)], ids=["magika", "rapidocr"])
+def test_unmodified_packages_that_make_their_own_sessions_get_the_plan(mounted, program, sessions):
+    executable = shim_lab.venv("third-party", "3.11", *THIRD_PARTY)
+    if executable is None:
+        pytest.skip("no CPython 3.11 here")
+
+    def threads_and_counts(count):
+        plan = f"v=1;intra={count};spin=never;min={count}"
+        # OpenBLAS and OpenCV have threads of their own; one each makes the difference ONNX Runtime's alone.
+        extra = {**shim_lab.python_path(mounted), env.PLAN: plan, "OMP_NUM_THREADS": "1"}
+        done = shim_lab.python(executable, "-c", program + REPORT, env=extra)
+        assert done.stderr.count("raddle:") == 1
+        return json.loads(done.stdout.splitlines()[-1])
+
+    none, one = threads_and_counts(1)
+    more, three = threads_and_counts(3)
+    assert (one, three) == ([1] * sessions, [3] * sessions)
+    assert more - none == 2 * sessions

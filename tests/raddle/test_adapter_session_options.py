@@ -1,0 +1,251 @@
+"""What is changed on one SessionOptions, and how a session is made when that does not work: a stand-in for ORT."""
+
+import enum
+import os
+import threading
+import types
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raddle import cpuset, record
+from raddle.adapters import onnxruntime
+from raddle.adapters.session_options import MAX_AFFINITY_TEXT, affinity_text
+
+
+@pytest.mark.parametrize(
+    ("groups", "text"),
+    [
+        ((), ""),
+        ((0b1,), "1"),
+        ((0b11,), "1-2"),
+        ((0b1011,), "1,2,4"),
+        ((0b10, 0b100), "2;3"),
+        ((0b1111, 0b11110000, 1 << 9 | 1 << 20), "1-4;5-8;10,21"),
+        ((0b1, 0), ""),
+        ((-1,), ""),
+        ((1 << 1023,), "1024"),
+        ((1 << 1024,), ""),
+        ((0x5555 << 500,) * 40, ""),
+    ],
+)
+def test_affinity_is_written_in_ort_s_words_or_not_at_all(groups, text):
+    assert affinity_text(groups) == text
+
+
+@given(st.lists(st.integers(1, (1 << 256) - 1), min_size=1, max_size=40))
+def test_each_worker_s_group_is_a_range_or_a_list_of_the_same_cpus(groups):
+    text = affinity_text(tuple(groups))
+    if not text:
+        return
+    assert len(text) <= MAX_AFFINITY_TEXT
+    parts = text.split(";")
+    assert not any("-" in part and "," in part for part in parts)
+    # The kernel's list form, one CPU up.
+    assert [cpuset.parse_list(part) >> 1 for part in parts] == groups
+
+
+class Mode(enum.Enum):
+    ORT_SEQUENTIAL = 0
+    ORT_PARALLEL = 1
+
+
+class Level(enum.Enum):
+    ORT_DISABLE_ALL = 0
+    ORT_ENABLE_BASIC = 1
+    ORT_ENABLE_EXTENDED = 2
+    ORT_ENABLE_ALL = 99
+
+
+class Options:
+    def __init__(self):
+        self.intra_op_num_threads = 0
+        self.inter_op_num_threads = 0
+        self.execution_mode = Mode.ORT_SEQUENTIAL
+        self.graph_optimization_level = Level.ORT_ENABLE_ALL
+        self.use_per_session_threads = True
+        self.entries = {}
+
+    def add_session_config_entry(self, key, value):
+        self.entries[key] = value
+
+    def get_session_config_entry(self, key):
+        if key not in self.entries:
+            raise RuntimeError(key)
+        return self.entries[key]
+
+
+class Session:
+    """Keeps what it was constructed with; refuses the counts in `refused`."""
+
+    refused: tuple[int, ...] = ()
+
+    def __init__(self, options, model, is_path, read_config):
+        self.intra = options.intra_op_num_threads
+        self.entries = dict(options.entries)
+        if model == "no such file":
+            raise ValueError("no such file")
+        if self.intra in self.refused:
+            raise RuntimeError("thread creation failed")
+
+    def initialize_session(self, providers, provider_options, disabled):
+        return "initialized"
+
+    def get_providers(self):
+        return ["CPUExecutionProvider"]
+
+
+def runtime(**members):
+    """A module as onnxruntime.capi._pybind_state is to the adapter."""
+    module = types.ModuleType("onnxruntime.capi._pybind_state")
+    module.InferenceSession = type("InferenceSession", (Session,), members)
+    module.SessionOptions = Options
+    module.get_default_session_options = Options
+    module.ExecutionMode = Mode
+    module.GraphOptimizationLevel = Level
+    return module
+
+
+def spinning_off(options):
+    return options.entries.get("session.intra_op.allow_spinning") == "0"
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    monkeypatch.setenv("RADDLE_LOG", "0")
+    monkeypatch.setenv(record.ANNOUNCED, "1")
+
+
+@pytest.fixture
+def two_cpus():
+    # The plan's counts are clamped to the process's CPUs; a one-CPU machine would change what is tested.
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two CPUs")
+
+
+def test_the_code_s_options_are_as_before_once_the_session_is_made(two_cpus):
+    module = runtime()
+    onnxruntime.install(module, "v=1;intra=2;inter=1;mode=parallel;graph=basic")
+    options = Options()
+    session = module.InferenceSession(options, b"", False, False)
+    assert session.intra == 2
+    assert vars(options) == vars(Options())
+
+
+def test_a_session_that_fails_with_the_plan_s_values_is_made_with_its_own(two_cpus):
+    module = runtime(refused=(2,))
+    onnxruntime.install(module, "v=1;intra=2;spin=never")
+    options = Options()
+    session = module.InferenceSession(options, b"", False, False)
+    assert session.intra == 0
+    assert options.intra_op_num_threads == 0
+    assert session.entries["session.intra_op.allow_spinning"] == "1"
+    assert any("thread creation failed" in line for line in record.complaints)
+
+
+def test_a_session_of_default_options_that_fails_is_made_with_new_default_options(two_cpus):
+    module = runtime(refused=(2,))
+    onnxruntime.install(module, "v=1;intra=2;spin=never")
+    session = module.InferenceSession(module.get_default_session_options(), b"", False, False)
+    assert (session.intra, session.entries) == (0, {})
+
+
+def test_a_failure_that_is_the_code_s_own_is_raised_as_it_is(two_cpus):
+    module = runtime()
+    onnxruntime.install(module, "v=1;intra=2;spin=never")
+    before = list(record.complaints)
+    with pytest.raises(ValueError, match="no such file") as raised:
+        module.InferenceSession(Options(), "no such file", True, False)
+    assert raised.value.__context__ is None
+    assert record.complaints == before
+
+
+def test_override_gives_the_code_s_affinity_back_when_the_session_fails(two_cpus):
+    key = "session.intra_op_thread_affinities"
+    module = runtime(refused=(2,))
+    onnxruntime.install(module, "v=1;intra=2;existing=override")
+    options = Options()
+    options.intra_op_num_threads = 3
+    options.add_session_config_entry(key, "1;2")
+    session = module.InferenceSession(options, b"", False, False)
+    assert (session.intra, session.entries) == (3, {key: "1;2"})
+
+
+def test_an_options_object_used_again_is_not_taken_for_the_code_s_own_wish(two_cpus):
+    module = runtime()
+    onnxruntime.install(module, "v=1;intra=2;spin=never")
+    options = Options()
+    for _ in range(2):
+        module.InferenceSession(options, b"", False, False)
+        assert spinning_off(options)
+    assert record.sessions[-1]["because"].get("spin") is None
+
+
+def test_a_session_in_the_process_s_global_pool_keeps_its_values(two_cpus):
+    module = runtime()
+    onnxruntime.install(module, "v=1;intra=2;spin=never")
+    options = Options()
+    options.use_per_session_threads = False
+    session = module.InferenceSession(options, b"", False, False)
+    assert (session.intra, session.entries) == (0, {})
+
+
+@pytest.mark.parametrize(
+    "missing", ["InferenceSession", "SessionOptions", "ExecutionMode", "get_default_session_options"]
+)
+def test_a_runtime_that_is_not_as_expected_is_left_alone(missing):
+    module = runtime()
+    original = module.InferenceSession
+    delattr(module, missing)
+    onnxruntime.install(module, "v=1;intra=2;mode=sequential")
+    if missing != "InferenceSession":
+        session = (module.InferenceSession if hasattr(module, "InferenceSession") else original)(
+            Options(), b"", False, False
+        )
+        assert session.intra == 0
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "v=9;intra=2", "v=1;intra=0"])
+def test_a_plan_that_can_not_be_read_leaves_the_runtime_alone(text):
+    module = runtime()
+    original = module.InferenceSession
+    onnxruntime.install(module, text)
+    assert module.InferenceSession is original
+
+
+def test_two_threads_that_share_an_options_object_do_not_see_each_other_s_edits(two_cpus):
+    together = []
+
+    class Slow(Session):
+        def __init__(self, options, *rest):
+            together.append(options.intra_op_num_threads)
+            super().__init__(options, *rest)
+
+    module = runtime()
+    module.InferenceSession = Slow
+    onnxruntime.install(module, "v=1;intra=2;spin=never")
+    options = Options()
+    threads = [threading.Thread(target=module.InferenceSession, args=(options, b"", False, False)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert together == [2] * 8
+    assert options.intra_op_num_threads == 0
+
+
+def test_the_record_of_sessions_is_bounded():
+    module = runtime()
+    onnxruntime.install(module, "v=1;intra=1")
+    for _ in range(record.MAX_SESSIONS + 10):
+        module.InferenceSession(Options(), b"", False, False)
+    assert len(record.sessions) == record.MAX_SESSIONS
+
+
+@pytest.mark.parametrize(
+    ("version", "found"),
+    [("1.31.1", (1, 31)), ("1.20.0.dev20260901", (1, 20)), ("", ()), ("x.y", ()), ("2", (2,))],
+)
+def test_a_version_is_read_as_far_as_it_is_numbers(version, found):
+    assert onnxruntime.version_of(version) == found

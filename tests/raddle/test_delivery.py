@@ -1,0 +1,88 @@
+"""The shim as a ConfigMap: what the API server accepts, and that the tree is whole."""
+
+import ast
+import re
+import sys
+
+import pytest
+import shim_lab
+
+from raddle import delivery
+
+KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+
+
+def test_the_data_is_what_a_config_map_may_hold():
+    data = delivery.files()
+    assert all(KEY.fullmatch(key) for key in data)
+    # A ConfigMap may hold 1 MiB; well under it leaves room for the other runtimes' shims.
+    assert sum(len(text.encode()) for text in data.values()) < 256 * 1024
+
+
+def test_every_key_is_mounted_and_every_path_is_relative_and_used_once():
+    items = delivery.items()
+    paths = [item["path"] for item in items]
+    assert {item["key"] for item in items} == set(delivery.files())
+    assert len(set(paths)) == len(paths)
+    # The API server refuses absolute paths and "..".
+    assert not any(path.startswith("/") or ".." in path for path in paths)
+
+
+def test_the_user_site_of_every_supported_python_has_the_path_file():
+    paths = {item["path"] for item in delivery.items()}
+    for version in shim_lab.VERSIONS:
+        assert f"lib/python{version}/site-packages/raddle.pth" in paths
+
+
+def test_the_path_file_is_one_import_line():
+    text = delivery.files()["raddle.pth"]
+    assert text.startswith("import ")
+    assert text.count("\n") == 1
+
+
+def test_every_module_of_raddle_that_the_delivered_code_imports_is_delivered():
+    data = delivery.files()
+    delivered = {key[: -len(".py")].removesuffix(".__init__") for key in data if key.endswith(".py")}
+    for key, text in data.items():
+        if not key.endswith(".py"):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "raddle":
+                for alias in node.names:
+                    assert {f"{node.module}.{alias.name}", node.module} & delivered, (key, alias.name)
+            elif isinstance(node, ast.Import):
+                ours = [alias.name for alias in node.names if alias.name.split(".")[0] == "raddle"]
+                assert set(ours) <= delivered, key
+
+
+def test_only_the_standard_library_is_imported():
+    for key, text in delivery.files().items():
+        if not key.endswith(".py"):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            tops = {name.split(".")[0] for name in names}
+            assert tops <= sys.stdlib_module_names | {"raddle", "sitecustomize"}, key
+
+
+def test_the_hash_is_that_of_the_content_and_names_an_object():
+    assert delivery.content_hash() == delivery.content_hash()
+    assert re.fullmatch(r"[0-9a-f]{10}", delivery.content_hash())
+
+
+@pytest.mark.parametrize("version", shim_lab.VERSIONS)
+def test_all_that_is_delivered_imports_in_every_supported_python(version, tmp_path):
+    executable = shim_lab.interpreter(version)
+    if executable is None:
+        pytest.skip(f"no CPython {version} here")
+    mounted = shim_lab.mount(tmp_path)
+    keys = [key[: -len(".py")] for key in delivery.files() if key.startswith("raddle.") and key.endswith(".py")]
+    modules = sorted(key.removesuffix(".__init__") for key in keys)
+    code = f"import importlib\nfor name in {modules}: importlib.import_module(name)"
+    # -E keeps sitecustomize out: it takes the folder off the path again.
+    done = shim_lab.python(
+        executable, "-E", "-c", f"import sys; sys.path.insert(0, {str(mounted / 'python')!r})\n{code}", env={}
+    )
+    assert done.stderr == ""

@@ -1,0 +1,346 @@
+"""The fast path in real interpreters: what it loads, what it leaves behind, and that it is never in the way."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import shim_lab
+
+from raddle import env, shim
+
+RUNTIME = Path(shim.__file__).parents[1]
+PLAN = "v=1;intra=2;spin=never"
+# All that a process may have loaded beyond what it has without Raddle.
+ALLOWED = {"raddle", "raddle.shim", "sitecustomize"}
+
+
+@pytest.fixture(params=shim_lab.VERSIONS)
+def interpreter(request):
+    found = shim_lab.interpreter(request.param)
+    if found is None:
+        pytest.skip(f"no CPython {request.param} here")
+    return found
+
+
+@pytest.fixture
+def mounted(tmp_path):
+    return shim_lab.mount(tmp_path / "raddle")
+
+
+def by_python_path(mounted):
+    return {"PYTHONPATH": str(mounted / "python")}
+
+
+def by_user_base(mounted):
+    return {"PYTHONUSERBASE": str(mounted)}
+
+
+both_ways = pytest.mark.parametrize("way", [by_python_path, by_user_base])
+
+
+def said(interpreter, code, extra, **kwargs):
+    """What the code printed, as JSON, after nothing went to stderr."""
+    done = shim_lab.python(interpreter, "-c", code, env=extra, **kwargs)
+    assert done.stderr == ""
+    return json.loads(done.stdout)
+
+
+MODULES = "import sys; names = sorted(sys.modules); import json; print(json.dumps(names))"
+SITE = """
+import sys, site
+found = [sys.path, site.USER_BASE, site.USER_SITE, site.ENABLE_USER_SITE, sys.dont_write_bytecode]
+import json; print(json.dumps(found))
+"""
+ACTIVE = (
+    "import sys; names = [type(f).__name__ for f in sys.meta_path]; import json; print(json.dumps('_Finder' in names))"
+)
+
+
+@both_ways
+def test_a_process_that_imports_no_runtime_loads_the_shim_s_own_modules_only(interpreter, mounted, way):
+    bare = set(said(interpreter, MODULES, {}))
+    loaded = set(said(interpreter, MODULES, {**way(mounted), env.PLAN: PLAN}))
+    assert "raddle.shim" in loaded
+    assert loaded - bare <= ALLOWED
+
+
+@both_ways
+def test_the_shim_waits_for_runtimes_only_where_there_is_a_plan(interpreter, mounted, way):
+    assert said(interpreter, ACTIVE, {**way(mounted), env.PLAN: PLAN}) is True
+    assert said(interpreter, ACTIVE, {**way(mounted), env.PLAN: ""}) is False
+    assert said(interpreter, ACTIVE, way(mounted)) is False
+
+
+@both_ways
+def test_path_and_user_site_are_what_they_are_without_the_shim(interpreter, mounted, way, tmp_path):
+    home = {"HOME": str(tmp_path / "home")}
+    (tmp_path / "home").mkdir()
+    assert said(interpreter, SITE, {**way(mounted), **home, env.PLAN: PLAN}) == said(interpreter, SITE, home)
+
+
+@both_ways
+def test_nothing_is_written_beside_the_mounted_code(interpreter, mounted, way):
+    before = list(mounted.rglob("*"))
+    said(interpreter, MODULES, {**way(mounted), env.PLAN: PLAN})
+    # site itself imports sitecustomize, before any code of ours can ask it not to write.
+    cached = {mounted / "python" / "__pycache__"}
+    assert {path for path in mounted.rglob("*") if path.parent not in cached} - cached == set(before)
+
+
+@both_ways
+def test_packages_of_the_user_s_own_user_site_are_still_found(interpreter, mounted, way, tmp_path):
+    home = {"HOME": str(tmp_path)}
+    user_site = Path(said(interpreter, SITE, home)[2])
+    user_site.mkdir(parents=True)
+    (user_site / "mine.py").write_text("answer = 42")
+    (user_site / "extra").mkdir()
+    (user_site / "extra" / "linked.py").write_text("answer = 43")
+    (user_site / "mine.pth").write_text("extra\n")
+    code = "import mine, linked, json; print(json.dumps([mine.answer, linked.answer]))"
+    assert said(interpreter, code, {**way(mounted), **home, env.PLAN: PLAN}) == [42, 43]
+    assert said(interpreter, SITE, {**way(mounted), **home, env.PLAN: PLAN}) == said(interpreter, SITE, home)
+
+
+def test_the_next_sitecustomize_on_the_path_runs_as_well(interpreter, mounted, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.ran = __file__\n")
+    paths = {"PYTHONPATH": os.pathsep.join([str(mounted / "python"), str(tmp_path)])}
+    code = "import sys, sitecustomize, json; print(json.dumps([sys.ran, sitecustomize.__file__]))"
+    expected = str(tmp_path / "sitecustomize.py")
+    assert said(interpreter, code, {**paths, env.PLAN: PLAN}) == [expected, expected]
+    assert said(interpreter, ACTIVE, {**paths, env.PLAN: PLAN}) is True
+
+
+def test_an_error_in_the_next_sitecustomize_is_reported_as_without_the_shim(interpreter, mounted, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import not_installed_anywhere\n")
+    alone = shim_lab.python(interpreter, "-c", "", env={"PYTHONPATH": str(tmp_path)})
+    paths = {"PYTHONPATH": os.pathsep.join([str(mounted / "python"), str(tmp_path)]), env.PLAN: PLAN}
+    both = shim_lab.python(interpreter, "-c", "print(1)", env=paths)
+    assert "not_installed_anywhere" in alone.stderr
+    assert both.stdout == "1\n"
+    assert both.stderr.splitlines()[-1] == alone.stderr.splitlines()[-1]
+
+
+@both_ways
+def test_child_processes_have_the_shim_too(interpreter, mounted, way):
+    code = f"import subprocess, sys; print(subprocess.check_output([sys.executable, '-c', {ACTIVE!r}], text=True))"
+    assert said(interpreter, code, {**way(mounted), env.PLAN: PLAN}) is True
+
+
+@pytest.mark.parametrize(
+    ("way", "flag"),
+    # site reads PYTHONUSERBASE even under -E.
+    [(by_python_path, flag) for flag in ("-I", "-S", "-E")] + [(by_user_base, flag) for flag in ("-I", "-S", "-s")],
+)
+def test_isolated_interpreters_are_out_of_reach(mounted, way, flag):
+    executable = shim_lab.interpreter("3.11")
+    if executable is None:
+        pytest.skip("no CPython 3.11 outside a virtual environment here")
+    done = shim_lab.python(executable, flag, "-c", ACTIVE, env={**way(mounted), env.PLAN: PLAN})
+    assert json.loads(done.stdout) is False
+
+
+def test_a_virtual_environment_is_reached_by_python_path_and_not_by_the_user_site(mounted):
+    extra = {env.PLAN: PLAN}
+    assert sys.prefix != sys.base_prefix, "the tests run in a virtual environment"
+    assert said(shim_lab.THIS_PYTHON, ACTIVE, {**by_python_path(mounted), **extra}) is True
+    assert said(shim_lab.THIS_PYTHON, ACTIVE, {**by_user_base(mounted), **extra}) is False
+
+
+@pytest.mark.parametrize("pattern", ["2.7.*", "3.6.*", "3.7.*"])
+@both_ways
+def test_a_python_that_is_too_old_runs_as_if_nothing_were_there(mounted, way, pattern):
+    executable = shim_lab.any_interpreter(pattern)
+    if executable is None:
+        pytest.skip(f"no Python {pattern} here")
+    done = shim_lab.python(executable, "-c", "print(40 + 2)", env={**way(mounted), env.PLAN: PLAN})
+    assert (done.stdout, done.stderr) == ("42\n", "")
+
+
+def test_a_frozen_application_is_left_alone():
+    code = f"import sys; sys.frozen = True; import raddle.shim; raddle.shim.activate(); {ACTIVE}"
+    assert said(shim_lab.THIS_PYTHON, code, {"PYTHONPATH": str(RUNTIME), env.PLAN: PLAN}) is False
+
+
+def test_activating_twice_waits_once():
+    code = """
+import sys, raddle.shim
+first, second = raddle.shim.activate(), raddle.shim.activate()
+import json; print(json.dumps([first, second, sum(type(f).__name__ == '_Finder' for f in sys.meta_path)]))
+"""
+    assert said(shim_lab.THIS_PYTHON, code, {"PYTHONPATH": str(RUNTIME), env.PLAN: PLAN}) == [True, False, 1]
+
+
+# --- a stand-in for onnxruntime, so that each interpreter's import system is seen ---------------------------------
+
+BINDING = """
+import enum
+class ExecutionMode(enum.Enum):
+    ORT_SEQUENTIAL = 0
+    ORT_PARALLEL = 1
+class GraphOptimizationLevel(enum.Enum):
+    ORT_ENABLE_ALL = 99
+class SessionOptions:
+    def __init__(self):
+        self.intra_op_num_threads = self.inter_op_num_threads = 0
+        self.execution_mode = ExecutionMode.ORT_SEQUENTIAL
+        self.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_ALL
+        self.use_per_session_threads = True
+    def add_session_config_entry(self, key, value): pass
+    def get_session_config_entry(self, key): raise RuntimeError(key)
+get_default_session_options = SessionOptions
+class InferenceSession:
+    def __init__(self, options, model, is_path, read_config):
+        self.intra = options.intra_op_num_threads
+    def initialize_session(self, *args): pass
+    def get_providers(self): return []
+"""
+USE = """
+import json, sys
+import onnxruntime.capi._pybind_state as C
+session = C.InferenceSession(C.get_default_session_options(), b"", False, False)
+session.initialize_session()
+print(json.dumps([session.intra, type(C.__loader__).__name__, C.__spec__.loader is C.__loader__]))
+"""
+
+
+@pytest.fixture
+def stand_in(tmp_path):
+    package = tmp_path / "packages" / "onnxruntime"
+    (package / "capi").mkdir(parents=True)
+    (package / "__init__.py").write_text('__version__ = "1.31.1"\n')
+    (package / "capi" / "__init__.py").touch()
+    (package / "capi" / "_pybind_state.py").write_text(BINDING)
+    return package
+
+
+def used(interpreter, mounted, stand_in, plan, **extra):
+    paths = os.pathsep.join([str(mounted / "python"), str(stand_in.parent)])
+    return shim_lab.python(interpreter, "-c", USE, env={"PYTHONPATH": paths, env.PLAN: plan, **extra})
+
+
+def test_a_runtime_is_configured_when_it_is_imported_and_says_so_in_one_line(interpreter, mounted, stand_in):
+    done = used(interpreter, mounted, stand_in, "v=1;intra=1;inter=1;spin=never;mode=sequential")
+    assert json.loads(done.stdout) == [1, "SourceFileLoader", True]
+    assert done.stderr == (
+        "raddle: onnxruntime 1.31.1: intra_op=1, inter_op=1, spinning off (no worker threads), affinity none\n"
+    )
+
+
+def test_the_line_is_silenced_by_raddle_log_and_by_a_parent_that_has_said_it(interpreter, mounted, stand_in):
+    for quiet in ({"RADDLE_LOG": "0"}, {"RADDLE_ANNOUNCED": "1"}):
+        assert used(interpreter, mounted, stand_in, "v=1;intra=1", **quiet).stderr == ""
+
+
+@pytest.mark.parametrize("plan", ["rubbish", "v=2;intra=1", "v=1;intra=many"])
+def test_a_broken_plan_leaves_the_runtime_alone_and_says_why_in_one_line(interpreter, mounted, stand_in, plan):
+    done = used(interpreter, mounted, stand_in, plan)
+    assert json.loads(done.stdout)[0] == 0
+    assert done.stderr.startswith("raddle: onnxruntime is left alone: plan ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_broken_plan_is_not_spoken_of_by_processes_that_use_no_runtime(interpreter, mounted):
+    assert said(interpreter, ACTIVE, {**by_python_path(mounted), env.PLAN: "rubbish"}) is True
+
+
+@pytest.mark.parametrize(
+    "lost", ["raddle.adapters.onnxruntime.py", "raddle.env.py", "raddle.adapters.live.py", "raddle.shim.py"]
+)
+def test_an_incomplete_mount_leaves_the_application_alone(interpreter, mounted, stand_in, lost):
+    stem = lost[: -len(".py")].replace(".", "/") + ".py"
+    (mounted / "python" / stem).unlink()
+    done = used(interpreter, mounted, stand_in, "v=1;intra=1")
+    assert json.loads(done.stdout)[0] == 0
+    assert done.stderr == ""
+
+
+def test_an_import_error_of_the_runtime_is_the_application_s_to_see(mounted, stand_in):
+    (stand_in / "capi" / "_pybind_state.py").write_text("raise ImportError('libcudart.so.12: cannot open')\n")
+    paths = os.pathsep.join([str(mounted / "python"), str(stand_in.parent)])
+    env_ = {"PYTHONPATH": paths, env.PLAN: PLAN}
+    done = shim_lab.python(shim_lab.THIS_PYTHON, "-c", USE, env=env_, check=False)
+    assert done.stderr.splitlines()[-1] == "ImportError: libcudart.so.12: cannot open"
+
+
+def test_a_runtime_that_is_not_installed_is_reported_missing_as_ever(mounted):
+    executable = shim_lab.interpreter("3.11") or shim_lab.THIS_PYTHON
+    code = "import onnxruntime_not_here.capi._pybind_state"
+    env_ = {**by_python_path(mounted), env.PLAN: PLAN}
+    done = shim_lab.python(executable, "-c", code, env=env_, check=False)
+    assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'onnxruntime_not_here'"
+
+
+def test_a_runtime_that_was_imported_first_is_configured_all_the_same(stand_in):
+    code = "import onnxruntime.capi._pybind_state, raddle.shim; raddle.shim.activate()" + USE
+    paths = os.pathsep.join([str(RUNTIME), str(stand_in.parent)])
+    done = shim_lab.python(shim_lab.THIS_PYTHON, "-c", code, env={"PYTHONPATH": paths, env.PLAN: "v=1;intra=1"})
+    assert json.loads(done.stdout)[0] == 1
+
+
+SIBLINGS = """
+import json, os, subprocess, sys
+if len(sys.argv) > 2:
+    import onnxruntime.capi._pybind_state as C
+    C.InferenceSession(C.get_default_session_options(), b"", False, False)
+    import raddle.record
+    sys.stdin.readline()
+    print(json.dumps(raddle.record.sessions[0]["workersSeen"]))
+else:
+    workers = [
+        subprocess.Popen([sys.executable, sys.argv[0], "worker", "--socket", "/run/%d" % n], stdin=-1, stdout=-1, text=True)
+        for n in range(3)
+    ]
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1)
+    for worker in reversed(workers):
+        print(worker.communicate("go\\n")[0].strip())
+    other.communicate(b"go\\n")
+"""
+
+
+def test_workers_of_one_parent_are_counted_and_only_the_first_of_them_speaks(mounted, stand_in, tmp_path):
+    script = tmp_path / "server.py"
+    script.write_text(SIBLINGS)
+    paths = os.pathsep.join([str(mounted / "python"), str(stand_in.parent)])
+    done = shim_lab.python(shim_lab.THIS_PYTHON, str(script), env={"PYTHONPATH": paths, env.PLAN: "v=1;intra=1"})
+    assert max(map(int, done.stdout.split())) == 3
+    assert done.stderr.count("raddle: onnxruntime 1.31.1") == 1
+
+
+def test_a_fork_after_sessions_were_made_is_warned_of_once(stand_in):
+    code = """
+import os, onnxruntime.capi._pybind_state as C
+options = C.SessionOptions()
+options.intra_op_num_threads = 4
+session = C.InferenceSession(options, b"", False, False)
+for _ in range(2):
+    child = os.fork()
+    if not child:
+        C.InferenceSession(C.SessionOptions(), b"", False, False)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+    paths = os.pathsep.join([str(RUNTIME), str(stand_in.parent)])
+    program = "import raddle.shim; raddle.shim.activate()\n" + code
+    done = shim_lab.python(shim_lab.THIS_PYTHON, "-c", program, env={"PYTHONPATH": paths, env.PLAN: "v=1;intra=2"})
+    assert done.stderr.count("was forked after 1 onnxruntime session") == 2
+    assert done.stderr.count("raddle: onnxruntime 1.31.1:") == 1
+
+
+def test_the_fast_path_imports_os_and_sys_only():
+    source = ast.parse(Path(shim.__file__).read_text())
+    top = [node for node in source.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    assert sorted(alias.name for node in top for alias in node.names) == ["os", "sys"]
+    assert f'"{env.PLAN}"' in Path(shim.__file__).read_text()
+
+
+def test_every_file_that_is_delivered_compiles_with_the_oldest_python_it_is_for():
+    executable = shim_lab.interpreter("3.8")
+    if executable is None:
+        pytest.skip("no CPython 3.8 here")
+    files = [*RUNTIME.joinpath("raddle").rglob("*.py"), RUNTIME / "python" / "sitecustomize.py"]
+    code = "import sys; [compile(open(name).read(), name, 'exec') for name in sys.argv[1:]]"
+    subprocess.run([executable, "-c", code, *map(str, files)], check=True)
