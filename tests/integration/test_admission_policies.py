@@ -1,0 +1,322 @@
+"""The chart's ValidatingAdmissionPolicies on a real API server: who may write what, and what is left in peace."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from devcluster import Cluster
+
+pytestmark = pytest.mark.cluster
+
+CHART = Path(__file__).parents[2] / "charts" / "raddle"
+NAMESPACE = "raddle-system"
+FORBIDDEN_ANNOTATION = "is written by Raddle when the pod is created and stays as it is"
+
+# Everything about pods, without being one of Raddle's own accounts.
+POD_EDITOR = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": "mallory-edits-pods"},
+    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "mallory-edits-pods"},
+    "subjects": [{"kind": "User", "name": "mallory", "apiGroup": "rbac.authorization.k8s.io"}],
+}
+POD_EDITOR_ROLE = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": "mallory-edits-pods"},
+    "rules": [
+        {
+            "apiGroups": [""],
+            "resources": ["pods", "pods/status", "pods/ephemeralcontainers", "pods/resize", "pods/binding"],
+            "verbs": ["*"],
+        },
+        {"apiGroups": ["raddle.dev"], "resources": ["*"], "verbs": ["*"]},
+    ],
+}
+RADDLE_MAY_TOO = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": "controller-edits-pods"},
+    "roleRef": POD_EDITOR["roleRef"],
+    "subjects": [{"kind": "ServiceAccount", "name": "raddle-controller", "namespace": NAMESPACE}],
+}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    # Real service accounts and tokens; without the webhook's processes every call of it is ignored.
+    with Cluster(scheduler=False, name="policies") as cluster:
+        cluster.helm(
+            "install", "raddle", str(CHART), "--namespace", NAMESPACE, "--create-namespace",
+            "--set", "workloads.enabled=false", "--set", "webhook.url=https://127.0.0.1:1",
+        )  # fmt: skip
+        for manifest in (POD_EDITOR_ROLE, POD_EDITOR, RADDLE_MAY_TOO):
+            cluster.client.apply(manifest)
+        for name, state in (("models", "enabled"), ("picky", "labelled"), ("plain", None)):
+            labels = {"raddle.dev/inject": state} if state else {}
+            cluster.client.apply(
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+            )
+            cluster.client.apply(
+                {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
+            )
+        for node in ("worker-a", "worker-b"):
+            cluster.register_node(node, cpus=4)
+        mallory = As(cluster, cluster.user("mallory"))
+        pod = new_pod(cluster, "models")
+        # A policy is in force some 100 ms after it was created; each try has to change something.
+        await_refusal(lambda: mallory.annotate(pod, {"raddle.dev/probe": str(next(_numbers))}), FORBIDDEN_ANNOTATION)
+        await_refusal(lambda: As.account(cluster, "raddle-agent").apply(topology("nowhere")), "its own node only")
+        yield cluster
+
+
+def await_refusal(attempt: Callable[[], str], text: str) -> None:
+    """Try until it is refused with this text, for 30 s at most."""
+    deadline = time.monotonic() + 30
+    while text not in (answer := attempt()):
+        assert time.monotonic() < deadline, f"not in force after 30 s: {text!r}; the last answer was {answer!r}"
+        time.sleep(0.1)
+
+
+class As:
+    """kubectl as somebody; each call returns standard error, which is empty when it went well."""
+
+    def __init__(self, cluster: Cluster, kubeconfig: Path) -> None:
+        self.cluster = cluster
+        self.kubeconfig = kubeconfig
+
+    @classmethod
+    def account(cls, cluster: Cluster, name: str, *token_options: str) -> As:
+        """A service account of Raddle, by a token as the kubelet gives one to a pod."""
+        token = cluster.kubectl("create", "token", name, "-n", NAMESPACE, *token_options).stdout.strip()
+        config = yaml.safe_load(cluster.kubeconfig.read_text())
+        config["users"][0]["user"] = {"token": token}
+        path = cluster.directory / f"{name}-{next(_numbers)}.kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        return cls(cluster, path)
+
+    def run(self, *arguments: str, text: str | None = None) -> str:
+        done = self.cluster.kubectl("--kubeconfig", str(self.kubeconfig), *arguments, input=text, check=False)
+        assert done.stderr or not done.returncode
+        return done.stderr if done.returncode else ""
+
+    def patch(self, pod: Pod, patch: dict[str, Any], subresource: str | None = None) -> str:
+        where = ["--subresource", subresource] if subresource else []
+        return self.run(
+            "patch", "pod", pod.name, "-n", pod.namespace, "--type=merge", *where, "-p", yaml.safe_dump(patch)
+        )
+
+    def annotate(self, pod: Pod, annotations: dict[str, str | None], subresource: str | None = None) -> str:
+        return self.patch(pod, {"metadata": {"annotations": annotations}}, subresource)
+
+    def apply(self, manifest: dict[str, Any]) -> str:
+        return self.run("apply", "--server-side", "--force-conflicts", "-f", "-", text=yaml.safe_dump(manifest))
+
+
+_numbers = itertools.count()
+INJECTED = {"threads.raddle.dev/serve": "4", "raddle.dev/governed-by": "InferenceThreading/latency", "team": "a"}
+
+
+class Pod:
+    def __init__(self, namespace: str, name: str) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+
+
+def new_pod(cluster: Cluster, namespace: str, **metadata: Any) -> Pod:
+    pod = Pod(namespace, f"pod-{next(_numbers)}")
+    cluster.client.post(
+        f"/api/v1/namespaces/{namespace}/pods",
+        {
+            "metadata": {"name": pod.name, "annotations": INJECTED, "labels": {"raddle.dev/injected": "true"}}
+            | metadata,
+            "spec": {"containers": [{"name": "serve", "image": "serve"}]},
+        },
+    )
+    return pod
+
+
+@pytest.fixture
+def mallory(cluster):
+    return As(cluster, cluster.user("mallory"))
+
+
+@pytest.fixture
+def pod(cluster):
+    return new_pod(cluster, "models")
+
+
+# --- Annotations and the label stay as they are -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("namespace", ["models", "picky"])
+@pytest.mark.parametrize("subresource", [None, "status"])
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"threads.raddle.dev/serve": "1024"},
+        {"threads.raddle.dev/serve": None},
+        {"shim.raddle.dev/serve": "v=1;intra=1024"},
+        {"raddle.dev/governed-by": "InferenceThreading/other"},
+        {"raddle.dev/anything": ""},
+        {"later.plan.raddle.dev/serve": "{}"},
+    ],
+    ids=str,
+)
+def test_nobody_changes_adds_or_removes_an_annotation(cluster, mallory, namespace, subresource, annotations):
+    pod = new_pod(cluster, namespace)
+    (name,) = annotations
+    refused = mallory.annotate(pod, annotations, subresource)
+    assert f"annotation {name} {FORBIDDEN_ANNOTATION}" in refused
+    assert "leave it out of this update, or change the pod template" in refused
+    assert cluster.client.get(pod.path)["metadata"]["annotations"] == INJECTED
+
+
+def test_all_annotations_can_not_be_dropped_at_once(cluster, mallory, pod):
+    assert FORBIDDEN_ANNOTATION in mallory.patch(pod, {"metadata": {"annotations": None}})
+
+
+@pytest.mark.parametrize("value", ["false", "", None])
+def test_nobody_changes_or_removes_the_injected_label(mallory, pod, value):
+    refused = mallory.patch(pod, {"metadata": {"labels": {"raddle.dev/injected": value}}})
+    assert "label raddle.dev/injected is written by Raddle" in refused
+
+
+def test_nobody_marks_a_pod_as_injected(cluster, mallory):
+    pod = new_pod(cluster, "models", labels={}, annotations={})
+    assert "label raddle.dev/injected" in mallory.patch(pod, {"metadata": {"labels": {"raddle.dev/injected": "true"}}})
+
+
+@pytest.mark.parametrize("subresource", [None, "status"])
+def test_other_annotations_are_free(cluster, mallory, pod, subresource):
+    for change in (
+        {"team": "b", "example.com/x": "1"},
+        {"notraddle.dev/x": "1"},
+        {"raddle.dev.example.com/x": "1"},
+        {"team": None},
+    ):
+        assert mallory.annotate(pod, change, subresource) == ""
+
+
+def test_a_pod_without_annotations_is_updated_as_ever(cluster, mallory):
+    pod = new_pod(cluster, "models", labels={}, annotations={})
+    assert mallory.patch(pod, {"metadata": {"labels": {"a": "b"}}}) == ""
+
+
+def test_a_kubelet_writes_status(cluster, pod):
+    cluster.mark_running(pod.namespace, pod.name)
+    assert cluster.client.get(pod.path)["status"]["phase"] == "Running"
+
+
+def test_status_without_our_annotations_is_free(mallory, pod):
+    assert mallory.patch(pod, {"status": {"phase": "Running", "message": "hello"}}, "status") == ""
+
+
+def test_a_namespace_that_is_not_opted_in_is_left_in_peace(cluster, mallory):
+    pod = new_pod(cluster, "plain")
+    assert mallory.annotate(pod, {"threads.raddle.dev/serve": "1024"}) == ""
+
+
+def test_a_binding_still_changes_our_annotations(cluster, pod):
+    cluster.client.post(
+        f"{pod.path}/binding",
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.name, "annotations": {"threads.raddle.dev/serve": "8"}},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": "worker-a"},
+        },
+    )
+    bound = cluster.client.get(pod.path)
+    assert bound["spec"]["nodeName"] == "worker-a"
+    assert bound["metadata"]["annotations"]["threads.raddle.dev/serve"] == "8"
+
+
+def test_raddles_controller_is_not_bound_by_it(cluster, pod):
+    assert As.account(cluster, "raddle-controller").annotate(pod, {"raddle.dev/governed-by": "x"}) == ""
+
+
+@pytest.mark.parametrize("subresource", ["ephemeralcontainers", "resize"])
+def test_other_subresources_change_no_annotation(cluster, mallory, pod, subresource):
+    """They are not matched by the policy, because the API server takes no metadata from them."""
+    pod_now = cluster.client.get(pod.path)
+    pod_now["metadata"]["annotations"] = {"threads.raddle.dev/serve": "1024"}
+    mallory.run("replace", "--subresource", subresource, "-f", "-", text=yaml.safe_dump(pod_now))
+    mallory.annotate(pod, {"threads.raddle.dev/serve": "1024"}, subresource)
+    assert cluster.client.get(pod.path)["metadata"]["annotations"] == INJECTED
+
+
+# --- An agent writes its own node's topology only ---------------------------------------------------------------------
+
+
+def topology(node: str, **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "raddle.dev/v1alpha1",
+        "kind": "NodeCPUTopology",
+        "metadata": {"name": node} | metadata,
+        "spec": {"cpus": {"online": "0-3"}},
+    }
+
+
+def agent(cluster: Cluster, node: str) -> As:
+    """The agent by the token of its pod on a node."""
+    pod = Pod(NAMESPACE, f"agent-{next(_numbers)}")
+    made = cluster.client.post(
+        f"/api/v1/namespaces/{NAMESPACE}/pods",
+        {
+            "metadata": {"name": pod.name},
+            "spec": {
+                "serviceAccountName": "raddle-agent",
+                "nodeName": node,
+                "containers": [{"name": "agent", "image": "raddle"}],
+            },
+        },
+    )
+    bound = [
+        "--bound-object-kind",
+        "Pod",
+        "--bound-object-name",
+        pod.name,
+        "--bound-object-uid",
+        made["metadata"]["uid"],
+    ]
+    return As.account(cluster, "raddle-agent", *bound)
+
+
+def test_an_agent_creates_and_updates_its_own_nodes_topology(cluster):
+    worker = agent(cluster, "worker-a")
+    assert worker.apply(topology("worker-a")) == ""
+    assert worker.apply(topology("worker-a", labels={"a": "b"})) == ""
+
+
+def test_an_agent_writes_no_other_nodes_topology(cluster):
+    cluster.client.apply(topology("worker-b"))
+    worker = agent(cluster, "worker-a")
+    for node in ("worker-b", "worker-c"):
+        assert f"NodeCPUTopology of its own node only, worker-a; not {node}" in worker.apply(topology(node))
+
+
+def test_an_agents_token_that_names_no_node_writes_nothing(cluster):
+    refused = As.account(cluster, "raddle-agent").apply(topology("worker-a"))
+    assert "this token names no node: use the token of a pod that is bound to its node" in refused
+
+
+def test_an_agent_can_not_delete_a_topology_or_write_its_status(cluster):
+    cluster.client.apply(topology("worker-a"))
+    worker = agent(cluster, "worker-a")
+    assert "forbidden" in worker.run("delete", "nct", "worker-a")
+    assert "forbidden" in worker.run(
+        "patch", "nct", "worker-a", "--subresource=status", "--type=merge", "-p", "status: {}"
+    )
+
+
+def test_others_write_topologies_as_far_as_rbac_lets_them(cluster, mallory):
+    assert mallory.apply(topology("worker-d")) == ""
