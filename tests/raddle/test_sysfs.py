@@ -5,8 +5,9 @@ import shutil
 import tarfile
 from pathlib import Path
 
-import machines
 import pytest
+
+import machines
 from raddle import cpuset
 from raddle.sysfs import read_machine
 from raddle.topology import CoreType, Group, NUMANode, threads_per_core

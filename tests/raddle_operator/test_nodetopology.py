@@ -1,0 +1,123 @@
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from jsonschema import Draft202012Validator
+from machine_strategies import random_machines
+
+import machines
+from raddle.sysfs import read_machine
+from raddle.topology import Kubelet
+from raddle_operator.nodetopology import TopologyError, content_hash, from_object, shape_hash, to_spec
+
+CRD = Path(__file__).parents[2] / "crds" / "nodecputopologies.yaml"
+
+
+def obj(spec):
+    return {"apiVersion": "raddle.dev/v1alpha1", "kind": "NodeCPUTopology", "metadata": {"name": "n"}, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def schema():
+    crd = yaml.safe_load(CRD.read_text())
+    return Draft202012Validator(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+
+
+@given(random_machines())
+def test_a_machine_survives_the_api_object(machine):
+    spec = json.loads(json.dumps(to_spec(machine)))
+    assert from_object(obj(spec)) == machine._replace(problems=())
+
+
+@pytest.mark.parametrize("name", machines.names())
+def test_a_recorded_machine_fits_the_schema(name, schema):
+    machine = read_machine(machines.path(name))
+    schema.validate(obj(to_spec(machine)))
+    assert from_object(obj(to_spec(machine))) == machine
+
+
+def known(schema, spec):
+    """Every field of the spec is one that the schema declares: the API server would drop another."""
+    properties = schema.get("properties")
+    if schema.get("type") == "array":
+        return all(known(schema["items"], item) for item in spec)
+    if properties is None:
+        return True
+    return spec.keys() <= properties.keys() and all(known(properties[key], value) for key, value in spec.items())
+
+
+def test_no_field_is_written_that_the_schema_does_not_have(schema):
+    machine = read_machine(machines.path("hybrid-6p8e-20t"))
+    machine = machine._replace(
+        offline=1 << 40, isolated=1, boot_id="b" * 36, kubelet=Kubelet("static", (("a", "b"),), "none", 3)
+    )
+    assert known(schema.schema["properties"]["spec"], to_spec(machine))
+
+
+def test_the_counts_are_for_tables():
+    assert to_spec(read_machine(machines.path("2s16c32t")))["counts"] == {
+        "cpus": 32,
+        "cores": 16,
+        "sockets": 2,
+        "numaNodes": 2,
+    }
+
+
+@pytest.mark.parametrize(("l3_domains", "threads", "cores"), [(16, 2, 128), (32, 2, 128), (2, 2, 128), (16, 1, 256)])
+def test_256_cpus_take_at_most_8_kb(tmp_path, l3_domains, threads, cores):
+    files = machines.synthesize(l3_domains=l3_domains, cores=cores, threads=threads)
+    spec = to_spec(read_machine(machines.write(files, tmp_path)))
+    assert spec["counts"]["cpus"] == 256
+    assert len(json.dumps(obj(spec))) <= 8192
+
+
+def test_smt_is_told_only_where_cores_are_known(tmp_path):
+    machine = read_machine(machines.path("2s16c32t"))
+    assert to_spec(machine)["smtEnabled"] is True
+    assert to_spec(machine._replace(cores=tuple(1 << cpu for cpu in range(32))))["smtEnabled"] is False
+    unknown = to_spec(machine._replace(cores=()))
+    assert "smtEnabled" not in unknown
+    assert "threadsPerCore" not in unknown
+
+
+def test_a_hash_depends_on_the_content_and_not_on_the_order_of_keys():
+    spec = to_spec(read_machine(machines.path("2s16c32t")))
+    turned = dict(reversed(spec.items()))
+    assert content_hash(spec) == content_hash(turned)
+    assert content_hash(spec) != content_hash(spec | {"model": "other"})
+
+
+def test_machines_of_one_shape_share_a_hash_across_boots():
+    spec = to_spec(read_machine(machines.path("2s16c32t")))
+    rebooted = spec | {"bootID": "another"}
+    assert shape_hash(spec) == shape_hash(rebooted)
+    assert content_hash(spec) != content_hash(rebooted)
+    assert shape_hash(spec) != shape_hash(spec | {"model": "other"})
+
+
+@pytest.mark.parametrize(
+    ("broken", "path"),
+    [
+        (None, "spec"),
+        ([], "spec"),
+        ({}, "spec"),
+        ({"spec": None}, "spec"),
+        ({"spec": {}}, "spec.cpus"),
+        ({"spec": {"cpus": "0-3"}}, "spec.cpus"),
+        ({"spec": {"cpus": {}}}, "spec.cpus.online"),
+        ({"spec": {"cpus": {"online": "x"}}}, "spec.cpus.online"),
+        ({"spec": {"cpus": {"online": "0", "isolated": 5}}}, "spec.cpus.isolated"),
+        ({"spec": {"cpus": {"online": "0"}, "cores": ["0", "0"]}}, "spec.cores[1]"),
+        ({"spec": {"cpus": {"online": "0"}, "numaNodes": [{"numaNodeID": 0, "cpus": "1"}]}}, "spec.numaNodes[0].cpus"),
+    ],
+)
+def test_a_broken_object_is_an_error_that_names_the_field(broken, path):
+    with pytest.raises(TopologyError) as caught:
+        from_object(broken)
+    assert caught.value.path == path
+
+
+def test_unknown_fields_are_ignored():
+    assert from_object({"spec": {"cpus": {"online": "0", "x": 1}, "y": {}}, "status": 3}).online == 1
