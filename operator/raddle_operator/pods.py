@@ -7,7 +7,7 @@ container's list: a pod with 500 containers' worth of variables costs one look a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from raddle import env
@@ -35,7 +35,8 @@ _OURS: Final = tuple(f"metadata.annotations['{prefix}" for prefix in env.CONTAIN
 class EnvEntry(NamedTuple):
     """One environment variable that Raddle looks at.
 
-    `place` is its index in the container's list; `value` is the literal, None for valueFrom; `ours` is the key of our annotation that a fieldRef names, else None;
+    `place` is its index in the container's list; `value` is the literal, None for valueFrom; `ours` is the key of our
+    annotation that a fieldRef names, else None;
     `optional` is true for a valueFrom that may resolve to nothing.
     """
 
@@ -76,6 +77,7 @@ class Container:
     has_mounts: bool
     limits: Mapping[str, Any]
     requests: Mapping[str, Any]
+    security_context: Mapping[str, Any]
     sidecar: bool
     raw: Mapping[str, Any]
 
@@ -135,7 +137,6 @@ class Pod:
     node_name: str
     os: str
     priority_class: str
-    security_context: Mapping[str, Any]
 
     @property
     def mirror(self) -> bool:
@@ -151,8 +152,9 @@ class Pod:
 def pod_from_object(obj: Any) -> Pod:
     """The pod that a JSON object is. Raises SpecError for a shape that no pod has."""
     obj = as_object(obj, "pod")
-    metadata = mapping(obj, "metadata", "")
-    spec = mapping(obj, "spec", "")
+    # Patches add to both, so both must be there.
+    metadata = as_object(obj.get("metadata"), "metadata")
+    spec = as_object(obj.get("spec"), "spec")
     resources = mapping(spec, "resources", "spec")
     return Pod(
         name=text(metadata, "name", "metadata") or text(metadata, "generateName", "metadata"),
@@ -173,8 +175,14 @@ def pod_from_object(obj: Any) -> Pod:
         node_name=text(spec, "nodeName", "spec") or _pinned_node(spec),
         os=_os(spec),
         priority_class=text(spec, "priorityClassName", "spec"),
-        security_context=mapping(spec, "securityContext", "spec"),
     )
+
+
+def with_env(container: Container, entries: Sequence[Mapping[str, Any]]) -> Container:
+    """The container with another list of environment variables, read anew."""
+    kept, sets_omp = _env(entries, f"spec.{container.field}[{container.index}]")
+    raw = {**container.raw, "env": entries}
+    return replace(container, env=kept, env_count=len(entries), sets_omp=sets_omp, raw=raw)
 
 
 def _owner(metadata: Mapping[str, Any]) -> Owner | None:
@@ -211,6 +219,7 @@ def _container(raw: Any, field: str, index: int) -> Container:
         has_mounts=raw.get("volumeMounts") is not None,
         limits=mapping(resources, "limits", path),
         requests=mapping(resources, "requests", path),
+        security_context=mapping(raw, "securityContext", path),
         sidecar=field == "initContainers" and raw.get("restartPolicy") == "Always",
         raw=raw,
     )

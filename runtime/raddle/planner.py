@@ -53,7 +53,7 @@ class Plan(NamedTuple):
     """The settings of one container.
 
     intra_op, omp, blas   thread counts; None: set nothing (NoCPUBound, or the family isn't chosen).
-    inter_op, mode        ORT's second pool; `mode` is sequential or parallel.
+    inter_op, mode        ORT's second pool (None: the pod spec's own count stays); `mode` is sequential or parallel.
     spinning, spin_us     never, bounded (for spin_us microseconds) or always.
     affinity              none, numa or core: how workers are tied to CPUs once the CPUs are known to be exclusive.
     exclusive_cpus        how many exclusive CPUs the container is expected to have; 0: shared CPUs.
@@ -68,7 +68,7 @@ class Plan(NamedTuple):
     """
 
     intra_op: Optional[int]
-    inter_op: int
+    inter_op: Optional[int]
     mode: str
     spinning: str
     spin_us: int

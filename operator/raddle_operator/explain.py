@@ -1,0 +1,59 @@
+"""What a pod's annotations say of it, for `raddle explain` and whoever asks why a container has the number it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from raddle import env, wire
+from raddle_operator import records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerExplanation:
+    """One container: its plan's values, each with the input that decided it.
+
+    `node` is the node that the plan was made for, None for safe values; `variables` are the environment variables
+    that Raddle sets, with the values that they have when a container starts now; `kept` those that stay as the pod
+    spec sets them. `problem` is why the plan can't be read, "" where it can.
+    """
+
+    container: str
+    governed_by: str = ""
+    node: str | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    because: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    kept: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def explain(annotations: Mapping[str, str]) -> list[ContainerExplanation]:
+    """One explanation for each container that has a plan, in the annotations' order. Never raises."""
+    found = []
+    for key, text in annotations.items():
+        prefix, container = records.split(key)
+        if prefix == env.PLAN_PREFIX:
+            found.append(_explain(container, text, annotations))
+    return found
+
+
+def _explain(container: str, text: str, annotations: Mapping[str, str]) -> ContainerExplanation:
+    prefixes = {**{name: prefix for name, (prefix, _) in records.COUNTS.items()}, env.PLAN: env.SHIM_PREFIX}
+    variables = {
+        name: annotations[prefix + container] for name, prefix in prefixes.items() if prefix + container in annotations
+    }
+    try:
+        recorded = wire.read_plan_text(text)
+    except wire.WireError as error:
+        return ContainerExplanation(container=container, variables=variables, problem=str(error))
+    return ContainerExplanation(
+        container=container,
+        governed_by=recorded.governed_by,
+        node=recorded.node,
+        values=recorded.values,
+        because={name: why for name, why in recorded.because.items() if name not in records.COUNTS},
+        variables=variables,
+        kept=tuple(name for name in records.COUNTS if name in recorded.because),
+    )

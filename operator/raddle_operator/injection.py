@@ -1,0 +1,324 @@
+"""What Raddle changes of a pod when it is created: `decide`, a pure function from a pod to JSON-patch operations.
+
+The pod that comes in may be a copy of an injected one, or one that another webhook has changed since our first look.
+So nothing in it that bears our names is trusted: everything is decided anew on the pod without it, and written,
+overwritten or removed. Where all is as it should be, there are no operations.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from raddle import env
+from raddle.planner import Plan
+from raddle.topology import Machine
+from raddle_operator import environment, records, volumes
+from raddle_operator.budget import Resources, container_budget, pod_resources
+from raddle_operator.matching import DISABLED, Policies, govern
+from raddle_operator.patching import Chosen, Operation, operations
+from raddle_operator.pods import Container, Pod, pod_from_object
+from raddle_operator.quantities import QuantityError
+from raddle_operator.reading import SpecError
+from raddle_operator.reasons import Skip, SkipReason
+from raddle_operator.spec import PolicyObject
+from raddle_operator.volumes import Shim, ShimDelivery
+from raddle_operator.workers import SIDECARS, binds_itself, workers
+
+# The API server allows 256 KiB of annotations; beyond it, it would deny the pod, or could not bind it.
+MAX_ANNOTATIONS_BYTES: Final = 240 * 1024
+# Plans of a pod: 32 KiB.
+MAX_PLANNED_CONTAINERS: Final = 32 * 1024 // env.RESERVED_PLAN
+_CONTAINER_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the operator was started with. `unlabelled`: what a namespace without our label counts as."""
+
+    shim: ShimDelivery = field(default_factory=ShimDelivery)
+    unlabelled: str = DISABLED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of the cluster now.
+
+    `smallest_cores`: physical cores of the smallest known node, None where none is known. `machines`: node name ->
+    machine, for pods whose node is known when they are created. `config_map_present`: whether the pod's namespace has
+    the shim ConfigMap, None where that is not known.
+    """
+
+    smallest_cores: int | None = None
+    machines: Mapping[str, Machine] = field(default_factory=dict)
+    config_map_present: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerOutcome:
+    """What one container gets: a plan, or the reason why it gets nothing.
+
+    `withheld` says which parts of the plan can't be given and why; `kept` names the variables that stay as the pod
+    spec sets them; `variables` those that Raddle sets.
+    """
+
+    name: str
+    plan: Plan | None = None
+    skip: Skip | None = None
+    withheld: tuple[Skip, ...] = ()
+    kept: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The operations, and what they come from: the governing policy, why the pod as a whole gets nothing, outcomes.
+
+    `node` is the node that the plans were made for, None for safe values.
+    """
+
+    operations: list[Operation]
+    policy: PolicyObject | None = None
+    skip: Skip | None = None
+    containers: tuple[ContainerOutcome, ...] = ()
+    node: str | None = None
+
+    @property
+    def injected(self) -> bool:
+        """Whether at least one container gets values."""
+        return self.skip is None
+
+
+def decide_object(
+    obj: Any,
+    namespace: str,
+    namespace_labels: Mapping[str, str],
+    policies: Policies,
+    facts: Facts,
+    settings: Settings,
+) -> Decision:
+    """As `decide`, for a pod as JSON of any shape. Never raises: what no pod can be is skipped as Malformed."""
+    try:
+        pod = pod_from_object(obj)
+    except SpecError as error:
+        return Decision(operations=[], skip=Skip(reason=SkipReason.MALFORMED, detail=str(error)[:256]))
+    return decide(pod, namespace, namespace_labels, policies, facts, settings)
+
+
+def decide(
+    pod: Pod,
+    namespace: str,
+    namespace_labels: Mapping[str, str],
+    policies: Policies,
+    facts: Facts,
+    settings: Settings,
+) -> Decision:
+    """What to change of a pod that is about to be created in `namespace`. Never raises for a Pod that was read."""
+    if pod.mirror:
+        # The API server's picture of a static pod: changing it changes nothing that runs.
+        return Decision(operations=[], skip=Skip(reason=SkipReason.MIRROR_POD))
+    governed = govern(pod, namespace, namespace_labels, policies, unlabelled=settings.unlabelled)
+    policy, skip = governed.policy, governed.skip
+    if policy is None:
+        return Decision(operations=operations(pod, None, (), None), skip=skip)
+    if pod.os.lower() == "windows":
+        skip = Skip(reason=SkipReason.WINDOWS_POD)
+        return Decision(operations=operations(pod, None, (), None), policy=policy, skip=skip)
+    return _Injection(pod, policy, facts, settings).decide()
+
+
+class _Injection:
+    """One decision in the making."""
+
+    def __init__(self, pod: Pod, policy: PolicyObject, facts: Facts, settings: Settings) -> None:
+        self.pod = pod
+        self.policy = policy
+        self.facts = facts
+        wish = policy.policy.shim
+        self.shim = volumes.choose(pod, wish, settings.shim, config_map_present=facts.config_map_present)
+        self.machine = facts.machines.get(pod.node_name) if pod.node_name else None
+        self.node = pod.node_name if self.machine is not None else None
+        self.chosen: list[Chosen] = []
+        self.outcomes: list[ContainerOutcome] = []
+
+    def decide(self) -> Decision:
+        skip = self._plan_containers()
+        if skip is None and self.policy.mode == "Observe":
+            skip = Skip(reason=SkipReason.OBSERVED, detail=f"{self.policy.reference} has mode Observe")
+        if skip is None and self._annotation_bytes() > MAX_ANNOTATIONS_BYTES:
+            detail = f"the pod's annotations leave too little of {MAX_ANNOTATIONS_BYTES // 1024} KiB"
+            skip = Skip(reason=SkipReason.ANNOTATION_BUDGET, detail=detail)
+        if skip is None:
+            shim = self.shim if isinstance(self.shim, Shim) and any(c.mount for c in self.chosen) else None
+            found = operations(self.pod, self.policy, tuple(self.chosen), shim)
+        else:
+            found = operations(self.pod, None, (), None)
+        return Decision(
+            operations=found, policy=self.policy, skip=skip, containers=tuple(self.outcomes), node=self.node
+        )
+
+    def _plan_containers(self) -> Skip | None:
+        """Plans for the containers that the policy chooses; the reason where none of them gets anything."""
+        try:
+            resources = pod_resources(self.pod)
+        except QuantityError as error:
+            return Skip(reason=SkipReason.MALFORMED, detail=f"resources: {error}")
+        for container in self._containers():
+            outcome = self._container(container, resources)
+            self.outcomes.append(outcome)
+        if self.chosen:
+            return None
+        for outcome in self.outcomes:
+            if outcome.skip is not None:
+                return outcome.skip
+        return Skip(reason=SkipReason.CONTAINER_NOT_FOUND, detail="the pod has no container that gets values")
+
+    def _containers(self) -> list[Container]:
+        """The containers that the policy chooses; names that the pod does not have become outcomes."""
+        ours = volumes.our_init_container(self.pod)
+        if self.policy.containers is None:
+            return [container for container in self.pod.containers if container.name not in SIDECARS]
+        by_name = {c.name: c for c in reversed(self.pod.all_containers) if c is not ours}
+        found = []
+        for name in self.policy.containers:
+            if name in by_name:
+                found.append(by_name[name])
+            else:
+                skip = Skip(reason=SkipReason.CONTAINER_NOT_FOUND, detail=f"the pod has no container {name}")
+                self.outcomes.append(ContainerOutcome(name=name, skip=skip))
+        return found
+
+    def _container(self, container: Container, resources: Resources) -> ContainerOutcome:
+        name = container.name
+        if self.policy.containers is None:
+            runtime = binds_itself(container)
+            if runtime:
+                detail = (
+                    f"{runtime} binds its own threads; name {name[:63]} in the policy's containers to plan it anyway"
+                )
+                return _skipped(name, SkipReason.SELF_BINDING_RUNTIME, detail)
+        if _CONTAINER_NAME.fullmatch(name) is None:
+            return _skipped(name[:63], SkipReason.MALFORMED, "the name can't be part of an annotation's key")
+        if len(self.chosen) >= MAX_PLANNED_CONTAINERS:
+            detail = f"at most {MAX_PLANNED_CONTAINERS} containers of a pod get values"
+            return _skipped(name, SkipReason.ANNOTATION_BUDGET, detail)
+        clean = environment.without_ours(container)
+        withheld: list[Skip] = []
+        python = self._python(clean, withheld)
+        asked, source = workers(clean)
+        try:
+            budget = container_budget(
+                clean,
+                resources,
+                workers=self.policy.policy.workers or asked,
+                workers_source="" if self.policy.policy.workers else source,
+                shim=python is not None,
+                smallest_cores=self.facts.smallest_cores,
+            )
+        except QuantityError as error:
+            return _skipped(name, SkipReason.MALFORMED, f"resources: {error}")
+        kept = self._kept(clean)
+        composed = records.compose(
+            self.machine,
+            budget,
+            self.policy.policy,
+            kept=kept,
+            governed_by=self.policy.reference,
+            node=self.node,
+        )
+        if composed.plan.cap is None and self.policy.policy.intra_op is None:
+            return _skipped(name, SkipReason.NO_CPU_BOUND, composed.plan.because.get("intraOp", ""))
+        references = self._references(clean, composed.plan, kept, withheld)
+        if python is not None:
+            references = {env.PLAN: env.SHIM_PREFIX, **references}
+        if not references and withheld:
+            return ContainerOutcome(name=name, plan=composed.plan, skip=withheld[-1], kept=kept)
+        self._choose(clean, python, references, composed)
+        return ContainerOutcome(
+            name=name, plan=composed.plan, withheld=tuple(withheld), kept=kept, variables=tuple(references)
+        )
+
+    def _python(self, clean: Container, withheld: list[Skip]) -> environment.Edits | None:
+        """How Python finds the shim in the container; None where there is to be none, or where `withheld` says why."""
+        if self.shim is None:
+            return None
+        found: environment.Edits | Skip | None = self.shim if isinstance(self.shim, Skip) else None
+        if isinstance(self.shim, Shim) and self.shim.init_container is not None and clean.field == "initContainers":
+            detail = "the shim is copied after the other init containers"
+            found = Skip(reason=SkipReason.SHIM_MISSING, detail=detail)
+        if found is None:
+            found = volumes.mount_is_taken(clean) or environment.python_loading(clean, self.policy.image_env)
+        if isinstance(found, Skip):
+            withheld.append(found)
+            return None
+        return found
+
+    def _kept(self, clean: Container) -> tuple[str, ...]:
+        """The counts that the pod spec sets and that the policy respects."""
+        if self.policy.policy.existing_values == "Override" or not clean.env:
+            return ()
+        return tuple(name for name in records.COUNTS if _is_set(clean, name))
+
+    def _references(
+        self, clean: Container, planned: Plan, kept: tuple[str, ...], withheld: list[Skip]
+    ) -> dict[str, str]:
+        """Count variable -> the prefix of the annotation that it reads."""
+        policy = self.policy.policy
+        if clean.env_from and policy.existing_values != "Override":
+            detail = "envFrom may set thread counts; existingValues: Override gives Raddle's"
+            withheld.append(Skip(reason=SkipReason.ENV_FROM_PRESENT, detail=detail))
+            return {}
+        found = {}
+        if "onnxruntime" in policy.runtimes:
+            found = {name: records.COUNTS[name][0] for name in (env.ORT_INTRA, env.ORT_INTER) if name not in kept}
+        if planned.omp is not None:
+            found[env.OMP] = env.OMP_THREADS_PREFIX
+        # It would beat an `export OMP_NUM_THREADS=1` in the entrypoint, and torchrun's and joblib's own choice.
+        sets_omp = clean.sets_omp or env.OMP in kept
+        if planned.blas is not None and planned.blas != planned.omp and not sets_omp:
+            found[env.OPENBLAS] = env.BLAS_THREADS_PREFIX
+        return found
+
+    def _choose(
+        self,
+        clean: Container,
+        python: environment.Edits | None,
+        references: Mapping[str, str],
+        composed: records.Composed,
+    ) -> None:
+        prefixes = (*references.values(), env.PLAN_PREFIX)
+        keys = {prefix: prefix + clean.name for prefix in prefixes}
+        variables = {name: keys[prefix] for name, prefix in references.items()}
+        self.chosen.append(
+            Chosen(
+                clean,
+                environment.combine(clean, variables, python),
+                self.shim.mount if python is not None and isinstance(self.shim, Shim) else None,
+                {keys[prefix]: composed.values[prefix] for prefix in prefixes},
+                sum(len(key) + records.reserved(prefix) for prefix, key in keys.items()),
+            )
+        )
+
+    def _annotation_bytes(self) -> int:
+        """The annotations' size with the pod's own and the most that ours may grow to at binding."""
+        own = sum(
+            len(key.encode()) + len(value.encode())
+            for key, value in self.pod.annotations.items()
+            if not records.is_ours(key)
+        )
+        ours = len(env.GOVERNED_BY) + len(self.policy.reference) + len(env.SETTINGS_HASH) + len(volumes.SAFE_TO_EVICT)
+        return own + ours + 64 + sum(chosen.reserved_bytes for chosen in self.chosen)
+
+
+def _skipped(name: str, reason: SkipReason, detail: str) -> ContainerOutcome:
+    return ContainerOutcome(name=name, skip=Skip(reason=reason, detail=detail))
+
+
+def _is_set(container: Container, name: str) -> bool:
+    """Whether the pod spec sets a count: runtimes read an empty value as none, and ONNX Runtime a 0 too."""
+    entry = container.effective(name)
+    if entry is None:
+        return False
+    return entry.value != "" and not (entry.value == "0" and name in (env.ORT_INTRA, env.ORT_INTER))

@@ -1,0 +1,101 @@
+"""From a decision to JSON-patch operations (RFC 6902) on the pod as it is.
+
+One function covers all: a pod without choices becomes as if Raddle had never seen it. Operations are written
+directly, not found by comparing two documents, which costs more than the whole decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from raddle import env
+from raddle_operator import environment, records, volumes
+from raddle_operator.pods import Container, Pod
+from raddle_operator.spec import PolicyObject
+from raddle_operator.volumes import Shim
+
+Operation = dict[str, Any]
+
+_INJECTED: Final = "true"
+_NO_EDITS: Final = environment.Edits()
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """One container that gets values: what its environment becomes, and its annotations, key to value."""
+
+    clean: Container
+    edits: environment.Edits
+    mount: Mapping[str, Any] | None
+    annotations: Mapping[str, str]
+    reserved_bytes: int
+
+
+def operations(pod: Pod, policy: PolicyObject | None, chosen: Sequence[Chosen], shim: Shim | None) -> list[Operation]:
+    """From the pod as it is to the pod with these choices; without any, to the pod as if Raddle had never seen it."""
+    found: list[Operation] = []
+    ours = volumes.our_volume(pod) is not None
+    by_place = {(choice.clean.field, choice.clean.index): choice for choice in chosen}
+    copied = volumes.our_init_container(pod)
+    for container in pod.all_containers:
+        if container is copied:
+            continue
+        choice = by_place.get((container.field, container.index))
+        if choice is not None:
+            found += environment.operations(container, choice.clean, choice.edits)
+            found += volumes.mount_operations(container, choice.mount, ours=ours)
+        else:
+            found += environment.operations(container, environment.without_ours(container), _NO_EDITS)
+            found += volumes.mount_operations(container, None, ours=ours)
+    found += volumes.volume_operations(pod, shim)
+    found += _annotation_operations(pod, _wanted_annotations(pod, policy, chosen, shim))
+    found += _label_operations(pod, injected=policy is not None)
+    return found
+
+
+def _wanted_annotations(
+    pod: Pod, policy: PolicyObject | None, chosen: Sequence[Chosen], shim: Shim | None
+) -> dict[str, str]:
+    if policy is None:
+        return {}
+    wanted = {env.GOVERNED_BY: policy.reference, env.SETTINGS_HASH: policy.settings_hash}
+    for choice in chosen:
+        wanted.update(choice.annotations)
+    if shim is not None and "emptyDir" in shim.volume:
+        named = [name for name in pod.annotations.get(volumes.SAFE_TO_EVICT, "").split(",") if name]
+        if volumes.SHIM_VOLUME not in named:
+            wanted[volumes.SAFE_TO_EVICT] = ",".join((*named, volumes.SHIM_VOLUME))
+    return wanted
+
+
+def _annotation_operations(pod: Pod, wanted: Mapping[str, str]) -> list[Operation]:
+    if not pod.has_annotations:
+        return [{"op": "add", "path": "/metadata/annotations", "value": dict(wanted)}] if wanted else []
+    present = pod.annotations
+    found: list[Operation] = [
+        {"op": "remove", "path": "/metadata/annotations/" + _escaped(key)}
+        for key in present
+        if key not in wanted and records.is_ours(key)
+    ]
+    found.extend(
+        {"op": "add", "path": "/metadata/annotations/" + _escaped(key), "value": value}
+        for key, value in wanted.items()
+        if present.get(key) != value
+    )
+    return found
+
+
+def _label_operations(pod: Pod, *, injected: bool) -> list[Operation]:
+    present = pod.labels.get(env.INJECTED_LABEL)
+    path = "/metadata/labels/" + _escaped(env.INJECTED_LABEL)
+    if not injected:
+        return [] if present is None else [{"op": "remove", "path": path}]
+    if not pod.has_labels:
+        return [{"op": "add", "path": "/metadata/labels", "value": {env.INJECTED_LABEL: _INJECTED}}]
+    return [] if present == _INJECTED else [{"op": "add", "path": path, "value": _INJECTED}]
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
