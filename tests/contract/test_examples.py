@@ -1,0 +1,84 @@
+"""Every example applies to a real API server as it is, asks for something a planner can use, and is explained."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from devcluster import Cluster
+from raddle import policy
+
+REPOSITORY = Path(__file__).parents[2]
+EXAMPLES = sorted((REPOSITORY / "examples").glob("*.yaml"))
+POLICY_KINDS = {"InferenceThreading", "ClusterInferenceThreading"}
+
+
+def documents(path):
+    return [document for document in yaml.safe_load_all(path.read_text()) if document]
+
+
+def policies(path):
+    return [document for document in documents(path) if document["kind"] in POLICY_KINDS]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(scheduler=False, controller_manager=False, name="examples") as cluster:
+        cluster.kubectl("apply", "--server-side", "-f", str(REPOSITORY / "crds"))
+        cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(REPOSITORY / "crds"))
+        yield cluster
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_the_api_server_takes_it_as_it_is(cluster, path):
+    cluster.kubectl("apply", "--server-side", "--validate=strict", "-f", str(path))
+    # A second time nothing changes: no field is one that the API server drops or rewrites.
+    assert cluster.kubectl("diff", "--server-side", "-f", str(path), check=False).stdout == ""
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_it_holds_one_policy_that_the_planner_reads(path):
+    (found,) = policies(path)
+    policy.parse(found["spec"])
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_it_starts_with_a_short_comment(path):
+    comment = path.read_text().split("apiVersion", 1)[0].splitlines()
+    assert 1 <= len(comment) <= 4
+    assert all(line.startswith("# ") and len(line) <= 120 for line in comment)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_its_workloads_are_opted_in_and_selected(path):
+    """Otherwise somebody applies it and nothing happens."""
+    found = documents(path)
+    states = {
+        document["metadata"]["name"]: document["metadata"]["labels"]["raddle.dev/inject"]
+        for document in found
+        if document["kind"] == "Namespace"
+    }
+    for document in found:
+        if document["kind"] in {"Deployment", "Job"}:
+            labels = document["spec"]["template"]["metadata"]["labels"]
+            state = states[document["metadata"]["namespace"]]
+            assert state == "enabled" or (state == "labelled" and labels["raddle.dev/inject"] == "enabled")
+            (governing,) = policies(path)
+            assert governing["metadata"]["namespace"] == document["metadata"]["namespace"]
+            assert selects(governing["spec"]["podSelector"], labels)
+
+
+def selects(selector, labels):
+    """The two forms that the examples use."""
+    exact = all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items())
+    return exact and all(
+        expression["operator"] == "In" and labels.get(expression["key"]) in expression["values"]
+        for expression in selector.get("matchExpressions", [])
+    )
+
+
+def test_the_readme_lists_every_example():
+    text = (REPOSITORY / "examples" / "README.md").read_text()
+    assert [path.name for path in EXAMPLES if f"]({path.name})" not in text] == []
+    assert text.count(".yaml](") == len(EXAMPLES)
