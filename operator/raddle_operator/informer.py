@@ -66,8 +66,12 @@ class Informer(Generic[T]):
         on_change: Callable[[Key, T | None, T | None], None] | None = None,
         chunk_size: int = 500,
         relist_every_s: float | None = None,
+        first_pause_s: float = BACKOFF_FIRST_S,
     ) -> None:
-        """``relist_every_s``: list again so often although the watch is well; None only when the server says so."""
+        """``relist_every_s``: list again so often although the watch is well; None only when the server says so.
+
+        ``first_pause_s``: the pause after a first failure; it doubles with each further one, up to 30 s.
+        """
         self.resource: Final = resource
         self.synced: Final = asyncio.Event()
         self.errors = 0
@@ -80,6 +84,7 @@ class Informer(Generic[T]):
         self._metadata_only = metadata_only
         self._chunk_size = chunk_size
         self._relist_every_s = relist_every_s
+        self._first_pause_s = first_pause_s
         self._objects: dict[Key, T] = {}
         self._callbacks = [] if on_change is None else [on_change]
         self._version: str | None = None
@@ -108,7 +113,7 @@ class Informer(Generic[T]):
 
     async def run(self) -> NoReturn:
         """Follow the API server until cancelled."""
-        pauses = backoffs()
+        pauses = backoffs(self._first_pause_s)
         while True:
             started_at_s = time.monotonic()
             try:
@@ -128,7 +133,7 @@ class Informer(Generic[T]):
                 self._version = None
                 log.exception("%s: unexpected failure, listing again", self.resource.plural)
             if (self._heard_at_s or 0.0) > started_at_s + STEADY_S:
-                pauses = backoffs()
+                pauses = backoffs(self._first_pause_s)
             else:  # even after a clean end: a proxy that closes streams at once must not make a busy loop
                 await asyncio.sleep(next(pauses))
 

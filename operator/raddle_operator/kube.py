@@ -251,6 +251,7 @@ class Kube:
 
     def __init__(self, load: Callable[[Configuration], Awaitable[None]]) -> None:
         """``load`` fills a Configuration; it runs now and again after a 401."""
+        self.reload_pause_s = RELOAD_PAUSE_S
         self._load = load
         self._configuration = Configuration()
         self._session: aiohttp.ClientSession | None = None
@@ -539,7 +540,7 @@ class Kube:
         async with self._renewal:
             if self._configuration is not refused:
                 return True  # another request has done it meanwhile
-            if time.monotonic() - self._loaded_at_s < RELOAD_PAUSE_S:
+            if time.monotonic() - self._loaded_at_s < self.reload_pause_s:
                 return False  # a wrong token must not make a loop
             try:
                 await self._reload()

@@ -1,0 +1,178 @@
+"""The API client's own decisions, and its behaviour when an HTTP server misbehaves. The real API server: integration."""
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from raddle_operator import kube as k
+from raddle_operator.kube import Kube
+
+ERRORS = [
+    (400, "BadRequest", k.Invalid),
+    (401, "Unauthorized", k.Unauthorized),
+    (403, "Forbidden", k.Forbidden),
+    (404, "NotFound", k.NotFound),
+    (409, "Conflict", k.Conflict),
+    (409, "AlreadyExists", k.AlreadyExists),
+    (410, "Expired", k.Gone),
+    (410, "Gone", k.Gone),
+    (418, "", k.ApiError),
+    (422, "Invalid", k.Invalid),
+    (429, "TooManyRequests", k.Unavailable),
+    (500, "InternalError", k.Unavailable),
+    (503, "", k.Unavailable),
+    (504, "Timeout", k.Unavailable),
+    (0, "", k.Unavailable),
+]
+PATHS = [
+    (k.PODS, "", "", "", "/api/v1/pods"),
+    (k.PODS, "shop", "", "", "/api/v1/namespaces/shop/pods"),
+    (k.PODS, "shop", "a", "", "/api/v1/namespaces/shop/pods/a"),
+    (k.NODES, "", "n1", "", "/api/v1/nodes/n1"),
+    (k.NODES, "ignored", "n1", "", "/api/v1/nodes/n1"),
+    (
+        k.INFERENCE_THREADINGS,
+        "shop",
+        "p",
+        "status",
+        "/apis/raddle.dev/v1alpha1/namespaces/shop/inferencethreadings/p/status",
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "reason", "expected"), ERRORS)
+def test_each_refusal_has_its_own_type(status, reason, expected):
+    error = k.error_from_status(status, {"reason": reason, "message": "why"})
+    assert type(error) is expected
+    assert "why" in str(error)
+
+
+@pytest.mark.parametrize(("resource", "namespace", "name", "subresource", "path"), PATHS)
+def test_a_resource_knows_its_path(resource, namespace, name, subresource, path):
+    assert resource.path(namespace, name, subresource) == path
+
+
+@contextlib.asynccontextmanager
+async def answering(handler, tmp_path, token="first"):
+    """A Kube whose server is `handler`; its token is read from the returned file."""
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", handler)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    token_file = tmp_path / "token"
+    token_file.write_text(token)
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "u", "user": {"tokenFile": str(token_file)}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    }
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(config))
+    try:
+        async with await Kube.from_settings(path) as client:
+            yield client, token_file
+    finally:
+        await runner.cleanup()
+
+
+async def test_after_a_401_the_token_is_read_again_and_the_request_repeated(tmp_path):
+    seen = []
+
+    async def handler(request):
+        seen.append(request.headers["Authorization"])
+        if seen[-1] == "Bearer second":
+            return web.json_response({"metadata": {"name": "a"}})
+        return web.json_response({"reason": "Unauthorized"}, status=401)
+
+    async with answering(handler, tmp_path) as (client, token_file):
+        token_file.write_text("second")
+        client.reload_pause_s = 0
+        assert (await client.get(k.NODES, "a"))["metadata"] == {"name": "a"}
+    assert seen == ["Bearer first", "Bearer second"]
+
+
+async def test_a_token_that_stays_wrong_is_tried_at_most_twice(tmp_path):
+    seen = []
+
+    async def handler(request):
+        seen.append(request.path)
+        return web.json_response({"reason": "Unauthorized"}, status=401)
+
+    async with answering(handler, tmp_path) as (client, _):
+        with pytest.raises(k.Unauthorized):
+            await client.get(k.NODES, "a")
+    assert len(seen) <= 2
+
+
+async def test_a_refused_connection_is_unavailable(tmp_path):
+    async def handler(_):
+        return web.Response()
+
+    async with answering(handler, tmp_path) as (client, _):
+        await client.close()
+        with pytest.raises(k.Unavailable) as caught:
+            await client.get(k.NODES, "a")
+    assert caught.value.status == 0
+
+
+async def test_an_answer_that_does_not_come_is_unavailable(tmp_path):
+    async def handler(request):
+        request.transport.abort()
+        return web.Response()
+
+    async with answering(handler, tmp_path) as (client, _):
+        with pytest.raises(k.Unavailable):
+            await client.get(k.NODES, "a")
+
+
+async def test_an_error_page_of_a_proxy_is_unavailable_and_keeps_its_words(tmp_path):
+    async def handler(_):
+        return web.Response(status=502, text="<html>bad gateway</html>", headers={"Retry-After": "7"})
+
+    async with answering(handler, tmp_path) as (client, _):
+        with pytest.raises(k.Unavailable, match="bad gateway") as caught:
+            await client.get(k.NODES, "a")
+    assert caught.value.retry_after_s == 7
+
+
+async def test_a_watch_line_longer_than_any_buffer_is_one_event(tmp_path):
+    big = "x" * 3_000_000
+
+    async def handler(request):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        event = {"type": "ADDED", "object": {"metadata": {"resourceVersion": "7", "name": big}}}
+        data = json.dumps(event).encode() + b"\n"
+        await response.write(data[:100])
+        await response.write(data[100:])
+        return response
+
+    async with answering(handler, tmp_path) as (client, _):
+        events = [event async for event in client.watch(k.NODES, resource_version="1")]
+    assert [event.object["metadata"]["name"] == big for event in events] == [True]
+    assert events[0].resource_version == "7"
+
+
+async def test_an_error_event_in_a_watch_is_raised_by_its_code(tmp_path):
+    async def handler(_):
+        status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+        return web.Response(text=json.dumps({"type": "ERROR", "object": status}) + "\n")
+
+    async with answering(handler, tmp_path) as (client, _):
+        with pytest.raises(k.Gone):
+            async for _event in client.watch(k.NODES, resource_version="1"):
+                pass
+
+
+async def test_credentials_that_are_missing_name_their_source(tmp_path):
+    with pytest.raises(k.ConfigError, match="no-such-file"):
+        await Kube.from_settings(Path(tmp_path / "no-such-file"))

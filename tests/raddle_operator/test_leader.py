@@ -1,0 +1,198 @@
+"""Leader election against a Lease in memory that keeps the API server's promises: versions and compare-and-swap."""
+
+import asyncio
+import copy
+
+import pytest
+
+from raddle_operator.kube import AlreadyExists, Conflict, NotFound, Unavailable
+from raddle_operator.leader import Elector, LeadershipLostError, Timing
+
+QUICK = Timing(lease_s=1.0, renew_deadline_s=0.6, retry_s=0.1)
+
+
+class Leases:
+    """One Lease. `down` refuses everything; `slow_s` delays answers."""
+
+    def __init__(self):
+        self.lease = None
+        self.version = 0
+        self.down = False
+        self.slow_s = 0.0
+
+    async def _arrive(self):
+        await asyncio.sleep(self.slow_s)
+        if self.down:
+            raise Unavailable(503, "", "down")
+
+    def _store(self, body):
+        self.version += 1
+        self.lease = copy.deepcopy(body)
+        self.lease["metadata"]["resourceVersion"] = str(self.version)
+        return copy.deepcopy(self.lease)
+
+    async def get(self, resource, name, namespace):
+        await self._arrive()
+        if self.lease is None:
+            raise NotFound(404, "NotFound", name)
+        return copy.deepcopy(self.lease)
+
+    async def create(self, resource, body):
+        await self._arrive()
+        if self.lease is not None:
+            raise AlreadyExists(409, "AlreadyExists", "")
+        return self._store(body)
+
+    async def replace(self, resource, body):
+        await self._arrive()
+        if body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
+            raise Conflict(409, "Conflict", "")
+        return self._store(body)
+
+
+class Leading:
+    """Work that notes when it runs."""
+
+    def __init__(self):
+        self.began = asyncio.Event()
+        self.running = False
+
+    async def __call__(self):
+        self.running = True
+        self.began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.running = False
+
+
+def elector(leases, identity, timing=QUICK):
+    return Elector(leases, namespace="raddle-system", name="raddle-controller", identity=identity, timing=timing)
+
+
+async def stop(task):
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_the_first_candidate_leads_and_writes_what_client_go_writes():
+    leases, work = Leases(), Leading()
+    task = asyncio.create_task(elector(leases, "a").run(work))
+    await work.began.wait()
+    spec = leases.lease["spec"]
+    assert spec["holderIdentity"] == "a"
+    assert spec["leaseDurationSeconds"] == 1
+    assert spec["leaseTransitions"] == 0
+    assert spec["acquireTime"] == spec["renewTime"]
+    await stop(task)
+
+
+async def test_a_leader_that_stops_releases_and_the_next_one_takes_over_at_once():
+    leases, first, second = Leases(), Leading(), Leading()
+    slow = Timing(lease_s=60, renew_deadline_s=40, retry_s=0.1)
+    leader = asyncio.create_task(elector(leases, "a", slow).run(first))
+    await first.began.wait()
+    follower = asyncio.create_task(elector(leases, "b", slow).run(second))
+    await asyncio.sleep(0.3)
+    assert not second.running
+    await stop(leader)
+    assert not first.running
+    async with asyncio.timeout(2):
+        await second.began.wait()
+    assert leases.lease["spec"]["leaseTransitions"] == 1
+    await stop(follower)
+
+
+async def test_a_leader_that_dies_is_followed_only_when_its_lease_has_run_out():
+    leases, work = Leases(), Leading()
+    await elector(leases, "dead")._take()
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    task = asyncio.create_task(elector(leases, "b").run(work))
+    async with asyncio.timeout(5):
+        await work.began.wait()
+    assert loop.time() - began_s >= QUICK.lease_s
+    await stop(task)
+
+
+async def test_two_candidates_never_lead_at_once():
+    leases, works = Leases(), [Leading(), Leading()]
+    tasks = [asyncio.create_task(elector(leases, f"c{number}").run(work)) for number, work in enumerate(works)]
+    both = []
+    for _ in range(20):
+        await asyncio.sleep(0.05)
+        both.append(sum(work.running for work in works))
+    assert max(both) == 1
+    for task in tasks:
+        await stop(task)
+
+
+async def test_a_leader_that_cannot_renew_stops_before_anybody_else_may_start():
+    leases, work = Leases(), Leading()
+    candidate = elector(leases, "a")
+    task = asyncio.create_task(candidate.run(work))
+    await work.began.wait()
+    leases.down = True
+    began_s = asyncio.get_running_loop().time()
+    with pytest.raises(LeadershipLostError):
+        await task
+    assert asyncio.get_running_loop().time() - began_s < QUICK.lease_s
+    assert not work.running
+    assert not candidate.is_leader
+
+
+async def test_a_short_outage_costs_nothing():
+    leases, work = Leases(), Leading()
+    candidate = elector(leases, "a")
+    task = asyncio.create_task(candidate.run(work))
+    await work.began.wait()
+    leases.down = True
+    await asyncio.sleep(QUICK.renew_deadline_s / 2)
+    leases.down = False
+    await asyncio.sleep(QUICK.lease_s)
+    assert work.running
+    assert candidate.is_leader
+    await stop(task)
+
+
+async def test_an_api_server_that_hangs_is_like_one_that_is_down():
+    leases, work = Leases(), Leading()
+    task = asyncio.create_task(elector(leases, "a").run(work))
+    await work.began.wait()
+    leases.slow_s = 60
+    async with asyncio.timeout(QUICK.lease_s):
+        with pytest.raises(LeadershipLostError):
+            await task
+
+
+async def test_a_lease_that_somebody_else_took_ends_the_leader():
+    leases, work = Leases(), Leading()
+    task = asyncio.create_task(elector(leases, "a").run(work))
+    await work.began.wait()
+    leases._store({**leases.lease, "spec": {**leases.lease["spec"], "holderIdentity": "thief"}})
+    with pytest.raises(LeadershipLostError):
+        await task
+    assert leases.lease["spec"]["holderIdentity"] == "thief"
+
+
+async def test_work_that_ends_by_itself_releases_and_its_error_is_raised():
+    leases = Leases()
+
+    async def failing():
+        raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        await elector(leases, "a").run(failing)
+    assert leases.lease["spec"]["holderIdentity"] == ""
+
+
+@pytest.mark.parametrize("periods", [(10, 10, 2), (15, 10, 10), (15, 10, 0)])
+def test_periods_that_do_not_nest_are_refused(periods):
+    lease_s, renew_deadline_s, retry_s = periods
+    with pytest.raises(ValueError, match="must be longer"):
+        Timing(lease_s=lease_s, renew_deadline_s=renew_deadline_s, retry_s=retry_s)
+
+
+def test_the_default_periods_hand_over_within_twenty_seconds_of_a_hard_kill():
+    timing = Timing()
+    assert timing.lease_s + timing.retry_s * 1.2 * 2 <= 20
