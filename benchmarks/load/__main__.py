@@ -77,7 +77,9 @@ def table(size: str, results: Path | None, *, fresh: bool, write: bool) -> None:
     cells = load_table.quick_cells(store) if quick else load_table.full_cells(store)
     repetitions = load_table.QUICK_REPETITIONS if quick else load_table.FULL_REPETITIONS
     found = load_table.measured(cells, store, repetitions=repetitions, progress=_say)
-    text = load_table.markdown(found, command=f"python -m load table --{size}", store=store)
+    if not found:
+        raise click.ClickException("no cell is complete yet; what was measured is kept for the next time")
+    text = load_table.markdown(found, of=len(cells), command=f"python -m load table --{size}", store=store)
     click.echo(text)
     if write:
         report.write_section(f"load table, {size}", text)

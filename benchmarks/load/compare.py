@@ -86,8 +86,8 @@ def compare(
     """One row per variant, in the order given: what each environment does to a process with this CPU limit.
 
     `variants` maps a name to the process's whole environment. `limit` in CPUs, None for no quota; `rate` in requests/s,
-    None for a closed loop. A run that others disturbed is made again, up to `attempts` times in all. Raises cgroup.UnavailableError where no quota can be had (None still works), and
-    measure.ServerError.
+    None for a closed loop. A run that others disturbed is made again, up to `attempts` times in all. Raises
+    cgroup.UnavailableError where no quota can be had (None still works), and measure.ServerError.
     """
     cell = Cell(model=model, limit_cpus=limit, rate=rate, callers=callers, duration_s=duration_s, host_cores=host_cores)
     listed = [Variant(name=name, env=env) for name, env in variants.items()]

@@ -19,7 +19,6 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 
-# A request that is due but unanswered for this long after the last one was due is missed.
 GRACE_S = 2.0
 
 
@@ -36,14 +35,17 @@ class Load:
     elapsed_s: float
 
 
-def offer(path: str, *, rate: float | None, callers: int, duration_s: float) -> Load:
-    """Offer load to the server at the Unix socket `path`: `rate` requests a second, or a closed loop for None."""
+def offer(path: str, *, rate: float | None, callers: int, duration_s: float, grace_s: float = GRACE_S) -> Load:
+    """Offer load to the server at the Unix socket `path`: `rate` requests a second, or a closed loop for None.
+
+    A request that is unanswered `grace_s` after the end of `duration_s` is missed.
+    """
     links = [_connect(path) for _ in range(callers)]
     count = None if rate is None else max(1, round(rate * duration_s))
     numbers = itertools.count()  # next() on it is atomic
     start_s = time.perf_counter() + 0.05
     end_s = start_s + duration_s
-    give_up_s = end_s + GRACE_S
+    give_up_s = end_s + grace_s
     latencies: list[float] = []
     unanswered: list[float] = []
 

@@ -11,11 +11,11 @@ import importlib.util
 import json
 import math
 import os
-import select
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -189,11 +189,17 @@ def _packages() -> list[str]:
 
 
 def _ready(process: subprocess.Popen[str], folder: Path) -> dict[str, Any]:
+    """What the server says of itself once it serves; lines that a library prints before that are passed over."""
     assert process.stdout is not None
-    select.select([process.stdout], [], [], _START_TIMEOUT_S)
-    with contextlib.suppress(ValueError):
-        if process.poll() is None:
-            return dict(json.loads(process.stdout.readline()))
+    late = threading.Timer(_START_TIMEOUT_S, process.kill)
+    late.start()
+    try:
+        for line in process.stdout:
+            if line.startswith("{"):
+                return dict(json.loads(line))
+    finally:
+        late.cancel()
+    process.wait()
     raise ServerError("the server did not start: " + (folder / "stderr").read_text(errors="replace")[-2000:])
 
 

@@ -17,7 +17,6 @@ from typing import Any
 from load.measure import Cell, Run, Variant, quiet_run
 from raddle import delivery
 
-
 _ATTEMPTS = 2
 
 

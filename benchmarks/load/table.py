@@ -51,7 +51,10 @@ def full_cells(store: Store) -> list[Cell]:
 
 
 def measured(cells: Iterable[Cell], store: Store, *, repetitions: int, progress: Progress) -> list[list[Row]]:
-    """The rows of each cell, from the store where they are there. Faked hosts are left out where none can be had."""
+    """The rows of each cell, from the store where they are there. Faked hosts are left out where none can be had.
+
+    Ctrl-C ends it early with the cells that are complete; the store keeps the rest of the runs for the next time.
+    """
     shim = variants.deliver(measure.BUILD / "shim")
     with tempfile.TemporaryDirectory() as folder:
         unfaked = host.available(Path(folder))
@@ -61,7 +64,11 @@ def measured(cells: Iterable[Cell], store: Store, *, repetitions: int, progress:
             progress(f"{cell.title}: left out: {unfaked}")
             continue
         compared = variants.of_table(cell, shim)
-        found.append(rows(cell, compared, repetitions=repetitions, progress=progress, measured=store.run))
+        try:
+            found.append(rows(cell, compared, repetitions=repetitions, progress=progress, measured=store.run))
+        except KeyboardInterrupt:
+            progress("stopped")
+            break
     return found
 
 
@@ -71,16 +78,19 @@ def require_quota() -> None:
         raise cgroup.UnavailableError(reason)
 
 
-def markdown(table: Sequence[Sequence[Row]], *, command: str, store: Store) -> str:
-    """The section for docs/benchmarks.md: losses first, then the budgets, then every cell."""
+def markdown(table: Sequence[Sequence[Row]], *, of: int, command: str, store: Store) -> str:
+    """The section for docs/benchmarks.md: losses first, then the budgets, then every cell.
+
+    `of` is how many cells there are in all, measured or not.
+    """
     runs = len(table[0][0].runs)
     times = ", ".join(f"{name} {1000 * _service_time_s(store, model):.2f} ms" for name, model in models.ALL.items())
     retried = sum(one.attempts - 1 for cell in table for row in cell for one in row.runs)
     ort = table[0][0].runs[0].onnxruntime
     faked = f" On the faked host the pool is that of {FAKED_CORES} cores, the CPUs are the real ones."
     protocol = (
-        f"One request on one thread here: {times}. Open loop at a fixed rate, latency from the due time, "
-        f"{runs} interleaved runs of {table[0][0].cell.duration_s:g} s a variant; figures are median (range). "
+        f"{len(table)} of {of} cells. One request on one thread here: {times}. "
+        f"Open loop at a fixed rate, latency from the due time, {runs} interleaved runs of {table[0][0].cell.duration_s:g} s a variant; figures are median (range). "
         "The A/A spread is how far the medians of two series of stock lie apart by chance. "
         f"A run in which others took more than {measure.QUIET_PERCENT:g} % of the machine was made again "
         f"({retried} were)."
