@@ -1,0 +1,139 @@
+"""The webhook's metrics. Names and labels are part of the documented interface (docs/reference/metrics.md).
+
+Labels take few values: paths, decisions, reasons and kinds, never names of pods or namespaces. One object holds the
+metrics of one process, so that two servers in one test do not count together. (controller.metrics has the other half.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_DURATION_BUCKETS_S: Final = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheState:
+    """One cache as metrics show it. ``age_s`` is the time since the API server was last heard, None before."""
+
+    kind: str
+    objects: int
+    age_s: float | None
+
+
+class HasCaches(Protocol):
+    """Something that can say how its caches are."""
+
+    def states(self) -> Iterable[CacheState]:
+        """Return the state of each cache."""
+        ...
+
+
+class _CacheCollector(Collector):
+    """Asks the caches when Prometheus asks, so that nothing is counted on the way."""
+
+    def __init__(self, caches: HasCaches) -> None:
+        self._caches = caches
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        objects = GaugeMetricFamily("raddle_webhook_cache_objects", "Objects kept, by kind", labels=["kind"])
+        age = GaugeMetricFamily(
+            "raddle_webhook_cache_age_seconds", "Time since the API server was last heard, by kind", labels=["kind"]
+        )
+        for state in self._caches.states():
+            objects.add_metric([state.kind], state.objects)
+            if state.age_s is not None:
+                age.add_metric([state.kind], state.age_s)
+        yield objects
+        yield age
+
+
+class WebhookMetrics:
+    """All metrics of one webhook process."""
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        self._requests = Counter(
+            "raddle_webhook_requests",
+            "Requests by path (pods, binding, other), decision and reason",
+            ["path", "decision", "reason"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "raddle_webhook_request_duration_seconds",
+            "Time from a review's first byte being read to its answer being ready",
+            ["path"],
+            buckets=_DURATION_BUCKETS_S,
+            registry=registry,
+        )
+        self.fail_open = Counter(
+            "raddle_webhook_fail_open", "Pods allowed unchanged because of an error of ours", registry=registry
+        )
+        self._bindings = Counter(
+            "raddle_binding", "Bindings by what became of the pod's values", ["outcome"], registry=registry
+        )
+        self.certificate_expiry = Gauge(
+            "raddle_webhook_certificate_expiry_timestamp_seconds",
+            "When the serving certificate ends; 0 while none is loaded",
+            registry=registry,
+        )
+        self.certificate_loads = Counter(
+            "raddle_webhook_certificate_loads", "Certificates loaded, by outcome", ["outcome"], registry=registry
+        )
+        self.ready = Gauge("raddle_webhook_ready", "1 while /readyz answers 200", registry=registry)
+        self.loop_lag = Gauge(
+            "raddle_webhook_event_loop_lag_seconds", "The longest delay of a timer in the last 10 s", registry=registry
+        )
+        # labels() validates and locks at each call; the few combinations are kept.
+        self._request_children: dict[tuple[str, str, str], Counter] = {}
+        self._seconds_children: dict[str, Histogram] = {}
+        self._binding_children: dict[str, Counter] = {}
+
+    def request(self, path: str, decision: str, reason: str) -> None:
+        """Count one request."""
+        child = self._request_children.get((path, decision, reason))
+        if child is None:
+            child = self._request_children[path, decision, reason] = self._requests.labels(path, decision, reason)
+        child.inc()
+
+    def duration(self, path: str, seconds: float) -> None:
+        """Add one answer's time to the histogram."""
+        child = self._seconds_children.get(path)
+        if child is None:
+            child = self._seconds_children[path] = self._seconds.labels(path)
+        child.observe(seconds)
+
+    def binding(self, outcome: str) -> None:
+        """Count what became of one binding."""
+        child = self._binding_children.get(outcome)
+        if child is None:
+            child = self._binding_children[outcome] = self._bindings.labels(outcome)
+        child.inc()
+
+    def watch(self, caches: HasCaches) -> None:
+        """Show the sizes and ages of these caches."""
+        self._registry.register(_CacheCollector(caches))
+
+    def value(self, name: str, **labels: str) -> float:
+        """Return one sample's value, 0 where it has never been counted."""
+        return self._registry.get_sample_value(name, labels) or 0.0
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus' text form."""
+        return generate_latest(self._registry)

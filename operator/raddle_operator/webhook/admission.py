@@ -1,0 +1,192 @@
+"""From a review's bytes to the answer's: the pure decisions, fed from the caches. Whatever fails, the pod passes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from raddle import delivery
+from raddle.topology import Machine
+from raddle_operator import binding, injection, volumes
+from raddle_operator.binding import BindingOutcome
+from raddle_operator.injection import Decision, Facts
+from raddle_operator.kube import Kube
+from raddle_operator.metrics import WebhookMetrics
+from raddle_operator.reasons import Skip, SkipReason
+from raddle_operator.volumes import ShimDelivery
+from raddle_operator.webhook.caches import Caches
+from raddle_operator.webhook.journal import Journal
+from raddle_operator.webhook.lookup import Lookup, MissingError
+from raddle_operator.webhook.review import Review, answer, read_binding_review, read_pod_review
+from raddle_operator.webhook.settings import WebhookSettings
+
+MISTAKES: Final = frozenset(
+    (
+        SkipReason.POLICY_NOT_FOUND,
+        SkipReason.TOO_MANY_POLICIES,
+        SkipReason.CONTAINER_NOT_FOUND,
+        SkipReason.ANNOTATION_BUDGET,
+    )
+)
+"""What whoever creates the pod can mend, and is told as a warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of one review: the answer's parts, and the words for metric, log and audit log."""
+
+    decision: str
+    reason: str = ""
+    detail: str = ""
+    operations: Sequence[dict[str, Any]] = ()
+    warnings: Sequence[str] = ()
+
+
+class _Machines(Mapping[str, Machine]):
+    """The machines of nodes whose facts are fresh, as a view of the caches."""
+
+    def __init__(self, caches: Caches) -> None:
+        self._caches = caches
+
+    def __getitem__(self, name: str) -> Machine:
+        facts = self._caches.node(name)
+        if facts is None or not facts.fresh:
+            raise KeyError(name)
+        return facts.shape.machine
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._caches.nodes() if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class Admission:
+    """Answers reviews of pods and of bindings."""
+
+    def __init__(
+        self, settings: WebhookSettings, caches: Caches, kube: Kube | None, metrics: WebhookMetrics, journal: Journal
+    ) -> None:
+        self._caches: Final = caches
+        self._lookup: Final = Lookup(settings, caches, kube)
+        self._metrics: Final = metrics
+        self._journal: Final = journal
+        self._machines: Final = _Machines(caches)
+        self._config_map: Final = volumes.CONFIG_MAP_PREFIX + delivery.content_hash()
+        shim = ShimDelivery(
+            config_map=self._config_map,
+            items=delivery.items(),
+            image=settings.shim_image or None,
+        )
+        self._settings: Final = injection.Settings(shim=shim, unlabelled=settings.default_inject)
+
+    async def pod(self, body: bytes, deadline_s: float) -> bytes:
+        """Answer the review of a pod's creation. Raises UnreadableError only."""
+        review = read_pod_review(body)
+        try:
+            verdict = await self._of_pod(review, deadline_s)
+        except Exception as error:  # noqa: BLE001 (the contract: a pod is never denied because of us)
+            verdict = self._failed("pods", error)
+        return self._answer("pods", review, verdict)
+
+    async def binding(self, body: bytes, deadline_s: float) -> bytes:
+        """Answer the review of a binding, by the deadline at the latest. Raises UnreadableError only."""
+        review = read_binding_review(body)
+        try:
+            verdict = await self._of_binding(review, deadline_s)
+        except Exception as error:  # noqa: BLE001 (as above)
+            verdict = self._failed("binding", error)
+        self._metrics.binding(verdict.reason or verdict.decision)
+        return self._answer("binding", review, verdict)
+
+    async def _of_pod(self, review: Review, deadline_s: float) -> Verdict:
+        if review.problem:
+            return Verdict("foreign", review.problem)
+        if not self._caches.synced:
+            return Verdict("skipped", "CachesNotReady")
+        labels = self._caches.namespace_labels(review.namespace)
+        if labels is None:
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    labels = await self._lookup.namespace(review.namespace)
+            except MissingError as error:
+                return Verdict("skipped", "NamespaceUnknown", error.reason)
+            except TimeoutError:
+                return Verdict("skipped", "NamespaceUnknown", "Deadline")
+        decision = injection.decide_object(
+            review.obj, review.namespace, labels, self._caches.policies, self._facts(review.namespace), self._settings
+        )
+        return _verdict(decision)
+
+    def _facts(self, namespace: str) -> Facts:
+        return Facts(
+            smallest_cores=self._caches.smallest_cores,
+            machines=self._machines,
+            config_map_present=self._caches.has_config_map(namespace, self._config_map),
+        )
+
+    async def _of_binding(self, review: Review, deadline_s: float) -> Verdict:
+        if review.problem:
+            return Verdict("foreign", review.problem)
+        metadata, target = review.obj.get("metadata") or {}, review.obj.get("target") or {}
+        name = review.name or metadata.get("name")
+        node, uid = target.get("name"), metadata.get("uid") or ""
+        if not (isinstance(name, str) and isinstance(node, str) and isinstance(uid, str) and name and node):
+            return Verdict("foreign", "MalformedRequest")
+        if not self._caches.synced:
+            return Verdict("skipped", "CachesNotReady")
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                pod = await self._lookup.unbound(review.namespace, name, uid)
+        except MissingError as error:
+            return Verdict("skipped", f"Pod{error.reason}", f"node {node}")
+        except TimeoutError:
+            return Verdict("skipped", "Deadline", f"node {node}")
+        if pod is None:
+            return Verdict("skipped", BindingOutcome.NOT_INJECTED)
+        facts = self._caches.node(node)
+        if facts is not None and not facts.fresh:
+            return Verdict("skipped", "TopologyStale", f"node {node}")
+        found = binding.rebind(pod.annotations, node, None if facts is None else facts.shape.machine)
+        return Verdict(
+            "changed" if found.annotations else "skipped",
+            found.outcome,
+            f"node {node} {found.detail}".rstrip(),
+            operations=binding.operations(review.obj, found.annotations),
+        )
+
+    def _failed(self, path: str, error: Exception) -> Verdict:
+        self._metrics.fail_open.inc()
+        self._journal.failure(path, error)
+        return Verdict("failed_open", type(error).__name__)
+
+    def _answer(self, path: str, review: Review, verdict: Verdict) -> bytes:
+        self._metrics.request(path, verdict.decision, verdict.reason)
+        self._journal.decision(path, verdict.decision, verdict.reason, review.namespace, review.name, verdict.detail)
+        audit = f"{verdict.decision} {verdict.reason}".rstrip()
+        return answer(review.uid, operations=verdict.operations, warnings=verdict.warnings, audit=audit)
+
+
+def _verdict(decision: Decision) -> Verdict:
+    reference = decision.policy.reference if decision.policy is not None else ""
+    warnings = [f"raddle: {skip}" for skip in _skips(decision) if skip.reason in MISTAKES]
+    if decision.skip is not None:
+        return Verdict(
+            "skipped",
+            str(decision.skip.reason),
+            f"{reference} {decision.skip.detail}".lstrip(),
+            operations=decision.operations,
+            warnings=warnings,
+        )
+    kind = "changed" if decision.operations else "unchanged"
+    return Verdict(kind, "", reference, operations=decision.operations, warnings=warnings)
+
+
+def _skips(decision: Decision) -> Iterator[Skip]:
+    if decision.skip is not None:
+        yield decision.skip
+    for container in decision.containers:
+        if container.skip is not None and container.skip != decision.skip:
+            yield container.skip

@@ -1,0 +1,115 @@
+"""What the webhook knows, arranged for decisions. Reading never waits; what a change makes stale is rebuilt later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from raddle_operator.informer import Key
+from raddle_operator.matching import Policies
+from raddle_operator.metrics import CacheState
+from raddle_operator.spec import PolicyObject
+from raddle_operator.webhook.arrivals import Arrivals
+from raddle_operator.webhook.sources import NodeFacts, Sources, Unbound
+
+
+class Caches:
+    """One view over all sources."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources: Final = sources
+        self._policies: Policies | None = None
+        self._smallest_cores: int | None = None
+        self._smallest_is_known = False
+        self._synced = False
+        self.namespace_arrivals: Final[Arrivals[Mapping[str, str]]] = Arrivals()
+        self.unbound_arrivals: Final[Arrivals[Unbound]] = Arrivals()
+        sources.policies.subscribe(self._policy_changed)
+        sources.cluster_policies.subscribe(self._policy_changed)
+        sources.topologies.subscribe(self._topology_changed)
+        sources.namespaces.subscribe(self.namespace_arrivals.notify)
+        sources.unbound.subscribe(self.unbound_arrivals.notify)
+
+    @property
+    def synced(self) -> bool:
+        """Whether every cache that decisions rest on has been complete once."""
+        if not self._synced:
+            self._synced = self._all_synced()
+        return self._synced
+
+    def _all_synced(self) -> bool:
+        sources = self._sources
+        needed = (sources.policies, sources.cluster_policies, sources.namespaces, sources.topologies, sources.unbound)
+        return all(source.synced.is_set() for source in needed) and all(
+            shims.synced.is_set() or shims.errors for shims in sources.shims
+        )
+
+    async def until_synced(self) -> None:
+        """Wait until the caches are complete (but for the shims', which may be forbidden)."""
+        sources = self._sources
+        await asyncio.gather(
+            sources.policies.synced.wait(),
+            sources.cluster_policies.synced.wait(),
+            sources.namespaces.synced.wait(),
+            sources.topologies.synced.wait(),
+            sources.unbound.synced.wait(),
+        )
+
+    @property
+    def policies(self) -> Policies:
+        """All policies that can be used."""
+        if self._policies is None:
+            sources = self._sources
+            self._policies = Policies((*sources.policies.store.values(), *sources.cluster_policies.store.values()))
+        return self._policies
+
+    def namespace_labels(self, name: str) -> Mapping[str, str] | None:
+        """Return a namespace's labels; None where it is not known (yet)."""
+        return self._sources.namespaces.store.get(("", name))
+
+    def node(self, name: str) -> NodeFacts | None:
+        """Return a node's topology; None where none is known."""
+        return self._sources.topologies.store.get(("", name))
+
+    def nodes(self) -> Iterator[str]:
+        """Return the names of the nodes that are known."""
+        return (name for _, name in self._sources.topologies.store)
+
+    @property
+    def smallest_cores(self) -> int | None:
+        """Physical cores of the smallest known node; None where no node is known."""
+        if not self._smallest_is_known:
+            # Nodes share few shapes.
+            shapes = {facts.shape for facts in self._sources.topologies.store.values()}
+            self._smallest_cores = min((shape.cores for shape in shapes if shape.cores), default=None)
+            self._smallest_is_known = True
+        return self._smallest_cores
+
+    def has_config_map(self, namespace: str, name: str) -> bool:
+        """Whether the namespace has a shim ConfigMap of this name; without the right to look none is there."""
+        return any((namespace, name) in shims.store for shims in self._sources.shims)
+
+    def unbound(self, namespace: str, name: str) -> Unbound | None:
+        """Return an injected pod that has no node yet; None where none of that name is known (yet)."""
+        return self._sources.unbound.store.get((namespace, name))
+
+    def states(self) -> Iterator[CacheState]:
+        """Return the size and age of each cache."""
+        sources = self._sources
+        yield CacheState("InferenceThreading", len(sources.policies.store), sources.policies.age_s)
+        yield CacheState(
+            "ClusterInferenceThreading", len(sources.cluster_policies.store), sources.cluster_policies.age_s
+        )
+        yield CacheState("Namespace", len(sources.namespaces.store), sources.namespaces.age_s)
+        yield CacheState("NodeCPUTopology", len(sources.topologies.store), sources.topologies.age_s)
+        yield CacheState("UnboundPod", len(sources.unbound.store), sources.unbound.age_s)
+        ages = [shims.age_s for shims in sources.shims if shims.age_s is not None]
+        yield CacheState("ShimConfigMap", sum(len(shims.store) for shims in sources.shims), max(ages, default=None))
+
+    def _policy_changed(self, _key: Key, _old: PolicyObject | None, _new: PolicyObject | None) -> None:
+        self._policies = None
+
+    def _topology_changed(self, _key: Key, old: NodeFacts | None, new: NodeFacts | None) -> None:
+        if old is None or new is None or old.shape is not new.shape:
+            self._smallest_is_known = False

@@ -1,0 +1,104 @@
+"""Finding what a review is about when the watch has not shown it yet: wait a moment, then ask, whichever is first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeVar
+
+from raddle import env
+from raddle_operator.informer import Key
+from raddle_operator.kube import NAMESPACES, PODS, Kube, KubeError, NotFound
+from raddle_operator.webhook.arrivals import Arrivals
+from raddle_operator.webhook.caches import Caches
+from raddle_operator.webhook.settings import WebhookSettings
+from raddle_operator.webhook.sources import Unbound, read_labels, read_unbound
+
+MAX_LOOKUPS: Final = 64
+"""Requests to the API server that may run at once; more would only make it slower for all."""
+
+T = TypeVar("T")
+
+
+class MissingError(Exception):
+    """It can't be found in time; ``reason`` is one word for metric and log."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason: Final = reason
+
+
+class Lookup:
+    """Caches first, then a short wait for the watch, then one GET beside it. ``kube`` None: no GET."""
+
+    def __init__(self, settings: WebhookSettings, caches: Caches, kube: Kube | None) -> None:
+        self._settings: Final = settings
+        self._caches: Final = caches
+        self._kube: Final = kube
+        self._running = 0
+
+    async def namespace(self, name: str) -> Mapping[str, str]:
+        """Return a namespace's labels. Raises MissingError."""
+        labels = self._caches.namespace_labels(name)
+        if labels is not None:
+            return labels
+
+        async def fetch(kube: Kube) -> Mapping[str, str]:
+            return read_labels(await kube.get(NAMESPACES, name, metadata_only=True))
+
+        return await self._late(("", name), self._caches.namespace_arrivals, lambda _: True, fetch)
+
+    async def unbound(self, namespace: str, name: str, uid: str) -> Unbound | None:
+        """Return the injected pod that is being bound; None where the pod is not injected. Raises MissingError.
+
+        ``uid`` "" (the binder did not say) takes the pod of that name.
+        """
+        found = self._caches.unbound(namespace, name)
+        if found is not None and uid in ("", found.uid):
+            return found
+
+        async def fetch(kube: Kube) -> Unbound | None:
+            obj = await kube.get(PODS, name, namespace, metadata_only=True)
+            if (obj["metadata"].get("labels") or {}).get(env.INJECTED_LABEL) != "true":
+                return None
+            pod = read_unbound(obj)
+            if uid not in ("", pod.uid):
+                raise MissingError("AnotherUID")
+            return pod
+
+        arrivals: Arrivals[Unbound | None] = self._caches.unbound_arrivals  # type: ignore[assignment]
+        return await self._late(
+            (namespace, name), arrivals, lambda pod: pod is not None and uid in ("", pod.uid), fetch
+        )
+
+    async def _late(
+        self, key: Key, arrivals: Arrivals[T], wanted: Callable[[T], bool], fetch: Callable[[Kube], Awaitable[T]]
+    ) -> T:
+        arriving = asyncio.ensure_future(arrivals.next(key, wanted))
+        tasks: list[asyncio.Future[T]] = [arriving]
+        try:
+            await asyncio.wait(tasks, timeout=self._settings.arrival_wait_s)
+            if not arriving.done():
+                tasks.append(asyncio.ensure_future(self._fetch(fetch)))
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            return next(task for task in tasks if task.done()).result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _fetch(self, fetch: Callable[[Kube], Awaitable[T]]) -> T:
+        if self._kube is None:
+            raise MissingError("NotSeen")
+        if self._running >= MAX_LOOKUPS:
+            raise MissingError("TooManyLookups")
+        self._running += 1
+        try:
+            async with asyncio.timeout(self._settings.lookup_timeout_s):
+                return await fetch(self._kube)
+        except NotFound:
+            raise MissingError("NotFound") from None
+        except (TimeoutError, KubeError):
+            raise MissingError("LookupFailed") from None
+        finally:
+            self._running -= 1

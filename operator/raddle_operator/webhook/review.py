@@ -1,0 +1,106 @@
+"""AdmissionReview in, AdmissionReview out: reading what may be anything, and writing an answer that always allows.
+
+An answer is built from bytes, because it holds nothing but a uid, an encoded patch and short texts.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+MAX_WARNINGS: Final = 3
+MAX_WARNING_CHARACTERS: Final = 256
+"""The API server cuts warnings off at 256 characters when there are many."""
+_MAX_UID_CHARACTERS: Final = 256
+
+_HEAD: Final = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"allowed":true,"uid":'
+_PATCH: Final = b',"patchType":"JSONPatch","patch":"'
+_POD_RESOURCES: Final = (("", "v1", "pods", ""),)
+_BINDING_RESOURCES: Final = (("", "v1", "pods", "binding"), ("", "v1", "bindings", ""))
+
+
+class UnreadableError(ValueError):
+    """A body that is no JSON, so that there is no uid to answer to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """One request to admit an object.
+
+    ``name`` is "" at CREATE of a pod whose name the API server is still to generate. ``problem`` says why the review
+    can't be acted on ("" where it can); then the other fields but ``uid`` may be empty.
+    """
+
+    uid: str
+    namespace: str = ""
+    name: str = ""
+    obj: Any = None
+    problem: str = ""
+
+
+def read_pod_review(body: bytes) -> Review:
+    """Return the review of a pod's creation. Raises UnreadableError for what is no JSON."""
+    return _read(body, _POD_RESOURCES)
+
+
+def read_binding_review(body: bytes) -> Review:
+    """Return the review of a binding, by pods/binding or the legacy bindings. Raises UnreadableError."""
+    return _read(body, _BINDING_RESOURCES)
+
+
+def _read(body: bytes, resources: tuple[tuple[str, str, str, str], ...]) -> Review:
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise UnreadableError(str(error)) from None
+    if not isinstance(document, dict):
+        return Review("", problem="NotAReview")
+    request = document.get("request")
+    if not isinstance(request, dict):
+        return Review("", problem="NoRequest")
+    uid = request.get("uid")
+    if not isinstance(uid, str) or len(uid) > _MAX_UID_CHARACTERS:
+        return Review("", problem="NoUID")
+    if document.get("kind") != "AdmissionReview" or document.get("apiVersion") != "admission.k8s.io/v1":
+        return Review(uid, problem="ForeignKind")
+    resource = request.get("resource")
+    if not isinstance(resource, dict):
+        return Review(uid, problem="ForeignResource")
+    address = (resource.get("group"), resource.get("version"), resource.get("resource"), request.get("subResource", ""))
+    if address not in resources:
+        return Review(uid, problem="ForeignResource")
+    if request.get("operation") != "CREATE":
+        return Review(uid, problem="ForeignOperation")
+    namespace, name = request.get("namespace"), request.get("name", "")
+    if not isinstance(namespace, str) or not isinstance(name, str) or not isinstance(request.get("object"), dict):
+        return Review(uid, problem="MalformedRequest")
+    return Review(uid, namespace, name, request["object"])
+
+
+def answer(
+    uid: str, *, operations: Sequence[dict[str, Any]] = (), warnings: Sequence[str] = (), audit: str = ""
+) -> bytes:
+    """Return the AdmissionReview that allows the object with these JSON-patch operations.
+
+    ``warnings`` reach whoever creates the object (at most 3 are sent, each cut at 256 characters); ``audit`` is written
+    to the API server's audit log as <webhook's name>/decision.
+    """
+    parts = [_HEAD, orjson.dumps(uid)]
+    if operations:
+        parts += [_PATCH, b64encode(orjson.dumps(operations)), b'"']
+    if warnings:
+        parts += [b',"warnings":', orjson.dumps([_clean(text) for text in warnings[:MAX_WARNINGS]])]
+    if audit:
+        parts += [b',"auditAnnotations":{"decision":', orjson.dumps(_clean(audit)), b"}"]
+    parts.append(b"}}")
+    return b"".join(parts)
+
+
+def _clean(text: str) -> str:
+    """Return text fit for an HTTP Warning header: printable ASCII, bounded."""
+    kept = "".join(character if " " <= character <= "~" else "?" for character in text[: MAX_WARNING_CHARACTERS + 1])
+    return kept if len(kept) <= MAX_WARNING_CHARACTERS else kept[: MAX_WARNING_CHARACTERS - 3] + "..."

@@ -1,0 +1,172 @@
+"""The HTTP side: two paths for reviews, three for whoever looks after the process, 404 for all else.
+
+It answers every review that can be read with a review that allows. Only what has no uid to answer to (no JSON, too
+large) gets an HTTP error, which the API server takes for a failed call and, with failurePolicy Ignore, lets pass.
+aiohttp's low-level server is used as it is: no router, no middlewares, no access log on the way of a pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from aiohttp import web
+from aiohttp.web_request import BaseRequest
+
+from raddle_operator.metrics import CONTENT_TYPE, WebhookMetrics
+from raddle_operator.webhook.journal import Journal
+from raddle_operator.webhook.review import UnreadableError
+from raddle_operator.webhook.settings import WebhookSettings
+
+PODS_PATH: Final = "/mutate/pods"
+BINDING_PATH: Final = "/mutate/binding"
+BODY_TIMEOUT_S: Final = 5.0
+"""A body that has not come by then never will: the API server's own timeout is shorter."""
+DEFAULT_TIMEOUT_S: Final = 1.0
+_JSON: Final = {"Content-Type": "application/json"}
+_TIMEOUT: Final = re.compile(r"(?:^|&)timeout=(?:(\d{1,3})m)?(?:(\d{1,4}(?:\.\d{1,9})?)(ms|s))?(?:&|$)")
+
+Answer = Callable[[bytes, float], Awaitable[bytes]]
+"""``answer(body, deadline_s)``: an AdmissionReview's bytes, by a time of the event loop's clock."""
+
+
+class Server:
+    """Listeners and what is behind them. ``answers`` maps the two paths to (label, function)."""
+
+    def __init__(
+        self,
+        settings: WebhookSettings,
+        answers: Mapping[str, tuple[str, Answer]],
+        *,
+        unready: Callable[[], str],
+        metrics: WebhookMetrics,
+        journal: Journal,
+    ) -> None:
+        """``unready`` says why the process is not ready, "" when it is."""
+        self.draining = False
+        self._settings: Final = settings
+        self._answers: Final = answers
+        self._unready: Final = unready
+        self._metrics: Final = metrics
+        self._journal: Final = journal
+        self._active = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        # Nothing that the API server sends is compressed.
+        self._http: Final = web.Server(
+            self._handle, request_factory=self._new_request, access_log=None, auto_decompress=False
+        )
+        self._listeners: list[asyncio.Server] = []
+
+    def _new_request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> BaseRequest:
+        limit = self._settings.max_body_bytes
+        loop = asyncio.get_running_loop()
+        return BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=limit)
+
+    async def listen(self, port: int, context: ssl.SSLContext | None = None) -> int:
+        """Open a listener and return its port. Raises OSError where the port is taken."""
+        loop = asyncio.get_running_loop()
+        listener = await loop.create_server(self._http, self._settings.host, port, ssl=context, backlog=1024)
+        self._listeners.append(listener)
+        return int(listener.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Stop accepting, let requests under way finish (10 s at most), close every connection."""
+        self.draining = True
+        for listener in self._listeners:
+            listener.close()
+        self._http.pre_shutdown()
+        try:
+            async with asyncio.timeout(self._settings.drain_s):
+                await self._idle.wait()
+        except TimeoutError:
+            self._journal.refusal("requests did not finish before the end", str(self._active))
+        await self._http.shutdown(1.0)
+        for listener in self._listeners:
+            await listener.wait_closed()
+
+    async def _handle(self, request: BaseRequest) -> web.StreamResponse:
+        self._active += 1
+        self._idle.clear()
+        try:
+            response = await self._respond(request)
+        finally:
+            self._active -= 1
+            if not self._active:
+                self._idle.set()
+        if self.draining:
+            response.force_close()  # the next request goes to another replica
+        return response
+
+    async def _respond(self, request: BaseRequest) -> web.StreamResponse:
+        path, _, query = request.raw_path.partition("?")
+        answering = self._answers.get(path)
+        if answering is None:
+            return self._look(path)
+        label, answer = answering
+        if request.method != "POST":
+            return self._refuse(label, 405, "WrongMethod", f"{path} takes POST")
+        began_s = time.perf_counter()
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_of(query) * self._settings.deadline_share
+        if (request.content_length or 0) > self._settings.max_body_bytes:
+            return self._too_large(label)
+        try:
+            body = await self._body(request)
+        except web.HTTPRequestEntityTooLarge:
+            return self._too_large(label)
+        except TimeoutError:
+            return self._refuse(label, 408, "SlowBody", f"the body did not come within {BODY_TIMEOUT_S:.0f} s")
+        except OSError:
+            raise  # the client has gone
+        except Exception as error:  # noqa: BLE001 (a body that breaks its own framing comes as many types)
+            return self._refuse(label, 400, "UnreadableBody", str(error))
+        try:
+            data = await answer(body, deadline_s)
+        except UnreadableError as error:
+            return self._refuse(label, 400, "NotJSON", f"the body is not JSON: {error}")
+        self._metrics.duration(label, time.perf_counter() - began_s)
+        return web.Response(body=data, headers=_JSON)
+
+    async def _body(self, request: BaseRequest) -> bytes:
+        if request.content.is_eof():
+            return await request.read()
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            return await request.read()
+
+    def _too_large(self, label: str) -> web.Response:
+        response = self._refuse(label, 413, "TooLarge", f"at most {self._settings.max_body_bytes} bytes are read")
+        response.force_close()
+        return response
+
+    def _refuse(self, label: str, status: int, reason: str, message: str) -> web.Response:
+        self._metrics.request(label, "refused", reason)
+        self._journal.refusal(f"{label}: {reason}", message)
+        return web.Response(status=status, text=message + "\n")
+
+    def _look(self, path: str) -> web.Response:
+        if path == "/readyz":
+            unready = self._unready()
+            return web.Response(status=503 if unready else 200, text=(unready or "ok") + "\n")
+        if path == "/livez":
+            # A blocked event loop does not answer, which is the sign that the kubelet looks for.
+            return web.Response(text="ok\n")
+        if path == "/metrics":
+            return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+        message = f"no such path; reviews go to {PODS_PATH} and {BINDING_PATH}"
+        # A wrong path in a webhook configuration must be visible, so it never looks like an answer.
+        return self._refuse("other", 404, "UnknownPath", message)
+
+
+def timeout_of(query: str) -> float:
+    """Return the seconds that the API server waits, as the URL's query says (``timeout=1s``); 1 where it says none."""
+    match = _TIMEOUT.search(query)
+    if match is None:
+        return DEFAULT_TIMEOUT_S
+    minutes, number, unit = match.groups()
+    seconds = 60.0 * int(minutes or 0) + float(number or 0) * (0.001 if unit == "ms" else 1.0)
+    return min(seconds, 30.0) or DEFAULT_TIMEOUT_S

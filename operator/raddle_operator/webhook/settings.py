@@ -1,0 +1,51 @@
+"""What the webhook process is told at start, as one frozen value; the CLI reads it from options and RADDLE_*."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+MIB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookSettings:
+    """Settings of one webhook process. Times are in seconds.
+
+    ``kubeconfig`` None: the pod's own service account. ``host`` "": every address, IPv4 and IPv6. Ports may be 0 (any
+    free one; see ``Webhook.addresses``).
+    """
+
+    tls_dir: Path
+    """The folder with tls.crt and tls.key. They may come later and may change; a kubelet replaces them as one."""
+    namespace: str = "raddle-system"
+    kubeconfig: Path | None = None
+    context: str | None = None
+    host: str = ""
+    port: int = 10250
+    """HTTPS: the reviews, and /readyz, /livez, /metrics as well."""
+    health_port: int | None = 8080
+    """Plain HTTP for /readyz, /livez and /metrics, which answers before there is a certificate; None: not opened."""
+    default_inject: str = "disabled"
+    """What a namespace without the label raddle.dev/inject counts as: disabled, labelled or enabled."""
+    shim_namespaces: tuple[str, ...] = ()
+    """Where the shim's ConfigMap may be looked for; empty: everywhere. Without the right it counts as absent."""
+    shim_image: str = ""
+    """The image that holds the shim, for policies that ask for ImageVolume or InitContainer; "": they get none."""
+    certificate_check_s: float = 10.0
+    """The files are read again so often."""
+    drain_delay_s: float = 5.0
+    """After SIGTERM /readyz fails for so long before the listener closes: endpoints take time to spread."""
+    drain_s: float = 10.0
+    """Requests under way then get at most so long."""
+    max_body_bytes: int = 8 * MIB
+    """The API server takes objects up to 3 MiB; a review holds one, escaped anew, beside its own fields."""
+    arrival_wait_s: float = 0.02
+    """A pod or namespace that the watch has not shown yet is waited for so long; then one GET runs beside the watch."""
+    lookup_timeout_s: float = 0.3
+    """The GET gets so long."""
+    deadline_share: float = 0.8
+    """The answer comes within this share of the timeout that the API server states in the URL."""
+    decision_logs_per_s: float = 20.0
+    """At most so many decisions are logged a second, the rest is counted in the next line; 0: none."""

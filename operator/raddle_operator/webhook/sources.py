@@ -1,0 +1,273 @@
+"""Where the webhook's knowledge comes from: one small value a kind of object, kept by informers or put in by hand.
+
+Each reader below turns a JSON object into what decisions need of it, so that the caches hold nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Generic, Protocol, TypeVar
+from weakref import WeakValueDictionary
+
+from raddle import env
+from raddle.topology import Machine
+from raddle_operator import nodetopology
+from raddle_operator.informer import Informer, Key, key_of
+from raddle_operator.kube import (
+    CLUSTER_INFERENCE_THREADINGS,
+    CONFIG_MAPS,
+    INFERENCE_THREADINGS,
+    NAMESPACES,
+    NODE_CPU_TOPOLOGIES,
+    PODS,
+    Kube,
+    Object,
+    Resource,
+)
+from raddle_operator.spec import PolicyObject, SpecError, policy_from_object
+from raddle_operator.webhook.settings import WebhookSettings
+
+log = logging.getLogger(__name__)
+
+SHIM_LABEL: Final = "raddle.dev/shim"
+_POD_KEYS: Final = frozenset((env.GOVERNED_BY, env.SETTINGS_HASH))
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+Callback = Callable[[Key, T | None, T | None], None]
+
+
+class Source(Protocol[T_co]):
+    """What an informer offers to its readers."""
+
+    @property
+    def store(self) -> Mapping[Key, T_co]:
+        """The present values."""
+        ...
+
+    @property
+    def synced(self) -> asyncio.Event:
+        """Set once the store has been complete."""
+        ...
+
+    @property
+    def age_s(self) -> float | None:
+        """Seconds since the API server was last heard; None before the first list."""
+        ...
+
+    @property
+    def errors(self) -> int:
+        """How many attempts have failed."""
+        ...
+
+    def subscribe(self, callback: Callable[[Key, T_co | None, T_co | None], None]) -> None:
+        """Call ``callback(key, old, new)`` for every change from now on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Unbound:
+    """An injected pod that has no node yet: its uid, and the annotations of ours that binding may overwrite."""
+
+    uid: str
+    annotations: Mapping[str, str]
+
+
+class Shape:
+    """A machine that many nodes have in common (weakly referable, unlike the machine itself)."""
+
+    __slots__ = ("__weakref__", "cores", "machine")
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine: Final = machine
+        self.cores: Final = len(machine.cores)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """One node's topology. ``fresh`` is false where the controller has found that the node has changed since."""
+
+    shape: Shape
+    fresh: bool
+
+
+class TopologyReader:
+    """Reads NodeCPUTopologies; nodes of one make share one Machine, parsed once."""
+
+    def __init__(self) -> None:
+        self.shapes: Final[WeakValueDictionary[str, Shape]] = WeakValueDictionary()
+        """Those that some node has, by hash."""
+
+    def __call__(self, obj: Object) -> NodeFacts | None:
+        """Return the node's facts; None (with one line in the log) for an object that describes no machine."""
+        spec = obj.get("spec")
+        digest = nodetopology.shape_hash(spec if isinstance(spec, dict) else {})
+        shape = self.shapes.get(digest)
+        if shape is None:
+            try:
+                machine = nodetopology.from_object(obj)
+            except nodetopology.TopologyError as error:
+                log.warning("NodeCPUTopology %s is left out: %s", key_of(obj)[1], error)
+                return None
+            shape = self.shapes[digest] = Shape(machine._replace(boot_id=""))
+        return NodeFacts(shape, _is_fresh(obj))
+
+
+def _is_fresh(obj: Object) -> bool:
+    """Whether no condition says otherwise: before the controller has looked, what the agent wrote holds."""
+    conditions = (obj.get("status") or {}).get("conditions") or []
+    return not any(
+        condition.get("type") == "Fresh" and condition.get("status") == "False"
+        for condition in conditions
+        if isinstance(condition, dict)
+    )
+
+
+def read_unbound(obj: Object) -> Unbound:
+    """Return what binding needs of an injected pod. Equal texts are one object: replicas share them."""
+    metadata = obj["metadata"]
+    kept = {
+        sys.intern(key): sys.intern(value)
+        for key, value in (metadata.get("annotations") or {}).items()
+        if key in _POD_KEYS or key.startswith(env.CONTAINER_PREFIXES)
+    }
+    return Unbound(metadata.get("uid") or "", kept)
+
+
+def read_labels(obj: Object) -> Mapping[str, str]:
+    """Return an object's labels."""
+    return dict(obj["metadata"].get("labels") or {})
+
+
+def read_shim(obj: Object) -> str:
+    """Return the content hash of a shim ConfigMap."""
+    return str((obj["metadata"].get("labels") or {}).get(SHIM_LABEL) or "")
+
+
+def policy_reader(resource: Resource) -> Callable[[Object], PolicyObject | None]:
+    """Return the reader of one kind of policy; one that can't be used is left out, with one line in the log."""
+
+    def read(obj: Object) -> PolicyObject | None:
+        try:
+            # Items of a list need not carry their kind.
+            return policy_from_object({**obj, "kind": resource.kind})
+        except SpecError as error:
+            log.warning("%s %s is left out: %s", resource.kind, "/".join(filter(None, key_of(obj))), error)
+            return None
+
+    return read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Everything that the caches read. ``shims`` may stay unsynced: without the right to look, none is there."""
+
+    policies: Source[PolicyObject]
+    cluster_policies: Source[PolicyObject]
+    namespaces: Source[Mapping[str, str]]
+    topologies: Source[NodeFacts]
+    unbound: Source[Unbound]
+    shims: tuple[Source[str], ...]
+
+
+def informers(kube: Kube, settings: WebhookSettings) -> tuple[Sources, list[Informer[object]]]:
+    """Return sources that follow the API server, and the informers to run for that."""
+    started: list[Informer[object]] = []
+
+    def informer(resource: Resource, read: Callable[[Object], T | None], **selection: object) -> Informer[T]:
+        made = Informer(kube, resource, read, **selection)  # type: ignore[arg-type]
+        started.append(made)  # type: ignore[arg-type]
+        return made
+
+    sources = Sources(
+        policies=informer(INFERENCE_THREADINGS, policy_reader(INFERENCE_THREADINGS)),
+        cluster_policies=informer(CLUSTER_INFERENCE_THREADINGS, policy_reader(CLUSTER_INFERENCE_THREADINGS)),
+        namespaces=informer(NAMESPACES, read_labels, metadata_only=True),
+        topologies=informer(NODE_CPU_TOPOLOGIES, TopologyReader()),
+        unbound=informer(
+            PODS,
+            read_unbound,
+            label_selector=f"{env.INJECTED_LABEL}=true",
+            field_selector="spec.nodeName=",
+            metadata_only=True,
+        ),
+        shims=tuple(
+            informer(CONFIG_MAPS, read_shim, namespace=namespace, label_selector=SHIM_LABEL, metadata_only=True)
+            for namespace in settings.shim_namespaces or ("",)
+        ),
+    )
+    return sources, started
+
+
+class MemorySource(Generic[T]):
+    """A source filled by hand, with the same reader: for benchmarks and tests."""
+
+    def __init__(self, read: Callable[[Object], T | None], *, synced: bool = True) -> None:
+        self._objects: dict[Key, T] = {}
+        self._callbacks: list[Callback[T]] = []
+        self._read = read
+        self.store: Final[Mapping[Key, T]] = MappingProxyType(self._objects)
+        self.synced: Final = asyncio.Event()
+        self.errors: Final = 0
+        self.age_s: Final = 0.0
+        if synced:
+            self.synced.set()
+
+    def subscribe(self, callback: Callback[T]) -> None:
+        """Call ``callback(key, old, new)`` for every change from now on."""
+        self._callbacks.append(callback)
+
+    def put(self, obj: Object) -> None:
+        """Add or replace an object, given as JSON."""
+        self._set(key_of(obj), self._read(obj))
+
+    def remove(self, obj: Object) -> None:
+        """Take an object out."""
+        self._set(key_of(obj), None)
+
+    def _set(self, key: Key, new: T | None) -> None:
+        old = self._objects.pop(key, None)
+        if new is not None:
+            self._objects[key] = new
+        for callback in self._callbacks:
+            callback(key, old, new)
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySources:
+    """A whole set of sources filled by hand."""
+
+    policies: MemorySource[PolicyObject]
+    cluster_policies: MemorySource[PolicyObject]
+    namespaces: MemorySource[Mapping[str, str]]
+    topologies: MemorySource[NodeFacts]
+    unbound: MemorySource[Unbound]
+    shims: MemorySource[str]
+
+    @classmethod
+    def empty(cls, *, synced: bool = True) -> MemorySources:
+        """Return sources with nothing in them, complete or still to come."""
+        return cls(
+            MemorySource(policy_reader(INFERENCE_THREADINGS), synced=synced),
+            MemorySource(policy_reader(CLUSTER_INFERENCE_THREADINGS), synced=synced),
+            MemorySource(read_labels, synced=synced),
+            MemorySource(TopologyReader(), synced=synced),
+            MemorySource(read_unbound, synced=synced),
+            MemorySource(read_shim, synced=synced),
+        )
+
+    def sources(self) -> Sources:
+        """Return them as the caches take them."""
+        return Sources(
+            policies=self.policies,
+            cluster_policies=self.cluster_policies,
+            namespaces=self.namespaces,
+            topologies=self.topologies,
+            unbound=self.unbound,
+            shims=(self.shims,),
+        )
