@@ -80,7 +80,7 @@ async def get_text(settings, path):
 
 @contextlib.asynccontextmanager
 async def running(settings, *, ready=True):
-    task = asyncio.create_task(process.run(settings))
+    task = asyncio.create_task(process.serve(settings))
     try:
         if ready:
             await until(lambda: leads(settings))
@@ -132,9 +132,10 @@ def policy(name, namespace, *, app="resnet", **spec):
     return {"metadata": {"name": name, "namespace": namespace}, "spec": {"podSelector": selector, **spec}}
 
 
-def pod(name, namespace, *, labels=None, annotations=None):
+def pod(name, namespace, *, labels=None, annotations=None, limits=None):
     metadata = {"name": name, "namespace": namespace, "labels": {"app": "resnet", **(labels or {})}}
-    spec = {"containers": [{"name": "serve", "image": "none.invalid/none"}]}
+    resources = {"limits": {"cpu": "2"}} if limits is None else {"limits": limits}
+    spec = {"containers": [{"name": "serve", "image": "none.invalid/none", "resources": resources}]}
     return {"metadata": {**metadata, "annotations": annotations or {}}, "spec": spec}
 
 
@@ -205,11 +206,16 @@ async def test_pods_are_counted_by_what_they_carry(kube, controller, namespace):
     await kube.create(PODS, injected_pod("safe", namespace, present, node=None))
     await kube.create(PODS, injected_pod("stale", namespace, "0123456789"))
     await kube.create(PODS, pod("missed", namespace))
+    await kube.create(PODS, pod("unbounded", namespace, labels={"tier": "batch"}, limits={}))
     await kube.create(PODS, pod("other", namespace, labels={"app": "other"}))
-    found = await status_says(kube, INFERENCE_THREADINGS, "p", namespace, lambda obj: obj["status"]["matchedPods"] == 4)
+    found = await status_says(
+        kube, INFERENCE_THREADINGS, "p", namespace, lambda obj: len(obj["status"].get("skippedPods", [])) == 2
+    )
+    assert found["status"]["matchedPods"] == 5
     counts = {name: found["status"][name] for name in ("injectedPods", "safeValuePods", "stalePods")}
     assert counts == {"injectedPods": 3, "safeValuePods": 1, "stalePods": 1}
-    assert found["status"]["skippedPods"] == [{"reason": "WebhookMissed", "count": 1}]
+    reasons = {item["reason"]: item["count"] for item in found["status"]["skippedPods"]}
+    assert reasons == {"WebhookMissed": 1, "NoCPUBound": 1}
     degraded = condition(found, "Degraded")
     assert degraded["reason"] == "WebhookMissed"
     assert f"{namespace}/missed" in degraded["message"]

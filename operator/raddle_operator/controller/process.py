@@ -13,16 +13,18 @@ import logging
 import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import NoReturn
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from raddle_operator.certificates import CertificateSettings, ensure
 from raddle_operator.controller import metrics
 from raddle_operator.controller.handlers import KopfThread
 from raddle_operator.controller.reconcile import Reconciler
 from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.events import Recorder
-from raddle_operator.informer import Key
+from raddle_operator.informer import Key, backoffs
 from raddle_operator.kube import Kube, KubeError, Object, Resource
 from raddle_operator.leader import Elector, LeadershipLostError
 
@@ -57,7 +59,7 @@ class _Process:
             metrics.KOPF_RESTARTS.set(self.kopf.restarts)
 
 
-async def run(settings: ControllerSettings) -> None:
+async def serve(settings: ControllerSettings) -> None:
     """Run the controller until cancelled; then its Lease is released.
 
     Raises ConfigError where there are no credentials, LeadershipLostError when the Lease is lost (end the process).
@@ -89,6 +91,30 @@ async def _lead(kube: Kube, settings: ControllerSettings, process: _Process) -> 
         group.create_task(recorder.run())
         group.create_task(reconciler.run())
         group.create_task(kopf.run())
+        if settings.issue_certificates:
+            group.create_task(_keep_certificates(kube, settings))
+
+
+async def _keep_certificates(kube: Kube, settings: ControllerSettings) -> NoReturn:
+    certificates = CertificateSettings(
+        namespace=settings.namespace,
+        secret=settings.webhook_secret,
+        service=settings.webhook_service,
+        configuration=settings.webhook_configuration,
+        extra_names=settings.webhook_names,
+    )
+    pauses = backoffs()
+    while True:
+        try:
+            wait_s = await ensure(kube, certificates)
+        except KubeError as error:
+            wait_s = next(pauses)
+            metrics.CERTIFICATE_CHECKS.labels("failed").inc()
+            log.warning("webhook certificates: %s; again in %.1f s", error, wait_s)
+        else:
+            pauses = backoffs()
+            metrics.CERTIFICATE_CHECKS.labels("done").inc()
+        await asyncio.sleep(wait_s)
 
 
 @contextlib.asynccontextmanager
@@ -115,7 +141,7 @@ async def _serving(process: _Process, settings: ControllerSettings) -> AsyncIter
         await runner.cleanup()
 
 
-def main(settings: ControllerSettings) -> int:
+def run(settings: ControllerSettings) -> int:
     """Run the controller until SIGTERM or SIGINT; return the exit status."""
     try:
         asyncio.run(_until_signalled(settings))
@@ -129,7 +155,7 @@ def main(settings: ControllerSettings) -> int:
 
 
 async def _until_signalled(settings: ControllerSettings) -> None:
-    running = asyncio.ensure_future(run(settings))
+    running = asyncio.ensure_future(serve(settings))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, running.cancel)

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn
 from raddle import env
 from raddle_operator import matching
 from raddle_operator.controller import metrics
+from raddle_operator.controller.examine import Case, case_of, verdict
 from raddle_operator.controller.freshness import topology_status
 from raddle_operator.controller.handlers import WATCHED
 from raddle_operator.controller.publish import StatusWriter
@@ -41,6 +42,7 @@ from raddle_operator.controller.world import (
 )
 from raddle_operator.events import Recorder
 from raddle_operator.informer import Informer, Key, backoffs, key_of
+from raddle_operator.injection import Facts
 from raddle_operator.kube import (
     CLUSTER_INFERENCE_THREADINGS,
     INFERENCE_THREADINGS,
@@ -50,10 +52,12 @@ from raddle_operator.kube import (
     PODS,
     Kube,
     KubeError,
+    NotFound,
     Object,
     Resource,
 )
 from raddle_operator.matching import Policies
+from raddle_operator.reasons import SkipReason
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +72,7 @@ _LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 class Work(NamedTuple):
     """One thing to bring up to date. ``count`` counts every marked namespace in one pass over the pods."""
 
-    what: Literal["count", "policy", "topology", "shim"]
+    what: Literal["count", "examine", "policy", "topology", "shim"]
     kind: str = ""
     namespace: str = ""
     name: str = ""
@@ -91,6 +95,7 @@ class Reconciler:
         self._arranged: Policies | None = None
         self._tallies: dict[str, NamespaceTally] = {}
         self._uncounted: set[str] = set()
+        self._verdicts: dict[Case, SkipReason] = {}
         self._reader = PodReader()
         self._writer = StatusWriter(kube, recorder, interval_s=settings.status_interval_s)
         self._namespaces: Informer[NamespaceFacts] = Informer(
@@ -107,7 +112,7 @@ class Reconciler:
             metadata_only=True,
             on_change=lambda key, _old, _new: self._count_again((key[0],)),
         )
-        self._shim = ShimKeeper(kube, self._shim_of) if settings.keep_shim else None
+        self._shim = ShimKeeper(kube, self._shim_of, settings.shim_namespaces) if settings.keep_shim else None
         self.queue: Final[KeyedQueue[Work]] = KeyedQueue(
             interval_s=lambda work: settings.tally_interval_s if work.what == "count" else 0.0
         )
@@ -137,6 +142,7 @@ class Reconciler:
             store = self._topologies if resource is NODE_CPU_TOPOLOGIES else self._policies[resource.kind]
             store.keep_only({key_of(item) for item in page.items}, int(page.resource_version))
         self._reader.forget()
+        self._verdicts.clear()  # they rest on more than their key says: what nodes and ConfigMaps there are
         self._count_again(name for _, name in self._namespaces.store)
         for work in self._everything():
             self.queue.add(work)
@@ -166,17 +172,21 @@ class Reconciler:
         name = key[1]
         self._count_again((name,))
         self._shim_of(name)
-        if old is not None and new is not None and self._is_open(new) and not self._is_open(old):
+        if old is not None and new is not None and self._is_open(name, new) and not self._is_open(name, old):
             self._pods.relist()  # its pods were left out
 
-    def _is_open(self, facts: NamespaceFacts) -> bool:
+    def _is_open(self, namespace: str, facts: NamespaceFacts) -> bool:
+        """Tell whether pods of a namespace may be opted in."""
+        if namespace == self._settings.namespace or namespace in self._settings.excluded_namespaces:
+            return False
         mode = facts.labels.get(env.INJECT_LABEL, self._settings.unlabelled)
         return mode in (matching.ENABLED, matching.LABELLED)
 
     def _read_pod(self, obj: Object) -> PodFacts | None:
-        facts = self._namespaces.store.get(("", obj["metadata"]["namespace"]))
+        namespace = obj["metadata"]["namespace"]
+        facts = self._namespaces.store.get(("", namespace))
         # A namespace that the other watch has not shown yet is new: its pods are kept until it is known.
-        return self._reader.read(obj) if facts is None or self._is_open(facts) else None
+        return self._reader.read(obj) if facts is None or self._is_open(namespace, facts) else None
 
     def _count_again(self, namespaces: Iterable[str]) -> None:
         self._uncounted.update(namespaces)
@@ -190,7 +200,8 @@ class Reconciler:
             group.create_task(self._namespaces.run())
             group.create_task(self._nodes.run())
             if self._shim is not None:
-                group.create_task(self._shim.informer.run())
+                for informer in self._shim.informers:
+                    group.create_task(informer.run())
             await self._namespaces.synced.wait()  # which pods are kept depends on them
             group.create_task(self._pods.run())
             group.create_task(self._resync_forever())
@@ -228,6 +239,8 @@ class Reconciler:
         with metrics.RECONCILE_SECONDS.labels(work.what).time():
             if work.what == "count":
                 self._count()
+            elif work.what == "examine":
+                await self._examine(work)
             elif work.what == "policy":
                 await self._write_policy(work)
             elif work.what == "topology":
@@ -248,15 +261,40 @@ class Reconciler:
         for namespace in marked:
             facts = self._namespaces.store.get(("", namespace))
             new = NamespaceTally()
-            if facts is not None and self._is_open(facts):
+            if facts is not None and self._is_open(namespace, facts):
                 unlabelled = self._settings.unlabelled
-                new = tally(namespace, facts, pods[namespace], policies, changed_s, unlabelled=unlabelled)
+                new = tally(
+                    namespace, facts, pods[namespace], policies, changed_s, self._verdicts, unlabelled=unlabelled
+                )
+            for name in new.unexamined:
+                self.queue.add(Work("examine", namespace=namespace, name=name))
             old = self._tallies.pop(namespace, NamespaceTally())
             if new != NamespaceTally():
                 self._tallies[namespace] = new
             for key in old.policies.keys() | new.policies.keys():
                 if old.policies.get(key) != new.policies.get(key):
                     self.queue.add(Work("policy", *key))
+
+    async def _examine(self, work: Work) -> None:
+        """Find out why one pod has no values, for all pods like it."""
+        key = (work.namespace, work.name)
+        pod, namespace = self._pods.store.get(key), self._namespaces.store.get(("", work.namespace))
+        if pod is None or namespace is None:
+            return  # it is gone, and with it the question
+        policies = self._arrange()
+        policy = matching.select(dict(pod.labels), work.namespace, namespace.labels, policies).policy
+        if policy is None:
+            return
+        try:
+            obj = await self._kube.get(PODS, work.name, work.namespace)
+        except NotFound:
+            return
+        cores = [record.cores for record in self._topologies.values() if record.cores]
+        facts = Facts(smallest_cores=min(cores, default=None))
+        unlabelled = self._settings.unlabelled
+        reason = verdict(obj, work.namespace, namespace.labels, policies, facts, unlabelled=unlabelled)
+        self._verdicts[case_of(work.namespace, pod.labels, policy)] = reason
+        self._count_again((work.namespace,))
 
     def _arrange(self) -> Policies:
         if self._arranged is None:
@@ -313,7 +351,7 @@ class Reconciler:
 
     async def _keep_shim(self, namespace: str) -> None:
         facts = self._namespaces.store.get(("", namespace))
-        if self._shim is None or facts is None or facts.terminating or not self._is_open(facts):
+        if self._shim is None or facts is None or facts.terminating or not self._is_open(namespace, facts):
             return
         was_forbidden = namespace in self._shim.forbidden
         await self._shim.reconcile(namespace, self._tallies.get(namespace, NamespaceTally()).oldest_injected_s)

@@ -30,10 +30,16 @@ class ControllerSettings:
     """The least time between two counts of one namespace's pods."""
     unlabelled: str = "disabled"
     """What a namespace without the label ``raddle.dev/inject`` counts as: enabled, labelled or disabled."""
+    excluded_namespaces: tuple[str, ...] = ("kube-system",)
+    """Never opted in, beside ``namespace`` itself; the webhook configuration leaves the same ones out."""
     keep_shim: bool = True
     """Keep the shim's ConfigMap in opted-in namespaces."""
+    shim_namespaces: tuple[str, ...] = ()
+    """Where ConfigMaps may be written; empty: wherever a namespace is opted in."""
     issue_certificates: bool = True
     """Issue and rotate the webhook's certificate (else cert-manager does)."""
     webhook_configuration: str = "raddle"
     webhook_service: str = "raddle-webhook"
     webhook_secret: str = "raddle-webhook-tls"  # noqa: S105 (a name)
+    webhook_names: tuple[str, ...] = ()
+    """Further names or addresses in the webhook's certificate."""

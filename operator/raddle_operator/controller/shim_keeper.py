@@ -7,8 +7,9 @@ because pods name it in their spec, which is not watched. A namespace that is op
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -51,7 +52,9 @@ def config_map(namespace: str, content_hash: str) -> Object:
     }
 
 
-def outdated(kept: dict[Key, KeptMap], namespace: str, content_hash: str, oldest_injected_s: int | None) -> list[str]:
+def outdated(
+    kept: Mapping[Key, KeptMap], namespace: str, content_hash: str, oldest_injected_s: int | None
+) -> list[str]:
     """Return the names of ConfigMaps in ``namespace`` that no pod can need any more.
 
     ``oldest_injected_s`` is the creation of the oldest injected pod there, None where there is none.
@@ -65,28 +68,49 @@ def outdated(kept: dict[Key, KeptMap], namespace: str, content_hash: str, oldest
 
 
 class ShimKeeper:
-    """Creates and removes the ConfigMaps; ``on_change(namespace)`` says where one appeared or vanished."""
+    """Creates and removes the ConfigMaps; ``on_change(namespace)`` says where one appeared or vanished.
 
-    def __init__(self, kube: Kube, on_change: Callable[[str], None]) -> None:
+    ``namespaces``: where it may; empty for everywhere. Where lists are refused, each is looked for by its name.
+    """
+
+    def __init__(self, kube: Kube, on_change: Callable[[str], None], namespaces: Sequence[str] = ()) -> None:
         self.content_hash: Final = delivery.content_hash()
         self.forbidden: set[str] = set()
         """Namespaces where the API server does not let us write ConfigMaps."""
-        self.informer: Final = Informer(
-            kube,
-            CONFIG_MAPS,
-            _kept,
-            label_selector=f"{SHIM_LABEL},{MANAGED_BY}=raddle",
-            metadata_only=True,
-            on_change=lambda key, _old, _new: on_change(key[0]),
+        self.informers: Final = tuple(
+            Informer(
+                kube,
+                CONFIG_MAPS,
+                _kept,
+                namespace=namespace,
+                label_selector=f"{SHIM_LABEL},{MANAGED_BY}=raddle",
+                metadata_only=True,
+                on_change=lambda key, _old, _new: on_change(key[0]),
+            )
+            for namespace in namespaces or ("",)
         )
+        self._namespaces = frozenset(namespaces)
         self._kube = kube
 
     async def reconcile(self, namespace: str, oldest_injected_s: int | None) -> None:
         """Make one opted-in namespace have the present ConfigMap and no outdated one. Raises for what may pass."""
-        if (namespace, config_map_name(self.content_hash)) not in self.informer.store:
+        if self._namespaces and namespace not in self._namespaces:
+            return
+        kept = {key: found for informer in self.informers for key, found in informer.store.items()}
+        if (namespace, config_map_name(self.content_hash)) not in kept and not await self._is_there(namespace):
             await self._create(namespace)
-        for name in outdated(dict(self.informer.store), namespace, self.content_hash, oldest_injected_s):
+        for name in outdated(kept, namespace, self.content_hash, oldest_injected_s):
             await self._remove(namespace, name)
+
+    async def _is_there(self, namespace: str) -> bool:
+        """Ask for it, where the lists are not there to tell: a create would send its whole content."""
+        if all(informer.synced.is_set() for informer in self.informers):
+            return False
+        name = config_map_name(self.content_hash)
+        with contextlib.suppress(NotFound, Forbidden):
+            await self._kube.get(CONFIG_MAPS, name, namespace, metadata_only=True)
+            return True
+        return False
 
     async def _create(self, namespace: str) -> None:
         try:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from raddle_operator import matching
+from raddle_operator.controller.examine import Case, case_of
 from raddle_operator.controller.world import Labels, NamespaceFacts, PodFacts, PolicyRecord
 from raddle_operator.matching import Policies
 from raddle_operator.reasons import SkipReason
@@ -62,12 +63,14 @@ class Tally:
 class NamespaceTally:
     """One namespace's pods by policy; ``unattributed`` counts reasons of pods that no policy governs.
 
-    ``oldest_injected_s``: creation of the oldest pod with values, None where there is none.
+    ``oldest_injected_s``: creation of the oldest pod with values, None where there is none. ``unexamined`` names one
+    pod of each kind of which it is not known why they have no values; such pods are matched and nothing more.
     """
 
     policies: Mapping[PolicyKey, Tally] = field(default_factory=dict)
     unattributed: Mapping[str, int] = field(default_factory=dict)
     oldest_injected_s: int | None = None
+    unexamined: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -81,7 +84,14 @@ class _Counts:
     missed: list[str] = field(default_factory=list)
     rivals: set[str] = field(default_factory=set)
 
+    def skip(self, name: str, reason: SkipReason) -> None:
+        """Count the reason of a pod that has no values."""
+        self.skipped[str(reason)] += 1
+        if reason is SkipReason.WEBHOOK_MISSED:
+            self.missed.append(name)
+
     def frozen(self) -> Tally:
+        """Return the counts so far."""
         return Tally(
             matched=self.matched,
             injected=self.injected,
@@ -114,15 +124,18 @@ def tally(
     pods: Iterable[tuple[str, PodFacts]],
     policies: Policies,
     changed_s: Mapping[PolicyKey, int],
+    verdicts: Mapping[Case, SkipReason],
     *,
     unlabelled: str = matching.DISABLED,
 ) -> NamespaceTally:
     """Count one namespace's (name, pod) pairs by the policy that governs each.
 
-    ``changed_s`` is when each policy was last written; ``unlabelled`` what a namespace without the label counts as.
+    ``changed_s`` is when each policy was last written; ``verdicts`` why pods have no values, as far as that has been
+    examined; ``unlabelled`` what a namespace without the label counts as.
     """
     counts: dict[PolicyKey, _Counts] = {}
     unattributed: Counter[str] = Counter()
+    unexamined: dict[Case, str] = {}
     matches: dict[Labels, _Match | None] = {}
     oldest_s: int | None = None
     for name, pod in pods:
@@ -139,10 +152,22 @@ def tally(
             unattributed[match.reason] += 1
             continue
         key = key_of(match.policy)
+        count = counts.setdefault(key, _Counts())
         reached_s = max(changed_s.get(key, 0), facts.opted_in_s)
-        _count(counts.setdefault(key, _Counts()), match.policy, f"{namespace}/{name}", pod, reached_s)
+        if _count(count, match.policy, pod, reached_s):
+            case = case_of(namespace, pod.labels, match.policy)
+            reason = verdicts.get(case)
+            if reason is None:
+                unexamined.setdefault(case, name)
+            else:
+                count.skip(f"{namespace}/{name}", reason)
     found = {key: count.frozen() for key, count in counts.items()}
-    return NamespaceTally(policies=found, unattributed=dict(unattributed), oldest_injected_s=oldest_s)
+    return NamespaceTally(
+        policies=found,
+        unattributed=dict(unattributed),
+        oldest_injected_s=oldest_s,
+        unexamined=tuple(unexamined.values()),
+    )
 
 
 def _match(
@@ -155,7 +180,8 @@ def _match(
     return _Match(governed.policy, str(governed.skip.reason) if governed.skip else "", pairs)
 
 
-def _count(counts: _Counts, policy: PolicyObject, name: str, pod: PodFacts, reached_s: int) -> None:
+def _count(counts: _Counts, policy: PolicyObject, pod: PodFacts, reached_s: int) -> bool:
+    """Count one pod; return whether the reason for its having no values is to be looked up."""
     counts.matched += 1
     if pod.injected:
         counts.injected += 1
@@ -163,13 +189,11 @@ def _count(counts: _Counts, policy: PolicyObject, name: str, pod: PodFacts, reac
         counts.stale += pod.settings_hash != policy.settings_hash
     elif policy.mode == "Observe":
         counts.skipped[SkipReason.OBSERVED] += 1
-    elif pod.skipped:
-        counts.skipped[pod.skipped] += 1
     elif pod.created_s <= reached_s:  # times are whole seconds: the same second may have been before
         counts.older += 1
     else:
-        counts.skipped[SkipReason.WEBHOOK_MISSED] += 1
-        counts.missed.append(name)
+        return True
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,23 +9,18 @@ from typing import Any, Final
 from raddle import cpuset, env
 from raddle_operator.informer import Key
 from raddle_operator.kube import Object, Resource
-from raddle_operator.reasons import SkipReason
 from raddle_operator.spec import PolicyObject, SpecError, policy_from_object
 from raddle_operator.times import epoch_s
 
-SKIPPED_ANNOTATION: Final = "raddle.dev/skipped"
-"""Where the webhook leaves the reason when it saw a pod and gave it nothing."""
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 _SAFE_VALUES: Final = '"node":null'
-
-_REASONS: Final = frozenset(str(reason) for reason in SkipReason)
 
 Labels = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFacts:
-    """An opted-in namespace's pod, from its metadata alone. ``settings_hash`` and ``skipped`` are empty when absent.
+    """An opted-in namespace's pod, from its metadata alone. ``settings_hash`` is empty when absent.
 
     ``safe_values``: a plan on it was made without knowing its node.
     """
@@ -35,7 +30,6 @@ class PodFacts:
     injected: bool
     safe_values: bool
     settings_hash: str
-    skipped: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +67,16 @@ class PolicyRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyRecord:
-    """A NodeCPUTopology as it is on the server. ``cpus`` is None where its online list can't be read."""
+    """A NodeCPUTopology as it is on the server. ``cpus`` is None where its online list can't be read.
+
+    ``cores`` counts the physical cores, None where they are not listed.
+    """
 
     uid: str
     generation: int
     boot_id: str
     cpus: int | None
+    cores: int | None
     status: Object
 
 
@@ -105,7 +103,6 @@ class PodReader:
                 key.startswith(env.PLAN_PREFIX) and _SAFE_VALUES in text for key, text in annotations.items()
             ),
             settings_hash=self._text(annotations.get(env.SETTINGS_HASH, "")),
-            skipped=_reason(annotations.get(SKIPPED_ANNOTATION, "")),
         )
         return self._facts.setdefault(facts, facts)
 
@@ -121,13 +118,6 @@ class PodReader:
 
     def _text(self, text: str) -> str:
         return self._texts.setdefault(text, text)
-
-
-def _reason(text: str) -> str:
-    """Return a reason that we know: whoever may edit a pod must not invent words for a status or a metric."""
-    if not text:
-        return ""
-    return str(SkipReason(text)) if text in _REASONS else str(SkipReason.MALFORMED)
 
 
 def read_namespace(obj: Object) -> NamespaceFacts:
@@ -179,6 +169,7 @@ def read_topology(obj: Object) -> TopologyRecord:
         generation=int(metadata.get("generation") or 0),
         boot_id=str(spec.get("bootID") or ""),
         cpus=cpus or None,
+        cores=len(spec.get("cores") or ()) or None,
         status=obj.get("status") or {},
     )
 
