@@ -30,13 +30,13 @@ _ADAPTERS = "adapters"
 
 
 def files() -> Dict[str, str]:
-    """ConfigMap key -> text, for the package, raddle.pth and sitecustomize.py. Raises OSError for a broken install."""
+    """ConfigMap key -> text, for the package and the three files that load it. Raises OSError for a broken install."""
     found = {"raddle." + name: _text(_HERE, name) for name in _modules(_HERE)}
     folder = os.path.join(_HERE, _ADAPTERS)
     for name in _modules(folder):
         found[f"raddle.{_ADAPTERS}.{name}"] = _text(folder, name)
     python = _python_folder()
-    for name in ("raddle.pth", "sitecustomize.py"):
+    for name in ("raddle.pth", "user_site.py", "sitecustomize.py"):
         found[name] = _text(python, name)
     return found
 

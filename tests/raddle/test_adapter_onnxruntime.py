@@ -222,27 +222,44 @@ def test_workers_stay_within_an_inherited_mask_that_stock_escapes(planned, model
 
 
 @contextlib.contextmanager
-def cpuset_cgroup(cpu):
-    """A version 1 cpuset cgroup with one CPU; yields a function that moves the calling process into it."""
-    group = Path("/sys/fs/cgroup/cpuset") / f"raddle-test-{uuid.uuid4().hex[:8]}"
+def cgroup(controller, **values):
+    """A version 1 cgroup with these values ("_" for "."); yields a function that moves the calling process into it."""
+    group = Path("/sys/fs/cgroup") / controller / f"raddle-test-{uuid.uuid4().hex[:8]}"
     try:
         group.mkdir()
-        (group / "cpuset.mems").write_text((group.parent / "cpuset.mems").read_text())
-        (group / "cpuset.cpus").write_text(str(cpu))
+        for name, value in values.items():
+            (group / f"{controller}.{name}").write_text(value)
     except OSError as error:
-        pytest.skip(f"no cpuset cgroup can be made here: {error}")
+        pytest.skip(f"no {controller} cgroup can be made here: {error}")
     try:
         yield lambda: (group / "tasks").write_text(str(os.getpid()))
     finally:
         group.rmdir()
 
 
+def one_cpu():
+    memory = Path("/sys/fs/cgroup/cpuset/cpuset.mems")
+    return cgroup("cpuset", mems=memory.read_text() if memory.exists() else "0", cpus=str(CPUS[0]))
+
+
 def test_no_pinning_error_is_logged_in_a_cpuset_where_stock_logs_one(planned, model):
-    with cpuset_cgroup(CPUS[0]) as enter:
+    with one_cpu() as enter:
         assert "pthread_setaffinity_np failed" in stock(model, before=enter)["stderr"]
         found = planned("intra=2;inter=1;spin=never", before=enter)
     assert found["stderr"].count("\n") == 1
     assert found["sessions"][0]["pool"] == 0
+
+
+def test_a_tighter_quota_than_planned_for_cuts_the_pool(planned):
+    with cgroup("cpu", cfs_period_us="100000", cfs_quota_us="50000") as enter:
+        found = planned("intra=2;inter=1;spin=never;mode=sequential", before=enter)
+    assert found["sessions"][0]["pool"] == 0
+    assert "intra_op=1 (planned 2, cut to quota 0.5)" in found["stderr"]
+    record = found["records"][0]
+    assert record["quotaCPUs"] == 0.5
+    periods, throttled, throttled_us = record["throttled"]
+    assert periods >= throttled >= 0
+    assert throttled_us >= 0
 
 
 def test_exclusive_cpus_tie_each_worker_to_its_share(planned):

@@ -11,7 +11,7 @@ import os
 from math import ceil, floor
 from typing import Any, Mapping
 
-from raddle import cpuset
+from raddle import cgroup, cpuset
 
 # Sibling processes and threads of the parent that are looked at; more than this many workers share nothing useful.
 MAX_SIBLINGS = 128
@@ -138,14 +138,13 @@ def read_cpus() -> int | None:
 
 def _read_cgroup() -> tuple[float | None, tuple[int, int, int] | None]:
     try:
-        # Imported here: a process that makes no session needs no cgroup.
-        from raddle import cgroup  # noqa: PLC0415
-
         allotment = cgroup.read_allotment()
-        totals = (allotment.nr_periods, allotment.nr_throttled, allotment.throttled_us)
     except Exception:
         return None, None
-    return allotment.quota_cpus, None if None in totals else totals
+    periods, throttled, throttled_us = allotment.nr_periods, allotment.nr_throttled, allotment.throttled_us
+    if periods is None or throttled is None or throttled_us is None:
+        return allotment.quota_cpus, None
+    return allotment.quota_cpus, (periods, throttled, throttled_us)
 
 
 def _siblings() -> list[int]:

@@ -148,7 +148,7 @@ class _Runtime:
 
     def _prepared(self, options: Any, held: Held) -> tuple[Edit, Choice | None]:
         """The edit, applied, and the choice that it carries out; an empty edit and None where choosing failed."""
-        edit = Edit(options, held)
+        edit = Edit(options, held, untouched=self.is_fresh(options))
         try:
             facts = self.current_facts()
             choice = Choice(
@@ -157,7 +157,6 @@ class _Runtime:
                 live.resolve(self.fields, facts),
                 self.module,
                 has_spin_duration=self.has_spin_duration,
-                fresh=self.is_fresh(options),
                 core_taken=len(self.pinned) > 0,
             )
             choice.make(facts.cpus)

@@ -1,0 +1,152 @@
+"""What the Python shim costs: `python -m shim` (from benchmarks/). No cluster; needs onnxruntime and onnx.
+
+Start-up: `site`'s cumulative time by `-X importtime`, with the shim (both ways of loading it) and without, interleaved,
+for each CPython found; code is compiled anew each time, as from the read-only mount. Sessions: the same constructor
+with and without the wrapper, taking turns in one process; the first session and the import, in fresh processes.
+Each figure is the difference of two medians, with the A/A difference (two halves of the runs without) beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from raddle import delivery, env
+from report import BUDGET_HEADINGS, Budget, machine, markdown_table, write_section
+
+VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
+PLAN = "v=1;intra=2;inter=1;spin=never;mode=sequential;aff=none;excl=0;streams=1;workers=1;existing=respect"
+START_BUDGET_MS = 2.0
+SESSION_BUDGET_MS = 0.2
+FIRST_SESSION_BUDGET_MS = 1.0
+
+
+def difference(without: Sequence[float], with_shim: Sequence[float]) -> tuple[float, float]:
+    """(median with minus median without, A/A: how far the medians of two halves of the runs without lie apart)."""
+    halves = statistics.median(without[::2]), statistics.median(without[1::2])
+    return statistics.median(with_shim) - statistics.median(without), abs(halves[0] - halves[1])
+
+
+def mount(folder: Path) -> Path:
+    """The tree that a container mounts."""
+    data = delivery.files()
+    for item in delivery.items():
+        path = folder / item["path"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(data[item["key"]])
+    return folder
+
+
+def site_ms(executable: str, extra: dict[str, str]) -> float:
+    """Milliseconds that one start of this Python spends in `site`, sitecustomize and path files included."""
+    environ = {"HOME": os.environ.get("HOME", "/"), "PYTHONDONTWRITEBYTECODE": "1", **extra}
+    command = [executable, "-X", "importtime", "-c", "1"]
+    lines = subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stderr.splitlines()
+    found = [line.split("|") for line in lines if line.rstrip().endswith("| site")]
+    return int(found[0][1]) / 1000
+
+
+def interpreters() -> dict[str, str]:
+    """Version -> executable, of pyenv."""
+    versions = Path.home() / ".pyenv" / "versions"
+    found = {version: sorted(versions.glob(f"{version}.*/bin/python")) for version in VERSIONS}
+    return {version: str(paths[-1]) for version, paths in found.items() if paths}
+
+
+def start_up(tree: Path, repetitions: int) -> list[list[str]]:
+    """A table's lines: version, and for both ways what the shim adds to `site`."""
+    ways = {
+        "without": {},
+        "user base": {"PYTHONUSERBASE": str(tree), env.PLAN: PLAN},
+        "python path": {"PYTHONPATH": str(tree / "python"), env.PLAN: PLAN},
+    }
+    lines = []
+    for version, executable in interpreters().items():
+        runs: dict[str, list[float]] = {way: [] for way in ways}
+        for _ in range(repetitions):
+            for way, extra in ways.items():
+                runs[way].append(site_ms(executable, extra))
+        cells = [version]
+        for way in ("user base", "python path"):
+            added, noise = difference(runs["without"], runs[way])
+            cells.append(f"{added:.2f} ms (A/A {noise:.2f}) {'kept' if added <= START_BUDGET_MS else 'missed'}")
+        lines.append(cells)
+    return lines
+
+
+def sessions(repetitions: int) -> list[Budget]:
+    """What the wrapper adds to a session, in milliseconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = mount(Path(folder) / "mount")
+        model = _model(Path(folder) / "identity.onnx")
+        base = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "RADDLE_LOG": "0"}
+        shim = {**base, "PYTHONPATH": str(tree / "python"), env.PLAN: PLAN}
+        later = _child("later", model, shim, repetitions)
+        first: dict[str, dict[str, list[float]]] = {"base": {}, "shim": {}}
+        for _ in range(max(5, repetitions // 20)):
+            for name, environ in (("base", base), ("shim", shim)):
+                for what, value in _child("first", model, environ, 1).items():
+                    first[name].setdefault(what, []).append(value)
+    found = []
+    for what, allowed in (("default options", SESSION_BUDGET_MS), ("the code's options", SESSION_BUDGET_MS)):
+        added, noise = difference(later[what + ", without"], later[what + ", with"])
+        found.append(Budget(what=f"a session of {what} (A/A {noise:.3f})", value=added, allowed=allowed, unit="ms"))
+    added, noise = difference(first["base"]["session"], first["shim"]["session"])
+    allowed = SESSION_BUDGET_MS + FIRST_SESSION_BUDGET_MS
+    found.append(Budget(what=f"the first session (A/A {noise:.3f})", value=added, allowed=allowed, unit="ms"))
+    added, noise = difference(first["base"]["import"], first["shim"]["import"])
+    whole = statistics.median(first["base"]["import"])
+    print(f"import onnxruntime: {added:.1f} ms more (A/A {noise:.1f}) than {whole:.0f} ms; no budget\n")
+    return found
+
+
+def _child(what: str, model: Path, environ: dict[str, str], repetitions: int) -> dict[str, Any]:
+    command = [sys.executable, str(Path(__file__).with_name("shim_child.py")), what, str(model), str(repetitions)]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _model(path: Path) -> Path:
+    from onnx import TensorProto, helper
+
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "identity", ends[:1], ends[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repetitions", type=int, default=400, help="sessions of each kind (default 400)")
+    parser.add_argument("--starts", type=int, default=21, help="starts of each interpreter (default 21)")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        starts = start_up(mount(Path(folder)), arguments.starts)
+    budgets = sessions(arguments.repetitions)
+    headings = ["CPython", "PYTHONUSERBASE adds", "PYTHONPATH adds"]
+    text = (
+        f"### The Python shim\n\n`python -m shim`, from benchmarks/. {machine()}\n\n"
+        f"Start of a process that imports no runtime, budget {START_BUDGET_MS:g} ms (`site`, by -X importtime):\n\n"
+        + markdown_table(headings, starts)
+        + "\n"
+        + markdown_table(BUDGET_HEADINGS, [budget.cells() for budget in budgets])
+    )
+    print(text)
+    if arguments.write:
+        write_section("shim", text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""The measured process of `shim.py`: makes onnxruntime sessions and prints their times as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+
+def first(model: str) -> dict[str, float]:
+    """Milliseconds of the import and of the first session in this process."""
+    started = time.perf_counter()
+    import onnxruntime
+
+    imported = time.perf_counter()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 2
+    before = time.perf_counter()
+    onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return {"import": (imported - started) * 1000, "session": (time.perf_counter() - before) * 1000}
+
+
+def later(model: str, repetitions: int) -> dict[str, list[float]]:
+    """Milliseconds of sessions in turns: the wrapper, and the constructor that it wraps, with the same settings."""
+    import onnxruntime
+    from onnxruntime.capi import _pybind_state as binding
+
+    wrapped = binding.InferenceSession
+    original = wrapped.__mro__[1]
+    found: dict[str, list[float]] = {}
+
+    def make(constructor: Any, options: Any) -> float:
+        started = time.perf_counter()
+        session = constructor(options, model, True, False)
+        session.initialize_session([], [], set())
+        return (time.perf_counter() - started) * 1000
+
+    def stock_options() -> Any:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 2
+        options.inter_op_num_threads = 1
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        return options
+
+    for turn in range(repetitions + 10):
+        once = {
+            "default options, with": make(wrapped, binding.get_default_session_options()),
+            "default options, without": make(original, stock_options()),
+            "the code's options, with": make(wrapped, onnxruntime.SessionOptions()),
+            "the code's options, without": make(original, stock_options()),
+        }
+        if turn >= 10:
+            for what, value in once.items():
+                found.setdefault(what, []).append(value)
+    return found
+
+
+def main() -> None:
+    """Arguments: first or later, the model, how many sessions of each kind."""
+    what, model, repetitions = sys.argv[1:]
+    print(json.dumps(first(model) if what == "first" else later(model, int(repetitions))))
+
+
+if __name__ == "__main__":
+    main()
