@@ -190,10 +190,10 @@ def _quota(budget: Budget, policy: Policy) -> Tuple[Optional[float], str]:
 
 def _unlimited_cap(machine: Optional[Machine], budget: Budget, policy: Policy) -> _Cap:
     if policy.budget_source == "Limit":
-        return _Cap("unlimited", None, None, "NoCPUBound: budget.source is Limit and there is no limit")
+        return _Cap("unlimited", None, None, "budget.source is Limit and there is no limit")
     if machine is None:
         if budget.smallest_cores is None:
-            return _Cap("unlimited", None, None, "NoCPUBound: no CPU limit and no node is known")
+            return _Cap("unlimited", None, None, "no CPU limit, and no node is known")
         cores = max(1, budget.smallest_cores)
         return _Cap("unlimited", cores, float(cores), f"no CPU limit; {cores} cores on the smallest node")
     room, where = _shared_room(machine, budget, policy)

@@ -61,7 +61,8 @@ def _value(client: Client, pod: Mapping[str, Any], entry: Mapping[str, Any], ear
             data = {}
         if reference["key"] not in data and not reference.get("optional"):
             raise KeyError(f"ConfigMap {reference['name']}, key {reference['key']}")
-        return data.get(reference["key"])
+        found = data.get(reference["key"])
+        return None if found is None else str(found)
     raise NotImplementedError(f"valueFrom {sorted(source)}")
 
 

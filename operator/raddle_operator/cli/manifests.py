@@ -99,7 +99,7 @@ def _parse(name: str, text: str) -> Iterator[Manifest]:
         while loader.check_node():
             node = loader.get_node()
             obj = loader.construct_document(node)
-            if obj is not None:
+            if node is not None and obj is not None:
                 yield from _objects(name, obj, node)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1

@@ -1,0 +1,113 @@
+"""What commands ask a cluster for: a node's machine, a pod and what decides on it. Only where a cluster is needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from raddle.topology import Machine
+from raddle_operator import nodetopology
+from raddle_operator.kube import (
+    CLUSTER_INFERENCE_THREADINGS,
+    INFERENCE_THREADINGS,
+    NAMESPACES,
+    NODE_CPU_TOPOLOGIES,
+    PODS,
+    Kube,
+    KubeError,
+    NotFound,
+    Object,
+    Resource,
+)
+from raddle_operator.spec import PolicyObject, SpecError, policy_from_object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """A pod and all that decides what it gets, as the cluster holds it now."""
+
+    pod: Object
+    namespace: str
+    namespace_labels: Mapping[str, str]
+    policies: tuple[PolicyObject, ...]
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Return the pod's annotations, {} where it has none."""
+        found = self.pod.get("metadata", {}).get("annotations") or {}
+        return {str(key): str(value) for key, value in found.items()}
+
+
+async def machine(node: str, kubeconfig: Path | None = None, context: str | None = None) -> Machine:
+    """Return the machine that a node's NodeCPUTopology describes. Raises click.ClickException."""
+    async with _kube(kubeconfig, context) as kube:
+        obj = await _get(kube, NODE_CPU_TOPOLOGIES, node)
+    try:
+        return nodetopology.from_object(obj)
+    except nodetopology.TopologyError as error:
+        raise click.ClickException(f"nodecputopology/{node}: {error}") from None
+
+
+async def world(name: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> World:
+    """Return a pod with its namespace's labels and the policies that may govern it. Raises click.ClickException."""
+    place = namespace or _current_namespace(kubeconfig, context)
+    async with _kube(kubeconfig, context) as kube:
+        pod = await _get(kube, PODS, name, place)
+        labels = (await _get(kube, NAMESPACES, place))["metadata"].get("labels") or {}
+        own = await kube.list(INFERENCE_THREADINGS, place)
+        everywhere = await kube.list(CLUSTER_INFERENCE_THREADINGS)
+    policies = tuple(_policies([*own.items, *everywhere.items]))
+    return World(pod=pod, namespace=place, namespace_labels=labels, policies=policies)
+
+
+def _policies(objects: list[Object]) -> list[PolicyObject]:
+    read = []
+    for obj in objects:
+        try:
+            read.append(policy_from_object(obj))
+        except SpecError:
+            # The webhook leaves it out as well; its status says why.
+            continue
+    return read
+
+
+@asynccontextmanager
+async def _kube(kubeconfig: Path | None, context: str | None) -> AsyncIterator[Kube]:
+    try:
+        async with await Kube.from_settings(_kubeconfig(kubeconfig), context) as kube:
+            yield kube
+    except KubeError as error:
+        raise click.ClickException(str(error)) from None
+
+
+async def _get(kube: Kube, resource: Resource, name: str, namespace: str = "") -> Object:
+    try:
+        return await kube.get(resource, name, namespace)
+    except NotFound:
+        where = f" in namespace {namespace}" if namespace else ""
+        raise click.ClickException(f"{resource.kind.lower()}/{name} not found{where}") from None
+
+
+def _kubeconfig(given: Path | None) -> Path | None:
+    """Return the file that kubectl would read first; None where there is none, which means a pod's own account."""
+    named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    candidates = [given] if given else named or [Path.home() / ".kube" / "config"]
+    return next((path for path in candidates if path.exists()), None)
+
+
+def _current_namespace(kubeconfig: Path | None, context: str | None) -> str:
+    path = _kubeconfig(kubeconfig)
+    try:
+        config: Any = yaml.safe_load(path.read_text()) if path else {}
+        wanted = context or config.get("current-context")
+        found = next(one["context"] for one in config["contexts"] if one["name"] == wanted)
+        return str(found.get("namespace") or "default")
+    except (OSError, yaml.YAMLError, AttributeError, KeyError, StopIteration, TypeError):
+        return "default"

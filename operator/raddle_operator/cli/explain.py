@@ -1,0 +1,124 @@
+"""`raddle explain pod/NAME`: why a running pod has what it has, or why it has nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+
+from raddle import delivery, env
+from raddle_operator import explain as pure
+from raddle_operator import injection
+from raddle_operator.cli import cluster, output
+from raddle_operator.matching import Policies
+from raddle_operator.reasons import Skip, SkipReason
+from raddle_operator.volumes import ShimDelivery
+
+EPILOG = """\b
+Examples:
+  kubectl raddle explain pod/resnet-7d9f -n models
+  kubectl raddle explain resnet-7d9f -n models -o json
+
+\b
+Exit codes: 0 explained, 1 no such pod or no answer from the cluster, 2 bad usage.
+"""
+# What people want to know first, in this order; what follows is as the plan has it.
+FIRST = ("intraOp", "interOp", "spinning", "omp", "blas", "affinity")
+
+
+@click.command(epilog=EPILOG)
+@click.argument("pod")
+@click.option("-n", "--namespace", help="The pod's namespace. Absent: the context's.")
+@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="As for kubectl.")
+@click.option("--context", help="Context of the kubeconfig. Absent: its current one.")
+@click.option("-o", "--output", "form", default="text", show_default=True, type=click.Choice(["text", "json", "yaml"]))
+def explain(pod: str, namespace: str | None, kubeconfig: Path | None, context: str | None, form: str) -> None:
+    """Say why a pod's containers have the numbers they have, or why they have none."""
+    kind, slash, name = pod.rpartition("/")
+    if slash and kind.lower() not in {"pod", "pods", "po"}:
+        raise click.UsageError(f"{pod!r} names a {kind}; only pods can be explained: pod/NAME")
+    world = asyncio.run(cluster.world(name, namespace, kubeconfig, context))
+    explanations = pure.explain(world.annotations)
+    skip = None if explanations else why_not(world)
+    if form != "text":
+        output.write(_document(world, explanations, skip), form)
+        return
+    console = output.console()
+    node = world.pod.get("spec", {}).get("nodeName") or "not bound yet"
+    console.print(f"[bold]pod/{escape(name)}[/] in {escape(world.namespace)}, node {escape(node)}")
+    if skip is not None:
+        console.print(f"Raddle has set nothing.\n  [yellow]{skip.reason}[/] {escape(skip.detail)}")
+        return
+    for one in explanations:
+        _print(console, one)
+
+
+def why_not(world: cluster.World) -> Skip:
+    """Return why a pod has no values, by deciding on it again with what the cluster holds now."""
+    shim = ShimDelivery(config_map=f"raddle-shim-{delivery.content_hash()}", items=delivery.items())
+    decision = injection.decide_object(
+        world.pod,
+        world.namespace,
+        world.namespace_labels,
+        Policies(list(world.policies)),
+        injection.Facts(),
+        injection.Settings(shim=shim),
+    )
+    if decision.skip is not None:
+        return decision.skip
+    assert decision.policy is not None
+    detail = (
+        f"{decision.policy.reference} governs it now, but the pod was created before that, or while the webhook did"
+        " not answer; a new pod gets values"
+    )
+    return Skip(reason=SkipReason.WEBHOOK_MISSED, detail=detail)
+
+
+def _print(console: Console, one: pure.ContainerExplanation) -> None:
+    console.print(f"\ncontainer [bold]{escape(one.container)}[/], governed by {escape(one.governed_by or '?')}")
+    if one.problem:
+        console.print(f"  [yellow]its plan can't be read:[/] {escape(one.problem)}")
+        return
+    made_for = f"values for node {one.node}" if one.node else "safe values, right on any node"
+    console.print(f"  {escape(made_for)}")
+    table = output.table("setting", "value", "because")
+    names = [*(n for n in FIRST if n in one.values), *(n for n in one.values if n not in FIRST)]
+    for name in names:
+        table.add_row(f"  {name}", escape(_text(one.values[name])), escape(one.because.get(name, "")))
+    console.print(table)
+    for name, value in one.variables.items():
+        console.print(f"  [dim]{escape(name)}={escape(value)}[/]")
+    if one.kept:
+        console.print(f"  kept as the pod spec sets them: {escape(', '.join(one.kept))}")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {inner}" for key, inner in value.items())
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _document(
+    world: cluster.World, explanations: list[pure.ContainerExplanation], skip: Skip | None
+) -> Mapping[str, Any]:
+    metadata = world.pod.get("metadata", {})
+    return {
+        "pod": metadata.get("name"),
+        "namespace": world.namespace,
+        "node": world.pod.get("spec", {}).get("nodeName"),
+        "injected": (metadata.get("labels") or {}).get(env.INJECTED_LABEL) == "true",
+        "containers": [_plain(asdict(one)) for one in explanations],
+        "skipped": None if skip is None else {"reason": str(skip.reason), "detail": skip.detail},
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,288 @@
+"""`raddle plan`: what policies would set on workloads, from files alone."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.markup import escape
+
+from raddle import delivery, env, sysfs, wire
+from raddle.topology import Machine, cores_within
+from raddle_operator import binding, injection, nodetopology
+from raddle_operator.cli import manifests, output, schema
+from raddle_operator.cli.manifests import Manifest, ManifestError
+from raddle_operator.matching import Policies
+from raddle_operator.spec import PolicyObject, SpecError, policy_from_object
+from raddle_operator.volumes import ShimDelivery
+
+POLICY_KINDS: Final = ("InferenceThreading", "ClusterInferenceThreading")
+# Kind -> where its pod template lies.
+TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
+    "Pod": (),
+    "Deployment": ("spec", "template"),
+    "ReplicaSet": ("spec", "template"),
+    "StatefulSet": ("spec", "template"),
+    "DaemonSet": ("spec", "template"),
+    "Job": ("spec", "template"),
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+}
+
+EPILOG = """\b
+Examples:
+  raddle plan -f policy.yaml -f deployment.yaml
+  raddle plan -f policy.yaml -f deployment.yaml --machine /          as if bound to this machine
+  raddle plan -f policy.yaml -f deployment.yaml --node worker-7      as if bound to a node of the cluster
+  raddle plan -f policies/ -f app/ -o yaml                           the pods as they would be created
+  helm template app | raddle plan -f policy.yaml -f - -o json
+
+\b
+A namespace that is not among the files counts as labelled raddle.dev/inject=enabled.
+Exit codes: 0 done, 2 bad input.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One workload of the files: its pod as it would be created, and where it stands."""
+
+    manifest: Manifest
+    namespace: str
+    pod: manifests.Object
+
+    @property
+    def title(self) -> str:
+        """Return kind/name as kubectl writes it."""
+        return f"{self.manifest.kind.lower()}/{self.manifest.obj.get('metadata', {}).get('name', '?')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A workload, what was decided, and its pod with the changes (and those of the binding where a node is known)."""
+
+    workload: Workload
+    decision: injection.Decision
+    pod: manifests.Object
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "-f", "--filename", "sources", multiple=True, required=True, help="File or folder of manifests; - is stdin."
+)
+@click.option("--node", help="Plan as if bound to this node of the current cluster.")
+@click.option(
+    "--machine",
+    "root",
+    type=click.Path(exists=True, path_type=Path),
+    help="Plan as if bound to the machine whose sys/ and proc/ lie in this folder, or to a NodeCPUTopology file.",
+)
+@click.option(
+    "-o", "--output", "form", default="table", show_default=True, type=click.Choice(["table", "json", "yaml"])
+)
+def plan(sources: Sequence[str], node: str | None, root: Path | None, form: str) -> None:
+    """Show what the policies in files would set on the workloads in files, and why. Needs no cluster."""
+    if node and root:
+        raise click.UsageError("--node and --machine exclude each other")
+    found = manifests.load(sources)
+    policies = Policies(list(read_policies(found)))
+    workloads = list(read_workloads(found))
+    if not workloads:
+        raise ManifestError(f"the files hold no workload: {', '.join(TEMPLATES)}")
+    name, machine = _machine(node, root)
+    labels = {m.obj["metadata"]["name"]: m.obj["metadata"].get("labels") or {} for m in found if m.kind == "Namespace"}
+    planned = [
+        decide(one, policies, labels.get(one.namespace, {env.INJECT_LABEL: "enabled"}), name, machine)
+        for one in workloads
+    ]
+    if form == "json":
+        output.write([as_json(one) for one in planned], "json")
+    elif form == "yaml":
+        for one in planned:
+            click.echo("---")
+            output.write(one.pod, "yaml")
+    else:
+        _print(planned, name)
+
+
+def read_policies(found: Sequence[Manifest]) -> Iterator[PolicyObject]:
+    """Yield the policies among the manifests. Raises ManifestError for one that the API server would refuse."""
+    for manifest in found:
+        if manifest.kind not in POLICY_KINDS:
+            continue
+        schema.check(manifest)
+        obj = copy.deepcopy(manifest.obj)
+        if manifest.kind == "InferenceThreading":
+            obj.setdefault("metadata", {}).setdefault("namespace", "default")
+        try:
+            yield policy_from_object(obj)
+        except SpecError as error:
+            raise manifest.error(error.path, error.message) from None
+
+
+def read_workloads(found: Sequence[Manifest]) -> Iterator[Workload]:
+    """Yield the workloads among the manifests, each with the pod that its template makes."""
+    for manifest in found:
+        steps = TEMPLATES.get(manifest.kind)
+        if steps is None:
+            continue
+        template: Any = manifest.obj
+        for step in steps:
+            template = template.get(step) if isinstance(template, dict) else None
+        if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
+            raise manifest.error(".".join([*steps, "spec"]), "is missing or no mapping; there is no pod to plan for")
+        metadata = manifest.obj.get("metadata") or {}
+        namespace = str(metadata.get("namespace") or "default")
+        pod = {"apiVersion": "v1", "kind": "Pod", **{k: v for k, v in template.items() if k in {"metadata", "spec"}}}
+        pod["metadata"] = {**(template.get("metadata") or {}), "namespace": namespace}
+        pod["metadata"].setdefault("name", f"{metadata.get('name', 'pod')}{'-0' if steps else ''}")
+        yield Workload(manifest=manifest, namespace=namespace, pod=copy.deepcopy(pod))
+
+
+def _machine(node: str | None, root: Path | None) -> tuple[str | None, Machine | None]:
+    if node is not None:
+        from raddle_operator.cli import cluster
+
+        return node, asyncio.run(cluster.machine(node))
+    if root is None:
+        return None, None
+    if root.is_dir():
+        machine = sysfs.read_machine(str(root))
+        if not machine.online:
+            raise ManifestError(f"{root}: holds no sys/devices/system/cpu of a machine")
+        return str(root), machine
+    manifest = next((m for m in manifests.load([str(root)]) if m.kind == nodetopology.KIND), None)
+    if manifest is None:
+        raise ManifestError(f"{root}: holds no {nodetopology.KIND}")
+    try:
+        return str(manifest.obj["metadata"]["name"]), nodetopology.from_object(manifest.obj)
+    except nodetopology.TopologyError as error:
+        raise manifest.error(error.path, f"{error.value} is not {error.allowed}") from None
+
+
+def decide(
+    workload: Workload,
+    policies: Policies,
+    namespace_labels: Mapping[str, str],
+    node: str | None,
+    machine: Machine | None,
+) -> Planned:
+    """Return what the webhook would do at CREATE and, where the machine is known, at binding."""
+    shim = ShimDelivery(config_map=f"raddle-shim-{delivery.content_hash()}", items=delivery.items())
+    smallest = cores_within(machine, machine.online) if machine is not None else None
+    facts = injection.Facts(smallest_cores=smallest, config_map_present=True)
+    decision = injection.decide_object(
+        workload.pod, workload.namespace, namespace_labels, policies, facts, injection.Settings(shim=shim)
+    )
+    pod = apply(workload.pod, decision.operations)
+    if node is not None and machine is not None and decision.injected:
+        annotations = pod["metadata"].get("annotations", {})
+        rebound = binding.rebind(annotations, node, machine)
+        annotations.update(rebound.annotations)
+    return Planned(workload=workload, decision=decision, pod=pod)
+
+
+def apply(pod: manifests.Object, operations: Sequence[Mapping[str, Any]]) -> manifests.Object:
+    """Return a copy of the pod with the JSON-patch operations that `injection` writes (add, replace, remove)."""
+    changed = copy.deepcopy(pod)
+    for operation in operations:
+        *parents, last = (p.replace("~1", "/").replace("~0", "~") for p in operation["path"].split("/")[1:])
+        target: Any = changed
+        for step in parents:
+            target = target[int(step)] if isinstance(target, list) else target[step]
+        if isinstance(target, list):
+            index = len(target) if last == "-" else int(last)
+            if operation["op"] != "add":
+                del target[index]
+            if operation["op"] != "remove":
+                target.insert(index, copy.deepcopy(operation["value"]))
+        elif operation["op"] == "remove":
+            del target[last]
+        else:
+            target[last] = copy.deepcopy(operation["value"])
+    return changed
+
+
+def as_json(planned: Planned) -> manifests.Object:
+    """Return the documented JSON of one workload: what governs it, and each container's values with their reasons."""
+    decision = planned.decision
+    containers = []
+    for outcome in decision.containers:
+        recorded = _recorded(planned.pod, outcome.name)
+        containers.append(
+            {
+                "name": outcome.name,
+                "values": dict(recorded.values) if recorded else {},
+                "because": dict(recorded.because) if recorded else {},
+                "node": recorded.node if recorded else None,
+                "variables": list(outcome.variables),
+                "kept": list(outcome.kept),
+                "skipped": _skip(outcome.skip),
+                "withheld": [_skip(one) for one in outcome.withheld],
+            }
+        )
+    return {
+        "workload": planned.workload.title,
+        "namespace": planned.workload.namespace,
+        "governedBy": decision.policy.reference if decision.policy else None,
+        "skipped": _skip(decision.skip),
+        "containers": containers,
+    }
+
+
+def _recorded(pod: manifests.Object, container: str) -> wire.Recorded | None:
+    text = pod["metadata"].get("annotations", {}).get(env.PLAN_PREFIX + container)
+    return wire.read_plan_text(text) if text is not None else None
+
+
+def _skip(skip: Any) -> dict[str, str] | None:
+    return None if skip is None else {"reason": str(skip.reason), "detail": skip.detail}
+
+
+def _print(planned: Sequence[Planned], node: str | None) -> None:
+    console = output.console()
+    made_for = f"for {node}" if node else "safe values, right on any node; --machine or --node plans for one"
+    console.print(f"[dim]{escape(made_for)}[/]")
+    table = output.table("workload", "container", "threads", "inter-op", "omp", "spinning", "affinity", "because")
+    for one in planned:
+        for row in _rows(one):
+            table.add_row(*map(escape, row))
+    console.print(table)
+    for one in planned:
+        for outcome in one.decision.containers:
+            for skip in outcome.withheld:
+                console.print(f"[yellow]note[/] {escape(f'{one.workload.title} {outcome.name}: {skip}')}")
+            if outcome.kept:
+                note = f"{one.workload.title} {outcome.name}: kept as the pod spec sets it: {', '.join(outcome.kept)}"
+                console.print(f"[yellow]note[/] {escape(note)}")
+
+
+def _rows(planned: Planned) -> Iterator[tuple[str, ...]]:
+    title = planned.workload.title
+    if planned.decision.skip is not None and not planned.decision.containers:
+        yield (title, "", "–", "–", "–", "–", "–", str(planned.decision.skip))
+        return
+    for outcome in planned.decision.containers:
+        recorded = _recorded(planned.pod, outcome.name)
+        if recorded is None:
+            skip = outcome.skip or planned.decision.skip
+            yield (title, outcome.name, "–", "–", "–", "–", "–", str(skip or ""))
+            continue
+        values = recorded.values
+        spinning = str(values.get("spinning", "–"))
+        if "spinDurationUs" in values:
+            spinning += f" {values['spinDurationUs']} µs"
+        yield (
+            title,
+            outcome.name,
+            str(values.get("intraOp", "–")),
+            str(values.get("interOp", "–")),
+            str(values.get("omp", "–")),
+            spinning,
+            str(values.get("affinity", "–")),
+            recorded.because.get("intraOp", ""),
+        )

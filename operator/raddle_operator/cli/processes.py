@@ -1,0 +1,134 @@
+"""The commands that run in the cluster: each reads its options into one frozen settings value and runs.
+
+Every option can be a variable RADDLE_<OPTION>, so that the chart can set it either way. Processes are imported when
+called: the agent must stay small.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+UNLABELLED: Final = click.Choice(["disabled", "labelled", "enabled"])
+
+
+def option(flag: str, setting: str | None = None, **more: Any) -> Callable[[Command], Command]:
+    """Return an option that is also the variable RADDLE_<FLAG>, its default shown; `setting` is its field's name."""
+    variable = "RADDLE_" + flag.split("/", maxsplit=1)[0].lstrip("-").upper().replace("-", "_")
+    more.setdefault("envvar", variable)
+    names = (flag, setting) if setting else (flag,)
+    return click.option(*names, show_envvar=True, show_default="default" in more, **more)
+
+
+def common(command: Command) -> Command:
+    """Add the options of all processes."""
+    for add in (
+        option(
+            "--kubeconfig",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="File with the cluster's address and credentials. Absent: the pod's own service account.",
+        ),
+        option("--context", help="Context of the kubeconfig. Absent: its current one."),
+        option("--namespace", default="raddle-system", help="The namespace that Raddle runs in."),
+        option(
+            "--log-level",
+            default="info",
+            type=click.Choice(["debug", "info", "warning", "error"]),
+            help="The least severe messages to log, on standard error.",
+        ),
+    ):
+        command = add(command)
+    return command
+
+
+def start_logging(level: str) -> None:
+    """Log `time level logger message` lines on standard error."""
+    logging.basicConfig(level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+
+
+@click.command()
+@common
+@option("--host", default="0.0.0.0", help="Address of the probes and metrics.")  # noqa: S104 (inside a pod)
+@option("--port", default=8080, help="TCP port of /livez, /readyz and /metrics.")
+@option("--identity", default=lambda: f"{socket.gethostname()}-{os.getpid()}", help="Holder of the Lease.")
+@option("--unlabelled", default="disabled", type=UNLABELLED, help="What namespaces without the label count as.")
+@option("--keep-shim/--no-keep-shim", default=True, help="Keep the shim's ConfigMap in opted-in namespaces.")
+@option("--issue-certificates/--no-issue-certificates", default=True, help="Issue the webhook's certificate.")
+@option("--webhook-secret", default="raddle-webhook-tls", help="Secret of the webhook's certificate.")
+@option("--resync-s", default=600.0, help="Seconds between full re-lists.")
+@option("--status-interval-s", default=10.0, help="Least seconds between two status writes of one policy.")
+def controller(log_level: str, **options: Any) -> None:
+    """Run the controller: watch policies, topologies and pods; write status, events and metrics."""
+    # Not at the top: the agent would carry it too.
+    
+    from raddle_operator.controller.process import run
+    from raddle_operator.controller.settings import ControllerSettings
+
+    start_logging(log_level)
+    sys.exit(run(ControllerSettings(**options)))
+
+
+@click.command()
+@common
+@option(
+    "--tls-dir",
+    default=Path("/tls"),
+    type=click.Path(path_type=Path),
+    help="Folder with tls.crt and tls.key; they may come later, and may change.",
+)
+@option("--host", default="", help="Address to listen on. Absent: all.")
+@option("--port", default=10250, help="TCP port of the reviews.")
+@option("--metrics-port", "health_port", default=8080, help="TCP port of the probes and metrics.")
+@option(
+    "--unlabelled",
+    "default_inject",
+    default="disabled",
+    type=UNLABELLED,
+    help="What namespaces without the label count as.",
+)
+@option("--drain-delay", "drain_delay_s", default=5.0, help="Seconds between SIGTERM and closing the port.")
+@option("--decision-logs-per-s", default=20.0, help="Most decisions logged a second; 0: none.")
+def webhook(log_level: str, **options: Any) -> None:
+    """Run the admission webhook: answer pods and bindings from memory."""
+    from raddle_operator.webhook.process import run
+    from raddle_operator.webhook.settings import WebhookSettings
+
+    start_logging(log_level)
+    run(WebhookSettings(**options))
+
+
+@click.command()
+@common
+@option("--node-name", required=True, envvar=["RADDLE_NODE_NAME", "NODE_NAME"], help="The node that this is.")
+@option("--node-ip", default="", envvar=["RADDLE_NODE_IP", "NODE_IP"], help="Address of the node's kubelet.")
+@option(
+    "--root",
+    default=Path("/"),
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder below which sys/ and proc/ of the node lie.",
+)
+@option(
+    "--kubelet-config",
+    default="Configz",
+    type=click.Choice(["Configz", "Proxy", "None"]),
+    help="How to learn the kubelet's CPU manager settings.",
+)
+@option("--kubelet-port", default=10250, help="The kubelet's port.")
+@option("--kubelet-insecure-tls", is_flag=True, help="Accept any certificate of this node's own kubelet.")
+@option("--reread-s", default=60.0, help="Seconds between two looks at /sys.")
+@option("--kubelet-interval-s", default=600.0, help="Seconds between two questions to the kubelet.")
+def agent(log_level: str, namespace: str, **options: Any) -> None:
+    """Run the node agent: publish this node's NodeCPUTopology when it changes."""
+    from raddle_operator.agent import AgentSettings, run
+
+    del namespace
+    start_logging(log_level)
+    sys.exit(run(AgentSettings(**options)))

@@ -1,0 +1,124 @@
+"""Raddle on a real API server and scheduler, with three nodes of different shapes; a fresh namespace a test."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import os
+import ssl
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from integration.world import Space
+
+import machines
+from raddle.topology import Kubelet
+
+STATIC = Kubelet(cpu_manager_policy="static", reserved_cpus=0)
+NODES = {
+    "two-sockets": ("2s16c32t", STATIC),
+    "four-caches": ("1s2n4l3-8c16t", Kubelet()),
+    "hybrid": ("hybrid-6p8e-20t", Kubelet()),
+}
+_numbers = itertools.count()
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "integration" in item.path.parts:
+            item.add_marker(pytest.mark.cluster)
+
+
+@pytest.fixture(scope="session")
+def raddle(cluster):
+    """Webhook and controller running with the chart's rights; nodes two-sockets (static CPU manager), four-caches, hybrid."""
+    from localraddle import LocalRaddle
+
+    with LocalRaddle(cluster) as running:
+        for name, (shape, kubelet) in NODES.items():
+            running.register_machine(name, machines.path(shape), kubelet=kubelet, labels={"node": name})
+        running.webhook.wait(
+            lambda: running.webhook.metric("raddle_webhook_cache_objects", kind="NodeCPUTopology") == len(NODES),
+            "the webhook knows the nodes",
+        )
+        yield running
+
+
+@pytest.fixture
+def space(cluster, raddle):
+    """A namespace of the test's own, opted in (`enabled`)."""
+    name = f"test-{os.getpid()}-{next(_numbers)}"
+    labels = {"raddle.dev/inject": "enabled"}
+    cluster.client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+    made = Space(cluster, raddle, name)
+    made.wait_for_webhook()
+    yield made
+    cluster.client.delete(f"/api/v1/namespaces/{name}")
+
+
+class _SetLimit(BaseHTTPRequestHandler):
+    """A foreign webhook: sets the CPU limit of each pod's first container to the server's `limit`."""
+
+    def do_POST(self):
+        review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        patch = [{"op": "add", "path": "/spec/containers/0/resources/limits/cpu", "value": self.server.limit}]
+        response = {
+            "uid": review["request"]["uid"],
+            "allowed": True,
+            "patchType": "JSONPatch",
+            "patch": base64.b64encode(json.dumps(patch).encode()).decode(),
+        }
+        body = json.dumps(
+            {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+        ).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+@pytest.fixture
+def second_webhook(cluster, tmp_path):
+    """second_webhook(namespace, limit=...): from now on a webhook after Raddle's sets that limit on pods labelled second=yes."""
+    from raddle_operator import certificates
+
+    authority = certificates.local_issue(tmp_path, ["127.0.0.1"])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _SetLimit)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    name = f"zz-second-{os.getpid()}"
+
+    def install(namespace, *, limit):
+        server.limit = limit
+        webhook = {
+            "name": "second.example.com",
+            "clientConfig": {
+                "url": f"https://127.0.0.1:{server.server_port}/",
+                "caBundle": base64.b64encode(authority).decode(),
+            },
+            "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+            "objectSelector": {"matchLabels": {"second": "yes"}},
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        }
+        cluster.client.apply(
+            {
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": "MutatingWebhookConfiguration",
+                "metadata": {"name": name},
+                "webhooks": [webhook],
+            }
+        )
+
+    yield install
+    cluster.kubectl("delete", "mutatingwebhookconfiguration", name, "--ignore-not-found")
+    server.shutdown()
+    server.server_close()

@@ -1,0 +1,380 @@
+"""What pods get when they are created and when they are bound, on a real API server and scheduler."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from integration.world import (
+    container,
+    env_of,
+    guaranteed,
+    injected,
+    plan_of,
+    pod,
+    policy,
+    threads,
+)
+
+from devcluster import ApiError
+from raddle import env
+
+SHIM_VOLUME = "raddle-shim"
+
+
+def on(node, *containers, **more):
+    """A pod that only fits one node."""
+    return pod(*containers, nodeSelector={"node": node}, **more)
+
+
+def test_a_pod_gets_variables_annotations_and_the_shim_at_create(space):
+    space.apply(policy())
+    space.wait(lambda: space.client.get(f"/api/v1/namespaces/{space.name}/configmaps")["items"])
+    made = space.create(pod(container(cpu="2"), schedulingGates=[{"name": "test/wait"}]))
+    assert injected(made)
+    assert threads(made) == 2
+    assert plan_of(made).node is None
+    variables = env_of(made)
+    assert {env.ORT_INTRA, env.ORT_INTER, env.OMP, env.PLAN, "PYTHONUSERBASE"} <= set(variables)
+    field = variables[env.ORT_INTRA]["valueFrom"]["fieldRef"]["fieldPath"]
+    assert field == f"metadata.annotations['{env.THREADS_PREFIX}serve']"
+    assert SHIM_VOLUME in {volume["name"] for volume in made["spec"]["volumes"]}
+    assert made["metadata"]["annotations"][env.GOVERNED_BY] == "InferenceThreading/policy"
+
+
+@pytest.mark.parametrize(
+    ("node", "one", "expected", "because"),
+    [
+        ("two-sockets", container(cpu="20"), 8, "8 physical cores on one NUMA node"),
+        ("two-sockets", container(), 8, "no CPU limit; 8 physical cores on one NUMA node"),
+        (
+            "two-sockets",
+            guaranteed(cpu="8"),
+            4,
+            "8 exclusive CPUs (Guaranteed, static CPU manager) on 4 physical cores",
+        ),
+        ("four-caches", guaranteed(cpu="8"), 4, "4 physical cores on one NUMA node"),
+        ("four-caches", container(), 4, "no CPU limit; 4 physical cores on one NUMA node"),
+        ("hybrid", container(), 6, "6 physical cores of one type"),
+        ("hybrid", container(cpu="3500m"), 4, "limits.cpu 3500m, rounded up for Latency"),
+        ("hybrid", container(cpu="500m"), 1, "limits.cpu 500m, below one CPU"),
+    ],
+)
+def test_binding_gives_each_pod_the_numbers_of_its_node(space, node, one, expected, because):
+    space.apply(policy())
+    space.create(on(node, one))
+    bound = space.bound()
+    assert bound["spec"]["nodeName"] == node
+    assert threads(bound) == expected
+    assert plan_of(bound).node == node
+    assert because in plan_of(bound).because["intraOp"]
+
+
+def test_a_pod_without_a_limit_has_the_smallest_nodes_number_until_it_is_bound(space):
+    space.apply(policy())
+    made = space.create(pod(container(), schedulingGates=[{"name": "test/wait"}]))
+    assert threads(made) == 8  # four-caches has the fewest physical cores of the three
+
+
+def test_the_legacy_bindings_path_gives_node_specific_values_too(space):
+    space.apply(policy())
+    made = space.create(pod(container(cpu="20"), schedulerName="nobody"))
+    target = {"apiVersion": "v1", "kind": "Node", "name": "two-sockets"}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "app"}, "target": target}
+    space.client.post(f"/api/v1/namespaces/{space.name}/bindings", binding)
+    assert threads(made) == 20
+    assert threads(space.get()) == 8
+
+
+def test_a_pod_whose_node_is_given_gets_its_numbers_at_create(space):
+    space.apply(policy())
+    made = space.create(pod(container(cpu="20"), nodeName="two-sockets"))
+    assert threads(made) == 8
+    assert plan_of(made).node == "two-sockets"
+
+
+def test_a_pod_whose_node_is_unknown_to_raddle_keeps_its_safe_values(space):
+    space.cluster.register_node("bare", cpus=8, labels={"node": "bare"})
+    space.apply(policy())
+    space.create(on("bare", container(cpu="6")))
+    bound = space.bound()
+    assert threads(bound) == 6
+    assert plan_of(bound).node is None
+
+
+# --- who is chosen --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("namespace_label", "pod_label", "expected"),
+    [
+        ("enabled", None, True),
+        ("enabled", "disabled", False),
+        ("labelled", None, False),
+        ("labelled", "enabled", True),
+        ("disabled", "enabled", False),
+    ],
+)
+def test_namespace_and_pod_labels_opt_in(space, namespace_label, pod_label, expected):
+    space.apply(policy())
+    space.label(**{env.INJECT_LABEL: namespace_label})
+    labels = {env.INJECT_LABEL: pod_label} if pod_label else {}
+    assert injected(space.create(pod(labels=labels))) is expected
+
+
+def test_precedence_is_admin_then_named_then_namespaced_then_baseline(space):
+    def cluster_policy(name, tier, limit):
+        selector = {"matchLabels": {"kubernetes.io/metadata.name": space.name}}
+        return policy(
+            name, kind="ClusterInferenceThreading", tier=tier, namespaceSelector=selector, threads={"maxIntraOp": limit}
+        )
+
+    baseline, admin = (
+        cluster_policy(f"{tier.lower()}-{space.name}", tier, n) for tier, n in (("Baseline", 1), ("Admin", 4))
+    )
+    body = container(cpu="8")
+    try:
+        space.client.apply(baseline)
+        space.wait_for_webhook()
+        assert threads(space.create(pod(body, name="one"))) == 1
+        space.apply(policy("local", threads={"maxIntraOp": 2}), policy("named", priority=-1, threads={"maxIntraOp": 3}))
+        assert threads(space.create(pod(body, name="two"))) == 2
+        assert threads(space.create(pod(body, name="three", labels={env.POLICY_LABEL: "named"}))) == 3
+        space.client.apply(admin)
+        space.wait_for_webhook()
+        made = space.create(pod(body, name="four", labels={env.POLICY_LABEL: "named"}))
+        assert threads(made) == 4
+        assert (
+            made["metadata"]["annotations"][env.GOVERNED_BY] == f"ClusterInferenceThreading/{admin['metadata']['name']}"
+        )
+    finally:
+        for one in (baseline, admin):
+            space.client.delete(
+                f"/apis/raddle.dev/v1alpha1/clusterinferencethreadings/{one['metadata']['name']}", missing_ok=True
+            )
+
+
+def test_a_policy_that_the_pod_names_but_is_not_there_is_no_fallback(space):
+    space.apply(policy())
+    assert not injected(space.create(pod(labels={env.POLICY_LABEL: "nowhere"})))
+
+
+def test_of_two_policies_that_tie_the_older_governs_and_the_younger_says_so(space):
+    space.apply(policy("older", threads={"maxIntraOp": 1}))
+    space.client.apply(policy("younger", space.name, threads={"maxIntraOp": 2}))
+
+    def accepted():
+        found = {c["type"]: c for c in space.policy_status("younger").get("conditions", [])}
+        return found.get("Accepted", {}).get("reason") == "Conflict" and found["Accepted"]
+
+    made = space.create(pod(container(cpu="4")))
+    assert made["metadata"]["annotations"][env.GOVERNED_BY] in {
+        "InferenceThreading/older",
+        "InferenceThreading/younger",
+    }
+    condition = space.wait(accepted)
+    assert condition["status"] == "False"
+    assert "older" in condition["message"]
+
+
+# --- what the pod spec says already ---------------------------------------------------------------------------------
+
+
+def test_a_variable_that_the_user_sets_is_respected_or_overridden(space):
+    space.apply(policy("respect"), policy("override", priority=-1, existingValues="Override"))
+    own = [{"name": "A", "value": "1"}, {"name": env.ORT_INTRA, "value": "7"}, {"name": "B", "value": "$(A)"}]
+    kept = space.create(pod(container(cpu="2", env=copy.deepcopy(own)), name="kept"))
+    assert env_of(kept)[env.ORT_INTRA] == {"name": env.ORT_INTRA, "value": "7"}
+    labels = {env.POLICY_LABEL: "override"}
+    changed = space.create(pod(container(cpu="2", env=copy.deepcopy(own)), name="changed", labels=labels))
+    assert "valueFrom" in env_of(changed)[env.ORT_INTRA]
+    for made in (kept, changed):
+        names = [entry["name"] for entry in made["spec"]["containers"][0]["env"]]
+        assert [name for name in names if name in {"A", "B"}] == ["A", "B"]
+        assert len(names) == len(set(names))
+
+
+def test_env_from_hides_what_is_set_so_no_count_is_unless_overridden(space):
+    space.apply(policy("respect"), policy("override", priority=-1, existingValues="Override"))
+    source = [{"configMapRef": {"name": "settings", "optional": True}}]
+    made = space.create(pod(container(cpu="2", envFrom=source), name="a"))
+    assert env.ORT_INTRA not in env_of(made)
+    made = space.create(pod(container(cpu="2", envFrom=source), name="b", labels={env.POLICY_LABEL: "override"}))
+    assert env.ORT_INTRA in env_of(made)
+
+
+def test_pythonpath_is_extended_where_it_is_known_and_left_alone_where_it_is_not(space):
+    space.apply(policy("plain"), policy("stated", priority=-1, imageEnv={"PYTHONPATH": "/srv/lib"}))
+    space.wait(lambda: space.client.get(f"/api/v1/namespaces/{space.name}/configmaps")["items"])
+    space.wait_for_webhook()
+
+    def create(name, entry=None, labels=None):
+        more = {"env": [entry]} if entry else {}
+        return env_of(space.create(pod(container(cpu="2", **more), name=name, labels=labels)))
+
+    literal = create("literal", {"name": "PYTHONPATH", "value": "/app"})
+    assert literal["PYTHONPATH"]["value"] == "/opt/raddle/python:/app"
+    key = {"name": "settings", "key": "path"}
+    required = create("required", {"name": "PYTHONPATH", "valueFrom": {"configMapKeyRef": key}})
+    assert required["PYTHONPATH"]["value"] == "/opt/raddle/python:$(ORIGINAL_PYTHONPATH)"
+    assert required["ORIGINAL_PYTHONPATH"]["valueFrom"] == {"configMapKeyRef": key}
+    optional = {"name": "PYTHONPATH", "valueFrom": {"configMapKeyRef": {**key, "optional": True}}}
+    untouched = create("optional", copy.deepcopy(optional))
+    assert untouched["PYTHONPATH"] == optional
+    stated = create("stated", labels={env.POLICY_LABEL: "stated"})
+    assert stated["PYTHONPATH"]["value"] == "/opt/raddle/python:/srv/lib"
+    unstated = create("unstated")
+    assert "PYTHONPATH" not in unstated
+    assert unstated["PYTHONUSERBASE"]["value"] == "/opt/raddle"
+
+
+def test_every_regular_container_is_chosen_and_others_only_by_name(space):
+    space.apply(policy("all"), policy("some", priority=-1, containers=["serve", "sidecar", "prepare"]))
+    body = pod(container("serve", cpu="2"), container("more", cpu="4"), container("istio-proxy", cpu="1"))
+    body["spec"]["initContainers"] = [
+        container("prepare", cpu="1"),
+        container("sidecar", cpu="1", restartPolicy="Always"),
+    ]
+    made = space.create(copy.deepcopy(body))
+    names = ("serve", "more", "istio-proxy", "prepare", "sidecar")
+    assert [threads(made, name) for name in names] == [2, 4, None, None, None]
+    body["metadata"]["name"] = "named"
+    body["metadata"]["labels"][env.POLICY_LABEL] = "some"
+    made = space.create(body)
+    assert [threads(made, name) for name in names] == [2, None, None, 1, 1]
+    assert [c["name"] for c in made["spec"]["containers"]] == ["serve", "more", "istio-proxy"]
+
+
+# --- what must not change -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("qos", "containers"),
+    [
+        ("Guaranteed", [guaranteed(cpu="2")]),
+        ("Guaranteed", [guaranteed("one", "1"), guaranteed("two", "500m")]),
+        ("Burstable", [container(cpu="2", request="1")]),
+        ("BestEffort", [container()]),
+    ],
+)
+def test_the_class_of_service_stays(space, qos, containers):
+    space.apply(policy())
+    made = space.create(pod(*containers))
+    assert injected(made)
+    assert made["status"]["qosClass"] == qos
+
+
+def test_limit_ranges_and_quotas_admit_what_they_admitted(space):
+    limits = {"type": "Container", "max": {"cpu": "4"}, "min": {"cpu": "100m"}, "maxLimitRequestRatio": {"cpu": "2"}}
+    space.client.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "LimitRange",
+            "metadata": {"name": "bounds", "namespace": space.name},
+            "spec": {"limits": [limits]},
+        }
+    )
+    space.client.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "quota", "namespace": space.name},
+            "spec": {"hard": {"limits.cpu": "2", "requests.cpu": "1"}},
+        }
+    )
+    space.apply(policy())
+    quota = f"/api/v1/namespaces/{space.name}/resourcequotas/quota"
+    space.wait(lambda: space.client.get(quota).get("status", {}).get("hard"))
+    made = space.create(pod(container(cpu="2", request="1")))
+    assert injected(made)
+    with pytest.raises(ApiError, match="exceeded quota"):
+        space.create(pod(container(cpu="200m", request="100m"), name="another"))
+
+
+def test_pod_level_limits_are_shared_by_the_containers(space):
+    space.apply(policy())
+    body = pod(container("one"), container("two"), resources={"limits": {"cpu": "6"}, "requests": {"cpu": "2"}})
+    made = space.create(body)
+    assert [threads(made, name) for name in ("one", "two")] == [3, 3]
+
+
+def test_a_restricted_namespace_admits_the_injected_pod(space):
+    space.label(**{"pod-security.kubernetes.io/enforce": "restricted"})
+    space.apply(policy())
+    space.wait(lambda: space.client.get(f"/api/v1/namespaces/{space.name}/configmaps")["items"])
+    security = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert injected(space.create(pod(container(cpu="1", securityContext=security))))
+    with pytest.raises(ApiError, match="PodSecurity"):
+        space.create(pod(container(cpu="1"), name="loose"))
+
+
+# --- what is never trusted ------------------------------------------------------------------------------------------
+
+
+def test_a_copied_pod_is_decided_anew(space):
+    space.apply(policy())
+    space.create(pod(container(cpu="4"), schedulingGates=[{"name": "test/wait"}]))
+    # The pod has only been admitted: debug copies its spec, with our variables in it.
+    space.cluster.kubectl("debug", "app", "--namespace", space.name, "--copy-to", "copy", "--image", "registry.example/debug:1",
+                          "--container", "debugger", "--same-node=false", "--attach=false")  # fmt: skip
+    copied = space.get("copy")
+    assert threads(copied) == 4
+    assert len([e for e in copied["spec"]["containers"][0]["env"] if e["name"] == env.ORT_INTRA]) == 1
+
+
+def test_our_marks_on_an_incoming_pod_are_overwritten_or_removed(space):
+    forged = {
+        env.THREADS_PREFIX + "serve": "999",
+        env.PLAN_PREFIX + "serve": "{}",
+        env.SHIM_PREFIX + "gone": "v=1;intra=999",
+        env.GOVERNED_BY: "InferenceThreading/somebody-elses",
+    }
+    body = pod(container(cpu="2"), labels={env.INJECTED_LABEL: "true"}, annotations=forged)
+    ungoverned = space.create({**body, "metadata": {**body["metadata"], "name": "ungoverned"}})
+    assert not injected(ungoverned)
+    assert not [key for key in ungoverned["metadata"].get("annotations", {}) if "raddle.dev" in key]
+    space.apply(policy())
+    made = space.create(body)
+    assert threads(made) == 2
+    assert env.SHIM_PREFIX + "gone" not in made["metadata"]["annotations"]
+
+
+def test_a_pod_whose_annotations_leave_no_room_is_created_unchanged(space):
+    space.apply(policy())
+    made = space.create(pod(container(cpu="2"), annotations={"big": "x" * 245_000}))
+    assert not injected(made)
+    nearly = space.create(
+        pod(container(cpu="2"), name="nearly", annotations={"big": "x" * 235_000}, nodeSelector={"node": "hybrid"})
+    )
+    assert injected(nearly)
+    bound = space.bound("nearly")
+    assert plan_of(bound).node == "hybrid"
+    # The kubelet can still report on it: the API server validates the whole object at a status update.
+    space.cluster.mark_running(space.name, "nearly")
+
+
+def test_a_webhook_that_changes_limits_later_makes_raddle_decide_again(space, second_webhook):
+    space.apply(policy())
+    second_webhook(space.name, limit="8")
+    made = space.create(pod(container(cpu="2"), labels={"second": "yes"}))
+    assert made["spec"]["containers"][0]["resources"]["limits"]["cpu"] == "8"
+    assert threads(made) == 8
+    names = [entry["name"] for entry in made["spec"]["containers"][0]["env"]]
+    assert len(names) == len(set(names))
+
+
+def test_nobody_in_the_namespace_can_change_our_annotations_on_a_running_pod(space):
+    space.apply(policy())
+    space.create(on("hybrid", container(cpu="2")))
+    space.bound()
+    forged = {"metadata": {"annotations": {env.THREADS_PREFIX + "serve": "999"}}}
+    for path in ("", "/status"):
+        with pytest.raises(ApiError, match="raddle") as refused:
+            space.client.merge(f"/api/v1/namespaces/{space.name}/pods/app{path}", forged)
+        assert refused.value.status in {403, 422}
+    assert threads(space.get()) == 2

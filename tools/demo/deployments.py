@@ -1,0 +1,52 @@
+"""The Deployments of the demo: one a case, as a user would write them. Raddle is nowhere in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+NAMESPACE = "models"
+# name -> (replicas, resources, node selector, what it shows)
+CASES: dict[str, tuple[int, dict[str, Any], dict[str, str], str]] = {
+    "resnet": (3, {"limits": {"cpu": "4", "memory": "1Gi"}, "requests": {"cpu": "1"}}, {"shape": "big"}, "limit 4"),
+    "small": (1, {"limits": {"cpu": "500m"}}, {"shape": "here"}, "limit 0.5"),
+    "ranking": (1, {"limits": {"cpu": "1500m"}, "requests": {"cpu": "500m"}}, {"shape": "here"}, "limit 1.5"),
+    "pinned": (
+        1,
+        {"limits": {"cpu": "8", "memory": "4Gi"}, "requests": {"cpu": "8", "memory": "4Gi"}},
+        {"cpu-manager": "static"},
+        "Guaranteed, 8 whole CPUs, static CPU manager",
+    ),
+    "open": (3, {"requests": {"cpu": "2"}}, {"shape": "big"}, "no limit"),
+}
+
+
+def manifests() -> list[dict[str, Any]]:
+    """Return the Deployments; replicas of one spread over the nodes that their selector allows."""
+    return [_deployment(name, *case[:3]) for name, case in CASES.items()]
+
+
+def _deployment(name: str, replicas: int, resources: dict[str, Any], selector: dict[str, str]) -> dict[str, Any]:
+    labels = {"app": name}
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": labels},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "nodeSelector": selector,
+                    "topologySpreadConstraints": [spread],
+                    "containers": [{"name": "serve", "image": f"registry.example/{name}:1", "resources": resources}],
+                },
+            },
+        },
+    }
