@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -95,6 +96,8 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
+    # An orderly end, so that the measured process and its cgroup go too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         main(prog_name="python -m load")
     except cgroup.UnavailableError as error:

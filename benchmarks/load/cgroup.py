@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PERIOD_US = 100_000  # the kubelet's default, --cpu-cfs-quota-period
+# What else runs on the machine shall not be taken for what the quota does.
+_MOST_WEIGHT, _MOST_SHARES = "10000", "262144"
 _PREFIX = "raddle-load-"
 _counter = itertools.count()
 
@@ -137,9 +139,11 @@ def _configured(group: Group, quota_cpus: float | None) -> Group:
     try:
         if group.version == 2:
             (group.paths[0] / "cpu.max").write_text(f"{'max' if quota_us is None else quota_us} {PERIOD_US}")
+            (group.paths[0] / "cpu.weight").write_text(_MOST_WEIGHT)
         else:
             (group.paths[0] / "cpu.cfs_period_us").write_text(str(PERIOD_US))
             (group.paths[0] / "cpu.cfs_quota_us").write_text(str(-1 if quota_us is None else quota_us))
+            (group.paths[0] / "cpu.shares").write_text(_MOST_SHARES)
     except OSError as error:
         _remove(group.paths)
         raise UnavailableError(f"no CPU quota: {group.paths[0]}: {error.strerror}") from error

@@ -22,7 +22,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from load import models
+from load import cgroup, models
 from load.measure import Cell, Run, Variant, quiet_run
 
 Progress = Callable[[str], None]
@@ -90,6 +90,8 @@ def compare(
     cgroup.UnavailableError where no quota can be had (None still works), and measure.ServerError.
     """
     cell = Cell(model=model, limit_cpus=limit, rate=rate, callers=callers, duration_s=duration_s, host_cores=host_cores)
+    if limit is not None and (reason := cgroup.available()):
+        raise cgroup.UnavailableError(reason)
     listed = [Variant(name=name, env=env) for name, env in variants.items()]
     measured = partial(_one, attempts=attempts)
     return rows(cell, listed, repetitions=repetitions, twice=twice, progress=progress, measured=measured)

@@ -115,7 +115,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with contextlib.suppress(OSError):
         # Its own wake-ups shall not be counted as the server's latency. Needs root; without it they are.
-        os.nice(-10)
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     if arguments.warm_up:
         offer(arguments.socket, rate=None, callers=arguments.callers, duration_s=arguments.warm_up)
         time.sleep(0.2)  # two CFS periods: what the warm-up burned is refilled

@@ -83,14 +83,15 @@ def markdown(table: Sequence[Sequence[Row]], *, of: int, command: str, store: St
 
     `of` is how many cells there are in all, measured or not.
     """
-    runs = len(table[0][0].runs)
+    repetitions, duration_s = len(table[0][0].runs), table[0][0].cell.duration_s
     times = ", ".join(f"{name} {1000 * _service_time_s(store, model):.2f} ms" for name, model in models.ALL.items())
     retried = sum(one.attempts - 1 for cell in table for row in cell for one in row.runs)
     ort = table[0][0].runs[0].onnxruntime
     faked = f" On the faked host the pool is that of {FAKED_CORES} cores, the CPUs are the real ones."
     protocol = (
         f"{len(table)} of {of} cells. One request on one thread here: {times}. "
-        f"Open loop at a fixed rate, latency from the due time, {runs} interleaved runs of {table[0][0].cell.duration_s:g} s a variant; figures are median (range). "
+        f"Open loop at a fixed rate, latency from the due time, {repetitions} interleaved runs of {duration_s:g} s "
+        "a variant; figures are median (range). "
         "The A/A spread is how far the medians of two series of stock lie apart by chance. "
         f"A run in which others took more than {measure.QUIET_PERCENT:g} % of the machine was made again "
         f"({retried} were)."
