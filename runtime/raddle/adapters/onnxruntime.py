@@ -16,7 +16,7 @@ from typing import Any, Callable, Mapping
 
 from raddle import env, record
 from raddle.adapters import live
-from raddle.adapters.session_options import SPIN_DURATION_SINCE, Choice, Edit, Held
+from raddle.adapters.session_options import AFFINITY_KEY, SPIN_DURATION_SINCE, Choice, Edit, Held
 
 # Facts are read again for a session that comes later than this: an in-place resize changes the quota.
 FACTS_AGE_S = 10.0
@@ -129,6 +129,9 @@ class _Runtime:
         with held.lock:
             edit, choice = self._prepared(args[0], held)
             failure = _try(edit, session, init, args, kwargs)
+            if failure is not None and edit.entry(AFFINITY_KEY):
+                edit, choice = self._prepared(args[0], held, ask_affinity=True)
+                failure = _try(edit, session, init, args, kwargs)
             if failure is not None:
                 edit.restore_entries()
                 # Affinity can't be removed, but it is only ever added to an object that can be replaced.
@@ -146,7 +149,7 @@ class _Runtime:
             record.complain(f"onnxruntime session is left alone: {error!r}")
             return None
 
-    def _prepared(self, options: Any, held: Held) -> tuple[Edit, Choice | None]:
+    def _prepared(self, options: Any, held: Held, *, ask_affinity: bool = False) -> tuple[Edit, Choice | None]:
         """The edit, applied, and the choice that it carries out; an empty edit and None where choosing failed."""
         edit = Edit(options, held, untouched=self.is_fresh(options))
         try:
@@ -158,6 +161,7 @@ class _Runtime:
                 self.module,
                 has_spin_duration=self.has_spin_duration,
                 core_taken=len(self.pinned) > 0,
+                ask_affinity=ask_affinity,
             )
             choice.make(facts.cpus)
             edit.apply()

@@ -123,6 +123,8 @@ class Choice:
     anything. `because` says what decided where it was not simply the plan.
     module       onnxruntime.capi._pybind_state, for its enumerations.
     core_taken   another session's workers already have a core each.
+    ask_affinity ask for affinity of the code's own. It is asked for only where it matters: a string that does not
+                 fit the count makes the construction fail, and the caller asks then.
     """
 
     def __init__(
@@ -134,6 +136,7 @@ class Choice:
         *,
         has_spin_duration: bool,
         core_taken: bool,
+        ask_affinity: bool,
     ) -> None:
         self.edit = edit
         self.fields = fields
@@ -142,6 +145,7 @@ class Choice:
         self.has_spin_duration = has_spin_duration
         self.core_taken = core_taken
         self.respect = fields.get("existing") != "override"
+        self.ask_affinity = ask_affinity or not self.respect or fields.get("aff", "none") != "none"
         self.code_affinity: str | None = None
         self.values: dict[str, Any] = {}
         self.because: dict[str, str] = dict(wanted.because)
@@ -150,7 +154,7 @@ class Choice:
         """Decides everything; `cpus` are those that the process may run on."""
         # The attribute came with the global pool's Python function, in 1.23.
         if getattr(self.edit.options, "use_per_session_threads", True):
-            self.code_affinity = self.edit.entry(AFFINITY_KEY)
+            self.code_affinity = self.edit.entry(AFFINITY_KEY) if self.ask_affinity else None
             self._counts_and_mode()
             self._spinning()
             self._affinity(cpus)
