@@ -89,7 +89,7 @@ def container_budget(
     elif resources.part_cpus is not None:
         quota, because = resources.part_cpus, resources.because
     if workers_source:
-        because += f"; {workers} workers by {workers_source}"
+        because += f" ({workers} workers: {workers_source})"
     return Budget(
         quota_cpus=_bounded(quota),
         request_cpus=_bounded(request),

@@ -33,7 +33,7 @@ def reference(name: str, annotation: str) -> Entry:
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """Changes of a list of entries: `replaced` puts entries in the place of one, `appended` follow the last."""
+    """Changes of a list of entries: `replaced` puts none or more in the place of one, `appended` follow the last."""
 
     replaced: Mapping[int, Sequence[Entry]] = field(default_factory=dict)
     appended: Sequence[Entry] = ()
@@ -61,13 +61,15 @@ def without_ours(container: Container) -> Container:
     kept: list[Entry] = []
     for place, raw in enumerate(entries):
         entry = ours.get(place)
-        if raw["name"] == ORIGINAL_PYTHONPATH and raw.get("valueFrom") is not None:
-            renamed = len(kept)
         if entry is None:
+            if raw["name"] == ORIGINAL_PYTHONPATH and raw.get("valueFrom") is not None:
+                renamed = len(kept)
             kept.append(raw)
-        elif entry.name == _PATH and entry.value == _RENAMED and renamed is not None:
+        elif entry.name != _PATH or entry.ours is not None:
+            continue
+        elif entry.value == _RENAMED and renamed is not None:
             kept[renamed] = {**kept[renamed], "name": _PATH}
-        elif entry.name == _PATH and (plan_place is None or place < plan_place):
+        elif plan_place is None or place < plan_place:
             # The user's own value, which was extended where it stood.
             kept.append({**raw, "value": _without_shim(entry.value or "")})
     return with_env(container, kept)
@@ -137,16 +139,18 @@ def _unknown(detail: str) -> Skip:
 def combine(container: Container, references: Mapping[str, str], python: Edits | None) -> Edits:
     """All changes of a container `without_ours`: `references` are variables and the annotations that they read.
 
-    A variable that the container has already is replaced where it stands.
+    A variable that the container has already is replaced where it stands; of several the last decides, and the others
+    go.
     """
     replaced: dict[int, Sequence[Entry]] = dict(python.replaced) if python is not None else {}
     appended: list[Entry] = []
     for name, annotation in references.items():
-        present = container.effective(name)
-        if present is not None:
-            replaced[present.place] = (reference(name, annotation),)
-        else:
+        places = [entry.place for entry in container.env if entry.name == name]
+        if not places:
             appended.append(reference(name, annotation))
+            continue
+        replaced.update(dict.fromkeys(places, ()))
+        replaced[places[-1]] = (reference(name, annotation),)
     if python is not None:
         appended.extend(python.appended)
     return Edits(replaced, appended)
@@ -172,6 +176,9 @@ def operations(container: Container, clean: Container, edits: Edits) -> list[dic
     found: list[dict[str, Any]] = []
     # From the back, so that an insertion moves no place that is still to be changed.
     for place in sorted(edits.replaced, reverse=True):
+        if not edits.replaced[place]:
+            found.append({"op": "remove", "path": f"{pointer}/{place}"})
+            continue
         first, *others = edits.replaced[place]
         found.append({"op": "replace", "path": f"{pointer}/{place}", "value": first})
         found.extend({"op": "add", "path": f"{pointer}/{place + 1}", "value": entry} for entry in others)

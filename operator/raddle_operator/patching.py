@@ -36,7 +36,7 @@ class Chosen:
 def operations(pod: Pod, policy: PolicyObject | None, chosen: Sequence[Chosen], shim: Shim | None) -> list[Operation]:
     """From the pod as it is to the pod with these choices; without any, to the pod as if Raddle had never seen it."""
     found: list[Operation] = []
-    ours = volumes.our_volume(pod) is not None
+    ours = volumes.name_is_ours(pod)
     by_place = {(choice.clean.field, choice.clean.index): choice for choice in chosen}
     copied = volumes.our_init_container(pod)
     for container in pod.all_containers:

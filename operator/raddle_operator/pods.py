@@ -232,15 +232,16 @@ def _env(entries: Sequence[Any], path: str) -> tuple[tuple[EnvEntry, ...], bool]
         name = entry.get("name") if isinstance(entry, dict) else None
         if not isinstance(name, str):
             raise SpecError(f"{path}.env[{index}]", "must be an object with a name")
+        source = entry.get("valueFrom")
+        if name in _LOOKED_AT or source is not None:
+            ours, optional = None, False
+            if source is not None:
+                ours, optional = _source(as_object(source, f"{path}.env[{index}].valueFrom"))
+            if ours is not None or name in _LOOKED_AT:
+                value = None if source is not None else text(entry, "value", f"{path}.env[{index}]")
+                kept.append(EnvEntry(index, name, value, ours, optional))
         if name.startswith("OMP_") and name != env.OMP:
             sets_omp = True
-        source = entry.get("valueFrom")
-        if source is not None:
-            ours, optional = _source(as_object(source, f"{path}.env[{index}].valueFrom"))
-            if ours is not None or name in _LOOKED_AT:
-                kept.append(EnvEntry(index, name, None, ours, optional))
-        elif name in _LOOKED_AT:
-            kept.append(EnvEntry(index, name, text(entry, "value", f"{path}.env[{index}]"), None, False))
     return tuple(kept), sets_omp
 
 

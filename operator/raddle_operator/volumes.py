@@ -142,6 +142,12 @@ def our_volume(pod: Pod) -> Volume | None:
     return volume if volume is not None and _is_our_volume(volume) else None
 
 
+def name_is_ours(pod: Pod) -> bool:
+    """Whether mounts of a volume with our name are ours: not where the pod has a volume of its own by that name."""
+    volume = _volume(pod)
+    return volume is None or _is_our_volume(volume)
+
+
 def our_init_container(pod: Pod) -> Container | None:
     """Our init container in the pod, None where there is none."""
     if our_volume(pod) is None:

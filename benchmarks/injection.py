@@ -1,0 +1,147 @@
+"""How long one decision takes, on a pod of about 6 kB: `python -m injection` (from benchmarks/), no cluster needed.
+
+Prints the median of repetitions, in microseconds, for each step. The webhook adds TLS, HTTP and JSON to it.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+from raddle import delivery, env
+from raddle.topology import Group, Machine, NUMANode
+from raddle_operator import binding, records
+from raddle_operator.injection import Facts, Settings, decide, decide_object
+from raddle_operator.matching import Policies, govern
+from raddle_operator.spec import pod_from_object, policy_from_object
+from raddle_operator.volumes import ShimDelivery
+
+REPETITIONS = 7
+CALLS = 2000
+
+
+def pod(containers: int = 3, variables: int = 12) -> dict[str, Any]:
+    """A Deployment's pod as the API server shows it to a webhook: one server, two sidecars, a token volume."""
+    token = {"name": "kube-api-access-x7k2p", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
+    probe = {"httpGet": {"path": "/healthz", "port": 8080, "scheme": "HTTP"}, "periodSeconds": 10, "timeoutSeconds": 1}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "generateName": "resnet-7d4b9c6f5-",
+            "namespace": "vision",
+            "labels": {"app": "resnet", "pod-template-hash": "7d4b9c6f5", "team": "vision"},
+            "annotations": {"prometheus.io/scrape": "true", "checksum/config": "0123456789abcdef" * 4},
+            "ownerReferences": [
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "ReplicaSet",
+                    "name": "resnet-7d4b9c6f5",
+                    "uid": "u",
+                    "controller": True,
+                }
+            ],
+            "managedFields": [
+                {"manager": "kube-controller-manager", "fieldsV1": {f"f:field-{n}": {} for n in range(40)}}
+            ],
+        },
+        "spec": {
+            "containers": [
+                {
+                    "name": "serve" if n == 0 else f"helper-{n}",
+                    "image": "example.test/vision/resnet:2026.11",
+                    "command": ["gunicorn", "-w", "2", "app:app"] if n == 0 else ["helper"],
+                    "env": [{"name": f"SETTING_{i}", "value": f"value-{i}" * 3} for i in range(variables)],
+                    "resources": {
+                        "limits": {"cpu": "3500m", "memory": "2Gi"},
+                        "requests": {"cpu": "2", "memory": "2Gi"},
+                    },
+                    "volumeMounts": [{**token, "readOnly": True}],
+                    "livenessProbe": probe,
+                    "readinessProbe": probe,
+                    "terminationMessagePath": "/dev/termination-log",
+                }
+                for n in range(containers)
+            ],
+            "volumes": [{"name": "kube-api-access-x7k2p", "projected": {"defaultMode": 420, "sources": []}}],
+            "serviceAccountName": "default",
+            "schedulerName": "default-scheduler",
+        },
+    }
+
+
+def policies(count: int = 200) -> Policies:
+    """So many policies, of which the last of the pod's namespace governs."""
+    found = [
+        {
+            "kind": "InferenceThreading",
+            "metadata": {"name": f"policy-{n}", "namespace": "vision" if n % 4 == 0 else f"other-{n}"},
+            "spec": {"podSelector": {"matchLabels": {"app": f"app-{n}"}}},
+        }
+        for n in range(count - 1)
+    ]
+    found.append(
+        {
+            "kind": "InferenceThreading",
+            "metadata": {"name": "resnet", "namespace": "vision"},
+            "spec": {"podSelector": {"matchLabels": {"app": "resnet"}}, "containers": ["serve"]},
+        }
+    )
+    return Policies(map(policy_from_object, found))
+
+
+def machine(cores: int = 64) -> Machine:
+    """Two sockets of so many cores together, two threads a core."""
+    everything = (1 << 2 * cores) - 1
+    siblings = tuple((1 << n) | (1 << n + cores) for n in range(cores))
+    half = sum(siblings[: cores // 2])
+    nodes = (NUMANode(0, half), NUMANode(1, everything & ~half))
+    sockets = (Group(0, half), Group(1, everything & ~half))
+    return Machine(online=everything, cores=siblings, sockets=sockets, numa_nodes=nodes)
+
+
+def _time(name: str, call: Callable[[], Any]) -> None:
+    figures = []
+    for _ in range(REPETITIONS):
+        start = time.perf_counter()
+        for _ in range(CALLS):
+            call()
+        figures.append((time.perf_counter() - start) / CALLS * 1e6)
+    print(f"{name:52} {statistics.median(figures):8.1f} us   ({min(figures):.1f} to {max(figures):.1f})")
+
+
+def main() -> None:
+    """Measure and print."""
+    obj = pod()
+    read = pod_from_object(obj)
+    labels = {env.INJECT_LABEL: "enabled"}
+    known = policies()
+    shim = ShimDelivery(config_map="raddle-shim-0123456789", items=delivery.items())
+    settings, facts = Settings(shim=shim), Facts(smallest_cores=16)
+    decision = decide(read, "vision", labels, known, facts, settings)
+    size, patch = (len(json.dumps(part, separators=(",", ":"))) for part in (obj, decision.operations))
+    print(f"pod {size} bytes, patch {patch} bytes in {len(decision.operations)} operations, 200 policies")
+    _time("read the pod", lambda: pod_from_object(obj))
+    _time("choose the policy", lambda: govern(read, "vision", labels, known))
+    _time("decide, pod read", lambda: decide(read, "vision", labels, known, facts, settings))
+    _time("read and decide", lambda: decide_object(obj, "vision", labels, known, facts, settings))
+
+    def unseen() -> None:
+        records._safe.cache_clear()  # noqa: SLF001 (the figure is for a plan that is not remembered)
+        decide_object(obj, "vision", labels, known, facts, settings)
+
+    _time("read and decide, plan not remembered", unseen)
+    values: dict[str, str] = {}
+    for operation in decision.operations:
+        if operation["path"].startswith("/metadata/annotations/"):
+            values[operation["path"].rpartition("/")[2].replace("~1", "/")] = operation["value"]
+    node = machine()
+    _time("rebind to a node of 128 CPUs", lambda: binding.rebind(values, "node-1", node))
+    print(binding.rebind(values, "node-1", node).outcome)
+
+
+if __name__ == "__main__":
+    main()

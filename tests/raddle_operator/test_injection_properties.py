@@ -1,0 +1,228 @@
+"""What holds for every pod: no exception, a patch that applies, the same end the second time, nothing else touched."""
+
+from __future__ import annotations
+
+import copy
+
+import jsonpatch
+import pytest
+import strategies
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kubernetes.utils.quantity import parse_quantity
+
+from raddle import env
+from raddle.wire import read_plan_text
+from raddle_operator import records
+from raddle_operator.binding import BindingOutcome, rebind
+from raddle_operator.injection import MAX_ANNOTATIONS_BYTES, Facts, Settings, decide_object
+from raddle_operator.matching import Policies
+from raddle_operator.spec import policy_from_object
+from raddle_operator.volumes import SHIM_INIT_CONTAINER, SHIM_VOLUME, ShimDelivery
+
+ITEMS = [{"key": "sitecustomize.py", "path": "python/sitecustomize.py"}]
+SETTINGS = st.sampled_from(
+    (
+        Settings(),
+        Settings(shim=ShimDelivery(config_map="raddle-shim-new", items=ITEMS)),
+        Settings(shim=ShimDelivery(config_map="raddle-shim-new", items=ITEMS, image="example.test/raddle:1")),
+    )
+)
+NAMESPACES = st.sampled_from(("enabled", "enabled", "enabled", "labelled", "disabled"))
+
+
+@st.composite
+def facts(draw):
+    return Facts(
+        smallest_cores=draw(st.none() | st.integers(1, 64)),
+        machines=draw(st.just({}) | st.builds(lambda machine: {"node-1": machine}, strategies.machines())),
+        config_map_present=draw(st.sampled_from((None, True, False))),
+    )
+
+
+@st.composite
+def situations(draw, pods=strategies.pods()):  # noqa: B008 (a strategy has no state)
+    """Arguments of decide_object."""
+    names = draw(st.lists(st.sampled_from(("p0", "p1")), unique=True))
+    policies = Policies(policy_from_object(draw(strategies.policies(name))) for name in names)
+    labels = {env.INJECT_LABEL: draw(NAMESPACES)}
+    return draw(pods), "ns", labels, policies, draw(facts()), draw(SETTINGS)
+
+
+def apply(obj, decision):
+    return jsonpatch.apply_patch(obj, decision.operations)
+
+
+def qos(pod):
+    """ComputePodQOS of k8s.io/kubernetes/pkg/apis/core/v1/helper/qos/qos.go, with the pod-level resources gate on."""
+    requests, limits, guaranteed = {}, {}, True
+
+    def add(total, quantities):
+        seen = set()
+        for name in ("cpu", "memory"):
+            amount = parse_quantity(quantities.get(name, "0"))
+            if amount > 0:
+                total[name] = total.get(name, 0) + amount
+                seen.add(name)
+        return seen == {"cpu", "memory"}
+
+    spec = pod["spec"]
+    of_pod = spec.get("resources")
+    units = (
+        [of_pod] if of_pod else [c.get("resources", {}) for c in spec["containers"] + spec.get("initContainers", [])]
+    )
+    for unit in units:
+        add(requests, unit.get("requests", {}))
+        guaranteed &= add(limits, unit.get("limits", {}))
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed and requests == limits else "Burstable"
+
+
+@given(situations())
+@settings(max_examples=400)
+def test_the_patch_applies_and_a_second_decision_changes_nothing(situation):
+    obj, *rest = situation
+    before = copy.deepcopy(obj)
+    decision = decide_object(obj, *rest)
+    assert obj == before, "the pod that came in was changed"
+    patched = apply(obj, decision)
+    again = decide_object(patched, *rest)
+    assert again.operations == []
+    assert (again.skip, again.containers) == (decision.skip, decision.containers)
+
+
+@given(situations())
+@settings(max_examples=300)
+def test_the_qos_class_and_the_users_own_parts_stay(situation):
+    obj, *rest = situation
+    patched = apply(obj, decide_object(obj, *rest))
+    assert qos(patched) == qos(obj)
+    for field in ("containers", "initContainers"):
+        theirs = [c for c in patched["spec"].get(field, []) if not is_copy_container(c)]
+        originals = [c for c in obj["spec"].get(field, []) if not is_copy_container(c)]
+        assert [c["name"] for c in theirs] == [c["name"] for c in originals]
+        for new, old in zip(theirs, originals, strict=True):
+            untouched = set(old) - {"env", "volumeMounts"}
+            assert {key: new[key] for key in untouched} == {key: old[key] for key in untouched}
+            assert set(new) - set(old) <= {"env", "volumeMounts"}
+
+
+def is_copy_container(container):
+    return container["name"] == SHIM_INIT_CONTAINER
+
+
+TOUCHED = {*records.COUNTS, env.PLAN, "PYTHONPATH", "PYTHONUSERBASE", "ORIGINAL_PYTHONPATH"}
+
+
+@given(situations())
+@settings(max_examples=300)
+def test_the_users_variables_keep_their_order_and_values(situation):
+    obj, *rest = situation
+    patched = apply(obj, decide_object(obj, *rest))
+    for field in ("containers", "initContainers"):
+        new = {c["name"]: c for c in patched["spec"].get(field, [])}
+        for old in obj["spec"].get(field, []):
+            if old["name"] not in new:
+                continue
+            theirs = [e for e in old.get("env", []) if e["name"] not in TOUCHED and "annotations['" not in str(e)]
+            after = [e for e in new[old["name"]].get("env", []) if e["name"] not in TOUCHED]
+            assert after == theirs
+
+
+@given(situations())
+@settings(max_examples=300)
+def test_every_reference_to_an_annotation_of_ours_finds_a_value_within_its_bounds(situation):
+    obj, *rest = situation
+    patched = apply(obj, decide_object(obj, *rest))
+    annotations = patched["metadata"].get("annotations", {})
+    referenced = set()
+    for container in patched["spec"]["containers"] + patched["spec"].get("initContainers", []):
+        for entry in container.get("env", []):
+            path = entry.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
+            prefix, name = records.split(path[len("metadata.annotations['") : -2])
+            if prefix:
+                assert name == container["name"]
+                referenced.add(prefix + name)
+                value = annotations[prefix + name]
+                assert 0 < len(value) <= records.reserved(prefix)
+                if prefix != env.SHIM_PREFIX:
+                    assert 1 <= int(value) <= env.MAX_THREADS
+                else:
+                    env.decode(value)
+    ours = {key for key in annotations if key.startswith(env.CONTAINER_PREFIXES)}
+    assert {key for key in ours if not key.startswith(env.PLAN_PREFIX)} == referenced
+    for key in ours - referenced:
+        read_plan_text(annotations[key])
+    # What is at its limit already is left as it is.
+    if ours:
+        assert sum(map(len, annotations)) + sum(map(len, annotations.values())) <= MAX_ANNOTATIONS_BYTES
+
+
+@given(situations())
+@settings(max_examples=300)
+def test_a_pod_without_values_bears_no_mark_of_raddle(situation):
+    obj, *rest = situation
+    decision = decide_object(obj, *rest)
+    patched = apply(obj, decision)
+    marked = patched["metadata"].get("labels", {}).get(env.INJECTED_LABEL)
+    if decision.injected:
+        assert marked == "true"
+        return
+    assert marked is None
+    assert not any(records.is_ours(key) for key in patched["metadata"].get("annotations", {}))
+    for container in patched["spec"]["containers"]:
+        assert "raddle.dev/" not in str(container.get("env"))
+        paths = [entry.get("value") or "" for entry in container.get("env", []) if entry["name"] == "PYTHONPATH"]
+        assert not any(path.startswith("/opt/raddle/python") for path in paths)
+
+
+@given(situations())
+@settings(max_examples=200)
+def test_no_two_volumes_mounts_or_containers_collide(situation):
+    obj, *rest = situation
+    spec = apply(obj, decide_object(obj, *rest))["spec"]
+    volumes = [volume["name"] for volume in spec.get("volumes", [])]
+    assert len(volumes) == len(set(volumes))
+    names = [c["name"] for c in spec["containers"] + spec.get("initContainers", [])]
+    assert len(names) == len(set(names))
+    for container in spec["containers"] + spec.get("initContainers", []):
+        paths = [mount["mountPath"].rstrip("/") for mount in container.get("volumeMounts", [])]
+        assert len(paths) == len(set(paths))
+
+
+@given(situations(pods=strategies.mutilated(strategies.pods())))
+@settings(max_examples=600)
+def test_no_shape_of_a_pod_makes_it_raise_or_write_a_patch_that_does_not_apply(situation):
+    obj, *rest = situation
+    decision = decide_object(obj, *rest)
+    patched = apply(obj, decision) if decision.operations else obj
+    assert decide_object(patched, *rest).operations == []
+
+
+@given(situations(), strategies.machines())
+@settings(max_examples=300)
+def test_binding_only_overwrites_and_stays_within_what_was_reserved(situation, machine):
+    obj, *rest = situation
+    annotations = apply(obj, decide_object(obj, *rest))["metadata"].get("annotations", {})
+    bound = rebind(annotations, "node-1", machine)
+    assert set(bound.annotations) <= set(annotations)
+    for key, value in bound.annotations.items():
+        assert len(value.encode()) <= records.reserved(records.split(key)[0])
+    injected = any(key.startswith(env.PLAN_PREFIX) for key in annotations)
+    assert bound.outcome == (BindingOutcome.NODE_SPECIFIC if injected else BindingOutcome.NOT_INJECTED)
+
+
+@given(
+    st.dictionaries(st.sampled_from([p + "c" for p in env.CONTAINER_PREFIXES]), st.text(max_size=60)),
+    strategies.machines(),
+)
+def test_binding_never_raises_and_never_adds_whatever_the_annotations_say(annotations, machine):
+    bound = rebind(annotations, "node-1", machine)
+    assert set(bound.annotations) <= set(annotations)
+
+
+@pytest.mark.parametrize("name", [SHIM_VOLUME, SHIM_INIT_CONTAINER])
+def test_our_names_are_valid_dns_labels(name):
+    assert name.replace("-", "").isalnum()
+    assert len(name) <= 63
