@@ -8,10 +8,11 @@ import json
 import os
 import ssl
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from integration.world import Space
+from integration.world import DEADLINE_SECONDS, Space, container, pod
 
 import machines
 from raddle.topology import Kubelet
@@ -55,6 +56,9 @@ def space(cluster, raddle):
     made = Space(cluster, raddle, name)
     made.wait_for_webhook()
     yield made
+    # Without a kubelet nobody confirms the end of a pod: they would hold their node's CPUs for ever.
+    for left in made.list():
+        made.delete(left["metadata"]["name"])
     cluster.client.delete(f"/api/v1/namespaces/{name}")
 
 
@@ -117,6 +121,16 @@ def second_webhook(cluster, tmp_path):
                 "webhooks": [webhook],
             }
         )
+        # The API server learns of a webhook configuration by a watch of its own.
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        probe = pod(container(cpu="1"), name="probe", labels={"second": "yes", "raddle.dev/inject": "disabled"})
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while time.monotonic() < deadline:
+            made = cluster.client.request("POST", path, probe, query={"dryRun": "All"})
+            if made["spec"]["containers"][0]["resources"]["limits"]["cpu"] == limit:
+                return
+            time.sleep(0.05)
+        pytest.fail("the API server does not call the second webhook")
 
     yield install
     cluster.kubectl("delete", "mutatingwebhookconfiguration", name, "--ignore-not-found")

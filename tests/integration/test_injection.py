@@ -265,6 +265,7 @@ def test_the_class_of_service_stays(space, qos, containers):
 
 
 def test_limit_ranges_and_quotas_admit_what_they_admitted(space):
+    space.apply(policy())
     limits = {"type": "Container", "max": {"cpu": "4"}, "min": {"cpu": "100m"}, "maxLimitRequestRatio": {"cpu": "2"}}
     space.client.apply(
         {
@@ -282,7 +283,6 @@ def test_limit_ranges_and_quotas_admit_what_they_admitted(space):
             "spec": {"hard": {"limits.cpu": "2", "requests.cpu": "1"}},
         }
     )
-    space.apply(policy())
     quota = f"/api/v1/namespaces/{space.name}/resourcequotas/quota"
     space.wait(lambda: space.client.get(quota).get("status", {}).get("hard"))
     made = space.create(pod(container(cpu="2", request="1")))
@@ -299,9 +299,10 @@ def test_pod_level_limits_are_shared_by_the_containers(space):
 
 
 def test_a_restricted_namespace_admits_the_injected_pod(space):
-    space.label(**{"pod-security.kubernetes.io/enforce": "restricted"})
     space.apply(policy())
     space.wait(lambda: space.client.get(f"/api/v1/namespaces/{space.name}/configmaps")["items"])
+    restricted = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+    space.client.merge(f"/api/v1/namespaces/{space.name}", restricted)
     security = {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
