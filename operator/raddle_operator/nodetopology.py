@@ -64,6 +64,17 @@ def to_spec(machine: Machine) -> dict[str, Any]:
     return spec
 
 
+def to_object(machine: Machine, node_name: str, node_uid: str) -> dict[str, Any]:
+    """The whole NodeCPUTopology of a node, ready to be applied: named after the Node and gone with it."""
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node_name, "uid": node_uid}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": node_name, "ownerReferences": [owner]},
+        "spec": to_spec(machine),
+    }
+
+
 def from_object(obj: Mapping[str, Any]) -> Machine:
     """The machine that a NodeCPUTopology object describes; unknown fields are ignored.
 

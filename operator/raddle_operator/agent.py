@@ -1,0 +1,357 @@
+"""The node agent: publishes what this node's CPUs are, and keeps that true. One process on every node.
+
+It mirrors two objects, its own NodeCPUTopology and its Node, by watches, and reads the machine again once a
+minute. Whenever one of the three changes it compares what is with what should be, and writes only a
+difference. There is no heartbeat: a node that does not change costs the API server two idle watches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import logging
+import queue
+import random
+import signal
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from raddle import cpuset
+from raddle.sysfs import read_machine
+from raddle.topology import Kubelet, Machine
+from raddle_operator import agent_client, nodetopology
+from raddle_operator.agent_client import AgentClient, ApiError
+from raddle_operator.kubelet import parse_configz
+
+log = logging.getLogger(__name__)
+
+FIELD_MANAGER = "raddle-agent"
+TOPOLOGIES = f"/apis/{nodetopology.API_VERSION}/{nodetopology.PLURAL}"
+NODES = "/api/v1/nodes"
+
+# What a request may raise when the server, the network or the token is at fault.
+FAILURES = (ApiError, OSError, http.client.HTTPException, ValueError)
+KUBELET_CONFIG_MODES = ("Configz", "Proxy", "None")
+# A kubelet that does not answer this often in a row may have been set up anew: what it said before is then unknown.
+KUBELET_FAILURES = 3
+# A server that ends its watches sooner is in trouble: asking again at once would add to it.
+SHORT_WATCH_S = 10.0
+_GONE = http.client.GONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    """Settings of one agent. Times are in seconds.
+
+    `root` is the folder that holds this node's sys/ and proc/, read anew every `reread_s`. `kubeconfig` None: the
+    pod's own service account. `kubelet_config` is one of KUBELET_CONFIG_MODES; Configz needs `node_ip`.
+    `kubelet_insecure_tls` accepts any serving certificate of the kubelet: most are self-signed, and the connection
+    never leaves the node.
+    """
+
+    node_name: str
+    node_ip: str = ""
+    root: str | Path = "/"
+    kubeconfig: Path | None = None
+    context: str | None = None
+    kubelet_config: str = "Configz"
+    kubelet_port: int = 10250
+    kubelet_insecure_tls: bool = False
+    reread_s: float = 60.0
+    kubelet_interval_s: float = 600.0
+    kubelet_retry_s: float = 60.0
+    """The pause after a kubelet gave no answer."""
+    least_delay_s: float = 1.0
+    """The first pause after a failure; it doubles up to `most_delay_s`, and each is cut by a random part."""
+    most_delay_s: float = 60.0
+
+
+class Backoff:
+    """Pauses that double, each between half and the whole of its length."""
+
+    def __init__(self, least_s: float, most_s: float) -> None:
+        self._least_s, self._most_s = least_s, most_s
+        self._next_s = least_s
+
+    def pause_s(self) -> float:
+        """The next pause."""
+        pause_s = self._next_s * random.uniform(0.5, 1.0)  # noqa: S311 (spreads retries, guards nothing)
+        self._next_s = min(self._next_s * 2, self._most_s)
+        return pause_s
+
+    def reset(self) -> None:
+        """Start over: something worked."""
+        self._next_s = self._least_s
+
+
+class Mirror:
+    """One object, kept as it is on the server by a list and a watch. `value` is None while it does not exist."""
+
+    def __init__(
+        self,
+        client: AgentClient,
+        path: str,
+        name: str,
+        *,
+        metadata_only: bool,
+        changed: Callable[[], None],
+        backoff: Backoff,
+    ) -> None:
+        self._client = client
+        self._path = path
+        self._query = {"fieldSelector": f"metadata.name={name}"}
+        self._accepts = (
+            (agent_client.METADATA_LIST, agent_client.METADATA) if metadata_only else ("application/json",) * 2
+        )
+        self._changed = changed
+        self._backoff = backoff
+        self.synced = False
+        self.value: dict[str, Any] | None = None
+
+    def run(self) -> None:
+        """Mirror for ever; the thread that runs it is a daemon."""
+        while True:
+            try:
+                version = self._list()
+                while version:
+                    started = time.monotonic()
+                    version = self._watch(version)
+                    if time.monotonic() - started > SHORT_WATCH_S:
+                        self._backoff.reset()
+                    else:
+                        time.sleep(self._backoff.pause_s())
+            except FAILURES as error:
+                pause_s = self._backoff.pause_s()
+                log.warning("mirror failed path=%s retry_s=%.1f error=%r", self._path, pause_s, str(error))
+                time.sleep(pause_s)
+
+    def _list(self) -> str:
+        answer = self._client.get(self._path, self._query, self._accepts[0])
+        items = answer.get("items") or []
+        self._set(items[0] if items else None)
+        return str(answer["metadata"]["resourceVersion"]) if isinstance(answer.get("metadata"), dict) else ""
+
+    def _watch(self, version: str) -> str:
+        """Follow the object until the server ends the watch; the version to go on from, "" to list again."""
+        timeout_s = random.randint(240, 480)  # noqa: S311 (spreads the nodes' reconnects)
+        query = self._query | {"resourceVersion": version}
+        for event in self._client.watch(self._path, query, self._accepts[1], timeout_s=timeout_s):
+            kind, obj = event.get("type"), event.get("object")
+            if not isinstance(obj, dict):
+                return ""
+            if kind == "ERROR":
+                if obj.get("code") != _GONE:
+                    raise ApiError(int(obj.get("code") or 0), str(obj.get("message")))
+                return ""
+            version = str(obj.get("metadata", {}).get("resourceVersion", version))
+            if kind in ("ADDED", "MODIFIED"):
+                self._set(obj)
+            elif kind == "DELETED":
+                self._set(None)
+        return version
+
+    def _set(self, value: dict[str, Any] | None) -> None:
+        self.value = value
+        self.synced = True
+        self._changed()
+
+
+def difference(live: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> str:
+    """What is wrong with the live object, in one word: "missing", "owner", "content"; "" where nothing is."""
+    if live is None:
+        return "missing"
+    owner = wanted["metadata"]["ownerReferences"][0]["uid"]
+    owners = live.get("metadata", {}).get("ownerReferences") or []
+    if [reference.get("uid") for reference in owners] != [owner]:
+        return "owner"
+    return "" if live.get("spec") == wanted["spec"] else "content"
+
+
+class KubeletReader:
+    """Asks the kubelet for its settings now and then; what it last said stands while it only fails to answer."""
+
+    def __init__(self, settings: AgentSettings, api: AgentClient, token: Callable[[], str]) -> None:
+        self._settings = settings
+        self._client, self._path = api, f"{NODES}/{settings.node_name}/proxy/configz"
+        if settings.kubelet_config == "Configz":
+            self._path = "/configz"
+            self._client = AgentClient(_kubelet_endpoint(settings, token))
+        self._known = Kubelet()
+        self._failures = 0
+        self._next = 0.0
+        self._said = ""
+
+    def read(self) -> Kubelet:
+        """The settings as last known; asks again when it is time."""
+        settings = self._settings
+        if settings.kubelet_config == "None" or (settings.kubelet_config == "Configz" and not settings.node_ip):
+            return self._known
+        if time.monotonic() >= self._next:
+            interval_s = settings.kubelet_interval_s if self._ask() else settings.kubelet_retry_s
+            self._next = time.monotonic() + interval_s * random.uniform(0.8, 1.0)  # noqa: S311 (spreads the nodes)
+        return self._known
+
+    def _ask(self) -> bool:
+        """Whether there was an answer; a refusal is one, as asking again soon would not change it."""
+        try:
+            self._known = parse_configz(self._client.get(self._path))
+        except FAILURES as error:
+            self._failures += 1
+            refused = isinstance(error, ApiError) and error.status < http.client.INTERNAL_SERVER_ERROR
+            if refused or self._failures >= KUBELET_FAILURES:
+                self._known = Kubelet()
+            if str(error) != self._said:
+                self._said = str(error)
+                log.warning("kubelet configuration unknown mode=%s error=%r", self._settings.kubelet_config, self._said)
+            return refused
+        self._failures = 0
+        self._said = ""
+        return True
+
+
+def _kubelet_endpoint(settings: AgentSettings, token: Callable[[], str]) -> agent_client.Endpoint:
+    ca_file = agent_client.SERVICE_ACCOUNT / "ca.crt"
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if settings.kubelet_insecure_tls:
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
+    elif ca_file.is_file():
+        tls.load_verify_locations(ca_file)
+    return agent_client.Endpoint(host=settings.node_ip, port=settings.kubelet_port, tls=lambda: tls, token=token)
+
+
+class Agent:
+    """The loop: it compares what is with what should be whenever it is woken, and now and then."""
+
+    def __init__(self, settings: AgentSettings, endpoint: agent_client.Endpoint) -> None:
+        self._settings = settings
+        self._client = AgentClient(endpoint)
+        self._kubelet = KubeletReader(settings, self._client, endpoint.token)
+        self._backoff = self._new_backoff()
+        # A signal handler may put into it at any moment, even while the loop waits in it; an Event would deadlock.
+        self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._over = False
+        self._own = self._mirror(TOPOLOGIES, metadata_only=False)
+        self._node = self._mirror(NODES, metadata_only=True)
+        self._machine: Machine | None = None
+        self._next_reading = 0.0
+        # (hash of what was applied, the spec that the server made of it): a schema that drops a field makes no loop.
+        self._accepted: tuple[str, Any] = ("", None)
+
+    def _new_backoff(self) -> Backoff:
+        return Backoff(self._settings.least_delay_s, self._settings.most_delay_s)
+
+    def _mirror(self, path: str, *, metadata_only: bool) -> Mirror:
+        return Mirror(
+            self._client,
+            path,
+            self._settings.node_name,
+            metadata_only=metadata_only,
+            changed=self.wake,
+            backoff=self._new_backoff(),
+        )
+
+    def wake(self) -> None:
+        """Make the loop look at once; callable from any thread and from a signal handler."""
+        self._wakes.put(None)
+
+    def finish(self) -> None:
+        """End the loop; callable from any thread and from a signal handler."""
+        self._over = True
+        self.wake()
+
+    def run(self) -> None:
+        """Publish until `finish` is called."""
+        for mirror in (self._own, self._node):
+            threading.Thread(target=mirror.run, daemon=True).start()
+        while not self._over:
+            pause_s = self._reconcile()
+            with contextlib.suppress(queue.Empty):
+                self._wakes.get(timeout=pause_s)
+                while True:
+                    self._wakes.get_nowait()
+
+    def _reconcile(self) -> float:
+        """Compare and write at most once; the seconds until the next look."""
+        machine = self._read()
+        if machine is None or not (self._own.synced and self._node.synced) or self._node.value is None:
+            return self._settings.reread_s
+        uid = str(self._node.value["metadata"]["uid"])
+        wanted = nodetopology.to_object(machine, self._settings.node_name, uid)
+        wanted_hash = nodetopology.content_hash(wanted["spec"])
+        live = self._own.value
+        reason = difference(live, wanted)
+        if not reason or (reason == "content" and live and self._accepted == (wanted_hash, live.get("spec"))):
+            return self._settings.reread_s
+        try:
+            answer = self._client.apply(f"{TOPOLOGIES}/{self._settings.node_name}", wanted, FIELD_MANAGER)
+        except FAILURES as error:
+            pause_s = self._backoff.pause_s()
+            log.warning(
+                "publishing failed node=%s retry_s=%.1f error=%r", self._settings.node_name, pause_s, str(error)
+            )
+            return pause_s
+        self._backoff.reset()
+        self._accepted = (wanted_hash, answer.get("spec"))
+        log.info(
+            "published node=%s reason=%s cpus=%d cores=%d hash=%s rss_mib=%.1f",
+            self._settings.node_name,
+            reason,
+            cpuset.count(machine.online),
+            len(machine.cores),
+            wanted_hash[:12],
+            psutil.Process().memory_info().rss / (1 << 20),
+        )
+        return self._settings.reread_s
+
+    def _read(self) -> Machine | None:
+        """The machine and its kubelet; sysfs is read when it is time, None when it shows no CPU at all."""
+        if time.monotonic() >= self._next_reading:
+            self._next_reading = time.monotonic() + self._settings.reread_s
+            found = read_machine(str(self._settings.root))
+            self._complain(found)
+            self._machine = found if found.online else None
+        if self._machine is None:
+            return None
+        # What went wrong in reading is for this node's log, and no part of what the machine is.
+        self._machine = self._machine._replace(kubelet=self._kubelet.read(), problems=())
+        return self._machine
+
+    def _complain(self, found: Machine) -> None:
+        """One line for each thing that is wrong with the machine, when it is new."""
+        before = self._machine
+        if before is not None and before.online == found.online:
+            return
+        for problem in found.problems:
+            log.warning("unreadable path=%s reason=%r", problem.path, problem.reason)
+        counted = psutil.cpu_count(logical=True)
+        if str(self._settings.root) == "/" and counted and counted != cpuset.count(found.online):
+            log.warning("CPU counts differ sysfs=%d sysconf=%d", cpuset.count(found.online), counted)
+        if not found.online:
+            log.error("no online CPU found root=%s", self._settings.root)
+
+
+def run(settings: AgentSettings) -> int:
+    """Run the agent until SIGTERM or SIGINT; the exit status. Raises ConfigError where no API server can be found."""
+    if settings.kubeconfig is not None:
+        endpoint = agent_client.from_kubeconfig(settings.kubeconfig, settings.context)
+    else:
+        endpoint = agent_client.in_cluster()
+    agent = Agent(settings, endpoint)
+
+    def finish(signum: int, frame: object) -> None:  # noqa: ARG001 (the signature of a signal handler)
+        agent.finish()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, finish)
+    log.info("started node=%s root=%s", settings.node_name, settings.root)
+    agent.run()
+    log.info("stopped node=%s", settings.node_name)
+    return 0

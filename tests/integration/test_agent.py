@@ -1,0 +1,203 @@
+"""The agent as a process of its own against a real API server: what it writes, how often, and what it mends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import machines
+from devcluster import ApiError, Cluster
+from raddle.sysfs import read_machine
+from raddle_operator.agent_client import AgentClient, from_kubeconfig
+from raddle_operator.nodetopology import from_object
+
+pytestmark = pytest.mark.cluster
+
+ROOT = Path(__file__).parents[2]
+CRD = ROOT / "crds" / "nodecputopologies.yaml"
+TOPOLOGIES = "/apis/raddle.dev/v1alpha1/nodecputopologies"
+NODE = "worker"
+WAIT_S = 60
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(scheduler=False, controller_manager=True, name="agent") as cluster:
+        cluster.kubectl("apply", "--server-side", "-f", str(CRD))
+        cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRD))
+        yield cluster
+
+
+@pytest.fixture
+def node(cluster):
+    """A Node object without a machine behind it; gone afterwards, with what the agent wrote."""
+    cluster.client.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
+    yield NODE
+    for path in (f"/api/v1/nodes/{NODE}", f"{TOPOLOGIES}/{NODE}"):
+        cluster.client.delete(path, missing_ok=True)
+
+
+@contextlib.contextmanager
+def running_agent(cluster, root, *options):
+    """The agent's process; ends with SIGTERM, which must be enough."""
+    command = [sys.executable, "-m", "raddle_operator", "agent", "--node-name", NODE, "--root", str(root)]
+    command += ["--kubeconfig", cluster.environment()["KUBECONFIG"], "--kubelet-config", "Proxy", *options]
+    paths = os.pathsep.join(str(ROOT / folder) for folder in ("operator", "runtime"))
+    process = subprocess.Popen(
+        command, env=os.environ | {"PYTHONPATH": paths}, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            _, errors = process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            _, errors = process.communicate()
+        print(errors)
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors
+
+
+@pytest.fixture
+def watcher(cluster):
+    """The agent's own client: its watch is what the tests wait with."""
+    return AgentClient(from_kubeconfig(Path(cluster.environment()["KUBECONFIG"])))
+
+
+def topology(cluster):
+    try:
+        return cluster.client.get(f"{TOPOLOGIES}/{NODE}")
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return None
+
+
+def awaited(cluster, watcher, wanted):
+    """The topology as soon as it is as wanted; waits for the server's own events."""
+    listed = cluster.client.get(TOPOLOGIES)
+    for obj in listed["items"]:
+        if obj["metadata"]["name"] == NODE and wanted(obj):
+            return obj
+    query = {"fieldSelector": f"metadata.name={NODE}", "resourceVersion": listed["metadata"]["resourceVersion"]}
+    for event in watcher.watch(TOPOLOGIES, query, "application/json", timeout_s=WAIT_S):
+        if event["type"] in ("ADDED", "MODIFIED") and wanted(event["object"]):
+            return event["object"]
+    pytest.fail(f"no such topology within {WAIT_S} s; now: {topology(cluster)}")
+
+
+def any_topology(obj):
+    return True
+
+
+def test_it_publishes_the_machine_once(cluster, node, watcher):
+    root = machines.path("2s16c32t")
+    with running_agent(cluster, root, "--reread-s", "0.2") as process:
+        first = awaited(cluster, watcher, any_topology)
+        # Ten readings of the machine later nothing was written again.
+        time.sleep(2)
+        assert topology(cluster)["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        print(next(line for line in status.splitlines() if line.startswith("VmRSS")))
+    assert from_object(first) == read_machine(root)
+    assert {field["manager"] for field in first["metadata"]["managedFields"]} == {"raddle-agent"}
+    owner = first["metadata"]["ownerReferences"]
+    assert owner == [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "name": NODE,
+            "uid": cluster.client.get(f"/api/v1/nodes/{NODE}")["metadata"]["uid"],
+        }
+    ]
+    assert first["spec"]["kubelet"]["cpuManagerPolicy"] == "unknown"
+
+
+def test_a_second_agent_finds_nothing_to_write(cluster, node, watcher):
+    root = machines.path("hybrid-6p8e-20t")
+    with running_agent(cluster, root):
+        first = awaited(cluster, watcher, any_topology)
+    with running_agent(cluster, root, "--reread-s", "0.2"):
+        time.sleep(3)
+        assert topology(cluster)["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+
+
+def test_it_restores_an_object_that_was_deleted(cluster, node, watcher):
+    with running_agent(cluster, machines.path("2s16c32t")):
+        first = awaited(cluster, watcher, any_topology)
+        cluster.client.delete(f"{TOPOLOGIES}/{NODE}")
+        second = awaited(cluster, watcher, lambda obj: obj["metadata"]["uid"] != first["metadata"]["uid"])
+        assert second["spec"] == first["spec"]
+
+
+def test_it_restores_an_object_that_was_edited(cluster, node, watcher):
+    with running_agent(cluster, machines.path("2s16c32t")):
+        first = awaited(cluster, watcher, any_topology)
+        edit = {"spec": {"cores": None, "kubelet": {"cpuManagerPolicy": "static", "reservedCPUs": "0-3"}}}
+        cluster.client.merge(f"{TOPOLOGIES}/{NODE}", edit)
+        restored = awaited(cluster, watcher, lambda obj: obj["spec"] == first["spec"])
+        assert restored["metadata"]["generation"] == first["metadata"]["generation"] + 2
+
+
+def test_it_leaves_the_status_to_the_controller(cluster, node, watcher):
+    with running_agent(cluster, machines.path("2s16c32t"), "--reread-s", "0.2"):
+        awaited(cluster, watcher, any_topology)
+        status = {"status": {"observedGeneration": 1}}
+        cluster.client.merge(f"{TOPOLOGIES}/{NODE}/status", status)
+        written = topology(cluster)
+        time.sleep(1)
+        assert topology(cluster) == written
+        assert written["status"] == status["status"]
+
+
+def test_it_follows_a_node_that_was_created_again(cluster, node, watcher):
+    with running_agent(cluster, machines.path("2s16c32t")):
+        awaited(cluster, watcher, any_topology)
+        cluster.client.delete(f"/api/v1/nodes/{NODE}")
+        again = cluster.client.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
+        uid = again["metadata"]["uid"]
+        found = awaited(cluster, watcher, lambda obj: obj["metadata"]["ownerReferences"][0]["uid"] == uid)
+        # The garbage collector may still take the object of the node before; then there is a new one.
+        time.sleep(3)
+        last = awaited(cluster, watcher, lambda obj: obj["metadata"]["ownerReferences"][0]["uid"] == uid)
+        assert last["spec"] == found["spec"]
+
+
+def test_it_waits_for_its_node(cluster, watcher):
+    with running_agent(cluster, machines.path("2s16c32t"), "--reread-s", "0.2"):
+        time.sleep(2)
+        assert topology(cluster) is None
+        cluster.client.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
+        try:
+            assert awaited(cluster, watcher, any_topology)
+        finally:
+            cluster.client.delete(f"/api/v1/nodes/{NODE}")
+
+
+def test_it_publishes_a_cpu_that_goes_offline(cluster, node, watcher, tmp_path):
+    archive = machines.ARCHIVES / "2s16c32t.txt"
+    root = machines.unpack(archive.read_text(), tmp_path)
+    with running_agent(cluster, root, "--reread-s", "0.2"):
+        awaited(cluster, watcher, any_topology)
+        (root / "sys/devices/system/cpu/online").write_text("0-30\n")
+        found = awaited(cluster, watcher, lambda obj: obj["spec"]["counts"]["cpus"] == 31)
+        assert found["spec"]["cpus"] == {"online": "0-30", "offline": "31"}
+
+
+def test_it_outlives_the_api_server(cluster, node, watcher):
+    with running_agent(cluster, machines.path("2s16c32t"), "--reread-s", "0.2"):
+        first = awaited(cluster, watcher, any_topology)
+        cluster.restart("kube-apiserver")
+        cluster.client.delete(f"{TOPOLOGIES}/{NODE}")
+        second = awaited(cluster, watcher, lambda obj: obj["metadata"]["uid"] != first["metadata"]["uid"])
+        assert json.dumps(second["spec"], sort_keys=True) == json.dumps(first["spec"], sort_keys=True)

@@ -1,0 +1,231 @@
+import base64
+import datetime as dt
+import ssl
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+import machines
+from raddle import cpuset
+from raddle.sysfs import read_machine
+from raddle.topology import Kubelet
+from raddle_operator import agent_client
+from raddle_operator.agent import Backoff, difference
+from raddle_operator.agent_client import ConfigError, from_kubeconfig, in_cluster
+from raddle_operator.kubelet import parse_configz
+from raddle_operator.nodetopology import to_object
+
+
+@pytest.fixture(scope="module")
+def wanted():
+    return to_object(read_machine(machines.path("2s16c32t")), "worker", "uid-1")
+
+
+# --- what is wrong with a live object ----------------------------------------------------------------------------
+
+
+def test_what_was_written_needs_no_writing(wanted):
+    live = wanted | {
+        "metadata": wanted["metadata"] | {"resourceVersion": "7", "labels": {"a": "b"}},
+        "status": {"x": 1},
+    }
+    assert difference(live, wanted) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda live: None, "missing"),
+        (lambda live: live | {"spec": live["spec"] | {"model": "other"}}, "content"),
+        (lambda live: live | {"spec": live["spec"] | {"extra": 1}}, "content"),
+        (lambda live: {key: value for key, value in live.items() if key != "spec"}, "content"),
+        (lambda live: live | {"metadata": {"name": "worker"}}, "owner"),
+        (lambda live: live | {"metadata": {"ownerReferences": [{"uid": "uid-0"}]}}, "owner"),
+        (lambda live: live | {"metadata": {"ownerReferences": [{"uid": "uid-1"}, {"uid": "uid-0"}]}}, "owner"),
+    ],
+)
+def test_each_difference_has_a_name(wanted, change, reason):
+    assert difference(change(wanted), wanted) == reason
+
+
+def test_the_object_goes_with_its_node_and_does_not_hold_it_back(wanted):
+    assert wanted["metadata"] == {
+        "name": "worker",
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "worker", "uid": "uid-1"}],
+    }
+
+
+# --- the kubelet's settings --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "kubelet"),
+    [
+        (
+            {
+                "cpuManagerPolicy": "static",
+                "cpuManagerPolicyOptions": {"full-pcpus-only": "true", "align-by-socket": "false"},
+                "topologyManagerPolicy": "single-numa-node",
+                "reservedSystemCPUs": "0-1,16",
+                "cpuManagerReconcilePeriod": "10s",
+            },
+            Kubelet(
+                "static",
+                (("align-by-socket", "false"), ("full-pcpus-only", "true")),
+                "single-numa-node",
+                cpuset.parse_list("0-1,16"),
+            ),
+        ),
+        ({"cpuManagerPolicy": "none", "topologyManagerPolicy": "none"}, Kubelet("none", (), "none")),
+        ({"cpuManagerPolicy": "None", "topologyManagerPolicy": ""}, Kubelet("none", (), "none")),
+        # A static policy without a list reserves CPUs of its own choice.
+        ({"cpuManagerPolicy": "static", "reservedSystemCPUs": ""}, Kubelet("static", (), "unknown", None)),
+        ({"cpuManagerPolicy": "quantum", "topologyManagerPolicy": 7}, Kubelet()),
+        ({"cpuManagerPolicyOptions": [1], "reservedSystemCPUs": "all"}, Kubelet()),
+        (
+            {"cpuManagerPolicyOptions": {"a": 1, "b": "x" * 300, "c": "d"}},
+            Kubelet(cpu_manager_policy_options=(("c", "d"),)),
+        ),
+        (None, Kubelet()),
+        ("text", Kubelet()),
+    ],
+)
+def test_configz_is_read_and_never_guessed(config, kubelet):
+    assert parse_configz({"kubeletconfig": config}) == kubelet
+
+
+def test_an_answer_of_another_kind_says_nothing():
+    assert parse_configz({"kind": "Status"}) == Kubelet()
+
+
+# --- how it logs in ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pem():
+    """A self-signed certificate and its key, as PEM texts."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now)
+        .not_valid_after(now + dt.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM).decode(), private.decode()
+
+
+@pytest.fixture
+def kubeconfig(tmp_path):
+    """Writes a kubeconfig of one context and returns its path."""
+
+    def write(user, server="https://127.0.0.1:6443", **cluster):
+        path = tmp_path / "kubeconfig"
+        config = {
+            "current-context": "here",
+            "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": server, **cluster}}],
+            "users": [{"name": "u", "user": user}],
+        }
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    return write
+
+
+def test_a_kubeconfig_with_a_token(kubeconfig, pem):
+    data = base64.b64encode(pem[0].encode()).decode()
+    endpoint = from_kubeconfig(kubeconfig({"token": "secret"}, **{"certificate-authority-data": data}))
+    assert (endpoint.host, endpoint.port, endpoint.token()) == ("127.0.0.1", 6443, "secret")
+    assert endpoint.tls().verify_mode is ssl.CERT_REQUIRED
+    assert endpoint.tls().cert_store_stats()["x509"] == 1
+
+
+def test_a_kubeconfig_with_files_beside_it(kubeconfig, pem, tmp_path):
+    for name, text in (("ca.crt", pem[0]), ("me.crt", pem[0]), ("me.key", pem[1])):
+        (tmp_path / name).write_text(text)
+    user = {"client-certificate": "me.crt", "client-key": "me.key"}
+    endpoint = from_kubeconfig(kubeconfig(user, **{"certificate-authority": "ca.crt"}))
+    assert endpoint.token() == ""
+    assert endpoint.tls().cert_store_stats()["x509"] == 1
+
+
+def test_a_token_file_is_read_again_each_time(kubeconfig, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("one\n")
+    endpoint = from_kubeconfig(kubeconfig({"tokenFile": str(token)}))
+    assert endpoint.token() == "one"
+    token.write_text("two\n")
+    assert endpoint.token() == "two"
+
+
+@pytest.mark.parametrize(
+    ("user", "cluster", "words"),
+    [
+        ({}, {}, "neither a token nor a client certificate"),
+        ({"exec": {"command": "aws"}}, {}, "neither a token nor a client certificate"),
+        ({"token": "x"}, {"server": "http://127.0.0.1"}, "not an https URL"),
+        ({"token": "x"}, {"certificate-authority-data": "%%%"}, "certificate-authority"),
+        ({"token": "x"}, {"certificate-authority": "nowhere"}, "certificate-authority"),
+    ],
+)
+def test_a_kubeconfig_that_can_not_be_used_says_why(kubeconfig, user, cluster, words):
+    path = kubeconfig(user, **cluster)
+    with pytest.raises(ConfigError, match=words) as caught:
+        from_kubeconfig(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "contexts: 3", "contexts: []", "[]"])
+def test_a_file_that_is_no_kubeconfig_says_so(tmp_path, text):
+    path = tmp_path / "kubeconfig"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="no usable kubeconfig"):
+        from_kubeconfig(path)
+
+
+def test_a_missing_context_is_named(kubeconfig):
+    with pytest.raises(ConfigError, match="elsewhere"):
+        from_kubeconfig(kubeconfig({"token": "x"}), "elsewhere")
+
+
+def test_the_service_account_of_a_pod(tmp_path, pem):
+    (tmp_path / "ca.crt").write_text(pem[0])
+    (tmp_path / "token").write_text("first\n")
+    endpoint = in_cluster(tmp_path, {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "6443"})
+    assert (endpoint.host, endpoint.port, endpoint.token()) == ("10.0.0.1", 6443, "first")
+    (tmp_path / "token").write_text("rotated\n")
+    assert endpoint.token() == "rotated"
+
+
+@pytest.mark.parametrize("environ", [{}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}])
+def test_outside_a_pod_it_says_what_is_missing(tmp_path, environ):
+    with pytest.raises(ConfigError, match=r"not in a pod|no service account"):
+        in_cluster(tmp_path, environ)
+
+
+# --- small things ------------------------------------------------------------------------------------------------
+
+
+def test_pauses_double_up_to_the_most_and_start_over():
+    backoff = Backoff(1.0, 8.0)
+    for most in (1, 2, 4, 8, 8):
+        assert most / 2 <= backoff.pause_s() <= most
+    backoff.reset()
+    assert backoff.pause_s() <= 1
+
+
+def test_a_status_object_is_reduced_to_its_message():
+    assert agent_client._message(b'{"kind":"Status","message":"no\\nway"}') == "no way"
+    assert agent_client._message(b"<html>") == "<html>"
