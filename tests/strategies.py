@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 from hypothesis import strategies as st
+from kubernetes.utils.quantity import parse_quantity
 
 from raddle import env
 from raddle.topology import Group, Kubelet, Machine, NUMANode
@@ -240,3 +241,29 @@ def mutilated(draw: st.DrawFn, of: st.SearchStrategy[dict[str, Any]]) -> Any:
             target = target[step]
         target[last] = draw(JSON)
     return broken
+
+
+def qos(pod: dict[str, Any]) -> str:
+    """ComputePodQOS of k8s.io/kubernetes/pkg/apis/core/v1/helper/qos/qos.go, with the pod-level resources gate on."""
+    requests, limits, guaranteed = {}, {}, True
+
+    def add(total, quantities):
+        seen = set()
+        for name in ("cpu", "memory"):
+            amount = parse_quantity(quantities.get(name, "0"))
+            if amount > 0:
+                total[name] = total.get(name, 0) + amount
+                seen.add(name)
+        return seen == {"cpu", "memory"}
+
+    spec = pod["spec"]
+    of_pod = spec.get("resources")
+    units = (
+        [of_pod] if of_pod else [c.get("resources", {}) for c in spec["containers"] + spec.get("initContainers", [])]
+    )
+    for unit in units:
+        add(requests, unit.get("requests", {}))
+        guaranteed &= add(limits, unit.get("limits", {}))
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed and requests == limits else "Burstable"

@@ -9,7 +9,6 @@ import pytest
 import strategies
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kubernetes.utils.quantity import parse_quantity
 
 from raddle import env
 from raddle.wire import read_plan_text
@@ -53,32 +52,6 @@ def apply(obj, decision):
     return jsonpatch.apply_patch(obj, decision.operations)
 
 
-def qos(pod):
-    """ComputePodQOS of k8s.io/kubernetes/pkg/apis/core/v1/helper/qos/qos.go, with the pod-level resources gate on."""
-    requests, limits, guaranteed = {}, {}, True
-
-    def add(total, quantities):
-        seen = set()
-        for name in ("cpu", "memory"):
-            amount = parse_quantity(quantities.get(name, "0"))
-            if amount > 0:
-                total[name] = total.get(name, 0) + amount
-                seen.add(name)
-        return seen == {"cpu", "memory"}
-
-    spec = pod["spec"]
-    of_pod = spec.get("resources")
-    units = (
-        [of_pod] if of_pod else [c.get("resources", {}) for c in spec["containers"] + spec.get("initContainers", [])]
-    )
-    for unit in units:
-        add(requests, unit.get("requests", {}))
-        guaranteed &= add(limits, unit.get("limits", {}))
-    if not requests and not limits:
-        return "BestEffort"
-    return "Guaranteed" if guaranteed and requests == limits else "Burstable"
-
-
 @given(situations())
 @settings(max_examples=400)
 def test_the_patch_applies_and_a_second_decision_changes_nothing(situation):
@@ -97,7 +70,7 @@ def test_the_patch_applies_and_a_second_decision_changes_nothing(situation):
 def test_the_qos_class_and_the_users_own_parts_stay(situation):
     obj, *rest = situation
     patched = apply(obj, decide_object(obj, *rest))
-    assert qos(patched) == qos(obj)
+    assert strategies.qos(patched) == strategies.qos(obj)
     for field in ("containers", "initContainers"):
         theirs = [c for c in patched["spec"].get(field, []) if not is_copy_container(c)]
         originals = [c for c in obj["spec"].get(field, []) if not is_copy_container(c)]

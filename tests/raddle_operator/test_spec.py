@@ -1,0 +1,174 @@
+"""Objects are read into values; what can't be read is named by its path."""
+
+from __future__ import annotations
+
+import pytest
+import strategies
+from hypothesis import given, settings
+
+from raddle import env
+from raddle.policy import Policy
+from raddle_operator.spec import SpecError, pod_from_object, policy_from_object
+
+
+def policy(spec=None, *, kind="InferenceThreading", **metadata):
+    return {
+        "kind": kind,
+        "metadata": {"name": "p", "namespace": "ns", **metadata},
+        "spec": {"podSelector": {}, **(spec or {})},
+    }
+
+
+def test_a_policy_without_more_than_a_selector_has_the_schemas_defaults():
+    read = policy_from_object(policy(uid="u", generation=3, creationTimestamp="2026-01-01T00:00:00Z"))
+    assert (read.kind, read.namespace, read.name, read.uid) == ("InferenceThreading", "ns", "p", "u")
+    assert (read.generation, read.created, read.priority, read.tier) == (3, "2026-01-01T00:00:00Z", 0, "")
+    assert (read.mode, read.containers, read.image_env, read.policy) == ("Initial", None, {}, Policy())
+    assert read.reference == "InferenceThreading/p"
+    assert read.not_yet_effective == ()
+
+
+def test_a_cluster_policy_has_a_tier_a_namespace_selector_and_no_namespace():
+    spec = {"tier": "Admin", "namespaceSelector": {"matchLabels": {"team": "vision"}}}
+    read = policy_from_object(policy(spec, kind="ClusterInferenceThreading"))
+    assert (read.namespace, read.tier) == ("", "Admin")
+    assert read.namespace_selector.matches({"team": "vision"})
+    assert not read.namespace_selector.matches({})
+    assert policy_from_object(policy(kind="ClusterInferenceThreading")).tier == "Baseline"
+
+
+def test_fields_without_effect_yet_are_named():
+    spec = {
+        "onnxruntime": {"globalThreadPool": True, "sharedAllocator": False, "acknowledge": []},
+        "allocator": "Mimalloc",
+    }
+    assert policy_from_object(policy(spec)).not_yet_effective == ("onnxruntime.globalThreadPool", "allocator")
+
+
+def test_policies_that_plan_alike_have_one_settings_hash():
+    first = policy_from_object(policy({"threads": {"intraOp": 4}}, name="a"))
+    second = policy_from_object(policy({"threads": {"intraOp": 4}, "priority": 7}, name="b"))
+    assert first.settings_hash == second.settings_hash
+    assert first.settings_hash != policy_from_object(policy({"threads": {"intraOp": 5}})).settings_hash
+
+
+@pytest.mark.parametrize(
+    ("obj", "path"),
+    [
+        ([], "policy"),
+        ({**policy(), "kind": "Pod"}, "kind"),
+        (policy(name="x" * 64), "metadata.name"),
+        ({**policy(), "metadata": None}, "metadata.name"),
+        ({**policy(), "spec": {}}, "spec.podSelector"),
+        ({**policy(), "spec": "all"}, "spec"),
+        (policy({"podSelector": {"matchLabels": []}}), "spec.podSelector.matchLabels"),
+        (policy({"threads": {"intraOp": 0}}), "spec.threads.intraOp"),
+        (policy({"mode": "Off"}), "spec.mode"),
+        (policy({"mode": False}), "spec.mode"),
+        (policy({"priority": "high"}), "spec.priority"),
+        (policy({"priority": True}), "spec.priority"),
+        (policy({"containers": []}), "spec.containers"),
+        (policy({"containers": [1]}), "spec.containers"),
+        (policy({"imageEnv": {"PATH": "/"}}), "spec.imageEnv.PATH"),
+        (policy({"imageEnv": {"PYTHONPATH": 1}}), "spec.imageEnv.PYTHONPATH"),
+        (policy({"tier": "Gold"}, kind="ClusterInferenceThreading"), "spec.tier"),
+    ],
+)
+def test_a_policy_that_cannot_be_used_is_refused_by_its_field(obj, path):
+    with pytest.raises(SpecError) as error:
+        policy_from_object(obj)
+    assert error.value.path == path
+    assert path in str(error.value)
+
+
+@given(strategies.mutilated(strategies.policies()))
+@settings(max_examples=300)
+def test_any_json_is_a_policy_or_a_spec_error(obj):
+    try:
+        policy_from_object(obj)
+    except SpecError:
+        pass
+
+
+def pod(**spec):
+    return pod_from_object({"metadata": {"name": "p"}, "spec": {"containers": [], **spec}})
+
+
+def pinned(*terms):
+    fields = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": values}]} for values in terms]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": fields}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "node"),
+    [
+        ({}, ""),
+        ({"nodeName": "n1"}, "n1"),
+        (pinned(["n1"]), "n1"),
+        (pinned(["n1"], ["n1"]), "n1"),
+        (pinned(["n1"], ["n2"]), ""),
+        (pinned(["n1", "n2"]), ""),
+        (
+            {
+                "affinity": {
+                    "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}
+                }
+            },
+            "",
+        ),
+    ],
+)
+def test_the_node_of_a_pod_is_known_when_it_is_bound_or_pinned_by_a_daemon_set(spec, node):
+    assert pod(**spec).node_name == node
+
+
+def test_only_variables_that_raddle_looks_at_are_kept_with_their_places():
+    entries = [
+        {"name": "A", "value": "1"},
+        {"name": "OMP_NUM_THREADS", "value": "2"},
+        {"name": "OMP_PROC_BIND", "value": "close"},
+        {"name": "PYTHONPATH", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k", "optional": True}}},
+        {"name": "X", "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{env.THREADS_PREFIX}c']"}}},
+        {"name": "Y", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['other/c']"}}},
+    ]
+    read = pod(containers=[{"name": "c", "env": entries}]).containers[0]
+    assert [(entry.place, entry.name) for entry in read.env] == [(1, "OMP_NUM_THREADS"), (3, "PYTHONPATH"), (4, "X")]
+    assert (read.env[1].value, read.env[1].optional) == (None, True)
+    assert read.env[2].ours == env.THREADS_PREFIX + "c"
+    assert (read.env_count, read.sets_omp) == (6, True)
+
+
+def test_native_sidecars_are_init_containers_that_restart_always():
+    read = pod(initContainers=[{"name": "a", "restartPolicy": "Always"}, {"name": "b"}])
+    assert [container.sidecar for container in read.init_containers] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("obj", "path"),
+    [
+        (None, "pod"),
+        ({"spec": {}}, "metadata"),
+        ({"metadata": {}}, "spec"),
+        ({"metadata": {"labels": []}, "spec": {}}, "metadata.labels"),
+        ({"metadata": {"annotations": {"a": 1}}, "spec": {}}, "metadata.annotations.a"),
+        ({"metadata": {}, "spec": {"containers": {}}}, "spec.containers"),
+        ({"metadata": {}, "spec": {"containers": ["c"]}}, "spec.containers[0]"),
+        ({"metadata": {}, "spec": {"containers": [{"name": 1}]}}, "spec.containers[0].name"),
+        ({"metadata": {}, "spec": {"containers": [{"env": [{}]}]}}, "spec.containers[0].env[0]"),
+        ({"metadata": {}, "spec": {"containers": [{"resources": {"limits": 4}}]}}, "spec.containers[0].limits"),
+    ],
+)
+def test_a_pod_of_a_shape_that_no_pod_has_is_refused_by_its_field(obj, path):
+    with pytest.raises(SpecError) as error:
+        pod_from_object(obj)
+    assert error.value.path == path
+
+
+@given(strategies.mutilated(strategies.pods()))
+@settings(max_examples=300)
+def test_any_json_is_a_pod_or_a_spec_error(obj):
+    try:
+        pod_from_object(obj)
+    except SpecError:
+        pass
