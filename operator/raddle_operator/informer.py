@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
@@ -34,7 +35,7 @@ STEADY_S: Final = 5.0
 def key_of(obj: Object) -> Key:
     """Return the key of an object."""
     metadata = obj["metadata"]
-    return metadata.get("namespace") or "", metadata["name"]
+    return sys.intern(metadata.get("namespace") or ""), metadata["name"]
 
 
 def backoffs(first_s: float = BACKOFF_FIRST_S, most_s: float = BACKOFF_MOST_S) -> Iterator[float]:

@@ -4,7 +4,10 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
+import signal
 import socket
+import sys
 
 import aiohttp
 import pytest
@@ -18,6 +21,7 @@ from raddle_operator.kube import (
     CONFIG_MAPS,
     EVENTS,
     INFERENCE_THREADINGS,
+    LEASES,
     NAMESPACES,
     NODE_CPU_TOPOLOGIES,
     PODS,
@@ -348,3 +352,62 @@ async def test_a_closed_namespace_gets_no_shim(kube, controller):
     await until(probe)
     with pytest.raises(NotFound):
         await kube.get(CONFIG_MAPS, name, closed)
+
+
+async def test_a_second_replica_stands_by_and_takes_over_when_the_first_one_stops(kube, cluster, namespace):
+    first = settings_for(cluster)
+    second = settings_for(cluster, lease=first.lease)
+    async with contextlib.AsyncExitStack() as stack:
+        leader = await stack.enter_async_context(running(first))
+        await stack.enter_async_context(running(second, ready=False))
+
+        async def stands_by():
+            with contextlib.suppress(aiohttp.ClientConnectionError):
+                status, _ = await get_text(second, "/readyz")
+                _, metrics = await get_text(second, "/metrics")
+                return status == 200 and "raddle_controller_leader 0.0" in metrics
+            return False
+
+        await until(stands_by)
+        leader.cancel()
+        await asyncio.gather(leader, return_exceptions=True)
+        await until(lambda: leads(second))
+        await kube.create(INFERENCE_THREADINGS, policy("p", namespace))
+        await status_says(kube, INFERENCE_THREADINGS, "p", namespace, lambda _: True)
+
+
+async def test_missed_pods_are_counted_by_namespace_in_the_metrics(kube, cluster, namespace):
+    settings = settings_for(cluster)
+    async with running(settings):
+        await kube.create(INFERENCE_THREADINGS, policy("p", namespace))
+        await next_second()
+        for name in ("a", "b"):
+            await kube.create(PODS, pod(name, namespace))
+
+        async def counted():
+            _, text = await get_text(settings, "/metrics")
+            return f'raddle_missed_pods{{namespace="{namespace}"}} 2.0' in text
+
+        await until(counted)
+
+
+async def test_the_command_ends_cleanly_on_sigterm_and_releases_its_lease(kube, cluster):
+    port, lease = free_port(), "raddle-controller"
+    command = [sys.executable, "-m", "raddle_operator", "controller", "--port", str(port), "--host", "127.0.0.1"]
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path), "RADDLE_KUBECONFIG": str(cluster.kubeconfig)}
+    child = await asyncio.create_subprocess_exec(*command, env=environment)
+    try:
+
+        async def held():
+            with contextlib.suppress(NotFound):
+                return (await kube.get(LEASES, lease, "raddle-system"))["spec"].get("holderIdentity")
+
+        await until(held)
+        child.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(WITHIN_S):
+            assert await child.wait() == 0
+        assert not await held()
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
