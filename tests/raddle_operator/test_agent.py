@@ -1,6 +1,9 @@
 import base64
 import datetime as dt
+import http.server
+import json
 import ssl
+import threading
 
 import pytest
 import yaml
@@ -13,7 +16,7 @@ from raddle import cpuset
 from raddle.sysfs import read_machine
 from raddle.topology import Kubelet
 from raddle_operator import agent_client
-from raddle_operator.agent import Backoff, difference
+from raddle_operator.agent import AgentSettings, Backoff, KubeletReader, difference
 from raddle_operator.agent_client import ConfigError, from_kubeconfig, in_cluster
 from raddle_operator.kubelet import parse_configz
 from raddle_operator.nodetopology import to_object
@@ -99,6 +102,85 @@ def test_configz_is_read_and_never_guessed(config, kubelet):
 
 def test_an_answer_of_another_kind_says_nothing():
     assert parse_configz({"kind": "Status"}) == Kubelet()
+
+
+@pytest.fixture
+def kubelet(pem, tmp_path):
+    """A TLS server that answers /configz as told: kubelet.answer is (status, JSON), kubelet.asked counts."""
+    (tmp_path / "both.pem").write_text("\n".join(pem))
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "both.pem")
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            server.asked += 1
+            status, answer = server.answer if self.headers["Authorization"] == "Bearer secret" else (401, {})
+            body = json.dumps(answer if self.path == "/configz" else {}).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+        server.asked, server.answer = 0, (200, {"kubeletconfig": {"cpuManagerPolicy": "static"}})
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def reader(kubelet, **changes):
+    settings = {
+        "node_name": "worker",
+        "node_ip": "127.0.0.1",
+        "kubelet_port": kubelet.server_address[1],
+        "kubelet_insecure_tls": True,
+        "kubelet_interval_s": 0.0,
+        "kubelet_retry_s": 0.0,
+    }
+    return KubeletReader(AgentSettings(**settings | changes), None, lambda: "secret")
+
+
+def test_the_kubelet_of_this_node_is_asked_itself(kubelet):
+    assert reader(kubelet).read().cpu_manager_policy == "static"
+
+
+def test_the_kubelet_is_asked_now_and_then(kubelet):
+    asks = reader(kubelet, kubelet_interval_s=600.0)
+    assert [asks.read().cpu_manager_policy for _ in range(3)] == ["static"] * 3
+    assert kubelet.asked == 1
+
+
+def test_a_kubelet_that_must_not_be_asked_is_not(kubelet):
+    assert reader(kubelet, kubelet_config="None").read() == Kubelet()
+    assert reader(kubelet, node_ip="").read() == Kubelet()
+    assert kubelet.asked == 0
+
+
+def test_a_refusal_makes_it_unknown_at_once(kubelet):
+    asks = reader(kubelet)
+    assert asks.read().cpu_manager_policy == "static"
+    kubelet.answer = (403, {"message": "Forbidden"})
+    assert asks.read() == Kubelet()
+
+
+def test_what_it_said_stands_while_it_only_fails_to_answer_a_little(kubelet):
+    asks = reader(kubelet)
+    assert asks.read().cpu_manager_policy == "static"
+    kubelet.answer = (503, {})
+    assert [asks.read().cpu_manager_policy for _ in range(3)] == ["static", "static", "unknown"]
+    kubelet.answer = (200, {"kubeletconfig": {"cpuManagerPolicy": "none"}})
+    assert asks.read().cpu_manager_policy == "none"
+
+
+def test_a_certificate_that_nobody_signed_is_not_trusted_unless_told(kubelet):
+    assert reader(kubelet, kubelet_insecure_tls=False).read() == Kubelet()
+    assert kubelet.asked == 0
 
 
 # --- how it logs in ----------------------------------------------------------------------------------------------
