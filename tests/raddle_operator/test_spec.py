@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import strategies
 from hypothesis import given, settings
@@ -84,10 +86,8 @@ def test_a_policy_that_cannot_be_used_is_refused_by_its_field(obj, path):
 @given(strategies.mutilated(strategies.policies()))
 @settings(max_examples=300)
 def test_any_json_is_a_policy_or_a_spec_error(obj):
-    try:
+    with contextlib.suppress(SpecError):
         policy_from_object(obj)
-    except SpecError:
-        pass
 
 
 def pod(**spec):
@@ -168,7 +168,5 @@ def test_a_pod_of_a_shape_that_no_pod_has_is_refused_by_its_field(obj, path):
 @given(strategies.mutilated(strategies.pods()))
 @settings(max_examples=300)
 def test_any_json_is_a_pod_or_a_spec_error(obj):
-    try:
+    with contextlib.suppress(SpecError):
         pod_from_object(obj)
-    except SpecError:
-        pass

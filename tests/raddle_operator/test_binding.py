@@ -1,0 +1,149 @@
+"""What a bound pod's annotations become now that the node is known."""
+
+from __future__ import annotations
+
+import json
+
+import jsonpatch
+import pytest
+
+from raddle import env
+from raddle.planner import Budget
+from raddle.policy import Policy
+from raddle.topology import Kubelet, Machine, NUMANode
+from raddle.wire import read_plan_text
+from raddle_operator import records
+from raddle_operator.binding import BindingOutcome, operations, rebind
+from raddle_operator.explain import explain
+
+STATIC = Kubelet(cpu_manager_policy="static")
+
+
+def machine(cores=16, *, kubelet=STATIC):
+    """One NUMA node with two threads a core."""
+    siblings = tuple((1 << n) | (1 << n + cores) for n in range(cores))
+    return Machine(online=sum(siblings), cores=siblings, numa_nodes=(NUMANode(0, sum(siblings)),), kubelet=kubelet)
+
+
+def annotations(budget, policy=None, *, kept=(), without=(), container="serve"):
+    """A container's annotations as CREATE left them."""
+    made = records.compose(None, budget, policy or Policy(), kept=kept, governed_by="InferenceThreading/fast")
+    return {prefix + container: value for prefix, value in made.values.items() if prefix not in without}
+
+
+UNLIMITED = Budget(smallest_cores=4)
+
+
+def test_a_pod_without_a_limit_gets_the_nodes_cores():
+    bound = rebind(annotations(UNLIMITED), "n1", machine())
+    assert bound.outcome is BindingOutcome.NODE_SPECIFIC
+    assert bound.annotations["threads.raddle.dev/serve"] == "16"
+    assert env.decode(bound.annotations["shim.raddle.dev/serve"])["intra"] == 16
+    recorded = read_plan_text(bound.annotations["plan.raddle.dev/serve"])
+    assert (recorded.node, recorded.governed_by, recorded.values["intraOp"]) == ("n1", "InferenceThreading/fast", 16)
+
+
+def test_whole_cpus_are_exclusive_only_on_a_node_with_the_static_manager():
+    whole = Budget(quota_cpus=8.0, whole_cpus=8)
+    exclusive = rebind(annotations(whole), "n1", machine()).annotations["plan.raddle.dev/serve"]
+    assert read_plan_text(exclusive).values["exclusiveCPUs"] == 8
+    shared = rebind(annotations(whole), "n1", machine(kubelet=Kubelet())).annotations["plan.raddle.dev/serve"]
+    assert "exclusiveCPUs" not in read_plan_text(shared).values
+
+
+def test_binding_again_comes_to_the_same():
+    first = annotations(UNLIMITED)
+    once = {**first, **rebind(first, "n1", machine()).annotations}
+    assert rebind(once, "n1", machine()).annotations == {key: once[key] for key in once}
+    other = rebind(once, "n2", machine(8))
+    assert other.annotations["threads.raddle.dev/serve"] == "8"
+
+
+def test_only_keys_that_are_there_are_overwritten():
+    present = annotations(UNLIMITED, without=(env.BLAS_THREADS_PREFIX, env.SHIM_PREFIX))
+    bound = rebind({**present, "team": "vision"}, "n1", machine())
+    assert set(bound.annotations) == set(present)
+
+
+def test_a_count_that_the_pod_spec_sets_stays_out_of_the_plan():
+    present = annotations(UNLIMITED, kept=(env.ORT_INTRA,))
+    bound = rebind(present, "n1", machine())
+    assert "intra" not in env.decode(bound.annotations["shim.raddle.dev/serve"])
+    assert read_plan_text(bound.annotations["plan.raddle.dev/serve"]).because[env.ORT_INTRA] == records.KEPT_REASON
+
+
+@pytest.mark.parametrize("present", [{}, {"team": "vision"}, {"threads.raddle.dev/serve": "4"}])
+def test_a_pod_without_a_plan_is_not_injected(present):
+    assert rebind(present, "n1", machine()).outcome is BindingOutcome.NOT_INJECTED
+
+
+def test_without_the_nodes_topology_the_safe_values_stand():
+    bound = rebind(annotations(UNLIMITED), "n1", None)
+    assert (bound.outcome, bound.annotations) == (BindingOutcome.SAFE_NO_TOPOLOGY, {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "[]", '{"v":2}', "[" * 2000, "x" * 3000,
+        '{"v":1,"budget":{"quota_cpus":"2"}}', '{"v":1,"policy":{"intra_op":0}}', '{"v":1,"policy":{"runtimes":"all"}}',
+        json.dumps({"v": 1, "by": "x" * 1900, "budget": {"smallest_cores": 4}}),
+    ],
+)  # fmt: skip
+def test_a_plan_that_cannot_be_read_keeps_its_safe_values(text):
+    present = {**annotations(UNLIMITED), "plan.raddle.dev/serve": text}
+    bound = rebind(present, "n1", machine())
+    assert (bound.outcome, bound.annotations) == (BindingOutcome.SAFE_MALFORMED, {})
+    assert bound.detail.startswith("serve: ")
+
+
+def test_one_malformed_plan_holds_no_other_container_back():
+    present = {**annotations(UNLIMITED), "plan.raddle.dev/other": "{"}
+    bound = rebind(present, "n1", machine())
+    assert bound.outcome is BindingOutcome.SAFE_MALFORMED
+    assert bound.annotations["threads.raddle.dev/serve"] == "16"
+
+
+def test_more_plans_than_raddle_writes_are_not_read():
+    present = {}
+    for n in range(20):
+        present |= annotations(UNLIMITED, container=f"c{n}")
+    bound = rebind(present, "n1", machine())
+    assert sum(key.startswith(env.PLAN_PREFIX) for key in bound.annotations) == 16
+
+
+@pytest.mark.parametrize(
+    "binding",
+    [
+        {"metadata": {"name": "p"}},
+        {"metadata": {"name": "p", "annotations": None}},
+        {"metadata": {"name": "p", "annotations": {"theirs": "1"}}},
+        {},
+    ],
+)
+def test_the_binding_gets_the_annotations_whether_it_has_some_or_not(binding):
+    wanted = {"threads.raddle.dev/serve": "16", "odd~key": "x"}
+    patched = jsonpatch.apply_patch(binding, operations(binding, wanted))
+    theirs = (binding.get("metadata") or {}).get("annotations") or {}
+    assert patched["metadata"]["annotations"] == {**theirs, **wanted}
+
+
+def test_nothing_to_say_is_no_operation():
+    assert operations({"metadata": {}}, {}) == []
+
+
+def test_annotations_explain_themselves():
+    present = annotations(UNLIMITED, kept=(env.OMP,))
+    (found,) = explain({**present, "team": "vision"})
+    assert (found.container, found.governed_by, found.node) == ("serve", "InferenceThreading/fast", None)
+    assert found.values["intraOp"] == 4
+    assert found.because["intraOp"] == "no CPU limit; 4 cores on the smallest node"
+    assert found.variables["ORT_INTRA_OP_NUM_THREADS"] == "4"
+    assert found.kept == ("OMP_NUM_THREADS",)
+    assert "OMP_NUM_THREADS" not in found.variables
+
+
+def test_annotations_that_cannot_be_read_are_explained_as_such():
+    (found,) = explain({"plan.raddle.dev/serve": "{", "threads.raddle.dev/serve": "4"})
+    assert found.problem
+    assert found.variables == {"ORT_INTRA_OP_NUM_THREADS": "4"}

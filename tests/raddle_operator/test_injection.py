@@ -1,0 +1,500 @@
+"""What a pod gets when it is created, case by case; test_injection_properties.py says what holds for all."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import jsonpatch
+import pytest
+
+from raddle import delivery, env
+from raddle.topology import Kubelet, Machine, NUMANode
+from raddle.wire import read_plan_text
+from raddle_operator.injection import MAX_PLANNED_CONTAINERS, Facts, Settings, decide_object
+from raddle_operator.matching import Policies
+from raddle_operator.reasons import SkipReason
+from raddle_operator.spec import policy_from_object
+from raddle_operator.volumes import SAFE_TO_EVICT, ShimDelivery
+
+ITEMS = [{"key": "sitecustomize.py", "path": "python/sitecustomize.py"}]
+SHIM = ShimDelivery(config_map="raddle-shim-0123456789", items=ITEMS, image="example.test/raddle:1")
+LIMITS = {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}}
+NODE = Machine(
+    online=0xFF, cores=tuple(1 << n for n in range(8)), numa_nodes=(NUMANode(0, 0xF), NUMANode(1, 0xF0)),
+    kubelet=Kubelet(cpu_manager_policy="static"),
+)  # fmt: skip
+
+
+def container(name="serve", **parts):
+    return {"name": name, "image": "example.test/serve:1", "resources": LIMITS, **parts}
+
+
+def pod(*containers, annotations=None, labels=None, **spec):
+    metadata = {"name": "p"}
+    metadata |= {"annotations": annotations} if annotations is not None else {}
+    metadata |= {"labels": labels} if labels is not None else {}
+    return {"metadata": metadata, "spec": {"containers": list(containers or [container()]), **spec}}
+
+
+def decide(obj, spec=None, *, facts=None, settings=None, opt_in="enabled"):
+    policy = {
+        "kind": "InferenceThreading",
+        "metadata": {"name": "fast", "namespace": "ns"},
+        "spec": {"podSelector": {}, **(spec or {})},
+    }
+    policies = Policies([policy_from_object(policy)])
+    labels = {env.INJECT_LABEL: opt_in}
+    return decide_object(obj, "ns", labels, policies, facts or Facts(), settings or Settings(shim=SHIM))
+
+
+def inject(obj, spec=None, **more):
+    """The pod as it is stored, and the decision."""
+    decision = decide(obj, spec, **more)
+    return jsonpatch.apply_patch(obj, decision.operations), decision
+
+
+def environment(patched, name="serve"):
+    """Variable -> literal value, or the annotation that it reads in []."""
+    containers = patched["spec"]["containers"] + patched["spec"].get("initContainers", [])
+    found = {}
+    for entry in next(c for c in containers if c["name"] == name).get("env", []):
+        source = entry.get("valueFrom", {})
+        path = source.get("fieldRef", {}).get("fieldPath")
+        found[entry["name"]] = [path.split("'")[1]] if path else entry.get("value", source)
+    return found
+
+
+def reason(decision):
+    return decision.skip and decision.skip.reason
+
+
+# --- what is added --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("obj", [pod(), pod(container(env=[], volumeMounts=[]), annotations={}, labels={}, volumes=[])])
+def test_a_container_gets_its_counts_its_plan_and_the_shim(obj):
+    patched, decision = inject(obj)
+    assert decision.injected
+    assert environment(patched) == {
+        "RADDLE_PLAN": ["shim.raddle.dev/serve"],
+        "ORT_INTRA_OP_NUM_THREADS": ["threads.raddle.dev/serve"],
+        "ORT_INTER_OP_NUM_THREADS": ["inter-op-threads.raddle.dev/serve"],
+        "OMP_NUM_THREADS": ["omp-threads.raddle.dev/serve"],
+        "OPENBLAS_NUM_THREADS": ["blas-threads.raddle.dev/serve"],
+        "PYTHONUSERBASE": "/opt/raddle",
+    }
+    annotations = patched["metadata"]["annotations"]
+    plan = annotations.pop("plan.raddle.dev/serve")
+    assert annotations.pop("raddle.dev/settings-hash")
+    assert env.decode(annotations.pop("shim.raddle.dev/serve"))["intra"] == 2
+    assert annotations == {
+        "raddle.dev/governed-by": "InferenceThreading/fast",
+        "threads.raddle.dev/serve": "2",
+        "inter-op-threads.raddle.dev/serve": "1",
+        "omp-threads.raddle.dev/serve": "2",
+        "blas-threads.raddle.dev/serve": "1",
+    }
+    assert read_plan_text(plan).node is None
+    assert patched["metadata"]["labels"] == {"raddle.dev/injected": "true"}
+    spec = patched["spec"]
+    assert spec["containers"][0]["volumeMounts"] == [
+        {"name": "raddle-shim", "mountPath": "/opt/raddle", "readOnly": True}
+    ]
+    assert spec["volumes"] == [
+        {
+            "name": "raddle-shim",
+            "configMap": {"name": SHIM.config_map, "items": ITEMS, "defaultMode": 0o444, "optional": True},
+        }
+    ]
+
+
+def test_a_container_grows_by_at_most_two_and_a_half_kilobytes():
+    settings = Settings(shim=ShimDelivery(config_map=SHIM.config_map, items=delivery.items()))
+
+    def size(obj):
+        return len(json.dumps(obj, separators=(",", ":")))
+
+    def grown(obj):
+        return size(inject(obj, settings=settings)[0]) - size(obj)
+
+    one, two = pod(container("a")), pod(container("a"), container("b"))
+    assert grown(two) - grown(one) <= 2500
+
+
+def test_openblas_gets_its_own_count_only_where_it_differs_and_nothing_of_openmp_is_set():
+    same = {"resources": {}}
+    facts = Facts(smallest_cores=4)
+    assert "OPENBLAS_NUM_THREADS" in environment(inject(pod())[0])
+    assert "OPENBLAS_NUM_THREADS" not in environment(inject(pod(container(**same)), facts=facts)[0])
+    for name in ("OMP_NUM_THREADS", "OMP_PROC_BIND"):
+        obj = pod(container(env=[{"name": name, "value": "1"}]))
+        assert "OPENBLAS_NUM_THREADS" not in environment(inject(obj)[0])
+
+
+@pytest.mark.parametrize(
+    ("runtimes", "variables"),
+    [
+        (["onnxruntime"], {"ORT_INTRA_OP_NUM_THREADS", "ORT_INTER_OP_NUM_THREADS"}),
+        (["openmp"], {"OMP_NUM_THREADS"}),
+        (["blas"], {"OPENBLAS_NUM_THREADS"}),
+        (["torch"], {"OMP_NUM_THREADS"}),
+    ],
+)
+def test_only_the_chosen_families_get_counts(runtimes, variables):
+    patched, _ = inject(pod(), {"runtimes": runtimes, "shim": "None"})
+    assert set(environment(patched)) == variables
+
+
+def test_workers_of_the_command_share_the_cpus():
+    patched, _ = inject(pod(container(command=["gunicorn", "-w", "2", "app:app"])))
+    assert patched["metadata"]["annotations"]["threads.raddle.dev/serve"] == "1"
+    patched, _ = inject(pod(container(command=["gunicorn", "-w", "2"])), {"budget": {"workersPerContainer": 1}})
+    assert patched["metadata"]["annotations"]["threads.raddle.dev/serve"] == "2"
+
+
+@pytest.mark.parametrize(
+    "placed",
+    [
+        {"nodeName": "n1"},
+        {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}}}},
+    ],
+)  # fmt: skip
+def test_a_pod_whose_node_is_known_at_creation_gets_that_nodes_values(placed):
+    whole = {"resources": {"limits": {"cpu": "6", "memory": "1Gi"}, "requests": {"cpu": "6", "memory": "1Gi"}}}
+    patched, decision = inject(pod(container(**whole), **placed), facts=Facts(machines={"n1": NODE}))
+    recorded = read_plan_text(patched["metadata"]["annotations"]["plan.raddle.dev/serve"])
+    assert (recorded.node, decision.node) == ("n1", "n1")
+    assert recorded.values["exclusiveCPUs"] == 6
+    unknown, decision = inject(pod(container(**whole), nodeName="n2"), facts=Facts(machines={"n1": NODE}))
+    assert decision.node is None
+    assert read_plan_text(unknown["metadata"]["annotations"]["plan.raddle.dev/serve"]).node is None
+
+
+# --- what the pod spec sets -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"name": "ORT_INTRA_OP_NUM_THREADS", "value": "7"},
+        {"name": "ORT_INTRA_OP_NUM_THREADS", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}},
+    ],
+)
+def test_a_count_that_the_pod_spec_sets_stays_and_is_named_in_the_plan(entry):
+    patched, decision = inject(pod(container(env=[entry])))
+    assert patched["spec"]["containers"][0]["env"][0] == entry
+    assert decision.containers[0].kept == ("ORT_INTRA_OP_NUM_THREADS",)
+    annotations = patched["metadata"]["annotations"]
+    assert "threads.raddle.dev/serve" not in annotations
+    assert "intra" not in env.decode(annotations["shim.raddle.dev/serve"])
+    assert (
+        read_plan_text(annotations["plan.raddle.dev/serve"]).because["ORT_INTRA_OP_NUM_THREADS"]
+        == "set in the pod spec"
+    )
+
+
+@pytest.mark.parametrize("value", ["", "0"])
+def test_a_count_that_a_runtime_reads_as_unset_counts_as_unset(value):
+    obj = pod(container(env=[{"name": "ORT_INTRA_OP_NUM_THREADS", "value": value}]))
+    assert environment(inject(obj)[0])["ORT_INTRA_OP_NUM_THREADS"] == ["threads.raddle.dev/serve"]
+
+
+def test_override_replaces_the_entry_where_it_stands():
+    entries = [{"name": "A", "value": "1"}, {"name": "OMP_NUM_THREADS", "value": "7"}, {"name": "B", "value": "$(A)"}]
+    patched, decision = inject(pod(container(env=entries)), {"existingValues": "Override"})
+    names = [entry["name"] for entry in patched["spec"]["containers"][0]["env"]]
+    assert names[:3] == ["A", "OMP_NUM_THREADS", "B"]
+    assert environment(patched)["OMP_NUM_THREADS"] == ["omp-threads.raddle.dev/serve"]
+    assert decision.containers[0].kept == ()
+
+
+@pytest.mark.parametrize(("existing", "counts"), [("Respect", False), ("Override", True)])
+def test_with_env_from_there_are_no_count_variables_unless_the_policy_overrides(existing, counts):
+    obj = pod(container(envFrom=[{"secretRef": {"name": "s"}}]))
+    patched, decision = inject(obj, {"existingValues": existing})
+    assert ("OMP_NUM_THREADS" in environment(patched)) is counts
+    assert "RADDLE_PLAN" in environment(patched)
+    withheld = [skip.reason for skip in decision.containers[0].withheld]
+    assert withheld == ([] if counts else [SkipReason.ENV_FROM_PRESENT])
+
+
+def test_with_env_from_and_no_shim_nothing_is_left_to_give():
+    obj = pod(container(envFrom=[{"secretRef": {"name": "s"}}]))
+    patched, decision = inject(obj, {"shim": "None"})
+    assert patched == obj
+    assert reason(decision) is SkipReason.ENV_FROM_PRESENT
+
+
+# --- how Python finds the shim --------------------------------------------------------------------------------------
+
+OF_CONFIG_MAP = {"configMapKeyRef": {"name": "c", "key": "k"}}
+
+
+@pytest.mark.parametrize(
+    ("entries", "image_env", "expected"),
+    [
+        ([], {}, {"PYTHONUSERBASE": "/opt/raddle"}),
+        ([], {"PYTHONPATH": "/app"}, {"PYTHONPATH": "/opt/raddle/python:/app"}),
+        ([], {"PYTHONPATH": ""}, {"PYTHONPATH": "/opt/raddle/python"}),
+        ([("PYTHONPATH", "/mine")], {}, {"PYTHONPATH": "/opt/raddle/python:/mine"}),
+        ([("PYTHONPATH", "$(BASE)/lib")], {}, {"PYTHONPATH": "/opt/raddle/python:$(BASE)/lib"}),
+        ([("PYTHONPATH", "/mine")], {"PYTHONPATH": "/app"}, {"PYTHONPATH": "/opt/raddle/python:/mine"}),
+        ([("PYTHONPATH", "")], {}, {"PYTHONPATH": "/opt/raddle/python"}),
+        (
+            [("PYTHONNOUSERSITE", "1")],
+            {"PYTHONPATH": ""},
+            {"PYTHONPATH": "/opt/raddle/python", "PYTHONNOUSERSITE": "1"},
+        ),
+        ([("PYTHONNOUSERSITE", "")], {}, {"PYTHONNOUSERSITE": "", "PYTHONUSERBASE": "/opt/raddle"}),
+    ],
+)
+def test_python_finds_the_shim_by_its_user_site_or_by_a_path_that_is_known(entries, image_env, expected):
+    obj = pod(container(env=[{"name": name, "value": value} for name, value in entries]))
+    patched, _ = inject(obj, {"imageEnv": image_env})
+    found = {name: value for name, value in environment(patched).items() if name.startswith("PYTHON")}
+    assert found == expected
+
+
+def test_a_path_by_a_required_reference_is_kept_under_another_name_just_before():
+    entries = [{"name": "PYTHONPATH", "valueFrom": OF_CONFIG_MAP}, {"name": "USES", "value": "$(PYTHONPATH)"}]
+    patched, _ = inject(pod(container(env=entries)))
+    assert patched["spec"]["containers"][0]["env"][:3] == [
+        {"name": "ORIGINAL_PYTHONPATH", "valueFrom": OF_CONFIG_MAP},
+        {"name": "PYTHONPATH", "value": "/opt/raddle/python:$(ORIGINAL_PYTHONPATH)"},
+        {"name": "USES", "value": "$(PYTHONPATH)"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entries", "image_env"),
+    [
+        ([{"name": "PYTHONPATH", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k", "optional": True}}}], {}),
+        (
+            [
+                {"name": "ORIGINAL_PYTHONPATH", "value": "x"},
+                {"name": "PYTHONPATH", "valueFrom": OF_CONFIG_MAP},
+            ],
+            {},
+        ),
+        ([{"name": "PYTHONUSERBASE", "value": "/home/me"}], {}),
+        ([{"name": "PYTHONUSERBASE", "valueFrom": OF_CONFIG_MAP}], {}),
+        ([{"name": "PYTHONNOUSERSITE", "value": "1"}], {}),
+        ([], {"PYTHONUSERBASE": "/home/me"}),
+    ],
+)
+def test_where_no_way_is_safe_there_is_no_shim_and_the_plan_reckons_with_that(entries, image_env):
+    four = {"limits": {"cpu": "4"}, "requests": {"cpu": "4"}}
+    patched, decision = inject(pod(container(env=entries, resources=four)), {"imageEnv": image_env})
+    assert [skip.reason for skip in decision.containers[0].withheld] == [SkipReason.IMAGE_ENV_UNKNOWN]
+    found = environment(patched)
+    assert "RADDLE_PLAN" not in found
+    assert "volumes" not in patched["spec"]
+    # Spinning can't be controlled without a shim, so a CPU stays free of it.
+    assert patched["metadata"]["annotations"]["threads.raddle.dev/serve"] == "3"
+    assert [entry for entry in patched["spec"]["containers"][0]["env"] if entry in entries] == entries
+
+
+# --- delivery -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("obj", "spec", "facts", "settings"),
+    [
+        (pod(), {}, Facts(), Settings()),
+        (pod(), {}, Facts(config_map_present=False), Settings(shim=SHIM)),
+        (pod(), {"shim": "ImageVolume"}, Facts(), Settings(shim=ShimDelivery(config_map="raddle-shim-x"))),
+        (pod(), {"shim": "InitContainer"}, Facts(), Settings(shim=ShimDelivery(config_map="raddle-shim-x"))),
+        (pod(volumes=[{"name": "raddle-shim", "hostPath": {"path": "/"}}]), {}, Facts(), Settings(shim=SHIM)),
+        (pod(container(volumeMounts=[{"name": "d", "mountPath": "/opt/raddle"}])), {}, Facts(), Settings(shim=SHIM)),
+        (pod(container(volumeMounts=[{"name": "d", "mountPath": "/opt/raddle/x/"}])), {}, Facts(), Settings(shim=SHIM)),
+        (pod(container(volumeMounts=[{"name": "d", "mountPath": "/opt"}])), {}, Facts(), Settings(shim=SHIM)),
+        (
+            pod(initContainers=[container("raddle-shim")]), {"shim": "InitContainer"}, Facts(), Settings(shim=SHIM),
+        ),
+        (
+            pod(initContainers=[container("first")]), {"shim": "InitContainer", "containers": ["first"]}, Facts(),
+            Settings(shim=SHIM),
+        ),
+    ],
+)  # fmt: skip
+def test_a_shim_that_cannot_be_delivered_is_missing_and_the_counts_are_given_all_the_same(obj, spec, facts, settings):
+    before = copy.deepcopy(obj["spec"].get("volumes"))
+    patched, decision = inject(obj, spec, facts=facts, settings=settings)
+    assert [skip.reason for skip in decision.containers[0].withheld] == [SkipReason.SHIM_MISSING]
+    assert patched["spec"].get("volumes") == before
+    assert "ORT_INTRA_OP_NUM_THREADS" in environment(patched, decision.containers[0].name)
+
+
+def test_an_image_volume_brings_the_shim_without_a_container():
+    patched, _ = inject(pod(), {"shim": "ImageVolume"})
+    assert patched["spec"]["volumes"] == [
+        {"name": "raddle-shim", "image": {"reference": "example.test/raddle:1", "pullPolicy": "IfNotPresent"}}
+    ]
+    mount = patched["spec"]["containers"][0]["volumeMounts"][0]
+    assert (mount["mountPath"], mount["subPath"], mount["readOnly"]) == ("/opt/raddle", "opt/raddle", True)
+
+
+def test_an_init_container_comes_last_with_the_first_containers_resources_and_restricted_rights():
+    security = {"runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}, "privileged": True}
+    obj = pod(container(securityContext=security), container("b", resources={}), initContainers=[container("first")])
+    patched, _ = inject(obj, {"shim": "InitContainer"})
+    assert [c["name"] for c in patched["spec"]["initContainers"]] == ["first", "raddle-shim"]
+    copier = patched["spec"]["initContainers"][1]
+    assert copier["resources"] == LIMITS
+    assert copier["securityContext"] == {
+        "runAsUser": 1000,
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert patched["spec"]["volumes"] == [{"name": "raddle-shim", "emptyDir": {"sizeLimit": "16Mi"}}]
+    assert patched["metadata"]["annotations"][SAFE_TO_EVICT] == "raddle-shim"
+
+
+def test_what_the_api_server_adds_to_our_init_container_is_no_reason_to_write_it_again():
+    patched, _ = inject(pod(), {"shim": "InitContainer"})
+    copier = patched["spec"]["initContainers"][0]
+    copier |= {"terminationMessagePath": "/dev/termination-log", "imagePullPolicy": "Always"}
+    copier["volumeMounts"].append({"name": "kube-api-access", "mountPath": "/var/run/secrets"})
+    assert decide(patched, {"shim": "InitContainer"}).operations == []
+
+
+def test_volumes_that_the_autoscaler_may_drop_are_added_to_those_that_are_named():
+    patched, _ = inject(pod(annotations={SAFE_TO_EVICT: "cache"}), {"shim": "InitContainer"})
+    assert patched["metadata"]["annotations"][SAFE_TO_EVICT] == "cache,raddle-shim"
+
+
+# --- which containers -----------------------------------------------------------------------------------------------
+
+
+def test_every_regular_container_but_known_sidecars_is_chosen():
+    sidecar = container("native", restartPolicy="Always")
+    obj = pod(container("istio-proxy"), container("a"), container("b"), initContainers=[container("init"), sidecar])
+    _, decision = inject(obj)
+    assert [outcome.name for outcome in decision.containers] == ["a", "b"]
+
+
+def test_named_containers_may_be_sidecars_and_init_containers_and_must_be_there():
+    sidecar = container("native", restartPolicy="Always")
+    obj = pod(container("istio-proxy"), container("a"), initContainers=[container("init"), sidecar])
+    patched, decision = inject(obj, {"containers": ["istio-proxy", "native", "gone"]})
+    outcomes = {outcome.name: outcome.skip and outcome.skip.reason for outcome in decision.containers}
+    assert outcomes == {"istio-proxy": None, "native": None, "gone": SkipReason.CONTAINER_NOT_FOUND}
+    assert "OMP_NUM_THREADS" in environment(patched, "native")
+    assert not environment(patched, "a")
+
+
+@pytest.mark.parametrize(
+    ("obj", "spec", "expected"),
+    [
+        (pod(), {"containers": ["gone"]}, SkipReason.CONTAINER_NOT_FOUND),
+        (pod(container("istio-proxy")), {}, SkipReason.CONTAINER_NOT_FOUND),
+        (pod(container(image="vllm/vllm-openai:1")), {}, SkipReason.SELF_BINDING_RUNTIME),
+        (pod(container(command=["torchrun", "x.py"])), {}, SkipReason.SELF_BINDING_RUNTIME),
+        (pod(container(resources={})), {}, SkipReason.NO_CPU_BOUND),
+        (pod(container(resources={})), {"budget": {"source": "Limit"}}, SkipReason.NO_CPU_BOUND),
+        (pod(container(resources={"limits": {"cpu": "lots"}})), {}, SkipReason.MALFORMED),
+        (pod(container("Not_A_Name")), {}, SkipReason.MALFORMED),
+        (pod(os={"name": "windows"}), {}, SkipReason.WINDOWS_POD),
+        (pod(nodeSelector={"kubernetes.io/os": "windows"}), {}, SkipReason.WINDOWS_POD),
+        (pod(annotations={"kubernetes.io/config.mirror": "x"}), {}, SkipReason.MIRROR_POD),
+        (pod(annotations={"big": "x" * 240 * 1024}), {}, SkipReason.ANNOTATION_BUDGET),
+        (pod(), {"mode": "Observe"}, SkipReason.OBSERVED),
+        (pod(labels={env.INJECT_LABEL: "disabled"}), {}, SkipReason.OPTED_OUT),
+        (pod(labels={env.POLICY_LABEL: "slow"}), {}, SkipReason.POLICY_NOT_FOUND),
+        (pod(), {"podSelector": {"matchLabels": {"a": "b"}}}, SkipReason.NO_POLICY),
+        ({"metadata": {}, "spec": {"containers": "none"}}, {}, SkipReason.MALFORMED),
+        ([], {}, SkipReason.MALFORMED),
+    ],
+)
+def test_a_pod_that_gets_nothing_is_left_as_it_is_with_a_reason(obj, spec, expected):
+    decision = decide(obj, spec)
+    assert (decision.operations, reason(decision), decision.injected) == ([], expected, False)
+
+
+def test_a_self_binding_runtime_is_planned_when_the_policy_names_its_container():
+    _, decision = inject(pod(container(image="vllm/vllm-openai:1")), {"containers": ["serve"]})
+    assert decision.injected
+
+
+def test_a_policy_that_observes_still_says_what_it_would_do():
+    decision = decide(pod(), {"mode": "Observe"})
+    assert decision.policy.name == "fast"
+    assert decision.containers[0].plan.intra_op == 2
+
+
+def test_without_a_limit_the_smallest_known_node_is_safe():
+    patched, _ = inject(pod(container(resources={})), facts=Facts(smallest_cores=6))
+    assert patched["metadata"]["annotations"]["threads.raddle.dev/serve"] == "6"
+
+
+def test_plans_of_a_pod_stay_within_32_kib():
+    obj = pod(*(container(f"c{n}") for n in range(MAX_PLANNED_CONTAINERS + 3)))
+    _, decision = inject(obj)
+    reasons = [outcome.skip and outcome.skip.reason for outcome in decision.containers]
+    assert reasons == [None] * MAX_PLANNED_CONTAINERS + [SkipReason.ANNOTATION_BUDGET] * 3
+
+
+# --- what comes in is not trusted -----------------------------------------------------------------------------------
+
+
+def test_a_copy_that_is_opted_out_is_as_if_raddle_had_never_seen_it():
+    entries = [{"name": "PYTHONPATH", "value": "/mine"}, {"name": "A", "value": "1"}]
+    theirs = {"volumeMounts": [{"name": "d", "mountPath": "/d"}]}
+    original = pod(
+        container(env=entries, **theirs), annotations={"team": "x"}, labels={"app": "a"}, volumes=[{"name": "d"}]
+    )
+    for spec in ({}, {"shim": "ImageVolume"}, {"shim": "InitContainer", "imageEnv": {"PYTHONPATH": "/x"}}):
+        patched, _ = inject(original, spec)
+        assert patched != original
+        restored, decision = inject(patched, spec, opt_in="disabled")
+        assert reason(decision) is SkipReason.OPTED_OUT
+        restored["metadata"]["annotations"].pop(SAFE_TO_EVICT, None)
+        assert not restored["spec"].pop("initContainers", None)
+        assert restored == original
+
+
+def test_a_limit_that_changed_since_the_first_call_gets_its_own_values():
+    patched, _ = inject(pod())
+    patched["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "500m"}}
+    again, _ = inject(patched)
+    assert again["metadata"]["annotations"]["threads.raddle.dev/serve"] == "1"
+    assert environment(again) == {k: v for k, v in environment(patched).items() if k != "OPENBLAS_NUM_THREADS"}
+
+
+def test_forged_marks_are_overwritten_or_removed():
+    forged = {
+        "threads.raddle.dev/serve": "999",
+        "plan.raddle.dev/other": "{}",
+        "raddle.dev/governed-by": "InferenceThreading/evil",
+    }
+    patched, _ = inject(pod(annotations=forged))
+    annotations = patched["metadata"]["annotations"]
+    assert annotations["threads.raddle.dev/serve"] == "2"
+    assert annotations["raddle.dev/governed-by"] == "InferenceThreading/fast"
+    assert "plan.raddle.dev/other" not in annotations
+
+
+def test_variables_that_another_webhook_added_behind_ours_are_no_reason_to_write_again():
+    patched, _ = inject(pod())
+    patched["spec"]["containers"][0]["env"].append({"name": "LATE", "value": "1"})
+    assert decide(patched).operations == []
+
+
+def test_a_shim_of_an_older_release_is_replaced():
+    old = Settings(shim=ShimDelivery(config_map="raddle-shim-old", items=ITEMS))
+    patched, _ = inject(pod(), settings=old)
+    again, _ = inject(patched)
+    assert again["spec"]["volumes"][0]["configMap"]["name"] == SHIM.config_map
+    assert len(again["spec"]["volumes"]) == 1
+
+
+def test_a_container_added_to_a_copy_gets_values_of_its_own():
+    patched, _ = inject(pod())
+    patched["spec"]["containers"].append(container("debugger"))
+    again, _ = inject(patched)
+    assert environment(again, "debugger")["OMP_NUM_THREADS"] == ["omp-threads.raddle.dev/debugger"]
+    assert again["metadata"]["annotations"]["omp-threads.raddle.dev/debugger"] == "2"
