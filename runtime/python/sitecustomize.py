@@ -5,6 +5,8 @@ Any Python may meet this file, so its syntax is as old as it can be, and only Py
 
 import sys
 
+_RUNNING = "raddle.sitecustomize"
+
 
 def _start(folder):  # noqa: ANN001, ANN202  # Python 2 may read this
     written = sys.dont_write_bytecode
@@ -18,10 +20,11 @@ def _start(folder):  # noqa: ANN001, ANN202  # Python 2 may read this
         pass
     sys.dont_write_bytecode = written
     # Raddle's submodules are found through the package from now on; the application's path is its own.
-    sys.path[:] = [entry for entry in sys.path if entry != folder]
+    sys.path[:] = [entry for entry in sys.path if entry.rstrip("/") != folder]
 
 
 def _run_next(this):  # noqa: ANN001, ANN202
+    sys.modules[_RUNNING] = this
     del sys.modules["sitecustomize"]
     try:
         import sitecustomize  # noqa: F401, PLC0415  # the next one on the path
@@ -30,7 +33,10 @@ def _run_next(this):  # noqa: ANN001, ANN202
             raise
     finally:
         sys.modules.setdefault("sitecustomize", this)
+        del sys.modules[_RUNNING]
 
 
 _start(__file__.rpartition("/")[0])
-_run_next(sys.modules["sitecustomize"])
+# The next one may be this very file under another name, by a link in the path.
+if _RUNNING not in sys.modules:
+    _run_next(sys.modules["sitecustomize"])

@@ -329,6 +329,39 @@ def test_a_model_that_is_missing_is_the_application_s_error(mounted):
     assert "raddle:" not in with_shim.stderr
 
 
+EVERY_WAY = """
+import os, sys, numpy as np, onnxruntime as ort
+before = len(os.listdir("/proc/self/task"))
+with open(sys.argv[1], "rb") as file:
+    content = file.read()
+session = ort.InferenceSession(content, providers=["CPUExecutionProvider"])
+given = np.ones((64, 256), np.float32)
+expected = session.run(None, {"input": given})[0]
+binding = session.io_binding()
+binding.bind_cpu_input("input", given)
+binding.bind_output("y3")
+session.run_with_iobinding(binding)
+assert np.array_equal(binding.copy_outputs_to_cpu()[0], expected)
+value = ort.OrtValue.ortvalue_from_numpy(given)
+assert np.array_equal(session.run_with_ort_values(None, {"input": value})[0].numpy(), expected)
+del binding, value
+session.set_providers(["CPUExecutionProvider"])
+assert np.array_equal(session.run(None, {"input": given})[0], expected)
+again = ort.InferenceSession(sys.argv[1], session.get_session_options())
+assert np.array_equal(again.run(None, {"input": given})[0], expected)
+assert len(os.listdir("/proc/self/task")) == before + 2, "one worker for each of two sessions"
+del session, again
+assert len(os.listdir("/proc/self/task")) == before, "the pools are gone with their sessions"
+"""
+
+
+def test_sessions_work_in_every_way_that_they_do_without_the_shim(mounted, model):
+    extra = {**shim_lab.python_path(mounted), env.PLAN: "v=1;intra=2;spin=never"}
+    done = shim_lab.python(shim_lab.THIS_PYTHON, "-W", "error", "-c", EVERY_WAY, str(model), env=extra, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 MAGIKA = """
 from magika import Magika
 magika = Magika()

@@ -114,6 +114,15 @@ def test_the_next_sitecustomize_on_the_path_runs_as_well(interpreter, mounted, t
     assert said(interpreter, ACTIVE, {**paths, env.PLAN: PLAN}) is True
 
 
+@pytest.mark.parametrize(
+    "spelling", ["{0}/python/", "{0}/python:{0}/python", "{0}/python:{0}/link", "{0}/link//:{0}/python"]
+)
+def test_the_folder_may_be_on_the_path_twice_and_in_any_spelling(interpreter, mounted, spelling):
+    (mounted / "link").symlink_to("python")
+    paths = {"PYTHONPATH": spelling.format(mounted), env.PLAN: PLAN}
+    assert said(interpreter, ACTIVE, paths) is True
+
+
 def test_an_error_in_the_next_sitecustomize_is_reported_as_without_the_shim(interpreter, mounted, tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import not_installed_anywhere\n")
     alone = shim_lab.python(interpreter, "-c", "", env={"PYTHONPATH": str(tmp_path)})
