@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import io
 import json
 import ssl
 from dataclasses import dataclass
@@ -134,7 +135,7 @@ class Lab:
     async def post(self, path, body, query="?timeout=2s"):
         """(status, text or bytes) of a review sent to a path; `body` is bytes or becomes JSON."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        async with self.session.post(self.url + path + query, data=data) as response:
+        async with self.session.post(self.url + path + query, data=io.BytesIO(data)) as response:
             return response.status, await response.read()
 
     async def admit(self, path, body, query="?timeout=2s"):
@@ -159,6 +160,13 @@ class Lab:
 
     def count(self, name, **labels):
         return self.webhook.metrics.value(name, **labels)
+
+
+async def until(condition, within_s=10):
+    """Wait for what no event tells."""
+    async with asyncio.timeout(within_s):
+        while not condition():  # noqa: ASYNC110 (see above)
+            await asyncio.sleep(0.002)
 
 
 def trusting(folder):
@@ -187,10 +195,8 @@ async def running(folder, memory=None, *, kube=None, **changes):
     webhook = Webhook(settings(folder, **changes), memory.sources(), kube)
     stop = asyncio.Event()
     stopped = asyncio.create_task(serve_until(stop, webhook))
-    async with asyncio.timeout(10):
-        while "https" not in webhook.addresses:  # noqa: ASYNC110 (a test of the start has no event before it)
-            assert not stopped.done(), stopped.result()
-            await asyncio.sleep(0.01)
+    await until(lambda: "https" in webhook.addresses or stopped.done())
+    assert not stopped.done(), stopped.result()
     connector = aiohttp.TCPConnector(ssl=trusting(folder), limit=0)
     async with aiohttp.ClientSession(connector=connector) as session:
         try:

@@ -14,6 +14,7 @@ from raddle_operator.binding import BindingOutcome
 from raddle_operator.injection import Decision, Facts
 from raddle_operator.kube import Kube
 from raddle_operator.metrics import WebhookMetrics
+from raddle_operator.reading import SpecError, mapping, text
 from raddle_operator.reasons import Skip, SkipReason
 from raddle_operator.volumes import ShimDelivery
 from raddle_operator.webhook.caches import Caches
@@ -130,11 +131,14 @@ class Admission:
     async def _of_binding(self, review: Review, deadline_s: float) -> Verdict:
         if review.problem:
             return Verdict("foreign", review.problem)
-        metadata, target = review.obj.get("metadata") or {}, review.obj.get("target") or {}
-        name = review.name or metadata.get("name")
-        node, uid = target.get("name"), metadata.get("uid") or ""
-        if not (isinstance(name, str) and isinstance(node, str) and isinstance(uid, str) and name and node):
-            return Verdict("foreign", "MalformedRequest")
+        try:
+            metadata, target = mapping(review.obj, "metadata", ""), mapping(review.obj, "target", "")
+            name = review.name or text(metadata, "name", "metadata")
+            node, uid = text(target, "name", "target"), text(metadata, "uid", "metadata")
+        except SpecError as error:
+            return Verdict("foreign", "MalformedRequest", str(error))
+        if not name or not node:
+            return Verdict("foreign", "MalformedRequest", "metadata.name or target.name is empty")
         if not self._caches.synced:
             return Verdict("skipped", "CachesNotReady")
         try:

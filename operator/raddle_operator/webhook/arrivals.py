@@ -18,7 +18,7 @@ class Arrivals(Generic[T]):
     """Wakes those who wait for a key. ``notify`` is an informer's change callback."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Key, list[asyncio.Future[T]]] = {}
+        self._waiting: dict[Key, list[tuple[Callable[[T], bool], asyncio.Future[T]]]] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -27,21 +27,19 @@ class Arrivals(Generic[T]):
         """Tell those who wait for ``key`` that ``new`` is there; None (a deletion) tells them nothing."""
         if new is None or key not in self._waiting:
             return
-        for future in self._waiting[key]:
-            if not future.done():
+        for wanted, future in self._waiting[key]:
+            if not future.done() and wanted(new):
                 future.set_result(new)
 
     async def next(self, key: Key, wanted: Callable[[T], bool]) -> T:
         """Return the next value of ``key`` that is ``wanted``. Waits as long as the caller lets it."""
-        while True:
-            future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-            waiting = self._waiting.setdefault(key, [])
-            waiting.append(future)
-            try:
-                value = await future
-            finally:
-                waiting.remove(future)
-                if not waiting:
-                    self._waiting.pop(key, None)
-            if wanted(value):
-                return value
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        waiter = (wanted, future)
+        waiting = self._waiting.setdefault(key, [])
+        waiting.append(waiter)
+        try:
+            return await future
+        finally:
+            waiting.remove(waiter)
+            if not waiting:
+                del self._waiting[key]

@@ -12,6 +12,7 @@ import re
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from aiohttp import web
@@ -162,6 +163,7 @@ class Server:
         return self._refuse("other", 404, "UnknownPath", message)
 
 
+@lru_cache(maxsize=64)
 def timeout_of(query: str) -> float:
     """Return the seconds that the API server waits, as the URL's query says (``timeout=1s``); 1 where it says none."""
     match = _TIMEOUT.search(query)

@@ -1,0 +1,371 @@
+"""What becomes of pods and bindings: decisions fed from the caches, late arrivals, deadlines, warnings, the log."""
+
+import asyncio
+import json
+import logging
+
+import pytest
+import webhook_lab as lab
+
+from raddle_operator.kube import Forbidden, NotFound, Unavailable
+from raddle_operator.webhook.arrivals import Arrivals
+from raddle_operator.webhook.journal import Journal
+
+PLAN = "plan.raddle.dev/serve"
+THREADS = "threads.raddle.dev/serve"
+
+
+@pytest.fixture
+async def here(tmp_path):
+    async with lab.running(tmp_path, lab.stocked()) as running:
+        yield running
+
+
+async def injected(here, *, uid="pod-1", name="resnet-1", cpu=None):
+    """A pod that this webhook has injected, as the watch shows it. Without a limit its count depends on the node."""
+    changed = lab.patched(lab.pod(name, cpu=cpu), await here.create(lab.pod(name, cpu=cpu)))
+    return lab.injected(name, uid=uid, annotations=changed["metadata"]["annotations"])
+
+
+def decision(response):
+    return response["auditAnnotations"]["decision"]
+
+
+# ---- pods
+
+
+@pytest.mark.parametrize(
+    ("inject", "label", "expected"),
+    [
+        ("enabled", None, "changed"),
+        ("enabled", "disabled", "skipped OptedOut"),
+        ("labelled", None, "skipped OptedOut"),
+        ("labelled", "enabled", "changed"),
+        ("disabled", "enabled", "skipped OptedOut"),
+        (None, "enabled", "skipped OptedOut"),
+    ],
+)
+async def test_opt_in_by_namespace_and_pod(here, inject, label, expected):
+    here.memory.namespaces.put(lab.namespace(inject=inject))
+    obj = lab.pod()
+    if label:
+        obj["metadata"]["labels"]["raddle.dev/inject"] = label
+    assert decision(await here.create(obj)) == expected
+
+
+async def test_a_namespace_without_the_label_counts_as_the_settings_say(tmp_path):
+    async with lab.running(tmp_path, lab.stocked(), default_inject="enabled") as here:
+        here.memory.namespaces.put(lab.namespace(inject=None))
+        assert decision(await here.create(lab.pod())) == "changed"
+
+
+async def test_a_change_of_policies_counts_from_the_next_pod_on(here):
+    here.memory.policies.remove(lab.policy())
+    assert decision(await here.create(lab.pod())) == "skipped NoPolicy"
+    here.memory.policies.put(lab.policy(threads={"intraOp": 3}))
+    changed = lab.patched(lab.pod(), await here.create(lab.pod()))
+    assert changed["metadata"]["annotations"][THREADS] == "3"
+
+
+async def test_a_policy_that_can_not_be_used_is_left_out_with_one_line_in_the_log(here, caplog):
+    here.memory.policies.put(lab.policy(priority="high"))
+    assert decision(await here.create(lab.pod())) == "skipped NoPolicy"
+    assert "InferenceThreading models/fast is left out: spec.priority" in caplog.text
+
+
+async def test_reviewing_what_was_injected_again_changes_nothing(here):
+    once = lab.patched(lab.pod(), await here.create(lab.pod()))
+    response = await here.create(once)
+    assert decision(response) == "unchanged"
+    assert "patch" not in response
+
+
+async def test_a_dry_run_gets_the_same_answer(here):
+    assert await here.create(lab.pod(), dry_run=True) == await here.create(lab.pod())
+
+
+async def test_a_pod_bound_to_a_known_node_gets_its_values_at_once(here):
+    here.memory.topologies.put(lab.topology("big", of=lab.machine(32)))
+    obj = lab.pod(cpu=None, nodeName="big")
+    annotations = lab.patched(obj, await here.create(obj))["metadata"]["annotations"]
+    assert (annotations[THREADS], json.loads(annotations[PLAN])["node"]) == ("32", "big")
+    here.memory.topologies.put(lab.topology("big", of=lab.machine(32), fresh=False))
+    annotations = lab.patched(obj, await here.create(obj))["metadata"]["annotations"]
+    assert json.loads(annotations[PLAN])["node"] is None, "a node that has changed since gives safe values"
+
+
+async def test_safe_values_follow_the_smallest_known_node(here):
+    async def threads():
+        changed = lab.patched(lab.pod(cpu=None), await here.create(lab.pod(cpu=None)))
+        return changed["metadata"]["annotations"][THREADS]
+
+    assert await threads() == "8"
+    here.memory.topologies.put(lab.topology("small", of=lab.machine(2)))
+    assert await threads() == "2"
+    here.memory.topologies.remove(lab.topology("small"))
+    assert await threads() == "8"
+    here.memory.topologies.remove(lab.topology())
+    assert decision(await here.create(lab.pod(cpu=None))) == "skipped NoCPUBound"
+
+
+async def test_the_shim_is_mounted_only_where_its_config_map_has_been_seen(here):
+    assert "volumes" in lab.patched(lab.pod(), await here.create(lab.pod()))["spec"]
+    here.memory.shims.remove(lab.shim())
+    assert "volumes" not in lab.patched(lab.pod(), await here.create(lab.pod()))["spec"]
+
+
+async def test_whoever_makes_a_mistake_is_warned(here):
+    obj = lab.pod()
+    obj["metadata"]["labels"]["raddle.dev/policy"] = "n" * 60
+    response = await here.create(obj)
+    assert decision(response) == "skipped PolicyNotFound"
+    (warning,) = response["warnings"]
+    assert warning.startswith("raddle: PolicyNotFound")
+    here.memory.policies.put(lab.policy(containers=["serve", *(f"missing-{number}" for number in range(9))]))
+    response = await here.create(lab.pod())
+    assert decision(response) == "changed"
+    assert len(response["warnings"]) == 3
+
+
+# ---- namespaces that the watch has not shown
+
+
+class Asked:
+    """Stands where the API client stands; answers what it is given and remembers what was asked."""
+
+    def __init__(self, answer, *, after_s=0.0):
+        self.answer = answer
+        self.asked = []
+        self.after_s = after_s
+
+    async def get(self, resource, name, namespace="", *, metadata_only=False):
+        self.asked.append((resource.plural, namespace, name, metadata_only))
+        await asyncio.sleep(self.after_s)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+async def test_a_namespace_that_is_not_known_yet_is_asked_for(tmp_path):
+    kube = Asked(lab.namespace("new"))
+    memory = lab.stocked()
+    memory.cluster_policies.put(
+        {"metadata": {"name": "all"}, "spec": {"podSelector": {}}, "kind": "ClusterInferenceThreading"}
+    )
+    async with lab.running(tmp_path, memory, kube=kube) as here:
+        assert decision(await here.create(lab.pod(namespace="new"))) == "changed"
+        assert kube.asked == [("namespaces", "", "new", True)]
+
+
+@pytest.mark.parametrize(
+    ("error", "detail"),
+    [
+        (NotFound(404, "NotFound", ""), "NotFound"),
+        (Unavailable(0, "NoAnswer", ""), "LookupFailed"),
+        (Forbidden(403, "Forbidden", ""), "LookupFailed"),
+    ],
+)
+async def test_pods_of_a_namespace_that_can_not_be_found_pass_unchanged(tmp_path, caplog, error, detail):
+    caplog.set_level(logging.INFO)
+    async with lab.running(tmp_path, lab.stocked(), kube=Asked(error)) as here:
+        assert decision(await here.create(lab.pod(namespace="new"))) == "skipped NamespaceUnknown"
+    assert f"reason=NamespaceUnknown namespace=new name=resnet-1 detail='{detail}'" in caplog.text
+
+
+async def test_a_namespace_that_arrives_while_it_is_waited_for_counts(tmp_path):
+    async with lab.running(tmp_path, lab.stocked(), arrival_wait_s=30.0) as here:
+        under_way = asyncio.create_task(here.create(lab.pod(namespace="new")))
+        await waiting_for(here.webhook._caches.namespace_arrivals)
+        here.memory.namespaces.put(lab.namespace("new"))
+        assert decision(await under_way) == "skipped NoPolicy"
+
+
+async def waiting_for(arrivals):
+    await lab.until(lambda: len(arrivals))
+
+
+# ---- bindings
+
+
+async def test_a_bound_pod_gets_the_nodes_values_for_the_keys_it_has(here):
+    here.memory.topologies.put(lab.topology("big", of=lab.machine(32)))
+    pod = await injected(here)
+    here.memory.unbound.put(pod)
+    assert pod["metadata"]["annotations"][THREADS] == "8"
+    response = await here.bind(lab.binding(node="big"))
+    annotations = lab.patched(lab.binding(), response)["metadata"]["annotations"]
+    assert annotations[THREADS] == "32"
+    assert json.loads(annotations[PLAN])["node"] == "big"
+    assert annotations.keys() <= pod["metadata"]["annotations"].keys(), "nothing validates what a Binding adds"
+    assert here.count("raddle_binding_total", outcome="NodeSpecific") == 1
+
+
+@pytest.mark.parametrize("path", ["pods/binding", "bindings"])
+async def test_a_binder_that_names_no_uid_is_served_too(here, path):
+    here.memory.unbound.put(await injected(here))
+    resource, _, subresource = path.partition("/")
+    obj = lab.binding(uid="")
+    response = await here.admit("/mutate/binding", lab.review(obj, resource=resource, subresource=subresource))
+    assert decision(response) == "changed NodeSpecific"
+
+
+@pytest.mark.parametrize(
+    ("node", "outcome"), [("unknown", "SafeNoTopology"), ("stale", "TopologyStale"), ("fresh", "NodeSpecific")]
+)
+async def test_safe_values_stand_where_the_nodes_topology_can_not_be_trusted(here, node, outcome):
+    here.memory.topologies.put(lab.topology("stale", fresh=False))
+    here.memory.topologies.put(lab.topology("fresh", fresh=True))
+    here.memory.unbound.put(await injected(here))
+    response = await here.bind(lab.binding(node=node))
+    assert ("patch" in response) is (outcome == "NodeSpecific")
+    assert here.count("raddle_binding_total", outcome=outcome) == 1
+
+
+async def test_a_pod_that_arrives_late_is_waited_for(tmp_path):
+    async with lab.running(tmp_path, lab.stocked(), arrival_wait_s=30.0) as here:
+        pod = await injected(here)
+        under_way = asyncio.create_task(here.bind(lab.binding(), "?timeout=20s"))
+        await waiting_for(here.webhook._caches.unbound_arrivals)
+        here.memory.unbound.put(await injected(here, uid="another"))
+        here.memory.unbound.put(pod)
+        assert decision(await under_way) == "changed NodeSpecific"
+        assert len(here.webhook._caches.unbound_arrivals) == 0
+
+
+async def test_a_pod_that_does_not_arrive_is_asked_for(tmp_path):
+    async with lab.running(tmp_path, lab.stocked(), kube=(kube := Asked(None))) as here:
+        kube.answer = await injected(here)
+        assert decision(await here.bind(lab.binding())) == "changed NodeSpecific"
+        assert kube.asked == [("pods", "models", "resnet-1", True)]
+
+
+async def test_the_watch_may_win_over_the_question(tmp_path):
+    async with lab.running(
+        tmp_path, lab.stocked(), kube=(kube := Asked(None, after_s=30.0)), lookup_timeout_s=20
+    ) as here:
+        pod = await injected(here)
+        under_way = asyncio.create_task(here.bind(lab.binding(), "?timeout=20s"))
+        await lab.until(lambda: kube.asked)
+        here.memory.unbound.put(pod)
+        assert decision(await under_way) == "changed NodeSpecific"
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (NotFound(404, "NotFound", ""), "PodNotFound"),
+        (Unavailable(503, "ServiceUnavailable", ""), "PodLookupFailed"),
+        (lab.injected(uid="another"), "PodAnotherUID"),
+        ({"metadata": {"name": "resnet-1", "uid": "pod-1"}}, "NotInjected"),
+        ({"metadata": {"name": "resnet-1", "uid": "pod-1", "labels": {"raddle.dev/injected": "no"}}}, "NotInjected"),
+    ],
+)
+async def test_a_pod_that_can_not_be_found_keeps_its_safe_values_and_is_counted(tmp_path, answer, outcome):
+    async with lab.running(tmp_path, lab.stocked(), kube=Asked(answer)) as here:
+        assert "patch" not in await here.bind(lab.binding())
+        assert here.count("raddle_binding_total", outcome=outcome) == 1
+
+
+@pytest.mark.parametrize("slow", ["watch", "question"])
+async def test_a_binding_is_answered_well_before_the_api_server_gives_up(tmp_path, slow):
+    waits = {"arrival_wait_s": 30.0} if slow == "watch" else {"lookup_timeout_s": 30.0}
+    kube = Asked(None, after_s=30.0)
+    async with lab.running(tmp_path, lab.stocked(), kube=kube, **waits) as here:
+        async with asyncio.timeout(0.5):
+            response = await here.bind(lab.binding(), "?timeout=200ms")
+        assert decision(response) == "skipped Deadline"
+        assert here.count("raddle_binding_total", outcome="Deadline") == 1
+
+
+async def test_only_so_many_questions_run_at_once(tmp_path):
+    kube = Asked(NotFound(404, "NotFound", ""), after_s=0.2)
+    async with lab.running(tmp_path, lab.stocked(), kube=kube, arrival_wait_s=0.0, lookup_timeout_s=5) as here:
+        answers = await asyncio.gather(*(here.bind(lab.binding(f"p{n}"), "?timeout=9s") for n in range(100)))
+        outcomes = {decision(answer) for answer in answers}
+        assert outcomes == {"skipped PodNotFound", "skipped PodTooManyLookups"}
+        assert len(kube.asked) < 100
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"v":1}', "x" * 3000, '{"v":1,"budget":{"quota_cpus":1e308}}'])
+async def test_annotations_are_untrusted(here, text):
+    here.memory.unbound.put(lab.injected(annotations={PLAN: text, THREADS: "7"}))
+    response = await here.bind(lab.binding())
+    assert "patch" not in response or THREADS in str(lab.operations(response))
+    assert here.count("raddle_webhook_fail_open_total") == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": []},
+        {"metadata": {"name": 7}},
+        {"metadata": {"name": "a", "uid": 7}},
+        {"target": []},
+        {"target": {}},
+        {"target": {"name": None}},
+    ],
+)
+async def test_a_binding_of_a_wrong_shape_is_allowed_unchanged(here, change):
+    response = await here.admit(
+        "/mutate/binding", lab.binding_review(lab.binding(), object=lab.binding() | change, name="")
+    )
+    assert decision(response) == "foreign MalformedRequest"
+
+
+# ---- waiting and the log
+
+
+async def test_those_who_wait_for_a_key_are_woken_by_that_key_only():
+    arrivals = Arrivals()
+    task = asyncio.create_task(arrivals.next(("a", "b"), lambda value: value == 2))
+    await asyncio.sleep(0)
+    arrivals.notify(("a", "other"), None, 2)
+    arrivals.notify(("a", "b"), 1, None)
+    arrivals.notify(("a", "b"), None, 1)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not task.done()
+    arrivals.notify(("a", "b"), 1, 2)
+    assert await task == 2
+    assert len(arrivals) == 0
+
+
+async def test_who_stops_waiting_leaves_nothing_behind():
+    arrivals = Arrivals()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(arrivals.next(("a", "b"), lambda _: True), 0.01)
+    assert len(arrivals) == 0
+
+
+def test_decisions_are_logged_up_to_a_rate_and_the_rest_is_counted(caplog):
+    caplog.set_level(logging.INFO)
+    now_s = 0.0
+    journal = Journal(2.0, lambda: now_s)
+    for _ in range(10):
+        journal.decision("pods", "changed", "", "models", "a", "InferenceThreading/fast")
+    assert len(caplog.records) == 2
+    now_s = 1.0
+    journal.decision("pods", "skipped", "NoPolicy", "models", "", "")
+    assert caplog.records[-1].getMessage() == (
+        "path=pods decision=skipped reason=NoPolicy namespace=models name=- detail='' unlogged=8"
+    )
+
+
+def test_no_decision_is_logged_where_none_is_wanted(caplog):
+    caplog.set_level(logging.INFO)
+    Journal(0.0).decision("pods", "changed", "", "models", "a", "")
+    assert not caplog.records
+
+
+def test_one_kind_of_failure_is_logged_once_a_minute_with_the_number_of_the_others(caplog):
+    now_s = 0.0
+    journal = Journal(0.0, lambda: now_s)
+    for moment in (0.0, 1.0, 59.0, 61.0):
+        now_s = moment
+        journal.failure("pods", ValueError("x"))
+    journal.failure("pods", KeyError("y"))
+    assert [record.getMessage() for record in caplog.records] == [
+        "pods: ValueError (0 more since the last such line)",
+        "pods: ValueError (2 more since the last such line)",
+        "pods: KeyError (0 more since the last such line)",
+    ]
