@@ -1,0 +1,52 @@
+"""`make bench`: every benchmark but the full load table, one after another, into docs/benchmarks.md.
+
+make bench                     all of them, some minutes
+make bench ARGS="core shim"    only these
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+
+import report
+
+# name -> the command's arguments after `python -m`
+BENCHMARKS = {
+    "load": ["load", "table", "--quick"],
+    "webhook": ["webhook", "--write"],
+    "injection": ["injection", "--write"],
+    "core": ["core", "--write"],
+    "shim": ["shim", "--write"],
+}
+
+
+def main() -> int:
+    """Run the chosen benchmarks; 1 when one of them failed, 130 after Ctrl-C."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; absent: all")
+    chosen = parser.parse_args().names or list(BENCHMARKS)
+    unknown = [name for name in chosen if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+    failed = []
+    for number, name in enumerate(chosen, 1):
+        print(f"==> {number}/{len(chosen)} {name}", flush=True)
+        start = time.monotonic()
+        try:
+            done = subprocess.run([sys.executable, "-m", *BENCHMARKS[name]], check=False)
+        except KeyboardInterrupt:
+            return 130
+        if done.returncode:
+            failed.append(name)
+        print(f"    {time.monotonic() - start:.0f} s", flush=True)
+    print(f"==> {report.DOCUMENT.relative_to(report.ROOT)} holds the figures")
+    if failed:
+        print(f"==> failed: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
