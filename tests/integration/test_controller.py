@@ -281,7 +281,11 @@ async def test_an_unchanged_world_causes_no_writes(kube, cluster, namespace):
     settings = settings_for(cluster, resync_s=0.5)
     async with running(settings):
         await kube.create(INFERENCE_THREADINGS, policy("p", namespace))
-        found = await status_says(kube, INFERENCE_THREADINGS, "p", namespace, lambda _: True)
+        await next_second()
+        await kube.create(PODS, pod("missed", namespace))
+        found = await status_says(
+            kube, INFERENCE_THREADINGS, "p", namespace, lambda obj: condition(obj, "Degraded")["status"] == "True"
+        )
         before = found["metadata"]["resourceVersion"]
         _, text = await get_text(settings, "/metrics")
         resyncs = resyncs_in(text)

@@ -89,20 +89,21 @@ def test_a_pod_from_before_the_policy_or_the_opt_in_is_older_and_not_missed(crea
     facts = NamespaceFacts(labels=OPEN.labels, opted_in_s=opted_in_s, terminating=False)
     found = counted([pod(created_s=created_s)], policy(), facts=facts, changed_s=changed_s)
     assert found.policies[key_of(policy())].older == older
-    assert bool(found.unexamined) is not bool(older)
+    assert bool(found.valueless) is not bool(older)
 
 
 def test_one_pod_of_each_kind_is_named_for_examination_until_there_is_a_verdict():
     one, pods = policy(), [pod(), pod(), pod(tier="batch")]
     found = counted(pods, one)
-    assert found.unexamined == ("pod-0", "pod-2")
+    assert list(found.valueless.values()) == ["pod-0", "pod-2"]
     assert found.policies[key_of(one)].skipped == {}
+    assert found.policies[key_of(one)].pending == 3
     verdicts = {
         case_of("shop", pods[0].labels, one): SkipReason.WEBHOOK_MISSED,
         case_of("shop", pods[2].labels, one): SkipReason.NO_CPU_BOUND,
     }
     found = counted(pods, one, verdicts=verdicts)
-    assert found.unexamined == ()
+    assert found.policies[key_of(one)].pending == 0
     assert found.policies[key_of(one)].skipped == {"WebhookMissed": 2, "NoCPUBound": 1}
     assert found.policies[key_of(one)].missed == ("shop/pod-0", "shop/pod-1")
 
@@ -110,7 +111,7 @@ def test_one_pod_of_each_kind_is_named_for_examination_until_there_is_a_verdict(
 def test_under_observe_nobody_is_missed():
     found = counted([pod(), pod()], policy(mode="Observe"))
     assert found.policies[key_of(policy())].skipped == {"Observed": 2}
-    assert found.unexamined == ()
+    assert found.valueless == {}
 
 
 def test_pods_that_are_not_opted_in_do_not_count():

@@ -11,20 +11,20 @@ import functools
 import logging
 import math
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 from raddle import env
 from raddle_operator import matching
 from raddle_operator.controller import metrics
-from raddle_operator.controller.examine import Case, case_of, verdict
+from raddle_operator.controller.counting import PodCounts
+from raddle_operator.controller.examine import case_of, verdict
 from raddle_operator.controller.freshness import topology_status
 from raddle_operator.controller.handlers import WATCHED
 from raddle_operator.controller.publish import StatusWriter
 from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.controller.shim_keeper import ShimKeeper
-from raddle_operator.controller.status import NamespaceTally, PolicyKey, Tally, policy_status, says, tally
+from raddle_operator.controller.status import PolicyKey, policy_status, says
 from raddle_operator.controller.store import VersionedStore
 from raddle_operator.controller.workqueue import KeyedQueue
 from raddle_operator.controller.world import (
@@ -57,11 +57,12 @@ from raddle_operator.kube import (
     Resource,
 )
 from raddle_operator.matching import Policies
-from raddle_operator.reasons import SkipReason
 
 log = logging.getLogger(__name__)
 
 WORKERS: Final = 4
+PENDING_S: Final = 10.0
+"""A status waits so long for the reasons of pods without values, and then does without."""
 _RESOURCES: Final[Mapping[str, Resource]] = {
     resource.kind: resource for resource in (INFERENCE_THREADINGS, CLUSTER_INFERENCE_THREADINGS)
 }
@@ -93,9 +94,8 @@ class Reconciler:
         }
         self._topologies = VersionedStore[Key, TopologyRecord](lambda key, _old, _new: self._topology(key))
         self._arranged: Policies | None = None
-        self._tallies: dict[str, NamespaceTally] = {}
-        self._uncounted: set[str] = set()
-        self._verdicts: dict[Case, SkipReason] = {}
+        self._counts = PodCounts(settings.unlabelled)
+        self._pending_s: dict[Work, float] = {}
         self._reader = PodReader()
         self._writer = StatusWriter(kube, recorder, interval_s=settings.status_interval_s)
         self._namespaces: Informer[NamespaceFacts] = Informer(
@@ -142,7 +142,7 @@ class Reconciler:
             store = self._topologies if resource is NODE_CPU_TOPOLOGIES else self._policies[resource.kind]
             store.keep_only({key_of(item) for item in page.items}, int(page.resource_version))
         self._reader.forget()
-        self._verdicts.clear()  # they rest on more than their key says: what nodes and ConfigMaps there are
+        self._counts.doubt()
         self._count_again(name for _, name in self._namespaces.store)
         for work in self._everything():
             self.queue.add(work)
@@ -189,7 +189,7 @@ class Reconciler:
         return self._reader.read(obj) if facts is None or self._is_open(namespace, facts) else None
 
     def _count_again(self, namespaces: Iterable[str]) -> None:
-        self._uncounted.update(namespaces)
+        self._counts.mark(namespaces)
         self.queue.add(_COUNT)
 
     # ---- what is done
@@ -249,31 +249,16 @@ class Reconciler:
                 await self._keep_shim(work.namespace)
 
     def _count(self) -> None:
-        """Count the marked namespaces and mark the policies whose counts have changed."""
-        marked, self._uncounted = self._uncounted, set()
-        if not marked:
+        """Count the marked namespaces; mark the policies whose counts have changed, and pods to examine."""
+        if self._counts.is_current:
             return
-        policies, changed_s = self._arrange(), self._changed_s()
-        pods: defaultdict[str, list[tuple[str, PodFacts]]] = defaultdict(list)
-        for (namespace, name), pod in self._pods.store.items():
-            if namespace in marked:
-                pods[namespace].append((name, pod))
-        for namespace in marked:
-            facts = self._namespaces.store.get(("", namespace))
-            new = NamespaceTally()
-            if facts is not None and self._is_open(namespace, facts):
-                unlabelled = self._settings.unlabelled
-                new = tally(
-                    namespace, facts, pods[namespace], policies, changed_s, self._verdicts, unlabelled=unlabelled
-                )
-            for name in new.unexamined:
-                self.queue.add(Work("examine", namespace=namespace, name=name))
-            old = self._tallies.pop(namespace, NamespaceTally())
-            if new != NamespaceTally():
-                self._tallies[namespace] = new
-            for key in old.policies.keys() | new.policies.keys():
-                if old.policies.get(key) != new.policies.get(key):
-                    self.queue.add(Work("policy", *key))
+        found = self._namespaces.store.items()
+        opened = {name: facts for (_, name), facts in found if self._is_open(name, facts)}
+        changes = self._counts.count(opened, self._pods.store, self._arrange(), self._changed_s())
+        for key in changes.policies:
+            self.queue.add(Work("policy", *key))
+        for namespace, name in changes.examine:
+            self.queue.add(Work("examine", namespace=namespace, name=name))
 
     async def _examine(self, work: Work) -> None:
         """Find out why one pod has no values, for all pods like it."""
@@ -293,8 +278,8 @@ class Reconciler:
         facts = Facts(smallest_cores=min(cores, default=None))
         unlabelled = self._settings.unlabelled
         reason = verdict(obj, work.namespace, namespace.labels, policies, facts, unlabelled=unlabelled)
-        self._verdicts[case_of(work.namespace, pod.labels, policy)] = reason
-        self._count_again((work.namespace,))
+        self._counts.judge(case_of(work.namespace, pod.labels, policy), reason)
+        self.queue.add(_COUNT)
 
     def _arrange(self) -> Policies:
         if self._arranged is None:
@@ -313,9 +298,16 @@ class Reconciler:
         if record is None:
             self._writer.forget(resource, key)
             self.queue.forget(work)
+            self._pending_s.pop(work, None)
             return
         self._count()  # the status must not give old counts for a new generation
-        total, shimless = self._total((work.kind, *key), record)
+        wants_shim = record.policy is not None and record.policy.policy.shim in ("Auto", "ConfigMap")
+        forbidden = self._shim.forbidden if self._shim is not None and wants_shim else frozenset()
+        total, shimless = self._counts.total((work.kind, *key), forbidden)
+        if total.pending and time.monotonic() < self._pending_s.setdefault(work, time.monotonic()) + PENDING_S:
+            self.queue.add(work, delay_s=PENDING_S)  # the verdict will come sooner, and bring it back
+            return
+        self._pending_s.pop(work, None)
         too_many = record.policy is not None and record.policy in self._arrange().of_namespace(key[0]).too_many
         wanted = policy_status(record, total, too_many=too_many, shimless=shimless, now_s=time.time())
         wait_s = self._writer.wait_s(resource, key)
@@ -325,19 +317,6 @@ class Reconciler:
         stored = await self._writer.write(resource, key, record.uid, record.status, wanted)
         if stored is not None:
             self.deliver(resource, key, stored)
-
-    def _total(self, key: PolicyKey, record: PolicyRecord) -> tuple[Tally, list[str]]:
-        """Return a policy's counts over all namespaces, and where it has pods that get no shim."""
-        total, shimless = Tally(), []
-        wants_shim = record.policy is not None and record.policy.policy.shim in ("Auto", "ConfigMap")
-        forbidden = self._shim.forbidden if self._shim is not None and wants_shim else frozenset()
-        for namespace in (key[1],) if key[1] else sorted(self._tallies):
-            found = self._tallies.get(namespace, NamespaceTally()).policies.get(key)
-            if found is not None:
-                total += found
-                if found.matched and namespace in forbidden:
-                    shimless.append(namespace)
-        return total, shimless
 
     async def _write_topology(self, key: Key) -> None:
         record = self._topologies.get(key)
@@ -354,15 +333,15 @@ class Reconciler:
         if self._shim is None or facts is None or facts.terminating or not self._is_open(namespace, facts):
             return
         was_forbidden = namespace in self._shim.forbidden
-        await self._shim.reconcile(namespace, self._tallies.get(namespace, NamespaceTally()).oldest_injected_s)
+        await self._shim.reconcile(namespace, self._counts.of(namespace).oldest_injected_s)
         if was_forbidden != (namespace in self._shim.forbidden):
-            for key in self._tallies.get(namespace, NamespaceTally()).policies:
+            for key in self._counts.of(namespace).policies:
                 self.queue.add(Work("policy", *key))
 
     def measure(self) -> None:
         """Bring the gauges up to date; called when they are about to be read."""
         metrics.QUEUE_DEPTH.set(len(self.queue))
-        metrics.measure_pods(self._tallies)
+        metrics.measure_pods(self._counts.tallies)
         records = [record for store in self._policies.values() for record in store.values()]
         metrics.measure_conditions(
             [record.status for record in records], [record.status for record in self._topologies.values()]

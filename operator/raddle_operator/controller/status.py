@@ -33,7 +33,8 @@ class Tally:
 
     ``stale``: injected with other settings than the policy gives now. ``older``: created before the policy reached
     them, so they have no values until they restart. ``missed``: those that should have got values, by name;
-    ``rivals``: the policies that win over this one for some pod, at the same rank and priority.
+    ``rivals``: the policies that win over this one for some pod, at the same rank and priority. ``pending``: pods of
+    which it is not known yet why they have no values.
     """
 
     matched: int = 0
@@ -44,6 +45,7 @@ class Tally:
     skipped: Mapping[str, int] = field(default_factory=dict)
     missed: tuple[str, ...] = ()
     rivals: frozenset[str] = frozenset()
+    pending: int = 0
 
     def __add__(self, other: Tally) -> Tally:
         """Return the tally of both sets of pods; of the names as many as are shown."""
@@ -56,6 +58,7 @@ class Tally:
             skipped=dict(Counter(self.skipped) + Counter(other.skipped)),
             missed=(self.missed + other.missed)[:NAMES_SHOWN],
             rivals=self.rivals | other.rivals,
+            pending=self.pending + other.pending,
         )
 
 
@@ -63,14 +66,14 @@ class Tally:
 class NamespaceTally:
     """One namespace's pods by policy; ``unattributed`` counts reasons of pods that no policy governs.
 
-    ``oldest_injected_s``: creation of the oldest pod with values, None where there is none. ``unexamined`` names one
-    pod of each kind of which it is not known why they have no values; such pods are matched and nothing more.
+    ``oldest_injected_s``: creation of the oldest pod with values, None where there is none. ``valueless`` names one
+    pod of each kind that should have values and has none.
     """
 
     policies: Mapping[PolicyKey, Tally] = field(default_factory=dict)
     unattributed: Mapping[str, int] = field(default_factory=dict)
     oldest_injected_s: int | None = None
-    unexamined: tuple[str, ...] = ()
+    valueless: Mapping[Case, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -83,9 +86,13 @@ class _Counts:
     skipped: Counter[str] = field(default_factory=Counter)
     missed: list[str] = field(default_factory=list)
     rivals: set[str] = field(default_factory=set)
+    pending: int = 0
 
-    def skip(self, name: str, reason: SkipReason) -> None:
-        """Count the reason of a pod that has no values."""
+    def skip(self, name: str, reason: SkipReason | None) -> None:
+        """Count a pod that should have values and has none; None: the reason is not known yet."""
+        if reason is None:
+            self.pending += 1
+            return
         self.skipped[str(reason)] += 1
         if reason is SkipReason.WEBHOOK_MISSED:
             self.missed.append(name)
@@ -101,6 +108,7 @@ class _Counts:
             skipped=dict(self.skipped),
             missed=tuple(sorted(self.missed)[:NAMES_SHOWN]),
             rivals=frozenset(self.rivals),
+            pending=self.pending,
         )
 
 
@@ -135,7 +143,7 @@ def tally(
     """
     counts: dict[PolicyKey, _Counts] = {}
     unattributed: Counter[str] = Counter()
-    unexamined: dict[Case, str] = {}
+    valueless: dict[Case, str] = {}
     matches: dict[Labels, _Match | None] = {}
     oldest_s: int | None = None
     for name, pod in pods:
@@ -156,17 +164,14 @@ def tally(
         reached_s = max(changed_s.get(key, 0), facts.opted_in_s)
         if _count(count, match.policy, pod, reached_s):
             case = case_of(namespace, pod.labels, match.policy)
-            reason = verdicts.get(case)
-            if reason is None:
-                unexamined.setdefault(case, name)
-            else:
-                count.skip(f"{namespace}/{name}", reason)
+            valueless.setdefault(case, name)
+            count.skip(f"{namespace}/{name}", verdicts.get(case))
     found = {key: count.frozen() for key, count in counts.items()}
     return NamespaceTally(
         policies=found,
         unattributed=dict(unattributed),
         oldest_injected_s=oldest_s,
-        unexamined=tuple(unexamined.values()),
+        valueless=valueless,
     )
 
 
