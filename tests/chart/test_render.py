@@ -1,0 +1,354 @@
+"""What Helm makes of the chart: golden files, the rules that every rendering keeps, and the values that are refused."""
+
+import itertools
+import json
+import tarfile
+
+import pytest
+import yaml
+
+import chart
+from raddle_operator.cli import processes
+from raddle_operator.selectors import compile_selector
+
+CRDS = sorted((chart.REPOSITORY / "crds").glob("*.yaml"))
+NO_CRDS = {"crds": {"install": False}}
+
+# Each is merged with every other, so that no two settings break one another.
+SOURCES = ({}, {"certificates": {"source": "CertManager"}}, {"certificates": {"source": "Secret"}})
+DEFAULTS = ({}, {"injection": {"default": "labelled"}}, {"injection": {"default": "enabled", "excludedNamespaces": []}})
+SHIMS = ({}, {"shim": {"configMaps": {"enabled": False}}}, {"shim": {"configMaps": {"namespaces": ["a", "b"]}}})
+WORKLOADS = (
+    {},
+    {"workloads": {"enabled": False}, "rbac": {"aggregate": False}, "admissionPolicies": {"enabled": False}},
+    {
+        "image": {"repository": "example/raddle", "digest": "sha256:" + "0" * 64},
+        "imagePullSecrets": [{"name": "pull"}],
+        "webhook": {
+            "replicas": 5,
+            "port": 9443,
+            "podDisruptionBudget": {"enabled": False},
+            "annotations": {"admissions.enforcer/disabled": "true"},
+            "affinity": {"nodeAffinity": {}},
+            "tolerations": [{"operator": "Exists"}],
+            "nodeSelector": {"pool": "system"},
+            "priorityClassName": "system-cluster-critical",
+            "podLabels": {"team": "platform"},
+            "podAnnotations": {"example.com/scrape": "yes"},
+            "extraEnv": [{"name": "RADDLE_LOG_LEVEL", "value": "debug"}],
+        },
+        "agent": {"kubeletConfig": "None"},
+    },
+    {"agent": {"enabled": False}, "rbac": {"create": False}},
+)
+MATRIX = [
+    {key: value for part in combination for key, value in part.items()} | NO_CRDS
+    for combination in itertools.product(SOURCES, DEFAULTS, SHIMS, WORKLOADS)
+]
+
+
+def named(objects, kind, name):
+    (found,) = [item for item in objects if item["kind"] == kind and item["metadata"]["name"] == name]
+    return found
+
+
+def pod_specs(objects):
+    return {
+        item["metadata"]["name"]: item["spec"]["template"]["spec"]
+        for item in objects
+        if item["kind"] in {"Deployment", "DaemonSet"}
+    }
+
+
+@pytest.fixture(scope="module")
+def default():
+    return chart.objects({})
+
+
+@pytest.mark.parametrize("case", chart.CASES)
+def test_the_golden_rendering_is_current(case):
+    assert (chart.GOLDEN / f"{case}.yaml").read_text() == chart.render(chart.CASES[case]), "run `make generate`"
+
+
+@pytest.mark.parametrize("values", MATRIX, ids="+".join)
+def test_every_combination_of_values_renders_well_formed_objects(values):
+    objects = chart.objects(values)
+    keys = [
+        (item["apiVersion"], item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"])
+        for item in objects
+    ]
+    assert len(set(keys)) == len(keys)
+    for item in objects:
+        assert item["metadata"]["labels"]["app.kubernetes.io/name"] == "raddle"
+        assert not any(line != line.rstrip() for line in yaml.safe_dump(item).splitlines())
+
+
+def test_lint_finds_nothing():
+    assert "0 chart(s) failed" in chart.run_helm("lint", "--strict", str(chart.CHART))
+
+
+def test_an_older_kubernetes_is_refused():
+    with pytest.raises(chart.RenderError, match=r"kubeVersion: >=1\.30"):
+        chart.render({}, kubernetes="1.29.9")
+
+
+def test_versions_are_those_of_the_package():
+    described = yaml.safe_load((chart.CHART / "Chart.yaml").read_text())
+    namespace = {}
+    exec((chart.REPOSITORY / "runtime" / "raddle" / "__init__.py").read_text(), namespace)
+    assert described["version"] == described["appVersion"] == namespace["__version__"]
+
+
+# --- CRDs ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_charts_crds_are_the_projects(default):
+    rendered = [item for item in default if item["kind"] == "CustomResourceDefinition"]
+    assert rendered == [yaml.safe_load(path.read_text()) for path in CRDS]
+    assert {path.name: path.resolve() for path in (chart.CHART / "files" / "crds").iterdir()} == {
+        path.name: path for path in CRDS
+    }
+
+
+def test_a_package_holds_the_crds_themselves(tmp_path):
+    chart.run_helm("package", str(chart.CHART), "--destination", str(tmp_path))
+    (package,) = tmp_path.iterdir()
+    with tarfile.open(package) as archive:
+        for path in CRDS:
+            member = archive.getmember(f"raddle/files/crds/{path.name}")
+            assert member.isfile()
+            assert archive.extractfile(member).read() == path.read_bytes()
+    assert chart.render(NO_CRDS, chart=package) == chart.render(NO_CRDS)
+
+
+def test_the_crds_can_be_left_out():
+    assert "CustomResourceDefinition" not in chart.render(NO_CRDS)
+
+
+# --- Values -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"webhok": {}},
+        {"webhook": {"replica": 2}},
+        {"webhook": {"failurePolicy": "Fail"}},
+        {"webhook": {"replicas": 0}},
+        {"webhook": {"replicas": "2"}},
+        {"webhook": {"url": "http://127.0.0.1"}},
+        {"webhook": {"caBundle": "-----BEGIN CERTIFICATE-----"}},
+        {"webhook": {"timeoutSeconds": {"pods": 31}}},
+        {"webhook": {"port": 443}},
+        {"injection": {"default": "on"}},
+        {"injection": {"default": True}},
+        {"certificates": {"source": "raddle"}},
+        {"agent": {"kubeletConfig": "nodes/proxy"}},
+        {"shim": {"configMaps": {"namespaces": ["Models"]}}},
+        {"image": {"digest": "latest"}},
+        {"crds": {"install": "false"}},
+    ],
+    ids=json.dumps,
+)
+def test_misspelt_and_impossible_values_are_refused(values):
+    with pytest.raises(chart.RenderError, match="values don't meet the specifications of the schema"):
+        chart.render(values)
+
+
+def test_every_default_is_in_the_schema_and_every_value_of_the_schema_has_a_default():
+    schema = json.loads((chart.CHART / "values.schema.json").read_text())
+    defaults = yaml.safe_load((chart.CHART / "values.yaml").read_text())
+
+    def compare(schema, values, path):
+        known = set(schema.get("properties", {})) - {"global"}
+        if not known:
+            return
+        assert set(values) == known or path == ".certificates.certManager.issuerRef", path
+        for name in set(values):
+            compare(schema["properties"][name], values[name], f"{path}.{name}")
+
+    compare(schema, defaults, "")
+
+
+def test_every_value_has_a_comment():
+    lines = (chart.CHART / "values.yaml").read_text().splitlines()
+    for number, line in enumerate(lines):
+        name = line.strip().split(":")[0]
+        is_leaf = (
+            bool(line.strip())
+            and not line.strip().startswith(("#", "-"))
+            and (number + 1 == len(lines) or not deeper(lines, number))
+        )
+        if is_leaf and name not in WELL_KNOWN:
+            assert lines[number - 1].strip().startswith("#"), line
+
+
+# Kubernetes' own fields, passed on as they are.
+WELL_KNOWN = {"requests", "limits", "nodeSelector", "tolerations", "affinity", "podAnnotations", "podLabels"}
+
+
+def deeper(lines, number):
+    """Whether the lines below belong to this one."""
+    indents = [len(line) - len(line.lstrip()) for line in (lines[number], lines[number + 1])]
+    return bool(lines[number + 1].strip()) and indents[1] > indents[0]
+
+
+# --- Pods ---------------------------------------------------------------------------------------------------------------
+
+
+def test_every_pod_keeps_the_restricted_pod_security_standard(default):
+    specs = pod_specs(default)
+    assert set(specs) == {"raddle-controller", "raddle-webhook", "raddle-agent"}
+    for spec in specs.values():
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+        assert all("hostPath" not in volume for volume in spec.get("volumes", []))
+        for container in spec["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert {"requests", "limits"} == set(container["resources"])
+
+
+def test_the_webhook_never_gets_the_authoritys_key(default):
+    (volume,) = pod_specs(default)["raddle-webhook"]["volumes"]
+    assert [item["key"] for item in volume["secret"]["items"]] == ["tls.crt", "tls.key"]
+    assert volume["secret"]["optional"] is True
+
+
+def test_agents_run_on_every_node(default):
+    assert pod_specs(default)["raddle-agent"]["tolerations"] == [{"operator": "Exists"}]
+
+
+def test_the_service_leads_from_443_to_the_port_that_private_clusters_open(default):
+    (port,) = named(default, "Service", "raddle-webhook")["spec"]["ports"]
+    (container,) = pod_specs(default)["raddle-webhook"]["containers"]
+    assert port["port"] == 443
+    assert {"name": port["targetPort"], "containerPort": 10250} in container["ports"]
+
+
+@pytest.mark.parametrize("process", ["controller", "webhook", "agent"])
+def test_a_process_knows_every_flag_and_variable_that_the_chart_gives_it(process, default, monkeypatch):
+    (container,) = pod_specs(default)[f"raddle-{process}"]["containers"]
+    name, *arguments = container["args"]
+    assert name == process
+    command = getattr(processes, process)
+    known = {variable for option in command.params for variable in at_least_one(option.envvar)}
+    assert {item["name"] for item in container["env"]} - known == set()
+    for item in container["env"]:
+        # Of the fields that the kubelet fills in, any text will do.
+        monkeypatch.setenv(item["name"], item.get("value", "10.0.0.1"))
+    parsed = command.make_context(process, arguments).params
+    for item in container["env"]:
+        if "value" in item:
+            (value,) = [parsed[option.name] for option in command.params if item["name"] in at_least_one(option.envvar)]
+            assert str(value).lower() == item["value"].lower()
+
+
+def at_least_one(names):
+    """Click keeps one name as text, several as a list, and an option without variable as None."""
+    return [names] if isinstance(names, str) else names or []
+
+
+# --- The webhook --------------------------------------------------------------------------------------------------------
+
+
+def entries(values):
+    return named(chart.objects(values), "MutatingWebhookConfiguration", "raddle")["webhooks"]
+
+
+@pytest.mark.parametrize("values", MATRIX[:: len(WORKLOADS)], ids="+".join)
+def test_no_entry_can_ever_block_a_pod(values):
+    for entry in entries(values):
+        assert entry["failurePolicy"] == "Ignore"
+        assert entry["sideEffects"] == "None"
+        assert entry["timeoutSeconds"] <= 2
+
+
+def test_binding_is_called_on_both_paths(default):
+    (entry,) = [
+        item
+        for item in named(default, "MutatingWebhookConfiguration", "raddle")["webhooks"]
+        if item["name"] == "bindings.raddle.dev"
+    ]
+    assert entry["rules"][0]["resources"] == ["pods/binding", "bindings"]
+    assert entry["timeoutSeconds"] == 1
+    assert "objectSelector" not in entry
+
+
+def test_the_ca_bundle_is_left_out_unless_it_is_given():
+    assert all("caBundle" not in entry["clientConfig"] for entry in entries({}))
+    assert all(entry["clientConfig"]["caBundle"] == "Q0E=" for entry in entries({"webhook": {"caBundle": "Q0E="}}))
+
+
+def test_a_url_takes_the_place_of_the_service():
+    found = entries({"webhook": {"url": "https://127.0.0.1:9443/"}})
+    assert [entry["clientConfig"]["url"] for entry in found] == [
+        "https://127.0.0.1:9443/mutate/pods",
+        "https://127.0.0.1:9443/mutate/pods",
+        "https://127.0.0.1:9443/mutate/binding",
+    ]
+
+
+STATES = ("enabled", "labelled", "disabled", None)
+
+
+def selected(entry, state, pod_state, name="models"):
+    """Whether the API server would call this entry for a pod."""
+    namespace = {"kubernetes.io/metadata.name": name} | ({"raddle.dev/inject": state} if state else {})
+    pod = {"raddle.dev/inject": pod_state} if pod_state else {}
+    return compile_selector(entry["namespaceSelector"]).matches(namespace) and compile_selector(
+        entry.get("objectSelector")
+    ).matches(pod)
+
+
+@pytest.mark.parametrize("default_state", ["disabled", "labelled", "enabled"])
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("pod_state", ["enabled", "disabled", None])
+def test_each_opted_in_pod_is_sent_once_and_no_other_at_all(default_state, state, pod_state):
+    *pods, binding = entries({"injection": {"default": default_state}})
+    effective = state or default_state
+    wanted = (effective == "enabled" and pod_state != "disabled") or (
+        effective == "labelled" and pod_state == "enabled"
+    )
+    assert [selected(entry, state, pod_state) for entry in pods].count(True) == int(wanted)
+    assert selected(binding, state, None) == (effective in {"enabled", "labelled"})
+
+
+@pytest.mark.parametrize("name", ["kube-system", chart.NAMESPACE])
+@pytest.mark.parametrize("default_state", ["disabled", "enabled"])
+def test_the_systems_and_our_own_namespace_are_never_called_for(name, default_state):
+    for entry in entries({"injection": {"default": default_state}}):
+        for state in STATES:
+            assert not selected(entry, state, "enabled", name)
+
+
+# --- Rights -------------------------------------------------------------------------------------------------------------
+
+
+def test_no_role_has_a_wildcard_or_reads_secrets_of_others():
+    for values in MATRIX:
+        for item in chart.objects(values) if values.get("rbac", {}).get("create", True) else []:
+            if item["kind"] not in {"Role", "ClusterRole"}:
+                continue
+            for rule in item["rules"]:
+                assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"]
+                if "secrets" in rule["resources"]:
+                    assert item["kind"] == "Role"
+                    assert rule["resourceNames"] == ["raddle-webhook-tls"]
+
+
+def test_the_shims_config_maps_can_be_kept_to_some_namespaces():
+    objects = chart.objects({"shim": {"configMaps": {"namespaces": ["models", "vision"]}}})
+    roles = [
+        item for item in objects if item["metadata"]["name"] == "raddle-controller-shim" and item["kind"] == "Role"
+    ]
+    assert [role["metadata"]["namespace"] for role in roles] == ["models", "vision"]
+    assert not any("configmaps" in str(item["rules"]) for item in objects if item["kind"] == "ClusterRole")
+
+
+def test_without_the_shim_there_is_no_right_on_config_maps():
+    assert "configmaps" not in chart.render({"shim": {"configMaps": {"enabled": False}}} | NO_CRDS)

@@ -1,0 +1,1 @@
+"""Makes documentation pages from what the code and the CRDs say."""
