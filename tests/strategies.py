@@ -259,7 +259,9 @@ def qos(pod: dict[str, Any]) -> str:
     spec = pod["spec"]
     of_pod = spec.get("resources")
     units = (
-        [of_pod] if of_pod else [c.get("resources", {}) for c in spec["containers"] + spec.get("initContainers", [])]
+        [of_pod]
+        if of_pod is not None
+        else [c.get("resources", {}) for c in spec["containers"] + spec.get("initContainers", [])]
     )
     for unit in units:
         add(requests, unit.get("requests", {}))

@@ -155,7 +155,7 @@ def pod_from_object(obj: Any) -> Pod:
     # Patches add to both, so both must be there.
     metadata = as_object(obj.get("metadata"), "metadata")
     spec = as_object(obj.get("spec"), "spec")
-    resources = mapping(spec, "resources", "spec")
+    resources = mapping(spec, "resources", "spec") if spec.get("resources") is not None else None
     return Pod(
         name=text(metadata, "name", "metadata") or text(metadata, "generateName", "metadata"),
         namespace=text(metadata, "namespace", "metadata"),
@@ -168,8 +168,8 @@ def pod_from_object(obj: Any) -> Pod:
         containers=_containers(spec, "containers"),
         init_containers=_containers(spec, "initContainers"),
         has_init_containers=spec.get("initContainers") is not None,
-        limits=mapping(resources, "limits", "spec.resources") if resources else None,
-        requests=mapping(resources, "requests", "spec.resources") if resources else None,
+        limits=mapping(resources, "limits", "spec.resources") if resources is not None else None,
+        requests=mapping(resources, "requests", "spec.resources") if resources is not None else None,
         volumes=_volumes(spec),
         has_volumes=spec.get("volumes") is not None,
         node_name=text(spec, "nodeName", "spec") or _pinned_node(spec),
@@ -232,17 +232,21 @@ def _env(entries: Sequence[Any], path: str) -> tuple[tuple[EnvEntry, ...], bool]
         name = entry.get("name") if isinstance(entry, dict) else None
         if not isinstance(name, str):
             raise SpecError(f"{path}.env[{index}]", "must be an object with a name")
-        source = entry.get("valueFrom")
-        if name in _LOOKED_AT or source is not None:
-            ours, optional = None, False
-            if source is not None:
-                ours, optional = _source(as_object(source, f"{path}.env[{index}].valueFrom"))
-            if ours is not None or name in _LOOKED_AT:
-                value = None if source is not None else text(entry, "value", f"{path}.env[{index}]")
-                kept.append(EnvEntry(index, name, value, ours, optional))
+        looked_at = name in _LOOKED_AT
+        if looked_at or "valueFrom" in entry:
+            read = _env_entry(index, entry, name, f"{path}.env[{index}]")
+            if looked_at or read.ours is not None:
+                kept.append(read)
         if name.startswith("OMP_") and name != env.OMP:
             sets_omp = True
     return tuple(kept), sets_omp
+
+
+def _env_entry(place: int, entry: Mapping[str, Any], name: str, path: str) -> EnvEntry:
+    source = entry.get("valueFrom")
+    if source is None:
+        return EnvEntry(place, name, text(entry, "value", path), None, optional=False)
+    return EnvEntry(place, name, None, *_source(as_object(source, path + ".valueFrom")))
 
 
 def _source(source: Mapping[str, Any]) -> tuple[str | None, bool]:
