@@ -55,7 +55,9 @@ def cell(
     with tempfile.TemporaryDirectory(prefix="raddle-load-shim-") as folder:
         compared = variants.of_table(conditions, variants.deliver(Path(folder)))
         compared += [variants.fixed(count, spin=spin) for count in threads for spin in (True, False)]
-        found = rows(conditions, compared, repetitions=repetitions, measured=_measured, progress=_say)
+        found = rows(
+            conditions, compared, repetitions=repetitions, twice=(variants.STOCK,), measured=_measured, progress=_say
+        )
     print_table(found)
     if chart_path is not None:
         click.echo(f"chart: {chart.draw(found, chart_path)}")
@@ -73,8 +75,8 @@ def table(size: str, results: Path | None, *, fresh: bool, write: bool) -> None:
     path = results or measure.BUILD / f"{size}.jsonl"
     if fresh:
         path.unlink(missing_ok=True)
-    store = Store(path)
     quick = size == "quick"
+    store = Store(path, attempts=1 if quick else 3)
     cells = load_table.quick_cells(store) if quick else load_table.full_cells(store)
     repetitions = load_table.QUICK_REPETITIONS if quick else load_table.FULL_REPETITIONS
     found = load_table.measured(cells, store, repetitions=repetitions, progress=_say)

@@ -5,8 +5,8 @@
     chart.draw(rows, Path("load.svg"))
 
 Within a repetition every variant runs once, and the order turns by one from repetition to repetition, so that a
-machine that drifts treats all of them alike. The first variant can be run twice (`twice=True`): what its two series
-differ by is what chance does here, and no smaller difference is called one.
+machine that drifts treats all of them alike. A variant can be run twice: what its two series differ by is what chance
+does here, and no smaller difference is called one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from __future__ import annotations
 import itertools
 import random
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from rich.box import SIMPLE_HEAD
@@ -86,15 +86,17 @@ def compare(
     """One row per variant, in the order given: what each environment does to a process with this CPU limit.
 
     `variants` maps a name to the process's whole environment. `limit` in CPUs, None for no quota; `rate` in requests/s,
-    None for a closed loop. A run that others disturbed is made again, up to `attempts` times in all. Raises
-    cgroup.UnavailableError where no quota can be had (None still works), and measure.ServerError.
+    None for a closed loop. `twice` measures the first variant a second time. A run that others disturbed is made
+    again, up to `attempts` times in all. Raises cgroup.UnavailableError where no quota can be had (None still works),
+    and measure.ServerError.
     """
     cell = Cell(model=model, limit_cpus=limit, rate=rate, callers=callers, duration_s=duration_s, host_cores=host_cores)
     if limit is not None and (reason := cgroup.available()):
         raise cgroup.UnavailableError(reason)
     listed = [Variant(name=name, env=env) for name, env in variants.items()]
     measured = partial(_one, attempts=attempts)
-    return rows(cell, listed, repetitions=repetitions, twice=twice, progress=progress, measured=measured)
+    again = (listed[0].name,) if twice else ()
+    return rows(cell, listed, repetitions=repetitions, twice=again, progress=progress, measured=measured)
 
 
 def _one(cell: Cell, variant: Variant, _repetition: int, attempts: int) -> Run:
@@ -107,15 +109,14 @@ def rows(
     *,
     repetitions: int,
     measured: Callable[[Cell, Variant, int], Run],
-    twice: bool = True,
+    twice: Collection[str] = (),
     progress: Progress = lambda _: None,
 ) -> list[Row]:
-    """One row per variant, and a last one for the first variant's twin if `twice`.
+    """One row per variant, and at the end one for the twin of each variant whose name is in `twice`.
 
     `measured(cell, variant, repetition)` gives one run.
     """
-    first = variants[0]
-    twins = [Variant(name=first.name + TWIN, env=first.env, spinning_off=first.spinning_off)] if twice else []
+    twins = [replace(variant, name=variant.name + TWIN) for variant in variants if variant.name in twice]
     everyone = [*variants, *twins]
     runs: dict[str, list[Run]] = {variant.name: [] for variant in everyone}
     for repetition in range(repetitions):

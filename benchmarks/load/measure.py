@@ -123,11 +123,21 @@ def run(cell: Cell, variant: Variant) -> Run:
     """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-load-")))
-        group = None if cell.limit_cpus is None else stack.enter_context(cgroup.limited(cell.limit_cpus))
+        group = _group(cell, stack)
         process, ready = stack.enter_context(_serving(cell, variant, group, folder))
         load, busy = _under_load(cell, process, group, folder)
         errors = (folder / "stderr").read_text(errors="replace").count("pthread_setaffinity_np failed")
-    return _figures(cell, load, busy, {**ready, "affinity_errors": errors, "grouped": group is not None})
+    return _figures(cell, load, busy, {**ready, "affinity_errors": errors, "limited": cell.limit_cpus is not None})
+
+
+def _group(cell: Cell, stack: contextlib.ExitStack) -> cgroup.Group | None:
+    """A group with the cell's quota; without one a group is only better (its weight), so it may be missing."""
+    try:
+        return stack.enter_context(cgroup.limited(cell.limit_cpus))
+    except cgroup.UnavailableError:
+        if cell.limit_cpus is not None:
+            raise
+        return None
 
 
 def quiet_run(cell: Cell, variant: Variant, attempts: int) -> Run:
@@ -277,9 +287,9 @@ def _figures(cell: Cell, load: dict[str, Any], busy: _Busy, ready: dict[str, Any
         cpu_s=used.cpu_s,
         cpu_percent=100 * used.cpu_s / busy.at_s / (cell.limit_cpus or 1.0),
         cpu_ms_per_request=1000 * used.cpu_s / max(1, served),
-        periods=used.periods if ready["grouped"] else None,
-        throttled_periods=used.throttled_periods if ready["grouped"] else None,
-        throttled_s=used.throttled_s if ready["grouped"] else None,
+        periods=used.periods if ready["limited"] else None,
+        throttled_periods=used.throttled_periods if ready["limited"] else None,
+        throttled_s=used.throttled_s if ready["limited"] else None,
         steal_percent=100 * busy.steal_s / total_s,
         others_percent=max(0.0, 100 * others_s / total_s),
         pool_threads=ready["pool_threads"],

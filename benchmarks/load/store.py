@@ -17,16 +17,17 @@ from typing import Any
 from load.measure import Cell, Run, Variant, quiet_run
 from raddle import delivery
 
-_ATTEMPTS = 2
-
 
 class Store:
-    """The runs of one file. Lines that can't be read (a run was cut off while writing) count as not there."""
+    """The runs of one file. Lines that can't be read (a run was cut off while writing) count as not there.
 
-    def __init__(self, path: Path) -> None:
+    A new run that others on the machine disturbed is made again, up to `attempts` times in all.
+    """
+
+    def __init__(self, path: Path, attempts: int = 1) -> None:
         self._path = path
+        self._attempts = attempts
         self._runs: dict[str, dict[str, Any]] = {}
-        self.measured = 0
         for line in path.read_text().splitlines() if path.exists() else []:
             try:
                 entry = json.loads(line)
@@ -38,11 +39,7 @@ class Store:
         """This repetition's run: the stored one, else one made now and stored."""
         key = _key("run", {"cell": asdict(cell), **_variant(variant), "repetition": repetition})
 
-        def measure() -> dict[str, Any]:
-            self.measured += 1
-            return asdict(quiet_run(cell, variant, _ATTEMPTS))
-
-        return Run(**self._value(key, measure))
+        return Run(**self._value(key, lambda: asdict(quiet_run(cell, variant, self._attempts))))
 
     def service_time_s(self, model: str, measure: Callable[[], float]) -> float:
         """The model's service time in seconds; kept, because the rates of all cells are derived from it."""

@@ -1,7 +1,7 @@
 """The load table of design §9: which cells there are, how they are measured, and what is written of them.
 
 A cell is a model, a limit, a rate, a number of callers and a host. In each, stock, the two one-line fixes and Raddle
-are interleaved, and stock is measured a second time to know what chance does.
+are interleaved, and stock and Raddle are measured a second time to know what chance does.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from load.measure import Cell
 from load.store import Store
 
 FAKED_CORES = 16
+_TWICE = (variants.STOCK, variants.RADDLE)
 SHARES_PERCENT = (10, 25, 50, 70)
 FULL_REPETITIONS, FULL_DURATION_S = 10, 3.0
 QUICK_REPETITIONS, QUICK_DURATION_S = 3, 2.0
@@ -65,7 +66,9 @@ def measured(cells: Iterable[Cell], store: Store, *, repetitions: int, progress:
             continue
         compared = variants.of_table(cell, shim)
         try:
-            found.append(rows(cell, compared, repetitions=repetitions, progress=progress, measured=store.run))
+            found.append(
+                rows(cell, compared, repetitions=repetitions, twice=_TWICE, progress=progress, measured=store.run)
+            )
         except KeyboardInterrupt:
             progress("stopped")
             break
@@ -92,9 +95,9 @@ def markdown(table: Sequence[Sequence[Row]], *, of: int, command: str, store: St
         f"{len(table)} of {of} cells. One request on one thread here: {times}. "
         f"Open loop at a fixed rate, latency from the due time, {repetitions} interleaved runs of {duration_s:g} s "
         "a variant; figures are median (range). "
-        "The A/A spread is how far the medians of two series of stock lie apart by chance. "
-        f"A run in which others took more than {measure.QUIET_PERCENT:g} % of the machine was made again "
-        f"({retried} were)."
+        "The A/A spread is how far the medians of two series of stock, or of Raddle, lie apart by chance. "
+        f"The server has the most CPU weight there is; {retried} runs were made again because others took more than "
+        f"{measure.QUIET_PERCENT:g} % of the machine meanwhile."
     )
     return "\n".join(
         [

@@ -45,17 +45,23 @@ def figures(row: Row) -> tuple[str, ...]:
 
 
 def by_name(rows: Sequence[Row]) -> dict[str, Row]:
-    """The rows of one cell by variant, stock's two series joined into one; the twin stays too."""
-    found = {row.variant: row for row in rows}
-    stock, twin = found[variants.STOCK], found[variants.STOCK + TWIN]
-    found[variants.STOCK] = Row(cell=stock.cell, variant=stock.variant, runs=stock.runs + twin.runs)
+    """The rows of one cell by variant, the two series of a variant that was measured twice joined into one."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        name = row.variant.removesuffix(TWIN)
+        earlier = found[name].runs if name in found else ()
+        found[name] = Row(cell=row.cell, variant=name, runs=earlier + row.runs)
     return found
 
 
 def aa_spread(rows: Sequence[Row], figure: str) -> float:
-    """By how much two series of stock differ by chance in this cell, in the figure's own unit."""
+    """By how much two series of one variant differ by chance in this cell, in the figure's own unit.
+
+    The larger of stock's and Raddle's: a stock that sits at its limit varies little and would make chance look small.
+    """
     found = {row.variant: row for row in rows}
-    return chance(found[variants.STOCK].values(figure), found[variants.STOCK + TWIN].values(figure))
+    twins = [(found[name.removesuffix(TWIN)], twin) for name, twin in found.items() if name.endswith(TWIN)]
+    return max((chance(one.values(figure), twin.values(figure)) for one, twin in twins), default=0.0)
 
 
 def losses(rows: Sequence[Row]) -> list[Loss]:

@@ -55,7 +55,7 @@ def test_every_variant_runs_once_per_repetition_and_the_order_turns():
         return CALM
 
     compared = [Variant(name="a"), Variant(name="b")]
-    rows = compare.rows(CELL, compared, repetitions=3, measured=measured)
+    rows = compare.rows(CELL, compared, repetitions=3, twice=["a"], measured=measured)
     twin = "a" + compare.TWIN
     assert order == [
         *((0, name) for name in ("a", "b", twin)),
@@ -73,7 +73,8 @@ def test_the_twin_differs_from_the_first_variant_in_name_only():
         seen[variant.name] = variant
         return CALM
 
-    compare.rows(CELL, [Variant(name="a", env={"X": "1"}, spinning_off=True)], repetitions=1, measured=measured)
+    variant = Variant(name="a", env={"X": "1"}, spinning_off=True)
+    compare.rows(CELL, [variant], repetitions=1, twice=["a"], measured=measured)
     assert replace(seen["a" + compare.TWIN], name="a") == seen["a"]
 
 
@@ -123,6 +124,16 @@ def test_a_difference_within_the_aa_spread_is_no_loss():
     rows = cell_rows(stock=noisy, twin=twin, raddle=[replace(SICK, p50_ms=20.5)] * 3, count=noisy, no_spin=noisy)
     assert verdict.aa_spread(rows, "p50_ms") > 0.5
     assert [loss for loss in verdict.losses(rows) if loss.figure == "p50_ms"] == []
+
+
+def test_raddles_own_spread_counts_where_stock_sits_still_at_its_limit():
+    ours = [replace(CALM, cpu_percent=value) for value in (23.0, 24.0, 25.0)]
+    again = [replace(CALM, cpu_percent=value) for value in (25.0, 26.0, 24.0)]
+    fix = [replace(CALM, cpu_percent=23.9)] * 3
+    rows = cell_rows(raddle=ours, count=fix, no_spin=fix)
+    assert {loss.figure for loss in verdict.losses(rows)} == {"cpu_percent"}
+    rows.append(compare.Row(cell=CELL, variant=variants.RADDLE + compare.TWIN, runs=tuple(again)))
+    assert verdict.losses(rows) == []
 
 
 def test_in_a_closed_loop_serving_fewer_requests_is_a_loss_and_using_the_quota_is_not():
