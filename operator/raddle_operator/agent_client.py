@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -40,6 +40,10 @@ class ApiError(Exception):
     def __init__(self, status: int, message: str) -> None:
         self.status = status
         super().__init__(f"{status}: {message[:300]}")
+
+
+# What a request may raise when the server, the network or the token is at fault.
+FAILURES: Final = (ApiError, OSError, http.client.HTTPException, ValueError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
