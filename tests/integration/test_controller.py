@@ -16,6 +16,7 @@ from devcluster import Cluster
 from raddle import delivery
 from raddle_operator.controller import process
 from raddle_operator.controller.settings import ControllerSettings
+from raddle_operator.events import News, Recorder, Reference
 from raddle_operator.kube import (
     CLUSTER_INFERENCE_THREADINGS,
     CONFIG_MAPS,
@@ -415,3 +416,28 @@ async def test_the_command_ends_cleanly_on_sigterm_and_releases_its_lease(kube, 
         if child.returncode is None:
             child.kill()
             await child.wait()
+
+
+async def test_an_event_about_a_cluster_policy_stands_in_default(kube, controller):
+    name = f"lonely-{next(_numbers)}"
+    await kube.create(
+        CLUSTER_INFERENCE_THREADINGS,
+        {"metadata": {"name": name}, "spec": {"podSelector": {"matchLabels": {"app": name}}}},
+    )
+    [event] = await events_about(kube, name, "default", "NoPodsMatched")
+    assert event["regarding"]["kind"] == "ClusterInferenceThreading"
+    await kube.delete(CLUSTER_INFERENCE_THREADINGS, name)
+
+
+async def test_news_that_repeats_becomes_a_series_that_the_api_server_accepts(kube, namespace):
+    now = itertools.count(0, 61)
+    recorder = Recorder(kube, controller="raddle.dev/controller", instance="test", now_s=lambda: float(next(now)))
+    made = await kube.create(INFERENCE_THREADINGS, policy("p", namespace))
+    news = News(
+        regarding=Reference.of(INFERENCE_THREADINGS, made), type="Normal", reason="Some", action="Test", note="again"
+    )
+    for _ in range(3):
+        await recorder.write(news)
+    assert recorder.dropped == 0
+    [event] = await events_about(kube, "p", namespace, "Some")
+    assert event["series"]["count"] == 3
