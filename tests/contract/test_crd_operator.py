@@ -1,0 +1,106 @@
+"""The CRDs and the operator's readers and writers say the same."""
+
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+import machines
+from raddle import sysfs
+from raddle.topology import Kubelet
+from raddle_operator import nodetopology, spec
+from raddle_operator.cli import schema
+from raddle_operator.reasons import SkipReason
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def crd_schema(kind):
+    crd = yaml.safe_load((REPOSITORY / "crds" / f"{kind}.yaml").read_text())
+    return crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+
+
+CLUSTER_SPEC = crd_schema("clusterinferencethreadings")["spec"]["properties"]
+STATUS = crd_schema("inferencethreadings")["status"]["properties"]
+
+
+def policy(**fields):
+    return {
+        "apiVersion": "raddle.dev/v1alpha1",
+        "kind": "ClusterInferenceThreading",
+        "metadata": {"name": "latency"},
+        "spec": {"podSelector": {}, **fields},
+    }
+
+
+@pytest.mark.parametrize("field", ["mode", "tier"])
+def test_the_reader_takes_the_words_of_the_schema_and_no_other(field):
+    for word in CLUSTER_SPEC[field]["enum"]:
+        assert getattr(spec.policy_from_object(policy(**{field: word})), field) == word
+    assert getattr(spec.policy_from_object(policy()), field) == CLUSTER_SPEC[field]["default"]
+    with pytest.raises(spec.SpecError):
+        spec.policy_from_object(policy(**{field: "Other"}))
+
+
+def test_the_reader_takes_as_many_containers_as_the_schema():
+    most = CLUSTER_SPEC["containers"]["maxItems"]
+    names = [f"c{number}" for number in range(most + 1)]
+    assert spec.policy_from_object(policy(containers=names[:most])).containers == tuple(names[:most])
+    with pytest.raises(spec.SpecError):
+        spec.policy_from_object(policy(containers=names))
+
+
+def test_the_reader_takes_the_image_variables_of_the_schema_and_no_other():
+    (rule,) = CLUSTER_SPEC["imageEnv"]["x-kubernetes-validations"]
+    allowed = re.findall(r"'([A-Z_]+)'", rule["rule"])
+    assert len(allowed) == 4
+    given = dict.fromkeys(allowed, "x")
+    assert spec.policy_from_object(policy(imageEnv=given)).image_env == given
+    with pytest.raises(spec.SpecError):
+        spec.policy_from_object(policy(imageEnv={"PATH": "x"}))
+
+
+def test_the_reader_takes_a_selector_at_the_schemas_bounds():
+    selector = {
+        "matchLabels": {
+            f"l{number}": "v"
+            for number in range(CLUSTER_SPEC["podSelector"]["properties"]["matchLabels"]["maxProperties"])
+        },
+        "matchExpressions": [
+            {"key": f"e{number}", "operator": "In", "values": [f"v{value}" for value in range(64)]}
+            for number in range(CLUSTER_SPEC["podSelector"]["properties"]["matchExpressions"]["maxItems"])
+        ],
+    }
+    spec.policy_from_object(policy(podSelector=selector, namespaceSelector=selector))
+
+
+def test_status_has_room_for_every_skip_reason():
+    reason = STATUS["skippedPods"]["items"]["properties"]["reason"]
+    assert len(SkipReason) <= STATUS["skippedPods"]["maxItems"]
+    for word in SkipReason:
+        assert re.fullmatch(reason["pattern"], word)
+        assert len(word) <= reason["maxLength"]
+
+
+@pytest.mark.parametrize(
+    "kubelet", [Kubelet(), Kubelet(cpu_manager_policy="static", reserved_cpus=0b11)], ids=["unknown", "static"]
+)
+@pytest.mark.parametrize("name", machines.names())
+def test_what_the_agent_writes_of_a_recorded_machine_fits_the_schema(name, kubelet):
+    machine = sysfs.read_machine(str(machines.path(name)))._replace(kubelet=kubelet)
+    written = {
+        "apiVersion": nodetopology.API_VERSION,
+        "kind": nodetopology.KIND,
+        "metadata": {"name": name},
+        "spec": nodetopology.to_spec(machine),
+    }
+    jsonschema.validate(written, schema.schema("NodeCPUTopology"))
+    assert nodetopology.from_object(written) == machine._replace(problems=())
+
+
+def test_that_check_can_fail():
+    written = {"spec": {"cpus": {"online": "0"}, "surprise": 1}}
+    with pytest.raises(jsonschema.ValidationError, match="surprise"):
+        jsonschema.validate(written, schema.schema("NodeCPUTopology"))
