@@ -1,0 +1,239 @@
+"""The `raddle` command as people use it: what it prints, its exit codes, and errors that name file, line and field."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+
+import click
+import machines
+import pytest
+import yaml
+from click.testing import CliRunner
+from raddle import env
+from raddle_operator.cli import COMMANDS, main, manifests
+
+POLICY = """\
+apiVersion: raddle.dev/v1alpha1
+kind: InferenceThreading
+metadata:
+  name: resnet
+spec:
+  podSelector:
+    matchLabels: {app: resnet}
+"""
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: resnet
+spec:
+  template:
+    metadata:
+      labels: {app: resnet}
+    spec:
+      containers:
+        - name: serve
+          image: registry.example/resnet:1
+          resources:
+            limits: {cpu: "12"}
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """run("plan", ..., files={"a.yaml": text}): the command's result, with the files in the current folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments, files=None, stdin=None):
+        for name, text in (files or {}).items():
+            (tmp_path / name).write_text(text)
+        return CliRunner().invoke(main, arguments, input=stdin)
+
+    return call
+
+
+def plan(run, *arguments, files=None):
+    files = files or {"policy.yaml": POLICY, "deployment.yaml": DEPLOYMENT}
+    sources = [part for name in files for part in ("-f", name)]
+    return run("plan", *sources, *arguments, files=files)
+
+
+# --- plan -----------------------------------------------------------------------------------------------------------
+
+
+def test_plan_prints_each_container_with_its_number_and_the_reason(run):
+    result = plan(run)
+    assert result.exit_code == 0
+    line = next(line for line in result.stdout.splitlines() if line.startswith("deployment/resnet"))
+    assert line.split()[:4] == ["deployment/resnet", "serve", "12", "1"]
+    assert line.rstrip().endswith("limits.cpu 12")
+    assert "safe values" in result.stdout
+
+
+def test_plan_for_a_machine_gives_that_machines_numbers(run):
+    root = str(machines.path("2s16c32t"))
+    result = plan(run, "--machine", root, "-o", "json")
+    (workload,) = json.loads(result.stdout)
+    (container,) = workload["containers"]
+    assert container["values"]["intraOp"] == 8
+    assert container["because"]["intraOp"] == "limits.cpu 12; 8 physical cores on one NUMA node"
+    assert container["node"] == root
+    assert workload["governedBy"] == "InferenceThreading/resnet"
+
+
+def test_plan_for_a_topology_file_needs_no_recorded_machine(run, tmp_path):
+    document = run("topology", "--root", str(machines.path("hybrid-6p8e-20t")), "-o", "json")
+    assert document.exit_code == 0
+    spec = {"cpus": {"online": "0-3"}, "cores": ["0,2", "1,3"]}
+    text = yaml.safe_dump(
+        {"apiVersion": "raddle.dev/v1alpha1", "kind": "NodeCPUTopology", "metadata": {"name": "n1"}, "spec": spec}
+    )
+    (tmp_path / "node.yaml").write_text(text)
+    result = plan(run, "--machine", "node.yaml", "-o", "json")
+    assert json.loads(result.stdout)[0]["containers"][0]["values"]["intraOp"] == 2
+
+
+def test_plan_as_yaml_is_the_pod_that_would_be_created(run):
+    result = plan(run, "-o", "yaml")
+    pod = yaml.safe_load(result.stdout)
+    assert pod["kind"] == "Pod"
+    assert pod["metadata"]["annotations"][env.THREADS_PREFIX + "serve"] == "12"
+    assert any(entry["name"] == env.ORT_INTRA for entry in pod["spec"]["containers"][0]["env"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrap"),
+    [
+        ("Pod", lambda template: template),
+        ("StatefulSet", lambda template: {"spec": {"template": template}}),
+        ("Job", lambda template: {"spec": {"template": template}}),
+        ("CronJob", lambda template: {"spec": {"jobTemplate": {"spec": {"template": template}}}}),
+    ],
+)
+def test_plan_reads_every_kind_of_workload(run, kind, wrap):
+    template = yaml.safe_load(DEPLOYMENT)["spec"]["template"]
+    body = wrap(template)
+    body.setdefault("metadata", {})["name"] = "it"
+    workload = yaml.safe_dump({"apiVersion": "v1", "kind": kind, **body})
+    result = plan(run, "-o", "json", files={"all.yaml": f"{POLICY}---\n{workload}"})
+    assert json.loads(result.stdout)[0]["containers"][0]["values"]["intraOp"] == 12
+
+
+def test_plan_says_why_a_workload_gets_nothing(run):
+    result = plan(run, files={"policy.yaml": POLICY, "other.yaml": DEPLOYMENT.replace("app: resnet", "app: other")})
+    assert result.exit_code == 0
+    assert "NoPolicy" in result.stdout
+
+
+def test_plan_respects_a_namespace_that_is_not_opted_in(run):
+    namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n"
+    result = plan(run, files={"all.yaml": "---\n".join([POLICY, namespace, DEPLOYMENT])})
+    assert "OptedOut" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("spec", "error"),
+    [
+        ("threads: {intraOp: 0}", "policy.yaml:8: spec.threads.intraOp: 0 is not allowed; it must be at least 1"),
+        ("threads: {intraOps: 4}", "policy.yaml:8: spec.threads.intraOps: no such field; did you mean intraOp?"),
+        ("objective: latency", "policy.yaml:8: spec.objective: 'latency' is not allowed; it must be one of Latency, Throughput"),
+        (
+            "threads: {interOp: 2}",
+            "policy.yaml:8: spec.threads.interOp: 2 is not allowed; it must be 1, or set threads.executionMode: Parallel",
+        ),
+        ("threads: [", "policy.yaml:9: not YAML: "),
+    ],
+)
+def test_a_bad_policy_ends_with_file_line_and_field(run, spec, error):
+    result = plan(run, files={"policy.yaml": POLICY + f"  {spec}\n", "deployment.yaml": DEPLOYMENT})
+    assert result.exit_code == 2
+    assert error in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("files", "error"),
+    [
+        ({"a.yaml": "just text"}, "a.yaml:1: kind: this document is no Kubernetes object"),
+        ({"a.yaml": POLICY}, "the files hold no workload"),
+        ({"a.yaml": "kind: Deployment\nspec: {}\n"}, "a.yaml:2: template.spec: is missing or no mapping"),
+    ],
+)
+def test_bad_files_end_with_exit_code_two(run, files, error):
+    result = plan(run, files=files)
+    assert result.exit_code == 2
+    assert error in result.stderr.replace("spec.template", "template")
+
+
+def test_a_missing_file_is_named(run):
+    result = run("plan", "-f", "nowhere.yaml")
+    assert (result.exit_code, "nowhere.yaml: can't be read: No such file or directory" in result.stderr) == (2, True)
+
+
+def test_manifests_come_from_standard_input_and_lists_are_taken_apart(run):
+    items = [yaml.safe_load(POLICY), yaml.safe_load(DEPLOYMENT)]
+    result = run("plan", "-f", "-", "-o", "json", stdin=yaml.safe_dump({"kind": "List", "items": items}))
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)[0]["governedBy"] == "InferenceThreading/resnet"
+
+
+def test_lines_are_found_in_nested_lists():
+    text = textwrap.dedent("""\
+        kind: Pod
+        spec:
+          containers:
+            - name: a
+            - name: b
+              image: x
+        """)
+    (manifest,) = manifests._parse("pod.yaml", text)
+    assert manifest.line("spec.containers[1].image") == 6
+    assert manifest.line("spec.containers[1].missing.deeper") == 5
+
+
+# --- topology -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", machines.names())
+def test_topology_shows_a_machine(run, golden, name):
+    result = run("topology", "--root", str(machines.path(name)))
+    assert result.exit_code == 0
+    golden(f"topology-{name}.txt", result.stdout)
+
+
+def test_topology_of_a_folder_without_a_machine_is_an_error(run, tmp_path):
+    result = run("topology", "--root", str(tmp_path))
+    assert result.exit_code == 1
+    assert "no online CPU found" in result.stderr
+
+
+# --- all commands ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(run, command):
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert "Usage: main" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "settings"),
+    [
+        ("controller", "raddle_operator.controller.settings:ControllerSettings"),
+        ("webhook", "raddle_operator.webhook.settings:WebhookSettings"),
+        ("agent", "raddle_operator.agent:AgentSettings"),
+    ],
+)
+def test_every_option_of_a_process_is_a_field_of_its_settings(command, settings):
+    module, _, name = settings.partition(":")
+    fields = set(getattr(__import__(module, fromlist=[name]), name).__dataclass_fields__)
+    with click.Context(main) as context:
+        options = {parameter.name for parameter in main.get_command(context, command).params}
+    assert options - {"log_level", "namespace"} <= fields
+
+
+def test_explain_takes_pods_only(run):
+    result = run("explain", "deployment/x")
+    assert result.exit_code == 2
+    assert "only pods can be explained" in result.stderr
