@@ -1,0 +1,78 @@
+"""A real API server takes what Raddle makes of a pod, under restricted Pod Security, and changes nothing that matters.
+
+The stored pod has the server's defaults; deciding on it again must come to the same.
+"""
+
+from __future__ import annotations
+
+import jsonpatch
+import pytest
+
+from devcluster import Cluster
+from raddle import delivery, env
+from raddle_operator.injection import Facts, Settings, decide_object
+from raddle_operator.matching import Policies
+from raddle_operator.spec import policy_from_object
+from raddle_operator.volumes import ShimDelivery
+
+pytestmark = pytest.mark.cluster
+
+NAMESPACE = "restricted"
+SETTINGS = Settings(
+    shim=ShimDelivery(config_map="raddle-shim-0123456789", items=delivery.items(), image="example.test/raddle:1")
+)
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+GUARANTEED = {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "2", "memory": "1Gi"}}
+BURSTABLE = {"limits": {"cpu": "1500m"}, "requests": {"cpu": "1", "memory": "64Mi"}}
+BY_REFERENCE = [{"name": "PYTHONPATH", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]
+
+
+@pytest.fixture(scope="module")
+def client():
+    # Off by default in 1.34: the server would drop an image volume and its mounts from the pod, silently.
+    gates = {"ImageVolume": True}
+    with Cluster(scheduler=False, controller_manager=False, feature_gates=gates) as running:
+        client = running.client
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        client.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": labels}})
+        yield client
+
+
+def pod(**container):
+    first = {"name": "serve", "image": "example.test/serve:1", "securityContext": RESTRICTED, **container}
+    second = {
+        "name": "istio-proxy",
+        "image": "example.test/proxy:1",
+        "securityContext": RESTRICTED,
+        "resources": GUARANTEED,
+    }
+    return {"metadata": {"name": "p"}, "spec": {"containers": [first, second]}}
+
+
+@pytest.mark.parametrize("shim", ["Auto", "ImageVolume", "InitContainer", "None"])
+@pytest.mark.parametrize(
+    ("obj", "qos"),
+    [
+        (pod(resources=GUARANTEED), "Guaranteed"),
+        (pod(resources=BURSTABLE, env=BY_REFERENCE), "Burstable"),
+        (pod(resources=BURSTABLE, env=[{"name": "PYTHONPATH", "value": "/mine"}]), "Burstable"),
+    ],
+    ids=["guaranteed", "by-reference", "literal"],
+)
+def test_the_server_takes_the_pod_and_a_second_look_changes_nothing(client, shim, obj, qos):
+    spec = {"podSelector": {}, "shim": shim}
+    policy = {"kind": "InferenceThreading", "metadata": {"name": "fast", "namespace": NAMESPACE}, "spec": spec}
+    rest = NAMESPACE, {env.INJECT_LABEL: "enabled"}, Policies([policy_from_object(policy)]), Facts(), SETTINGS
+    decision = decide_object(obj, *rest)
+    assert decision.injected
+    patched = jsonpatch.apply_patch(obj, decision.operations)
+    stored = client.request("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", patched, query={"dryRun": "All"})
+    assert stored["status"]["qosClass"] == qos
+    again = decide_object(stored, *rest)
+    assert again.operations == []
+    assert again.containers == decision.containers
