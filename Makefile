@@ -1,4 +1,5 @@
 .DEFAULT_GOAL := help
+SHELL := bash
 PYTHON := .venv/bin/python
 ARGS ?=
 
@@ -34,6 +35,13 @@ bench-load: setup ## Measure the full load table (about an hour; can be interrup
 .PHONY: cluster
 cluster: setup ## Start a local cluster until Ctrl-C
 	@$(PYTHON) -m devcluster up $(ARGS)
+
+.PHONY: manifests
+manifests: setup ## Write build/install.yaml for kubectl apply; ARGS goes to helm template
+	@mkdir -p build
+	@"$$($(PYTHON) -m devcluster which helm)" template raddle charts/raddle --namespace raddle-system \
+	    --kube-version 1.34.0 $(ARGS) 2> >(grep -v 'found symbolic link' >&2) > build/install.yaml
+	@echo "==> build/install.yaml: kubectl apply --server-side -f build/install.yaml"
 
 .PHONY: generate
 generate: setup ## Write what is derived: CRDs, API reference, golden files

@@ -34,6 +34,8 @@ NODES = {
 }
 POLICIES = ("clusterinferencethreadings", "inferencethreadings")
 WAIT_SECONDS = 60.0
+# Status every second: nobody wants to wait the ten of a large cluster here.
+FAST = ("--status-interval-s", "1")
 T = TypeVar("T")
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
@@ -76,7 +78,7 @@ def run(*, keep: bool, load: bool, folder: Path) -> None:
         with step("Start etcd, the API server, scheduler and controller manager"):
             cluster = stack.enter_context(Cluster(name="raddle-demo"))
         with step("Install the chart; start webhook, controller, and the agent of this machine"):
-            raddle = stack.enter_context(LocalRaddle(cluster, start=()))
+            raddle = stack.enter_context(LocalRaddle(cluster, start=(), controller_options=FAST))
             register_nodes(raddle)
             for process in (raddle.webhook, raddle.controller):
                 process.start()

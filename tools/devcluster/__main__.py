@@ -25,6 +25,7 @@ examples:
   python -m devcluster up --nodes 3 --cpus 16       ... with three nodes that the scheduler binds pods to
   python -m devcluster up -- kubectl get namespaces run one command in a cluster, then stop; its exit code is kept
   python -m devcluster up --version 1.33.13         another Kubernetes version
+  python -m devcluster which helm                   the path of helm or kubectl, built if need be
   python -m devcluster list                         which clusters run, and which directories were kept
   python -m devcluster clean --cache                remove kept and dead clusters, and the built programs
 """
@@ -39,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _build(options)
         if options.action == "up":
             return _up(options, command)
+        if options.action == "which":
+            return _which(options.tool)
         if options.action == "list":
             return _list()
         return _clean(cache=options.cache)
@@ -63,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    actions = parser.add_subparsers(dest="action", required=True, metavar="build|up|list|clean")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="build|up|which|list|clean")
     version = argparse.ArgumentParser(add_help=False)
     version.add_argument(
         "--version", type=Version.parse, default=DEFAULT_KUBERNETES, help="Kubernetes version (default: %(default)s)"
@@ -78,6 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument("--helm", action="store_true", help="have Helm on the command's PATH, building it if need be")
     running.add_argument("--keep", action="store_true", help="keep the directory with logs and data")
     running.add_argument("--feature-gates", default="", metavar="A=true,B=false", help="for all Kubernetes components")
+    finding = actions.add_parser("which", help="print the path of a tool, building it if need be")
+    finding.add_argument("tool", choices=["helm", "kubectl"])
     actions.add_parser("list", help="list clusters")
     cleaning = actions.add_parser("clean", help="remove directories of dead clusters, also kept ones")
     cleaning.add_argument("--cache", action="store_true", help="remove the built programs too")
@@ -90,6 +95,12 @@ def _build(options: argparse.Namespace) -> int:
     programs += [binaries.kubelet(options.version)] if options.kubelet else []
     for program in programs:
         print(build.build(program, binaries.cache_folder(), progress))
+    return 0
+
+
+def _which(tool: str) -> int:
+    program = binaries.helm() if tool == "helm" else binaries.control_plane()
+    print(binaries.find(program, [tool], Progress())[tool])
     return 0
 
 

@@ -15,7 +15,7 @@ EPILOG = """\b
 Examples:
   raddle topology                      this machine, and what this process may use
   raddle topology -o json              the same, as versioned JSON
-  raddle topology --root tests/machines/dual-socket -o json
+  raddle topology --root /captures/worker-7 -o json
 """
 
 

@@ -1,0 +1,43 @@
+"""The docs name what there is: every skip reason, every variable, files that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from raddle import env
+from raddle_operator.reasons import SkipReason
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+
+
+def test_every_skip_reason_is_explained_and_no_other():
+    page = (ROOT / "docs/reference/skip-reasons.md").read_text()
+    rows = re.findall(r"^\| ([A-Z]\w+) \|", page, flags=re.MULTILINE)
+    assert sorted(rows) == sorted(reason.value for reason in SkipReason)
+
+
+@pytest.mark.parametrize("name", [env.ORT_INTRA, env.ORT_INTER, env.OMP, env.OPENBLAS, env.PLAN, env.LOG])
+def test_every_variable_is_documented(name):
+    assert name in (ROOT / "docs/reference/environment.md").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files(page):
+    prose = re.sub(r"`[^`]*`", "", page.read_text())
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", prose):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_and_targets_that_are_named_exist(page):
+    text = page.read_text()
+    for target in re.findall(r"make ([a-z-]+)", text):
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE), (
+            f"{page.name}: make {target}"
+        )
+    for path in re.findall(r"`((?:runtime|operator|tests|tools|benchmarks|charts|crds|docs)/[\w./-]+)`", text):
+        assert (ROOT / path).exists(), f"{page.name} names {path}"
