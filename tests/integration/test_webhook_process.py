@@ -1,0 +1,164 @@
+"""The webhook as a process of its own beside a real API server and scheduler: bursts, outages, stops, certificates."""
+
+from __future__ import annotations
+
+import base64
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from integration.world import Space, container, injected, plan_of, pod, policy, threads
+
+import machines
+from devcluster import Cluster
+from localraddle import NAMESPACE, LocalRaddle
+from raddle_operator.certificates import CertificateSettings, ensure
+from raddle_operator.kube import MUTATING_WEBHOOKS, SECRETS, Kube
+
+BURST, THREADS = 60, 6
+
+
+@pytest.fixture(scope="module")
+def own():
+    """A cluster that no other test sees, since the webhook is stopped here: one node of 16 cores."""
+    with Cluster() as cluster, LocalRaddle(cluster, values={"certificates": {"source": "Raddle"}}) as raddle:
+        raddle.register_machine("big", machines.path("2s16c32t"))
+        raddle.webhook.wait(
+            lambda: raddle.webhook.metric("raddle_webhook_cache_objects", kind="NodeCPUTopology") == 1,
+            "the webhook knows the node",
+        )
+        yield raddle
+
+
+@pytest.fixture
+def space(own, request):
+    cluster = own.cluster
+    name = f"test-{abs(hash(request.node.name)) % 10**8}"
+    labels = {"raddle.dev/inject": "enabled"}
+    cluster.client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+    made = Space(cluster, own, name)
+    get = ("get", "serviceaccount", "default", "--namespace", name)
+    made.wait(lambda: cluster.kubectl(*get, check=False).returncode == 0)
+    made.apply(policy())
+    yield made
+    for left in made.list():
+        made.delete(left["metadata"]["name"])
+
+
+def small(name, **more):
+    return pod(container(request="10m", cpu=None), name=name, **more)
+
+
+def outcomes(raddle):
+    names = ("NodeSpecific", "NotInjected", "SafeNoTopology", "SafeMalformed", "Deadline", "PodNotFound")
+    names += ("PodLookupFailed", "PodTooManyLookups", "PodAnotherUID", "RuntimeError")
+    return {name: int(raddle.webhook.metric("raddle_binding_total", outcome=name)) for name in names}
+
+
+def test_every_pod_of_a_burst_gets_its_nodes_numbers(own, space):
+    """Bindings overtake the watch now and then; those are waited for, or asked for."""
+    before = outcomes(own)
+    path = f"/api/v1/namespaces/{space.name}/pods"
+
+    def create(first):
+        client = own.cluster.new_client()  # one a thread
+        try:
+            for number in range(first, BURST, THREADS):
+                client.post(path, small(f"p{number}"))
+        finally:
+            client.close()
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(create, range(THREADS)))
+    bound = [space.bound(f"p{n}") for n in range(BURST)]
+    assert [plan_of(one).node for one in bound] == ["big"] * BURST
+    after = outcomes(own)
+    assert after["NodeSpecific"] - before["NodeSpecific"] == BURST
+    assert own.webhook.metric("raddle_webhook_fail_open_total") == 0
+    requests = own.webhook.metric("raddle_webhook_requests_total", path="binding")
+    assert sum(after.values()) == requests, "every binding has a known outcome"
+
+
+def test_a_pod_that_raddle_leaves_alone_is_bound_without_noticeable_delay(own, space):
+    before = outcomes(own)["NotInjected"]
+    space.create(small("alone", labels={"raddle.dev/inject": "disabled"}))
+    assert not injected(space.bound("alone"))
+    assert outcomes(own)["NotInjected"] == before + 1
+    seconds = own.webhook.metric("raddle_webhook_request_duration_seconds_bucket", path="binding", le="0.2")
+    assert seconds == own.webhook.metric("raddle_webhook_request_duration_seconds_count", path="binding")
+
+
+def test_while_the_webhook_is_down_pods_are_created_and_bound_at_once(own, space):
+    space.create(small("gated", schedulingGates=[{"name": "test/wait"}]))
+    safe = threads(space.get("gated"))
+    own.webhook.stop()
+    try:
+        began_s = time.monotonic()
+        space.create(small("missed"))
+        assert not injected(space.bound("missed"))
+        space.client.merge(f"/api/v1/namespaces/{space.name}/pods/gated", {"spec": {"schedulingGates": []}})
+        kept = space.bound("gated")
+        assert time.monotonic() - began_s < 10
+        assert (threads(kept), plan_of(kept).node) == (safe, None), "the safe values stand"
+    finally:
+        own.webhook.start().wait_ready()
+    space.wait(lambda: injected(space.client.request("POST", space._pods, small("again"), query={"dryRun": "All"})))
+
+
+def test_a_stop_lets_go_in_order(own, space):
+    own.webhook.stop()
+    try:
+        assert "stopped" in own.webhook.log.splitlines()[-1]
+        assert "Traceback" not in own.webhook.log
+    finally:
+        own.webhook.start().wait_ready()
+
+
+def test_it_knows_the_cluster_again_after_the_api_server_was_away(own, space):
+    own.cluster.restart("apiserver")
+    space.wait(lambda: own.cluster.kubectl("get", "--raw", "/readyz", check=False).returncode == 0)
+    space.apply(policy("later", threads={"intraOp": 3}, priority=9))
+
+    def follows():
+        made = space.client.request("POST", space._pods, small("probe"), query={"dryRun": "All"})
+        return threads(made) == 3
+
+    space.wait(follows, 60)
+
+
+async def test_the_issuers_certificates_are_trusted_with_the_charts_rights_and_change_without_a_gap(own, space):
+    """By the controller's own token: RBAC lets it write that one Secret and those bundles."""
+    tls = own.cluster.directory / "raddle-tls"
+    settings = CertificateSettings(namespace=NAMESPACE, extra_names=("127.0.0.1", "localhost"))
+
+    async def serve_what_the_secret_holds(kube, loads):
+        secret = await kube.get(SECRETS, settings.secret, NAMESPACE)
+        for name in ("tls.crt", "tls.key"):
+            (tls / name).write_bytes(base64.b64decode(secret["data"][name]))
+        own.webhook.wait(
+            lambda: own.webhook.metric("raddle_webhook_certificate_loads_total", outcome="loaded") >= loads,
+            "the webhook has loaded the certificate",
+        )
+
+    def gets_values():
+        return injected(space.client.request("POST", space._pods, small("probe"), query={"dryRun": "All"}))
+
+    async with await Kube.from_settings(own.cluster.directory / "controller.kubeconfig") as kube:
+        before = own.webhook.metric("raddle_webhook_certificate_loads_total", outcome="loaded")
+        await ensure(kube, settings)
+        await serve_what_the_secret_holds(kube, before + 1)
+        space.wait(gets_values)
+        bundles = (await admin_get(own, MUTATING_WEBHOOKS, "raddle"))["webhooks"]
+        assert len({webhook["clientConfig"]["caBundle"] for webhook in bundles}) == 1
+        merge = {"data": {"tls.crt": ""}}
+        await kube.patch(SECRETS, settings.secret, merge, NAMESPACE, field_manager="raddle-controller")
+        await ensure(kube, settings)
+        for _ in range(3):
+            assert gets_values(), "the old leaf serves on, by the same authority"
+        await serve_what_the_secret_holds(kube, before + 2)
+        assert gets_values()
+
+
+async def admin_get(own, resource, name):
+    async with await Kube.from_settings(own.cluster.kubeconfig) as kube:
+        return await kube.get(resource, name)
