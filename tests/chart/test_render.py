@@ -230,9 +230,12 @@ def test_the_service_leads_from_443_to_the_port_that_private_clusters_open(defau
     assert {"name": port["targetPort"], "containerPort": 10250} in container["ports"]
 
 
+@pytest.mark.parametrize(
+    "values", [{}, {"shim": {"image": "shim:1", "configMaps": {"namespaces": ["a", "b"]}}}], ids=json.dumps
+)
 @pytest.mark.parametrize("process", ["controller", "webhook", "agent"])
-def test_a_process_knows_every_flag_and_variable_that_the_chart_gives_it(process, default, monkeypatch):
-    (container,) = pod_specs(default)[f"raddle-{process}"]["containers"]
+def test_a_process_knows_every_flag_and_variable_that_the_chart_gives_it(process, values, monkeypatch):
+    (container,) = pod_specs(chart.objects(values))[f"raddle-{process}"]["containers"]
     name, *arguments = container["args"]
     assert name == process
     command = getattr(processes, process)
@@ -245,7 +248,8 @@ def test_a_process_knows_every_flag_and_variable_that_the_chart_gives_it(process
     for item in container["env"]:
         if "value" in item:
             (value,) = [parsed[option.name] for option in command.params if item["name"] in at_least_one(option.envvar)]
-            assert str(value).lower() == item["value"].lower()
+            as_text = ",".join(value) if isinstance(value, tuple) else str(value).lower()
+            assert as_text == item["value"].lower()
 
 
 def at_least_one(names):

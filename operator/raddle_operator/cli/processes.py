@@ -28,6 +28,12 @@ def option(flag: str, setting: str | None = None, **more: Any) -> Callable[[Comm
     return click.option(*names, show_envvar=True, show_default="default" in more, **more)
 
 
+def names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
+    """Return the names of a comma-separated list; empty text holds none."""
+    del ctx, param
+    return tuple(name for part in value.split(",") if (name := part.strip()))
+
+
 def common(command: Command) -> Command:
     """Add the options of all processes."""
     for add in (
@@ -61,6 +67,13 @@ def start_logging(level: str) -> None:
 @option("--identity", default=lambda: f"{socket.gethostname()}-{os.getpid()}", help="Holder of the Lease.")
 @option("--unlabelled", default="disabled", type=UNLABELLED, help="What namespaces without the label count as.")
 @option("--keep-shim/--no-keep-shim", default=True, help="Keep the shim's ConfigMap in opted-in namespaces.")
+@option("--shim-namespaces", default="", callback=names, help="Where ConfigMaps may be written. Absent: everywhere.")
+@option(
+    "--excluded-namespaces",
+    default="kube-system",
+    callback=names,
+    help="Namespaces that are never opted in, beside Raddle's own.",
+)
 @option("--issue-certificates/--no-issue-certificates", default=True, help="Issue the webhook's certificate.")
 @option("--webhook-secret", default="raddle-webhook-tls", help="Secret of the webhook's certificate.")
 @option("--resync-s", default=600.0, help="Seconds between full re-lists.")
@@ -68,7 +81,6 @@ def start_logging(level: str) -> None:
 def controller(log_level: str, **options: Any) -> None:
     """Run the controller: watch policies, topologies and pods; write status, events and metrics."""
     # Not at the top: the agent would carry it too.
-    
     from raddle_operator.controller.process import run
     from raddle_operator.controller.settings import ControllerSettings
 
@@ -93,6 +105,10 @@ def controller(log_level: str, **options: Any) -> None:
     default="disabled",
     type=UNLABELLED,
     help="What namespaces without the label count as.",
+)
+@option("--shim-namespaces", default="", callback=names, help="Where ConfigMaps may be read. Absent: everywhere.")
+@option(
+    "--shim-image", default="", help="Image with the shim, for ImageVolume and InitContainer. Absent: neither works."
 )
 @option("--drain-delay", "drain_delay_s", default=5.0, help="Seconds between SIGTERM and closing the port.")
 @option("--decision-logs-per-s", default=20.0, help="Most decisions logged a second; 0: none.")
