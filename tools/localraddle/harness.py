@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import platform
+import signal
 import sys
 import time
 import urllib.request
@@ -16,7 +18,7 @@ from typing import Any, Self
 import yaml
 
 from devcluster import Cluster, DevclusterError, NodeHandle
-from devcluster.components import Component, free_port, wait_until
+from devcluster.components import POLL_SECONDS, Component, free_port, wait_until
 from raddle import cpuset, sysfs
 from raddle.topology import Kubelet, Machine
 from raddle_operator import certificates, nodetopology
@@ -24,6 +26,7 @@ from raddle_operator import certificates, nodetopology
 NAMESPACE = "raddle-system"
 CHART = Path(__file__).parents[2] / "charts" / "raddle"
 READY_SECONDS = 30.0
+STOP_SECONDS = 10.0
 # uname -m -> what Go, and so a Node object, calls it.
 GO_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -52,8 +55,13 @@ class Process:
         self._component.start(self._command)
         return self
 
-    def stop(self) -> None:
-        """End it in order."""
+    def stop(self, seconds: float = STOP_SECONDS) -> None:
+        """End it in order (a controller releases its Lease), by force when that takes longer than `seconds`."""
+        if self.pid is not None:
+            os.kill(self.pid, signal.SIGTERM)
+            deadline = time.monotonic() + seconds
+            while self.pid is not None and time.monotonic() < deadline:
+                time.sleep(POLL_SECONDS)
         self._component.stop()
 
     def kill(self) -> None:
@@ -231,6 +239,7 @@ class LocalRaddle:
         labels: Mapping[str, str] | None = None,
         publish: bool = True,
         allocatable_cpus: int | None = None,
+        pods: int = 110,
     ) -> NodeHandle:
         """Register a node that is the machine recorded below `root`.
 
@@ -246,6 +255,7 @@ class LocalRaddle:
         return self.cluster.register_node(
             node,
             cpus=allocatable_cpus or cpuset.count(machine.online),
+            pods=pods,
             labels=labels,
             boot_id=boot_id,
             architecture=GO_ARCHITECTURES.get(machine.architecture or platform.machine(), "amd64"),
