@@ -70,7 +70,8 @@ def shim_text(plan: Plan, policy: Policy) -> str:
             "smt": int(policy.smt == "AllThreads"),
             "streams": plan.streams,
             "workers": plan.workers,
-            "min": policy.min_intra_op,
+            # A count that the policy names itself is not cut in the container either.
+            "min": max(policy.min_intra_op, policy.intra_op or 1),
             "max": policy.max_intra_op,
             "floor": int(policy.objective == "Throughput"),
             "existing": policy.existing_values.lower(),

@@ -200,9 +200,13 @@ def test_the_graph_level_is_set_only_where_the_plan_has_one(planned, plan, code,
     assert planned(f"intra=1;{plan}".strip(";"), code)["sessions"][0]["effective"]["graph"] == level
 
 
-def test_the_plan_wins_over_the_environment_s_count(planned):
-    found = planned("intra=2;spin=never", extra={"ORT_INTRA_OP_NUM_THREADS": "5"})["sessions"][0]
-    assert (found["effective"]["intra"], found["pool"]) == (2, 1)
+@pytest.mark.parametrize(
+    ("existing", "value", "pool"),
+    [("respect", "2", 1), ("respect", "3", 2), ("respect", "", 1), ("respect", "0", 1), ("override", "3", 1)],
+)
+def test_a_count_that_reached_the_environment_past_the_webhook_is_respected(planned, existing, value, pool):
+    found = planned(f"intra=2;spin=never;existing={existing}", extra={"ORT_INTRA_OP_NUM_THREADS": value})["sessions"][0]
+    assert found["pool"] == pool
 
 
 def test_a_narrower_mask_than_planned_for_cuts_the_pool(planned):

@@ -33,9 +33,25 @@ def install(module: Any, plan_text: str) -> None:
         record.announce(f"onnxruntime is left alone: {error}")
         return
     try:
-        _Runtime(module, fields, plan_text).replace()
+        _Runtime(module, without_own_counts(fields, os.environ), plan_text).replace()
     except Exception as error:
         record.complain(f"onnxruntime is left alone: {error!r}")
+
+
+def without_own_counts(fields: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, Any]:
+    """The plan's fields without the counts that the environment sets otherwise, unless the policy overrides.
+
+    What Raddle itself puts into the environment equals the plan; anything else came by a way that the webhook can't see
+    (envFrom, an entrypoint's export), and ONNX Runtime from 1.29 on reads it by itself.
+    """
+    if fields.get("existing") == "override":
+        return fields
+    kept = dict(fields)
+    for name, key in ((env.ORT_INTRA, "intra"), (env.ORT_INTER, "inter")):
+        value = environ.get(name, "")
+        if value.isascii() and value.isdigit() and 0 < int(value[:9]) != kept.get(key):
+            kept.pop(key, None)
+    return kept
 
 
 def version_of(text: str) -> tuple[int, ...]:
