@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from raddle_operator.certificates import local_issue
+from raddle_operator.webhook.review import answer, answer_rest
 from raddle_operator.webhook.server import timeout_of
 from raddle_operator.webhook.sources import MemorySources
 
@@ -426,9 +427,8 @@ async def test_idle_connections_are_closed_at_the_stop(tmp_path):
 
 
 def test_answers_are_json_as_the_api_server_reads_it(tmp_path):
-    from raddle_operator.webhook.review import answer
-
-    text = answer('u"\\', operations=[{"op": "add"}], warnings=["a\nb" * 200, "ü", "3", "4"], audit="x\ty")
+    rest = answer_rest(operations=[{"op": "add"}], warnings=["a\nb" * 200, "ü", "3", "4"], audit="x\ty")
+    text = answer('u"\\', rest)
     response = json.loads(text)["response"]
     assert response["uid"] == 'u"\\'
     assert len(response["warnings"]) == 3

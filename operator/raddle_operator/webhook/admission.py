@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import Any, Final
 
 from raddle import delivery
@@ -20,7 +20,8 @@ from raddle_operator.volumes import ShimDelivery
 from raddle_operator.webhook.caches import Caches
 from raddle_operator.webhook.journal import Journal
 from raddle_operator.webhook.lookup import Lookup, MissingError
-from raddle_operator.webhook.review import Review, answer, read_binding_review, read_pod_review
+from raddle_operator.webhook.recent import Recent, template_key
+from raddle_operator.webhook.review import Review, answer, answer_rest, read_binding_review, read_pod_review
 from raddle_operator.webhook.settings import WebhookSettings
 
 MISTAKES: Final = frozenset(
@@ -36,13 +37,18 @@ MISTAKES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of one review: the answer's parts, and the words for metric, log and audit log."""
+    """What becomes of one review: the words for metric, log and audit log, and the answer but for the uid."""
 
     decision: str
     reason: str = ""
     detail: str = ""
-    operations: Sequence[dict[str, Any]] = ()
-    warnings: Sequence[str] = ()
+    operations: InitVar[Sequence[dict[str, Any]]] = ()
+    warnings: InitVar[Sequence[str]] = ()
+    rest: bytes = field(init=False)
+
+    def __post_init__(self, operations: Sequence[dict[str, Any]], warnings: Sequence[str]) -> None:
+        audit = f"{self.decision} {self.reason}".rstrip()
+        object.__setattr__(self, "rest", answer_rest(operations=operations, warnings=warnings, audit=audit))
 
 
 class _Machines(Mapping[str, Machine]):
@@ -75,6 +81,7 @@ class Admission:
         self._metrics: Final = metrics
         self._journal: Final = journal
         self._machines: Final = _Machines(caches)
+        self._recent: Final[Recent[Verdict]] = Recent()
         self._config_map: Final = volumes.CONFIG_MAP_PREFIX + delivery.content_hash()
         shim = ShimDelivery(
             config_map=self._config_map,
@@ -87,7 +94,7 @@ class Admission:
         """Answer the review of a pod's creation. Raises UnreadableError only."""
         review = read_pod_review(body)
         try:
-            verdict = await self._of_pod(review, deadline_s)
+            verdict = self._remembered(review) or await self._of_unknown_namespace(review, deadline_s)
         except Exception as error:  # noqa: BLE001 (the contract: a pod is never denied because of us)
             verdict = self._failed("pods", error)
         return self._answer("pods", review, verdict)
@@ -102,20 +109,35 @@ class Admission:
         self._metrics.binding(verdict.reason or verdict.decision)
         return self._answer("binding", review, verdict)
 
-    async def _of_pod(self, review: Review, deadline_s: float) -> Verdict:
+    def _remembered(self, review: Review) -> Verdict | None:
+        """The verdict on a pod, perhaps from an equal one; None where its namespace is not known."""
         if review.problem:
             return Verdict("foreign", review.problem)
         if not self._caches.synced:
             return Verdict("skipped", "CachesNotReady")
         labels = self._caches.namespace_labels(review.namespace)
         if labels is None:
-            try:
-                async with asyncio.timeout_at(deadline_s):
-                    labels = await self._lookup.namespace(review.namespace)
-            except MissingError as error:
-                return Verdict("skipped", "NamespaceUnknown", error.reason)
-            except TimeoutError:
-                return Verdict("skipped", "NamespaceUnknown", "Deadline")
+            return None
+        key = template_key(review.namespace, review.obj)
+        if key is None:
+            return self._decide(review, labels)
+        version = self._caches.version
+        verdict = self._recent.get(key, version)
+        if verdict is None:
+            verdict = self._decide(review, labels)
+            self._recent.put(key, version, verdict)
+        return verdict
+
+    async def _of_unknown_namespace(self, review: Review, deadline_s: float) -> Verdict:
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                return self._decide(review, await self._lookup.namespace(review.namespace))
+        except MissingError as error:
+            return Verdict("skipped", "NamespaceUnknown", error.reason)
+        except TimeoutError:
+            return Verdict("skipped", "NamespaceUnknown", "Deadline")
+
+    def _decide(self, review: Review, labels: Mapping[str, str]) -> Verdict:
         decision = injection.decide_object(
             review.obj, review.namespace, labels, self._caches.policies, self._facts(review.namespace), self._settings
         )
@@ -169,8 +191,7 @@ class Admission:
     def _answer(self, path: str, review: Review, verdict: Verdict) -> bytes:
         self._metrics.request(path, verdict.decision, verdict.reason)
         self._journal.decision(path, verdict.decision, verdict.reason, review.namespace, review.name, verdict.detail)
-        audit = f"{verdict.decision} {verdict.reason}".rstrip()
-        return answer(review.uid, operations=verdict.operations, warnings=verdict.warnings, audit=audit)
+        return answer(review.uid, verdict.rest)
 
 
 def _verdict(decision: Decision) -> Verdict:

@@ -23,6 +23,8 @@ class Caches:
         self._smallest_cores: int | None = None
         self._smallest_is_known = False
         self._synced = False
+        self.version = 0
+        """Rises with every change that a decision on a pod could see."""
         self.namespace_arrivals: Final[Arrivals[Mapping[str, str]]] = Arrivals()
         self.unbound_arrivals: Final[Arrivals[Unbound]] = Arrivals()
         sources.policies.subscribe(self._policy_changed)
@@ -30,6 +32,14 @@ class Caches:
         sources.topologies.subscribe(self._topology_changed)
         sources.namespaces.subscribe(self.namespace_arrivals.notify)
         sources.unbound.subscribe(self.unbound_arrivals.notify)
+        for source in (
+            sources.policies,
+            sources.cluster_policies,
+            sources.topologies,
+            sources.namespaces,
+            *sources.shims,
+        ):
+            source.subscribe(self._changed)
 
     @property
     def synced(self) -> bool:
@@ -106,6 +116,9 @@ class Caches:
         yield CacheState("UnboundPod", len(sources.unbound.store), sources.unbound.age_s)
         ages = [shims.age_s for shims in sources.shims if shims.age_s is not None]
         yield CacheState("ShimConfigMap", sum(len(shims.store) for shims in sources.shims), max(ages, default=None))
+
+    def _changed(self, _key: Key, _old: object, _new: object) -> None:
+        self.version += 1
 
     def _policy_changed(self, _key: Key, _old: PolicyObject | None, _new: PolicyObject | None) -> None:
         self._policies = None

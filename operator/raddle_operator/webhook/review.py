@@ -81,15 +81,18 @@ def _read(body: bytes, resources: tuple[tuple[str, str, str, str], ...]) -> Revi
     return Review(uid, namespace, name, request["object"])
 
 
-def answer(
-    uid: str, *, operations: Sequence[dict[str, Any]] = (), warnings: Sequence[str] = (), audit: str = ""
-) -> bytes:
-    """Return the AdmissionReview that allows the object with these JSON-patch operations.
+def answer(uid: str, rest: bytes) -> bytes:
+    """Return the AdmissionReview that allows the object, with what ``answer_rest`` made."""
+    return b"".join((_HEAD, orjson.dumps(uid), rest))
+
+
+def answer_rest(*, operations: Sequence[dict[str, Any]] = (), warnings: Sequence[str] = (), audit: str = "") -> bytes:
+    """Return what follows the uid in an answer with these JSON-patch operations.
 
     ``warnings`` reach whoever creates the object (at most 3 are sent, each cut at 256 characters); ``audit`` is written
     to the API server's audit log as <webhook's name>/decision.
     """
-    parts = [_HEAD, orjson.dumps(uid)]
+    parts = []
     if operations:
         parts += [_PATCH, b64encode(orjson.dumps(operations)), b'"']
     if warnings:

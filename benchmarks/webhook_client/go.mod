@@ -1,0 +1,3 @@
+module raddle.dev/benchmarks/webhookclient
+
+go 1.21
