@@ -29,8 +29,8 @@ bench: setup ## Measure the budgets and write docs/benchmarks.md (minutes)
 	@$(PYTHON) -m bench $(ARGS)
 
 .PHONY: bench-load
-bench-load: setup ## Measure the full load table (about an hour; can be interrupted and goes on)
-	@$(PYTHON) -m load table --full $(ARGS)
+bench-load: setup ## Measure the full load table (half a day; can be interrupted and goes on)
+	@$(PYTHON) -m load table --full --write $(ARGS)
 
 .PHONY: cluster
 cluster: setup ## Start a local cluster until Ctrl-C

@@ -15,7 +15,7 @@ import report
 
 # name -> the command's arguments after `python -m`
 BENCHMARKS = {
-    "load": ["load", "table", "--quick"],
+    "load": ["load", "table", "--quick", "--fresh", "--write"],
     "webhook": ["webhook", "--write"],
     "injection": ["injection", "--write"],
     "core": ["core", "--write"],

@@ -57,13 +57,14 @@ def step(what: str) -> Iterator[None]:
     "--output", "folder", type=click.Path(path_type=Path), default=Path("build/demo"), show_default=True,
     help="Where the chart and the pods' manifests go.",
 )  # fmt: skip
-def main(*, keep: bool, load: bool, folder: Path) -> None:
+@click.option("--write", is_flag=True, help="Put the measured figures and the chart into README.md.")
+def main(*, keep: bool, load: bool, folder: Path, write: bool) -> None:
     """Run Raddle's main job from beginning to end on this machine."""
     folder.mkdir(parents=True, exist_ok=True)
     # Ctrl-C and a supervisor's SIGTERM both unwind, so that everything that was started is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        run(keep=keep, load=load, folder=folder)
+        run(keep=keep, load=load, folder=folder, write=write)
     except KeyboardInterrupt:
         console.print("\nStopped.")
         sys.exit(130)
@@ -72,7 +73,7 @@ def main(*, keep: bool, load: bool, folder: Path) -> None:
         sys.exit(1)
 
 
-def run(*, keep: bool, load: bool, folder: Path) -> None:
+def run(*, keep: bool, load: bool, folder: Path, write: bool) -> None:
     """Run all steps in order."""
     with ExitStack() as stack:
         with step("Start etcd, the API server, scheduler and controller manager"):
@@ -99,7 +100,9 @@ def run(*, keep: bool, load: bool, folder: Path) -> None:
         if load:
             subject = next(pod for pod in pods if pod["metadata"]["labels"]["app"] == "small")
             with step("Serve: real onnxruntime, with exactly the environment and shim files of the pod of 'small'"):
-                serving.run(cluster, subject, folder, console)
+                rows = serving.run(cluster, subject, folder, console)
+            if write:
+                serving.write(rows, folder)
         closing(cluster, folder, keep=keep)
 
 
