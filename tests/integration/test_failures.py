@@ -1,0 +1,445 @@
+"""What goes on when something fails: webhook, controller, API server, topologies, and users who mean ill.
+
+The processes are stopped here, so the cluster is this module's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import threading
+import time
+
+import pytest
+import yaml
+from integration.world import Space, container, injected, plan_of, pod, policy, threads
+
+import machines
+from devcluster import ApiError, Cluster
+from localraddle import NAMESPACE, LocalRaddle
+from raddle import env
+
+SHAPE, CORES_OF_A_NUMA_NODE = "2s16c32t", 8
+NODE, VICTIM = "steady", "victim"
+GATES = [{"name": "test/wait"}]
+# More CPUs than a NUMA node of the machine has cores, so that safe values and the node's own differ.
+LIMIT = 20
+TAKE_OVER_SECONDS = 20.0
+# A standby looks at the Lease every 2.4 s at the latest; a Lease that nobody released lasts for 15 s.
+AT_ONCE_SECONDS = 8.0
+TOPOLOGIES = "/apis/raddle.dev/v1alpha1/nodecputopologies"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(name="failures") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def installed(cluster):
+    with LocalRaddle(cluster, controller_options=["--status-interval-s", "0.5"]) as running:
+        running.register_machine(NODE, machines.path(SHAPE), labels={"node": NODE})
+        running.webhook.wait(
+            lambda: running.webhook.metric("raddle_webhook_cache_objects", kind="NodeCPUTopology") == 1,
+            "the webhook knows the node",
+        )
+        yield running
+
+
+@pytest.fixture
+def raddle(installed):
+    """Raddle with both processes up, before the test and after it."""
+    yield installed
+    for process in (installed.webhook, installed.controller):
+        if process.pid is None:
+            process.start()
+        process.wait_ready()
+
+
+def on(node, *containers, **more):
+    return pod(*(containers or [container(cpu=str(LIMIT), request="10m")]), nodeSelector={"node": node}, **more)
+
+
+def gated(name="app", node=NODE):
+    return on(node, name=name, schedulingGates=GATES)
+
+
+def release(space, name="app"):
+    """Take the gate away; return the pod once it is bound."""
+    space.client.merge(f"/api/v1/namespaces/{space.name}/pods/{name}", {"spec": {"schedulingGates": []}})
+    return space.bound(name)
+
+
+def next_second(space):
+    """Creation times are whole seconds, and a pod of its policy's own second counts as older than that."""
+    now_s = int(time.time())
+    space.wait(lambda: time.time() >= now_s + 1)
+
+
+def condition(status, kind):
+    return next((item for item in status.get("conditions", []) if item["type"] == kind), {})
+
+
+def leads(process):
+    try:
+        return process.metric("raddle_controller_leader") == 1
+    except OSError:
+        return False
+
+
+# --- the webhook ------------------------------------------------------------------------------------------------------
+
+
+def test_a_pod_that_is_bound_while_the_webhook_is_down_keeps_its_safe_values(space, raddle):
+    space.apply(policy())
+    space.create(gated())
+    raddle.webhook.stop()
+    bound = release(space)
+    assert bound["spec"]["nodeName"] == NODE
+    assert (threads(bound), plan_of(bound).node) == (LIMIT, None)
+    space.wait(lambda: space.policy_status().get("safeValuePods") == 1)
+    raddle.webhook.start().wait_ready()
+    space.create(on(NODE, name="later"))
+    assert (threads(space.bound("later")), plan_of(space.get("later")).node) == (CORES_OF_A_NUMA_NODE, NODE)
+
+
+def test_pods_that_are_created_while_the_webhook_is_down_are_as_the_user_wrote_them_and_are_counted(space, raddle):
+    space.apply(policy())
+    next_second(space)
+    raddle.webhook.stop()
+    names = ["first", "second"]
+    for name in names:
+        made = space.create(on(NODE, name=name))
+        assert not injected(made)
+        assert "annotations" not in made["metadata"]
+        assert "env" not in made["spec"]["containers"][0]
+        assert space.bound(name)["spec"]["nodeName"] == NODE
+    raddle.webhook.start().wait_ready()
+    space.wait(lambda: space.policy_status().get("skippedPods") == [{"reason": "WebhookMissed", "count": 2}])
+    degraded = condition(space.policy_status(), "Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "WebhookMissed")
+    assert all(f"{space.name}/{name}" in degraded["message"] for name in names)
+    assert raddle.controller.metric("raddle_missed_pods", namespace=space.name) == 2
+    [event] = space.wait(lambda: raddle.events(space.name, "WebhookMissed"))
+    assert event["type"] == "Warning"
+    # Restarted, as the message says, they have values.
+    for name in names:
+        space.delete(name)
+        assert injected(space.create(on(NODE, name=name)))
+    space.wait(lambda: condition(space.policy_status(), "Degraded").get("status") == "False")
+    assert space.policy_status()["injectedPods"] == 2
+    assert raddle.controller.metric("raddle_missed_pods", namespace=space.name) == 0
+
+
+class Creator:
+    """Creates pods one after the other in a thread, from `with` to the end of the block; remembers each answer."""
+
+    def __init__(self, space):
+        self._space = space
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.made = []
+        self.refused = []
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._end.set()
+        self._thread.join()
+
+    def until(self, wanted, count=5):
+        """Wait for `count` more pods that are as wanted: injected or not."""
+        seen = len(self.made)
+        self._space.wait(lambda: self.refused or sum(one is wanted for one in self.made[seen:]) >= count)
+
+    def _run(self):
+        with self._space.cluster.new_client() as client:
+            for number in itertools.count():
+                try:
+                    made = client.post(f"/api/v1/namespaces/{self._space.name}/pods", gated(f"p{number}"))
+                except (ApiError, OSError) as error:
+                    self.refused.append(str(error))
+                else:
+                    self.made.append(injected(made))
+                if self._end.wait(0.01):
+                    return
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_no_create_fails_while_the_webhook_goes_away_and_comes_back_on_its_port(space, raddle, end):
+    space.apply(policy())
+    with Creator(space) as creator:
+        creator.until(wanted=True)
+        getattr(raddle.webhook, end)()
+        creator.until(wanted=False)
+        raddle.webhook.start()
+        creator.until(wanted=True)
+    assert creator.refused == []
+
+
+def test_a_webhook_that_hangs_delays_pods_and_denies_none(space, raddle):
+    space.apply(policy())
+    space.create(gated())
+    hung_s = time.monotonic()
+    os.kill(raddle.webhook.pid, signal.SIGSTOP)
+    try:
+        made = space.create(on(NODE, name="hung"))
+        bound = release(space)
+        delayed_s = time.monotonic() - hung_s
+    finally:
+        os.kill(raddle.webhook.pid, signal.SIGCONT)
+    assert not injected(made)
+    assert (threads(bound), plan_of(bound).node) == (LIMIT, None)
+    # 2 s at CREATE and 1 s at each of the two bindings; the rest is room for a busy machine.
+    assert 2 <= delayed_s < 15
+    space.apply(policy("later", priority=1))
+    assert injected(space.create(on(NODE, name="later")))
+
+
+# --- topologies that are not to be believed ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def victim(space, raddle):
+    """A node whose topology a test spoils; it is as good as the other one before."""
+    handle = raddle.register_machine(VICTIM, machines.path(SHAPE), labels={"node": VICTIM})
+    space.apply(policy())
+    space.wait(lambda: known(space))
+    yield handle
+    handle.delete()
+    space.client.delete(f"{TOPOLOGIES}/{VICTIM}", missing_ok=True)
+
+
+def known(space):
+    """Whether the webhook has facts of the node: then a pod that names it has its numbers at CREATE."""
+    probe = pod(container(cpu=str(LIMIT)), name="probe", nodeName=VICTIM)
+    made = space.client.request("POST", f"/api/v1/namespaces/{space.name}/pods", probe, query={"dryRun": "All"})
+    return plan_of(made).node == VICTIM
+
+
+@pytest.mark.parametrize(
+    ("spoil", "outcome"),
+    [
+        pytest.param({"cores": ["0,99"]}, "SafeNoTopology", id="a core that is not online"),
+        pytest.param({"cpus": {"online": "7-0"}}, "SafeNoTopology", id="a range that runs backwards"),
+        pytest.param(
+            {"numaNodes": [{"numaNodeID": 0, "cpus": "0-31"}, {"numaNodeID": 1, "cpus": "0-31"}]},
+            "SafeNoTopology",
+            id="CPUs on two NUMA nodes",
+        ),
+        pytest.param({"bootID": "of-another-boot"}, "TopologyStale", id="another boot"),
+        pytest.param(None, "SafeNoTopology", id="deleted"),
+    ],
+)
+def test_a_topology_that_can_not_be_right_leaves_safe_values(space, raddle, victim, spoil, outcome):
+    space.create(gated("early", VICTIM))
+    before = raddle.webhook.metric("raddle_binding_total", outcome=outcome)
+    if spoil is None:
+        space.client.delete(f"{TOPOLOGIES}/{VICTIM}")
+    else:
+        space.client.merge(f"{TOPOLOGIES}/{VICTIM}", {"spec": spoil})
+    space.wait(lambda: not known(space))
+    bound = [release(space, "early")]
+    space.create(on(VICTIM, name="late"))
+    bound.append(space.bound("late"))
+    assert [(one["spec"]["nodeName"], threads(one), plan_of(one).node) for one in bound] == [(VICTIM, LIMIT, None)] * 2
+    assert raddle.webhook.metric("raddle_binding_total", outcome=outcome) == before + 2
+    assert raddle.webhook.metric("raddle_webhook_fail_open_total") == 0
+
+
+# --- users ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_user_of_the_namespace_can_not_forge_annotations_but_can_write_status(space, raddle):
+    space.apply(policy())
+    name = f"user-of-{space.name}"
+    kubeconfig = space.cluster.user(name)
+    group = "rbac.authorization.k8s.io"
+    rules = [{"apiGroups": [""], "resources": ["pods/status"], "verbs": ["get", "patch", "update"]}]
+    metadata = {"name": "pod-status", "namespace": space.name}
+    space.client.apply({"apiVersion": f"{group}/v1", "kind": "Role", "metadata": metadata, "rules": rules})
+    for kind, role in (("ClusterRole", "edit"), ("Role", "pod-status")):
+        binding = {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": f"user-{role}", "namespace": space.name},
+            "roleRef": {"apiGroup": group, "kind": kind, "name": role},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
+        }
+        space.client.apply(binding)
+
+    def patch(body, *more):
+        arguments = ("patch", "pod", "app", "--namespace", space.name, "--type=merge", "-p", yaml.safe_dump(body))
+        done = space.cluster.kubectl("--kubeconfig", str(kubeconfig), *arguments, *more, check=False)
+        return done.stderr if done.returncode else ""
+
+    space.create(on(NODE))
+    bound = space.bound()
+    ours = {key: text for key, text in bound["metadata"]["annotations"].items() if "raddle.dev" in key}
+    # RBAC reaches the API server's authorizer by a watch.
+    space.wait(lambda: patch({"metadata": {"labels": {"team": "a"}}}) == "")
+    status = {"status": {"conditions": [{"type": "example.com/warm", "status": "True"}]}}
+    space.wait(lambda: patch(status, "--subresource=status") == "")
+    for forged in ({env.THREADS_PREFIX + "serve": "999"}, {env.PLAN_PREFIX + "serve": None}, {env.GOVERNED_BY: "me"}):
+        for path in ([], ["--subresource=status"]):
+            refused = patch({"metadata": {"annotations": forged}}, *path)
+            assert f"annotation {next(iter(forged))} is written by Raddle" in refused
+    after = space.get()
+    assert {key: text for key, text in after["metadata"]["annotations"].items() if "raddle.dev" in key} == ours
+    assert "example.com/warm" in {item["type"] for item in after["status"]["conditions"]}
+    assert patch(status | {"metadata": {"annotations": {"example.com/note": "mine"}}}, "--subresource=status") == ""
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"threads": {"intraOp": 0}}, ["spec.threads.intraOp", "0", "greater than or equal to 1"]),
+        ({"threads": {"spinning": "Sometimes"}}, ["spec.threads.spinning", '"Sometimes"', '"Bounded"', '"Never"']),
+        ({"threads": {"interOp": 4}}, ["spec.threads", "interOp", "executionMode"]),
+        ({"objective": "Speed"}, ["spec.objective", '"Speed"', '"Latency"', '"Throughput"']),
+    ],
+)
+def test_a_policy_that_can_not_work_is_refused_with_field_value_and_what_is_allowed(space, spec, words):
+    with pytest.raises(ApiError) as refused:
+        space.client.apply(policy("wrong", space.name, **spec))
+    assert refused.value.status == 422
+    for word in words:
+        assert word in str(refused.value)
+
+
+# --- the controller ---------------------------------------------------------------------------------------------------
+
+
+def idle(controller):
+    """Whether the controller has looked at everything since it began to lead, and has nothing left to do."""
+    if not leads(controller):
+        return False
+    resyncs = controller.metric("raddle_controller_resyncs_total", outcome="done")
+    return resyncs >= 1 and controller.metric("raddle_controller_queue_depth") == 0
+
+
+def test_a_killed_controller_finds_everything_again_and_writes_only_what_has_changed(space, raddle):
+    other = Space(space.cluster, raddle, space.name)
+    space.apply(policy("quiet", podSelector={"matchLabels": {"app": "quiet"}}))
+    space.apply(policy("busy", podSelector={"matchLabels": {"app": "busy"}}))
+    next_second(space)
+    raddle.webhook.stop()  # one that is missed: why it was must be found out anew
+    space.create(on(NODE, name="quiet-missed", labels={"app": "quiet"}))
+    raddle.webhook.start().wait_ready()
+    for name in ("quiet-a", "quiet-b", "busy-a", "busy-b"):
+        space.create(on(NODE, name=name, labels={"app": name.split("-")[0]}))
+        space.bound(name)
+
+    def counts(name):
+        status = other.policy_status(name)
+        skipped = {item["reason"]: item["count"] for item in status.get("skippedPods", [])}
+        return status.get("matchedPods"), status.get("injectedPods"), status.get("safeValuePods"), skipped
+
+    def version(name):
+        path = f"/apis/raddle.dev/v1alpha1/namespaces/{space.name}/inferencethreadings/{name}"
+        return space.client.get(path)["metadata"]["resourceVersion"]
+
+    missed = {"WebhookMissed": 1}
+    space.wait(lambda: counts("quiet") == (3, 2, 0, missed) and counts("busy") == (2, 2, 0, {}))
+    space.wait(lambda: idle(raddle.controller))
+    quiet, pods = (
+        version("quiet"),
+        {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in space.list()},
+    )
+    raddle.controller.kill()
+    space.delete("busy-a")
+    space.client.apply(policy("new", space.name, podSelector={"matchLabels": {"app": "new"}}))
+    raddle.controller.start().wait_ready()
+    space.wait(lambda: counts("busy") == (1, 1, 0, {}) and counts("new") == (0, 0, 0, {}))
+    space.wait(lambda: idle(raddle.controller))
+    assert counts("quiet") == (3, 2, 0, missed)
+    assert version("quiet") == quiet
+    del pods["busy-a"]
+    assert {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in space.list()} == pods
+    written = raddle.controller.metric("raddle_controller_status_writes_total", kind="InferenceThreading")
+    assert written == 2, "one write for each policy that something had changed for"
+
+
+class LeaderWatch:
+    """Looks at two controllers all the time, from `with` to the end of the block; `both` are moments with two leaders."""
+
+    def __init__(self, one, two):
+        self._processes = one, two
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.looks = 0
+        self.both = []
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._end.set()
+        self._thread.join()
+
+    def _run(self):
+        one, two = self._processes
+        while not self._end.wait(0.02):
+            # The first one is asked again: it may have handed over between the two questions.
+            if leads(one) and leads(two) and leads(one):
+                self.both.append(time.monotonic())
+            self.looks += 1
+
+
+def test_a_second_controller_takes_over_and_there_are_never_two_leaders(space, raddle):
+    first, second = raddle.controller, raddle.controller_process("second")
+    space.wait(lambda: leads(first))
+    second.start().wait_ready()
+    try:
+        with LeaderWatch(first, second) as watch:
+            assert not leads(second)
+            killed_s = time.monotonic()
+            first.kill()
+            space.wait(lambda: leads(second), TAKE_OVER_SECONDS)
+            took_s = time.monotonic() - killed_s
+            space.apply(policy())
+            space.wait(lambda: space.policy_status().get("conditions"))
+            first.start().wait_ready()
+            assert not leads(first)
+            stopped_s = time.monotonic()
+            second.stop()
+            space.wait(lambda: leads(first), AT_ONCE_SECONDS)
+            handed_over_s = time.monotonic() - stopped_s
+            space.wait(lambda: idle(first))
+        assert watch.both == []
+        assert watch.looks > 20
+        lease = space.client.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/raddle-controller")
+        assert lease["spec"]["holderIdentity"] == "controller"
+        print(f"took over {took_s:.1f} s after SIGKILL, {handed_over_s:.1f} s after an orderly stop began")
+    finally:
+        second.stop()
+
+
+# --- the API server -----------------------------------------------------------------------------------------------------
+
+
+def test_webhook_and_controller_go_on_after_the_api_server_was_restarted(space, raddle):
+    space.apply(policy("before"))
+    space.create(on(NODE, name="before"))
+    space.wait(lambda: space.policy_status("before").get("injectedPods") == 1)
+    pids = raddle.webhook.pid, raddle.controller.pid
+    space.cluster.restart("apiserver")
+
+    def again():
+        with contextlib.suppress(ApiError):  # RBAC's own roles may take a moment
+            return space.list()
+
+    assert [one["metadata"]["name"] for one in space.wait(again)] == ["before"]
+    # The namespaced policy of higher priority is new, so whoever knows it has been told since.
+    space.apply(policy("after", priority=9, threads={"maxIntraOp": 3}))
+    made = space.create(on(NODE, name="after"))
+    assert (injected(made), threads(made)) == (True, 3)
+    assert plan_of(space.bound("after")).node == NODE
+    space.wait(lambda: space.policy_status("after").get("injectedPods") == 1)
+    assert (raddle.webhook.pid, raddle.controller.pid) == pids
