@@ -5,21 +5,64 @@ Nothing here imports a runtime; sessions are made in processes of their own, by 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from raddle import delivery
 
 PROBE = Path(__file__).with_name("shim_probe.py")
 CACHE = Path.home() / ".cache" / "raddle" / "venvs"
 VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
+# Name of the cached venv -> Python and onnxruntime; pip finds a numpy that fits.
+RELEASES = {
+    "ort-1.31.1": ("3.11", "onnxruntime==1.31.1"),
+    "ort-1.31.1-py3.13": ("3.13", "onnxruntime==1.31.1"),
+    "ort-1.28.0": ("3.11", "onnxruntime==1.28.0"),  # the last before the environment variables
+    "ort-1.20.1": ("3.11", "onnxruntime==1.20.1"),  # no bounded spinning
+    "ort-1.19.2-py3.8": ("3.8", "onnxruntime==1.19.2"),
+}
+THIRD_PARTY = (
+    [
+        "onnxruntime==1.31.1",
+        "magika==1.0.3",
+        "pyclipper",
+        "opencv-python-headless",
+        "six",
+        "Shapely",
+        "PyYAML",
+        "Pillow",
+        "tqdm",
+    ],
+    # It asks for an opencv that needs libGL, which a machine without a display lacks.
+    ["rapidocr-onnxruntime==1.4.4"],
+)
+# Programs of theirs that make sessions by themselves: one and three.
+MAGIKA = """
+from magika import Magika
+magika = Magika()
+label = magika.identify_bytes(b'def f(x):\\n    return x + 1\\n' * 20).output.label
+assert label == "python", label
+"""
+RAPIDOCR = """
+import cv2, numpy as np
+from rapidocr_onnxruntime import RapidOCR
+image = np.full((120, 640, 3), 255, np.uint8)
+cv2.putText(image, "RADDLE 2026", (20, 80), cv2.FONT_HERSHEY_SIMPLEX, 2, (0, 0, 0), 4)
+ocr = RapidOCR()
+found, _ = ocr(image)
+assert any("2026" in text for _, text, _ in found), found
+"""
 
 
 def interpreter(version: str) -> Path | None:
@@ -146,6 +189,28 @@ def probe(
         raise AssertionError(f"the probe failed:\n{done.stdout}\n{done.stderr}")
     seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return {**seen, "stderr": done.stderr}
+
+
+@contextlib.contextmanager
+def cgroup(controller: str, **values: str) -> Iterator[Callable[[], object]]:
+    """A version 1 cgroup with these values ("_" for "."); yields a function that moves the calling process into it."""
+    group = Path("/sys/fs/cgroup") / controller / f"raddle-test-{uuid.uuid4().hex[:8]}"
+    try:
+        group.mkdir()
+        for name, value in values.items():
+            (group / f"{controller}.{name}").write_text(value)
+    except OSError as error:
+        pytest.skip(f"no {controller} cgroup can be made here: {error}")
+    try:
+        yield lambda: (group / "tasks").write_text(str(os.getpid()))
+    finally:
+        group.rmdir()
+
+
+def one_cpu() -> contextlib.AbstractContextManager[Callable[[], object]]:
+    """A cgroup with one of this process's CPUs."""
+    memory = Path("/sys/fs/cgroup/cpuset/cpuset.mems")
+    return cgroup("cpuset", mems=memory.read_text() if memory.exists() else "0", cpus=str(min(os.sched_getaffinity(0))))
 
 
 def python_path(folder: Path) -> dict[str, str]:

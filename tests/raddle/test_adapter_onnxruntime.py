@@ -1,10 +1,7 @@
 """Real onnxruntime in processes of its own: threads are counted by the kernel, CPU time is measured."""
 
-import contextlib
 import json
 import os
-import uuid
-from pathlib import Path
 
 import pytest
 import shim_lab
@@ -20,30 +17,6 @@ if len(CPUS) < 2:
 ALLOW = "session.intra_op.allow_spinning"
 DURATION = "session.intra_op.spin_duration_us"
 AFFINITY = "session.intra_op_thread_affinities"
-
-# Name of the cached venv -> Python and onnxruntime; pip finds a numpy that fits.
-RELEASES = {
-    "ort-1.31.1": ("3.11", "onnxruntime==1.31.1"),
-    "ort-1.31.1-py3.13": ("3.13", "onnxruntime==1.31.1"),
-    "ort-1.28.0": ("3.11", "onnxruntime==1.28.0"),  # the last before the environment variables
-    "ort-1.20.1": ("3.11", "onnxruntime==1.20.1"),  # no bounded spinning
-    "ort-1.19.2-py3.8": ("3.8", "onnxruntime==1.19.2"),
-}
-THIRD_PARTY = (
-    [
-        "onnxruntime==1.31.1",
-        "magika==1.0.3",
-        "pyclipper",
-        "opencv-python-headless",
-        "six",
-        "Shapely",
-        "PyYAML",
-        "Pillow",
-        "tqdm",
-    ],
-    # It asks for an opencv that needs libGL, which a machine without a display lacks.
-    ["rapidocr-onnxruntime==1.4.4"],
-)
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +45,9 @@ def stock(model, *sessions, **kwargs):
     return shim_lab.probe(shim_lab.THIS_PYTHON, model, sessions or [None], env={}, **kwargs)
 
 
-@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("release", shim_lab.RELEASES)
 def test_every_release_makes_exactly_the_planned_threads_and_lets_them_sleep(release, mounted, model):
-    version, package = RELEASES[release]
+    version, package = shim_lab.RELEASES[release]
     executable = shim_lab.venv(release, version, [package])
     if executable is None:
         pytest.skip(f"no CPython {version} here")
@@ -97,7 +70,7 @@ def test_every_release_makes_exactly_the_planned_threads_and_lets_them_sleep(rel
 
 @pytest.mark.parametrize("release", ["ort-1.28.0", "ort-1.20.1"])
 def test_bounded_spinning_becomes_none_where_the_release_can_not_bound_it(release, mounted, model):
-    version, package = RELEASES[release]
+    version, package = shim_lab.RELEASES[release]
     executable = shim_lab.venv(release, version, [package])
     if executable is None:
         pytest.skip(f"no CPython {version} here")
@@ -112,7 +85,7 @@ def test_bounded_spinning_becomes_none_where_the_release_can_not_bound_it(releas
 
 
 def test_the_user_site_loads_the_shim_as_well(mounted, model):
-    executable = shim_lab.venv("ort-1.31.1", *_split(RELEASES["ort-1.31.1"]))
+    executable = shim_lab.venv("ort-1.31.1", *_split(shim_lab.RELEASES["ort-1.31.1"]))
     base = shim_lab.interpreter("3.11")
     if executable is None or base is None:
         pytest.skip("no CPython 3.11 here")
@@ -225,29 +198,8 @@ def test_workers_stay_within_an_inherited_mask_that_stock_escapes(planned, model
     assert any(mask != str(CPUS[0]) for mask in escaped["affinity"])
 
 
-@contextlib.contextmanager
-def cgroup(controller, **values):
-    """A version 1 cgroup with these values ("_" for "."); yields a function that moves the calling process into it."""
-    group = Path("/sys/fs/cgroup") / controller / f"raddle-test-{uuid.uuid4().hex[:8]}"
-    try:
-        group.mkdir()
-        for name, value in values.items():
-            (group / f"{controller}.{name}").write_text(value)
-    except OSError as error:
-        pytest.skip(f"no {controller} cgroup can be made here: {error}")
-    try:
-        yield lambda: (group / "tasks").write_text(str(os.getpid()))
-    finally:
-        group.rmdir()
-
-
-def one_cpu():
-    memory = Path("/sys/fs/cgroup/cpuset/cpuset.mems")
-    return cgroup("cpuset", mems=memory.read_text() if memory.exists() else "0", cpus=str(CPUS[0]))
-
-
 def test_no_pinning_error_is_logged_in_a_cpuset_where_stock_logs_one(planned, model):
-    with one_cpu() as enter:
+    with shim_lab.one_cpu() as enter:
         assert "pthread_setaffinity_np failed" in stock(model, before=enter)["stderr"]
         found = planned("intra=2;inter=1;spin=never", before=enter)
     assert found["stderr"].count("\n") == 1
@@ -255,7 +207,7 @@ def test_no_pinning_error_is_logged_in_a_cpuset_where_stock_logs_one(planned, mo
 
 
 def test_a_tighter_quota_than_planned_for_cuts_the_pool(planned):
-    with cgroup("cpu", cfs_period_us="100000", cfs_quota_us="50000") as enter:
+    with shim_lab.cgroup("cpu", cfs_period_us="100000", cfs_quota_us="50000") as enter:
         found = planned("intra=2;inter=1;spin=never;mode=sequential", before=enter)
     assert found["sessions"][0]["pool"] == 0
     assert "intra_op=1 (planned 2, cut to quota 0.5)" in found["stderr"]
@@ -366,21 +318,6 @@ def test_sessions_work_in_every_way_that_they_do_without_the_shim(mounted, model
     assert done.stderr.count("\n") == 1
 
 
-MAGIKA = """
-from magika import Magika
-magika = Magika()
-label = magika.identify_bytes(b'def f(x):\\n    return x + 1\\n' * 20).output.label
-assert label == "python", label
-"""
-RAPIDOCR = """
-import cv2, numpy as np
-from rapidocr_onnxruntime import RapidOCR
-image = np.full((120, 640, 3), 255, np.uint8)
-cv2.putText(image, "RADDLE 2026", (20, 80), cv2.FONT_HERSHEY_SIMPLEX, 2, (0, 0, 0), 4)
-ocr = RapidOCR()
-found, _ = ocr(image)
-assert any("2026" in text for _, text, _ in found), found
-"""
 REPORT = """
 import json, os, sys
 sessions = sys.modules["raddle.record"].sessions
@@ -388,9 +325,11 @@ print(json.dumps([len(os.listdir("/proc/self/task")), [made["effective"]["intra"
 """
 
 
-@pytest.mark.parametrize(("program", "sessions"), [(MAGIKA, 1), (RAPIDOCR, 3)], ids=["magika", "rapidocr"])
+@pytest.mark.parametrize(
+    ("program", "sessions"), [(shim_lab.MAGIKA, 1), (shim_lab.RAPIDOCR, 3)], ids=["magika", "rapidocr"]
+)
 def test_unmodified_packages_that_make_their_own_sessions_get_the_plan(mounted, program, sessions):
-    executable = shim_lab.venv("third-party", "3.11", *THIRD_PARTY)
+    executable = shim_lab.venv("third-party", "3.11", *shim_lab.THIRD_PARTY)
     if executable is None:
         pytest.skip("no CPython 3.11 here")
 
