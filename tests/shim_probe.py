@@ -25,6 +25,19 @@ def threads():
     return {int(task.name) for task in pathlib.Path("/proc/self/task").iterdir()}
 
 
+def settle(pool):
+    """Wait until every worker has run once: a thread ties itself to its CPUs before it looks for work, not before birth."""
+    deadline = time.monotonic() + 5
+    while any(switches(tid) == 0 for tid in pool) and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def switches(tid):
+    """How often a thread has left a CPU, in and out of order."""
+    lines = pathlib.Path(f"/proc/self/task/{tid}/status").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if "voluntary_ctxt_switches" in line)
+
+
 def allowed(tid):
     lines = pathlib.Path(f"/proc/self/task/{tid}/status").read_text().splitlines()
     return next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list"))
@@ -89,6 +102,7 @@ def main():
         session = ort.InferenceSession(request["model"], options, providers=["CPUExecutionProvider"])
         pool = sorted(threads() - before)
         run(session)
+        settle(pool)
         found = {
             "pool": len(pool),
             "affinity": [allowed(tid) for tid in pool],

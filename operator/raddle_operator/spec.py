@@ -38,7 +38,7 @@ _IMAGE_ENV: Final = ("PYTHONPATH", "PYTHONUSERBASE", "NODE_OPTIONS", "LD_PRELOAD
 _MAX_CONTAINERS: Final = 64
 _MAX_NAME: Final = 63
 # What a field that has no effect yet holds when nobody asked for it.
-_WITHOUT_EFFECT: Final[tuple[Any, ...]] = (None, False, {}, [], "System")
+_WITHOUT_EFFECT: Final[tuple[Any, ...]] = (None, False, {}, [], "System", "Sessions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

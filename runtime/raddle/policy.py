@@ -18,6 +18,7 @@ NOT_YET_EFFECTIVE = (
     "onnxruntime.providerOptions",
     "onnxruntime.acknowledge",
     "allocator",
+    "observe",
 )
 
 
