@@ -413,6 +413,24 @@ async def test_requests_that_do_not_end_do_not_hold_the_stop_up(tmp_path):
             await stuck
 
 
+@pytest.mark.parametrize("which", ["port", "health_port"])
+async def test_a_port_that_is_taken_ends_the_process_with_the_reason(tmp_path, which):
+    async with lab.running(tmp_path, lab.stocked()) as here:
+        settings = lab.settings(tmp_path, **{which: here.webhook.addresses["https"]})
+        other = lab.Webhook(settings, lab.stocked().sources(), None)
+        with pytest.raises(OSError, match="ddress already in use"):
+            await lab.serve_until(asyncio.Event(), other)
+
+
+async def test_a_feed_that_ends_by_itself_ends_the_process(tmp_path):
+    async def ends():
+        return None
+
+    webhook = lab.Webhook(lab.settings(tmp_path), lab.stocked().sources(), None)
+    with pytest.raises(RuntimeError, match="ended by itself"):
+        await lab.serve_until(asyncio.Event(), webhook, ends())
+
+
 async def test_idle_connections_are_closed_at_the_stop(tmp_path):
     async with lab.running(tmp_path, lab.stocked()) as here:
         reader, writer = await asyncio.open_connection(

@@ -190,8 +190,17 @@ class Admission:
 
     def _answer(self, path: str, review: Review, verdict: Verdict) -> bytes:
         self._metrics.request(path, verdict.decision, verdict.reason)
-        self._journal.decision(path, verdict.decision, verdict.reason, review.namespace, review.name, verdict.detail)
+        self._journal.decision(path, verdict.decision, verdict.reason, review.namespace, _name(review), verdict.detail)
         return answer(review.uid, verdict.rest)
+
+
+def _name(review: Review) -> str:
+    """The name for the log: a pod that is yet to get one shows the beginning of it."""
+    if review.name or not isinstance(review.obj, dict):
+        return review.name
+    metadata = review.obj.get("metadata")
+    begin = metadata.get("generateName") if isinstance(metadata, dict) else None
+    return begin if isinstance(begin, str) else ""
 
 
 def _verdict(decision: Decision) -> Verdict:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import signal
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import uvloop
 
@@ -75,8 +74,13 @@ class Webhook:
         self.metrics.ready.set(0)
         log.info("stopping: not ready, serving for %.0f s more", self._settings.drain_delay_s)
         await asyncio.sleep(self._settings.drain_delay_s)
-        await self._server.close()
+        await self.close()
         log.info("stopped")
+
+    async def close(self) -> None:
+        """Close the listeners, and let requests under way finish. Needed on every way out: uvloop waits for them."""
+        self._stopping = True
+        await self._server.close()
 
     async def _become_ready(self) -> None:
         await self._caches.until_synced()
@@ -130,13 +134,21 @@ async def serve_until(stop: asyncio.Event, webhook: Webhook, *others: Coroutine[
         await asyncio.wait((stopping, *tasks), return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             if task.done():
-                task.result()
-                raise RuntimeError("a part of the webhook has ended by itself")
+                _raise_what_ended(task)
         await webhook.stop()  # the caches are followed until the last request
     finally:
         for task in (stopping, *tasks):
             task.cancel()
         await asyncio.gather(stopping, *tasks, return_exceptions=True)
+        await webhook.close()
+
+
+def _raise_what_ended(task: asyncio.Task[Any]) -> NoReturn:
+    try:
+        task.result()
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
+    raise RuntimeError("a part of the webhook has ended by itself")
 
 
 async def _main(settings: WebhookSettings) -> None:
@@ -155,10 +167,8 @@ def run(settings: WebhookSettings) -> None:
 
     Raises ConfigError where there are no credentials, OSError where a port is taken.
     """
-    with contextlib.closing(uvloop.new_event_loop()) as loop:
-        asyncio.set_event_loop(loop)
-        loop.run_until_complete(_main(settings))
-        loop.run_until_complete(loop.shutdown_asyncgens())
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_main(settings))
 
 
 __all__ = ["ConfigError", "Webhook", "run", "serve_until"]

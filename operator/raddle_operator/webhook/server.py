@@ -76,9 +76,10 @@ class Server:
         return int(listener.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
-        """Stop accepting, let requests under way finish (10 s at most), close every connection."""
+        """Stop accepting, let requests under way finish (10 s at most), close every connection. Twice is once."""
         self.draining = True
-        for listener in self._listeners:
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
             listener.close()
         self._http.pre_shutdown()
         try:
@@ -87,7 +88,7 @@ class Server:
         except TimeoutError:
             self._journal.refusal("requests did not finish before the end", str(self._active))
         await self._http.shutdown(1.0)
-        for listener in self._listeners:
+        for listener in listeners:
             await listener.wait_closed()
 
     async def _handle(self, request: BaseRequest) -> web.StreamResponse:
