@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raddle import cpuset
-from raddle.planner import Budget, affinity_groups, plan
+from raddle.placement import affinity_groups
+from raddle.planner import Budget, plan
 from raddle.policy import Policy
 from raddle.topology import CoreType, Group, Kubelet, Machine, NUMANode, cores_within
 

@@ -288,7 +288,7 @@ def _groups_text(planned: str, cpus: int, count: int) -> str:
     """The planner's groups for the workers in ORT's words, "" where there are none for these CPUs."""
     try:
         # Imported here: only an exclusive container needs them.
-        from raddle.planner import affinity_groups  # noqa: PLC0415
+        from raddle.placement import affinity_groups  # noqa: PLC0415
         from raddle.sysfs import read_machine  # noqa: PLC0415
 
         groups = affinity_groups(read_machine(), cpus, count, planned)
