@@ -14,7 +14,7 @@ import time
 
 import pytest
 import yaml
-from integration.world import Space, container, injected, plan_of, pod, policy, threads
+from integration.world import TOPOLOGIES, Space, container, injected, plan_of, pod, policy, threads, unregister
 
 import machines
 from devcluster import ApiError, Cluster
@@ -29,7 +29,6 @@ LIMIT = 20
 TAKE_OVER_SECONDS = 20.0
 # A standby looks at the Lease every 2.4 s at the latest; a Lease that nobody released lasts for 15 s.
 AT_ONCE_SECONDS = 8.0
-TOPOLOGIES = "/apis/raddle.dev/v1alpha1/nodecputopologies"
 
 
 @pytest.fixture(scope="module")
@@ -209,17 +208,9 @@ def victim(space, raddle):
     """A node whose topology a test spoils; it is as good as the other one before."""
     handle = raddle.register_machine(VICTIM, machines.path(SHAPE), labels={"node": VICTIM})
     space.apply(policy())
-    space.wait(lambda: known(space))
+    space.wait(lambda: space.knows(VICTIM))
     yield handle
-    handle.delete()
-    space.client.delete(f"{TOPOLOGIES}/{VICTIM}", missing_ok=True)
-
-
-def known(space):
-    """Whether the webhook has facts of the node: then a pod that names it has its numbers at CREATE."""
-    probe = pod(container(cpu=str(LIMIT)), name="probe", nodeName=VICTIM)
-    made = space.client.request("POST", f"/api/v1/namespaces/{space.name}/pods", probe, query={"dryRun": "All"})
-    return plan_of(made).node == VICTIM
+    unregister(space.cluster, handle)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +234,7 @@ def test_a_topology_that_can_not_be_right_leaves_safe_values(space, raddle, vict
         space.client.delete(f"{TOPOLOGIES}/{VICTIM}")
     else:
         space.client.merge(f"{TOPOLOGIES}/{VICTIM}", {"spec": spoil})
-    space.wait(lambda: not known(space))
+    space.wait(lambda: not space.knows(VICTIM))
     bound = [release(space, "early")]
     space.create(on(VICTIM, name="late"))
     bound.append(space.bound("late"))

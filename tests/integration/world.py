@@ -10,6 +10,7 @@ from devcluster import Client, Cluster
 from raddle import env, wire
 
 DEADLINE_SECONDS = 30.0
+TOPOLOGIES = "/apis/raddle.dev/v1alpha1/nodecputopologies"
 
 
 def container(name="serve", cpu=None, request=None, **more):
@@ -99,6 +100,11 @@ class Space:
         scope = f"/namespaces/{self.name}" if kind == "inferencethreadings" else ""
         return self.client.get(f"/apis/raddle.dev/v1alpha1{scope}/{kind}/{name}").get("status", {})
 
+    def knows(self, node):
+        """Tell whether the webhook has facts of a node: then a pod that names it has its values at CREATE."""
+        probe = pod(container(cpu="1"), name="probe", nodeName=node)
+        return plan_of(self.client.request("POST", self._pods, probe, query={"dryRun": "All"})).node == node
+
     def wait(self, check, seconds=DEADLINE_SECONDS):
         """Return what `check` returns as soon as that is true; fail after `seconds`."""
         deadline = time.monotonic() + seconds
@@ -127,6 +133,12 @@ class Space:
 
         self.wait(seen)
         self.client.delete(f"/apis/raddle.dev/v1alpha1/namespaces/{self.name}/inferencethreadings/seen")
+
+
+def unregister(cluster, handle):
+    """Delete a node and its topology, which the garbage collector would take away some time later."""
+    handle.delete()
+    cluster.client.delete(f"{TOPOLOGIES}/{handle.name}", missing_ok=True)
 
 
 def plan_of(the_pod, name="serve"):

@@ -1,0 +1,173 @@
+"""Real ONNX Runtime, started with what a kubelet would give a pod's container: its variables and the shim's files.
+
+The node is this very machine, so the plan and the process talk of the same CPUs. Threads are counted by the kernel.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+import shim_lab
+from integration.world import container, env_of, plan_of, pod, policy, threads, unregister
+
+from localraddle import podenv
+from raddle import env
+
+pytestmark = pytest.mark.runtime
+
+CPUS = sorted(os.sched_getaffinity(0))
+if len(CPUS) < 2:
+    pytest.skip("needs two CPUs: a pool of one has no threads to count", allow_module_level=True)
+
+HERE = "here"
+# One that reads the count from the environment too, and the last one that only the shim can tell.
+RELEASES = ("ort-1.31.1", "ort-1.28.0")
+# More threads than any stock count for this machine, and more than its CPUs: only the policy can be the reason.
+MORE = len(CPUS) + 2
+IDLE_S = 0.4
+
+
+@pytest.fixture(scope="module")
+def here(cluster, raddle):
+    """The machine that the tests run on, as a node."""
+    handle = raddle.register_machine(HERE, "/", labels={"node": HERE})
+    yield handle
+    unregister(cluster, handle)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return shim_lab.write_model(tmp_path_factory.mktemp("model") / "chain.onnx")
+
+
+@pytest.fixture
+def started(space, here, tmp_path):
+    """started(container, **spec of the policy): a bound pod and the environment that its container starts with."""
+
+    def start(one, name="app", **spec):
+        space.apply(policy(**spec))
+        space.wait(lambda: space.knows(HERE))
+        shims = f"/api/v1/namespaces/{space.name}/configmaps"
+        space.wait(lambda: space.client.get(shims, labelSelector="raddle.dev/shim")["items"])
+        space.create(pod(one, name=name, nodeSelector={"node": HERE}))
+        bound = space.bound(name)
+        assert plan_of(bound).node == HERE
+        return bound, podenv.environment(space.client, bound, "serve", tmp_path)
+
+    return start
+
+
+def in_an_image_with(entries, **resources):
+    """A container whose pod spec sets variables, as one does that runs from a virtual environment."""
+    return container(
+        env=[{"name": name, "value": value} for name, value in entries.items()], request="10m", **resources
+    )
+
+
+def venv(release):
+    version, package = shim_lab.RELEASES[release]
+    found = shim_lab.venv(release, version, [package])
+    if found is None:
+        pytest.skip(f"no CPython {version} here")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("cpu", "spec", "planned"),
+    [
+        ("500m", {}, 1),
+        ("2", {}, 2),
+        ("2", {"threads": {"minIntraOp": MORE}}, MORE),
+        ("2", {"threads": {"maxIntraOp": 1}}, 1),
+    ],
+    ids=["half a CPU", "two CPUs", "at least more than there are", "at most one"],
+)
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_pool_has_exactly_the_planned_threads(started, model, release, cpu, spec, planned):
+    bound, environment = started(in_an_image_with({"PYTHONPATH": "/app"}, cpu=cpu), **spec)
+    assert threads(bound) == planned
+    # The application's own options object, then default options.
+    found = shim_lab.probe(venv(release), model, [{}, None], env=environment)
+    # The thread that calls is one of them.
+    assert [session["pool"] for session in found["sessions"]] == [planned - 1] * 2
+    assert [record["effective"]["intra"] for record in found["records"]] == [planned] * 2
+    assert found["stderr"].startswith(f"raddle: onnxruntime {release.split('-')[1]}: intra_op={planned}")
+    assert found["stderr"].count("\n") == 1
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_pool_sleeps_after_a_run_where_stock_spins(started, model, release):
+    one = in_an_image_with({"PYTHONPATH": "/app"}, cpu="2")
+    _, environment = started(one, threads={"spinning": "Never", "minIntraOp": MORE})
+    planned = shim_lab.probe(venv(release), model, [None], env=environment, idle_s=IDLE_S)["sessions"][0]
+    stock = shim_lab.probe(venv(release), model, [{"intra": MORE}], env={}, idle_s=IDLE_S)["sessions"][0]
+    assert planned["pool"] == stock["pool"] == MORE - 1
+    print(
+        f"CPU time in {IDLE_S} s after a run: {planned['idle_cpu_s']:.4f} s planned, {stock['idle_cpu_s']:.4f} s stock"
+    )
+    assert planned["idle_cpu_s"] < IDLE_S / 20
+    assert planned["idle_cpu_s"] * 10 < stock["idle_cpu_s"]
+
+
+def test_an_image_that_only_a_user_site_can_reach_has_the_plan_as_well(started, model):
+    """The pod spec says nothing of PYTHONPATH and the image sets it, which a webhook can't see."""
+    packages = next((venv("ort-1.28.0").parents[1] / "lib").glob("python3*/site-packages"))
+    bound, environment = started(container(cpu="2", request="10m"), threads={"minIntraOp": MORE})
+    assert "PYTHONPATH" not in env_of(bound)
+    found = shim_lab.probe(
+        shim_lab.interpreter("3.11"), model, [None], env={"PYTHONPATH": str(packages), **environment}
+    )
+    assert found["sessions"][0]["pool"] == MORE - 1
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_no_thread_is_pinned_outside_the_cpus_that_the_container_has(started, model, release):
+    one = in_an_image_with({"PYTHONPATH": "/app"}, cpu="2")
+    _, environment = started(one, threads={"minIntraOp": MORE})
+    # An inherited mask: stock does not fail there, it escapes.
+    held = shim_lab.probe(venv(release), model, [None], env=environment, cpus=CPUS[:1])
+    assert held["sessions"][0]["affinity"] == [str(CPUS[0])] * (MORE - 1)
+    assert "pthread_setaffinity_np" not in held["stderr"]
+    # A cgroup's cpuset, as of a container on exclusive CPUs: there stock can't and says so.
+    with shim_lab.one_cpu() as enter:
+        stock = shim_lab.probe(venv(release), model, [None], env={}, before=enter)
+        found = shim_lab.probe(venv(release), model, [None], env=environment, before=enter)
+    assert "pthread_setaffinity_np failed" in stock["stderr"]
+    assert "pthread_setaffinity_np" not in found["stderr"]
+    assert found["sessions"][0]["affinity"] == [str(CPUS[0])] * (MORE - 1)
+
+
+REPORT = """
+import json, os, sys
+record = sys.modules.get("raddle.record")
+counts = [made["effective"]["intra"] for made in record.sessions] if record else []
+print(json.dumps([len(os.listdir("/proc/self/task")), counts]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "sessions"), [(shim_lab.MAGIKA, 1), (shim_lab.RAPIDOCR, 3)], ids=["magika", "rapidocr"]
+)
+def test_unmodified_packages_have_the_pods_threads_in_each_session_that_they_make(started, program, sessions):
+    executable = shim_lab.venv("third-party", "3.11", *shim_lab.THIRD_PARTY)
+    if executable is None:
+        pytest.skip("no CPython 3.11 here")
+    # OpenBLAS and OpenCV have threads of their own; one each makes the difference ONNX Runtime's alone.
+    one = in_an_image_with({"PYTHONPATH": "/app", env.OMP: "1"}, cpu="2")
+
+    def run(environment):
+        done = shim_lab.python(executable, "-c", program + REPORT, env=environment)
+        return *json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+    _, environment = started(one, threads={"minIntraOp": MORE})
+    tasks, counts, said = run(environment)
+    assert counts == [MORE] * sessions
+    assert said.count("raddle:") == 1
+    _, environment = started(one, name="without-pools", threads={"maxIntraOp": 1})
+    tasks_without_pools, counts, _ = run(environment)
+    assert counts == [1] * sessions
+    assert tasks - tasks_without_pools == (MORE - 1) * sessions
+    _, counts, said = run({env.OMP: "1"})
+    assert (counts, "raddle:" in said) == ([], False), "the control has no Raddle in it"
