@@ -54,6 +54,9 @@ def space(cluster, raddle):
     labels = {"raddle.dev/inject": "enabled"}
     cluster.client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
     made = Space(cluster, raddle, name)
+    # Without the account, which the controller manager makes, no pod is admitted.
+    accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
+    made.wait(lambda: [one for one in cluster.client.get(accounts)["items"] if one["metadata"]["name"] == "default"])
     made.wait_for_webhook()
     yield made
     # Without a kubelet nobody confirms the end of a pod: they would hold their node's CPUs for ever.

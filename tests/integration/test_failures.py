@@ -427,10 +427,11 @@ def test_webhook_and_controller_go_on_after_the_api_server_was_restarted(space, 
             return space.list()
 
     assert [one["metadata"]["name"] for one in space.wait(again)] == ["before"]
-    # The namespaced policy of higher priority is new, so whoever knows it has been told since.
+    # It governs both pods from now on, for whoever has been told of it.
     space.apply(policy("after", priority=9, threads={"maxIntraOp": 3}))
     made = space.create(on(NODE, name="after"))
     assert (injected(made), threads(made)) == (True, 3)
     assert plan_of(space.bound("after")).node == NODE
-    space.wait(lambda: space.policy_status("after").get("injectedPods") == 1)
+    space.wait(lambda: space.policy_status("after").get("injectedPods") == 2)
+    assert space.policy_status("after")["stalePods"] == 1
     assert (raddle.webhook.pid, raddle.controller.pid) == pids

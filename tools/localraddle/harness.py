@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import os
 import platform
@@ -88,8 +89,11 @@ class Process:
     def get(self, path: str) -> str:
         """Return the body of a path of the health port. Raises OSError when there is no answer of status 200."""
         assert self.health_url is not None
-        with urllib.request.urlopen(self.health_url + path, timeout=5) as answer:
-            return str(answer.read().decode())
+        try:
+            with urllib.request.urlopen(self.health_url + path, timeout=5) as answer:
+                return str(answer.read().decode())
+        except http.client.HTTPException as error:  # it died in the middle of its answer
+            raise ConnectionError(f"{self.health_url}{path}: {error!r}") from error
 
     def metric(self, name: str, **labels: str) -> float:
         """Return the sum of a metric's samples that carry these labels, 0 where there is none."""
