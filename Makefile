@@ -29,8 +29,8 @@ bench: setup ## Measure the budgets and write docs/benchmarks.md (minutes)
 	@$(PYTHON) -m bench $(ARGS)
 
 .PHONY: bench-load
-bench-load: setup ## Measure the full load table (half a day; can be interrupted and goes on)
-	@$(PYTHON) -m load table --full --write $(ARGS)
+bench-load: setup ## Measure the full load table (an hour a call, many to finish; goes on where it stopped)
+	@$(PYTHON) -m load table --full --write --minutes 60 $(ARGS)
 
 .PHONY: cluster
 cluster: setup ## Start a local cluster until Ctrl-C

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 import tempfile
@@ -67,9 +68,10 @@ def cell(
 @click.option("--quick", "size", flag_value="quick", default=True, help="a handful of cells, some minutes [default]")
 @click.option("--full", "size", flag_value="full", help="all cells, many hours; stop it and start it again at will")
 @click.option("--results", type=click.Path(path_type=Path), help="results file; default build/load/SIZE.jsonl")
+@click.option("--minutes", type=float, default=math.inf, help="begin no cell after so long; the next call goes on")
 @click.option("--fresh", is_flag=True, help="measure again what the results file has")
 @click.option("--write/--no-write", default=False, help="write the section of docs/benchmarks.md")
-def table(size: str, results: Path | None, *, fresh: bool, write: bool) -> None:
+def table(size: str, results: Path | None, *, minutes: float, fresh: bool, write: bool) -> None:
     """The load table: cells where Raddle loses first, budgets, then every cell."""
     load_table.require_quota()
     path = results or measure.BUILD / f"{size}.jsonl"
@@ -79,7 +81,7 @@ def table(size: str, results: Path | None, *, fresh: bool, write: bool) -> None:
     store = Store(path, attempts=1 if quick else 3)
     cells = load_table.quick_cells(store) if quick else load_table.full_cells(store)
     repetitions = load_table.QUICK_REPETITIONS if quick else load_table.FULL_REPETITIONS
-    found = load_table.measured(cells, store, repetitions=repetitions, progress=_say)
+    found = load_table.measured(cells, store, repetitions=repetitions, progress=_say, minutes=minutes)
     if not found:
         raise click.ClickException("no cell is complete yet; what was measured is kept for the next time")
     text = load_table.markdown(found, of=len(cells), command=f"python -m load table --{size}", store=store)

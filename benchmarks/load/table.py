@@ -7,8 +7,11 @@ are interleaved, and stock and Raddle are measured a second time to know what ch
 from __future__ import annotations
 
 import itertools
+import math
 import os
+import random
 import tempfile
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -40,27 +43,35 @@ def quick_cells(store: Store) -> list[Cell]:
 
 
 def full_cells(store: Store) -> list[Cell]:
-    """All of the protocol, on the real host and then on the faked one, the named cell first."""
+    """All of the protocol: the named cell, then the others in a fixed mixed order, so that any part is a sample."""
     limits = [0.5, 1.0, 1.5] + [2.0] * ((os.cpu_count() or 1) >= 4)  # 2 of 2 CPUs can't throttle
-    found = [Cell(model=NAMED.model, limit_cpus=NAMED.limit_cpus, rate=NAMED.rate, duration_s=FULL_DURATION_S)]
+    named = Cell(model=NAMED.model, limit_cpus=NAMED.limit_cpus, rate=NAMED.rate, duration_s=FULL_DURATION_S)
+    found = []
     shares: tuple[int | None, ...] = (*SHARES_PERCENT, None)
     for cores, model, limit, callers, share in itertools.product(
         (None, FAKED_CORES), models.ALL.values(), limits, (1, 4), shares
     ):
         found.append(_cell(store, model, limit, share, callers=callers, duration_s=FULL_DURATION_S, host_cores=cores))
-    return found
+    random.Random(0).shuffle(found)
+    return [named, *found]
 
 
-def measured(cells: Iterable[Cell], store: Store, *, repetitions: int, progress: Progress) -> list[list[Row]]:
+def measured(
+    cells: Iterable[Cell], store: Store, *, repetitions: int, progress: Progress, minutes: float = math.inf
+) -> list[list[Row]]:
     """The rows of each cell, from the store where they are there. Faked hosts are left out where none can be had.
 
-    Ctrl-C ends it early with the cells that are complete; the store keeps the rest of the runs for the next time.
+    No cell is begun after so many `minutes`. Ctrl-C ends it early too, with the cells that are complete; the store
+    keeps the rest of the runs for the next time.
     """
     shim = variants.deliver(measure.BUILD / "shim")
     with tempfile.TemporaryDirectory() as folder:
         unfaked = host.available(Path(folder))
     found = []
+    end_s = time.monotonic() + minutes * 60
     for cell in cells:
+        if time.monotonic() > end_s:
+            break
         if cell.host_cores is not None and unfaked:
             progress(f"{cell.title}: left out: {unfaked}")
             continue
