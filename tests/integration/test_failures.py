@@ -14,7 +14,7 @@ import time
 
 import pytest
 import yaml
-from integration.world import TOPOLOGIES, Space, container, injected, plan_of, pod, policy, threads, unregister
+from integration.world import TOPOLOGIES, container, injected, plan_of, pod, policy, threads, unregister
 
 import machines
 from devcluster import ApiError, Cluster
@@ -50,7 +50,7 @@ def installed(cluster):
 
 @pytest.fixture
 def raddle(installed):
-    """Raddle with both processes up, before the test and after it."""
+    """Raddle with both processes up; a test may end either, and the next test has both again."""
     yield installed
     for process in (installed.webhook, installed.controller):
         if process.pid is None:
@@ -315,7 +315,6 @@ def idle(controller):
 
 
 def test_a_killed_controller_finds_everything_again_and_writes_only_what_has_changed(space, raddle):
-    other = Space(space.cluster, raddle, space.name)
     space.apply(policy("quiet", podSelector={"matchLabels": {"app": "quiet"}}))
     space.apply(policy("busy", podSelector={"matchLabels": {"app": "busy"}}))
     next_second(space)
@@ -327,7 +326,7 @@ def test_a_killed_controller_finds_everything_again_and_writes_only_what_has_cha
         space.bound(name)
 
     def counts(name):
-        status = other.policy_status(name)
+        status = space.policy_status(name)
         skipped = {item["reason"]: item["count"] for item in status.get("skippedPods", [])}
         return status.get("matchedPods"), status.get("injectedPods"), status.get("safeValuePods"), skipped
 
