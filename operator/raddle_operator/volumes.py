@@ -28,6 +28,11 @@ _MOUNT: Final[Mapping[str, Any]] = {"name": SHIM_VOLUME, "mountPath": delivery.M
 _SHARED_SECURITY: Final = ("runAsNonRoot", "runAsUser", "runAsGroup", "seccompProfile", "seLinuxOptions")
 
 
+def config_map_name(content_hash: str) -> str:
+    """The name of the shim's ConfigMap with this content: the controller writes it, the webhook mounts it."""
+    return CONFIG_MAP_PREFIX + content_hash
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShimDelivery:
     """What the operator was started with. `config_map` is the shim ConfigMap's name, None: there is none.

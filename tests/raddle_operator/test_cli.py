@@ -6,12 +6,14 @@ import json
 import textwrap
 
 import click
-import machines
 import pytest
 import yaml
 from click.testing import CliRunner
+
+import machines
 from raddle import env
-from raddle_operator.cli import COMMANDS, main, manifests
+from raddle_operator.cli import COMMANDS, cluster, explain, main, manifests
+from raddle_operator.spec import policy_from_object
 
 POLICY = """\
 apiVersion: raddle.dev/v1alpha1
@@ -128,7 +130,7 @@ def test_plan_says_why_a_workload_gets_nothing(run):
 
 def test_plan_respects_a_namespace_that_is_not_opted_in(run):
     namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n"
-    result = plan(run, files={"all.yaml": "---\n".join([POLICY, namespace, DEPLOYMENT])})
+    result = plan(run, files={"all.yaml": f"{POLICY}---\n{namespace}---\n{DEPLOYMENT}"})
     assert "OptedOut" in result.stdout
 
 
@@ -137,7 +139,10 @@ def test_plan_respects_a_namespace_that_is_not_opted_in(run):
     [
         ("threads: {intraOp: 0}", "policy.yaml:8: spec.threads.intraOp: 0 is not allowed; it must be at least 1"),
         ("threads: {intraOps: 4}", "policy.yaml:8: spec.threads.intraOps: no such field; did you mean intraOp?"),
-        ("objective: latency", "policy.yaml:8: spec.objective: 'latency' is not allowed; it must be one of Latency, Throughput"),
+        (
+            "objective: latency",
+            "policy.yaml:8: spec.objective: 'latency' is not allowed; it must be one of Latency, Throughput",
+        ),
         (
             "threads: {interOp: 2}",
             "policy.yaml:8: spec.threads.interOp: 2 is not allowed; it must be 1, or set threads.executionMode: Parallel",
@@ -157,12 +162,33 @@ def test_a_bad_policy_ends_with_file_line_and_field(run, spec, error):
         ({"a.yaml": "just text"}, "a.yaml:1: kind: this document is no Kubernetes object"),
         ({"a.yaml": POLICY}, "the files hold no workload"),
         ({"a.yaml": "kind: Deployment\nspec: {}\n"}, "a.yaml:2: template.spec: is missing or no mapping"),
+        ({"a.yaml": "kind: Pod\nmetadata: [1]\nspec: {}\n"}, "a.yaml:2: metadata: is no mapping"),
+        (
+            {"a.yaml": "kind: Pod\nspec:\n  containers: x\n"},
+            "a.yaml:3: spec.containers: is of type str, must be a list",
+        ),
+        (
+            {"a.yaml": DEPLOYMENT.replace("{app: resnet}", "[1]")},
+            "a.yaml:8: template.metadata.labels: is of type list, must be an object",
+        ),
+        (
+            {"a.yaml": DEPLOYMENT.replace('"12"', "twelve")},
+            "a.yaml:14: template.spec.containers[0].resources.limits.cpu: 'twelve' is not a quantity",
+        ),
+        ({"a.yaml": POLICY.replace("  name: resnet\n", "") + "---\n" + DEPLOYMENT}, "metadata.name: must have 1 to 63"),
     ],
 )
 def test_bad_files_end_with_exit_code_two(run, files, error):
     result = plan(run, files=files)
     assert result.exit_code == 2
     assert error in result.stderr.replace("spec.template", "template")
+
+
+def test_a_workload_and_a_namespace_without_metadata_are_planned_for_all_the_same(run):
+    pod = "kind: Pod\nmetadata: null\nspec: {containers: [{name: serve}]}\n"
+    result = plan(run, files={"policy.yaml": POLICY, "pod.yaml": pod, "namespace.yaml": "kind: Namespace\n"})
+    assert result.exit_code == 0
+    assert "NoPolicy" in result.stdout
 
 
 def test_a_missing_file_is_named(run):
@@ -203,7 +229,7 @@ def test_topology_shows_a_machine(run, golden, name):
 
 def test_topology_of_a_folder_without_a_machine_is_an_error(run, tmp_path):
     result = run("topology", "--root", str(tmp_path))
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "no online CPU found" in result.stderr
 
 
@@ -237,3 +263,29 @@ def test_explain_takes_pods_only(run):
     result = run("explain", "deployment/x")
     assert result.exit_code == 2
     assert "only pods can be explained" in result.stderr
+
+
+@pytest.mark.parametrize("command", [("webhook",), ("agent", "--node-name", "n1"), ("explain", "pod/x")])
+def test_no_way_to_the_cluster_is_one_line_and_exit_code_one(run, tmp_path, monkeypatch, command):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nowhere"))
+    result = run(*command)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert result.stderr.startswith("Error: ")
+
+
+def missed(limits, cores):
+    pod = {
+        "metadata": {"name": "a", "labels": {"app": "resnet"}},
+        "spec": {"containers": [{"name": "serve", "image": "x", "resources": {"limits": limits}}]},
+    }
+    policy = policy_from_object({**yaml.safe_load(POLICY), "metadata": {"name": "resnet", "namespace": "default"}})
+    labels = {env.INJECT_LABEL: "enabled"}
+    world = cluster.World(pod=pod, namespace="default", namespace_labels=labels, policies=(policy,), cores=cores)
+    return explain.why_not(world).reason
+
+
+def test_explain_calls_a_pod_without_a_limit_missed_where_its_node_is_known():
+    assert missed({"cpu": "2"}, None) == "WebhookMissed"
+    assert missed({}, 8) == "WebhookMissed"
+    assert missed({}, None) == "NoCPUBound"

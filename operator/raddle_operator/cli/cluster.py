@@ -20,6 +20,7 @@ from raddle_operator.kube import (
     NAMESPACES,
     NODE_CPU_TOPOLOGIES,
     PODS,
+    Forbidden,
     Kube,
     KubeError,
     NotFound,
@@ -31,12 +32,16 @@ from raddle_operator.spec import PolicyObject, SpecError, policy_from_object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """A pod and all that decides what it gets, as the cluster holds it now."""
+    """A pod and all that decides what it gets, as the cluster holds it now.
+
+    `cores` are the physical cores of the pod's node, None where it has none or its topology is not known.
+    """
 
     pod: Object
     namespace: str
     namespace_labels: Mapping[str, str]
     policies: tuple[PolicyObject, ...]
+    cores: int | None = None
 
     @property
     def annotations(self) -> Mapping[str, str]:
@@ -63,8 +68,21 @@ async def world(name: str, namespace: str | None, kubeconfig: Path | None, conte
         labels = (await _get(kube, NAMESPACES, place))["metadata"].get("labels") or {}
         own = await kube.list(INFERENCE_THREADINGS, place)
         everywhere = await kube.list(CLUSTER_INFERENCE_THREADINGS)
-    policies = tuple(_policies([*own.items, *everywhere.items]))
-    return World(pod=pod, namespace=place, namespace_labels=labels, policies=policies)
+        cores = await _cores(kube, (pod.get("spec") or {}).get("nodeName"))
+    # Items of a list need not carry their kind.
+    objects = [{**obj, "kind": INFERENCE_THREADINGS.kind} for obj in own.items]
+    objects += [{**obj, "kind": CLUSTER_INFERENCE_THREADINGS.kind} for obj in everywhere.items]
+    return World(pod=pod, namespace=place, namespace_labels=labels, policies=tuple(_policies(objects)), cores=cores)
+
+
+async def _cores(kube: Kube, node: str | None) -> int | None:
+    """Return the physical cores of a node; None where nobody knows them, or the user may not look."""
+    if not node:
+        return None
+    try:
+        return len(nodetopology.from_object(await kube.get(NODE_CPU_TOPOLOGIES, node)).cores) or None
+    except (NotFound, Forbidden, nodetopology.TopologyError):
+        return None
 
 
 def _policies(objects: list[Object]) -> list[PolicyObject]:
@@ -96,10 +114,17 @@ async def _get(kube: Kube, resource: Resource, name: str, namespace: str = "") -
 
 
 def _kubeconfig(given: Path | None) -> Path | None:
-    """Return the file that kubectl would read first; None where there is none, which means a pod's own account."""
+    """Return the file that kubectl would read first; None in a pod that has none, which means its own account.
+
+    Raises click.ClickException where there is neither.
+    """
     named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     candidates = [given] if given else named or [Path.home() / ".kube" / "config"]
-    return next((path for path in candidates if path.exists()), None)
+    found = next((path for path in candidates if path.exists()), None)
+    if found is None and not os.environ.get("KUBERNETES_SERVICE_HOST"):
+        looked = ", ".join(map(str, candidates))
+        raise click.ClickException(f"no kubeconfig: there is no {looked}; set KUBECONFIG to one")
+    return found
 
 
 def _current_namespace(kubeconfig: Path | None, context: str | None) -> str:

@@ -18,7 +18,7 @@ from raddle_operator import injection
 from raddle_operator.cli import cluster, output
 from raddle_operator.matching import Policies
 from raddle_operator.reasons import Skip, SkipReason
-from raddle_operator.volumes import ShimDelivery
+from raddle_operator.volumes import ShimDelivery, config_map_name
 
 EPILOG = """\b
 Examples:
@@ -61,13 +61,13 @@ def explain(pod: str, namespace: str | None, kubeconfig: Path | None, context: s
 
 def why_not(world: cluster.World) -> Skip:
     """Return why a pod has no values, by deciding on it again with what the cluster holds now."""
-    shim = ShimDelivery(config_map=f"raddle-shim-{delivery.content_hash()}", items=delivery.items())
+    shim = ShimDelivery(config_map=config_map_name(delivery.content_hash()), items=delivery.items())
     decision = injection.decide_object(
         world.pod,
         world.namespace,
         world.namespace_labels,
         Policies(list(world.policies)),
-        injection.Facts(),
+        injection.Facts(smallest_cores=world.cores),
         injection.Settings(shim=shim),
     )
     if decision.skip is not None:

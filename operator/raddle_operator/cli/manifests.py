@@ -44,6 +44,12 @@ class Manifest:
         """Return the object's kind, "" where it has none."""
         return str(self.obj.get("kind", ""))
 
+    @property
+    def metadata(self) -> Object:
+        """Return the object's metadata, {} where it has none."""
+        found = self.obj.get("metadata")
+        return found if isinstance(found, dict) else {}
+
     def error(self, path: str, message: str) -> ManifestError:
         """Return the error for a field, with the line of the deepest part of its dotted path that is there."""
         return ManifestError(f"{self.file}:{self.line(path)}: {path}: {message}")
@@ -114,6 +120,8 @@ def _objects(name: str, obj: Any, node: yaml.Node) -> Iterator[Manifest]:
     if not isinstance(obj, dict) or not isinstance(obj.get("kind"), str):
         line = node.start_mark.line + 1
         raise ManifestError(f"{name}:{line}: kind: this document is no Kubernetes object; it needs apiVersion and kind")
+    if not isinstance(obj.get("metadata", {}), dict | None):
+        raise Manifest(file=name, obj=obj, node=node).error("metadata", "is no mapping")
     if obj["kind"].endswith("List") and isinstance(obj.get("items"), list):
         items = _child(node, "items")
         for index, item in enumerate(obj["items"]):

@@ -18,8 +18,12 @@ from raddle_operator import binding, injection, nodetopology
 from raddle_operator.cli import manifests, output, schema
 from raddle_operator.cli.manifests import Manifest, ManifestError
 from raddle_operator.matching import Policies
-from raddle_operator.spec import PolicyObject, SpecError, policy_from_object
-from raddle_operator.volumes import ShimDelivery
+from raddle_operator.pods import Pod, pod_from_object
+from raddle_operator.quantities import QuantityError
+from raddle_operator.quantities import parse as quantity
+from raddle_operator.reading import SpecError, as_object
+from raddle_operator.spec import PolicyObject, policy_from_object
+from raddle_operator.volumes import ShimDelivery, config_map_name
 
 POLICY_KINDS: Final = ("InferenceThreading", "ClusterInferenceThreading")
 # Kind -> where its pod template lies.
@@ -43,7 +47,7 @@ Examples:
 
 \b
 A namespace that is not among the files counts as labelled raddle.dev/inject=enabled.
-Exit codes: 0 done, 2 bad input.
+Exit codes: 0 done, 1 --node: no such topology or no answer from the cluster, 2 bad input.
 """
 
 
@@ -58,7 +62,7 @@ class Workload:
     @property
     def title(self) -> str:
         """Return kind/name as kubectl writes it."""
-        return f"{self.manifest.kind.lower()}/{self.manifest.obj.get('metadata', {}).get('name', '?')}"
+        return f"{self.manifest.kind.lower()}/{self.manifest.metadata.get('name', '?')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +98,7 @@ def plan(sources: Sequence[str], node: str | None, root: Path | None, form: str)
     if not workloads:
         raise ManifestError(f"the files hold no workload: {', '.join(TEMPLATES)}")
     name, machine = _machine(node, root)
-    labels = {m.obj["metadata"]["name"]: m.obj["metadata"].get("labels") or {} for m in found if m.kind == "Namespace"}
+    labels = {m.metadata.get("name"): m.metadata.get("labels") or {} for m in found if m.kind == "Namespace"}
     planned = [
         decide(one, policies, labels.get(one.namespace, {env.INJECT_LABEL: "enabled"}), name, machine)
         for one in workloads
@@ -115,9 +119,9 @@ def read_policies(found: Sequence[Manifest]) -> Iterator[PolicyObject]:
         if manifest.kind not in POLICY_KINDS:
             continue
         schema.check(manifest)
-        obj = copy.deepcopy(manifest.obj)
+        obj = {**copy.deepcopy(manifest.obj), "metadata": {**manifest.metadata}}
         if manifest.kind == "InferenceThreading":
-            obj.setdefault("metadata", {}).setdefault("namespace", "default")
+            obj["metadata"].setdefault("namespace", "default")
         try:
             yield policy_from_object(obj)
         except SpecError as error:
@@ -125,7 +129,10 @@ def read_policies(found: Sequence[Manifest]) -> Iterator[PolicyObject]:
 
 
 def read_workloads(found: Sequence[Manifest]) -> Iterator[Workload]:
-    """Yield the workloads among the manifests, each with the pod that its template makes."""
+    """Yield the workloads among the manifests, each with the pod that its template makes.
+
+    Raises ManifestError for a template that is no pod.
+    """
     for manifest in found:
         steps = TEMPLATES.get(manifest.kind)
         if steps is None:
@@ -135,12 +142,29 @@ def read_workloads(found: Sequence[Manifest]) -> Iterator[Workload]:
             template = template.get(step) if isinstance(template, dict) else None
         if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
             raise manifest.error(".".join([*steps, "spec"]), "is missing or no mapping; there is no pod to plan for")
-        metadata = manifest.obj.get("metadata") or {}
+        metadata = manifest.metadata
         namespace = str(metadata.get("namespace") or "default")
-        pod = {"apiVersion": "v1", "kind": "Pod", **{k: v for k, v in template.items() if k in {"metadata", "spec"}}}
-        pod["metadata"] = {**(template.get("metadata") or {}), "namespace": namespace}
-        pod["metadata"].setdefault("name", f"{metadata.get('name', 'pod')}{'-0' if steps else ''}")
+        try:
+            own = {**as_object(template.get("metadata") or {}, "metadata"), "namespace": namespace}
+            own.setdefault("name", f"{metadata.get('name', 'pod')}{'-0' if steps else ''}")
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": template["spec"]}
+            _check_quantities(pod_from_object(pod))
+        except SpecError as error:
+            raise manifest.error(".".join([*steps, error.path]), error.message) from None
         yield Workload(manifest=manifest, namespace=namespace, pod=copy.deepcopy(pod))
+
+
+def _check_quantities(pod: Pod) -> None:
+    """Raise SpecError for the first CPU or memory quantity that can't be read."""
+    for container in pod.all_containers:
+        path = f"spec.{container.field}[{container.index}].resources"
+        for part, quantities in (("limits", container.limits), ("requests", container.requests)):
+            for name in ("cpu", "memory"):
+                try:
+                    if quantities.get(name) is not None:
+                        quantity(quantities[name])
+                except QuantityError as error:
+                    raise SpecError(f"{path}.{part}.{name}", str(error)) from None
 
 
 def _machine(node: str | None, root: Path | None) -> tuple[str | None, Machine | None]:
@@ -159,7 +183,7 @@ def _machine(node: str | None, root: Path | None) -> tuple[str | None, Machine |
     if manifest is None:
         raise ManifestError(f"{root}: holds no {nodetopology.KIND}")
     try:
-        return str(manifest.obj["metadata"]["name"]), nodetopology.from_object(manifest.obj)
+        return str(manifest.metadata.get("name") or root), nodetopology.from_object(manifest.obj)
     except nodetopology.TopologyError as error:
         raise manifest.error(error.path, f"{error.value} is not {error.allowed}") from None
 
@@ -172,7 +196,7 @@ def decide(
     machine: Machine | None,
 ) -> Planned:
     """Return what the webhook would do at CREATE and, where the machine is known, at binding."""
-    shim = ShimDelivery(config_map=f"raddle-shim-{delivery.content_hash()}", items=delivery.items())
+    shim = ShimDelivery(config_map=config_map_name(delivery.content_hash()), items=delivery.items())
     smallest = cores_within(machine, machine.online) if machine is not None else None
     facts = injection.Facts(smallest_cores=smallest, config_map_present=True)
     decision = injection.decide_object(

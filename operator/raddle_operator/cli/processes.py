@@ -114,11 +114,14 @@ def controller(log_level: str, **options: Any) -> None:
 @option("--decision-logs-per-s", default=20.0, help="Most decisions logged a second; 0: none.")
 def webhook(log_level: str, **options: Any) -> None:
     """Run the admission webhook: answer pods and bindings from memory."""
-    from raddle_operator.webhook.process import run
+    from raddle_operator.webhook.process import ConfigError, run
     from raddle_operator.webhook.settings import WebhookSettings
 
     start_logging(log_level)
-    run(WebhookSettings(**options))
+    try:
+        run(WebhookSettings(**options))
+    except (ConfigError, OSError) as error:
+        raise click.ClickException(str(error)) from None
 
 
 @click.command()
@@ -144,7 +147,11 @@ def webhook(log_level: str, **options: Any) -> None:
 def agent(log_level: str, namespace: str, **options: Any) -> None:
     """Run the node agent: publish this node's NodeCPUTopology when it changes."""
     from raddle_operator.agent import AgentSettings, run
+    from raddle_operator.agent_client import ConfigError
 
     del namespace
     start_logging(log_level)
-    sys.exit(run(AgentSettings(**options)))
+    try:
+        sys.exit(run(AgentSettings(**options)))
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from None

@@ -10,12 +10,16 @@ from rich.markup import escape
 from raddle import cgroup, cpuset, document, sysfs
 from raddle.topology import Machine, cores_within, threads_per_core
 from raddle_operator.cli import output
+from raddle_operator.cli.manifests import ManifestError
 
 EPILOG = """\b
 Examples:
   raddle topology                      this machine, and what this process may use
   raddle topology -o json              the same, as versioned JSON
   raddle topology --root /captures/worker-7 -o json
+
+\b
+Exit codes: 0 done, 2 no machine in that folder.
 """
 
 
@@ -32,7 +36,7 @@ def topology(root: Path, form: str) -> None:
     """Show a machine: sockets, NUMA nodes, L3 domains, cores, and what may be used of it."""
     machine = sysfs.read_machine(str(root))
     if not machine.online:
-        raise click.ClickException(f"{root}: no online CPU found below sys/devices/system/cpu")
+        raise ManifestError(f"{root}: no online CPU found below sys/devices/system/cpu")
     allotment = cgroup.read_allotment(str(root))
     if form != "text":
         output.write(document.to_document(machine, allotment), form)
