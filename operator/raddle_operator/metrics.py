@@ -1,4 +1,4 @@
-"""The webhook's metrics. Names and labels are part of the documented interface (docs/reference/metrics.md).
+"""The webhook's metrics. Names and labels are an interface: a renamed one breaks dashboards and alerts.
 
 Labels take few values: paths, decisions, reasons and kinds, never names of pods or namespaces. One object holds the
 metrics of one process, so that two servers in one test do not count together. (controller.metrics has the other half.)

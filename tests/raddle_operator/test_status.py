@@ -25,6 +25,7 @@ from raddle_operator.matching import Policies
 from raddle_operator.reasons import SkipReason
 from raddle_operator.spec import policy_from_object
 from raddle_operator.times import epoch_s, rfc3339
+from raddle_operator.volumes import ShimDelivery
 
 NOW_S = 1_800_000_000
 CREATED = "2026-11-21T10:00:00Z"
@@ -363,13 +364,23 @@ POD = {
 }
 
 
-def asked(obj, **options):
+SHIM = ShimDelivery(config_map="raddle-shim-0")
+
+
+def asked(obj, shim=SHIM):
     labels = {"raddle.dev/inject": "enabled"}
-    return verdict(obj, "shop", labels, Policies([policy()]), Facts(), unlabelled="disabled", **options)
+    return verdict(obj, "shop", labels, Policies([policy()]), Facts(), shim=shim, unlabelled="disabled")
 
 
 def test_a_pod_that_the_webhook_would_have_changed_was_missed():
     assert asked(POD) is SkipReason.WEBHOOK_MISSED
+
+
+def test_a_pod_that_would_have_got_nothing_but_the_shim_was_missed_where_there_is_one():
+    (container,) = POD["spec"]["containers"]
+    pod = {**POD, "spec": {"containers": [{**container, "envFrom": [{"configMapRef": {"name": "x"}}]}]}}
+    assert asked(pod) is SkipReason.WEBHOOK_MISSED
+    assert asked(pod, shim=ShimDelivery()) is SkipReason.ENV_FROM_PRESENT
 
 
 def test_a_pod_that_the_webhook_leaves_alone_has_the_webhooks_reason():

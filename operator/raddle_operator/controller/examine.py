@@ -14,6 +14,7 @@ from raddle_operator.kube import Object
 from raddle_operator.matching import Policies
 from raddle_operator.reasons import SkipReason
 from raddle_operator.spec import PolicyObject
+from raddle_operator.volumes import ShimDelivery
 
 Case = tuple[str, Labels, str, int]
 """(namespace, the pod's labels, the policy's UID, its generation)."""
@@ -31,10 +32,15 @@ def verdict(
     policies: Policies,
     facts: Facts,
     *,
+    shim: ShimDelivery,
     unlabelled: str,
 ) -> SkipReason:
-    """Return the reason why a pod without values has none: WebhookMissed when the webhook would have given some."""
+    """Return the reason why a pod without values has none: WebhookMissed when the webhook would have given some.
+
+    ``shim`` is what the webhook could have mounted: a container with envFrom gets nothing but the shim.
+    """
     if str((pod.get("spec") or {}).get("priorityClassName") or "").startswith("system-"):
         return SkipReason.OPTED_OUT  # the webhook configuration's matchConditions leave it out
-    decision = decide_object(pod, namespace, namespace_labels, policies, facts, Settings(unlabelled=unlabelled))
+    settings = Settings(shim=shim, unlabelled=unlabelled)
+    decision = decide_object(pod, namespace, namespace_labels, policies, facts, settings)
     return SkipReason.WEBHOOK_MISSED if decision.skip is None else decision.skip.reason

@@ -1,4 +1,4 @@
-"""The controller's metrics. Names and labels are part of the documented interface (docs/reference/metrics.md)."""
+"""The controller's metrics. Names and labels are an interface: a renamed one breaks dashboards and alerts."""
 
 from __future__ import annotations
 

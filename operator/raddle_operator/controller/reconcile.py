@@ -57,6 +57,7 @@ from raddle_operator.kube import (
     Resource,
 )
 from raddle_operator.matching import Policies
+from raddle_operator.volumes import ShimDelivery
 
 log = logging.getLogger(__name__)
 
@@ -276,8 +277,15 @@ class Reconciler:
             return
         cores = [record.cores for record in self._topologies.values() if record.cores]
         facts = Facts(smallest_cores=min(cores, default=None))
-        unlabelled = self._settings.unlabelled
-        reason = verdict(obj, work.namespace, namespace.labels, policies, facts, unlabelled=unlabelled)
+        reason = verdict(
+            obj,
+            work.namespace,
+            namespace.labels,
+            policies,
+            facts,
+            shim=ShimDelivery() if self._shim is None else self._shim.delivery_in(work.namespace),
+            unlabelled=self._settings.unlabelled,
+        )
         self._counts.judge(case_of(work.namespace, pod.labels, policy), reason)
         self.queue.add(_COUNT)
 

@@ -18,6 +18,7 @@ from raddle_operator.controller import metrics
 from raddle_operator.informer import Informer, Key
 from raddle_operator.kube import CONFIG_MAPS, AlreadyExists, Forbidden, Kube, NotFound, Object
 from raddle_operator.times import epoch_s
+from raddle_operator.volumes import ShimDelivery, config_map_name
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +33,6 @@ class KeptMap:
 
     hash: str
     created_s: int
-
-
-def config_map_name(content_hash: str) -> str:
-    """Return the ConfigMap's name; the webhook mounts it by this name."""
-    return f"raddle-shim-{content_hash}"
 
 
 def config_map(namespace: str, content_hash: str) -> Object:
@@ -91,6 +87,11 @@ class ShimKeeper:
         )
         self._namespaces = frozenset(namespaces)
         self._kube = kube
+
+    def delivery_in(self, namespace: str) -> ShimDelivery:
+        """Return what pods of a namespace can mount: nothing where we may not write."""
+        allowed = namespace not in self.forbidden and (not self._namespaces or namespace in self._namespaces)
+        return ShimDelivery(config_map=config_map_name(self.content_hash)) if allowed else ShimDelivery()
 
     async def reconcile(self, namespace: str, oldest_injected_s: int | None) -> None:
         """Make one opted-in namespace have the present ConfigMap and no outdated one. Raises for what may pass."""

@@ -9,10 +9,10 @@ from typing import Any, Final
 from raddle import cpuset, env
 from raddle_operator.informer import Key
 from raddle_operator.kube import Object, Resource
+from raddle_operator.pods import MIRROR_ANNOTATION
 from raddle_operator.spec import PolicyObject, SpecError, policy_from_object
 from raddle_operator.times import epoch_s
 
-MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 _SAFE_VALUES: Final = '"node":null'
 
 Labels = tuple[tuple[str, str], ...]
