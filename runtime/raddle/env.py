@@ -48,6 +48,8 @@ RESERVED_PLAN = 2048
 
 VERSION = 1
 MAX_THREADS = 1024
+MAX_STREAMS = 65536
+MAX_EXCLUSIVE_CPUS = 65536
 MAX_PLAN_TEXT = 4096
 SPINNING = ("never", "bounded", "always")
 EXECUTION_MODES = ("sequential", "parallel")
@@ -60,10 +62,10 @@ _NUMBERS = {
     "intra": (1, MAX_THREADS),  # absent: leave the count alone
     "inter": (1, MAX_THREADS),
     "spin_us": (0, 1000000),
-    "excl": (0, 65536),  # CPUs that are expected to be exclusive; 0: shared
+    "excl": (0, MAX_EXCLUSIVE_CPUS),  # CPUs that are expected to be exclusive; 0: shared
     "smt": (0, 1),  # 1: use all threads of a core
-    "streams": (1, 65536),  # workers x sessions that share the container's CPUs
-    "workers": (1, 65536),
+    "streams": (1, MAX_STREAMS),  # workers x sessions that share the container's CPUs
+    "workers": (1, MAX_STREAMS),
     "min": (1, MAX_THREADS),
     "max": (1, MAX_THREADS),
     "floor": (0, 1),  # 1: throughput, a fractional quota is rounded down; 0: latency, up

@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import ceil, floor
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from raddle import cpuset
+from raddle import cpuset, env
 from raddle.policy import Policy
 from raddle.topology import Machine, cores_within
 
@@ -138,7 +138,8 @@ def _bounded(budget: Budget) -> Budget:
     return budget._replace(
         quota_cpus=within(budget.quota_cpus),
         request_cpus=within(budget.request_cpus),
-        workers=max(1, budget.workers),
+        whole_cpus=min(budget.whole_cpus, env.MAX_EXCLUSIVE_CPUS),
+        workers=min(max(1, budget.workers), env.MAX_STREAMS),
         cpus=budget.cpus or None,
     )
 
@@ -300,6 +301,8 @@ def _streams(budget: Budget, policy: Policy, because: Dict[str, str]) -> int:
         streams = workers * max(policy.sessions, policy.concurrent_runs)
     else:
         streams = workers * policy.sessions
+    # RADDLE_PLAN's bound; so many streams leave one thread each in any case.
+    streams = min(streams, env.MAX_STREAMS)
     if streams > 1:
         because["streams"] = f"{workers} workers x {streams // workers} at a time"
     return streams
@@ -351,7 +354,7 @@ def _inter_op(cap: _Cap, parallel: bool, policy: Policy, because: Dict[str, str]
         return policy.inter_op
     if policy.inter_op_percent is not None and cap.threads is not None:
         because["interOp"] = f"{policy.inter_op_percent} % of {cap.threads}"
-        return max(1, cap.threads * policy.inter_op_percent // 100)
+        return min(max(1, cap.threads * policy.inter_op_percent // 100), env.MAX_THREADS)
     because["interOp"] = "Parallel without a count"
     return 1
 

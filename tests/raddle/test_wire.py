@@ -9,25 +9,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import machines
 from raddle import env, wire
 from raddle.planner import Budget, plan
 from raddle.policy import Policy
+from raddle.sysfs import read_machine
+from raddle.topology import Kubelet
 
 budgets = st.builds(
     Budget,
-    quota_cpus=st.one_of(st.none(), st.floats(0.001, 1000)),
+    quota_cpus=st.one_of(st.none(), st.floats(0.001, 1000), st.floats(1000, 1e6)),
     request_cpus=st.one_of(st.none(), st.floats(0.001, 1000)),
-    whole_cpus=st.integers(0, 1024),
+    # Up to what a forged annotation may say.
+    whole_cpus=st.one_of(st.integers(0, 1024), st.integers(0, 1_000_000)),
     cpus=st.none(),
-    workers=st.integers(1, 64),
+    workers=st.one_of(st.integers(1, 64), st.integers(1, 1_000_000)),
     gpu=st.booleans(),
     shim=st.booleans(),
     smallest_cores=st.one_of(st.none(), st.integers(1, 512)),
     because=st.text(max_size=300),
 )
 policies = st.sampled_from(
-    [Policy(), Policy(objective="Throughput", workers=4), Policy(runtimes=("blas",)), Policy(intra_op=1024)]
+    [
+        Policy(),
+        Policy(objective="Throughput", workers=4),
+        Policy(runtimes=("blas",)),
+        Policy(intra_op=1024),
+        # What the schema allows at most.
+        Policy(sessions=1024, concurrent_runs=1024),
+        Policy(objective="Throughput", concurrent_runs=1024),
+        Policy(execution_mode="Parallel", inter_op_percent=100),
+    ]
 )
+
+
+STATIC = read_machine(str(machines.path("2s16c32t")))._replace(kubelet=Kubelet(cpu_manager_policy="static"))
 
 
 @given(budgets, policies, st.text(max_size=253))
@@ -39,9 +55,9 @@ def test_a_plan_annotation_fits_its_reservation_and_reads_back(budget, policy, n
     assert recorded.budget._replace(because="") == budget._replace(because="")
 
 
-@given(budgets, policies)
-def test_the_shims_plan_fits_its_reservation_and_reads_back(budget, policy):
-    made = plan(None, budget, policy)
+@given(st.sampled_from([None, STATIC]), budgets, policies)
+def test_the_shims_plan_fits_its_reservation_and_reads_back(machine, budget, policy):
+    made = plan(machine, budget, policy)
     text = wire.shim_text(made, policy)
     assert len(text.encode()) <= env.RESERVED_SHIM
     fields = env.decode(text)
