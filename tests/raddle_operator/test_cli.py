@@ -10,6 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+import chart
 import machines
 from raddle import env
 from raddle_operator.cli import COMMANDS, cluster, explain, main, manifests
@@ -272,6 +273,14 @@ def test_no_way_to_the_cluster_is_one_line_and_exit_code_one(run, tmp_path, monk
     result = run(*command)
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert result.stderr.startswith("Error: ")
+
+
+@pytest.mark.parametrize("state", ["disabled", "labelled", "enabled"])
+def test_explain_takes_an_unlabelled_namespace_for_what_the_installed_webhook_does(state):
+    rendered = chart.objects({"injection": {"default": state}})
+    (configuration,) = [item for item in rendered if item["kind"] == "MutatingWebhookConfiguration"]
+    assert configuration["metadata"]["name"] == cluster.CONFIGURATION
+    assert cluster.unlabelled_in(configuration) == state
 
 
 def missed(limits, cores):

@@ -7,16 +7,18 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import yaml
 
+from raddle import env
 from raddle.topology import Machine
 from raddle_operator import nodetopology
 from raddle_operator.kube import (
     CLUSTER_INFERENCE_THREADINGS,
     INFERENCE_THREADINGS,
+    MUTATING_WEBHOOKS,
     NAMESPACES,
     NODE_CPU_TOPOLOGIES,
     PODS,
@@ -27,14 +29,19 @@ from raddle_operator.kube import (
     Object,
     Resource,
 )
+from raddle_operator.matching import DISABLED, ENABLED, LABELLED
 from raddle_operator.spec import PolicyObject, SpecError, policy_from_object
+
+CONFIGURATION: Final = "raddle"
+"""The chart's MutatingWebhookConfiguration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """A pod and all that decides what it gets, as the cluster holds it now.
 
-    `cores` are the physical cores of the pod's node, None where it has none or its topology is not known.
+    `cores` are the physical cores of the pod's node, None where it has none or its topology is not known; `unlabelled`
+    is what a namespace without the label counts as.
     """
 
     pod: Object
@@ -42,6 +49,7 @@ class World:
     namespace_labels: Mapping[str, str]
     policies: tuple[PolicyObject, ...]
     cores: int | None = None
+    unlabelled: str = DISABLED
 
     @property
     def annotations(self) -> Mapping[str, str]:
@@ -69,10 +77,37 @@ async def world(name: str, namespace: str | None, kubeconfig: Path | None, conte
         own = await kube.list(INFERENCE_THREADINGS, place)
         everywhere = await kube.list(CLUSTER_INFERENCE_THREADINGS)
         cores = await _cores(kube, (pod.get("spec") or {}).get("nodeName"))
+        unlabelled = await _unlabelled(kube)
     # Items of a list need not carry their kind.
     objects = [{**obj, "kind": INFERENCE_THREADINGS.kind} for obj in own.items]
     objects += [{**obj, "kind": CLUSTER_INFERENCE_THREADINGS.kind} for obj in everywhere.items]
-    return World(pod=pod, namespace=place, namespace_labels=labels, policies=tuple(_policies(objects)), cores=cores)
+    return World(
+        pod=pod,
+        namespace=place,
+        namespace_labels=labels,
+        policies=tuple(_policies(objects)),
+        cores=cores,
+        unlabelled=unlabelled,
+    )
+
+
+async def _unlabelled(kube: Kube) -> str:
+    """Return what the installed webhook takes a namespace without the label for; disabled where one may not look."""
+    try:
+        return unlabelled_in(await kube.get(MUTATING_WEBHOOKS, CONFIGURATION))
+    except (NotFound, Forbidden):
+        return DISABLED
+
+
+def unlabelled_in(configuration: Object) -> str:
+    """Return what a webhook configuration takes a namespace without the label for: disabled, labelled or enabled."""
+    for webhook in configuration.get("webhooks") or []:
+        state = {"pods-enabled.raddle.dev": ENABLED, "pods-labelled.raddle.dev": LABELLED}.get(webhook.get("name"))
+        for expression in (webhook.get("namespaceSelector") or {}).get("matchExpressions") or []:
+            # NotIn holds for a label that is absent too.
+            if state and (expression.get("key"), expression.get("operator")) == (env.INJECT_LABEL, "NotIn"):
+                return state
+    return DISABLED
 
 
 async def _cores(kube: Kube, node: str | None) -> int | None:

@@ -68,7 +68,7 @@ def why_not(world: cluster.World) -> Skip:
         world.namespace_labels,
         Policies(list(world.policies)),
         injection.Facts(smallest_cores=world.cores),
-        injection.Settings(shim=shim),
+        injection.Settings(shim=shim, unlabelled=world.unlabelled),
     )
     if decision.skip is not None:
         return decision.skip
