@@ -129,6 +129,13 @@ def test_plan_says_why_a_workload_gets_nothing(run):
     assert "NoPolicy" in result.stdout
 
 
+def test_plan_says_that_a_policy_is_in_another_namespace(run):
+    elsewhere = POLICY.replace("  name: resnet\n", "  name: resnet\n  namespace: models\n")
+    result = plan(run, files={"policy.yaml": elsewhere, "deployment.yaml": DEPLOYMENT})
+    assert "deployment/resnet is in namespace default, the policies are in models" in result.stdout
+    assert "is in namespace" not in plan(run).stdout
+
+
 def test_plan_respects_a_namespace_that_is_not_opted_in(run):
     namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n"
     result = plan(run, files={"all.yaml": f"{POLICY}---\n{namespace}---\n{DEPLOYMENT}"})

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 from rich.markup import escape
@@ -15,27 +15,12 @@ from rich.markup import escape
 from raddle import delivery, env, sysfs, wire
 from raddle.topology import Machine, cores_within
 from raddle_operator import binding, injection, nodetopology
-from raddle_operator.cli import manifests, output, schema
-from raddle_operator.cli.manifests import Manifest, ManifestError
+from raddle_operator.cli import manifests, output
+from raddle_operator.cli.manifests import ManifestError
+from raddle_operator.cli.workloads import TEMPLATES, Workload, read_policies, read_workloads
 from raddle_operator.matching import Policies
-from raddle_operator.pods import Pod, pod_from_object
-from raddle_operator.quantities import QuantityError
-from raddle_operator.quantities import parse as quantity
-from raddle_operator.reading import SpecError, as_object
-from raddle_operator.spec import PolicyObject, policy_from_object
+from raddle_operator.reasons import SkipReason
 from raddle_operator.volumes import ShimDelivery, config_map_name
-
-POLICY_KINDS: Final = ("InferenceThreading", "ClusterInferenceThreading")
-# Kind -> where its pod template lies.
-TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
-    "Pod": (),
-    "Deployment": ("spec", "template"),
-    "ReplicaSet": ("spec", "template"),
-    "StatefulSet": ("spec", "template"),
-    "DaemonSet": ("spec", "template"),
-    "Job": ("spec", "template"),
-    "CronJob": ("spec", "jobTemplate", "spec", "template"),
-}
 
 EPILOG = """\b
 Examples:
@@ -49,20 +34,6 @@ Examples:
 A namespace that is not among the files counts as labelled raddle.dev/inject=enabled.
 Exit codes: 0 done, 1 --node: no such topology or no answer from the cluster, 2 bad input.
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
-    """One workload of the files: its pod as it would be created, and where it stands."""
-
-    manifest: Manifest
-    namespace: str
-    pod: manifests.Object
-
-    @property
-    def title(self) -> str:
-        """Return kind/name as kubectl writes it."""
-        return f"{self.manifest.kind.lower()}/{self.manifest.metadata.get('name', '?')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,60 +82,7 @@ def plan(sources: Sequence[str], node: str | None, root: Path | None, form: str)
             output.write(one.pod, "yaml")
     else:
         _print(planned, name)
-
-
-def read_policies(found: Sequence[Manifest]) -> Iterator[PolicyObject]:
-    """Yield the policies among the manifests. Raises ManifestError for one that the API server would refuse."""
-    for manifest in found:
-        if manifest.kind not in POLICY_KINDS:
-            continue
-        schema.check(manifest)
-        obj = {**copy.deepcopy(manifest.obj), "metadata": {**manifest.metadata}}
-        if manifest.kind == "InferenceThreading":
-            obj["metadata"].setdefault("namespace", "default")
-        try:
-            yield policy_from_object(obj)
-        except SpecError as error:
-            raise manifest.error(error.path, error.message) from None
-
-
-def read_workloads(found: Sequence[Manifest]) -> Iterator[Workload]:
-    """Yield the workloads among the manifests, each with the pod that its template makes.
-
-    Raises ManifestError for a template that is no pod.
-    """
-    for manifest in found:
-        steps = TEMPLATES.get(manifest.kind)
-        if steps is None:
-            continue
-        template: Any = manifest.obj
-        for step in steps:
-            template = template.get(step) if isinstance(template, dict) else None
-        if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
-            raise manifest.error(".".join([*steps, "spec"]), "is missing or no mapping; there is no pod to plan for")
-        metadata = manifest.metadata
-        namespace = str(metadata.get("namespace") or "default")
-        try:
-            own = {**as_object(template.get("metadata") or {}, "metadata"), "namespace": namespace}
-            own.setdefault("name", f"{metadata.get('name', 'pod')}{'-0' if steps else ''}")
-            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": template["spec"]}
-            _check_quantities(pod_from_object(pod))
-        except SpecError as error:
-            raise manifest.error(".".join([*steps, error.path]), error.message) from None
-        yield Workload(manifest=manifest, namespace=namespace, pod=copy.deepcopy(pod))
-
-
-def _check_quantities(pod: Pod) -> None:
-    """Raise SpecError for the first CPU or memory quantity that can't be read."""
-    for container in pod.all_containers:
-        path = f"spec.{container.field}[{container.index}].resources"
-        for part, quantities in (("limits", container.limits), ("requests", container.requests)):
-            for name in ("cpu", "memory"):
-                try:
-                    if quantities.get(name) is not None:
-                        quantity(quantities[name])
-                except QuantityError as error:
-                    raise SpecError(f"{path}.{part}.{name}", str(error)) from None
+        _print_elsewhere(planned, policies)
 
 
 def _machine(node: str | None, root: Path | None) -> tuple[str | None, Machine | None]:
@@ -283,6 +201,16 @@ def _print(planned: Sequence[Planned], node: str | None) -> None:
             if outcome.kept:
                 note = f"{one.workload.title} {outcome.name}: kept as the pod spec sets it: {', '.join(outcome.kept)}"
                 console.print(f"[yellow]note[/] {escape(note)}")
+
+
+def _print_elsewhere(planned: Sequence[Planned], policies: Policies) -> None:
+    """Say where the files' policies are, for workloads that none selects because their namespace is another."""
+    there = {policy.namespace for policy in policies if policy.namespace}
+    for one in planned:
+        namespace, skip = one.workload.namespace, one.decision.skip
+        if there and namespace not in there and skip is not None and skip.reason is SkipReason.NO_POLICY:
+            note = f"{one.workload.title} is in namespace {namespace}, the policies are in {', '.join(sorted(there))}"
+            output.console().print(f"[yellow]note[/] {escape(note)}")
 
 
 def _rows(planned: Planned) -> Iterator[tuple[str, ...]]:

@@ -1,0 +1,96 @@
+"""What `raddle plan` reads of files: the policies in them, and the pods that their workloads would create."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from raddle_operator.cli import manifests, schema
+from raddle_operator.cli.manifests import Manifest
+from raddle_operator.pods import Pod, pod_from_object
+from raddle_operator.quantities import QuantityError
+from raddle_operator.quantities import parse as quantity
+from raddle_operator.reading import SpecError, as_object
+from raddle_operator.spec import PolicyObject, policy_from_object
+
+POLICY_KINDS: Final = ("InferenceThreading", "ClusterInferenceThreading")
+# Kind -> where its pod template lies.
+TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
+    "Pod": (),
+    "Deployment": ("spec", "template"),
+    "ReplicaSet": ("spec", "template"),
+    "StatefulSet": ("spec", "template"),
+    "DaemonSet": ("spec", "template"),
+    "Job": ("spec", "template"),
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One workload of the files: its pod as it would be created, and where it stands."""
+
+    manifest: Manifest
+    namespace: str
+    pod: manifests.Object
+
+    @property
+    def title(self) -> str:
+        """Return kind/name as kubectl writes it."""
+        return f"{self.manifest.kind.lower()}/{self.manifest.metadata.get('name', '?')}"
+
+
+def read_policies(found: Sequence[Manifest]) -> Iterator[PolicyObject]:
+    """Yield the policies among the manifests. Raises ManifestError for one that the API server would refuse."""
+    for manifest in found:
+        if manifest.kind not in POLICY_KINDS:
+            continue
+        schema.check(manifest)
+        obj = {**copy.deepcopy(manifest.obj), "metadata": {**manifest.metadata}}
+        if manifest.kind == "InferenceThreading":
+            obj["metadata"].setdefault("namespace", "default")
+        try:
+            yield policy_from_object(obj)
+        except SpecError as error:
+            raise manifest.error(error.path, error.message) from None
+
+
+def read_workloads(found: Sequence[Manifest]) -> Iterator[Workload]:
+    """Yield the workloads among the manifests, each with the pod that its template makes.
+
+    Raises ManifestError for a template that is no pod.
+    """
+    for manifest in found:
+        steps = TEMPLATES.get(manifest.kind)
+        if steps is None:
+            continue
+        template: Any = manifest.obj
+        for step in steps:
+            template = template.get(step) if isinstance(template, dict) else None
+        if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
+            raise manifest.error(".".join([*steps, "spec"]), "is missing or no mapping; there is no pod to plan for")
+        metadata = manifest.metadata
+        namespace = str(metadata.get("namespace") or "default")
+        try:
+            own = {**as_object(template.get("metadata") or {}, "metadata"), "namespace": namespace}
+            own.setdefault("name", f"{metadata.get('name', 'pod')}{'-0' if steps else ''}")
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": template["spec"]}
+            _check_quantities(pod_from_object(pod))
+        except SpecError as error:
+            raise manifest.error(".".join([*steps, error.path]), error.message) from None
+        yield Workload(manifest=manifest, namespace=namespace, pod=copy.deepcopy(pod))
+
+
+def _check_quantities(pod: Pod) -> None:
+    """Raise SpecError for the first CPU or memory quantity that can't be read."""
+    for container in pod.all_containers:
+        path = f"spec.{container.field}[{container.index}].resources"
+        for part, quantities in (("limits", container.limits), ("requests", container.requests)):
+            for name in ("cpu", "memory"):
+                try:
+                    if quantities.get(name) is not None:
+                        quantity(quantities[name])
+                except QuantityError as error:
+                    raise SpecError(f"{path}.{part}.{name}", str(error)) from None
