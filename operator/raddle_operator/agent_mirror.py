@@ -72,7 +72,8 @@ class Mirror:
                         self._backoff.reset()
                     else:
                         time.sleep(self._backoff.pause_s())
-            except FAILURES as error:
+            # The last three: an answer of a shape that no API server gives. The thread must outlive it.
+            except (*FAILURES, AttributeError, KeyError, TypeError) as error:
                 pause_s = self._backoff.pause_s()
                 log.warning("mirror failed path=%s retry_s=%.1f error=%r", self._path, pause_s, str(error))
                 time.sleep(pause_s)

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
-from typing import Any
+from typing import Any, Final
 
 from raddle import env, wire
 from raddle.topology import Machine
 from raddle_operator import records
 from raddle_operator.injection import MAX_PLANNED_CONTAINERS
+
+# TotalAnnotationSizeLimitB of apimachinery. Nothing checks it at binding, and a pod above it can't be updated any more,
+# not even by its kubelet.
+MAX_TOTAL_BYTES: Final = 256 * 1024
 
 
 @unique
@@ -24,6 +28,7 @@ class BindingOutcome(StrEnum):
     NODE_SPECIFIC = "NodeSpecific"
     SAFE_NO_TOPOLOGY = "SafeNoTopology"
     SAFE_MALFORMED = "SafeMalformed"
+    SAFE_ANNOTATION_BUDGET = "SafeAnnotationBudget"
     NOT_INJECTED = "NotInjected"
 
 
@@ -39,9 +44,12 @@ class BindingDecision:
     detail: str = ""
 
 
-def rebind(annotations: Mapping[str, str], node: str, machine: Machine | None) -> BindingDecision:
+def rebind(
+    annotations: Mapping[str, str], node: str, machine: Machine | None, *, other_bytes: int = 0
+) -> BindingDecision:
     """The node's values for a pod with these annotations; `machine` is the node's, None where it is not known.
 
+    `other_bytes` is the size of the pod's annotations that are not among these: they may have grown since CREATE.
     Never raises: annotations are untrusted.
     """
     containers = [key[len(env.PLAN_PREFIX) :] for key in annotations if key.startswith(env.PLAN_PREFIX)]
@@ -58,8 +66,17 @@ def rebind(annotations: Mapping[str, str], node: str, machine: Machine | None) -
             found.update(_values(annotations, container, node, machine))
         except wire.WireError as error:
             problems.append(f"{container[:63]}: {error}")
+    total = other_bytes + size_of({**annotations, **found})
+    if total > MAX_TOTAL_BYTES:
+        detail = f"the pod's annotations would have {total} bytes of {MAX_TOTAL_BYTES}"
+        return BindingDecision(outcome=BindingOutcome.SAFE_ANNOTATION_BUDGET, detail=detail)
     outcome = BindingOutcome.SAFE_MALFORMED if problems else BindingOutcome.NODE_SPECIFIC
     return BindingDecision(outcome=outcome, annotations=found, detail="; ".join(problems)[:512])
+
+
+def size_of(annotations: Mapping[str, str]) -> int:
+    """Bytes as the API server counts them: all keys and all values."""
+    return sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
 
 
 def _values(annotations: Mapping[str, str], container: str, node: str, machine: Machine) -> dict[str, str]:

@@ -41,8 +41,8 @@ class Resources:
 def pod_resources(pod: Pod) -> Resources:
     """What holds for all containers. Raises QuantityError where a CPU or memory quantity can't be read.
 
-    A pod-level limit is divided among the containers that have none of their own, after those that have; where
-    those take all of it, each gets an equal part of the whole.
+    A container without a limit of its own counts with what the others leave of the pod-level limit, divided among those
+    like it, but with no less than an equal part of the whole: the others need not use all that they may.
     """
     if pod.limits is None:
         return Resources(is_guaranteed(pod))

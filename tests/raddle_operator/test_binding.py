@@ -13,7 +13,7 @@ from raddle.policy import Policy
 from raddle.topology import Kubelet, Machine, NUMANode
 from raddle.wire import read_plan_text
 from raddle_operator import records
-from raddle_operator.binding import BindingOutcome, operations, rebind
+from raddle_operator.binding import MAX_TOTAL_BYTES, BindingOutcome, operations, rebind, size_of
 from raddle_operator.explain import explain
 
 STATIC = Kubelet(cpu_manager_policy="static")
@@ -147,3 +147,12 @@ def test_annotations_that_cannot_be_read_are_explained_as_such():
     (found,) = explain({"plan.raddle.dev/serve": "{", "threads.raddle.dev/serve": "4"})
     assert found.problem
     assert found.variables == {"ORT_INTRA_OP_NUM_THREADS": "4"}
+
+
+def test_a_pod_whose_annotations_have_grown_since_create_keeps_its_safe_values():
+    present = annotations(UNLIMITED)
+    bound = rebind(present, "n1", machine())
+    room = MAX_TOTAL_BYTES - size_of({**present, **bound.annotations})
+    assert rebind(present, "n1", machine(), other_bytes=room) == bound
+    full = rebind(present, "n1", machine(), other_bytes=room + 1)
+    assert (full.outcome, full.annotations) == (BindingOutcome.SAFE_ANNOTATION_BUDGET, {})

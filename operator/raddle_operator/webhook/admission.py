@@ -175,7 +175,8 @@ class Admission:
         facts = self._caches.node(node)
         if facts is not None and not facts.fresh:
             return Verdict("skipped", "TopologyStale", f"node {node}")
-        found = binding.rebind(pod.annotations, node, None if facts is None else facts.shape.machine)
+        machine = None if facts is None else facts.shape.machine
+        found = binding.rebind(pod.annotations, node, machine, other_bytes=pod.other_bytes)
         return Verdict(
             "changed" if found.annotations else "skipped",
             found.outcome,

@@ -91,6 +91,8 @@ class Lookup:
         if self._kube is None:
             raise MissingError("NotSeen")
         if self._running >= MAX_LOOKUPS:
+            # Only the question is not asked: the watch, which is waited for beside it, may still show the pod.
+            await asyncio.sleep(self._settings.lookup_timeout_s)
             raise MissingError("TooManyLookups")
         self._running += 1
         try:

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 from raddle import env
 from raddle.topology import Machine
 from raddle_operator import nodetopology
+from raddle_operator.binding import size_of
 from raddle_operator.informer import Informer, Key, key_of
 from raddle_operator.kube import (
     CLUSTER_INFERENCE_THREADINGS,
@@ -72,10 +73,11 @@ class Source(Protocol[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Unbound:
-    """An injected pod that has no node yet: its uid, and the annotations of ours that binding may overwrite."""
+    """An injected pod without a node: its uid, our annotations, which binding may overwrite, the size of others'."""
 
     uid: str
     annotations: Mapping[str, str]
+    other_bytes: int = 0
 
 
 class Shape:
@@ -131,12 +133,13 @@ def _is_fresh(obj: Object) -> bool:
 def read_unbound(obj: Object) -> Unbound:
     """Return what binding needs of an injected pod. Equal texts are one object: replicas share them."""
     metadata = obj["metadata"]
+    annotations = metadata.get("annotations") or {}
     kept = {
         sys.intern(key): sys.intern(value)
-        for key, value in (metadata.get("annotations") or {}).items()
+        for key, value in annotations.items()
         if key in _POD_KEYS or key.startswith(env.CONTAINER_PREFIXES)
     }
-    return Unbound(metadata.get("uid") or "", kept)
+    return Unbound(metadata.get("uid") or "", kept, size_of(annotations) - size_of(kept))
 
 
 def read_labels(obj: Object) -> Mapping[str, str]:
