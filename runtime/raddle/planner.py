@@ -382,12 +382,12 @@ def _spinning(
         why = f"{streams} streams share the CPUs"
     elif cap.budget_cpus is None:
         why = "CPUs unknown"
-    elif runnable > cap.budget_cpus:
+    elif runnable > ceil(cap.budget_cpus):
         why = f"{runnable} runnable threads on {cap.budget_cpus:g} CPUs"
     elif budget.gpu:
         why = "GPU session"
     else:
-        because["spinning"] = f"{runnable} runnable threads fit {cap.budget_cpus:g} CPUs"
+        because["spinning"] = f"{runnable} runnable thread{'s' * (runnable != 1)} for {cap.budget_cpus:g} CPUs"
         return "bounded"
     because["spinning"] = why
     return "never"

@@ -60,9 +60,9 @@ MACHINES = {"laptop": LAPTOP, "dual": DUAL, "dual static": DUAL_STATIC, "chiplet
         (0.5, 1, 1, "never"),
         (0.999, 1, 1, "never"),
         (1, 1, 1, "bounded"),
-        (1.5, 2, 1, "never"),
+        (1.5, 2, 1, "bounded"),
         (2, 2, 2, "bounded"),
-        (2.1, 3, 2, "never"),
+        (2.1, 3, 2, "bounded"),
         (4, 4, 4, "bounded"),
     ],
 )
