@@ -370,7 +370,7 @@ def run(folder: Path, repetitions: int, seconds: float) -> str:
         "client CPUs",
     )
     sizes = {load: len(reviews[0]) / 1000 for load, reviews in bodies.items()}
-    text = f"""## Webhook (`make bench`)
+    return f"""## Webhook (`make bench`)
 
 {report.machine()}. Client and server share all CPUs with whatever else
 ran (load average {os.getloadavg()[0]:.1f}).
@@ -381,7 +381,6 @@ resident memory {idle_mib:.0f} MiB when ready, {loaded_mib:.0f} MiB after the lo
 
 {report.markdown_table(report.BUDGET_HEADINGS, [budget.cells() for budget in budgets])}
 {report.markdown_table(headings, lines)}"""
-    return text
 
 
 def middle(runs: list[Run], field: str) -> float:
