@@ -35,16 +35,6 @@ def difference(without: Sequence[float], with_shim: Sequence[float]) -> tuple[fl
     return statistics.median(with_shim) - statistics.median(without), abs(halves[0] - halves[1])
 
 
-def mount(folder: Path) -> Path:
-    """The tree that a container mounts."""
-    data = delivery.files()
-    for item in delivery.items():
-        path = folder / item["path"]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(data[item["key"]])
-    return folder
-
-
 def site_ms(executable: str, extra: dict[str, str]) -> float:
     """Milliseconds that one start of this Python spends in `site`, sitecustomize and path files included."""
     environ = {"HOME": os.environ.get("HOME", "/"), "PYTHONDONTWRITEBYTECODE": "1", **extra}
@@ -85,7 +75,8 @@ def start_up(tree: Path, repetitions: int) -> list[list[str]]:
 def sessions(repetitions: int) -> list[Budget]:
     """What the wrapper adds to a session, in milliseconds."""
     with tempfile.TemporaryDirectory() as folder:
-        tree = mount(Path(folder) / "mount")
+        tree = Path(folder) / "mount"
+        delivery.write(str(tree))
         model = _model(Path(folder) / "identity.onnx")
         base = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "RADDLE_LOG": "0"}
         shim = {**base, "PYTHONPATH": str(tree / "python"), env.PLAN: PLAN}
@@ -134,7 +125,8 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        starts = start_up(mount(Path(folder)), arguments.starts)
+        delivery.write(folder)
+        starts = start_up(Path(folder), arguments.starts)
     budgets = sessions(arguments.repetitions)
     headings = ["CPython", "PYTHONUSERBASE adds", "PYTHONPATH adds"]
     text = (

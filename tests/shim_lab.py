@@ -82,11 +82,7 @@ def any_interpreter(pattern: str) -> Path | None:
 
 def mount(folder: Path) -> Path:
     """The tree that the ConfigMap volume gives a container, below `folder`."""
-    data = delivery.files()
-    for item in delivery.items():
-        path = folder / item["path"]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(data[item["key"]], encoding="utf-8")
+    delivery.write(str(folder))
     return folder
 
 

@@ -71,9 +71,5 @@ def machine(host_cores: int | None) -> Machine:
 
 def deliver(folder: Path) -> Path:
     """The shim's files below `folder`, as the mounted ConfigMap shows them to a container; the folder."""
-    texts = delivery.files()
-    for item in delivery.items():
-        path = folder / item["path"]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(texts[item["key"]])
+    delivery.write(str(folder))
     return folder

@@ -54,6 +54,16 @@ def items() -> List[Dict[str, str]]:
     return found
 
 
+def write(folder: str) -> None:
+    """Writes below `folder` the tree that a container sees below MOUNT_PATH. Raises OSError."""
+    texts = files()
+    for item in items():
+        path = os.path.join(folder, item["path"])
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(texts[item["key"]])
+
+
 def content_hash() -> str:
     """Ten hex digits that change when anything delivered does, its place included."""
     digest = hashlib.sha256()
