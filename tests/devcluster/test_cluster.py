@@ -73,7 +73,15 @@ def runs(pid):
 def child():
     """An owner in a process of its own: `up` without controllers, as (process, the cluster's directory)."""
     command = [sys.executable, "-m", "devcluster", "up", "--api-only", "--name", "child"]
-    with subprocess.Popen(command, cwd=TOOLS, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(
+        command,
+        cwd=TOOLS,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        # A test run in the background is started with SIGINT ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 (no threads here)
+    ) as process:
         try:
             line = process.stdout.readline()
             kubeconfig = Path(line.removeprefix("export KUBECONFIG=").split()[0])
