@@ -17,6 +17,8 @@ from raddle_operator.reasons import Skip, SkipReason
 SHIM_VOLUME: Final = "raddle-shim"
 SHIM_INIT_CONTAINER: Final = "raddle-shim"
 CONFIG_MAP_PREFIX: Final = "raddle-shim-"
+# On the ConfigMap; its value is the content's hash.
+SHIM_LABEL: Final = "raddle.dev/shim"
 # The autoscaler would not remove a node for a pod with an emptyDir that is not named here.
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 

@@ -9,6 +9,7 @@ import textwrap
 import time
 
 import pytest
+from leading import Leading
 
 from devcluster import Cluster
 from raddle_operator.kube import LEASES, NAMESPACES, Kube
@@ -72,20 +73,6 @@ def candidate(cluster, request):
         process.kill()
         process.wait()
         process.stdout.close()
-
-
-class Leading:
-    def __init__(self):
-        self.began = asyncio.Event()
-        self.running = False
-
-    async def __call__(self):
-        self.running = True
-        self.began.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.running = False
 
 
 @contextlib.asynccontextmanager

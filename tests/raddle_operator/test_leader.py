@@ -4,6 +4,7 @@ import asyncio
 import copy
 
 import pytest
+from leading import Leading
 
 from raddle_operator.kube import AlreadyExists, Conflict, NotFound, Unavailable
 from raddle_operator.leader import Elector, LeadershipLostError, Timing
@@ -48,22 +49,6 @@ class Leases:
         if body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
             raise Conflict(409, "Conflict", "")
         return self._store(body)
-
-
-class Leading:
-    """Work that notes when it runs."""
-
-    def __init__(self):
-        self.began = asyncio.Event()
-        self.running = False
-
-    async def __call__(self):
-        self.running = True
-        self.began.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.running = False
 
 
 def elector(leases, identity, timing=QUICK):

@@ -12,13 +12,12 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from raddle import delivery, env
+from raddle import env
 from raddle_operator import explain as pure
-from raddle_operator import injection
+from raddle_operator import injection, shipped
 from raddle_operator.cli import cluster, output
 from raddle_operator.matching import Policies
 from raddle_operator.reasons import Skip, SkipReason
-from raddle_operator.volumes import ShimDelivery, config_map_name
 
 EPILOG = """\b
 Examples:
@@ -61,14 +60,13 @@ def explain(pod: str, namespace: str | None, kubeconfig: Path | None, context: s
 
 def why_not(world: cluster.World) -> Skip:
     """Return why a pod has no values, by deciding on it again with what the cluster holds now."""
-    shim = ShimDelivery(config_map=config_map_name(delivery.content_hash()), items=delivery.items())
     decision = injection.decide_object(
         world.pod,
         world.namespace,
         world.namespace_labels,
         Policies(list(world.policies)),
         injection.Facts(smallest_cores=world.cores),
-        injection.Settings(shim=shim, unlabelled=world.unlabelled),
+        injection.Settings(shim=shipped.shim(), unlabelled=world.unlabelled),
     )
     if decision.skip is not None:
         return decision.skip

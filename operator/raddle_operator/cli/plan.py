@@ -12,15 +12,14 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from raddle import delivery, env, sysfs, wire
+from raddle import env, sysfs, wire
 from raddle.topology import Machine, cores_within
-from raddle_operator import binding, injection, nodetopology
+from raddle_operator import binding, injection, nodetopology, shipped
 from raddle_operator.cli import manifests, output
 from raddle_operator.cli.manifests import ManifestError
 from raddle_operator.cli.workloads import TEMPLATES, Workload, read_policies, read_workloads
 from raddle_operator.matching import Policies
 from raddle_operator.reasons import SkipReason
-from raddle_operator.volumes import ShimDelivery, config_map_name
 
 EPILOG = """\b
 Examples:
@@ -114,11 +113,10 @@ def decide(
     machine: Machine | None,
 ) -> Planned:
     """Return what the webhook would do at CREATE and, where the machine is known, at binding."""
-    shim = ShimDelivery(config_map=config_map_name(delivery.content_hash()), items=delivery.items())
     smallest = cores_within(machine, machine.online) if machine is not None else None
     facts = injection.Facts(smallest_cores=smallest, config_map_present=True)
     decision = injection.decide_object(
-        workload.pod, workload.namespace, namespace_labels, policies, facts, injection.Settings(shim=shim)
+        workload.pod, workload.namespace, namespace_labels, policies, facts, injection.Settings(shim=shipped.shim())
     )
     pod = apply(workload.pod, decision.operations)
     if node is not None and machine is not None and decision.injected:

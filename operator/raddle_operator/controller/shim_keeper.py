@@ -18,11 +18,10 @@ from raddle_operator.controller import metrics
 from raddle_operator.informer import Informer, Key
 from raddle_operator.kube import CONFIG_MAPS, AlreadyExists, Forbidden, Kube, NotFound, Object
 from raddle_operator.times import epoch_s
-from raddle_operator.volumes import ShimDelivery, config_map_name
+from raddle_operator.volumes import SHIM_LABEL, ShimDelivery, config_map_name
 
 log = logging.getLogger(__name__)
 
-SHIM_LABEL: Final = "raddle.dev/shim"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 REMOVE_AFTER_S: Final = 3600
 

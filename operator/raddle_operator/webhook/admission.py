@@ -7,16 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Any, Final
 
-from raddle import delivery
 from raddle.topology import Machine
-from raddle_operator import binding, injection, volumes
+from raddle_operator import binding, injection, shipped
 from raddle_operator.binding import BindingOutcome
 from raddle_operator.injection import Decision, Facts
 from raddle_operator.kube import Kube
 from raddle_operator.metrics import WebhookMetrics
 from raddle_operator.reading import SpecError, mapping, text
 from raddle_operator.reasons import Skip, SkipReason
-from raddle_operator.volumes import ShimDelivery
 from raddle_operator.webhook.caches import Caches
 from raddle_operator.webhook.journal import Journal
 from raddle_operator.webhook.lookup import Lookup, MissingError
@@ -82,12 +80,8 @@ class Admission:
         self._journal: Final = journal
         self._machines: Final = _Machines(caches)
         self._recent: Final[Recent[Verdict]] = Recent()
-        self._config_map: Final = volumes.CONFIG_MAP_PREFIX + delivery.content_hash()
-        shim = ShimDelivery(
-            config_map=self._config_map,
-            items=delivery.items(),
-            image=settings.shim_image or None,
-        )
+        shim = shipped.shim(settings.shim_image or None)
+        self._config_map: Final = shim.config_map or ""
         self._settings: Final = injection.Settings(shim=shim, unlabelled=settings.default_inject)
 
     async def pod(self, body: bytes, deadline_s: float) -> bytes:

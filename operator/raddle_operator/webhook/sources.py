@@ -31,11 +31,11 @@ from raddle_operator.kube import (
     Resource,
 )
 from raddle_operator.spec import PolicyObject, SpecError, policy_from_object
+from raddle_operator.volumes import SHIM_LABEL
 from raddle_operator.webhook.settings import WebhookSettings
 
 log = logging.getLogger(__name__)
 
-SHIM_LABEL: Final = "raddle.dev/shim"
 _POD_KEYS: Final = frozenset((env.GOVERNED_BY, env.SETTINGS_HASH))
 
 T = TypeVar("T")
