@@ -38,3 +38,16 @@ def cluster():
 
     with Cluster() as running:
         yield running
+
+
+@pytest.fixture
+def proves(request):
+    """proves(runtime, version, control): if the test passes, that control works in that real runtime.
+
+    The README's table of supported runtimes is made of these (tools/supported.py).
+    """
+
+    def note(runtime, version, control):
+        request.node.user_properties.append(("proves", [runtime, version, control]))
+
+    return note
