@@ -13,6 +13,7 @@ from __future__ import annotations
 
 PLAN = "RADDLE_PLAN"
 LOG = "RADDLE_LOG"  # "0": no line on stderr
+REPORT = "RADDLE_REPORT"  # the folder for one report a process; absent: none is asked for
 ORT_INTRA = "ORT_INTRA_OP_NUM_THREADS"
 ORT_INTER = "ORT_INTER_OP_NUM_THREADS"
 OMP = "OMP_NUM_THREADS"
@@ -43,43 +44,111 @@ SETTINGS_HASH = "raddle.dev/settings-hash"
 
 # Bytes reserved at CREATE for each value, so that binding can only overwrite within them.
 RESERVED_NUMBER = 4
-RESERVED_SHIM = 512
-RESERVED_PLAN = 2048
+RESERVED_SHIM = 1536
+RESERVED_PLAN = 3072
 
 VERSION = 1
 MAX_THREADS = 1024
 MAX_STREAMS = 65536
 MAX_EXCLUSIVE_CPUS = 65536
 MAX_PLAN_TEXT = 4096
+MAX_GPU_MEM_BYTES = 10**19 - 1
 SPINNING = ("never", "bounded", "always")
 EXECUTION_MODES = ("sequential", "parallel")
 AFFINITY = ("none", "numa", "core")
 EXISTING = ("respect", "override")
 GRAPH_LEVELS = ("disable", "basic", "extended", "all")
+OBSERVE = ("none", "sessions", "runs")
+ALLOCATORS = ("system", "mimalloc", "jemalloc", "tcmalloc")
+
+_SWITCH = (0, 1)
+# ONNX Runtime's session configuration entries that a policy may set, under ONNX Runtime's own key -> (lowest, highest).
+# None names a file or a library: onnxruntime_session_options_config_keys.h.
+CONFIG_ENTRIES: dict[str, tuple[int, int]] = {
+    "session.intra_op.allow_spinning": _SWITCH,
+    "session.inter_op.allow_spinning": _SWITCH,
+    "session.intra_op.spin_duration_us": (-1, 9999999),
+    "session.inter_op.spin_duration_us": (-1, 9999999),
+    "session.intra_op.spin_backoff_max": (1, 64),
+    "session.inter_op.spin_backoff_max": (1, 64),
+    "session.force_spinning_stop": _SWITCH,
+    "session.dynamic_block_base": (1, 9999),
+    "session.set_denormal_as_zero": _SWITCH,
+    "session.use_env_allocators": _SWITCH,
+    "session.use_device_allocator_for_initializers": _SWITCH,
+    "session.disable_prepacking": _SWITCH,
+}
+# Execution provider -> (the plan's prefix for its options, option -> (lowest, highest) or the words allowed).
+PROVIDERS: dict[str, tuple[str, dict[str, tuple[int, int] | tuple[str, ...]]]] = {
+    "CUDAExecutionProvider": (
+        "cuda.",
+        {
+            "arena_extend_strategy": ("kNextPowerOfTwo", "kSameAsRequested"),
+            "cudnn_conv_algo_search": ("EXHAUSTIVE", "HEURISTIC", "DEFAULT"),
+            "cudnn_conv_use_max_workspace": _SWITCH,
+            "cudnn_conv1d_pad_to_nc1d": _SWITCH,
+            "do_copy_in_default_stream": _SWITCH,
+            "enable_cuda_graph": _SWITCH,
+            "use_tf32": _SWITCH,
+            "fuse_conv_bias": _SWITCH,
+            "gpu_mem_limit": (0, MAX_GPU_MEM_BYTES),
+            "prefer_nhwc": _SWITCH,
+            "sdpa_kernel": (0, 65535),
+            "use_ep_level_unified_stream": _SWITCH,
+        },
+    ),
+    "OpenVINOExecutionProvider": (
+        "openvino.",
+        {"num_of_threads": (0, MAX_THREADS), "num_streams": (0, MAX_THREADS)},
+    ),
+    "XnnpackExecutionProvider": ("xnnpack.", {"intra_op_num_threads": (0, MAX_THREADS)}),
+}
+# Keys of the two tables that change results or need the application's help: a policy has to name them twice.
+ACKNOWLEDGED = ("enable_cuda_graph", "use_tf32", "session.set_denormal_as_zero")
 
 # key -> (lowest, highest)
-_NUMBERS = {
+_NUMBERS: dict[str, tuple[int, int]] = {
     "intra": (1, MAX_THREADS),  # absent: leave the count alone
     "inter": (1, MAX_THREADS),
     "spin_us": (0, 1000000),
     "excl": (0, MAX_EXCLUSIVE_CPUS),  # CPUs that are expected to be exclusive; 0: shared
-    "smt": (0, 1),  # 1: use all threads of a core
+    "smt": _SWITCH,  # 1: use all threads of a core
     "streams": (1, MAX_STREAMS),  # workers x sessions that share the container's CPUs
     "workers": (1, MAX_STREAMS),
+    "runs": (1, MAX_STREAMS),  # callers that run at the same time in one process
     "min": (1, MAX_THREADS),
     "max": (1, MAX_THREADS),
-    "floor": (0, 1),  # 1: throughput, a fractional quota is rounded down; 0: latency, up
+    "min_inter": (1, MAX_THREADS),
+    "floor": _SWITCH,  # 1: throughput, a fractional quota is rounded down; 0: latency, up
     "omp": (1, MAX_THREADS),
     "blas": (1, MAX_THREADS),
+    "torch_inter": (1, MAX_THREADS),  # absent: leave torch's inter-op pool alone
+    "gpu": _SWITCH,  # 1: the container has a GPU
+    # How ONNX Runtime's sessions of a process share; absent and 0 of the first two: each has its own.
+    "global": _SWITCH,  # 1: one thread pool for all
+    "global_intra": (1, MAX_THREADS),  # that pool's size; absent: intra
+    "shared_arena": _SWITCH,
+    # Absent: leave the application's.
+    "arena": _SWITCH,
+    "mem_pattern": _SWITCH,
+    "shrink": _SWITCH,  # 1: give the arena's unused memory back after each run
+    **CONFIG_ENTRIES,
 }
 # key -> the words allowed
-_WORDS = {
+_WORDS: dict[str, tuple[str, ...]] = {
     "spin": SPINNING,
     "mode": EXECUTION_MODES,
     "graph": GRAPH_LEVELS,  # absent: leave the application's
     "aff": AFFINITY,
     "existing": EXISTING,
+    "observe": OBSERVE,  # absent: sessions
+    "alloc": ALLOCATORS,  # absent: system
 }
+for _prefix, _options in PROVIDERS.values():
+    for _option, _allowed in _options.items():
+        _table: dict[str, tuple[int, int]] | dict[str, tuple[str, ...]]
+        _table = _WORDS if isinstance(_allowed[0], str) else _NUMBERS
+        _table[_prefix + _option] = _allowed  # type: ignore[assignment]  # the first item tells which it is
 _KEYS = (*_NUMBERS, *_WORDS)
 
 
@@ -123,6 +192,8 @@ def _check(key: str, value: str) -> int | str:
             raise PlanError(f"plan field {key}={value[:40]!r} must be one of {', '.join(_WORDS[key])}")
         return value
     low, high = _NUMBERS[key]
-    if not (value.isascii() and value.isdigit() and len(value) <= 7 and low <= int(value) <= high):
+    digits = value[1:] if low < 0 and value.startswith("-") else value
+    # Bounded before int(): a number of a million digits takes seconds to read.
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 20 and low <= int(value) <= high):
         raise PlanError(f"plan field {key}={value[:40]!r} must be an integer from {low} to {high}")
     return int(value)
