@@ -29,8 +29,8 @@ from raddle_operator.workers import SIDECARS, binds_itself, workers
 
 # The API server allows 256 KiB of annotations; beyond it, it would deny the pod, or could not bind it.
 MAX_ANNOTATIONS_BYTES: Final = 240 * 1024
-# Plans of a pod: 32 KiB.
-MAX_PLANNED_CONTAINERS: Final = 32 * 1024 // env.RESERVED_PLAN
+# Plans of a pod: 48 KiB.
+MAX_PLANNED_CONTAINERS: Final = 48 * 1024 // env.RESERVED_PLAN
 _CONTAINER_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
 

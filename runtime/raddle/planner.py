@@ -61,6 +61,10 @@ class Plan(NamedTuple):
     cap                   threads that all streams together may use; None: unknown.
     streams               workers x sessions (x concurrent runs for Throughput) that share `cap`.
     workers               processes that the plan reckons with.
+    runs                  callers that run at the same time in one process.
+    torch_inter_op        torch's inter-op pool; None: torch isn't chosen.
+    global_intra_op       size of the one intra-op pool that all sessions of a process share; None: each has its own.
+    gpu                   the container has a GPU.
     peak_runnable         threads that can be runnable at once, by family.
     cpus                  the CPUs chosen for the pool; None: not known or not tied.
     safe                  True: made without knowing the node.
@@ -80,6 +84,10 @@ class Plan(NamedTuple):
     cap: Optional[int]
     streams: int
     workers: int
+    runs: int
+    torch_inter_op: Optional[int]
+    global_intra_op: Optional[int]
+    gpu: bool
     peak_runnable: Dict[str, int]
     cpus: Optional[int]
     safe: bool
@@ -123,6 +131,10 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
         cap=cap.threads,
         streams=streams,
         workers=budget.workers,
+        runs=policy.concurrent_runs,
+        torch_inter_op=inter_op if "torch" in policy.runtimes and intra_op is not None else None,
+        global_intra_op=_global_intra_op(cap, intra_op, budget, policy, because),
+        gpu=budget.gpu,
         peak_runnable=peak,
         cpus=cap.cpus,
         safe=machine is None,
@@ -357,6 +369,19 @@ def _inter_op(cap: _Cap, parallel: bool, policy: Policy, because: Dict[str, str]
         return min(max(1, cap.threads * policy.inter_op_percent // 100), env.MAX_THREADS)
     because["interOp"] = "Parallel without a count"
     return 1
+
+
+def _global_intra_op(
+    cap: _Cap, intra_op: Optional[int], budget: Budget, policy: Policy, because: Dict[str, str]
+) -> Optional[int]:
+    """What the sessions of a process would have had together: they share the pool in place of dividing the CPUs."""
+    if not policy.global_thread_pool or intra_op is None:
+        return None
+    together = intra_op
+    if cap.threads is not None and policy.intra_op is None and policy.sessions > 1:
+        together = max(intra_op, min(cap.threads // budget.workers, intra_op * policy.sessions, policy.max_intra_op))
+    because["globalIntraOp"] = f"policy onnxruntime.globalThreadPool, for {policy.sessions} session(s) a process"
+    return min(together, env.MAX_THREADS)
 
 
 def _peak_runnable(budget: Budget, policy: Policy, intra_op: Optional[int], inter_op: int) -> Dict[str, int]:

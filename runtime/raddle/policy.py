@@ -6,20 +6,31 @@ Absent means that Raddle decides.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-FAMILIES = ("onnxruntime", "torch", "openmp", "blas")
+from raddle import env
+
+# What a policy gets that names no runtimes.
+DEFAULT_FAMILIES = ("onnxruntime", "torch", "openmp", "blas")
+# Those of language runtimes change more than inference, so they are chosen by name only.
+FAMILIES = (
+    *DEFAULT_FAMILIES,
+    "mkl",
+    "blis",
+    "numexpr",
+    "rayon",
+    "tokio",
+    "go",
+    "jvm",
+    "libuv",
+    "joblib",
+    "python",
+    "tensorflow",
+)
 
 # Accepted by the schema, without effect in this version: the controller says so in the policy's status.
-NOT_YET_EFFECTIVE = (
-    "onnxruntime.globalThreadPool",
-    "onnxruntime.sharedAllocator",
-    "onnxruntime.configEntries",
-    "onnxruntime.providerOptions",
-    "onnxruntime.acknowledge",
-    "allocator",
-    "observe",
-)
+NOT_YET_EFFECTIVE: Tuple[str, ...] = ()
 
 
 class PolicyError(ValueError):
@@ -52,10 +63,22 @@ class Policy(NamedTuple):
     smt: str = "Auto"
     core_type: str = "Auto"
     affinity: str = "Auto"
-    runtimes: Tuple[str, ...] = FAMILIES
+    runtimes: Tuple[str, ...] = DEFAULT_FAMILIES
     graph_optimization_level: Optional[str] = None
+    global_thread_pool: bool = False
+    shared_allocator: bool = False
+    cpu_mem_arena: Optional[bool] = None
+    mem_pattern: Optional[bool] = None
+    arena_shrinkage: bool = False
+    config_entries: Tuple[Tuple[str, str], ...] = ()
+    provider_options: Tuple[Tuple[str, Tuple[Tuple[str, str], ...]], ...] = ()
+    acknowledge: Tuple[str, ...] = ()
+    allocator: str = "System"
     existing_values: str = "Respect"
+    observe: str = "Sessions"
+    reports: bool = False
     shim: str = "Auto"
+    native_shim: str = "Disabled"
 
 
 # Policy's field -> (path in spec, how it is read, what is allowed). One table for parsing and for `to_spec`.
@@ -82,6 +105,53 @@ def _words(path: str, value: Any, allowed: Tuple[str, ...]) -> Tuple[str, ...]:
     return tuple(item for item in allowed if item in chosen)
 
 
+def _names(path: str, value: Any, allowed: Tuple[str, ...]) -> Tuple[str, ...]:
+    return _words(path, value, allowed) if value != [] else ()
+
+
+def _flag(path: str, value: Any, allowed: Tuple[bool, bool]) -> bool:
+    if value not in allowed or not isinstance(value, bool):
+        raise PolicyError(path, value, "true or false")
+    return value
+
+
+def _entries(path: str, value: Any, allowed: Mapping[str, Tuple[Any, ...]]) -> Tuple[Tuple[str, str], ...]:
+    """The entries sorted by key; `allowed` is a table of `env`: key -> (lowest, highest) or the words."""
+    if not isinstance(value, Mapping):
+        raise PolicyError(path, value, "a mapping of " + ", ".join(allowed))
+    for key, text in value.items():
+        if key not in allowed:
+            raise PolicyError(path, key, "one of " + ", ".join(allowed))
+        if not isinstance(text, str):
+            raise PolicyError(f"{path}.{key}", text, "text: put it in quotes")
+        _entry(f"{path}.{key}", text, allowed[key])
+    return tuple(sorted(value.items()))
+
+
+def _entry(path: str, text: str, allowed: Tuple[Any, ...]) -> None:
+    if isinstance(allowed[0], str):
+        _word(path, text, allowed)
+        return
+    low, high = allowed
+    if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
+        raise PolicyError(path, text, f'a whole number from "{low}" to "{high}"')
+
+
+def _providers(
+    path: str, value: Any, allowed: Mapping[str, Tuple[str, Mapping[str, Tuple[Any, ...]]]]
+) -> Tuple[Tuple[str, Tuple[Tuple[str, str], ...]], ...]:
+    if not isinstance(value, Mapping):
+        raise PolicyError(path, value, "a mapping of " + ", ".join(allowed))
+    for name in value:
+        if name not in allowed:
+            raise PolicyError(path, name, "one of " + ", ".join(allowed))
+    return tuple(sorted((name, _entries(f"{path}.{name}", value[name], allowed[name][1])) for name in value))
+
+
+_FLAGS = (False, True)
+# As the schema's patterns: no sign but in -1, no leading zeros.
+_WHOLE = re.compile(r"-1|0|[1-9][0-9]{0,18}")
+
 _FIELDS: Dict[str, Tuple[str, _Reader, Any]] = {
     "objective": ("objective", _word, ("Latency", "Throughput")),
     "budget_source": ("budget.source", _word, ("Auto", "Limit", "Request", "Node")),
@@ -106,8 +176,20 @@ _FIELDS: Dict[str, Tuple[str, _Reader, Any]] = {
         _word,
         ("Disable", "Basic", "Extended", "All"),
     ),
+    "global_thread_pool": ("onnxruntime.globalThreadPool", _flag, _FLAGS),
+    "shared_allocator": ("onnxruntime.sharedAllocator", _flag, _FLAGS),
+    "cpu_mem_arena": ("onnxruntime.cpuMemArena", _flag, _FLAGS),
+    "mem_pattern": ("onnxruntime.memPattern", _flag, _FLAGS),
+    "arena_shrinkage": ("onnxruntime.arenaShrinkage", _flag, _FLAGS),
+    "config_entries": ("onnxruntime.configEntries", _entries, env.CONFIG_ENTRIES),
+    "provider_options": ("onnxruntime.providerOptions", _providers, env.PROVIDERS),
+    "acknowledge": ("onnxruntime.acknowledge", _names, env.ACKNOWLEDGED),
+    "allocator": ("allocator", _word, ("System", "Mimalloc", "Jemalloc", "Tcmalloc")),
     "existing_values": ("existingValues", _word, ("Respect", "Override")),
+    "observe": ("observe", _word, ("Sessions", "Runs", "None")),
+    "reports": ("reports", _flag, _FLAGS),
     "shim": ("shim", _word, ("Auto", "ConfigMap", "ImageVolume", "InitContainer", "None")),
+    "native_shim": ("nativeShim", _word, ("Disabled", "Preload")),
 }
 
 
@@ -146,6 +228,15 @@ def _check_combinations(policy: Policy) -> None:
             raise PolicyError("threads.intraOp", policy.intra_op, f"from {low} to {high}")
     if policy.inter_op is not None and policy.inter_op_percent is not None:
         raise PolicyError("threads.interOpPercent", policy.inter_op_percent, "absent when threads.interOp is set")
+    if policy.numa == "SingleNUMANode" and policy.budget_source == "Node":
+        raise PolicyError("placement.numa", policy.numa, "Auto or Any when budget.source is Node")
+    _check_sequential(policy)
+    for path, key in _to_acknowledge(policy):
+        if key not in policy.acknowledge:
+            raise PolicyError(path, key, "named in onnxruntime.acknowledge too: it changes results or needs your help")
+
+
+def _check_sequential(policy: Policy) -> None:
     if policy.execution_mode != "Parallel":
         if policy.inter_op is not None and policy.inter_op > 1:
             raise PolicyError("threads.interOp", policy.inter_op, "1, or set threads.executionMode: Parallel")
@@ -153,18 +244,28 @@ def _check_combinations(policy: Policy) -> None:
             raise PolicyError(
                 "threads.interOpPercent", policy.inter_op_percent, "absent without executionMode: Parallel"
             )
-    if policy.numa == "SingleNUMANode" and policy.budget_source == "Node":
-        raise PolicyError("placement.numa", policy.numa, "Auto or Any when budget.source is Node")
+
+
+def _to_acknowledge(policy: Policy) -> List[Tuple[str, str]]:
+    """Path and key of each entry and option that only counts where the policy acknowledges it."""
+    found = [("onnxruntime.configEntries", key) for key, _ in policy.config_entries]
+    for provider, options in policy.provider_options:
+        found += [("onnxruntime.providerOptions." + provider, key) for key, _ in options]
+    return [(path, key) for path, key in found if key in env.ACKNOWLEDGED]
 
 
 def to_settings(policy: Policy) -> Dict[str, Any]:
     """The fields that differ from the defaults, as JSON values: the short form that annotations carry."""
     defaults = Policy()._asdict()
-    return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in policy._asdict().items()
-        if value != defaults[name]
-    }
+    found = {name: value for name, value in policy._asdict().items() if value != defaults[name]}
+    for name, value in found.items():
+        if name == "config_entries":
+            found[name] = dict(value)
+        elif name == "provider_options":
+            found[name] = {provider: dict(options) for provider, options in value}
+        elif isinstance(value, tuple):
+            found[name] = list(value)
+    return found
 
 
 def from_settings(settings: Mapping[str, Any]) -> Policy:

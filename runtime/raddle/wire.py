@@ -54,31 +54,55 @@ def settings_hash(policy: Policy) -> str:
 
 def shim_text(plan: Plan, policy: Policy) -> str:
     """RADDLE_PLAN for a plan: at most env.RESERVED_SHIM bytes."""
-    families = policy.runtimes
+    fields: Dict[str, object] = {
+        "aff": plan.affinity,
+        "excl": plan.exclusive_cpus,
+        "smt": int(policy.smt == "AllThreads"),
+        "streams": plan.streams,
+        "workers": plan.workers,
+        "runs": plan.runs,
+        "min": max(policy.min_intra_op, policy.intra_op or 1),
+        "max": policy.max_intra_op,
+        "floor": int(policy.objective == "Throughput"),
+        "existing": policy.existing_values.lower(),
+        "omp": plan.omp,
+        "blas": plan.blas,
+        "torch_inter": plan.torch_inter_op,
+        "gpu": int(plan.gpu),
+        "observe": policy.observe.lower(),
+        "alloc": None if policy.allocator == "System" else policy.allocator.lower(),
+    }
+    if "onnxruntime" in policy.runtimes:
+        fields.update(_onnxruntime_fields(plan, policy))
+    return env.encode(fields)
+
+
+def _onnxruntime_fields(plan: Plan, policy: Policy) -> Dict[str, object]:
     graph = policy.graph_optimization_level
-    ort = "onnxruntime" in families
-    return env.encode(
-        {
-            "intra": plan.intra_op if ort else None,
-            "inter": plan.inter_op if ort else None,
-            "spin": plan.spinning if ort else None,
-            "spin_us": plan.spin_us if ort and plan.spinning == "bounded" else None,
-            "mode": plan.mode if ort else None,
-            "graph": graph.lower() if ort and graph else None,
-            "aff": plan.affinity,
-            "excl": plan.exclusive_cpus,
-            "smt": int(policy.smt == "AllThreads"),
-            "streams": plan.streams,
-            "workers": plan.workers,
-            # A count that the policy names itself is not cut in the container either.
-            "min": max(policy.min_intra_op, policy.intra_op or 1),
-            "max": policy.max_intra_op,
-            "floor": int(policy.objective == "Throughput"),
-            "existing": policy.existing_values.lower(),
-            "omp": plan.omp,
-            "blas": plan.blas,
-        }
-    )
+    fields: Dict[str, object] = {
+        "intra": plan.intra_op,
+        "inter": plan.inter_op,
+        # A count that the policy names itself is not cut in the container either, as with `min`.
+        "min_inter": policy.inter_op,
+        "spin": plan.spinning,
+        "spin_us": plan.spin_us if plan.spinning == "bounded" else None,
+        "mode": plan.mode,
+        "graph": graph and graph.lower(),
+        "global": 1 if plan.global_intra_op is not None else None,
+        "global_intra": plan.global_intra_op,
+        "shared_arena": 1 if policy.shared_allocator else None,
+        "arena": _switch(policy.cpu_mem_arena),
+        "mem_pattern": _switch(policy.mem_pattern),
+        "shrink": 1 if policy.arena_shrinkage else None,
+    }
+    fields.update(policy.config_entries)
+    for provider, options in policy.provider_options:
+        fields.update((env.PROVIDERS[provider][0] + option, value) for option, value in options)
+    return fields
+
+
+def _switch(wanted: Optional[bool]) -> Optional[int]:
+    return None if wanted is None else int(wanted)
 
 
 def values(plan: Plan) -> Dict[str, Any]:
@@ -95,6 +119,8 @@ def values(plan: Plan) -> Dict[str, Any]:
         "exclusiveCPUs": plan.exclusive_cpus or None,
         "budgetCPUs": plan.budget_cpus,
         "streams": plan.streams if plan.streams > 1 else None,
+        "globalIntraOp": plan.global_intra_op,
+        "torchInterOp": plan.torch_inter_op,
         "peakRunnable": plan.peak_runnable or None,
         "cpus": cpuset.format_list(plan.cpus) if plan.cpus else None,
     }
