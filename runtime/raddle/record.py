@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any
 
-# Set in the environment of a process that has said its line, so that its children stay silent.
+# The runtimes that this process or one above it has said its line about, joined by commas: its children stay silent.
 ANNOUNCED = "RADDLE_ANNOUNCED"
 # The newest sessions are kept; a process that makes and drops sessions for ever must not grow.
 MAX_SESSIONS = 256
@@ -27,10 +27,11 @@ def add(session: dict[str, Any]) -> None:
         del sessions[:-MAX_SESSIONS]
 
 
-def announce(line: str) -> None:
-    """Says what was configured: once per process tree."""
-    if not os.environ.get(ANNOUNCED):
-        os.environ[ANNOUNCED] = "1"
+def announce(runtime: str, line: str) -> None:
+    """Says what was configured: once per runtime (an adapter's name) and process tree."""
+    said = [name for name in os.environ.get(ANNOUNCED, "").split(",") if name]
+    if runtime not in said:
+        os.environ[ANNOUNCED] = ",".join([*said, runtime])
         _say(line)
 
 

@@ -1,8 +1,8 @@
 """The shim's fast path: what every Python process of an injected container runs before its own code.
 
 It puts one finder on `sys.meta_path` and leaves. Only when a runtime of `RUNTIMES` is imported is anything more
-loaded: `raddle.adapters` decodes the plan and wraps that runtime. The mount is read-only, so this file is compiled
-anew by each process: it is as short as it can be, and imports `os` and `sys` only, not even `__future__`.
+loaded: `raddle.adapters.hook` and that runtime's adapter. The mount is read-only, so this file is compiled anew by
+each process: it is as short as it can be, and imports `os` and `sys` only, not even `__future__`.
 """
 
 import os
@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     # typing isn't imported at run time: it would cost more than the rest of the shim.
     from typing import Any
 
-# The modules whose import is waited for.
-RUNTIMES = ("onnxruntime.capi._pybind_state",)
+# Awaited module -> its adapter, a file of raddle/adapters. Adding a runtime is that file and one row here.
+RUNTIMES = {
+    "onnxruntime.capi._pybind_state": "onnxruntime",
+    "torch": "torch",
+}
 
 
 class _Finder:
@@ -40,10 +43,10 @@ def activate() -> bool:
         if any(type(finder) is _Finder for finder in sys.meta_path):
             return False
         sys.meta_path.insert(0, _Finder())
-        if "onnxruntime" in sys.modules:
+        if not sys.modules.keys().isdisjoint(RUNTIMES):
             from raddle.adapters import hook  # noqa: PLC0415
 
-            hook.adapt_loaded(RUNTIMES)
+            hook.adapt_loaded()
     except Exception:
         return False
     return True

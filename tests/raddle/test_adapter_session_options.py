@@ -113,7 +113,7 @@ def spinning_off(options):
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
     monkeypatch.setenv("RADDLE_LOG", "0")
-    monkeypatch.setenv(record.ANNOUNCED, "1")
+    monkeypatch.setenv(record.ANNOUNCED, "onnxruntime")
 
 
 # min=2 keeps the count on a machine with one CPU, and beside other pytest workers, which are sibling workers too.

@@ -1,1 +1,10 @@
-"""One module a runtime: `install(module, plan_text)` wraps it. Loaded only once the runtime itself is."""
+"""One file a runtime, named by a row of `raddle.shim.RUNTIMES` and loaded only once the runtime itself is imported.
+
+An adapter has three functions, and whatever they raise is swallowed:
+
+prepare(plan_text)          just before the runtime's module is executed: environment variables that it reads once.
+install(module, plan_text)  just after it: what can only be set in the loaded runtime.
+effective() -> dict         what the runtime itself says it uses now, for the report; plain JSON values.
+
+docs/how-to/add-a-runtime.md adds one.
+"""

@@ -1,39 +1,65 @@
-"""Tells an adapter when its runtime has been imported: the awaited module's loader is wrapped for that one import."""
+"""Tells an adapter when its runtime is imported: the awaited module's loader is wrapped for that one import.
+
+Nothing here raises. An adapter that is missing or fails is left out with one line on stderr, and the runtime is what
+it would have been without Raddle.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Iterable
+from _thread import get_ident
+from importlib import import_module
+from typing import Any
 
-from raddle import env
-from raddle.adapters import onnxruntime
+from raddle import env, record
+from raddle.shim import RUNTIMES
 
-# shim.RUNTIMES -> what is told.
-_INSTALL = {"onnxruntime.capi._pybind_state": onnxruntime.install}
+# Adapter's name -> its module, once its runtime was imported.
+_loaded: dict[str, Any] = {}
+# (awaited module, thread) that is being looked for. Another import hook, such as wrapt's, asks all finders again.
+_searching: set[tuple[str, int]] = set()
 
 
 def find_spec(asking: Any, name: str, path: Any, target: Any) -> Any:
     """The module's spec as the finders other than `asking` find it, its loader wrapped; None where none does."""
-    for finder in sys.meta_path:
-        find = getattr(finder, "find_spec", None)
-        spec = None if finder is asking or find is None else find(name, path, target)
-        if spec is not None:
-            if hasattr(spec.loader, "exec_module"):
-                spec.loader = _Loader(spec.loader)
-            return spec
+    search = (name, get_ident())
+    if search in _searching:
+        return None
+    _searching.add(search)
+    try:
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            spec = None if finder is asking or find is None else find(name, path, target)
+            if spec is not None:
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = _Loader(spec.loader)
+                return spec
+    finally:
+        _searching.discard(search)
     return None
 
 
-def adapt_loaded(names: Iterable[str]) -> None:
-    """Tells the adapters of those modules that were imported before the shim was there."""
-    for name in names:
+def adapt_loaded() -> None:
+    """Tells the adapters of those modules that were imported before the shim was there; it is too late to prepare."""
+    for name in RUNTIMES:
         if name in sys.modules:
-            _adapt(sys.modules[name])
+            _install(sys.modules[name], name)
+
+
+def effective() -> dict[str, Any]:
+    """Adapter's name -> what its runtime says it uses now, for each runtime that was imported."""
+    found = {}
+    for name, adapter in list(_loaded.items()):
+        try:
+            found[name] = adapter.effective()
+        except Exception as error:  # noqa: PERF203  # one adapter's failure is not the others'
+            found[name] = {"problem": repr(error)}
+    return found
 
 
 class _Loader:
-    """The loader that was found, which tells the adapter once the module is complete."""
+    """The loader that was found, which tells the adapter before and after the module is executed."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -47,13 +73,36 @@ class _Loader:
     def exec_module(self, module: Any) -> None:
         # From here on the module looks as if nobody had been in between.
         module.__loader__ = module.__spec__.loader = self._loader
+        name = module.__name__
+        _prepare(name)
         self._loader.exec_module(module)
-        _adapt(module)
+        _install(module, name)
 
 
-def _adapt(module: Any) -> None:
+def _prepare(awaited: str) -> None:
     try:
-        _INSTALL[module.__name__](module, os.environ.get(env.PLAN, ""))
-    except Exception:
-        # The user's import succeeded; ours failing is no reason to say more than the adapter already has.
-        pass
+        adapter = _adapter(awaited)
+        if adapter is not None:
+            adapter.prepare(os.environ.get(env.PLAN, ""))
+    except Exception as error:
+        record.complain(f"{RUNTIMES[awaited]} is not prepared: {error!r}")
+
+
+def _install(module: Any, awaited: str) -> None:
+    try:
+        adapter = _adapter(awaited)
+        if adapter is not None:
+            adapter.install(module, os.environ.get(env.PLAN, ""))
+    except Exception as error:
+        record.complain(f"{RUNTIMES[awaited]} is left alone: {error!r}")
+
+
+def _adapter(awaited: str) -> Any:
+    """The adapter's module; None where it is missing or broken, which is said."""
+    name = RUNTIMES[awaited]
+    if name not in _loaded:
+        try:
+            _loaded[name] = import_module("raddle.adapters." + name)
+        except Exception as error:
+            record.complain(f"{name} is left alone, its adapter can't be loaded: {error!r}")
+    return _loaded.get(name)

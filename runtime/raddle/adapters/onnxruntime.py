@@ -22,6 +22,15 @@ from raddle.adapters.session_options import AFFINITY_KEY, SPIN_DURATION_SINCE, C
 FACTS_AGE_S = 10.0
 
 
+def prepare(plan_text: str) -> None:
+    """Nothing: ONNX Runtime reads no environment variable at import that Raddle sets."""
+
+
+def effective() -> dict[str, Any]:
+    """The version that is loaded; each session's own values are in its record."""
+    return {"version": str(getattr(sys.modules.get("onnxruntime"), "__version__", ""))}
+
+
 def install(module: Any, plan_text: str) -> None:
     """Puts the wrapped constructor into the module (`_pybind_state`), and into the extension it came from.
 
@@ -30,7 +39,7 @@ def install(module: Any, plan_text: str) -> None:
     try:
         fields = env.decode(plan_text)
     except env.PlanError as error:
-        record.announce(f"onnxruntime is left alone: {error}")
+        record.announce("onnxruntime", f"onnxruntime is left alone: {error}")
         return
     try:
         _Runtime(module, without_own_counts(fields, os.environ), plan_text).replace()
@@ -211,7 +220,7 @@ class _Runtime:
                 self.pinned.add(session)
             record.add(session.raddle)
             if facts.first_worker:
-                record.announce(choice.line(self.version))
+                record.announce("onnxruntime", choice.line(self.version))
         except Exception as error:
             record.complain(f"onnxruntime session is not recorded: {error!r}")
 
