@@ -1,24 +1,32 @@
-"""The Python shim as the data of a ConfigMap: what the controller writes and what the webhook mounts.
+"""The shims as the data of a ConfigMap: what the controller writes and what the webhook mounts.
 
 A ConfigMap's keys are flat, so the volume's `items` map each key to the paths that the container needs. Mounted at
-MOUNT_PATH the tree loads in one of two ways:
+MOUNT_PATH the tree loads by one variable for each kind of process, for Python by one of two:
 
 PYTHONUSERBASE=/opt/raddle           lib/python3.x/site-packages/raddle.pth: PYTHONPATH stays the image's own. Python
                                      reads no user site in a virtual environment, as another user than the effective
                                      one, or under -I, -s, -S and PYTHONNOUSERSITE.
 PYTHONPATH=/opt/raddle/python[:...]  sitecustomize.py, which runs the next sitecustomize on the path: everywhere but
                                      under -I, -E and -S.
+NODE_OPTIONS=--require /opt/raddle/node/raddle.cjs
+LD_PRELOAD=/opt/raddle/native/<architecture>/libraddle.so
+                                     made by `python -m native build`; an installation may lack it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from typing import Dict, List
+from typing import Dict, List, Tuple
 
 MOUNT_PATH = "/opt/raddle"
 PYTHON_USER_BASE = MOUNT_PATH
 PYTHON_PATH = MOUNT_PATH + "/python"
+NODE_MODULE = MOUNT_PATH + "/node/raddle.cjs"
+# As `uname -m` and NodeCPUTopology name them.
+ARCHITECTURES = ("x86_64", "aarch64")
+# The API server refuses a ConfigMap with more (MaxSecretSize), and one that can't be written helps nobody.
+MAX_BYTES = 1024 * 1024
 
 # Folders of user sites: CPython 3.8 to 3.14, and the builds without a global lock.
 USER_SITE_VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.13t", "3.14", "3.14t")
@@ -27,27 +35,61 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 # Only the operator needs these.
 _NOT_DELIVERED = {"delivery.py", "wire.py"}
 _ADAPTERS = "adapters"
+_LIBRARY = "libraddle.so"
+
+
+def native_library(architecture: str) -> str:
+    """The path of the native shim in a container."""
+    return f"{MOUNT_PATH}/native/{architecture}/{_LIBRARY}"
 
 
 def files() -> Dict[str, str]:
-    """ConfigMap key -> text, for the package and the three files that load it. Raises OSError for a broken install."""
+    """ConfigMap key -> text: the package, the files that load it, Node's. Raises OSError for a broken install."""
     found = {"raddle." + name: _text(_HERE, name) for name in _modules(_HERE)}
     folder = os.path.join(_HERE, _ADAPTERS)
     for name in _modules(folder):
         found[f"raddle.{_ADAPTERS}.{name}"] = _text(folder, name)
-    python = _python_folder()
+    python = _beside("python")
     for name in ("raddle.pth", "user_site.py", "sitecustomize.py"):
         found[name] = _text(python, name)
+    if has_node():
+        node = _beside("node")
+        for name in _listed(node, ".cjs"):
+            found["node." + name] = _text(node, name)
     return found
+
+
+def binaries() -> Dict[str, bytes]:
+    """ConfigMap key -> content, for the native shims that this installation has. Raises OSError."""
+    found = {}
+    for architecture in architectures():
+        with open(os.path.join(_HERE, "_native", architecture, _LIBRARY), "rb") as file:
+            found[f"native.{architecture}.{_LIBRARY}"] = file.read()
+    return found
+
+
+def architectures() -> Tuple[str, ...]:
+    """Those that this installation has a native shim for; () where none was built."""
+    return tuple(name for name in ARCHITECTURES if os.path.isfile(os.path.join(_HERE, "_native", name, _LIBRARY)))
+
+
+def has_node() -> bool:
+    """True when this installation has Node's shim."""
+    return os.path.isfile(os.path.join(_beside("node"), os.path.basename(NODE_MODULE)))
 
 
 def items() -> List[Dict[str, str]]:
     """The volume's `items`, {"key", "path"} each: where every key goes below MOUNT_PATH."""
     found: List[Dict[str, str]] = []
-    for key in sorted(files()):
+    for key in sorted([*files(), *binaries()]):
+        kind, _, name = key.partition(".")
         if key == "raddle.pth":
             folder = "lib/python{}/site-packages/raddle.pth"
             found.extend({"key": key, "path": folder.format(version)} for version in USER_SITE_VERSIONS)
+        elif kind == "node":
+            found.append({"key": key, "path": "node/" + name})
+        elif kind == "native":
+            found.append({"key": key, "path": "native/" + name.replace(".", "/", 1)})
         else:
             stem, dot, suffix = key.rpartition(".")
             found.append({"key": key, "path": "python/" + stem.replace(".", "/") + dot + suffix})
@@ -56,32 +98,40 @@ def items() -> List[Dict[str, str]]:
 
 def write(folder: str) -> None:
     """Writes below `folder` the tree that a container sees below MOUNT_PATH. Raises OSError."""
-    texts = files()
+    contents = _contents()
     for item in items():
         path = os.path.join(folder, item["path"])
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(texts[item["key"]])
+        with open(path, "wb") as file:
+            file.write(contents[item["key"]])
 
 
 def content_hash() -> str:
     """Ten hex digits that change when anything delivered does, its place included."""
     digest = hashlib.sha256()
-    for key, text in sorted(files().items()):
-        digest.update(f"{key}\0{text}\0".encode())
+    for key, content in sorted(_contents().items()):
+        digest.update(key.encode() + b"\0" + content + b"\0")
     for item in items():
         digest.update("{key}\0{path}\0".format(**item).encode())
     return digest.hexdigest()[:10]
 
 
+def _contents() -> Dict[str, bytes]:
+    return {**{key: text.encode() for key, text in files().items()}, **binaries()}
+
+
 def _modules(folder: str) -> List[str]:
-    return sorted(name for name in os.listdir(folder) if name.endswith(".py") and name not in _NOT_DELIVERED)
+    return [name for name in _listed(folder, ".py") if name not in _NOT_DELIVERED]
 
 
-def _python_folder() -> str:
-    """runtime/python of a checkout; an installed wheel has it as raddle/_python."""
-    installed = os.path.join(_HERE, "_python")
-    return installed if os.path.isdir(installed) else os.path.join(os.path.dirname(_HERE), "python")
+def _listed(folder: str, suffix: str) -> List[str]:
+    return sorted(name for name in os.listdir(folder) if name.endswith(suffix))
+
+
+def _beside(name: str) -> str:
+    """runtime/<name> of a checkout; an installed wheel has it as raddle/_<name>."""
+    installed = os.path.join(_HERE, "_" + name)
+    return installed if os.path.isdir(installed) else os.path.join(os.path.dirname(_HERE), name)
 
 
 def _text(folder: str, name: str) -> str:

@@ -1,8 +1,12 @@
-"""The shim as a ConfigMap: what the API server accepts, and that the tree is whole."""
+"""The shims as a ConfigMap: what the API server accepts, and that the tree is whole."""
 
 import ast
+import json
 import re
+import shutil
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import shim_lab
@@ -13,16 +17,19 @@ KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
 
 def test_the_data_is_what_a_config_map_may_hold():
-    data = delivery.files()
-    assert all(KEY.fullmatch(key) for key in data)
-    # A ConfigMap may hold 1 MiB; well under it leaves room for the other runtimes' shims.
-    assert sum(len(text.encode()) for text in data.values()) < 256 * 1024
+    texts, binaries = delivery.files(), delivery.binaries()
+    assert all(KEY.fullmatch(key) for key in (*texts, *binaries))
+    assert not texts.keys() & binaries.keys()
+    size = sum(len(text.encode()) for text in texts.values()) + sum(map(len, binaries.values()))
+    assert size < delivery.MAX_BYTES
+    # Python's and Node's part is small, which leaves room for two native libraries.
+    assert size - sum(map(len, binaries.values())) < 384 * 1024
 
 
 def test_every_key_is_mounted_and_every_path_is_relative_and_used_once():
     items = delivery.items()
     paths = [item["path"] for item in items]
-    assert {item["key"] for item in items} == set(delivery.files())
+    assert {item["key"] for item in items} == {*delivery.files(), *delivery.binaries()}
     assert len(set(paths)) == len(paths)
     # The API server refuses absolute paths and "..".
     assert not any(path.startswith("/") or ".." in path for path in paths)
@@ -86,3 +93,62 @@ def test_all_that_is_delivered_imports_in_every_supported_python(version, tmp_pa
         executable, "-E", "-c", f"import sys; sys.path.insert(0, {str(mounted / 'python')!r})\n{code}", env={}
     )
     assert done.stderr == ""
+
+
+LOOK = """
+import json, sys
+from raddle import delivery
+delivery.write(sys.argv[1])
+print(json.dumps([delivery.content_hash(), delivery.architectures(), delivery.has_node()]))
+"""
+
+
+@pytest.fixture
+def installation(tmp_path):
+    """A copy of the runtime with Node's and the native parts taken out, to put others in: made(parts) -> what it says."""
+    runtime = Path(delivery.__file__).parents[1]
+    left_out = shutil.ignore_patterns("__pycache__", "_native", "_node", "node")
+    shutil.copytree(runtime, tmp_path / "runtime", ignore=left_out)
+
+    def made(parts, tree="tree"):
+        for path, content in parts.items():
+            file = tmp_path / "runtime" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        command = [sys.executable, "-c", LOOK, tmp_path / tree]
+        done = subprocess.run(command, cwd=tmp_path / "runtime", check=True, capture_output=True, text=True)
+        return json.loads(done.stdout), tmp_path / tree
+
+    return made
+
+
+NATIVE = {"raddle/_native/x86_64/libraddle.so": b"\x7fELF\0\xff x86"}
+
+
+def test_an_installation_without_a_native_build_delivers_the_rest(installation):
+    (_, architectures, has_node), tree = installation({})
+    assert (architectures, has_node) == ([], False)
+    assert (tree / "python" / "sitecustomize.py").is_file()
+    assert not (tree / "native").exists()
+    assert not (tree / "node").exists()
+
+
+def test_what_was_built_lies_where_the_variables_point(installation):
+    node = {"node/raddle.cjs": b"'use strict';\n", "node/quota.cjs": b"// quota\n", "node/README.md": b"not delivered"}
+    (_, architectures, has_node), tree = installation({**NATIVE, **node})
+    assert (architectures, has_node) == (["x86_64"], True)
+
+    def below(path):
+        return tree / Path(path).relative_to(delivery.MOUNT_PATH)
+
+    assert below(delivery.native_library("x86_64")).read_bytes() == NATIVE["raddle/_native/x86_64/libraddle.so"]
+    assert below(delivery.NODE_MODULE).read_bytes() == node["node/raddle.cjs"]
+    assert sorted(path.name for path in (tree / "node").iterdir()) == ["quota.cjs", "raddle.cjs"]
+    assert below(delivery.PYTHON_PATH).is_dir()
+
+
+def test_another_native_build_is_another_content(installation):
+    (without, *_), _ = installation({})
+    (one, *_), _ = installation(NATIVE)
+    (other, *_), _ = installation(dict.fromkeys(NATIVE, b"\x7fELF other"))
+    assert len({without, one, other}) == 3

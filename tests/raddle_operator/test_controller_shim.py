@@ -1,5 +1,6 @@
 """The shim's ConfigMaps: what is written where, what is removed when, and what a refusal costs."""
 
+import base64
 import tracemalloc
 
 import pytest
@@ -42,7 +43,11 @@ def test_the_map_is_immutable_named_after_its_content_and_small_enough():
     assert found["immutable"] is True
     assert found["metadata"]["name"] == f"raddle-shim-{delivery.content_hash()}"
     assert found["metadata"]["labels"]["raddle.dev/shim"] == delivery.content_hash()
-    assert sum(len(text.encode()) for text in found["data"].values()) < 1_000_000
+    binaries = {key: base64.b64decode(text) for key, text in found["binaryData"].items()}
+    assert binaries == delivery.binaries()
+    assert found["data"] == delivery.files()
+    texts = sum(len(text.encode()) for text in found["data"].values())
+    assert texts + sum(map(len, binaries.values())) < delivery.MAX_BYTES
 
 
 class Server:

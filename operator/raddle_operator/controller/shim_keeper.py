@@ -1,4 +1,4 @@
-"""Keeps the Python shim's ConfigMap in every opted-in namespace, so that pods can mount it.
+"""Keeps the shims' ConfigMap in every opted-in namespace, so that pods can mount it.
 
 The ConfigMap ``raddle-shim-<hash>`` is immutable and named after its content. A missing one is created, a deleted one
 comes back; an older one goes only when every injected pod of the namespace is an hour younger than the present one,
@@ -7,6 +7,7 @@ because pods name it in their spec, which is not watched. A namespace that is op
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +45,7 @@ def config_map(namespace: str, content_hash: str) -> Object:
         },
         "immutable": True,
         "data": delivery.files(),
+        "binaryData": {key: base64.b64encode(content).decode() for key, content in delivery.binaries().items()},
     }
 
 
