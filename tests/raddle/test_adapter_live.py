@@ -44,12 +44,52 @@ EIGHT = 0xFF
         ({"intra": 4, "min": 3}, Facts(EIGHT, 2.0), 3, "planned 4, cut to quota 2"),
         ({"intra": 4, "min": 4}, Facts(EIGHT, 2.0), 4, None),
         ({"intra": 2, "min": 8}, Facts(0b1), 2, None),
+        # A policy's own inter-op count says nothing about the intra-op one.
+        ({"intra": 4, "min_inter": 4}, Facts(EIGHT, 2.0), 2, "planned 4, cut to quota 2"),
         ({}, Facts(EIGHT, 1.0), None, None),
     ],
 )
 def test_a_count_is_cut_to_what_the_process_really_has(fields, facts, intra, because):
     found = resolve(fields, facts)
     assert (found.intra, found.because.get("intra")) == (intra, because)
+
+
+@pytest.mark.parametrize(
+    ("fields", "facts", "inter", "because"),
+    [
+        ({"inter": 4}, Facts(EIGHT), 4, None),
+        ({"inter": 4}, Facts(EIGHT, 2.0), 2, "planned 4, cut to quota 2"),
+        ({"inter": 4, "min": 4}, Facts(EIGHT, 2.0), 2, "planned 4, cut to quota 2"),
+        # The policy names it.
+        ({"inter": 4, "min_inter": 4}, Facts(EIGHT, 2.0), 4, None),
+        ({"inter": 4, "min_inter": 3}, Facts(EIGHT, 2.0), 3, "planned 4, cut to quota 2"),
+        ({"inter": 2, "min_inter": 8}, Facts(0b1), 2, None),
+        ({}, Facts(EIGHT, 1.0), None, None),
+    ],
+)
+def test_an_inter_op_count_is_cut_too_unless_the_policy_names_it(fields, facts, inter, because):
+    found = resolve(fields, facts)
+    assert (found.inter, found.because.get("inter")) == (inter, because)
+
+
+@pytest.mark.parametrize(
+    ("fields", "facts", "size"),
+    [
+        ({"intra": 2, "global_intra": 8}, Facts(EIGHT), None),  # without global=1 each session has its own
+        ({"intra": 2, "global": 0, "global_intra": 8}, Facts(EIGHT), None),
+        ({"intra": 2, "global": 1}, Facts(EIGHT), 2),
+        ({"intra": 2, "global": 1, "global_intra": 8, "streams": 4}, Facts(EIGHT), 8),
+        # It is shared by the sessions of one process, so only other processes divide it.
+        ({"intra": 2, "global": 1, "global_intra": 8, "streams": 4}, Facts(EIGHT, 4.0), 4),
+        ({"intra": 1, "global": 1, "global_intra": 8, "streams": 8, "workers": 2}, Facts(EIGHT), 4),
+        ({"intra": 2, "global": 1, "global_intra": 8}, Facts(EIGHT, workers_seen=4), 2),
+        ({"intra": 2, "global": 1, "global_intra": 8, "min": 8}, Facts(EIGHT, 4.0), 8),
+        ({"intra": 2, "global": 1, "global_intra": 8}, Facts(None), 8),
+        ({"global": 1}, Facts(EIGHT), None),
+    ],
+)
+def test_a_global_pool_gets_the_share_of_the_process(fields, facts, size):
+    assert resolve(fields, facts).global_intra == size
 
 
 @pytest.mark.parametrize(
@@ -78,6 +118,12 @@ def test_cpus_are_exclusive_only_when_they_are_as_many_as_planned_and_unshared(f
         ({"spin": "bounded", "intra": 2}, Facts(EIGHT), "bounded", 200),
         ({"spin": "bounded", "intra": 4, "min": 4}, Facts(EIGHT, 2.0), "never", 0),
         ({"spin": "bounded", "intra": 2}, Facts(EIGHT, workers_seen=2), "never", 0),
+        # Each caller of a session runs beside its workers.
+        ({"spin": "bounded", "intra": 4, "runs": 5}, Facts(EIGHT), "bounded", 200),
+        ({"spin": "bounded", "intra": 4, "runs": 6}, Facts(EIGHT), "never", 0),
+        ({"spin": "bounded", "intra": 4, "inter": 5, "mode": "parallel"}, Facts(EIGHT), "bounded", 200),
+        ({"spin": "bounded", "intra": 4, "inter": 6, "mode": "parallel"}, Facts(EIGHT), "never", 0),
+        ({"spin": "bounded", "intra": 4, "inter": 6, "mode": "sequential"}, Facts(EIGHT), "bounded", 200),
         ({}, Facts(EIGHT), None, 0),
     ],
 )
@@ -89,7 +135,16 @@ def test_workers_stop_spinning_where_they_turn_out_to_share_cpus(fields, facts, 
 counts = st.integers(1, 1024)
 plans = st.fixed_dictionaries(
     {"intra": counts, "inter": counts},
-    optional={"streams": counts, "workers": counts, "min": counts, "floor": st.integers(0, 1)},
+    optional={
+        "streams": counts,
+        "workers": counts,
+        "runs": counts,
+        "min": counts,
+        "min_inter": counts,
+        "global": st.integers(0, 1),
+        "global_intra": counts,
+        "floor": st.integers(0, 1),
+    },
 )
 quotas = st.none() | st.floats(0.001, 2048)
 facts_of_all_kinds = st.builds(Facts, st.integers(1, 1 << 512), quotas, st.integers(1, 200))
@@ -101,6 +156,8 @@ def test_a_count_is_never_raised_and_never_below_one(fields, facts):
     assert 1 <= found.intra <= fields["intra"]
     assert 1 <= found.inter <= fields["inter"]
     assert ("intra" in found.because) == (found.intra < fields["intra"])
+    if found.global_intra is not None:
+        assert 1 <= found.global_intra <= fields.get("global_intra", fields["intra"])
 
 
 @given(plans, facts_of_all_kinds)

@@ -49,15 +49,17 @@ class Facts:
 class Effective:
     """A plan's values for one process; None means: leave it alone. `because` says what decided, value by value.
 
-    `cap` is the number of threads that fit the process's share, None where neither quota nor cpuset is known.
+    `cap` is the number of threads that fit one session's share, None where neither quota nor cpuset is known.
     `exclusive` is True when the CPUs are the exclusive ones that the plan expects and nobody shares them.
+    `global_intra` is the size of the one pool of all sessions of this process, None where each has its own.
     """
 
-    __slots__ = ("because", "cap", "exclusive", "inter", "intra", "spin", "spin_us")
+    __slots__ = ("because", "cap", "exclusive", "global_intra", "inter", "intra", "spin", "spin_us")
 
     def __init__(self) -> None:
         self.intra: int | None = None
         self.inter: int | None = None
+        self.global_intra: int | None = None
         self.spin: str | None = None
         self.spin_us = 0
         self.cap: int | None = None
@@ -72,29 +74,40 @@ DEFAULT_SPIN_US = 200
 def resolve(fields: Mapping[str, Any], facts: Facts) -> Effective:
     """What the plan's fields (env.decode) come to for these facts."""
     found = Effective()
-    cap, where = _cap(fields, facts)
-    workers = fields.get("workers", 1)
-    streams = fields.get("streams", 1)
+    room, where = _room(fields, facts)
+    workers, streams = fields.get("workers", 1), fields.get("streams", 1)
     crowded = facts.workers_seen > workers
     if crowded:
         streams = facts.workers_seen * max(1, streams // workers)
-        where = f"{where}, shared by {facts.workers_seen} workers"
-    if cap is not None:
-        found.cap = max(1, cap // streams)
-    found.intra = _clamped("intra", fields, found, where, fields.get("min", 1))
-    found.inter = _clamped("inter", fields, found, where, 1)
+        workers = facts.workers_seen
+        where = f"{where}, shared by {workers} workers"
+    share = None if room is None else max(1, room // workers)
+    found.cap = None if room is None else max(1, room // streams)
+    least = fields.get("min", 1)
+    found.intra = _clamped("intra", fields.get("intra"), found.cap, least, where, found.because)
+    found.inter = _clamped("inter", fields.get("inter"), found.cap, fields.get("min_inter", 1), where, found.because)
+    if fields.get("global"):
+        planned = fields.get("global_intra", fields.get("intra"))
+        found.global_intra = _clamped("global_intra", planned, share, least, where, found.because)
     size = cpuset.count(facts.cpus) if facts.cpus else 0
     found.exclusive = 0 < fields.get("excl", 0) == size and streams == 1
     found.spin = fields.get("spin")
     if found.spin == "bounded":
         found.spin_us = fields.get("spin_us", DEFAULT_SPIN_US)
-        if crowded or (cap is not None and (found.intra or 1) > cap):
+        if crowded or (room is not None and _runnable(fields, found) > room):
             found.spin, found.spin_us = "never", 0
             found.because["spin"] = "planned bounded, stopped: " + where
     return found
 
 
-def _cap(fields: Mapping[str, Any], facts: Facts) -> tuple[int | None, str]:
+def _runnable(fields: Mapping[str, Any], found: Effective) -> int:
+    """Threads of one session that want a CPU at once: its callers, and its pools' workers."""
+    inter = (found.inter or 1) if fields.get("mode") == "parallel" else 1
+    runnable: int = fields.get("runs", 1) + (found.intra or 1) - 1 + inter - 1
+    return runnable
+
+
+def _room(fields: Mapping[str, Any], facts: Facts) -> tuple[int | None, str]:
     """Threads that the quota and the cpuset have room for together, and which of the two decided."""
     size = cpuset.count(facts.cpus) if facts.cpus else None
     quota = facts.quota_cpus
@@ -104,14 +117,15 @@ def _cap(fields: Mapping[str, Any], facts: Facts) -> tuple[int | None, str]:
     return threads, f"quota {quota:g}"
 
 
-def _clamped(key: str, fields: Mapping[str, Any], found: Effective, where: str, least: int) -> int | None:
-    planned: int | None = fields.get(key)
-    if planned is None or found.cap is None or planned <= found.cap:
+def _clamped(
+    key: str, planned: int | None, cap: int | None, least: int, where: str, because: dict[str, str]
+) -> int | None:
+    if planned is None or cap is None or planned <= cap:
         return planned
     # Never more than planned: `least` above the plan is a plan that contradicts itself.
-    value = max(found.cap, min(least, planned))
+    value = max(cap, min(least, planned))
     if value < planned:
-        found.because[key] = f"planned {planned}, cut to {where}"
+        because[key] = f"planned {planned}, cut to {where}"
     return value
 
 
