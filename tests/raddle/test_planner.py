@@ -192,6 +192,39 @@ def test_openmp_is_one_below_a_cpu_and_blas_is_one_beside_ort_under_a_limit():
     assert (alone.omp, alone.blas) == (None, 4)
 
 
+@pytest.mark.parametrize(
+    ("policy", "intra_op", "global_intra_op"),
+    [
+        (Policy(), 8, None),
+        (Policy(sessions=2), 4, None),
+        (Policy(global_thread_pool=True), 8, 8),
+        # Sessions share the pool, so it is as large as theirs together.
+        (Policy(global_thread_pool=True, sessions=2), 4, 8),
+        (Policy(global_thread_pool=True, sessions=3), 2, 6),
+        (Policy(global_thread_pool=True, sessions=100), 1, 8),
+        (Policy(global_thread_pool=True, sessions=4, workers=2), 1, 4),
+        (Policy(global_thread_pool=True, sessions=2, intra_op=3), 3, 3),
+        (Policy(global_thread_pool=True, sessions=4, max_intra_op=6), 2, 6),
+    ],
+)
+def test_one_pool_for_all_sessions_is_as_large_as_theirs_together(policy, intra_op, global_intra_op):
+    made = plan(None, Budget(quota_cpus=8.0, workers=policy.workers or 1), policy)
+    assert (made.intra_op, made.global_intra_op) == (intra_op, global_intra_op)
+
+
+@pytest.mark.parametrize(
+    ("policy", "torch_inter_op"),
+    [
+        (Policy(), 1),
+        (Policy(execution_mode="Parallel", inter_op=3), 3),
+        (Policy(execution_mode="Parallel", inter_op_percent=50), 4),
+        (Policy(runtimes=("onnxruntime",)), None),
+    ],
+)
+def test_torch_gets_one_inter_op_thread_unless_parallel_execution_is_asked_for(policy, torch_inter_op):
+    assert plan(None, Budget(quota_cpus=8.0), policy).torch_inter_op == torch_inter_op
+
+
 def test_parallel_execution_is_only_used_when_asked_for():
     assert plan(None, Budget(quota_cpus=8), Policy()).mode == "sequential"
     made = plan(None, Budget(quota_cpus=8), Policy(execution_mode="Parallel", inter_op=2))

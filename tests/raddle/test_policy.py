@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle.policy import Policy, PolicyError, from_settings, parse, to_settings
+from raddle.policy import FAMILIES, Policy, PolicyError, from_settings, parse, to_settings
 
 
 def test_an_empty_spec_leaves_everything_to_raddle():
@@ -23,9 +23,23 @@ def test_every_field_is_read():
         "threads": {"intraOp": 5, "minIntraOp": 2, "maxIntraOp": 9, "executionMode": "Parallel", "interOp": 2},
         "placement": {"numa": "Any", "smt": "AllThreads", "coreType": "Efficient", "affinity": "PerCore"},
         "runtimes": ["blas", "onnxruntime"],
-        "onnxruntime": {"graphOptimizationLevel": "Basic"},
+        "onnxruntime": {
+            "graphOptimizationLevel": "Basic",
+            "globalThreadPool": True,
+            "sharedAllocator": True,
+            "cpuMemArena": False,
+            "memPattern": True,
+            "arenaShrinkage": True,
+            "configEntries": {"session.set_denormal_as_zero": "1", "session.intra_op.spin_duration_us": "-1"},
+            "providerOptions": {"CUDAExecutionProvider": {"use_tf32": "0", "gpu_mem_limit": "1073741824"}},
+            "acknowledge": ["use_tf32", "session.set_denormal_as_zero"],
+        },
+        "allocator": "Jemalloc",
         "existingValues": "Override",
+        "observe": "Runs",
+        "reports": True,
         "shim": "None",
+        "nativeShim": "Preload",
     }
     policy = parse(spec)
     assert policy == Policy(
@@ -45,8 +59,20 @@ def test_every_field_is_read():
         affinity="PerCore",
         runtimes=("onnxruntime", "blas"),
         graph_optimization_level="Basic",
+        global_thread_pool=True,
+        shared_allocator=True,
+        cpu_mem_arena=False,
+        mem_pattern=True,
+        arena_shrinkage=True,
+        config_entries=(("session.intra_op.spin_duration_us", "-1"), ("session.set_denormal_as_zero", "1")),
+        provider_options=(("CUDAExecutionProvider", (("gpu_mem_limit", "1073741824"), ("use_tf32", "0"))),),
+        acknowledge=("use_tf32", "session.set_denormal_as_zero"),
+        allocator="Jemalloc",
         existing_values="Override",
+        observe="Runs",
+        reports=True,
         shim="None",
+        native_shim="Preload",
     )
     assert from_settings(to_settings(policy)) == policy
 
@@ -59,8 +85,8 @@ def test_every_field_is_read():
         ({"threads": {"intraOp": True}}, "threads.intraOp: True is not allowed; it must be an integer from 1 to 1024"),
         ({"threads": 4}, "threads: 4 is not allowed; it must be a mapping"),
         ({"objective": "latency"}, "objective: 'latency' is not allowed; it must be one of Latency, Throughput"),
-        ({"runtimes": []}, "runtimes: [] is not allowed; it must be a list of onnxruntime, torch, openmp, blas"),
-        ({"runtimes": ["tf"]}, "runtimes: 'tf' is not allowed; it must be one of onnxruntime, torch, openmp, blas"),
+        ({"runtimes": []}, "runtimes: [] is not allowed; it must be a list of " + ", ".join(FAMILIES)),
+        ({"runtimes": ["tf"]}, "runtimes: 'tf' is not allowed; it must be one of " + ", ".join(FAMILIES)),
         (
             {"threads": {"minIntraOp": 5, "maxIntraOp": 2}},
             "threads.minIntraOp: 5 is not allowed; it must be at most threads.maxIntraOp (2)",
@@ -72,6 +98,42 @@ def test_every_field_is_read():
         (
             {"threads": {"intraOp": 2, "intraOpPercent": 50}},
             "threads.intraOpPercent: 50 is not allowed; it must be absent when threads.intraOp is set",
+        ),
+        (
+            {"onnxruntime": {"globalThreadPool": "yes"}},
+            "onnxruntime.globalThreadPool: 'yes' is not allowed; it must be true or false",
+        ),
+        (
+            {"onnxruntime": {"configEntries": {"session.intra_op.spin_backoff_max": "65"}}},
+            (
+                "onnxruntime.configEntries.session.intra_op.spin_backoff_max: '65' is not allowed; "
+                'it must be a whole number from "1" to "64"'
+            ),
+        ),
+        (
+            {"onnxruntime": {"configEntries": {"session.force_spinning_stop": 1}}},
+            "onnxruntime.configEntries.session.force_spinning_stop: 1 is not allowed; it must be text: put it in quotes",
+        ),
+        (
+            {"onnxruntime": {"providerOptions": {"CUDAExecutionProvider": {"arena_extend_strategy": "big"}}}},
+            (
+                "onnxruntime.providerOptions.CUDAExecutionProvider.arena_extend_strategy: 'big' is not allowed; "
+                "it must be one of kNextPowerOfTwo, kSameAsRequested"
+            ),
+        ),
+        (
+            {"onnxruntime": {"providerOptions": {"TensorrtExecutionProvider": {}}}},
+            (
+                "onnxruntime.providerOptions: 'TensorrtExecutionProvider' is not allowed; "
+                "it must be one of CUDAExecutionProvider, OpenVINOExecutionProvider, XnnpackExecutionProvider"
+            ),
+        ),
+        (
+            {"onnxruntime": {"providerOptions": {"CUDAExecutionProvider": {"use_tf32": "0"}}}},
+            (
+                "onnxruntime.providerOptions.CUDAExecutionProvider: 'use_tf32' is not allowed; "
+                "it must be named in onnxruntime.acknowledge too: it changes results or needs your help"
+            ),
         ),
         (
             {"placement": {"numa": "SingleNUMANode"}, "budget": {"source": "Node"}},

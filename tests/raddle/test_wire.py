@@ -12,10 +12,47 @@ from hypothesis import strategies as st
 import machines
 from raddle import env, wire
 from raddle.planner import Budget, plan
-from raddle.policy import Policy
+from raddle.policy import FAMILIES, Policy
 from raddle.sysfs import read_machine
 from raddle.topology import Kubelet
 
+# Every field with its longest value.
+FULLEST = Policy(
+    objective="Throughput",
+    budget_source="Request",
+    workers=1024,
+    sessions=1024,
+    concurrent_runs=1024,
+    intra_op=1024,
+    min_intra_op=1000,
+    max_intra_op=1024,
+    inter_op=1024,
+    execution_mode="Parallel",
+    spinning="Bounded",
+    numa="SingleNUMANode",
+    smt="OneThreadPerCore",
+    core_type="Performance",
+    affinity="PerCore",
+    runtimes=FAMILIES,
+    graph_optimization_level="Extended",
+    global_thread_pool=True,
+    shared_allocator=True,
+    cpu_mem_arena=False,
+    mem_pattern=False,
+    arena_shrinkage=True,
+    config_entries=tuple((key, str(highest)) for key, (_, highest) in sorted(env.CONFIG_ENTRIES.items())),
+    provider_options=tuple(
+        (name, tuple((option, max(map(str, allowed), key=len)) for option, allowed in sorted(options.items())))
+        for name, (_, options) in sorted(env.PROVIDERS.items())
+    ),
+    acknowledge=env.ACKNOWLEDGED,
+    allocator="Mimalloc",
+    existing_values="Override",
+    observe="Runs",
+    reports=True,
+    shim="InitContainer",
+    native_shim="Preload",
+)
 budgets = st.builds(
     Budget,
     quota_cpus=st.one_of(st.none(), st.floats(0.001, 1000), st.floats(1000, 1e6)),
@@ -39,6 +76,7 @@ policies = st.sampled_from(
         Policy(sessions=1024, concurrent_runs=1024),
         Policy(objective="Throughput", concurrent_runs=1024),
         Policy(execution_mode="Parallel", inter_op_percent=100),
+        FULLEST,
     ]
 )
 
@@ -63,6 +101,33 @@ def test_the_shims_plan_fits_its_reservation_and_reads_back(machine, budget, pol
     fields = env.decode(text)
     assert fields.get("intra") == (made.intra_op if "onnxruntime" in policy.runtimes else None)
     assert fields["streams"] == made.streams
+
+
+def test_the_shims_plan_says_what_the_policy_asks_for_beyond_counts():
+    policy = FULLEST._replace(intra_op=None, min_intra_op=1, sessions=2, workers=None, budget_source="Auto")
+    fields = env.decode(wire.shim_text(plan(None, Budget(quota_cpus=8.0, gpu=True), policy), policy))
+    expected = {
+        "global": 1,
+        "shared_arena": 1,
+        "arena": 0,
+        "mem_pattern": 0,
+        "shrink": 1,
+        "min_inter": 1024,
+        "torch_inter": 1024,
+        "gpu": 1,
+        "observe": "runs",
+        "alloc": "mimalloc",
+        "session.intra_op.spin_backoff_max": 64,
+        "cuda.gpu_mem_limit": env.MAX_GPU_MEM_BYTES,
+        "cuda.cudnn_conv_algo_search": "EXHAUSTIVE",
+    }
+    assert {key: fields[key] for key in expected} == expected
+
+
+def test_what_a_policy_leaves_to_the_application_is_absent_from_the_shims_plan():
+    fields = env.decode(wire.shim_text(plan(None, Budget(quota_cpus=2.0), Policy()), Policy()))
+    assert not {"global", "shared_arena", "arena", "mem_pattern", "shrink", "graph", "alloc"} & fields.keys()
+    assert not any("." in key for key in fields)
 
 
 @pytest.mark.parametrize(
