@@ -34,7 +34,7 @@ ADMIN: Final = "Admin"
 BASELINE: Final = "Baseline"
 _MODES: Final = ("Observe", "Initial")
 _TIERS: Final = (ADMIN, BASELINE)
-_IMAGE_ENV: Final = ("PYTHONPATH", "PYTHONUSERBASE", "NODE_OPTIONS", "LD_PRELOAD")
+_IMAGE_ENV: Final = ("PYTHONPATH", "PYTHONUSERBASE", "NODE_OPTIONS", "LD_PRELOAD", "JAVA_TOOL_OPTIONS")
 _MAX_CONTAINERS: Final = 64
 _MAX_NAME: Final = 63
 # What a field that has no effect yet holds when nobody asked for it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ NOT_PLANNED_WITH = {
     "containers",
     "priority",
     "mode",
-    "observe",
     "imageEnv",
 }
 BUILT_IN = ("podSelector", "namespaceSelector", "imageEnv", "onnxruntime.configEntries", "onnxruntime.providerOptions")
@@ -65,7 +65,7 @@ def companions(path: str) -> dict[str, Any]:
 
 KINDS = ("inferencethreadings", "clusterinferencethreadings")
 POLICY_FIELDS = dict(fields(spec_schema("inferencethreadings")))
-PLANNED = [path for path in POLICY_FIELDS if path not in NOT_PLANNED_WITH and path not in policy.NOT_YET_EFFECTIVE]
+PLANNED = [path for path in POLICY_FIELDS if path not in NOT_PLANNED_WITH]
 READ_BY_POLICY = {path: (name, allowed) for name, (path, _, allowed) in policy._FIELDS.items()}
 
 
@@ -77,12 +77,26 @@ def test_every_field_that_decides_a_number_is_read_and_no_other():
 def test_the_schema_allows_what_the_planner_reads(path):
     field = POLICY_FIELDS[path]
     _, allowed = READ_BY_POLICY[path]
-    if field["type"] == "integer":
-        assert (field["minimum"], field["maximum"]) == allowed
-    elif field["type"] == "array":
-        assert tuple(field["items"]["enum"]) == allowed
-    else:
-        assert tuple(field["enum"]) == allowed
+    match field["type"]:
+        case "integer":
+            assert (field["minimum"], field["maximum"]) == allowed
+        case "array":
+            assert tuple(field["items"]["enum"]) == allowed
+        case "boolean":
+            assert allowed == (False, True)
+        case "object":
+            # What lies within is in the rules; tests/integration/test_crds.py tries every key at its bounds.
+            named = quoted(field["x-kubernetes-validations"])
+            assert set(allowed) <= named
+            for options in (table for _, table in allowed.values() if isinstance(table, dict)):
+                assert set(options) <= named
+        case _:
+            assert tuple(field["enum"]) == allowed
+
+
+def quoted(rules: list[dict[str, Any]]) -> set[str]:
+    """The texts in the rules' lists."""
+    return {word for rule in rules for word in re.findall(r"'([^']*)'", rule["rule"])}
 
 
 @pytest.mark.parametrize("path", PLANNED)
@@ -91,9 +105,10 @@ def test_a_default_of_the_schema_is_the_planners_default(path):
     name, _ = READ_BY_POLICY[path]
     default = policy.Policy._field_defaults[name]
     if "default" in POLICY_FIELDS[path]:
-        assert POLICY_FIELDS[path]["default"] == default
+        filled_in = POLICY_FIELDS[path]["default"]
+        assert (tuple(filled_in) if isinstance(filled_in, list) else filled_in) == default
     else:
-        assert path in {"budget.concurrentRuns", "runtimes"} or default is None
+        assert path in {"budget.concurrentRuns", "runtimes"} or default in (None, ())
 
 
 def test_what_the_api_server_fills_in_reads_as_the_default_policy():
@@ -120,9 +135,24 @@ def test_the_planner_refuses_counts_just_outside_the_schemas_bounds(path):
         assert refused.value.path == path
 
 
-def test_fields_without_effect_say_so_and_no_other():
-    silent = {path for path, field in POLICY_FIELDS.items() if "No effect in this version." in field["description"]}
-    assert silent == set(policy.NOT_YET_EFFECTIVE)
+@pytest.mark.parametrize("path", [path for path in PLANNED if POLICY_FIELDS[path]["type"] == "boolean"])
+def test_the_planner_takes_booleans_for_switches_and_nothing_else(path):
+    name, _ = READ_BY_POLICY[path]
+    for value in (True, False):
+        assert getattr(policy.parse(with_field(path, value)), name) is value
+    for value in (0, 1, "true", []):
+        with pytest.raises(policy.PolicyError) as refused:
+            policy.parse(with_field(path, value))
+        assert refused.value.path == path
+
+
+def test_a_policy_that_names_no_runtimes_gets_those_that_the_description_says():
+    described = POLICY_FIELDS["runtimes"]["description"].partition("Absent means")[2].partition(".")[0]
+    assert {word for word in policy.FAMILIES if re.search(rf"\b{word}\b", described)} == set(policy.DEFAULT_FAMILIES)
+
+
+def test_every_field_has_an_effect():
+    assert not [path for path, field in POLICY_FIELDS.items() if "No effect in this version" in field["description"]]
 
 
 def test_the_cluster_kind_is_made_from_the_namespaced_kind():

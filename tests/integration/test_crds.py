@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from devcluster import ApiError, Cluster
+from raddle import env
+from raddle.policy import FAMILIES
 
 pytestmark = pytest.mark.cluster
 
@@ -53,10 +55,17 @@ def test_a_policy_that_names_pods_only_is_filled_in_to_the_last_field(cluster):
         "budget": {"source": "Auto", "sessionsPerWorker": 1},
         "threads": {"minIntraOp": 1, "maxIntraOp": 1024, "executionMode": "Auto", "spinning": "Auto"},
         "placement": {"numa": "Auto", "smt": "Auto", "coreType": "Auto", "affinity": "Auto"},
-        "onnxruntime": {"globalThreadPool": False, "sharedAllocator": False, "acknowledge": []},
+        "onnxruntime": {
+            "globalThreadPool": False,
+            "sharedAllocator": False,
+            "arenaShrinkage": False,
+            "acknowledge": [],
+        },
         "allocator": "System",
         "existingValues": "Respect",
         "observe": "Sessions",
+        "reports": False,
+        "nativeShim": "Disabled",
         "shim": "Auto",
     }
 
@@ -126,7 +135,12 @@ ACCEPTED = {
         }
     },
     "64 containers with the longest names": {"containers": [f"{number:02}" + "c" * 61 for number in range(64)]},
-    "what the image sets": {"imageEnv": {"PYTHONPATH": "/app", "NODE_OPTIONS": "", "LD_PRELOAD": "/lib/x.so"}},
+    "what the image sets": {
+        "imageEnv": {"PYTHONPATH": "/app", "NODE_OPTIONS": "", "LD_PRELOAD": "/lib/x.so", "JAVA_TOOL_OPTIONS": "-Xmx1g"}
+    },
+    "memory switches": {"onnxruntime": {"cpuMemArena": False, "memPattern": True, "arenaShrinkage": True}},
+    "reports and the native shim": {"reports": True, "nativeShim": "Preload", "allocator": "Jemalloc"},
+    "every runtime": {"runtimes": list(FAMILIES)},
 }
 
 
@@ -288,6 +302,15 @@ REFUSED = {
         "spec.onnxruntime.providerOptions",
         "HEURISTIC",
     ),
+    "threads of a provider that no machine has": (
+        {"onnxruntime": {"providerOptions": {"XnnpackExecutionProvider": {"intra_op_num_threads": "1025"}}}},
+        "spec.onnxruntime.providerOptions",
+        '"1024"',
+    ),
+    "a switch as text": ({"reports": "yes"}, "spec.reports", "boolean"),
+    "a native shim that does not exist": ({"nativeShim": "Audit"}, "spec.nativeShim", '"Disabled", "Preload"'),
+    "a runtime that does not exist": ({"runtimes": ["onnx"]}, "spec.runtimes[0]", '"onnxruntime"'),
+    "a runtime twice": ({"runtimes": ["go", "go"]}, "spec.runtimes[1]", "Duplicate"),
     "another variable of the image": ({"imageEnv": {"PATH": "/x"}}, "spec.imageEnv", "remove the others"),
 }
 
@@ -306,6 +329,32 @@ def test_the_cluster_kind_refuses_the_same(cluster, case):
     message = refusal(cluster, policy(spec, kind="ClusterInferenceThreading"), CLUSTER_POLICIES)
     assert path in message
     assert advice in message
+
+
+BOUNDED = [("configEntries", key, key, allowed) for key, allowed in env.CONFIG_ENTRIES.items()] + [
+    (provider, f"{provider}.{option}", option, allowed)
+    for provider, (_, options) in env.PROVIDERS.items()
+    for option, allowed in options.items()
+]
+
+
+@pytest.mark.parametrize(
+    ("where", "key", "allowed"), [one[:1] + one[2:] for one in BOUNDED], ids=[one[1] for one in BOUNDED]
+)
+def test_the_api_server_and_the_shims_have_the_same_bounds(cluster, where, key, allowed):
+    def spec(value):
+        entries = {key: value}
+        inner = {"configEntries": entries} if where == "configEntries" else {"providerOptions": {where: entries}}
+        return policy({"onnxruntime": {"acknowledge": list(env.ACKNOWLEDGED), **inner}})
+
+    words = isinstance(allowed[0], str)
+    for value in allowed:
+        cluster.client.post(POLICIES + TRY, spec(str(value)))
+    outside = ("", allowed[0].lower()) if words else (allowed[0] - 1, allowed[1] + 1, f"0{allowed[1]}", "1.5", "")
+    for value in outside:
+        assert f"spec.onnxruntime.{'configEntries' if where == 'configEntries' else 'providerOptions'}" in refusal(
+            cluster, spec(str(value))
+        )
 
 
 def test_a_policy_without_a_selector_is_refused(cluster):
@@ -402,6 +451,10 @@ def test_one_category_lists_all_kinds(cluster):
         "ift.spec.threads.intraOp",
         "cift.spec.tier",
         "ift.spec.onnxruntime.configEntries",
+        "ift.spec.onnxruntime.cpuMemArena",
+        "ift.spec.runtimes",
+        "ift.spec.reports",
+        "cift.spec.nativeShim",
         "nct.spec.kubelet",
         "nct.spec.cores",
     ],
