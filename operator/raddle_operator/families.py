@@ -25,6 +25,8 @@ LIBUV_THREADS: Final = 4
 BLOCKTIME_MS: Final = 1
 # OpenBLAS: idle threads spin 2^n cycles before they sleep; the least it takes.
 OPENBLAS_TIMEOUT_LOG2: Final = 4
+# More makes numexpr complain and use one thread: its NUMEXPR_MAX_THREADS, a hard cap that is never set here.
+NUMEXPR_MOST: Final = 64
 _JAVA_OPTIONS: Final = "JAVA_TOOL_OPTIONS"
 _JAVA_CPUS: Final = "-XX:ActiveProcessorCount="
 _JAVA_CPUS_SET: Final = re.compile(r"\s*-XX:ActiveProcessorCount=\S*")
@@ -122,6 +124,17 @@ def _mkl(plan: Plan, policy: Policy) -> int | None:
 def _libuv(plan: Plan, policy: Policy) -> int | None:
     processors = _processors(plan, policy)
     return None if processors is None else _within(max(LIBUV_THREADS, processors, policy.concurrent_runs))
+
+
+def _numexpr(plan: Plan, policy: Policy) -> int | None:
+    threads = _compute(plan, policy)
+    return None if threads is None else min(threads, NUMEXPR_MOST)
+
+
+def _joblib(plan: Plan, policy: Policy) -> int | None:
+    """Processes: joblib gives each of them the OMP_NUM_THREADS that it finds, so that many share the CPUs."""
+    processors = _processors(plan, policy)
+    return None if processors is None else _within(processors // (plan.omp or 1))
 
 
 def _wait_policy(_plan: Plan, policy: Policy) -> str | None:
@@ -228,8 +241,16 @@ FAMILIES: Final[tuple[Family, ...]] = (
     Family(
         name="numexpr",
         readers="numexpr",
-        worth="`openmp` and `torch` are not chosen: it follows `OMP_NUM_THREADS` by itself",
-        variables=(Variable(name="NUMEXPR_NUM_THREADS", value=_compute, over_omp=True, rule=_INTRA),),
+        worth="`openmp` and `torch` are not chosen, since it follows `OMP_NUM_THREADS` by itself; or for more than"
+        f" {NUMEXPR_MOST} threads",
+        variables=(
+            Variable(
+                name="NUMEXPR_NUM_THREADS",
+                value=_numexpr,
+                over_omp=True,
+                rule=f"{_INTRA}, at most {NUMEXPR_MOST}: numexpr uses one thread when asked for more",
+            ),
+        ),
     ),
     Family(
         name="rayon",
@@ -277,8 +298,13 @@ FAMILIES: Final[tuple[Family, ...]] = (
     Family(
         name="joblib",
         readers="joblib and loky, so scikit-learn's `n_jobs=-1`",
-        worth="there is no CPU limit, or several workers share one: loky reads the limit, rounded up, by itself",
-        variables=(Variable(name="LOKY_MAX_CPU_COUNT", value=_processors, rule=_CPUS),),
+        worth="the application runs `Parallel(n_jobs=-1)`: joblib's processes each take the `OMP_NUM_THREADS` that they"
+        " find, so this family makes that 1 unless the policy names `threads.intraOp`",
+        variables=(
+            Variable(
+                name="LOKY_MAX_CPU_COUNT", value=_joblib, rule=f"{_CPUS}, and by the threads of each of its processes"
+            ),
+        ),
     ),
     Family(
         name="python",

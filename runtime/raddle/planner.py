@@ -423,16 +423,23 @@ def _openmp_and_blas(
 ) -> Tuple[Optional[int], Optional[int]]:
     if intra_op is None:
         return None, None
-    small = cap.kind == "quota" and (cap.budget_cpus or 0) < 1 and policy.intra_op is None
+    single = ""
+    if cap.kind == "quota" and (cap.budget_cpus or 0) < 1 and policy.intra_op is None:
+        single = "limit below one CPU"
+    elif "joblib" in policy.runtimes and policy.intra_op is None:
+        # Each of its processes takes the count that it finds in the environment.
+        single = "joblib's processes share the CPUs"
     omp = None
     if "openmp" in policy.runtimes or "torch" in policy.runtimes:
-        omp = 1 if small else intra_op
-        because["omp"] = "limit below one CPU" if small else "as intraOp"
+        omp = 1 if single else intra_op
+        because["omp"] = single or "as intraOp"
     blas = None
     if "blas" in policy.runtimes:
         beside = cap.kind == "quota" and ("onnxruntime" in policy.runtimes or "torch" in policy.runtimes)
-        blas = 1 if beside or small else intra_op
-        because["blas"] = "beside another pool under a limit: its idle threads spin too" if beside else "as intraOp"
+        blas = 1 if beside or single else intra_op
+        because["blas"] = (
+            "beside another pool under a limit: its idle threads spin too" if beside else single or "as intraOp"
+        )
     return omp, blas
 
 
