@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,20 @@ def proves(request):
         request.node.user_properties.append(("proves", [runtime, version, control]))
 
     return note
+
+
+# What the tests that passed have proven, in the process that reports.
+_proven: list[list[str]] = []
+
+
+def pytest_runtest_logreport(report):
+    if report.when == "call" and report.passed:
+        _proven.extend(value for name, value in report.user_properties if name == "proves")
+
+
+def pytest_sessionfinish(session):
+    # Workers of xdist send their reports to the process that started them.
+    if not hasattr(session.config, "workerinput"):
+        path = session.config.rootpath / "build" / "proofs.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(sorted(_proven)))

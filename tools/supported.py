@@ -1,0 +1,127 @@
+"""The README's table of runtimes and versions, made of what the tests proved in the real runtimes.
+
+    python -m supported            the table of the last test run
+    python -m supported --write    ... into the README and docs/reference/supported.json
+    python -m supported --check    status 1 where the README and the last test run disagree
+
+A test notes what it proves (the fixture `proves` of tests/conftest.py);
+what passed is in build/proofs.json after a run.
+A runtime that could not be had on this machine is not in it, and its row stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import report
+
+ROOT = Path(__file__).resolve().parents[1]
+PROOFS = ROOT / "build" / "proofs.json"
+SUPPORTED = ROOT / "docs" / "reference" / "supported.json"
+README = ROOT / "README.md"
+SECTION = "supported"
+
+CONTROLS = (
+    "counts",
+    "execution mode",
+    "graph level",
+    "spinning",
+    "affinity",
+    "global pool",
+    "memory",
+    "provider options",
+    "existing values",
+)
+# Runtime, version and control of one proof.
+Proof = tuple[str, str, str]
+
+
+def read(path: Path) -> set[Proof]:
+    """The proofs in a file, empty where there is none. Raises ValueError for a control that has no column."""
+    if not path.exists():
+        return set()
+    found = {(str(runtime), str(version), str(control)) for runtime, version, control in json.loads(path.read_text())}
+    unknown = {control for _, _, control in found} - set(CONTROLS)
+    if unknown:
+        raise ValueError(f"{path.name}: {', '.join(sorted(unknown))} is no column; there are {', '.join(CONTROLS)}")
+    return found
+
+
+def merged(told: set[Proof], proven: set[Proof]) -> set[Proof]:
+    """What the last run proved, and what is told of the versions that it did not have."""
+    ran = {(runtime, version) for runtime, version, _ in proven}
+    return proven | {proof for proof in told if proof[:2] not in ran}
+
+
+def table(proofs: Iterable[Proof]) -> str:
+    """A row a runtime; a cell says for which of its versions the control is proven."""
+    by_runtime: dict[str, dict[str, set[str]]] = {}
+    for runtime, version, control in proofs:
+        by_runtime.setdefault(runtime, {}).setdefault(control, set()).add(version)
+    rows = []
+    for runtime, controls in sorted(by_runtime.items(), key=lambda item: _place(item[0])):
+        versions = sorted(set().union(*controls.values()), key=_numbers)
+        cells = [_cell(controls.get(control, set()), versions) for control in CONTROLS]
+        rows.append([runtime, ", ".join(versions), *cells])
+    return report.markdown_table(("runtime", "versions tested", *CONTROLS), rows)
+
+
+def _cell(proven: set[str], versions: list[str]) -> str:
+    if not proven:
+        return ""
+    missing = [version for version in versions if version not in proven]
+    if not missing:
+        return "yes"
+    first = next(version for version in versions if version in proven)
+    if all(_numbers(version) < _numbers(first) for version in missing):
+        return f"from {first}"
+    return ", ".join(version for version in versions if version in proven)
+
+
+def _place(runtime: str) -> tuple[bool, bool, str]:
+    """ONNX Runtime first, then PyTorch, then the families."""
+    return not runtime.startswith("ONNX"), "orch" not in runtime, runtime.lower()
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]
+
+
+def main() -> int:
+    """Print, write or check; see the module."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--write", action="store_true", help="into the README and docs/reference/supported.json")
+    chosen.add_argument("--check", action="store_true", help="fail where they disagree with the last test run")
+    arguments = parser.parse_args()
+    proven, told = read(PROOFS), read(SUPPORTED)
+    if not proven:
+        print("no test run has proven anything yet: make test", file=sys.stderr)
+        return 1
+    now = merged(told, proven)
+    if arguments.write:
+        SUPPORTED.write_text(json.dumps(sorted(now), indent=0) + "\n")
+        report.write_section(SECTION, table(now), README)
+        return 0
+    if not arguments.check:
+        print(table(now), end="")
+        return 0
+    new, gone = now - told, told - now
+    for words, proofs in (("proven, but not in the README's table", new), ("in the README's table, not proven", gone)):
+        for proof in sorted(proofs):
+            print(f"{words}: {' '.join(proof)}")
+    skipped = sorted({proof[:2] for proof in told} - {proof[:2] for proof in proven})
+    if skipped:
+        print(f"not tried on this machine: {', '.join(' '.join(pair) for pair in skipped)}")
+    if new or gone:
+        print("python -m supported --write brings the table up to date")
+    return 1 if new or gone else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
