@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from raddle import wire
-from raddle.policy import NOT_YET_EFFECTIVE, Policy, PolicyError, parse
+from raddle.policy import Policy, PolicyError, parse
 from raddle_operator.pods import Container, EnvEntry, Mount, Owner, Pod, Volume, pod_from_object
 from raddle_operator.reading import SpecError, as_object, mapping, text, text_map, texts
 from raddle_operator.selectors import EVERYTHING, Selector, SelectorError, compile_selector
@@ -37,8 +37,6 @@ _TIERS: Final = (ADMIN, BASELINE)
 _IMAGE_ENV: Final = ("PYTHONPATH", "PYTHONUSERBASE", "NODE_OPTIONS", "LD_PRELOAD", "JAVA_TOOL_OPTIONS")
 _MAX_CONTAINERS: Final = 64
 _MAX_NAME: Final = 63
-# What a field that has no effect yet holds when nobody asked for it.
-_WITHOUT_EFFECT: Final[tuple[Any, ...]] = (None, False, {}, [], "System", "Sessions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +45,6 @@ class PolicyObject:
 
     `namespace` is "" and `tier` Admin or Baseline for the cluster kind; `tier` is "" for the namespaced kind.
     `created` is metadata.creationTimestamp as written ("" sorts first). `containers` None: every regular container.
-    `not_yet_effective` names the fields that are set and accepted, but do nothing in this version.
     `settings_hash` is equal for two policies exactly when they give every container the same plan.
     """
 
@@ -65,7 +62,6 @@ class PolicyObject:
     mode: str
     policy: Policy
     image_env: Mapping[str, str]
-    not_yet_effective: tuple[str, ...]
     settings_hash: str
     reference: str = field(init=False)
 
@@ -110,7 +106,6 @@ def policy_from_object(obj: Any) -> PolicyObject:
         mode=_word(spec, "mode", _MODES, "Initial"),
         policy=policy,
         image_env=_image_env(spec),
-        not_yet_effective=tuple(path for path in NOT_YET_EFFECTIVE if _at(spec, path) not in _WITHOUT_EFFECT),
         settings_hash=wire.settings_hash(policy),
     )
 
@@ -154,10 +149,3 @@ def _image_env(spec: Mapping[str, Any]) -> Mapping[str, str]:
         if name not in _IMAGE_ENV:
             raise SpecError(f"spec.imageEnv.{name[:64]}", f"is not one of {', '.join(_IMAGE_ENV)}")
     return dict(values)
-
-
-def _at(spec: Mapping[str, Any], path: str) -> Any:
-    value: Any = spec
-    for step in path.split("."):
-        value = value.get(step) if isinstance(value, dict) else None
-    return value

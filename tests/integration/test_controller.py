@@ -262,15 +262,6 @@ async def test_a_cluster_policy_counts_the_pods_of_every_namespace_that_it_selec
     await kube.delete(CLUSTER_INFERENCE_THREADINGS, app)
 
 
-async def test_fields_without_effect_are_named(kube, controller, namespace):
-    await kube.create(INFERENCE_THREADINGS, policy("p", namespace, allocator="Mimalloc"))
-    found = await status_says(
-        kube, INFERENCE_THREADINGS, "p", namespace, lambda obj: condition(obj, "Degraded")["status"] == "True"
-    )
-    assert condition(found, "Degraded")["reason"] == "FieldHasNoEffectYet"
-    assert "allocator" in condition(found, "Degraded")["message"]
-
-
 async def test_a_status_that_somebody_else_changes_is_set_right(kube, controller, namespace):
     await kube.create(INFERENCE_THREADINGS, policy("p", namespace))
     await status_says(kube, INFERENCE_THREADINGS, "p", namespace, lambda _: True)

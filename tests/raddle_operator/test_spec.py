@@ -27,7 +27,6 @@ def test_a_policy_without_more_than_a_selector_has_the_schemas_defaults():
     assert (read.generation, read.created, read.priority, read.tier) == (3, "2026-01-01T00:00:00Z", 0, "")
     assert (read.mode, read.containers, read.image_env, read.policy) == ("Initial", None, {}, Policy())
     assert read.reference == "InferenceThreading/p"
-    assert read.not_yet_effective == ()
 
 
 def test_a_cluster_policy_has_a_tier_a_namespace_selector_and_no_namespace():
@@ -37,14 +36,6 @@ def test_a_cluster_policy_has_a_tier_a_namespace_selector_and_no_namespace():
     assert read.namespace_selector.matches({"team": "vision"})
     assert not read.namespace_selector.matches({})
     assert policy_from_object(policy(kind="ClusterInferenceThreading")).tier == "Baseline"
-
-
-def test_fields_without_effect_yet_are_named():
-    spec = {
-        "onnxruntime": {"globalThreadPool": True, "sharedAllocator": False, "acknowledge": []},
-        "allocator": "Mimalloc",
-    }
-    assert policy_from_object(policy(spec)).not_yet_effective == ("onnxruntime.globalThreadPool", "allocator")
 
 
 def test_policies_that_plan_alike_have_one_settings_hash():

@@ -4,6 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raddle.planner import Budget, plan
+from raddle.policy import Policy
+from raddle.wire import plan_text
 from raddle_operator.controller.examine import case_of, verdict
 from raddle_operator.controller.freshness import topology_status
 from raddle_operator.controller.status import NamespaceTally, Tally, key_of, policy_status, says, tally
@@ -174,11 +177,18 @@ CONDITIONS = [
         ("True Accepted", "True InForce", "True WebhookMissed"),
     ),
     (
-        "no effect",
-        {"allocator": "Mimalloc"},
-        Tally(matched=1),
+        "no shim in the process",
         {},
-        ("True Accepted", "True InForce", "True FieldHasNoEffectYet"),
+        Tally(matched=2, injected=2, shimless=1),
+        {},
+        ("True Accepted", "True InForce", "True SpinningNotControlled"),
+    ),
+    (
+        "no shim in the process, and none needed",
+        {"threads": {"spinning": "Always"}},
+        Tally(matched=2, injected=2, shimless=1),
+        {},
+        ("True Accepted", "True InForce", "False AsExpected"),
     ),
     (
         "no shim",
@@ -237,12 +247,12 @@ def test_an_unusable_policy_says_which_field():
 
 
 def test_the_worst_problem_gives_the_reason_and_all_are_told():
-    counts = Tally(matched=9, skipped={"WebhookMissed": 7}, missed=("shop/a", "shop/b"))
-    status = policy_status(record(allocator="Mimalloc"), counts, now_s=NOW_S)
+    counts = Tally(matched=9, skipped={"WebhookMissed": 7}, missed=("shop/a", "shop/b"), shimless=2)
+    status = policy_status(record(), counts, now_s=NOW_S)
     degraded = condition(status, "Degraded")
     assert degraded["reason"] == "WebhookMissed"
     assert "shop/a, shop/b and 5 more" in degraded["message"]
-    assert "allocator" in degraded["message"]
+    assert "no shim reaches the processes of 2 pods" in degraded["message"]
 
 
 def test_counts_are_given_as_they_are():
@@ -286,6 +296,7 @@ tallies = st.builds(
     Tally,
     matched=st.integers(0, 9),
     injected=st.integers(0, 9),
+    shimless=st.integers(0, 9),
     skipped=st.dictionaries(st.sampled_from(["A", "B"]), st.integers(1, 9)),
     rivals=st.frozensets(st.sampled_from("xyz")),
 )
@@ -303,7 +314,9 @@ def metadata(**more):
 
 
 def test_a_pods_metadata_is_read():
-    annotations = {"raddle.dev/settings-hash": "abc", "plan.raddle.dev/serve": '{"v":1,"node":null}'}
+    recorded = plan(None, Budget(quota_cpus=2.0, shim=False), Policy())
+    text = plan_text(recorded, Budget(quota_cpus=2.0, shim=False), Policy(), "InferenceThreading/p")
+    annotations = {"raddle.dev/settings-hash": "abc", "plan.raddle.dev/serve": text}
     labels = {"app": "resnet", "raddle.dev/injected": "true"}
     found = PodReader().read({"metadata": metadata(labels=labels, annotations=annotations)})
     assert found == PodFacts(
@@ -312,6 +325,7 @@ def test_a_pods_metadata_is_read():
         injected=True,
         safe_values=True,
         settings_hash="abc",
+        shimless=True,
     )
     assert PodReader().read({"metadata": metadata(annotations={"kubernetes.io/config.mirror": "x"})}) is None
 

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 FIELD_MANAGER: Final = "raddle-controller"
 _EXPECTED: Final[Mapping[str, str]] = {ACCEPTED: "True", READY: "True", DEGRADED: "False", FRESH: "True"}
-_NOT_ALARMING: Final = frozenset({"NoPodsMatched", "FieldHasNoEffectYet", "SpinningNotControlled", "NodeGone"})
+_NOT_ALARMING: Final = frozenset({"NoPodsMatched", "SpinningNotControlled", "NodeGone"})
 
 
 class StatusWriter:

@@ -31,7 +31,8 @@ ACCEPTED, READY, DEGRADED = "Accepted", "Ready", "Degraded"
 class Tally:
     """Pods that one policy governs. Sums of tallies are tallies.
 
-    ``stale``: injected with other settings than the policy gives now. ``older``: created before the policy reached
+    ``stale``: injected with other settings than the policy gives now. ``shimless``: injected, but out of the shim's
+    reach. ``older``: created before the policy reached
     them, so they have no values until they restart. ``missed``: those that should have got values, by name;
     ``rivals``: the policies that win over this one for some pod, at the same rank and priority. ``pending``: pods of
     which it is not known yet why they have no values.
@@ -41,6 +42,7 @@ class Tally:
     injected: int = 0
     safe: int = 0
     stale: int = 0
+    shimless: int = 0
     older: int = 0
     skipped: Mapping[str, int] = field(default_factory=dict)
     missed: tuple[str, ...] = ()
@@ -54,6 +56,7 @@ class Tally:
             injected=self.injected + other.injected,
             safe=self.safe + other.safe,
             stale=self.stale + other.stale,
+            shimless=self.shimless + other.shimless,
             older=self.older + other.older,
             skipped=dict(Counter(self.skipped) + Counter(other.skipped)),
             missed=(self.missed + other.missed)[:NAMES_SHOWN],
@@ -82,6 +85,7 @@ class _Counts:
     injected: int = 0
     safe: int = 0
     stale: int = 0
+    shimless: int = 0
     older: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     missed: list[str] = field(default_factory=list)
@@ -104,6 +108,7 @@ class _Counts:
             injected=self.injected,
             safe=self.safe,
             stale=self.stale,
+            shimless=self.shimless,
             older=self.older,
             skipped=dict(self.skipped),
             missed=tuple(sorted(self.missed)[:NAMES_SHOWN]),
@@ -192,6 +197,7 @@ def _count(counts: _Counts, policy: PolicyObject, pod: PodFacts, reached_s: int)
         counts.injected += 1
         counts.safe += pod.safe_values
         counts.stale += pod.settings_hash != policy.settings_hash
+        counts.shimless += pod.shimless
     elif policy.mode == "Observe":
         counts.skipped[SkipReason.OBSERVED] += 1
     elif pod.created_s <= reached_s:  # times are whole seconds: the same second may have been before
@@ -287,12 +293,12 @@ def _problems(record: PolicyRecord, tally: Tally, shimless: Sequence[str]) -> It
     policy = record.policy
     if policy is None:
         return
-    if policy.policy.shim == "None" and policy.policy.spinning != "Always" and policy.mode != "Observe":
-        message = "shim None: threads spin as the runtime likes; counts are lower to make up for it"
+    unreached = "shim None" if policy.policy.shim == "None" else ""
+    if tally.shimless and not unreached:
+        unreached = f"no shim reaches the processes of {_pods(tally.shimless)} (`raddle explain` says why)"
+    if unreached and policy.policy.spinning != "Always" and policy.mode != "Observe":
+        message = f"{unreached}: threads spin as the runtime likes; counts are lower to make up for it"
         yield Problem(reason="SpinningNotControlled", message=message)
-    if policy.not_yet_effective:
-        message = f"accepted, but without effect in this version: {', '.join(policy.not_yet_effective)}"
-        yield Problem(reason="FieldHasNoEffectYet", message=message)
 
 
 def condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:

@@ -13,7 +13,9 @@ from raddle_operator.pods import MIRROR_ANNOTATION
 from raddle_operator.spec import PolicyObject, SpecError, policy_from_object
 from raddle_operator.times import epoch_s
 
+# As wire.plan_text writes them.
 _SAFE_VALUES: Final = '"node":null'
+_NO_SHIM: Final = '"shim":false'
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -22,7 +24,8 @@ Labels = tuple[tuple[str, str], ...]
 class PodFacts:
     """An opted-in namespace's pod, from its metadata alone. ``settings_hash`` is empty when absent.
 
-    ``safe_values``: a plan on it was made without knowing its node.
+    ``safe_values``: a plan on it was made without knowing its node. ``shimless``: one was made for a process that the
+    shim does not reach, so spinning can't be controlled.
     """
 
     labels: Labels
@@ -30,6 +33,7 @@ class PodFacts:
     injected: bool
     safe_values: bool
     settings_hash: str
+    shimless: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,14 +99,14 @@ class PodReader:
         if MIRROR_ANNOTATION in annotations:
             return None
         labels: Mapping[str, str] = metadata.get("labels") or {}
+        plans = [text for key, text in annotations.items() if key.startswith(env.PLAN_PREFIX)]
         facts = PodFacts(
             labels=self._shared(labels),
             created_s=epoch_s(metadata["creationTimestamp"]),
             injected=labels.get(env.INJECTED_LABEL) == "true",
-            safe_values=any(
-                key.startswith(env.PLAN_PREFIX) and _SAFE_VALUES in text for key, text in annotations.items()
-            ),
+            safe_values=any(_SAFE_VALUES in text for text in plans),
             settings_hash=self._text(annotations.get(env.SETTINGS_HASH, "")),
+            shimless=any(_NO_SHIM in text for text in plans),
         )
         return self._facts.setdefault(facts, facts)
 
