@@ -1,0 +1,120 @@
+'use strict';
+
+/**
+ * The kernel's small text files, read with bounds, and its lists of CPUs.
+ *
+ * Inside a container a FIFO, a device or something endless may stand where a short file is expected: a read never
+ * blocks, and ends. A set of CPUs is an ascending array of their ids.
+ */
+
+const fs = require('fs');
+
+const MAX_BYTES = 64 * 1024;
+const PAGE_BYTES = 4096;
+// One more than the largest CPU id that is accepted; Linux's own ceiling is 8192.
+const MAX_CPUS = 65536;
+
+/**
+ * @param {string} path
+ * @param {number} [maxBytes]
+ * @returns {string} the file's text
+ * @throws where it can't be read or is longer than maxBytes
+ */
+function read(path, maxBytes = MAX_BYTES) {
+  const file = fs.openSync(path, fs.constants.O_RDONLY | fs.constants.O_NONBLOCK);
+  try {
+    const parts = [];
+    let length = 0;
+    for (;;) {
+      const part = Buffer.allocUnsafe(PAGE_BYTES);
+      const got = fs.readSync(file, part, 0, PAGE_BYTES, null);
+      if (got === 0) {
+        return Buffer.concat(parts).toString('utf8');
+      }
+      length += got;
+      if (length > maxBytes) {
+        throw new RangeError(`${path} is longer than ${maxBytes} bytes`);
+      }
+      parts.push(part.subarray(0, got));
+    }
+  } finally {
+    fs.closeSync(file);
+  }
+}
+
+/**
+ * @param {string} path
+ * @param {number} [maxBytes]
+ * @returns {string} the file's text, "" where it can't be read
+ */
+function text(path, maxBytes) {
+  try {
+    return read(path, maxBytes);
+  } catch (error) {
+    return '';
+  }
+}
+
+/**
+ * @param {string} path
+ * @returns {number | null} the number that the file holds, null for anything else
+ */
+function number(path) {
+  const found = text(path).trim();
+  return isNumber(found) ? Number(found) : null;
+}
+
+function isNumber(found) {
+  return /^[0-9]{1,19}$/.test(found);
+}
+
+/**
+ * The set that a kernel list names, "0-3,8" or with a stride "0-7:1/2" (lib/bitmap.c).
+ * @param {string} list
+ * @returns {number[]}
+ * @throws {RangeError} naming the part that is not a list
+ */
+function parseList(list) {
+  const trimmed = list.trim();
+  if (trimmed === '' || trimmed === '(null)') {
+    return [];
+  }
+  const present = new Uint8Array(MAX_CPUS);
+  for (const part of trimmed.split(',')) {
+    const found = /^ *([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9})\/([0-9]{1,9}))?)? *$/.exec(part);
+    const first = found ? Number(found[1]) : MAX_CPUS;
+    const last = found && found[2] !== undefined ? Number(found[2]) : first;
+    const group = found && found[4] !== undefined ? Number(found[4]) : 1;
+    const used = found && found[3] !== undefined ? Number(found[3]) : 1;
+    if (first > last || last >= MAX_CPUS || group === 0 || used > group) {
+      throw new RangeError(`'${part.slice(0, 64)}' is not a CPU list`);
+    }
+    // Without a stride the whole range is one group.
+    for (let start = first; start <= last; start += found[4] === undefined ? last - first + 1 : group) {
+      present.fill(1, start, found[4] === undefined ? last + 1 : Math.min(start + used, last + 1));
+    }
+  }
+  const ids = [];
+  for (let cpu = present.indexOf(1); cpu >= 0; cpu = present.indexOf(1, cpu + 1)) {
+    ids.push(cpu);
+  }
+  return ids;
+}
+
+/**
+ * @param {number[]} cpus ascending
+ * @returns {string} the shortest kernel list of the set
+ */
+function formatList(cpus) {
+  const parts = [];
+  for (let at = 0; at < cpus.length; at++) {
+    const first = cpus[at];
+    while (at + 1 < cpus.length && cpus[at + 1] === cpus[at] + 1) {
+      at++;
+    }
+    parts.push(first === cpus[at] ? String(first) : `${first}-${cpus[at]}`);
+  }
+  return parts.join(',');
+}
+
+module.exports = { formatList, isNumber, number, parseList, read, text };

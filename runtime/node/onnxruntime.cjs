@@ -1,0 +1,209 @@
+'use strict';
+
+/**
+ * onnxruntime-node: every session of the process gets the plan's values, whoever makes it.
+ *
+ * `InferenceSession` of the native binding is the one class that all JavaScript reaches, CommonJS or ESM, and its
+ * `loadModel` reads the options once. So a subclass in its place hands on the code's options with the plan's values in
+ * front of them. Where that fails the session is made as it would have been without Raddle.
+ */
+
+const fs = require('fs');
+const path = require('path');
+
+const { Choice, EXTRA_SINCE, SPIN_DURATION_SINCE } = require('./choice.cjs');
+const facts = require('./facts.cjs');
+const { decode, resolve } = require('./plan.cjs');
+const record = require('./record.cjs');
+
+const RUNTIME = 'onnxruntime';
+// Facts are read again for a session that comes later than this: an in-place resize changes the quota.
+const FACTS_AGE_MS = 10000;
+// bin/napi-v6/linux/x64/onnxruntime_binding.node is four folders deep.
+const MAX_FOLDERS_UP = 6;
+
+/**
+ * Puts the wrapped class into the binding. One that can't be wrapped is left alone, with a line on stderr.
+ * @param {any} binding what the addon exports
+ * @param {string} filename the addon's file
+ */
+function install(binding, filename) {
+  const text = process.env.RADDLE_PLAN || '';
+  let fields;
+  try {
+    fields = decode(text);
+  } catch (error) {
+    record.announce(RUNTIME, `onnxruntime is left alone: ${error.message}`);
+    return;
+  }
+  try {
+    facts.enterThread();
+    const runtime = new Runtime(binding, filename, withoutOwnCounts(fields, process.env), text);
+    binding.InferenceSession = runtime.sessionClass();
+  } catch (error) {
+    record.complain(`onnxruntime is left alone: ${error}`);
+  }
+}
+
+/**
+ * The plan's fields without the counts that the environment sets otherwise, unless the policy overrides.
+ *
+ * What Raddle itself puts into the environment equals the plan; anything else came by a way that the webhook can't see,
+ * and ONNX Runtime from 1.29 on reads it by itself.
+ */
+function withoutOwnCounts(fields, environ) {
+  const kept = Object.assign({}, fields);
+  if (fields.existing !== 'override') {
+    for (const [name, key] of [['ORT_INTRA_OP_NUM_THREADS', 'intra'], ['ORT_INTER_OP_NUM_THREADS', 'inter']]) {
+      const value = environ[name] || '';
+      if (/^[0-9]+$/.test(value) && Number(value) > 0 && Number(value) !== kept[key]) {
+        delete kept[key];
+      }
+    }
+  }
+  return kept;
+}
+
+/**
+ * The version of the package that a file belongs to: "1.30.0", "" where that can't be found (a bundle).
+ * @param {string} filename
+ * @returns {string}
+ */
+function versionOf(filename) {
+  let folder = filename;
+  for (let up = 0; up < MAX_FOLDERS_UP; up++) {
+    folder = path.dirname(folder);
+    try {
+      const found = JSON.parse(fs.readFileSync(path.join(folder, 'package.json'), 'utf8'));
+      if (found.name === 'onnxruntime-node') {
+        return String(found.version);
+      }
+    } catch (error) {
+      // Not this folder.
+    }
+  }
+  return '';
+}
+
+function isSince(version, [major, minor]) {
+  const found = /^([0-9]+)\.([0-9]+)/.exec(version);
+  return found !== null && (Number(found[1]) > major || (Number(found[1]) === major && Number(found[2]) >= minor));
+}
+
+/** One loaded binding and the plan for it. */
+class Runtime {
+  constructor(binding, filename, fields, planText) {
+    this.original = binding.InferenceSession;
+    this.fields = fields;
+    this.planText = planText;
+    this.version = versionOf(filename);
+    this.binding = {
+      // initOrtOnce came with `extra`, in 1.21.
+      hasExtra: this.version ? isSince(this.version, EXTRA_SINCE) : 'initOrtOnce' in binding,
+      hasSpinDuration: isSince(this.version, SPIN_DURATION_SINCE),
+    };
+    this.facts = null;
+    this.factsAt = 0;
+    // Sessions whose workers have a core each; those that are gone are dropped.
+    this.pinned = [];
+  }
+
+  sessionClass() {
+    const runtime = this;
+    return class InferenceSession extends this.original {
+      loadModel(...args) {
+        return runtime.load(this, super.loadModel, args);
+      }
+
+      dispose(...args) {
+        runtime.pinned = runtime.pinned.filter((held) => held.deref() !== this);
+        return super.dispose(...args);
+      }
+    };
+  }
+
+  /** Makes the session with the plan's values, or as it would have been where that isn't possible. */
+  load(session, original, args) {
+    const started = process.hrtime();
+    const choice = this.choose(args);
+    if (choice === null) {
+      return Reflect.apply(original, session, args);
+    }
+    let result;
+    try {
+      result = Reflect.apply(original, session, [...args.slice(0, -1), choice.edited()]);
+    } catch (failure) {
+      // Throws what the code would have seen without Raddle; where it doesn't, our values were to blame.
+      result = Reflect.apply(original, session, args);
+      record.complain(`onnxruntime session is created without the plan's values: ${failure.message}`);
+      return result;
+    }
+    this.created(session, choice, started);
+    return result;
+  }
+
+  choose(args) {
+    try {
+      // (path, options) or (buffer, offset, length, options); anything else is for the binding to refuse.
+      const options = args[args.length - 1];
+      if (args.length < 2 || options === null || typeof options !== 'object') {
+        return null;
+      }
+      const now = this.currentFacts();
+      const groups = (affinity, cpus, threads) => this.groups(affinity, cpus, threads);
+      return new Choice(this.fields, resolve(this.fields, now), now, options, this.binding, groups);
+    } catch (error) {
+      record.complain(`onnxruntime session is left alone: ${error}`);
+      return null;
+    }
+  }
+
+  currentFacts() {
+    const now = Date.now();
+    if (this.facts === null || Math.abs(now - this.factsAt) > FACTS_AGE_MS) {
+      const { streams = 1, workers = 1 } = this.fields;
+      this.facts = facts.readFacts(Math.max(1, Math.floor(streams / workers)));
+      this.factsAt = now;
+    }
+    return this.facts;
+  }
+
+  groups(affinity, cpus, threads) {
+    if (affinity === 'core' && this.pinned.some((held) => held.deref() !== undefined)) {
+      return { text: '', why: "another session's workers have a core each" };
+    }
+    // Loaded here: only an exclusive container needs it.
+    const text = require('./placement.cjs').affinityText(cpus, threads, affinity);
+    return { text, why: `no groups for ${threads} threads on these CPUs` };
+  }
+
+  created(session, choice, started) {
+    try {
+      const [seconds, nanoseconds] = process.hrtime(started);
+      if (choice.values.affinity === 'core') {
+        this.pinned.push(new WeakRef(session));
+      }
+      record.add({
+        runtime: RUNTIME,
+        version: this.version,
+        pid: process.pid,
+        plan: this.planText,
+        effective: choice.values,
+        because: choice.because,
+        cpus: this.facts.cpus,
+        quotaCPUs: this.facts.quotaCPUs,
+        throttled: this.facts.throttled,
+        workersSeen: this.facts.workersSeen,
+        createMs: Math.round(seconds * 1e6 + nanoseconds / 1e3) / 1e3,
+        tasks: fs.readdirSync('/proc/self/task').length,
+      });
+      if (this.facts.first) {
+        record.announce(RUNTIME, choice.line(this.version || '(bundled)'));
+      }
+    } catch (error) {
+      record.complain(`onnxruntime session is not recorded: ${error}`);
+    }
+  }
+}
+
+module.exports = { install };
