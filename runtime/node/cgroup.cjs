@@ -25,7 +25,7 @@ const ESCAPES = [
 /**
  * @typedef {object} Quota
  * @property {number | null} quotaCPUs CPU time per time; null: no limit is set or none can be seen
- * @property {[number, number, number] | null} throttled nr_periods, nr_throttled and throttled_us of that cgroup so far
+ * @property {string | null} directory that cgroup's; the process's own where no limit is set; null: none can be seen
  */
 
 /**
@@ -39,19 +39,18 @@ function readQuota(root = '/') {
   const version = own.has('cpu') ? 1 : 2;
   const hierarchy = version === 1 ? 'cpu' : '';
   if (!own.has(hierarchy)) {
-    return { quotaCPUs: null, throttled: null };
+    return { quotaCPUs: null, directory: null };
   }
   const mounts = parseMounts(kernel.text(path.join(proc, 'mountinfo'), MAX_MOUNTINFO_BYTES), hierarchy);
   const directories = visible(root, own.get(hierarchy), mounts);
-  let tightest = { quotaCPUs: null, directory: directories[0] };
+  let tightest = { quotaCPUs: null, directory: directories.length ? directories[0] : null };
   for (const directory of directories) {
     const quotaCPUs = quotaOf(version, directory);
     if (quotaCPUs !== null && (tightest.quotaCPUs === null || quotaCPUs < tightest.quotaCPUs)) {
       tightest = { quotaCPUs, directory };
     }
   }
-  const stat = tightest.directory === undefined ? '' : kernel.text(`${tightest.directory}/cpu.stat`);
-  return { quotaCPUs: tightest.quotaCPUs, throttled: parseStat(stat) };
+  return tightest;
 }
 
 /** Controller -> the process's path in its hierarchy, of /proc/PID/cgroup; "" is the hierarchy of version 2. */
@@ -140,19 +139,6 @@ function quotaOf(version, directory) {
 /** 0 and null are "no quota", which version 1 writes as -1. */
 function ratio(quotaUs, periodUs) {
   return quotaUs && periodUs ? quotaUs / periodUs : null;
-}
-
-function parseStat(text) {
-  const found = {};
-  for (const line of text.split('\n')) {
-    const [key, value] = line.split(' ', 2);
-    if (kernel.isNumber(value)) {
-      found[key] = Number(value);
-    }
-  }
-  const us = 'throttled_time' in found ? Math.floor(found.throttled_time / 1000) : found.throttled_usec;
-  const totals = [found.nr_periods, found.nr_throttled, us];
-  return totals.every((total) => total !== undefined) ? totals : null;
 }
 
 module.exports = { readQuota };

@@ -41,8 +41,8 @@ class Choice {
    * @param {import('./plan.cjs').Facts} facts
    * @param {Record<string, any>} options the code's
    * @param {Binding} binding
-   * @param {(affinity: string, cpus: number[], threads: number) => string} groups the workers' groups as text; may
-   *     give "" or a reason in `because` by throwing
+   * @param {(affinity: string, cpus: number[], threads: number) => {text: string, why: string}} groups the workers'
+   *     groups in ONNX Runtime's words, or "" and why there are none
    */
   constructor(fields, wanted, facts, options, binding, groups) {
     this.fields = fields;

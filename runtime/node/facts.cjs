@@ -103,18 +103,18 @@ function runs(child, line) {
 /**
  * The facts of this thread. Never throws: what can't be read is null.
  * @param {number} sessions sessions that the plan expects in one process: so many threads of it are no surprise
- * @returns {import('./plan.cjs').Facts & {throttled: [number, number, number] | null, first: boolean}} `first`: this
- *     is the oldest worker, and its oldest thread that uses ONNX Runtime
+ * @returns {import('./plan.cjs').Facts & {cgroup: string | null, first: boolean}} `cgroup`: the
+ *     directory of the quota; `first`: this is the oldest worker, and its oldest thread that uses ONNX Runtime
  */
 function readFacts(sessions) {
-  const { quotaCPUs, throttled } = attempt(() => cgroup.readQuota(), { quotaCPUs: null, throttled: null });
+  const quota = attempt(() => cgroup.readQuota(), { quotaCPUs: null, directory: null });
   const processes = attempt(siblings, []);
   const entered = attempt(threads, []);
   const own = attempt(() => (entry === null ? null : threadOf(entry)), null);
   return {
     cpus: attempt(readCPUs, null),
-    quotaCPUs,
-    throttled,
+    quotaCPUs: quota.quotaCPUs,
+    cgroup: quota.directory,
     workersSeen: Math.max(1, processes.length) * Math.max(1, Math.ceil(entered.length / sessions)),
     first: processes.every((pid) => pid >= process.pid) && (own === null || entered.every((thread) => thread >= own)),
   };

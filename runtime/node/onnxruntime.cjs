@@ -13,6 +13,7 @@ const path = require('path');
 
 const { Choice, EXTRA_SINCE, SPIN_DURATION_SINCE } = require('./choice.cjs');
 const facts = require('./facts.cjs');
+const observe = require('./observe.cjs');
 const { decode, resolve } = require('./plan.cjs');
 const record = require('./record.cjs');
 
@@ -90,6 +91,15 @@ function isSince(version, [major, minor]) {
   return found !== null && (Number(found[1]) > major || (Number(found[1]) === major && Number(found[2]) >= minor));
 }
 
+/** The class with its run times counted, for the one plan that pays for it. */
+function timed(original) {
+  return class InferenceSession extends original {
+    run(...args) {
+      return this.raddleRuns ? this.raddleRuns.timed(this, super.run, args) : super.run(...args);
+    }
+  };
+}
+
 /** One loaded binding and the plan for it. */
 class Runtime {
   constructor(binding, filename, fields, planText) {
@@ -102,15 +112,17 @@ class Runtime {
       hasExtra: this.version ? isSince(this.version, EXTRA_SINCE) : 'initOrtOnce' in binding,
       hasSpinDuration: isSince(this.version, SPIN_DURATION_SINCE),
     };
+    this.level = fields.observe || 'sessions';
     this.facts = null;
     this.factsAt = 0;
+    record.state.runtimes[RUNTIME] = { version: this.version };
     // Sessions whose workers have a core each; those that are gone are dropped.
     this.pinned = [];
   }
 
   sessionClass() {
     const runtime = this;
-    return class InferenceSession extends this.original {
+    const wrapped = class InferenceSession extends this.original {
       loadModel(...args) {
         return runtime.load(this, super.loadModel, args);
       }
@@ -120,15 +132,16 @@ class Runtime {
         return super.dispose(...args);
       }
     };
+    return this.level === 'runs' ? timed(wrapped) : wrapped;
   }
 
   /** Makes the session with the plan's values, or as it would have been where that isn't possible. */
   load(session, original, args) {
-    const started = process.hrtime();
     const choice = this.choose(args);
     if (choice === null) {
       return Reflect.apply(original, session, args);
     }
+    const creation = this.level === 'none' ? null : new observe.Creation();
     let result;
     try {
       result = Reflect.apply(original, session, [...args.slice(0, -1), choice.edited()]);
@@ -138,7 +151,7 @@ class Runtime {
       record.complain(`onnxruntime session is created without the plan's values: ${failure.message}`);
       return result;
     }
-    this.created(session, choice, started);
+    this.created(session, choice, creation, args);
     return result;
   }
 
@@ -164,6 +177,7 @@ class Runtime {
       const { streams = 1, workers = 1 } = this.fields;
       this.facts = facts.readFacts(Math.max(1, Math.floor(streams / workers)));
       this.factsAt = now;
+      record.state.facts = this.facts;
     }
     return this.facts;
   }
@@ -177,26 +191,22 @@ class Runtime {
     return { text, why: `no groups for ${threads} threads on these CPUs` };
   }
 
-  created(session, choice, started) {
+  created(session, choice, creation, args) {
     try {
-      const [seconds, nanoseconds] = process.hrtime(started);
       if (choice.values.affinity === 'core') {
         this.pinned.push(new WeakRef(session));
       }
-      record.add({
-        runtime: RUNTIME,
-        version: this.version,
-        pid: process.pid,
-        plan: this.planText,
-        effective: choice.values,
-        because: choice.because,
-        cpus: this.facts.cpus,
-        quotaCPUs: this.facts.quotaCPUs,
-        throttled: this.facts.throttled,
-        workersSeen: this.facts.workersSeen,
-        createMs: Math.round(seconds * 1e6 + nanoseconds / 1e3) / 1e3,
-        tasks: fs.readdirSync('/proc/self/task').length,
-      });
+      if (creation !== null) {
+        const known = { runtime: RUNTIME, version: this.version, effective: choice.values, because: choice.because };
+        const made = creation.created(known, session, args, this.planText, this.facts);
+        if (this.level === 'runs') {
+          const runs = new observe.Runs();
+          made.runs = runs;
+          Object.defineProperty(session, 'raddleRuns', { value: runs });
+          observe.sample(this.facts.cgroup, record.sample);
+        }
+        record.add(made);
+      }
       if (this.facts.first) {
         record.announce(RUNTIME, choice.line(this.version || '(bundled)'));
       }

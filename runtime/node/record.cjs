@@ -1,6 +1,9 @@
 'use strict';
 
-/** What the shim did in this thread: kept in memory, and said on stderr in one line. */
+/**
+ * What the shim did in this thread: kept in memory, and said on stderr in one line. Nothing is written anywhere unless
+ * RADDLE_REPORT names a folder.
+ */
 
 const fs = require('fs');
 
@@ -8,17 +11,39 @@ const fs = require('fs');
 const ANNOUNCED = 'RADDLE_ANNOUNCED';
 // A process that makes and drops sessions for ever must not grow.
 const MAX_KEPT = 256;
+const MAX_SAMPLES = 30;
 
-// One object a session, oldest first.
-const sessions = [];
-// Lines of `complain`, in order, also those that RADDLE_LOG silenced.
-const complaints = [];
+// sessions: one object each, oldest first. complaints: lines in order, also those that RADDLE_LOG silenced. samples:
+// totals every ten seconds. facts: as they were read last. runtimes: name -> what it says of itself.
+const state = { sessions: [], complaints: [], samples: [], facts: null, runtimes: {} };
 
 /** Keeps the record of one session. */
 function add(session) {
-  sessions.push(session);
-  if (sessions.length > MAX_KEPT) {
-    sessions.shift();
+  keep(state.sessions, session, MAX_KEPT);
+}
+
+/** Keeps one sample of the totals. */
+function sample(totals) {
+  keep(state.samples, totals, MAX_SAMPLES);
+}
+
+function keep(list, item, most) {
+  list.push(item);
+  if (list.length > most) {
+    list.shift();
+  }
+  changed();
+}
+
+/** Brings this thread's report up to date, where one is asked for. */
+function changed() {
+  try {
+    if (process.env.RADDLE_REPORT) {
+      // Loaded here: without reports no process pays for it.
+      require('./report.cjs').changed(() => state);
+    }
+  } catch (error) {
+    // A report is nothing to fail for.
   }
 }
 
@@ -40,9 +65,10 @@ function announce(runtime, line) {
  * @param {string} line
  */
 function complain(line) {
-  if (!complaints.includes(line) && complaints.length < MAX_KEPT) {
-    complaints.push(line);
+  if (!state.complaints.includes(line) && state.complaints.length < MAX_KEPT) {
+    state.complaints.push(line);
     say(line);
+    changed();
   }
 }
 
@@ -57,4 +83,4 @@ function say(line) {
   }
 }
 
-module.exports = { add, announce, complain, complaints, sessions };
+module.exports = { add, announce, complain, sample, state };
