@@ -1,6 +1,7 @@
 """What the shim did in this process: kept in memory, and said on stderr in one line.
 
-`sessions` is for anyone who asks from inside the process (`raddle.record.sessions`); nothing is written anywhere.
+`sessions` is for anyone who asks from inside the process (`raddle.record.sessions`). Nothing is written anywhere unless
+RADDLE_REPORT names a folder: see `report`.
 """
 
 from __future__ import annotations
@@ -9,22 +10,38 @@ import os
 import sys
 from typing import Any
 
+from raddle import env
+
 # The runtimes that this process or one above it has said its line about, joined by commas: its children stay silent.
 ANNOUNCED = "RADDLE_ANNOUNCED"
 # The newest sessions are kept; a process that makes and drops sessions for ever must not grow.
 MAX_SESSIONS = 256
+MAX_SAMPLES = 30
+# A record's key for as long as its session is being created.
+UNFINISHED = "unfinished"
 
-# One mapping a session, oldest first: see adapters/onnxruntime.py for its keys.
+# One mapping a session, oldest first: see observe.Creation for its keys.
 sessions: list[dict[str, Any]] = []
+# Totals every ten seconds, oldest first, where the plan says observe=runs.
+samples: list[dict[str, Any]] = []
 # Lines of `complain`, in order, also those that RADDLE_LOG silenced.
 complaints: list[str] = []
 
 
 def add(session: dict[str, Any]) -> None:
-    """Keeps the record of one session."""
+    """Keeps the record of one session, or of a runtime that has none."""
     sessions.append(session)
     if len(sessions) > MAX_SESSIONS:
         del sessions[:-MAX_SESSIONS]
+    if UNFINISHED not in session:
+        changed()
+
+
+def sample(totals: dict[str, Any]) -> None:
+    """Keeps one sample of `totals.read`, with `at` in seconds."""
+    samples.append(totals)
+    if len(samples) > MAX_SAMPLES:
+        del samples[:-MAX_SAMPLES]
 
 
 def announce(runtime: str, line: str) -> None:
@@ -40,6 +57,24 @@ def complain(line: str) -> None:
     if line not in complaints and len(complaints) < MAX_SESSIONS:
         complaints.append(line)
         _say(line)
+        changed()
+
+
+def report_wanted() -> bool:
+    """True where RADDLE_REPORT names a folder."""
+    return bool(os.environ.get(env.REPORT))
+
+
+def changed() -> None:
+    """Brings the process's report up to date, where one is asked for. Never raises."""
+    if report_wanted():
+        try:
+            # Imported here: without reports no process pays for it.
+            from raddle import report  # noqa: PLC0415
+
+            report.changed()
+        except Exception:
+            pass
 
 
 def _say(line: str) -> None:

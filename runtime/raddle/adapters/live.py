@@ -26,9 +26,10 @@ class Facts:
     workers_seen  processes like this one with the same parent, this one counted; at least 1.
     first_worker  this process is the oldest of them by number.
     throttled     (nr_periods, nr_throttled, throttled_us) of the cgroup so far, None where it can't be read.
+    cgroup_path   that cgroup's folder, None where there is none to see.
     """
 
-    __slots__ = ("cpus", "first_worker", "quota_cpus", "throttled", "workers_seen")
+    __slots__ = ("cgroup_path", "cpus", "first_worker", "quota_cpus", "throttled", "workers_seen")
 
     def __init__(
         self,
@@ -38,12 +39,14 @@ class Facts:
         *,
         first_worker: bool = True,
         throttled: tuple[int, int, int] | None = None,
+        cgroup_path: str | None = None,
     ) -> None:
         self.cpus = cpus
         self.quota_cpus = quota_cpus
         self.workers_seen = workers_seen
         self.first_worker = first_worker
         self.throttled = throttled
+        self.cgroup_path = cgroup_path
 
 
 class Effective:
@@ -132,14 +135,14 @@ def _clamped(
 def read_facts() -> Facts:
     """The facts of this process. Never raises: what can't be read is None."""
     cpus = read_cpus()
-    quota, throttled = _read_cgroup()
+    quota, throttled, path = _read_cgroup()
     seen, first = 1, True
     try:
         siblings = _siblings()
         seen, first = max(1, len(siblings)), min(siblings, default=0) in (0, os.getpid())
     except OSError:
         pass
-    return Facts(cpus, quota, seen, first_worker=first, throttled=throttled)
+    return Facts(cpus, quota, seen, first_worker=first, throttled=throttled, cgroup_path=path)
 
 
 def read_cpus() -> int | None:
@@ -150,15 +153,16 @@ def read_cpus() -> int | None:
         return None
 
 
-def _read_cgroup() -> tuple[float | None, tuple[int, int, int] | None]:
+def _read_cgroup() -> tuple[float | None, tuple[int, int, int] | None, str | None]:
+    """Quota, throttling so far, and the folder that says so."""
     try:
         allotment = cgroup.read_allotment()
     except Exception:
-        return None, None
+        return None, None, None
     periods, throttled, throttled_us = allotment.nr_periods, allotment.nr_throttled, allotment.throttled_us
     if periods is None or throttled is None or throttled_us is None:
-        return allotment.quota_cpus, None
-    return allotment.quota_cpus, (periods, throttled, throttled_us)
+        return allotment.quota_cpus, None, allotment.quota_path
+    return allotment.quota_cpus, (periods, throttled, throttled_us), allotment.quota_path
 
 
 def _siblings() -> list[int]:

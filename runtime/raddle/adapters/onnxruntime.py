@@ -14,7 +14,7 @@ import time
 import weakref
 from typing import Any, Callable, Mapping
 
-from raddle import env, record
+from raddle import env, observe, record
 from raddle.adapters import live
 from raddle.adapters.session_options import AFFINITY_KEY, SPIN_DURATION_SINCE, Choice, Edit, Held
 
@@ -145,7 +145,7 @@ class _Runtime:
 
     def construct(self, session: Any, init: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Constructs the session with the plan's values, or as it would have been where that isn't possible."""
-        started = time.perf_counter()
+        creation = observe.begin(self.fields)
         held = self._held_of(args)
         if held is None:
             init(session, *args, **kwargs)
@@ -165,7 +165,7 @@ class _Runtime:
                 record.complain(f"onnxruntime session is created without the plan's values: {failure}")
                 return
         if choice is not None:
-            self._created(session, choice, started)
+            self._created(session, choice, creation, args[1] if len(args) > 1 else None)
 
     def _held_of(self, args: tuple[Any, ...]) -> Held | None:
         try:
@@ -196,29 +196,24 @@ class _Runtime:
             return Edit(options, held), None
         return edit, choice
 
-    def _created(self, session: Any, choice: Choice, started: float) -> None:
+    def _created(self, session: Any, choice: Choice, creation: observe.Creation, model: Any) -> None:
         """Keeps what the construction came to; `initialized` completes it."""
         try:
             facts = self.current_facts()
             values = choice.values
-            session.raddle = {
-                "runtime": "onnxruntime",
-                "version": self.version,
-                "pid": os.getpid(),
-                "plan": self.plan_text,
-                "effective": values,
-                "because": choice.because,
-                "cpus": facts.cpus,
-                "quotaCPUs": facts.quota_cpus,
-                "throttled": facts.throttled,
-                "workersSeen": facts.workers_seen,
-                "startedAt": started,
-            }
+            session.raddle = creation.created(
+                runtime="onnxruntime",
+                version=self.version,
+                plan=self.plan_text,
+                effective=values,
+                because=choice.because,
+                facts=facts,
+                model=model,
+            )
             if values.get("intra") != 1:
                 self.pools.add(session)
             if values.get("affinity") == "core":
                 self.pinned.add(session)
-            record.add(session.raddle)
             if facts.first_worker:
                 record.announce("onnxruntime", choice.line(self.version))
         except Exception as error:
@@ -226,15 +221,14 @@ class _Runtime:
 
     @staticmethod
     def initialized(session: Any) -> None:
-        """Completes the record once the model is loaded: time to create, providers, tasks of the process."""
+        """Completes the record once the model is loaded."""
         try:
             made = session.__dict__.get("raddle")
-            if made is not None and "startedAt" in made:
-                made["createMs"] = round((time.perf_counter() - made.pop("startedAt")) * 1000, 3)
-                made["providers"] = list(session.get_providers())
-                made["tasks"] = len(os.listdir("/proc/self/task"))
-        except Exception:
-            pass
+            if made:
+                inputs = [(one.name, one.type, one.shape) for one in getattr(session, "inputs_meta", ())]
+                observe.initialized(made, session.get_providers(), inputs)
+        except Exception as error:
+            record.complain(f"onnxruntime session's record is incomplete: {error!r}")
 
 
 def _try(
@@ -266,6 +260,10 @@ def _session_class(runtime: _Runtime) -> Any:
             runtime.initialized(self)
             return result
 
+    if runtime.fields.get("observe") == "runs":
+        for name in ("run", "run_with_iobinding", "run_with_ort_values"):
+            if hasattr(original, name):
+                setattr(InferenceSession, name, observe.timed(getattr(original, name)))
     InferenceSession.__module__ = original.__module__
     InferenceSession.__qualname__ = original.__qualname__
     return InferenceSession

@@ -1,0 +1,231 @@
+"""One JSON file a process in the folder that RADDLE_REPORT names: docs/reference/report.md describes it.
+
+It is written when a session was created or something went wrong, and at exit; a burst of eight writes at once, then at
+most one a second. A folder that is missing, full or read-only is left alone without a word: stderr has said the same.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import threading
+import time
+from binascii import crc32
+from typing import Any
+
+from raddle import __version__, cpuset, env, record, totals
+
+VERSION = 1
+MAX_FILES = 64
+MAX_BYTES = 16384
+MAX_BURST = 8
+LAST_WRITE_WAITS_S = 1.0
+# Of the parts that the runtime or the application has a say in.
+MAX_COMPLAINTS = 16
+MAX_LINE = 300
+MAX_RUNTIME_BYTES = 2048
+MAX_INPUTS = 16
+
+
+class _Writer:
+    """This process's file."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.pid = os.getpid()
+        self.started_at = time.time()
+        self.name = f"{self.pid}-{int(self.started_at * 1000) & 0xFFFFFFFF:08x}.json"
+        self.lock = threading.Lock()
+        self.tokens = float(MAX_BURST)
+        self.refilled = time.monotonic()
+        self.exists = False
+
+    def may_write(self) -> bool:
+        """Takes one of the writes that are left."""
+        now = time.monotonic()
+        self.tokens = min(MAX_BURST, self.tokens + now - self.refilled)
+        self.refilled = now
+        if self.tokens < 1:
+            return False
+        self.tokens -= 1
+        return True
+
+    def write(self, *, at_exit: bool = False) -> None:
+        """Writes the report. Raises OSError."""
+        # Another thread is writing, or this one is and has said so itself. The last write is worth a wait.
+        if not self.lock.acquire(timeout=LAST_WRITE_WAITS_S if at_exit else 0):
+            return
+        try:
+            if at_exit or self.may_write():
+                self._put(_fitted(_document(self.started_at, at_exit=at_exit), _own_sessions()))
+        finally:
+            self.lock.release()
+
+    def _put(self, data: bytes) -> None:
+        if not self.exists and len(os.listdir(self.folder)) >= MAX_FILES:
+            return
+        path = os.path.join(self.folder, self.name)
+        unfinished = os.path.join(self.folder, f".{self.name}.tmp")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(unfinished, flags, 0o644)
+        try:
+            with os.fdopen(file, "wb") as whole:
+                whole.write(data)
+            os.rename(unfinished, path)
+        except OSError:
+            os.unlink(unfinished)
+            raise
+        if not self.exists and len(os.listdir(self.folder)) > MAX_FILES:
+            # Others came at the same time; each takes its own back.
+            os.unlink(path)
+            return
+        self.exists = True
+
+
+_writer: _Writer | None = None
+
+
+def changed() -> None:
+    """Writes this process's report if it may be written now. Never raises."""
+    global _writer  # noqa: PLW0603  # one a process
+    try:
+        if _writer is None or _writer.pid != os.getpid():
+            _writer = _Writer(os.environ[env.REPORT])
+            _at_exit(_last)
+        _writer.write()
+    except Exception:
+        # The folder is the platform's; the application must not notice.
+        pass
+
+
+def _at_exit(function: Any) -> None:
+    atexit.register(function)
+    # A child of multiprocessing leaves by os._exit, after its own finalizers.
+    if "multiprocessing.util" in sys.modules:
+        sys.modules["multiprocessing.util"].Finalize(None, function, exitpriority=0)
+
+
+def _last() -> None:
+    try:
+        if _writer is not None and _writer.pid == os.getpid():
+            _writer.write(at_exit=True)
+    except Exception:
+        pass
+
+
+def _own_sessions() -> list[dict[str, Any]]:
+    """This process's sessions: not those of the process that it was forked from."""
+    return [session for session in record.sessions if session.get("pid", os.getpid()) == os.getpid()]
+
+
+def _document(started_at: float, *, at_exit: bool) -> dict[str, Any]:
+    """The report without its sessions."""
+    plan = os.environ.get(env.PLAN, "")
+    found: dict[str, Any] = {
+        "v": VERSION,
+        "raddle": __version__,
+        "pid": os.getpid(),
+        "language": "python",
+        "command": _command(),
+        "startedAt": round(started_at, 3),
+        "writtenAt": round(time.time(), 3),
+        "plan": plan[: env.MAX_PLAN_TEXT],
+        "facts": _facts(),
+        "runtimes": _runtimes(),
+        "complaints": [line[:MAX_LINE] for line in record.complaints[:MAX_COMPLAINTS]],
+    }
+    if record.samples:
+        found["samples"] = list(record.samples)
+    if at_exit:
+        found["atExit"] = {"at": round(time.time(), 3), **totals.read(_cgroup_path(), recent=False)}
+    return found
+
+
+def _command() -> str:
+    """The program's name without its folder and arguments, which may hold secrets."""
+    path = sys.argv[0] if getattr(sys, "argv", None) else ""
+    folder, name = os.path.split(path)
+    # python -m package
+    return (os.path.basename(folder) if name == "__main__.py" else name)[:64]
+
+
+def _facts() -> dict[str, Any]:
+    from raddle.adapters import live  # noqa: PLC0415  # it imports nothing of this module
+
+    facts = live.read_facts()
+    found = {
+        "cpus": None if facts.cpus is None else cpuset.format_list(facts.cpus)[:1024],
+        "quotaCPUs": facts.quota_cpus,
+        "workersSeen": facts.workers_seen,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _cgroup_path() -> str | None:
+    from raddle import cgroup  # noqa: PLC0415  # once, at exit
+
+    return cgroup.read_allotment().quota_path
+
+
+def _runtimes() -> dict[str, Any]:
+    from raddle.adapters import hook  # noqa: PLC0415  # it records, and so imports this module
+
+    return {
+        name: said if len(_dump(said)) <= MAX_RUNTIME_BYTES else {"truncated": True}
+        for name, said in hook.effective().items()
+    }
+
+
+def _session(session: dict[str, Any]) -> dict[str, Any]:
+    """A record as the report has it."""
+    found = {
+        name: session[name]
+        for name in (
+            "runtime",
+            "version",
+            "createdAt",
+            "createMs",
+            "providers",
+            "effective",
+            "because",
+            "quotaCPUs",
+            "workersSeen",
+            "model",
+            "tasks",
+            "threads",
+            "totals",
+        )
+        if session.get(name) is not None
+    }
+    if "plan" in session:
+        found["plan"] = f"{crc32(session['plan'].encode('utf-8', 'replace')):08x}"
+    if "inputs" in session:
+        found["inputs"] = session["inputs"][:MAX_INPUTS]
+    if "runs" in session:
+        found["runs"] = session["runs"].document()
+    return found
+
+
+def _fitted(document: dict[str, Any], sessions: list[dict[str, Any]]) -> bytes:
+    """The whole document in MAX_BYTES: the oldest sessions are dropped, and `truncated` counts them."""
+    texts = [_dump(_session(session)) for session in sessions]
+    if len(_dump(document)) > MAX_BYTES // 2:
+        document.pop("samples", None)
+    document["truncated"] = len(texts)
+    room = MAX_BYTES - len(_dump(document)) - len(',"sessions":[]')
+    kept: list[bytes] = []
+    for text in reversed(texts):
+        room -= len(text) + 1
+        if room < 0:
+            break
+        kept.insert(0, text)
+    document["truncated"] -= len(kept)
+    if not document["truncated"]:
+        del document["truncated"]
+    return _dump(document)[:-1] + b',"sessions":[' + b",".join(kept) + b"]}"
+
+
+def _dump(part: Any) -> bytes:
+    return json.dumps(part, separators=(",", ":"), default=str).encode()
