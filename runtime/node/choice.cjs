@@ -2,24 +2,22 @@
 
 /**
  * The plan's values against the code's, for one session: pure. onnxruntime-node reads its options from a plain object,
- * so what changes is a list of its properties; ONNX Runtime's configuration entries go into its property `extra`.
+ * so what changes is a list of its properties.
  */
 
-const { CONFIG_ENTRIES } = require('./plan.cjs');
+const entries = require('./entries.cjs');
 
-// js/node reads `extra` since 1.21: microsoft/onnxruntime#22660. session.*.spin_duration_us: #27916.
-const EXTRA_SINCE = [1, 21];
-const SPIN_DURATION_SINCE = [1, 26];
+const { EXTRA_SINCE, Entries, IN_THE_CODE } = entries;
+
 const AFFINITY_KEY = 'session.intra_op_thread_affinities';
 const GRAPH_LEVELS = { disable: 'disabled', basic: 'basic', extended: 'extended', all: 'all' };
-// Deeper than any key of ONNX Runtime.
-const MAX_DEPTH = 8;
-// key of the plan -> why it can't be had from Node.js
+// Key of the plan -> its name in the record, and why it can't be had from Node.js.
 const OUT_OF_REACH = {
-  global: 'onnxruntime-node has no global thread pool',
-  shared_arena: 'onnxruntime-node has no shared arena',
-  shrink: 'onnxruntime-node passes no configuration entries to a run',
+  global: ['globalPool', 'onnxruntime-node has no global thread pool'],
+  shared_arena: ['sharedArena', 'onnxruntime-node has no shared arena'],
+  shrink: ['arenaShrinkage', 'onnxruntime-node passes no configuration entries to a run'],
 };
+const IN_THE_ENVIRONMENT = 'set in the environment';
 
 /**
  * @typedef {object} Binding what the loaded version can do
@@ -28,57 +26,58 @@ const OUT_OF_REACH = {
  */
 
 /**
+ * @typedef {object} Given what is decided by
+ * @property {Record<string, any>} fields the plan
+ * @property {import('./plan.cjs').Effective} wanted what it comes to here
+ * @property {import('./plan.cjs').Facts} facts
+ * @property {Record<string, any>} options the code's
+ * @property {Binding} binding
+ * @property {{intra?: number, inter?: number}} own counts that the environment sets otherwise than the plan
+ * @property {(affinity: string, cpus: number[], threads: number) => {text: string, why: string}} groups the workers'
+ *     groups in ONNX Runtime's words, or "" and why there are none
+ */
+
+/**
  * Decides between the plan's values and the code's.
  *
- * `values` is what the session gets: intra, inter, mode, spin, spinUs, affinity, graph, arena, memPattern; absent where
- * neither says anything. `because` says what decided where it was not simply the plan. `changes` are the properties
- * that differ from the code's options.
+ * `values` is what the session gets: intra, inter, mode, spin, spinUs, affinity, graph, arena, memPattern,
+ * configEntries; absent where neither says anything. `because` says what decided where it was not simply the plan.
+ * `changes` are the properties that differ from the code's options.
  */
 class Choice {
-  /**
-   * @param {Record<string, any>} fields the plan
-   * @param {import('./plan.cjs').Effective} wanted what it comes to here
-   * @param {import('./plan.cjs').Facts} facts
-   * @param {Record<string, any>} options the code's
-   * @param {Binding} binding
-   * @param {(affinity: string, cpus: number[], threads: number) => {text: string, why: string}} groups the workers'
-   *     groups in ONNX Runtime's words, or "" and why there are none
-   */
-  constructor(fields, wanted, facts, options, binding, groups) {
-    this.fields = fields;
-    this.wanted = wanted;
-    this.facts = facts;
-    this.options = options;
-    this.binding = binding;
-    this.groups = groups;
-    this.respect = fields.existing !== 'override';
-    // The code's own entries; null: they are none that the binding would take, which is for it to say.
-    this.entries = binding.hasExtra ? flattened(options.extra) : new Map();
-    this.added = new Map();
+  /** @param {Given} given */
+  constructor(given) {
+    Object.assign(this, given);
+    this.respect = this.fields.existing !== 'override';
+    // Where the binding reads no entries the code's have no effect either.
+    this.entries = new Entries(this.binding.hasExtra ? this.options.extra : undefined, this.respect);
     this.changes = new Map();
     this.values = {};
-    this.because = Object.assign({}, wanted.because);
+    this.because = Object.assign({}, this.wanted.because);
     this.decide();
   }
 
   decide() {
-    for (const key of Object.keys(OUT_OF_REACH)) {
+    for (const [key, [name, why]] of Object.entries(OUT_OF_REACH)) {
       if (this.fields[key]) {
-        this.because[key] = OUT_OF_REACH[key];
+        this.values[name] = false;
+        this.because[name] = why;
       }
     }
     this.countsAndMode();
-    this.spinning();
-    this.configEntries();
+    this.pools = ['intra', 'inter'].filter((pool) => this.values[pool] !== 1);
+    if (this.values.mode !== 'parallel') {
+      this.pools = this.pools.filter((pool) => pool === 'intra');
+    }
+    entries.decideSpinning(this);
+    entries.decideConfigEntries(this);
     this.affinity();
-    const graph = this.fields.graph;
+    const { graph, arena, mem_pattern: memPattern } = this.fields;
     this.property('graph', 'graphOptimizationLevel', graph, GRAPH_LEVELS[graph]);
-    this.property('arena', 'enableCpuMemArena', this.fields.arena, this.fields.arena === 1);
-    this.property('memPattern', 'enableMemPattern', this.fields.mem_pattern, this.fields.mem_pattern === 1);
-    if (this.added.size) {
-      const extra = Object.create(null);
-      new Map([...this.entries, ...this.added]).forEach((value, key) => (extra[key] = value));
-      this.changes.set('extra', extra);
+    this.property('arena', 'enableCpuMemArena', flag(arena), flag(arena));
+    this.property('memPattern', 'enableMemPattern', flag(memPattern), flag(memPattern));
+    if (this.entries.changed && this.entries.readable) {
+      this.changes.set('extra', this.entries.extra());
     }
   }
 
@@ -95,16 +94,15 @@ class Choice {
       intra = this.codeAffinity().split(';').filter(Boolean).length + 1;
     }
     this.count('intra', intra, this.wanted.intra);
-    const codeMode = this.code('executionMode');
-    const mode = planned && !(this.respect && codeMode !== undefined) ? planned : codeMode || 'sequential';
+    const code = this.code('executionMode');
+    const mode = planned && !(this.respect && code !== undefined) ? planned : code || 'sequential';
     this.values.mode = mode;
-    if (mode !== (codeMode || 'sequential')) {
+    if (mode !== (code || 'sequential')) {
       this.changes.set('executionMode', mode);
+    } else if (code !== undefined && mode !== planned) {
+      this.because.mode = IN_THE_CODE;
     }
-    let inter = this.wanted.inter;
-    if (mode !== planned && codeMode !== undefined) {
-      this.because.mode = 'set in the code';
-    }
+    let { inter } = this.wanted;
     if (mode === 'parallel' && planned !== 'parallel') {
       // The code asks for parallel where the plan doesn't: one inter-op thread would quietly turn it off.
       inter = this.values.intra === undefined ? null : this.values.intra;
@@ -114,14 +112,16 @@ class Choice {
 
   count(key, code, wanted) {
     const name = `${key}OpNumThreads`;
+    const said = code === undefined ? this.own[key] : code;
     let value = wanted;
-    if (code !== undefined && (this.respect || wanted === null)) {
-      this.because[key] = 'set in the code';
-      value = code;
+    if (said !== undefined && (this.respect || wanted === null)) {
+      this.because[key] = code === undefined ? IN_THE_ENVIRONMENT : IN_THE_CODE;
+      value = said;
     } else if (value !== null && this.uncontrolled()) {
       const least = Math.min(this.fields[key === 'intra' ? 'min' : 'min_inter'] || 1, value);
       if (least < value) {
-        this.because[key] = `planned ${this.fields[key]}, cut to ${least}: ${sinceText('can stop spinning', EXTRA_SINCE)}`;
+        const why = entries.since('can stop spinning', EXTRA_SINCE);
+        this.because[key] = `planned ${this.fields[key]}, cut to ${least}: ${why}`;
         value = least;
       }
     }
@@ -137,106 +137,29 @@ class Choice {
   uncontrolled() {
     const { cpus, quotaCPUs } = this.facts;
     const binds = quotaCPUs !== null && !(cpus && quotaCPUs >= cpus.length);
-    return !this.binding.hasExtra && binds && this.stops();
-  }
-
-  /** Whether the plan does not leave spinning as it is. */
-  stops() {
-    return this.wanted.spin === 'never' || this.wanted.spin === 'bounded';
-  }
-
-  spinning() {
-    const pools = ['intra', 'inter'].filter(
-      (pool) => this.values[pool] !== 1 && (pool === 'intra' || this.values.mode === 'parallel'),
-    );
-    let planned = this.wanted.spin;
-    if (!pools.length) {
-      planned = 'never';
-      this.because.spin = 'no worker threads';
-    } else if (this.stops() && !this.binding.hasExtra) {
-      this.because.spin = `planned ${planned}; ${sinceText('can stop spinning', EXTRA_SINCE)}`;
-      planned = 'always';
-    } else if (planned === 'bounded' && !this.binding.hasSpinDuration) {
-      planned = 'never';
-      this.because.spin = `planned bounded, which onnxruntime can since ${SPIN_DURATION_SINCE.join('.')}`;
-    }
-    this.values.spin = planned || 'always';
-    if (this.entries !== null && (planned === 'never' || planned === 'bounded')) {
-      pools.forEach((pool) => this.poolSpinning(`session.${pool}_op.`, planned));
-    }
-  }
-
-  poolSpinning(prefix, planned) {
-    const allowKey = `${prefix}allow_spinning`;
-    const durationKey = `${prefix}spin_duration_us`;
-    if (this.respect && (this.entries.has(allowKey) || this.entries.has(durationKey))) {
-      this.values.spin = 'code';
-      this.because.spin = 'set in the code';
-    } else if (planned === 'never') {
-      this.entry(allowKey, '0');
-    } else {
-      this.values.spinUs = this.wanted.spinUs;
-      // Allowed is ONNX Runtime's default.
-      if (this.entries.has(allowKey)) {
-        this.entry(allowKey, '1');
-      }
-      this.entry(durationKey, String(this.wanted.spinUs));
-    }
-  }
-
-  /** The entries that the policy names itself; they win over what follows from its words. */
-  configEntries() {
-    for (const key of Object.keys(CONFIG_ENTRIES)) {
-      if (this.fields[key] === undefined) {
-        continue;
-      }
-      if (!this.binding.hasExtra) {
-        this.because[key] = sinceText('takes configuration entries', EXTRA_SINCE);
-      } else if (this.respect && this.entries !== null && this.entries.has(key)) {
-        this.because[key] = 'set in the code';
-      } else if (this.entries !== null) {
-        this.values.configEntries = Object.assign({}, this.values.configEntries, { [key]: this.fields[key] });
-        this.entry(key, String(this.fields[key]));
-      }
-    }
-  }
-
-  entry(key, value) {
-    if (this.entries.get(key) !== value) {
-      this.added.set(key, value);
-    }
+    return !this.binding.hasExtra && binds && entries.stops(this.wanted);
   }
 
   codeAffinity() {
-    return this.entries === null ? undefined : this.entries.get(AFFINITY_KEY);
+    return this.entries.code.get(AFFINITY_KEY);
   }
 
   affinity() {
     const planned = this.fields.aff || 'none';
-    const count = this.values.intra;
     const { cpus } = this.facts;
-    const code = this.codeAffinity();
     this.values.affinity = 'none';
-    if (code && this.respect) {
+    if (this.codeAffinity() && this.respect) {
       this.values.affinity = 'code';
-      this.because.affinity = 'set in the code';
+      this.because.affinity = IN_THE_CODE;
       return;
     }
-    let text = '';
-    if (planned !== 'none' && cpus && count > 1) {
-      text = this.plannedAffinity(planned, cpus, count);
-    }
-    if (code && !text) {
+    if (this.codeAffinity()) {
       // The code's groups need not fit the plan's count.
+      this.entries.drop(AFFINITY_KEY);
       this.because.affinity = "the code's is overridden";
-      const kept = new Map([...this.entries].filter(([key]) => key !== AFFINITY_KEY));
-      this.entries = kept;
-      const extra = Object.create(null);
-      kept.forEach((value, key) => (extra[key] = value));
-      this.changes.set('extra', extra);
     }
-    if (text) {
-      this.entry(AFFINITY_KEY, text);
+    if (planned !== 'none' && cpus && this.values.intra > 1) {
+      this.plannedAffinity(planned, cpus, this.values.intra);
     }
   }
 
@@ -244,17 +167,17 @@ class Choice {
     if (!this.wanted.exclusive) {
       this.because.affinity = 'the CPUs are not the exclusive ones that were planned';
     } else if (!this.binding.hasExtra) {
-      this.because.affinity = sinceText('takes configuration entries', EXTRA_SINCE);
-    } else if (this.entries !== null) {
+      this.because.affinity = entries.since('can', EXTRA_SINCE);
+    } else {
       const { text, why } = this.groups(planned, cpus, count);
       if (text) {
         this.values.affinity = planned;
         this.values.affinityGroups = text;
-        return text;
+        this.entries.set(AFFINITY_KEY, text);
+      } else {
+        this.because.affinity = why;
       }
-      this.because.affinity = why;
     }
-    return '';
   }
 
   property(key, name, planned, value) {
@@ -262,7 +185,7 @@ class Choice {
       return;
     }
     if (this.respect && name in this.options) {
-      this.because[key] = 'set in the code';
+      this.because[key] = IN_THE_CODE;
       return;
     }
     this.values[key] = planned;
@@ -305,26 +228,9 @@ class Choice {
   }
 }
 
-/**
- * ONNX Runtime's keys of the option `extra`, whose objects nest by dots.
- * @param {any} extra
- * @returns {Map<string, string> | null} null: there is a value that the binding refuses
- */
-function flattened(extra) {
-  const found = new Map();
-  const walk = (value, prefix, depth) => {
-    if (typeof value === 'string') {
-      found.set(prefix, value);
-      return prefix !== '';
-    }
-    const nests = value !== null && typeof value === 'object' && depth < MAX_DEPTH;
-    return nests && Object.keys(value).every((key) => walk(value[key], prefix ? `${prefix}.${key}` : key, depth + 1));
-  };
-  return extra === undefined || walk(extra, '', 0) ? found : null;
+/** A plan's 0 and 1 as the binding takes them. */
+function flag(value) {
+  return value === undefined ? undefined : value === 1;
 }
 
-function sinceText(what, [major, minor]) {
-  return `onnxruntime-node ${what} since ${major}.${minor}`;
-}
-
-module.exports = { Choice, EXTRA_SINCE, SPIN_DURATION_SINCE };
+module.exports = { Choice };

@@ -11,7 +11,8 @@
 const fs = require('fs');
 const path = require('path');
 
-const { Choice, EXTRA_SINCE, SPIN_DURATION_SINCE } = require('./choice.cjs');
+const { Choice } = require('./choice.cjs');
+const { EXTRA_SINCE, SPIN_DURATION_SINCE } = require('./entries.cjs');
 const facts = require('./facts.cjs');
 const observe = require('./observe.cjs');
 const { decode, resolve } = require('./plan.cjs');
@@ -39,7 +40,7 @@ function install(binding, filename) {
   }
   try {
     facts.enterThread();
-    const runtime = new Runtime(binding, filename, withoutOwnCounts(fields, process.env), text);
+    const runtime = new Runtime(binding, filename, fields, text);
     binding.InferenceSession = runtime.sessionClass();
   } catch (error) {
     record.complain(`onnxruntime is left alone: ${error}`);
@@ -47,22 +48,23 @@ function install(binding, filename) {
 }
 
 /**
- * The plan's fields without the counts that the environment sets otherwise, unless the policy overrides.
+ * The counts that the environment sets otherwise than the plan: intra, inter; {} where the policy overrides.
  *
  * What Raddle itself puts into the environment equals the plan; anything else came by a way that the webhook can't see,
- * and ONNX Runtime from 1.29 on reads it by itself.
+ * and ONNX Runtime from 1.29 on reads it by itself; older ones are given it.
  */
-function withoutOwnCounts(fields, environ) {
-  const kept = Object.assign({}, fields);
-  if (fields.existing !== 'override') {
-    for (const [name, key] of [['ORT_INTRA_OP_NUM_THREADS', 'intra'], ['ORT_INTER_OP_NUM_THREADS', 'inter']]) {
-      const value = environ[name] || '';
-      if (/^[0-9]+$/.test(value) && Number(value) > 0 && Number(value) !== kept[key]) {
-        delete kept[key];
-      }
+function ownCounts(fields, environ) {
+  const own = {};
+  if (fields.existing === 'override') {
+    return own;
+  }
+  for (const [name, key] of [['ORT_INTRA_OP_NUM_THREADS', 'intra'], ['ORT_INTER_OP_NUM_THREADS', 'inter']]) {
+    const value = environ[name] || '';
+    if (/^[0-9]{1,9}$/.test(value) && Number(value) > 0 && Number(value) !== fields[key]) {
+      own[key] = Number(value);
     }
   }
-  return kept;
+  return own;
 }
 
 /**
@@ -105,6 +107,7 @@ class Runtime {
   constructor(binding, filename, fields, planText) {
     this.original = binding.InferenceSession;
     this.fields = fields;
+    this.own = ownCounts(fields, process.env);
     this.planText = planText;
     this.version = versionOf(filename);
     this.binding = {
@@ -146,6 +149,9 @@ class Runtime {
     try {
       result = Reflect.apply(original, session, [...args.slice(0, -1), choice.edited()]);
     } catch (failure) {
+      if (!choice.changes.size) {
+        throw failure;
+      }
       // Throws what the code would have seen without Raddle; where it doesn't, our values were to blame.
       result = Reflect.apply(original, session, args);
       record.complain(`onnxruntime session is created without the plan's values: ${failure.message}`);
@@ -163,8 +169,15 @@ class Runtime {
         return null;
       }
       const now = this.currentFacts();
-      const groups = (affinity, cpus, threads) => this.groups(affinity, cpus, threads);
-      return new Choice(this.fields, resolve(this.fields, now), now, options, this.binding, groups);
+      return new Choice({
+        fields: this.fields,
+        wanted: resolve(this.fields, now),
+        facts: now,
+        options,
+        binding: this.binding,
+        own: this.own,
+        groups: (affinity, cpus, threads) => this.groups(affinity, cpus, threads),
+      });
     } catch (error) {
       record.complain(`onnxruntime session is left alone: ${error}`);
       return null;

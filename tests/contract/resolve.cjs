@@ -1,0 +1,56 @@
+'use strict';
+
+/**
+ * What the Node.js shim makes of its inputs, line by line, for the contract tests.
+ *
+ *     node resolve.cjs             plan, CPU list, quota in CPUs and workers seen, joined by tabs -> the effective values
+ *     node resolve.cjs --quota     the root of a tree -> the quota in CPUs, "-" for none
+ *     node resolve.cjs --affinity  the root of a tree, CPU list, threads and numa or core -> ONNX Runtime's string
+ */
+
+const path = require('path');
+
+const SHIM = path.join(__dirname, '../../runtime/node');
+const cgroup = require(path.join(SHIM, 'cgroup.cjs'));
+const kernel = require(path.join(SHIM, 'kernel.cjs'));
+const placement = require(path.join(SHIM, 'placement.cjs'));
+const plan = require(path.join(SHIM, 'plan.cjs'));
+
+const shown = (value) => (value === null ? '-' : String(value));
+
+function resolved(line) {
+  const [text, cpus, quota, workers] = line.split('\t');
+  try {
+    const facts = {
+      cpus: cpus === '' ? null : kernel.parseList(cpus),
+      quotaCPUs: quota === '' ? null : Number(quota),
+      workersSeen: Number(workers),
+    };
+    const found = plan.resolve(plan.decode(text), facts);
+    const parts = { intra: found.intra, inter: found.inter, spin: found.spin, spin_us: found.spinUs, cap: found.cap };
+    parts.exclusive = found.exclusive ? 1 : 0;
+    return Object.entries(parts).map(([key, value]) => `${key}=${shown(value)}`).join(' ');
+  } catch (error) {
+    if (error instanceof plan.PlanError) {
+      return 'error';
+    }
+    throw error;
+  }
+}
+
+function quota(line) {
+  return shown(cgroup.readQuota(line).quotaCPUs);
+}
+
+function affinity(line) {
+  const [root, cpus, threads, kind] = line.split('\t');
+  return placement.affinityText(kernel.parseList(cpus), Number(threads), kind, root);
+}
+
+const answer = { '--quota': quota, '--affinity': affinity }[process.argv[2]] || resolved;
+const chunks = [];
+process.stdin.on('data', (chunk) => chunks.push(chunk));
+process.stdin.on('end', () => {
+  const lines = Buffer.concat(chunks).toString('utf8').split('\n').slice(0, -1);
+  process.stdout.write(lines.map((line) => `${answer(line)}\n`).join(''));
+});

@@ -1,0 +1,232 @@
+"""The Node.js shim gives the answers of the Python code, which is the reference: plan, quota, affinity."""
+
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import machines
+from raddle import __version__, cpuset, env
+from raddle.adapters import live
+from raddle.adapters.ort_affinity import affinity_text
+from raddle.cgroup import read_allotment
+from raddle.placement import affinity_groups
+from raddle.sysfs import read_machine
+
+HARNESS = Path(__file__).with_name("resolve.cjs")
+REPORT = Path(__file__).parents[2] / "runtime" / "node" / "report.cjs"
+SEED = 20261121
+# A JavaScript number holds every limit but this one exactly.
+EDGES = (
+    "",
+    "0",
+    "-0",
+    "-1",
+    "1",
+    "01",
+    "+1",
+    "1.0",
+    " 1",
+    "1 ",
+    "1_0",
+    "0x1",
+    "1e3",
+    "²",
+    "٣",
+    "9" * 20,
+    "9" * 21,
+    "0" * 21,
+)
+
+
+def answers(lines, *arguments):
+    """One answer of the harness for each line."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node here")
+    text = "".join(f"{line}\n" for line in lines)
+    done = subprocess.run([node, HARNESS, *arguments], input=text, capture_output=True, text=True, check=True)
+    found = done.stdout.split("\n")[:-1]
+    assert len(found) == len(lines)
+    return found
+
+
+def reference(line):
+    text, cpus, quota, workers = line.split("\t")
+    try:
+        fields = env.decode(text)
+    except env.PlanError:
+        return "error"
+    facts = live.Facts(cpuset.parse_list(cpus) if cpus else None, float(quota) if quota else None, int(workers))
+    found = live.resolve(fields, facts)
+    values = {"intra": found.intra, "inter": found.inter, "spin": found.spin, "spin_us": found.spin_us}
+    values |= {"cap": found.cap, "exclusive": int(found.exclusive)}
+    return " ".join(f"{key}={'-' if value is None else value}" for key, value in values.items())
+
+
+def same(lines):
+    for line, node in zip(lines, answers(lines), strict=True):
+        assert node == reference(line), line
+
+
+def numbers():
+    """Key -> (lowest, highest) of every number that a plan may have."""
+    return dict(env._NUMBERS)
+
+
+def words():
+    return dict(env._WORDS)
+
+
+def test_every_number_has_the_same_bounds():
+    lines = []
+    for key, (low, high) in numbers().items():
+        values = {low - 1, low, high, high + 1, -1, 0}
+        lines += [f"v=1;{key}={value}\t0-3\t\t1" for value in [*sorted(values), *EDGES]]
+    same(lines)
+
+
+def test_every_word_is_known_and_no_other():
+    lines = []
+    for key, allowed in words().items():
+        lines += [f"v=1;{key}={word}\t0-3\t1.5\t1" for word in (*allowed, "", "x", allowed[0].swapcase(), "__proto__")]
+    same(lines)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ";",
+        "v=1",
+        "v=1;",
+        "v=2;intra=1",
+        "v=01",
+        "intra=1",
+        "v=1;v=2",
+        "v=2;v=1;intra=2;intra=3",
+        "v=1;intra",
+        "v=1;=3",
+        "v=1;new=1;__proto__=1;constructor=x;toString=;a=b=c",
+        "v=1;intra=2=3",
+        "v=1;x=" + "y" * 4090,
+        "v=1;x=" + "y" * 4091,
+        "v=1;x=" + "é" * 4090,
+        "v=1;x=" + "😀" * 4090,
+        "v=1;x=" + "😀" * 4091,
+    ],
+)
+def test_a_text_is_a_plan_for_both_or_for_neither(text):
+    same([f"{text}\t0\t\t1"])
+
+
+def random_plan(rng):
+    fields = {"v": 1}
+    for key, (low, high) in numbers().items():
+        if rng.random() < 0.3:
+            fields[key] = rng.choice([low, high, rng.randint(low, min(high, 12)), rng.randint(low, high)])
+    for key, allowed in words().items():
+        if rng.random() < 0.5:
+            fields[key] = rng.choice(allowed)
+    parts = [f"{key}={value}" for key, value in fields.items()]
+    rng.shuffle(parts)
+    return ";".join(parts)
+
+
+def mutated(rng, text):
+    at = rng.randrange(len(text))
+    return rng.choice([
+        text[:at],
+        text[:at] + rng.choice("=;0v9-") + text[at:],
+        text[:at] + text[at + 1 :],
+        text[:at] + rng.choice("=;0129ax") + text[at + 1 :],
+    ])  # fmt: skip
+
+
+def test_random_plans_come_to_the_same_values_on_random_machines():
+    rng = random.Random(SEED)
+    lines = []
+    for _ in range(4000):
+        text = random_plan(rng)
+        if rng.random() < 0.3:
+            text = mutated(rng, text)
+        first = rng.randrange(64)
+        cpus = rng.choice(["", str(first), f"{first}-{first + rng.randrange(16)}", f"{first},{first + 2}-{first + 5}"])
+        quota = rng.choice(["", "0.1", "0.5", "1", "1.5", "2", "3.999", "4", "64", f"{rng.uniform(0.01, 20):.4f}"])
+        lines.append(f"{text}\t{cpus}\t{quota}\t{rng.choice([1, 1, 2, 3, 8, 200])}")
+    same(lines)
+
+
+# --- quota ----------------------------------------------------------------------------------------------------------
+
+
+def random_tree(rng, root):
+    """A /proc and cgroup mounts: version 1, 2 or both, nested, seen through a namespace, some files odd."""
+    names = [rng.choice(["kubepods", "pod1", "box", "a b"]) for _ in range(rng.randrange(4))]
+    own = rng.choice(["/" + "/".join(names), "/" + "/".join(names), "/", "/../other", "/.."])
+    shown = "/" + "/".join(names[: rng.randrange(len(names) + 1)])
+    mount_root = rng.choice(["/", shown, shown, "/..", "/../..", "/elsewhere"])
+    version = rng.choice([1, 2, 2])
+    point = rng.choice(["/sys/fs/cgroup", "/sys/fs/cgroup/cpu,cpuacct", "/mnt/c g"])
+    kind, options = ("cgroup", "rw,cpu,cpuacct") if version == 1 else ("cgroup2", "rw")
+    escaped = [text.replace(" ", "\\040") for text in (mount_root, point)]
+    mount = f"30 23 0:26 {escaped[0]} {escaped[1]} rw,nosuid - {kind} cgroup {options}\n"
+    other = "31 23 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n25 1 8:1 / / rw - ext4 /dev/sda rw\n"
+    lines = {1: f"3:cpu,cpuacct:{own}\n2:memory:/\n0::/\n", 2: f"0::{own}\n"}[version]
+    files = {"proc/self/cgroup": rng.choice([lines, lines, lines, "", "x\n"]), "proc/self/mountinfo": mount + other}
+    quotas = {1: ["-1", "50000", "150000", "0", "abc"], 2: ["max 100000", "150000 100000", "50000 10000", "1", "0 0"]}
+    folder = point.lstrip("/")
+    for part in ["", *names]:
+        folder = f"{folder}/{part}" if part else folder
+        if rng.random() < 0.9:
+            files[f"{folder}/cpu.weight"] = "1"
+            if version == 1:
+                files[f"{folder}/cpu.cfs_quota_us"] = rng.choice(quotas[1])
+                files[f"{folder}/cpu.cfs_period_us"] = rng.choice(["100000", "100000", "25000", "0"])
+            else:
+                files[f"{folder}/cpu.max"] = rng.choice(quotas[2])
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n" if rng.random() < 0.9 else text)
+
+
+def test_the_quota_is_read_alike_from_every_kind_of_tree(tmp_path):
+    rng = random.Random(SEED)
+    roots = [tmp_path / str(number) for number in range(300)]
+    for root in roots:
+        random_tree(rng, root)
+    expected = [read_allotment(str(root)).quota_cpus for root in [*roots, Path("/")]]
+    found = [None if text == "-" else float(text) for text in answers([*roots, Path("/")], "--quota")]
+    assert found == expected
+    # The trees are worth something: many have a quota, and not all the same.
+    assert len(set(expected)) > 4
+    assert sum(quota is not None for quota in expected) > 30
+
+
+# --- affinity -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", machines.names())
+def test_workers_get_the_same_cpus(name):
+    rng = random.Random(SEED)
+    root = machines.path(name)
+    machine = read_machine(str(root))
+    online = cpuset.ids(machine.online)
+    lines, expected = [], []
+    for _ in range(150):
+        some = rng.sample(online, rng.randint(1, len(online)))
+        first = rng.choice(online)
+        cpus = cpuset.of(rng.choice([some, [cpu for cpu in online if first <= cpu < first + rng.randint(1, 9)]]))
+        threads = rng.choice([1, 2, 3, 4, 8, cpuset.count(cpus), cpuset.count(cpus) + 1])
+        kind = rng.choice(["numa", "core"])
+        lines.append(f"{root}\t{cpuset.format_list(cpus)}\t{threads}\t{kind}")
+        expected.append(affinity_text(affinity_groups(machine, cpus, threads, kind)))
+    assert answers(lines, "--affinity") == expected
+    assert len(set(expected)) > 20
+
+
+def test_reports_name_this_version():
+    assert f"const RADDLE = '{__version__}';" in REPORT.read_text()
