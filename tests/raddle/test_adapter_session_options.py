@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from raddle import cpuset, record
 from raddle.adapters import onnxruntime
-from raddle.adapters.session_options import MAX_AFFINITY_TEXT, affinity_text
+from raddle.adapters.ort_affinity import MAX_AFFINITY_TEXT, affinity_text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,47 @@
+"""ONNX Runtime's affinity string: one CPU set for each worker of a pool."""
+
+from __future__ import annotations
+
+from raddle import cpuset, record
+
+# Config values may be 8192 characters long in newer versions, 1024 in all.
+MAX_AFFINITY_TEXT = 1024
+# Linux's cpu_set_t, which ONNX Runtime uses, ends here.
+CPU_SETSIZE = 1024
+
+
+def affinity_text(groups: tuple[int, ...]) -> str:
+    """ORT's string for one CPU set per worker: ids from 1, each group a range or a list, no spaces.
+
+    "" where it can't be written: no groups, an empty one, a CPU that cpu_set_t can't hold, or too long a text.
+    Grammar: onnxruntime/core/util/thread_utils.cc, ReadThreadAffinityConfig.
+    """
+    parts = []
+    for group in groups:
+        if group <= 0 or group >> CPU_SETSIZE:
+            return ""
+        ids = [cpu + 1 for cpu in cpuset.ids(group)]
+        is_range = len(ids) > 1 and len(ids) == ids[-1] - ids[0] + 1
+        parts.append(f"{ids[0]}-{ids[-1]}" if is_range else ",".join(map(str, ids)))
+    text = ";".join(parts)
+    return text if len(text) <= MAX_AFFINITY_TEXT else ""
+
+
+def threads_of(text: str) -> int:
+    """The pool's size that the code's own string was written for: a group for each worker, and the caller."""
+    return len([group for group in text.split(";") if group]) + 1
+
+
+def planned_text(planned: str, cpus: int, count: int) -> str:
+    """The planner's groups for the workers of a pool of `count`, "" where there are none for these CPUs."""
+    try:
+        # Imported here: only an exclusive container needs them.
+        from raddle.placement import affinity_groups  # noqa: PLC0415
+        from raddle.sysfs import read_machine  # noqa: PLC0415
+
+        groups = affinity_groups(read_machine(), cpus, count, planned)
+    except Exception as error:
+        record.complain(f"no affinity: {error!r}")
+        return ""
+    fits = len(groups) == count - 1 and not any(group & ~cpus for group in groups)
+    return affinity_text(groups) if fits else ""

@@ -1,0 +1,300 @@
+"""One loaded ONNX Runtime: its session class, wrapped, and what the process's sessions have in common.
+
+The subclass in the place of `onnxruntime.capi._pybind_state.InferenceSession` sets values on the options, constructs,
+and takes the values back. Where that fails the session is constructed as it would have been without Raddle.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import weakref
+from typing import Any, Callable
+
+from raddle import observe, record
+from raddle.adapters import live
+from raddle.adapters.ort_choice import AFFINITY_KEY, Choice, Given
+from raddle.adapters.session_options import Edit, Held
+
+# Facts are read again for a session that comes later than this: an in-place resize changes the quota.
+FACTS_AGE_S = 10.0
+
+
+class Runtime:
+    """One loaded onnxruntime and the plan for it."""
+
+    def __init__(self, given: Given, plan_text: str, version: str) -> None:
+        self.module = module = given.module
+        self.fields = fields = given.fields
+        self.plan_text = plan_text
+        self.original = module.InferenceSession
+        self.default_options = module.get_default_session_options
+        self.version = version
+        self.given = given
+        self.provider_options: dict[str, dict[str, str]] = {}
+        if any("." in key and not key.startswith("session.") for key in fields):
+            from raddle.adapters.ort_providers import planned_options  # noqa: PLC0415
+
+            self.provider_options = planned_options(fields)
+        if fields.get("global") or fields.get("shared_arena") or hasattr(module, "set_global_thread_pool_sizes"):
+            from raddle.adapters.ort_sharing import Sharing  # noqa: PLC0415
+
+            resolve = lambda: live.resolve(fields, self.current_facts())  # noqa: E731
+            self.given.sharing = Sharing(module, resolve, override=not self.given.respect)
+        # ORT returns a copy each time. One shared object would be nobody's to add affinity to.
+        self.fresh_defaults = self.default_options() is not self.default_options()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets what belongs to the process: at start, and in a child after fork."""
+        self.lock = threading.Lock()
+        self.fresh = threading.local()
+        self.held: dict[int, Held] = {}
+        self.facts: live.Facts | None = None
+        self.facts_at = 0.0
+        # Living sessions that have worker threads, and those whose workers have a core each.
+        self.pools: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.pinned: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def replace(self) -> None:
+        """Puts the wrapped class, and what goes with it, into the runtime's modules."""
+        wrapped = _session_class(self)
+        extension: Any = sys.modules.get("onnxruntime.capi.onnxruntime_pybind11_state")
+        for module in (self.module, extension):
+            if getattr(module, "InferenceSession", None) is self.original:
+                module.InferenceSession = wrapped
+                module.get_default_session_options = self.get_default_session_options
+        if self.given.sharing is not None:
+            self.given.sharing.replace((self.module, extension, sys.modules.get("onnxruntime")))
+        os.register_at_fork(after_in_child=self.after_fork)
+
+    def after_fork(self) -> None:
+        """To be called in a child after fork: says what has no threads there."""
+        try:
+            dead = len(self.pools)
+            self.reset()
+            if self.given.sharing is not None and self.given.sharing.forked():
+                record.complain(
+                    f"process {os.getpid()} was forked after onnxruntime's global thread pool had been created; its "
+                    "threads do not exist in it, and every run has one thread: create sessions after the fork"
+                )
+            elif dead:
+                record.complain(
+                    f"process {os.getpid()} was forked after {dead} onnxruntime session(s) had been created; "
+                    "their threads do not exist in it: create sessions after the fork"
+                )
+        except Exception:
+            pass
+
+    def get_default_session_options(self) -> Any:
+        """Stands in for ORT's own and remembers the object: whoever asked is the only one who has it."""
+        options = self.default_options()
+        self.fresh.ref = weakref.ref(options)
+        return options
+
+    def is_fresh(self, options: Any) -> bool:
+        """Whether the object is the one that this thread was given last, for a session with default options."""
+        ref = getattr(self.fresh, "ref", None)
+        return self.fresh_defaults and ref is not None and ref() is options
+
+    def hold(self, options: Any) -> Held:
+        """What is remembered of the object, for as long as it lives."""
+        key = id(options)
+        with self.lock:
+            held = self.held.get(key)
+            if held is None or held.ref() is not options:
+                held = self.held[key] = Held(weakref.ref(options, lambda _: self.held.pop(key, None)))
+            return held
+
+    def current_facts(self) -> live.Facts:
+        """The facts of the process, at most FACTS_AGE_S old, its CPUs never."""
+        now = time.monotonic()
+        if self.facts is None or now - self.facts_at > FACTS_AGE_S:
+            self.facts = live.read_facts()
+            self.facts_at = now
+        else:
+            self.facts.cpus = live.read_cpus()
+        return self.facts
+
+    def construct(
+        self, session: Any, init: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any
+    ) -> None:
+        """Constructs the session with the plan's values, or as it would have been where that isn't possible."""
+        creation = observe.begin(self.fields)
+        held = self._held_of(args)
+        if held is None:
+            init(session, *args, **kwargs)
+            return
+        # The lock is the options object's own: two threads that share it must not see each other's edits.
+        with held.lock:
+            edit, choice = self._prepared(args[0], held, caller)
+            failure = self._try(edit, session, init, args, kwargs)
+            if failure is not None and edit.entry(AFFINITY_KEY):
+                edit, choice = self._prepared(args[0], held, caller, ask_affinity=True)
+                failure = self._try(edit, session, init, args, kwargs)
+            if failure is not None:
+                edit.restore_entries()
+                # Affinity can't be removed, but it is only ever added to an object that can be replaced.
+                again = (self.default_options(), *args[1:]) if self.is_fresh(args[0]) else args
+                self._native(session, init, again, kwargs)
+                record.complain(f"onnxruntime session is created without the plan's values: {failure}")
+                return
+        if choice is not None:
+            self._created(session, choice, creation, args[1] if len(args) > 1 else None)
+
+    def _native(self, session: Any, init: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The native constructor. Once there are global pools it takes no options that ask for pools of their own."""
+        options, sharing = args[0], self.given.sharing
+        if sharing is None or sharing.sizes is None or not options.use_per_session_threads:
+            init(session, *args, **kwargs)
+            return
+        options.use_per_session_threads = False
+        try:
+            init(session, *args, **kwargs)
+        finally:
+            options.use_per_session_threads = True
+
+    def _try(
+        self, edit: Edit, session: Any, init: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Exception | None:
+        """None when the session was constructed, the failure where our changes may be to blame. Raises any other."""
+        try:
+            self._native(session, init, args, kwargs)
+        except Exception as error:
+            if not edit.attributes and not edit.entries:
+                raise
+            return error
+        finally:
+            edit.restore()
+        return None
+
+    def _held_of(self, args: tuple[Any, ...]) -> Held | None:
+        try:
+            return self.hold(args[0]) if args and isinstance(args[0], self.module.SessionOptions) else None
+        except Exception as error:
+            record.complain(f"onnxruntime session is left alone: {error!r}")
+            return None
+
+    def _prepared(
+        self, options: Any, held: Held, caller: Any, *, ask_affinity: bool = False
+    ) -> tuple[Edit, Choice | None]:
+        """The edit, applied, and the choice that it carries out; an empty edit and None where choosing failed."""
+        edit = Edit(options, held, untouched=self.is_fresh(options))
+        try:
+            facts = self.current_facts()
+            wanted = live.resolve(self.fields, facts)
+            gpu = ""
+            if wanted.spin == "bounded":
+                from raddle.adapters.ort_providers import gpu_asked  # noqa: PLC0415
+
+                gpu = gpu_asked(caller)
+            choice = Choice(
+                edit, self.given, wanted, core_taken=len(self.pinned) > 0, ask_affinity=ask_affinity, gpu=gpu
+            )
+            choice.make(facts.cpus)
+            edit.apply()
+        except Exception as error:
+            record.complain(f"onnxruntime session is left alone: {error!r}")
+            edit.restore()
+            return Edit(options, held), None
+        return edit, choice
+
+    def _created(self, session: Any, choice: Choice, creation: observe.Creation, model: Any) -> None:
+        """Keeps what the construction came to; `initialized` completes it."""
+        try:
+            facts = self.current_facts()
+            values = choice.values
+            if self.fields.get("shrink"):
+                self._shrinks(session, choice)
+            session.raddle = creation.created(
+                runtime="onnxruntime",
+                version=self.version,
+                plan=self.plan_text,
+                effective=values,
+                because=choice.because,
+                facts=facts,
+                model=model,
+            )
+            if values.get("intra") != 1:
+                self.pools.add(session)
+            if values.get("affinity") == "core":
+                self.pinned.add(session)
+            if facts.first_worker:
+                record.announce("onnxruntime", choice.line(self.version))
+        except Exception as error:
+            record.complain(f"onnxruntime session is not recorded: {error!r}")
+
+    def _shrinks(self, session: Any, choice: Choice) -> None:
+        """Lets each run of the session give its arena's unused memory back, where the session has an arena."""
+        values, can = choice.values, hasattr(self.module.RunOptions, "add_run_config_entry")
+        arena = values.get("arena", choice.edit.options.enable_cpu_mem_arena) or values.get("sharedArena", False)
+        values["shrink"] = session.raddle_shrinks = can and arena
+        if not values["shrink"]:
+            choice.because["shrink"] = "the session has no arena" if can else "onnxruntime can since 1.8"
+
+    def initialize(self, session: Any, native: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Loads the model with the plan's provider options, and completes the record."""
+        used: dict[str, Any] = {}
+        why = ""
+        if self.provider_options:
+            from raddle.adapters.ort_providers import initialize  # noqa: PLC0415
+
+            override = not self.given.respect
+            result, used, why = initialize(native, session, args, self.provider_options, override=override)
+        else:
+            result = native(session, *args)
+        try:
+            made = session.__dict__.get("raddle")
+            if made:
+                self._complete(session, made, list(args[0]) if args else [], used, why)
+        except Exception as error:
+            record.complain(f"onnxruntime session's record is incomplete: {error!r}")
+        return result
+
+    @staticmethod
+    def _complete(session: Any, made: dict[str, Any], asked: list[str], used: dict[str, Any], why: str) -> None:
+        present = session.get_providers()
+        if used:
+            made["effective"]["providerOptions"] = used
+        if why:
+            made["because"]["providerOptions"] = why
+        missing = [name for name in asked if name not in present]
+        if missing:
+            made["because"]["providers"] = "asked for, and not in use: " + ", ".join(missing)
+        inputs = [(one.name, one.type, one.shape) for one in getattr(session, "inputs_meta", ())]
+        observe.initialized(made, present, inputs)
+
+
+def _session_class(runtime: Runtime) -> Any:
+    original: Any = runtime.original
+
+    class InferenceSession(original):  # type: ignore[misc]
+        __doc__ = original.__doc__
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            runtime.construct(self, original.__init__, args, kwargs, sys._getframe(1))  # noqa: SLF001
+
+        def initialize_session(self, *args: Any) -> Any:
+            return runtime.initialize(self, original.initialize_session, args)
+
+    InferenceSession.__module__ = original.__module__
+    InferenceSession.__qualname__ = original.__qualname__
+    _wrap_runs(runtime, original, InferenceSession)
+    return InferenceSession
+
+
+def _wrap_runs(runtime: Runtime, original: Any, wrapped: Any) -> None:
+    """Gives the class methods that run only where the plan asks for something at each run."""
+    methods: dict[str, Callable[..., Any]] = {}
+    if runtime.fields.get("shrink"):
+        from raddle.adapters.ort_shrink import wrappers  # noqa: PLC0415
+
+        methods = wrappers(runtime.module, original)
+    if runtime.fields.get("observe") == "runs":
+        for name in ("run", "run_with_iobinding", "run_with_ort_values"):
+            if hasattr(original, name):
+                methods[name] = observe.timed(methods.get(name, getattr(original, name)))
+    for name, method in methods.items():
+        setattr(wrapped, name, method)
