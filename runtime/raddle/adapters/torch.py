@@ -1,0 +1,178 @@
+"""PyTorch: its two pools get the plan's counts, and what the code sets wins unless the policy overrides.
+
+Intra-op is a team of OpenMP threads for each calling thread. The webhook has set OMP_NUM_THREADS, so mostly there is
+nothing to do. torch.set_num_threads is called only where the environment doesn't lead to the planned count: it
+starts a pool of sleeping threads that torch would go without, and it is a value of this process alone, so that a
+launcher such as torchrun still sees OMP_NUM_THREADS unset and gives its workers a count of its own.
+
+Inter-op is one pool a process, for fork in TorchScript: see torch_inter_op.
+
+Nothing is bound to CPUs, not even exclusive ones. Under OMP_PROC_BIND, libgomp ties each thread that ever calls torch
+to the first place, and a thread hands its CPUs on to the threads and processes that it starts: all would share a core.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Callable
+
+from raddle import env, record
+from raddle.adapters import live
+from raddle.adapters.torch_counts import IN_THE_CODE, Choice, choose, native_threads, parallel_summary
+from raddle.adapters.torch_inter_op import InterOp, replace
+
+# Whoever forks from these needs no warning: a DataLoader's worker asks torch for one thread, a new program has none.
+_HARMLESS_FORKS = ("torch.utils.data", "subprocess")
+# Frames that are looked through for them.
+_MAX_FRAMES = 50
+
+# The torch of this process, once it was imported under a plan that concerns it.
+_loaded: list[_Torch] = []
+# Something in it: the shim has been there since before torch was imported.
+_prepared: list[str] = []
+
+
+def prepare(plan_text: str) -> None:
+    """Notes that torch is about to be imported.
+
+    No variable is set: torch reads what the webhook has set, and more would reach child processes too.
+    """
+    _prepared[:] = [plan_text]
+
+
+def install(module: Any, plan_text: str) -> None:
+    """Gives `torch` the plan's counts.
+
+    A plan that can't be read, or a torch that isn't as expected, is left alone with one line on stderr.
+    """
+    try:
+        fields = env.decode(plan_text)
+    except env.PlanError as error:
+        record.announce("torch", f"torch is left alone: {error}")
+        return
+    if "omp" not in fields and "torch_inter" not in fields:
+        return
+    try:
+        facts = live.read_facts()
+        found = _Torch(module, choose(fields, os.environ, facts), fresh=bool(_prepared))
+        found.apply()
+        _loaded[:] = [found]
+        found.note(facts, plan_text)
+    except Exception as error:
+        record.complain(f"torch is left alone: {error!r}")
+
+
+def effective() -> dict[str, Any]:
+    """What torch says now: intra and inter, the parallel backend and the libraries' own counts; {} without a plan."""
+    return _loaded[0].report() if _loaded else {}
+
+
+class _Torch:
+    """One loaded torch and the counts chosen for it."""
+
+    def __init__(self, module: Any, choice: Choice, *, fresh: bool) -> None:
+        self.module = module
+        self.choice = choice
+        self.version = str(getattr(module, "__version__", ""))
+        # Before it is wrapped: a report must not set the inter-op count.
+        self.parallel_info: Callable[[], str] | None = getattr(module._C, "_parallel_info", None)  # noqa: SLF001
+        self.original_set: Callable[..., None] = module.set_num_threads
+        self.inter_op = None if choice.inter is None else InterOp(module, choice, choice.inter, fresh=fresh)
+        self.recorded: dict[str, Any] = {}
+        self.native_threads = 0
+        # At the last fork: torch, or some other library, had started threads; and that a warning is due.
+        self.had_threads = False
+        self.warn = False
+
+    def apply(self) -> None:
+        if self.choice.set_intra is not None:
+            self.original_set(self.choice.set_intra)
+        if self.choice.intra is not None:
+            replace(self.module, "set_num_threads", self.original_set, lambda *args, **kwargs: self.set(args, kwargs))
+        if self.inter_op is not None:
+            self.inter_op.replace()
+        self.native_threads = native_threads()
+        os.register_at_fork(before=self.before_fork, after_in_child=self.after_fork)
+
+    def set(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A call of torch.set_num_threads: torch's own goes through, the application's unless the policy overrides."""
+        choice = self.choice
+        # A lambda's frame is in between. A DataLoader's worker asks for one thread, and must have it.
+        if not _is_in(sys._getframe(2), ("torch",)):  # noqa: SLF001
+            asked = args[0] if len(args) == 1 and type(args[0]) is int else 0
+            if choice.override and asked > 0:
+                if asked != choice.intra:
+                    record.complain(f"torch.set_num_threads({asked}) is overridden: intra_op={choice.intra}")
+                    args = (choice.intra,)
+            elif asked > 0:
+                choice.intra, choice.because["intra"] = asked, IN_THE_CODE
+        self.original_set(*args, **kwargs)
+
+    def note(self, facts: live.Facts, plan_text: str) -> None:
+        """Keeps what it came to, and says it."""
+        choice = self.choice
+        counts = (("intra", choice.intra), ("inter", choice.inter))
+        record.add(
+            {
+                "runtime": "torch",
+                "version": self.version,
+                "pid": os.getpid(),
+                "plan": plan_text,
+                "effective": {key: count for key, count in counts if count is not None},
+                # Shared with the choice: what the code sets later is seen in it.
+                "because": choice.because,
+                "cpus": facts.cpus,
+                "quotaCPUs": facts.quota_cpus,
+                "throttled": facts.throttled,
+                "workersSeen": facts.workers_seen,
+                "tasks": len(os.listdir("/proc/self/task")),
+            }
+        )
+        if facts.first_worker:
+            record.announce("torch", choice.line(self.version))
+
+    def report(self) -> dict[str, Any]:
+        get_inter = self.module.get_num_interop_threads if self.inter_op is None else self.inter_op.get
+        found = {"version": self.version, "intra": self.module.get_num_threads(), "inter": get_inter()}
+        if self.parallel_info is not None:
+            found.update(parallel_summary(self.parallel_info()))
+        found["because"] = dict(self.choice.because)
+        return found
+
+    def before_fork(self) -> None:
+        try:
+            self.had_threads = native_threads() > self.native_threads
+            self.warn = self.had_threads and not _is_below(sys._getframe(1), _HARMLESS_FORKS)  # noqa: SLF001
+        except Exception:
+            self.had_threads, self.warn = True, False
+
+    def after_fork(self) -> None:
+        try:
+            self.native_threads = 0
+            if self.inter_op is not None:
+                self.inter_op.forked(had_threads=self.had_threads)
+            if self.warn:
+                record.complain(
+                    f"process {os.getpid()} was forked after torch, or another library, had started threads: they do "
+                    "not exist in it, and torch may wait for them for ever; fork before the first run, or use spawn"
+                )
+        except Exception:
+            pass
+
+
+def _is_in(frame: Any, packages: tuple[str, ...]) -> bool:
+    """Whether the frame's module is one of these, or below one."""
+    name = str(frame.f_globals.get("__name__", ""))
+    return any(name == package or name.startswith(package + ".") for package in packages)
+
+
+def _is_below(frame: Any, packages: tuple[str, ...]) -> bool:
+    """Whether the frame, or one of its callers, is in one of these."""
+    for _ in range(_MAX_FRAMES):
+        if frame is None:
+            return False
+        if _is_in(frame, packages):
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,189 @@
+"""PyTorch's inter-op count, which torch takes once in a process: Raddle's is kept back until the last moment.
+
+A second call of set_num_interop_threads, or one after the pool was made, raises RuntimeError; before torch 2.2 it
+kills the process (pytorch/pytorch#113684). So under `respect` the count is only kept ready, and is set when
+TorchScript first runs or parallel_info is asked for, unless the application has set one by then. A pool made some
+other way, by a C++ extension that calls at::launch, is noticed and left as it is. Under `override` the count is set
+at once. An application's call that comes after ours has no effect, and a line says so: it never fails where torch
+alone would not have.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, Callable
+
+from raddle import record
+from raddle.adapters.torch_counts import IN_THE_CODE, Choice, native_threads, version_of
+
+# Where TorchScript begins to run from Python: (class in torch._C, its method), and torch._C's own functions.
+_METHODS = (
+    ("ScriptMethod", "__call__"),
+    ("ScriptFunction", "__call__"),
+    ("LiteScriptModule", "__call__"),
+    ("LiteScriptModule", "forward"),
+    ("LiteScriptModule", "run_method"),
+    ("StaticModule", "__call__"),
+)
+_FUNCTIONS = ("fork", "_parallel_info")
+_REQUIRED = ("ScriptMethod", "ScriptFunction", "fork")
+# From here on a call that comes too late raises.
+_RAISES_SINCE = (2, 2)
+# What the pool's threads call themselves where c10::setThreadName works, with glibc (ATen/PTThreadPool.h).
+_POOL_THREAD = "PTThreadPool"
+
+
+class InterOp:
+    """The count of `choice`, and torch's two functions around it. Raises where torch isn't as expected.
+
+    `fresh`: torch has just been imported, so that nobody can have used it.
+    """
+
+    def __init__(self, module: Any, choice: Choice, count: int, *, fresh: bool) -> None:
+        self.module = module
+        self.native = module._C  # noqa: SLF001
+        self.choice = choice
+        self.count = count
+        self.original_set: Callable[..., None] = module.set_num_interop_threads
+        self.original_get: Callable[[], int] = module.get_num_interop_threads
+        self.raises = version_of(str(module.__version__)) >= _RAISES_SINCE
+        self.fresh = fresh
+        self.threads_before = native_threads()
+        self.pending = True  # neither we nor the application have set it
+        self.ours = False  # torch has our count, so that it would refuse the application's
+        self.undo: list[tuple[Any, str, Any, Any]] = []
+        self.lock = threading.RLock()
+
+    def forked(self, *, had_threads: bool) -> None:
+        """In a child after fork: the lock may be held by a thread that isn't there, and no pool's threads are."""
+        self.lock = threading.RLock()
+        self.fresh = self.fresh and not had_threads
+        self.threads_before = 0
+
+    def replace(self) -> None:
+        """Wraps torch's functions, and what must find the count set; sets it now where that can't be wrapped."""
+        replace(
+            self.module, "set_num_interop_threads", self.original_set, lambda *args, **kwargs: self.set(args, kwargs)
+        )
+        replace(self.module, "get_num_interop_threads", self.original_get, lambda: self.get())  # noqa: PLW0108  # a method can't be given a name
+        wrappable = all(hasattr(self.native, name) for name in _REQUIRED)
+        if self.choice.override or not wrappable or not (self.raises or _threads_have_names()):
+            self.commit()
+            return
+        try:
+            for holder, method in _METHODS:
+                self._before(getattr(self.native, holder, None), method)
+            for function in _FUNCTIONS:
+                self._before(self.native, function)
+        except Exception:
+            self.commit()
+
+    def _before(self, holder: Any, name: str) -> None:
+        """Lets the first call of holder.name set the count; then everything is as it was."""
+        # Looked up in the holder itself: a class's `__call__` may be its metaclass's.
+        if name not in getattr(holder, "__dict__", ()):
+            return
+        original = getattr(holder, name)
+
+        def first(*args: Any, **kwargs: Any) -> Any:
+            self.commit()
+            return original(*args, **kwargs)
+
+        setattr(holder, name, dress(first, original))
+        self.undo.append((holder, name, first, original))
+
+    def commit(self) -> None:
+        """Gives torch the planned count, if nobody has given it one."""
+        with self.lock:
+            if not self.pending:
+                return
+            self.pending = False
+            try:
+                if self.raises or not self._may_be_too_late():
+                    self.original_set(self.count)
+                    self.ours = True
+            except Exception:
+                # Too late, which is said below.
+                pass
+            if not self.ours:
+                self.choice.inter = None
+                record.complain(f"torch keeps {self.original_get()} inter-op threads: they may have been set before")
+            self._restore()
+            self.fresh = False
+
+    def _may_be_too_late(self) -> bool:
+        """Whether torch may have a count or a pool by now."""
+        if not self.fresh:
+            return True
+        if native_threads() <= self.threads_before:
+            return False
+        names = [_name_of(thread) for thread in os.listdir("/proc/self/task")]
+        return _POOL_THREAD in names or not _threads_have_names()
+
+    def _restore(self) -> None:
+        for holder, name, first, original in self.undo:
+            try:
+                if getattr(holder, name, None) is first:
+                    setattr(holder, name, original)
+            except Exception:  # noqa: PERF203
+                # The wrapper stays, and does nothing more.
+                pass
+        self.undo = []
+
+    def set(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The application's call. Raises what torch would raise without us."""
+        with self.lock:
+            if self.ours and not kwargs and len(args) == 1 and type(args[0]) is int and args[0] > 0:
+                # Only once: torch itself refuses a second call.
+                self.ours = False
+                if args[0] != self.count:
+                    why = "the policy overrides it" if self.choice.override else "TorchScript has run before"
+                    record.complain(
+                        f"torch.set_num_interop_threads({args[0]}) has no effect: {why}, inter_op={self.count}"
+                    )
+                return
+            self.original_set(*args, **kwargs)
+            self.pending = False
+            self.choice.inter = self.original_get()
+            self.choice.because["inter"] = IN_THE_CODE
+            self._restore()
+
+    def get(self) -> int:
+        """The count that the pool has or will have."""
+        return self.count if self.pending else self.original_get()
+
+
+def _threads_have_names() -> bool:
+    """Whether torch names its threads: it does with glibc."""
+    try:
+        return bool(os.confstr("CS_GNU_LIBC_VERSION"))
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
+def _name_of(thread: str) -> str:
+    try:
+        with open(f"/proc/self/task/{thread}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        # It has ended.
+        return ""
+
+
+def replace(module: Any, name: str, original: Any, ours: Any) -> None:
+    """Puts `ours` in the place of the function, in torch and in torch._C, which it is copied from."""
+    dress(ours, original)
+    for holder in (module, module._C):  # noqa: SLF001
+        if getattr(holder, name, None) is original:
+            setattr(holder, name, ours)
+
+
+def dress(function: Any, original: Any) -> Any:
+    """The function under the original's name and documentation: functools.wraps, for what may lack a part of them."""
+    for attribute in ("__name__", "__qualname__", "__doc__", "__module__"):
+        try:
+            setattr(function, attribute, getattr(original, attribute))
+        except Exception:  # noqa: PERF203  # each may be missing
+            pass
+    return function
