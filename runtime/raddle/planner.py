@@ -390,7 +390,9 @@ def _peak_runnable(budget: Budget, policy: Policy, intra_op: Optional[int], inte
         return {}
     callers = max(policy.sessions, policy.concurrent_runs)
     ort = callers + policy.sessions * (intra_op - 1 + inter_op - 1)
-    teams = {"onnxruntime": ort, "openmp": callers * intra_op, "torch": (callers + inter_op - 1) * intra_op}
+    # A caller goes on while the pool runs what its script has forked, and each of these threads has a team of its own.
+    forked = inter_op if policy.execution_mode == "Parallel" else 0
+    teams = {"onnxruntime": ort, "openmp": callers * intra_op, "torch": (callers + forked) * intra_op}
     return {family: budget.workers * threads for family, threads in teams.items() if family in policy.runtimes}
 
 

@@ -229,6 +229,8 @@ def test_parallel_execution_is_only_used_when_asked_for():
     assert plan(None, Budget(quota_cpus=8), Policy()).mode == "sequential"
     made = plan(None, Budget(quota_cpus=8), Policy(execution_mode="Parallel", inter_op=2))
     assert (made.mode, made.inter_op, made.peak_runnable["onnxruntime"]) == ("parallel", 2, 9)
+    # A script's caller works on beside the two threads that run what it forked: three teams of eight.
+    assert made.peak_runnable["torch"] == 24
 
 
 def test_a_narrow_cpuset_binds_instead_of_a_wide_quota():
