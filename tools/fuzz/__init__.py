@@ -1,0 +1,1 @@
+"""Fuzzers of what reads untrusted text in a container, one a language: `python -m fuzz`."""

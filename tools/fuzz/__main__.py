@@ -1,0 +1,61 @@
+"""Fuzzes every language's readers of untrusted text: `python -m fuzz`, what `make fuzz` runs."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+HERE = Path(__file__).parent
+NATIVE = HERE.parents[1] / "runtime" / "native"
+UNAVAILABLE = 77
+
+
+def python(cases: int) -> int:
+    """The exit status; UNAVAILABLE where the fuzzer can't run here."""
+    return subprocess.run([sys.executable, HERE / "plan.py", str(cases)], check=False).returncode
+
+
+def node(cases: int) -> int:
+    """The same for Node.js."""
+    executable, program = shutil.which("node"), HERE / "node.cjs"
+    if executable is None or not program.exists():
+        print("node: not fuzzed, " + ("there is no fuzzer" if executable else "node is not installed"))
+        return UNAVAILABLE
+    return subprocess.run([executable, program, str(cases)], check=False).returncode
+
+
+def native(cases: int) -> int:
+    """The same for the native shim; its fuzzer is built with the sanitizers."""
+    compiler, program = shutil.which("cc"), HERE / "plan_fuzz.c"
+    if compiler is None or not program.exists():
+        print("native: not fuzzed, " + ("there is no fuzzer" if compiler else "there is no C compiler"))
+        return UNAVAILABLE
+    with tempfile.TemporaryDirectory() as folder:
+        built = Path(folder) / "plan_fuzz"
+        flags = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{NATIVE}"]
+        subprocess.run([compiler, *flags, "-o", built, program, "-lm", "-ldl", "-lpthread"], check=True)
+        return subprocess.run([built, str(cases)], check=False).returncode
+
+
+FUZZERS: dict[str, Callable[[int], int]] = {"python": python, "node": node, "native": native}
+
+
+def main() -> int:
+    """Runs the fuzzers; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=400_000, help="inputs for each language (default 400000)")
+    parser.add_argument("--only", choices=sorted(FUZZERS), action="append", help="one language; may be repeated")
+    arguments = parser.parse_args()
+    statuses = {name: FUZZERS[name](arguments.cases) for name in arguments.only or FUZZERS}
+    done = sum(arguments.cases for status in statuses.values() if status == 0)
+    print(f"{done} inputs in all")
+    return 1 if any(status not in (0, UNAVAILABLE) for status in statuses.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

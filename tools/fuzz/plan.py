@@ -1,0 +1,179 @@
+"""Fuzzes what reads untrusted text in Python: RADDLE_PLAN, the plan annotation, reports. `python -m fuzz.plan CASES`.
+
+The engine is atheris (libFuzzer with Python's coverage), from a cached virtual environment of its own, since it has no
+wheel for every platform. Whatever the text, the readers return bounded values or raise their one documented error.
+Exit status 1 with the failing input; 77 where atheris can't be had, with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import importlib
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+CACHE = Path.home() / ".cache" / "raddle" / "venvs"
+ATHERIS = "atheris==3.0.0"
+UNAVAILABLE = 77
+SEEDS = (
+    "v=1;intra=4;inter=1;spin=bounded;spin_us=200;mode=sequential;aff=none;excl=0;streams=1;workers=1;existing=respect",
+    "v=1;intra=8;global=1;global_intra=16;runs=4;floor=1;min=2;min_inter=2;mode=parallel;excl=8;graph=all",
+    "v=1;session.intra_op.allow_spinning=0;cuda.gpu_mem_limit=1073741824;openvino.num_streams=2;alloc=mimalloc",
+    "v=1;cuda.arena_extend_strategy=kSameAsRequested;session.intra_op.spin_duration_us=-1;observe=runs;gpu=1",
+    (
+        '{"v":1,"set":{"intraOp":4},"because":{"intraOp":"cap"},"node":"n","budget":{"quota_cpus":1.5,"workers":2},'
+        '"policy":{"intra_op":4,"config_entries":{"session.dynamic_block_base":"4"},"runtimes":["onnxruntime"]},"by":"x"}'
+    ),
+    (
+        '{"v":1,"pid":7,"plan":"v=1;intra=4","sessions":[{"runtime":"onnxruntime","effective":{"intra":2},'
+        '"because":{"intra":"x"}}],"facts":{"cpus":"0-3"},"complaints":["a"],"runtimes":{"torch":{"threads":1}}}'
+    ),
+)
+
+
+def check(data: bytes) -> None:
+    """Gives one input to every reader. Raises AssertionError, or what a reader should not have raised."""
+    # The first bytes are the container's facts, the rest is the text.
+    quota_milli, cpus, workers = struct.unpack("<IQB", data[:13].ljust(13, b"\0"))
+    text = data[13:].decode("utf-8", "surrogateescape")
+    _check_plan(text, quota_milli / 1000 or None, cpus or None, workers or 1)
+    _check_annotation(text)
+    _check_report(text)
+
+
+def _check_plan(text: str, quota_cpus: float | None, cpus: int | None, workers: int) -> None:
+    from raddle import env
+    from raddle.adapters import live
+
+    try:
+        fields = env.decode(text)
+    except env.PlanError as error:
+        if len(str(error)) > 400:
+            raise AssertionError(f"a line of {len(str(error))} characters") from error
+        return
+    _hold(env.decode(env.encode(dict(fields))) == fields, "encode and decode are inverse")
+    found = live.resolve(fields, live.Facts(cpus, quota_cpus, workers))
+    # Counts are integers: env's table says which words there are.
+    pairs: list[tuple[Any, Any]] = [(fields.get("intra"), found.intra), (fields.get("inter"), found.inter)]
+    if fields.get("global"):
+        pairs.append((fields.get("global_intra", fields.get("intra")), found.global_intra))
+    for planned, value in pairs:
+        _hold((planned is None) == (value is None), "a value is there exactly where it is planned")
+        _hold(planned is None or 1 <= value <= planned, "a count is from one to the plan's")
+    _hold(found.spin in (None, *env.SPINNING), "spin is one of the words")
+    _hold(found.spin != "bounded" or 0 <= found.spin_us <= 1000000, "spinning is bounded")
+    _hold(found.cap is None or found.cap >= 1, "the cap is a thread at least")
+
+
+def _check_annotation(text: str) -> None:
+    from raddle import policy, wire
+
+    with contextlib.suppress(wire.WireError):
+        recorded = wire.read_plan_text(text)
+        again = policy.from_settings(json.loads(json.dumps(policy.to_settings(recorded.policy))))
+        _hold(again == recorded.policy, "a policy that was read can be written and read again")
+
+
+def _check_report(text: str) -> None:
+    from raddle import summary
+
+    try:
+        report = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(report, dict):
+        process = summary.compare(report)
+        _hold(all(line.isprintable() for line in summary.table([process]).split("\n")), "lines are printable")
+        json.dumps(summary.document([process], {}))
+
+
+def _hold(condition: object, what: str) -> None:
+    if not condition:
+        raise AssertionError(what)
+
+
+def _engine() -> Path:
+    """The Python of the cached environment with atheris. Raises OSError and SubprocessError."""
+    home = CACHE / f"{ATHERIS.replace('==', '-')}-py{sys.version_info[0]}.{sys.version_info[1]}"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with home.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (home / "ready").exists():
+            venv.create(home, clear=True, with_pip=True)
+            command: list[str | Path] = [
+                home / "bin/python",
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--only-binary",
+                ":all:",
+                ATHERIS,
+            ]
+            subprocess.run(command, check=True, timeout=300, capture_output=True, text=True)
+            (home / "ready").touch()
+    return home / "bin/python"
+
+
+def _fuzz(cases: int, seed: int) -> None:
+    """Runs in the environment with atheris; ends the process."""
+    atheris = importlib.import_module("atheris")
+
+    with atheris.instrument_imports(include=["raddle"]):
+        from raddle import env, policy, summary, wire  # noqa: F401
+        from raddle.adapters import live  # noqa: F401
+    with tempfile.TemporaryDirectory() as folder:
+        corpus, words = Path(folder, "corpus"), Path(folder, "words")
+        corpus.mkdir()
+        for number, text in enumerate(SEEDS):
+            (corpus / str(number)).write_bytes(struct.pack("<IQB", 1500, 0xFF, 1 + number) + text.encode())
+        keys = sorted({part for text in SEEDS for part in re.findall(r"[A-Za-z_.]{2,}", text)} | set(env._KEYS))  # noqa: SLF001
+        words.write_text("".join(f'"{word}"\n' for word in keys))
+        options = [f"-runs={cases}", f"-seed={seed}", "-max_len=4200", f"-dict={words}", "-verbosity=0", str(corpus)]
+        atheris.Setup([sys.argv[0], *options], check)
+        atheris.Fuzz()
+
+
+def main() -> int:
+    """Runs the fuzzer; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", type=int, nargs="?", default=400_000, help="inputs to try (default 400000)")
+    parser.add_argument("--seed", type=int, default=7, help="of the random choices (default 7)")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.inside:
+        _fuzz(arguments.cases, arguments.seed)
+        return 0
+    try:
+        engine = _engine()
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"{ATHERIS} can't be had here: {error}")
+        return UNAVAILABLE
+    command: list[str | Path] = [engine, __file__, str(arguments.cases), "--seed", str(arguments.seed), "--inside"]
+    path = os.pathsep.join([str(ROOT / "runtime"), str(ROOT / "tools")])
+    with tempfile.TemporaryDirectory() as folder:
+        # libFuzzer writes a failing input into the working directory.
+        environ = {**os.environ, "PYTHONPATH": path}
+        done = subprocess.run(command, env=environ, cwd=folder, check=False, capture_output=True, text=True)
+        if done.returncode:
+            print(done.stdout + done.stderr)
+            for crash in Path(folder).iterdir():
+                print(f"failing input: {crash.read_bytes()!r}")
+            return 1
+    print(f"python: {arguments.cases} inputs, no failure")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
