@@ -9,21 +9,35 @@ from hypothesis import strategies as st
 from kubernetes.utils.quantity import parse_quantity
 
 from raddle import env
+from raddle.policy import FAMILIES
 from raddle.topology import Group, Kubelet, Machine, NUMANode
 
 CPUS = ("0", "100m", "0.5", "500m", "1", "1000m", "1500m", "2", "2.5", "3", "4", "8", "64", "1e2", "1E", "1n")
 MEMORY = ("0", "64Mi", "1Gi", "1073741824", "2G", "128974848000m")
 SIDECAR = "istio-proxy"
 NAMES = ("serve", "worker", "a", "model-2", SIDECAR, "x" * 63)
-LITERALS = ("", "0", "1", "8", "abc", "/app", "/app:/lib", "/opt/raddle", "/opt/raddle/python:/app", "$(BASE)/x")
+LITERALS = (
+    "", "0", "1", "8", "abc", "/app", "/app:/lib", "/opt/raddle", "/opt/raddle/python:/app", "$(BASE)/x",
+    "--max-old-space-size=64 ", "--require /opt/raddle/node/raddle.cjs", "--require /opt/raddle/node/raddle.cjs -r x",
+    "/opt/raddle/native/x86_64/libraddle.so:/lib/a.so", "/opt/raddle/native/aarch64/libraddle.so", "/opt/raddle-report",
+    "-Xmx1g -XX:ActiveProcessorCount=8", " -Xmx1g", "GOMAXPROCS=8;KMP_BLOCKTIME=1;OMP_WAIT_POLICY=abc;A=;;",
+    "JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=8;RADDLE_LITERALS=1",
+)  # fmt: skip
 VARIABLES = (
     "PATH", "BASE", "PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "ORIGINAL_PYTHONPATH", "OMP_NUM_THREADS",
-    "OMP_PROC_BIND", "OPENBLAS_NUM_THREADS", "ORT_INTRA_OP_NUM_THREADS", "ORT_INTER_OP_NUM_THREADS", "RADDLE_PLAN",
-    "WEB_CONCURRENCY", "GUNICORN_CMD_ARGS",
+    "OMP_PROC_BIND", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "OPENBLAS_NUM_THREADS", "ORT_INTRA_OP_NUM_THREADS",
+    "ORT_INTER_OP_NUM_THREADS", "GOMAXPROCS", "MKL_NUM_THREADS", "JAVA_TOOL_OPTIONS", "ORIGINAL_JAVA_TOOL_OPTIONS",
+    "NODE_OPTIONS", "ORIGINAL_NODE_OPTIONS", "LD_PRELOAD", "ORIGINAL_LD_PRELOAD", "RADDLE_PLAN", "RADDLE_LITERALS",
+    "RADDLE_REPORT", "WEB_CONCURRENCY", "GUNICORN_CMD_ARGS",
+)  # fmt: skip
+# What of the image a policy may state.
+IMAGE_ENVS = (
+    {"PYTHONPATH": "/image"}, {"PYTHONPATH": ""}, {"PYTHONUSERBASE": "/u"}, {"NODE_OPTIONS": "--max-old-space-size=64"},
+    {"NODE_OPTIONS": "", "LD_PRELOAD": ""}, {"LD_PRELOAD": "/lib/$LIB/a.so", "JAVA_TOOL_OPTIONS": "-Xmx1g"},
 )  # fmt: skip
 COMMANDS = (
     None, ["python", "serve.py"], ["gunicorn", "-w", "4", "app:app"], ["sh", "-c", "exec uvicorn --workers=2 app:app"],
-    ["torchrun", "serve.py"], ["/usr/bin/vllm", "serve"],
+    ["torchrun", "serve.py"], ["/usr/bin/vllm", "serve"], ["node", "server.js"], ["sh", "-c", "exec npm start"],
 )  # fmt: skip
 
 
@@ -80,6 +94,9 @@ MOUNTS = st.sampled_from(
         {"name": "data", "mountPath": "/opt"},
         {"name": "raddle-shim", "mountPath": "/opt/raddle", "readOnly": True},
         {"name": "raddle-shim", "mountPath": "/elsewhere"},
+        {"name": "raddle-report", "mountPath": "/opt/raddle-report", "subPath": "serve"},
+        {"name": "raddle-report", "mountPath": "/elsewhere/report"},
+        {"name": "data", "mountPath": "/opt/raddle-report/own"},
     )
 )
 VOLUMES = st.sampled_from(
@@ -88,6 +105,8 @@ VOLUMES = st.sampled_from(
         {"name": "raddle-shim", "configMap": {"name": "raddle-shim-old", "optional": True}},
         {"name": "raddle-shim", "emptyDir": {}},
         {"name": "raddle-shim", "hostPath": {"path": "/etc"}},
+        {"name": "raddle-report", "emptyDir": {"sizeLimit": "2Mi"}},
+        {"name": "raddle-report", "hostPath": {"path": "/var/log"}},
     )
 )
 
@@ -104,7 +123,7 @@ def containers(draw: st.DrawFn, name: str, *, init: bool = False) -> dict[str, A
                 "command": st.sampled_from(COMMANDS),
                 "env": st.lists(env_entry(), max_size=5),
                 "envFrom": st.just([{"configMapRef": {"name": "settings"}}]) if not init else st.none(),
-                "volumeMounts": _unique(MOUNTS, "mountPath", 3),
+                "volumeMounts": _unique(MOUNTS, "mountPath", 4),
                 "securityContext": st.sampled_from(({}, {"runAsUser": 1000, "privileged": True})),
             }
         )
@@ -148,7 +167,8 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
     spec |= draw(
         _compact(
             {
-                "volumes": _unique(VOLUMES, "name", 2),
+                "volumes": _unique(VOLUMES, "name", 3),
+                "nodeSelector": st.sampled_from(({}, {"kubernetes.io/arch": "arm64"}, {"kubernetes.io/arch": "s390x"})),
                 "nodeName": st.sampled_from(("node-1", "unknown")),
                 "os": st.sampled_from(({"name": "linux"}, {"name": "windows"})),
                 "resources": st.one_of(st.none(), resources()),
@@ -172,8 +192,11 @@ def policies(draw: st.DrawFn, name: str = "p0") -> dict[str, Any]:
                 "existingValues": st.sampled_from(("Respect", "Override")),
                 "shim": st.sampled_from(("Auto", "ConfigMap", "ImageVolume", "InitContainer", "None")),
                 "containers": st.lists(st.sampled_from((*NAMES, "init", "proxy", "nowhere")), min_size=1, unique=True),
-                "runtimes": st.sampled_from((["onnxruntime"], ["blas"], ["onnxruntime", "torch", "openmp", "blas"])),
-                "imageEnv": st.sampled_from(({"PYTHONPATH": "/image"}, {"PYTHONPATH": ""}, {"PYTHONUSERBASE": "/u"})),
+                "runtimes": st.sampled_from((["onnxruntime"], ["blas"], ["go", "jvm"], list(FAMILIES))),
+                "imageEnv": st.sampled_from(IMAGE_ENVS),
+                "reports": st.booleans(),
+                "nativeShim": st.sampled_from(("Disabled", "Preload")),
+                "allocator": st.sampled_from(("System", "System", "Jemalloc")),
                 "budget": _compact(
                     {
                         "source": st.sampled_from(("Auto", "Limit", "Request", "Node")),
@@ -181,7 +204,9 @@ def policies(draw: st.DrawFn, name: str = "p0") -> dict[str, Any]:
                         "sessionsPerWorker": st.integers(1, 4),
                     }
                 ),
-                "threads": st.sampled_from(({}, {"intraOp": 3}, {"intraOpPercent": 50}, {"maxIntraOp": 2})),
+                "threads": st.sampled_from(
+                    ({}, {"intraOp": 3}, {"intraOpPercent": 50}, {"maxIntraOp": 2}, {"spinning": "Never"})
+                ),
             }
         )
     )
@@ -204,8 +229,14 @@ def machines(draw: st.DrawFn) -> Machine:
     everything = sum(siblings)
     numa_nodes = tuple(NUMANode(n, sum(siblings[n::nodes])) for n in range(nodes) if siblings[n::nodes])
     kubelet = draw(st.sampled_from((Kubelet(), Kubelet(cpu_manager_policy="static"), Kubelet("none"))))
+    architecture = draw(st.sampled_from(("", "x86_64", "aarch64")))
     return Machine(
-        online=everything, cores=siblings, sockets=(Group(0, everything),), numa_nodes=numa_nodes, kubelet=kubelet
+        architecture=architecture,
+        online=everything,
+        cores=siblings,
+        sockets=(Group(0, everything),),
+        numa_nodes=numa_nodes,
+        kubelet=kubelet,
     )
 
 

@@ -1,7 +1,9 @@
-"""The environment of one container: what Raddle takes back, what it sets, and how Python finds the shim.
+"""The environment of one container: what Raddle takes back, and how it writes what it sets.
 
-An entry is ours if its fieldRef names our annotation. Literals are ours where they name our mount path, which only
-Raddle writes. `without_ours` gives the container as if Raddle had never seen it; everything is decided on that, so
+An entry is ours if its fieldRef names our annotation, if it is a text with our mount path in it, which only Raddle
+writes, or if RADDLE_LITERALS lists exactly this name and value. That list stands in the environment itself, so that it
+goes wherever its entries are copied; an entry that somebody has changed since is no longer the one that it lists, and
+is the user's. `without_ours` gives the container as if Raddle had never seen it; everything is decided on that, so
 that a second call, and a copied pod, come to the same end. The user's entries keep their order.
 """
 
@@ -9,26 +11,63 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from raddle import delivery, env
-from raddle_operator.pods import ORIGINAL_PYTHONPATH, Container, EnvEntry, with_env
+from raddle_operator.pods import (
+    JAVA_OPTIONS,
+    LITERALS,
+    NODE_OPTIONS,
+    ORIGINAL,
+    PRELOAD,
+    PYTHON_PATH,
+    Container,
+    EnvEntry,
+    with_env,
+)
 from raddle_operator.reasons import Skip, SkipReason
 
 Entry = Mapping[str, Any]
 
-_USER_BASE: Final = "PYTHONUSERBASE"
-_PATH: Final = "PYTHONPATH"
-_NO_USER_SITE: Final = "PYTHONNOUSERSITE"
-_EXTENDED: Final = delivery.PYTHON_PATH + ":"
-_RENAMED: Final = f"{delivery.PYTHON_PATH}:$({ORIGINAL_PYTHONPATH})"
-_HOW_TO_CHANGE: Final = "set imageEnv.PYTHONPATH in the policy to what the image sets (empty: nothing)"
+USER_BASE: Final = "PYTHONUSERBASE"
+# What comes after them was added by us, not extended where it stood: they are always appended, and first.
+_MARKERS: Final = (env.PLAN, LITERALS)
+
+
+class _Extension(NamedTuple):
+    """How Raddle's part stands in front of a variable's own text, and what parts it may be."""
+
+    separator: str
+    parts: tuple[str, ...]
+
+
+_EXTENSIONS: Final[Mapping[str, _Extension]] = {
+    PYTHON_PATH: _Extension(":", (delivery.PYTHON_PATH,)),
+    NODE_OPTIONS: _Extension(" ", (f"--require {delivery.NODE_MODULE}",)),
+    PRELOAD: _Extension(":", tuple(map(delivery.native_library, delivery.ARCHITECTURES))),
+}
 
 
 def reference(name: str, annotation: str) -> Entry:
     """A variable whose value is one of the pod's own annotations, as the API server would write it."""
     source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{annotation}']"}}
     return {"name": name, "valueFrom": source}
+
+
+def literal(name: str, value: str) -> Entry:
+    """A variable whose value is in the pod spec."""
+    return {"name": name, "value": value}
+
+
+def literals(values: Mapping[str, str]) -> list[Entry]:
+    """Such variables, after the list that says that they are Raddle's; [] for none.
+
+    Of Java's options, which are added to others, the last word is listed.
+    """
+    if not values:
+        return []
+    listed = (f"{name}={value.rpartition(' ')[2]}" for name, value in values.items())
+    return [literal(LITERALS, ";".join(listed)), *(literal(name, value) for name, value in values.items())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,107 +91,161 @@ class Edits:
 
 def without_ours(container: Container) -> Container:
     """The container as it would be had Raddle never changed its environment; itself where it has not."""
-    if not any(_is_ours(entry) for entry in container.env):
+    if not container.env:
         return container
-    entries = container.raw["env"]
-    ours = {entry.place: entry for entry in container.env if _is_ours(entry)}
-    plan_place = min((place for place, entry in ours.items() if entry.name == env.PLAN and entry.ours), default=None)
-    renamed = None
+    listed = _listed(container)
+    # What is left of each entry that has a part of ours: None where it is ours altogether.
+    rests = {
+        entry.place: rest for entry in container.env for is_ours, rest in (_part_of_ours(entry, listed),) if is_ours
+    }
+    if not rests:
+        return container
+    markers = (entry.place for entry in container.env if entry.place in rests and entry.name in _MARKERS)
+    marker = min(markers, default=len(container.raw["env"]))
+    renamed: dict[str, int] = {}
     kept: list[Entry] = []
-    for place, raw in enumerate(entries):
-        entry = ours.get(place)
-        if entry is None:
-            if raw["name"] == ORIGINAL_PYTHONPATH and raw.get("valueFrom") is not None:
-                renamed = len(kept)
+    for place, raw in enumerate(container.raw["env"]):
+        name = raw["name"]
+        if place not in rests:
+            if name.startswith(ORIGINAL) and raw.get("valueFrom") is not None:
+                renamed[name[len(ORIGINAL) :]] = len(kept)
             kept.append(raw)
-        elif entry.name != _PATH or entry.ours is not None:
             continue
-        elif entry.value == _RENAMED and renamed is not None:
-            kept[renamed] = {**kept[renamed], "name": _PATH}
-        elif plan_place is None or place < plan_place:
+        rest = rests[place]
+        if rest is None:
+            continue
+        if rest == _by_original(name) and name in renamed:
+            kept[renamed[name]] = {**kept[renamed[name]], "name": name}
+        elif place < marker:
             # The user's own value, which was extended where it stood.
-            kept.append({**raw, "value": _without_shim(entry.value or "")})
+            kept.append({**raw, "value": rest})
     return with_env(container, kept)
 
 
-def _is_ours(entry: EnvEntry) -> bool:
+def _listed(container: Container) -> Mapping[str, str]:
+    """The literals that Raddle says to have set, name to value."""
+    entry = container.effective(LITERALS)
+    if entry is None or not entry.value:
+        return {}
+    pairs = (part.partition("=") for part in entry.value.split(";"))
+    return {name: value for name, _, value in pairs if value}
+
+
+def _part_of_ours(entry: EnvEntry, listed: Mapping[str, str]) -> tuple[bool, str | None]:
+    """Whether an entry is Raddle's, or has a part that is; and what it is without, None where nothing is left."""
     if entry.ours is not None:
-        return True
-    value = entry.value
+        return True, None
+    name, value = entry.name, entry.value
     if value is None:
-        return False
-    if entry.name == _USER_BASE:
-        return value == delivery.PYTHON_USER_BASE
-    return entry.name == _PATH and (value == delivery.PYTHON_PATH or value.startswith(_EXTENDED))
+        return False, None
+    if name in _EXTENSIONS:
+        extension = _EXTENSIONS[name]
+        for part in extension.parts:
+            if value == part:
+                return True, ""
+            if value.startswith(part + extension.separator):
+                return True, value[len(part) + len(extension.separator) :]
+        return False, None
+    if name == JAVA_OPTIONS:
+        option = listed.get(name)
+        if option is not None and value == option:
+            return True, ""
+        if option is not None and value.endswith(" " + option):
+            return True, value[: -len(option) - 1]
+        return False, None
+    own = name == LITERALS or listed.get(name) == value
+    own = own or (name == USER_BASE and value == delivery.PYTHON_USER_BASE)
+    return own or (name == env.REPORT and value == delivery.REPORT_PATH), None
 
 
-def _without_shim(value: str) -> str:
-    return value[len(_EXTENDED) :] if value.startswith(_EXTENDED) else ""
+# --- extending ------------------------------------------------------------------------------------------------------
 
 
-# --- how Python finds the shim --------------------------------------------------------------------------------------
+def extend(container: Container, name: str, part: str, image_env: Mapping[str, str]) -> Edits | Skip | None:
+    """The changes that put `part` in front of a variable, for a container `without_ours`; or why they can't be.
 
-
-def python_loading(container: Container, image_env: Mapping[str, str]) -> Edits | Skip:
-    """The changes that let Python find the shim, for a container `without_ours`; or why there is no safe way.
-
-    PYTHONPATH is extended where the pod spec or the policy's imageEnv says what it is; else the user site is ours.
+    None where neither the pod spec nor the policy's imageEnv says what the variable is.
     """
-    path = container.effective(_PATH)
-    if path is not None:
-        return _extended(container, path)
-    stated = image_env.get(_PATH)
-    if stated is not None:
-        value = _EXTENDED + stated if stated else delivery.PYTHON_PATH
-        return Edits(appended=({"name": _PATH, "value": value},))
-    if container.env:
-        for name in (_USER_BASE, _NO_USER_SITE):
-            entry = container.effective(name)
-            if entry is not None and entry.value != "":
-                return _unknown(f"the pod spec sets {name}; {_HOW_TO_CHANGE}")
-    if image_env.get(_USER_BASE):
-        return _unknown(f"the image sets {_USER_BASE}; {_HOW_TO_CHANGE}")
-    return Edits(appended=({"name": _USER_BASE, "value": delivery.PYTHON_USER_BASE},))
+    separator = _EXTENSIONS[name].separator
+    entry = container.effective(name)
+    if entry is None:
+        stated = image_env.get(name)
+        if stated is None:
+            return None
+        # Kubernetes would expand what it reads here, and the image's value is meant as it is.
+        return Edits(appended=(literal(name, joined(part, separator, stated.replace("$", "$$"))),))
+    if entry.value is not None:
+        raw = container.raw["env"][entry.place]
+        return Edits({entry.place: ({**raw, "value": joined(part, separator, entry.value)},)})
+    problem = not_renamed(container, entry)
+    if problem is not None:
+        return problem
+    return renamed(container, entry, joined(part, separator, _by_original(name)))
 
 
-def _extended(container: Container, path: EnvEntry) -> Edits | Skip:
-    raw = container.raw["env"][path.place]
-    if path.value is not None:
-        value = _EXTENDED + path.value if path.value else delivery.PYTHON_PATH
-        return Edits({path.place: ({**raw, "value": value},)})
-    if path.optional:
-        return _unknown("PYTHONPATH comes from an optional reference, which may be absent")
-    if container.effective(ORIGINAL_PYTHONPATH) is not None:
-        return _unknown(f"PYTHONPATH comes from a reference, and {ORIGINAL_PYTHONPATH} is taken")
+def joined(part: str, separator: str, rest: str) -> str:
+    """Both texts, or the first alone where the other is empty."""
+    return part + separator + rest if rest else part
+
+
+def not_renamed(container: Container, entry: EnvEntry) -> Skip | None:
+    """Why a reference can't be kept under another name, None where it can.
+
+    An optional one may resolve to nothing, and $(X) of a variable that is not there stays as it is written.
+    """
+    if entry.optional:
+        return unknown(f"{entry.name} comes from an optional reference, which may be absent")
+    if container.effective(ORIGINAL + entry.name) is not None:
+        return unknown(f"{entry.name} comes from a reference, and {ORIGINAL}{entry.name} is taken")
+    return None
+
+
+def renamed(container: Container, entry: EnvEntry, value: str) -> Edits:
+    """The changes that keep a reference as ORIGINAL_<name>, for a `value` that contains $(ORIGINAL_<name>)."""
+    raw = container.raw["env"][entry.place]
     # Kubernetes expands $(X) only from earlier entries, so the renamed one comes first.
-    renamed = {**raw, "name": ORIGINAL_PYTHONPATH}
-    return Edits({path.place: (renamed, {"name": _PATH, "value": _RENAMED})})
+    return Edits({entry.place: ({**raw, "name": ORIGINAL + entry.name}, literal(entry.name, value))})
 
 
-def _unknown(detail: str) -> Skip:
+def _by_original(name: str) -> str:
+    return f"$({ORIGINAL}{name})"
+
+
+def java_options(container: Container) -> tuple[Mapping[str, str], EnvEntry | None]:
+    """What stands for Java's options where they come from a reference, and that entry; ({}, None) elsewhere."""
+    entry = container.effective(JAVA_OPTIONS)
+    if entry is None or entry.value is not None or not_renamed(container, entry) is not None:
+        return {}, None
+    return {JAVA_OPTIONS: _by_original(JAVA_OPTIONS)}, entry
+
+
+def unknown(detail: str) -> Skip:
+    """The reason why a variable that Raddle can't see is left alone."""
     return Skip(reason=SkipReason.IMAGE_ENV_UNKNOWN, detail=detail)
 
 
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
-def combine(container: Container, references: Mapping[str, str], python: Edits | None) -> Edits:
-    """All changes of a container `without_ours`: `references` are variables and the annotations that they read.
+def combine(container: Container, entries: Sequence[Entry], edits: Sequence[Edits]) -> Edits:
+    """All changes of a container `without_ours`: `entries` are to be set, `edits` are made beside them.
 
     A variable that the container has already is replaced where it stands; of several the last decides, and the others
-    go.
+    go. Markers are never replaced but always appended: see `_MARKERS`.
     """
-    replaced: dict[int, Sequence[Entry]] = dict(python.replaced) if python is not None else {}
+    replaced: dict[int, Sequence[Entry]] = {}
     appended: list[Entry] = []
-    for name, annotation in references.items():
-        places = [entry.place for entry in container.env if entry.name == name]
-        if not places:
-            appended.append(reference(name, annotation))
-            continue
+    for entry in entries:
+        name = entry["name"]
+        places = [present.place for present in container.env if present.name == name]
         replaced.update(dict.fromkeys(places, ()))
-        replaced[places[-1]] = (reference(name, annotation),)
-    if python is not None:
-        appended.extend(python.appended)
+        if places and name not in _MARKERS:
+            replaced[places[-1]] = (entry,)
+        else:
+            appended.append(entry)
+    for edit in edits:
+        replaced.update(edit.replaced)
+        appended.extend(edit.appended)
     return Edits(replaced, appended)
 
 

@@ -8,18 +8,19 @@ overwritten or removed. Where all is as it should be, there are no operations.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from raddle import env
+from raddle import delivery, env
 from raddle.planner import Plan
 from raddle.topology import Machine
-from raddle_operator import environment, records, volumes
+from raddle_operator import environment, families, loading, records, volumes
 from raddle_operator.budget import Resources, container_budget, pod_resources
+from raddle_operator.loading import Loading
 from raddle_operator.matching import DISABLED, Policies, govern
 from raddle_operator.patching import Chosen, Operation, operations
-from raddle_operator.pods import Container, Pod, pod_from_object
+from raddle_operator.pods import JAVA_OPTIONS, Container, Pod, pod_from_object
 from raddle_operator.quantities import QuantityError
 from raddle_operator.reading import SpecError
 from raddle_operator.reasons import Skip, SkipReason
@@ -31,6 +32,8 @@ from raddle_operator.workers import SIDECARS, binds_itself, workers
 MAX_ANNOTATIONS_BYTES: Final = 240 * 1024
 # Plans of a pod: 48 KiB.
 MAX_PLANNED_CONTAINERS: Final = 48 * 1024 // env.RESERVED_PLAN
+_NOTHING: Final[Mapping[str, str | None]] = {}
+_NO_LITERALS: Final = families.Literals(values={})
 _CONTAINER_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -48,12 +51,13 @@ class Facts:
 
     `smallest_cores`: physical cores of the smallest known node, None where none is known. `machines`: node name ->
     machine, for pods whose node is known when they are created. `config_map_present`: whether the pod's namespace has
-    the shim ConfigMap, None where that is not known.
+    the shim ConfigMap, None where that is not known. `architectures`: those of all known nodes, as uname names them.
     """
 
     smallest_cores: int | None = None
     machines: Mapping[str, Machine] = field(default_factory=dict)
     config_map_present: bool | None = None
+    architectures: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +133,16 @@ def decide(
     return _Injection(pod, policy, facts, settings).decide()
 
 
+@dataclass(frozen=True, slots=True)
+class _Additions:
+    """What one container gets: variables and the prefixes of what they read, literals, the shim's ways, mounts."""
+
+    references: Mapping[str, str]
+    literals: families.Literals
+    edits: Sequence[environment.Edits]
+    mounts: Sequence[Mapping[str, Any]]
+
+
 class _Injection:
     """One decision in the making."""
 
@@ -151,7 +165,7 @@ class _Injection:
             detail = f"the pod's annotations leave too little of {MAX_ANNOTATIONS_BYTES // 1024} KiB"
             skip = Skip(reason=SkipReason.ANNOTATION_BUDGET, detail=detail)
         if skip is None:
-            shim = self.shim if isinstance(self.shim, Shim) and any(c.mount for c in self.chosen) else None
+            shim = self.shim if isinstance(self.shim, Shim) and any(c.mounts for c in self.chosen) else None
             found = operations(self.pod, self.policy, tuple(self.chosen), shim)
         else:
             found = operations(self.pod, None, (), None)
@@ -205,8 +219,8 @@ class _Injection:
             detail = f"at most {MAX_PLANNED_CONTAINERS} containers of a pod get values"
             return _skipped(name, SkipReason.ANNOTATION_BUDGET, detail)
         clean = environment.without_ours(container)
-        withheld: list[Skip] = []
-        python = self._python(clean, withheld)
+        load = self._load(clean)
+        withheld = list(load.withheld)
         asked, source = workers(clean)
         try:
             budget = container_budget(
@@ -214,7 +228,7 @@ class _Injection:
                 resources,
                 workers=self.policy.policy.workers or asked,
                 workers_source="" if self.policy.policy.workers else source,
-                shim=python is not None,
+                shim=load.reaches,
                 smallest_cores=self.facts.smallest_cores,
             )
         except QuantityError as error:
@@ -230,29 +244,61 @@ class _Injection:
         )
         if composed.plan.cap is None and self.policy.policy.intra_op is None:
             return _skipped(name, SkipReason.NO_CPU_BOUND, composed.plan.because.get("intraOp", ""))
-        references = self._references(clean, composed.plan, kept, withheld)
-        if python is not None:
+        if clean.env_from and self.policy.policy.existing_values != "Override":
+            detail = "envFrom may set thread counts; existingValues: Override gives Raddle's"
+            withheld.append(Skip(reason=SkipReason.ENV_FROM_PRESENT, detail=detail))
+            references, added = {}, _NO_LITERALS
+        else:
+            references = self._references(clean, composed.plan, kept)
+            added = self._literals(clean, composed.plan)
+        if load.edits:
             references = {env.PLAN: env.SHIM_PREFIX, **references}
-        if not references and withheld:
-            return ContainerOutcome(name=name, plan=composed.plan, skip=withheld[-1], kept=kept)
-        self._choose(clean, python, references, composed)
+        withheld.extend(added.withheld)
+        if not references and not added.values and withheld:
+            return ContainerOutcome(name=name, plan=composed.plan, skip=withheld[-1], kept=kept + added.kept)
+        mounts = self._mounts(clean, load, withheld)
+        self._choose(clean, _Additions(references, added, load.edits, mounts), composed)
         return ContainerOutcome(
-            name=name, plan=composed.plan, withheld=tuple(withheld), kept=kept, variables=tuple(references)
+            name=name,
+            plan=composed.plan,
+            withheld=tuple(withheld),
+            kept=kept + added.kept,
+            variables=(*references, *added.values),
         )
 
-    def _python(self, clean: Container, withheld: list[Skip]) -> environment.Edits | None:
-        """How Python finds the shim in the container; None where there is to be none, or where `withheld` says why."""
+    def _load(self, clean: Container) -> Loading:
+        """How the container's processes find the shim, and why some don't."""
+        policy = self.policy.policy
         if self.shim is None:
-            return None
-        found: environment.Edits | Skip | None = self.shim if isinstance(self.shim, Skip) else None
-        if isinstance(self.shim, Shim) and self.shim.init_container is not None and clean.field == "initContainers":
+            if loading.wants_native(policy):
+                detail = "nativeShim and allocator need the shim's files, and the policy's shim is None"
+                return Loading(withheld=(Skip(reason=SkipReason.SHIM_MISSING, detail=detail),))
+            return Loading()
+        if isinstance(self.shim, Skip):
+            return Loading(withheld=(self.shim,))
+        if self.shim.init_container is not None and clean.field == "initContainers":
             detail = "the shim is copied after the other init containers"
-            found = Skip(reason=SkipReason.SHIM_MISSING, detail=detail)
-        if found is None:
-            found = volumes.mount_is_taken(clean) or environment.python_loading(clean, self.policy.image_env)
-        if isinstance(found, Skip):
-            withheld.append(found)
-            return None
+            return Loading(withheld=(Skip(reason=SkipReason.SHIM_MISSING, detail=detail),))
+        taken = volumes.mount_is_taken(clean)
+        if taken is not None:
+            return Loading(withheld=(taken,))
+        return loading.load(clean, policy, self.policy.image_env, self.shim, self._architecture())
+
+    def _architecture(self) -> str | Skip:
+        machine = self.machine.architecture if self.machine is not None else ""
+        return loading.architecture_of(self.pod.architecture, machine, self.facts.architectures)
+
+    def _mounts(self, clean: Container, load: Loading, withheld: list[Skip]) -> list[Mapping[str, Any]]:
+        """What is mounted in a container: the shim's files, a place for reports."""
+        if not load.edits or not isinstance(self.shim, Shim):
+            return []
+        found = [self.shim.mount]
+        if self.policy.policy.reports and clean.effective(env.REPORT) is None:
+            problem = volumes.no_report(self.pod, clean)
+            if problem is None:
+                found.append(volumes.report_mount(clean.name))
+            else:
+                withheld.append(problem)
         return found
 
     def _kept(self, clean: Container) -> tuple[str, ...]:
@@ -261,17 +307,10 @@ class _Injection:
             return ()
         return tuple(name for name in records.COUNTS if _is_set(clean, name))
 
-    def _references(
-        self, clean: Container, planned: Plan, kept: tuple[str, ...], withheld: list[Skip]
-    ) -> dict[str, str]:
+    def _references(self, clean: Container, planned: Plan, kept: tuple[str, ...]) -> dict[str, str]:
         """Count variable -> the prefix of the annotation that it reads."""
-        policy = self.policy.policy
-        if clean.env_from and policy.existing_values != "Override":
-            detail = "envFrom may set thread counts; existingValues: Override gives Raddle's"
-            withheld.append(Skip(reason=SkipReason.ENV_FROM_PRESENT, detail=detail))
-            return {}
         found = {}
-        if "onnxruntime" in policy.runtimes:
+        if "onnxruntime" in self.policy.policy.runtimes:
             found = {name: records.COUNTS[name][0] for name in (env.ORT_INTRA, env.ORT_INTER) if name not in kept}
         if planned.omp is not None:
             found[env.OMP] = env.OMP_THREADS_PREFIX
@@ -281,21 +320,32 @@ class _Injection:
             found[env.OPENBLAS] = env.BLAS_THREADS_PREFIX
         return found
 
-    def _choose(
-        self,
-        clean: Container,
-        python: environment.Edits | None,
-        references: Mapping[str, str],
-        composed: records.Composed,
-    ) -> None:
-        prefixes = (*references.values(), env.PLAN_PREFIX)
+    def _literals(self, clean: Container, planned: Plan) -> families.Literals:
+        """The variables of the policy's families that can't be references."""
+        sets = {entry.name: entry.value for entry in clean.env} if clean.env else _NOTHING
+        if JAVA_OPTIONS in sets:
+            sets = {**sets, **environment.java_options(clean)[0]}
+        return families.literals(planned, self.policy.policy, sets=sets, image_env=self.policy.image_env)
+
+    def _choose(self, clean: Container, added: _Additions, composed: records.Composed) -> None:
+        prefixes = (*added.references.values(), env.PLAN_PREFIX)
         keys = {prefix: prefix + clean.name for prefix in prefixes}
-        variables = {name: keys[prefix] for name, prefix in references.items()}
+        entries = [environment.reference(name, keys[prefix]) for name, prefix in added.references.items()]
+        edits = list(added.edits)
+        values = added.literals.values
+        literals = environment.literals(values)
+        by_reference = environment.java_options(clean)[1] if JAVA_OPTIONS in values else None
+        if by_reference is not None:
+            literals = [entry for entry in literals if entry["name"] != JAVA_OPTIONS]
+            edits.append(environment.renamed(clean, by_reference, values[JAVA_OPTIONS]))
+        entries.extend(literals)
+        if any(mount["name"] == volumes.REPORT_VOLUME for mount in added.mounts):
+            entries.append(environment.literal(env.REPORT, delivery.REPORT_PATH))
         self.chosen.append(
             Chosen(
                 clean,
-                environment.combine(clean, variables, python),
-                self.shim.mount if python is not None and isinstance(self.shim, Shim) else None,
+                environment.combine(clean, entries, edits),
+                added.mounts,
                 {keys[prefix]: composed.values[prefix] for prefix in prefixes},
                 sum(len(key) + records.reserved(prefix) for prefix, key in keys.items()),
             )

@@ -28,7 +28,7 @@ class Chosen:
 
     clean: Container
     edits: environment.Edits
-    mount: Mapping[str, Any] | None
+    mounts: Sequence[Mapping[str, Any]]
     annotations: Mapping[str, str]
     reserved_bytes: int
 
@@ -36,7 +36,7 @@ class Chosen:
 def operations(pod: Pod, policy: PolicyObject | None, chosen: Sequence[Chosen], shim: Shim | None) -> list[Operation]:
     """From the pod as it is to the pod with these choices; without any, to the pod as if Raddle had never seen it."""
     found: list[Operation] = []
-    ours = volumes.name_is_ours(pod)
+    ours = volumes.names_of_ours(pod)
     by_place = {(choice.clean.field, choice.clean.index): choice for choice in chosen}
     copied = volumes.our_init_container(pod)
     for container in pod.all_containers:
@@ -45,28 +45,39 @@ def operations(pod: Pod, policy: PolicyObject | None, chosen: Sequence[Chosen], 
         choice = by_place.get((container.field, container.index))
         if choice is not None:
             found += environment.operations(container, choice.clean, choice.edits)
-            found += volumes.mount_operations(container, choice.mount, ours=ours)
+            found += volumes.mount_operations(container, choice.mounts, ours=ours)
         else:
             found += environment.operations(container, environment.without_ours(container), _NO_EDITS)
-            found += volumes.mount_operations(container, None, ours=ours)
-    found += volumes.volume_operations(pod, shim)
-    found += _annotation_operations(pod, _wanted_annotations(pod, policy, chosen, shim))
+            found += volumes.mount_operations(container, (), ours=ours)
+    added = _volumes(chosen, shim)
+    found += volumes.volume_operations(pod, added, shim.init_container if shim is not None else None)
+    found += _annotation_operations(pod, _wanted_annotations(pod, policy, chosen, added))
     found += _label_operations(pod, injected=policy is not None)
     return found
 
 
+def _volumes(chosen: Sequence[Chosen], shim: Shim | None) -> list[Mapping[str, Any]]:
+    """Ours, as they are to be in the pod."""
+    found = [] if shim is None else [shim.volume]
+    reporting = sum(mount["name"] == volumes.REPORT_VOLUME for choice in chosen for mount in choice.mounts)
+    if reporting:
+        found.append(volumes.report_volume(reporting))
+    return found
+
+
 def _wanted_annotations(
-    pod: Pod, policy: PolicyObject | None, chosen: Sequence[Chosen], shim: Shim | None
+    pod: Pod, policy: PolicyObject | None, chosen: Sequence[Chosen], added: Sequence[Mapping[str, Any]]
 ) -> dict[str, str]:
     if policy is None:
         return {}
     wanted = {env.GOVERNED_BY: policy.reference, env.SETTINGS_HASH: policy.settings_hash}
     for choice in chosen:
         wanted.update(choice.annotations)
-    if shim is not None and "emptyDir" in shim.volume:
+    local = [volume["name"] for volume in added if "emptyDir" in volume]
+    if local:
         named = [name for name in pod.annotations.get(volumes.SAFE_TO_EVICT, "").split(",") if name]
-        if volumes.SHIM_VOLUME not in named:
-            wanted[volumes.SAFE_TO_EVICT] = ",".join((*named, volumes.SHIM_VOLUME))
+        if not set(local) <= set(named):
+            wanted[volumes.SAFE_TO_EVICT] = ",".join(dict.fromkeys((*named, *local)))
     return wanted
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from raddle import env
+from raddle_operator import families
 from raddle_operator.reading import (
     SpecError,
     as_object,
@@ -22,18 +23,33 @@ from raddle_operator.reading import (
 )
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
-ORIGINAL_PYTHONPATH: Final = "ORIGINAL_PYTHONPATH"
+
+PYTHON_PATH: Final = "PYTHONPATH"
+NODE_OPTIONS: Final = "NODE_OPTIONS"
+PRELOAD: Final = "LD_PRELOAD"
+JAVA_OPTIONS: Final = "JAVA_TOOL_OPTIONS"
+# Lists in one text, to which Raddle adds a part of its own.
+EXTENDED: Final = (PYTHON_PATH, NODE_OPTIONS, PRELOAD, JAVA_OPTIONS)
+# The name that a reference gets when its variable becomes a text that contains it.
+ORIGINAL: Final = "ORIGINAL_"
+# Names and values of the literals that Raddle has set: nothing else tells them from the user's.
+LITERALS: Final = "RADDLE_LITERALS"
 
 # Variables that say how many processes a container runs (workers.py).
 WORKER_VARIABLES: Final = ("WEB_CONCURRENCY", "GUNICORN_CMD_ARGS", "UVICORN_WORKERS", "TS_DEFAULT_WORKERS_PER_MODEL")
-_PYTHON: Final = ("PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE", ORIGINAL_PYTHONPATH)
-_COUNTS: Final = (env.PLAN, env.ORT_INTRA, env.ORT_INTER, env.OMP, env.OPENBLAS)
-_LOOKED_AT: Final = frozenset((*_COUNTS, *_PYTHON, *WORKER_VARIABLES))
+_PYTHON: Final = ("PYTHONUSERBASE", "PYTHONNOUSERSITE")
+_OWN: Final = (env.PLAN, env.REPORT, LITERALS)
+_COUNTS: Final = (env.ORT_INTRA, env.ORT_INTER, env.OMP, env.OPENBLAS)
+_LOOKED_AT: Final = families.VARIABLES.union(
+    _OWN, _COUNTS, _PYTHON, EXTENDED, (ORIGINAL + name for name in EXTENDED), WORKER_VARIABLES
+)
+_OPENMP: Final = "OMP_"
 _OURS: Final = tuple(f"metadata.annotations['{prefix}" for prefix in env.CONTAINER_PREFIXES)
+_ARCHITECTURE: Final = "kubernetes.io/arch"
 
 
 class EnvEntry(NamedTuple):
-    """One environment variable that Raddle looks at.
+    """One variable that Raddle looks at: one of `_LOOKED_AT`, any OMP_*, a reference to an annotation of ours.
 
     `place` is its index in the container's list; `value` is the literal, None for valueFrom; `ours` is the key of our
     annotation that a fieldRef names, else None;
@@ -60,8 +76,8 @@ class Container:
     """A container or init container. `field` is the list in the pod spec that holds it, `index` its place there.
 
     `env` holds, in order, the entries that Raddle looks at; `env_count` how many the container has in all, None
-    where the list is absent. `sets_omp` is true when a variable OMP_* other than OMP_NUM_THREADS is set.
-    `limits` and `requests` are quantities as written. `sidecar`: a native one (an init container that restarts always).
+    where the list is absent. `limits` and `requests` are quantities as written. `sidecar`: a native one (an init
+    container that restarts always).
     """
 
     field: str
@@ -71,7 +87,6 @@ class Container:
     arguments: tuple[str, ...]
     env: tuple[EnvEntry, ...]
     env_count: int | None
-    sets_omp: bool
     env_from: bool
     mounts: tuple[Mount, ...]
     has_mounts: bool
@@ -85,6 +100,11 @@ class Container:
     def pointer(self) -> str:
         """The JSON pointer of the container."""
         return f"/spec/{self.field}/{self.index}"
+
+    @property
+    def sets_omp(self) -> bool:
+        """Whether a variable OMP_* other than OMP_NUM_THREADS is set."""
+        return any(entry.name.startswith(_OPENMP) and entry.name != env.OMP for entry in self.env)
 
     def effective(self, name: str) -> EnvEntry | None:
         """The entry that decides a variable that Raddle looks at: the last of that name."""
@@ -115,8 +135,9 @@ class Owner(NamedTuple):
 class Pod:
     """What Raddle needs of a pod. Absent texts are "".
 
-    `node_name` is the node that the pod is bound to, or pinned to by its DaemonSet. `limits` and `requests` are the
-    pod-level ones, None where spec.resources is absent.
+    `node_name` is the node that the pod is bound to, or pinned to by its DaemonSet. `architecture` is what its node
+    selector or required affinity asks of the node, as Kubernetes names it (amd64, arm64), "" where that is no single
+    one. `limits` and `requests` are the pod-level ones, None where spec.resources is absent.
     """
 
     name: str
@@ -135,6 +156,7 @@ class Pod:
     volumes: tuple[Volume, ...]
     has_volumes: bool
     node_name: str
+    architecture: str
     os: str
     priority_class: str
 
@@ -173,6 +195,7 @@ def pod_from_object(obj: Any) -> Pod:
         volumes=_volumes(spec),
         has_volumes=spec.get("volumes") is not None,
         node_name=text(spec, "nodeName", "spec") or _pinned_node(spec),
+        architecture=_architecture(spec),
         os=_os(spec),
         priority_class=text(spec, "priorityClassName", "spec"),
     )
@@ -180,9 +203,8 @@ def pod_from_object(obj: Any) -> Pod:
 
 def with_env(container: Container, entries: Sequence[Mapping[str, Any]]) -> Container:
     """The container with another list of environment variables, read anew."""
-    kept, sets_omp = _env(entries, f"spec.{container.field}[{container.index}]")
-    raw = {**container.raw, "env": entries}
-    return replace(container, env=kept, env_count=len(entries), sets_omp=sets_omp, raw=raw)
+    kept = _env(entries, f"spec.{container.field}[{container.index}]")
+    return replace(container, env=kept, env_count=len(entries), raw={**container.raw, "env": entries})
 
 
 def _owner(metadata: Mapping[str, Any]) -> Owner | None:
@@ -203,7 +225,6 @@ def _container(raw: Any, field: str, index: int) -> Container:
     raw = as_object(raw, path)
     resources = mapping(raw, "resources", path)
     entries = sequence(raw, "env", path)
-    kept, sets_omp = _env(entries, path)
     mounts = sequence(raw, "volumeMounts", path)
     return Container(
         field=field,
@@ -211,9 +232,8 @@ def _container(raw: Any, field: str, index: int) -> Container:
         name=text(raw, "name", path),
         image=text(raw, "image", path),
         arguments=texts(raw, "command", path) + texts(raw, "args", path),
-        env=kept,
+        env=_env(entries, path),
         env_count=len(entries) if raw.get("env") is not None else None,
-        sets_omp=sets_omp,
         env_from=bool(sequence(raw, "envFrom", path)),
         mounts=tuple(_mount(mount, path, place) for place, mount in enumerate(mounts)),
         has_mounts=raw.get("volumeMounts") is not None,
@@ -225,21 +245,18 @@ def _container(raw: Any, field: str, index: int) -> Container:
     )
 
 
-def _env(entries: Sequence[Any], path: str) -> tuple[tuple[EnvEntry, ...], bool]:
+def _env(entries: Sequence[Any], path: str) -> tuple[EnvEntry, ...]:
     kept = []
-    sets_omp = False
     for index, entry in enumerate(entries):
         name = entry.get("name") if isinstance(entry, dict) else None
         if not isinstance(name, str):
             raise SpecError(f"{path}.env[{index}]", "must be an object with a name")
-        looked_at = name in _LOOKED_AT
+        looked_at = name in _LOOKED_AT or name.startswith(_OPENMP)
         if looked_at or "valueFrom" in entry:
             read = _env_entry(index, entry, name, f"{path}.env[{index}]")
             if looked_at or read.ours is not None:
                 kept.append(read)
-        if name.startswith("OMP_") and name != env.OMP:
-            sets_omp = True
-    return tuple(kept), sets_omp
+    return tuple(kept)
 
 
 def _env_entry(place: int, entry: Mapping[str, Any], name: str, path: str) -> EnvEntry:
@@ -287,17 +304,30 @@ def _pinned_node(spec: Mapping[str, Any]) -> str:
 
     "" where there is none. Terms are ORed, so each must name the same node.
     """
+    return _required(spec, "matchFields", "metadata.name")
+
+
+def _architecture(spec: Mapping[str, Any]) -> str:
+    named = text(mapping(spec, "nodeSelector", "spec"), _ARCHITECTURE, "spec.nodeSelector")
+    return named or _required(spec, "matchExpressions", _ARCHITECTURE)
+
+
+def _required(spec: Mapping[str, Any], requirements: str, key: str) -> str:
+    """The one value that required node affinity allows for a key; "" where there is none, or more than one."""
+    if not spec.get("affinity"):
+        return ""
     path = "spec.affinity"
     affinity = mapping(mapping(spec, "affinity", "spec"), "nodeAffinity", path)
     required = mapping(affinity, "requiredDuringSchedulingIgnoredDuringExecution", path)
-    names = {_node_of_term(as_object(term, path)) for term in sequence(required, "nodeSelectorTerms", path)}
-    return names.pop() if len(names) == 1 else ""
+    terms = sequence(required, "nodeSelectorTerms", path)
+    found = {_value_of_term(as_object(term, path), requirements, key) for term in terms}
+    return found.pop() if len(found) == 1 else ""
 
 
-def _node_of_term(term: Mapping[str, Any]) -> str:
-    for field in sequence(term, "matchFields", "spec.affinity"):
-        field = as_object(field, "spec.affinity")  # noqa: PLW2901 (the same value, known to be an object)
-        values = sequence(field, "values", "spec.affinity")
-        if field.get("key") == "metadata.name" and field.get("operator") == "In" and len(values) == 1:
+def _value_of_term(term: Mapping[str, Any], requirements: str, key: str) -> str:
+    for requirement in sequence(term, requirements, "spec.affinity"):
+        requirement = as_object(requirement, "spec.affinity")  # noqa: PLW2901 (the same value, known to be an object)
+        values = sequence(requirement, "values", "spec.affinity")
+        if requirement.get("key") == key and requirement.get("operator") == "In" and len(values) == 1:
             return text({"value": values[0]}, "value", "spec.affinity")
     return ""

@@ -11,4 +11,10 @@ from raddle_operator.volumes import ShimDelivery, config_map_name
 @cache
 def shim(image: str | None = None) -> ShimDelivery:
     """The delivery of this version's files; `image` holds them too, None: there is none. Raises OSError."""
-    return ShimDelivery(config_map=config_map_name(delivery.content_hash()), items=delivery.items(), image=image)
+    return ShimDelivery(
+        config_map=config_map_name(delivery.content_hash()),
+        items=delivery.items(),
+        image=image,
+        node=delivery.has_node(),
+        architectures=delivery.architectures(),
+    )

@@ -1,4 +1,4 @@
-"""How the shim's files reach a container: a volume, a mount in each container, and for one way an init container.
+"""How the shim's files reach a container, and reports leave it: volumes, mounts, for one way an init container.
 
 Nothing here comes from a policy or a pod but the choice of the way: names of images and ConfigMaps are the operator's.
 A volume or init container is ours if it has our name and one of our shapes; a user's own of that name is left alone.
@@ -6,15 +6,16 @@ A volume or init container is ours if it has our name and one of our shapes; a u
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from raddle import delivery
-from raddle_operator.pods import Container, Mount, Pod, Volume
+from raddle_operator.pods import Container, Pod, Volume
 from raddle_operator.reasons import Skip, SkipReason
 
 SHIM_VOLUME: Final = "raddle-shim"
+REPORT_VOLUME: Final = "raddle-report"
 SHIM_INIT_CONTAINER: Final = "raddle-shim"
 CONFIG_MAP_PREFIX: Final = "raddle-shim-"
 # On the ConfigMap; its value is the content's hash.
@@ -25,6 +26,9 @@ SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-vol
 _IN_IMAGE: Final = delivery.MOUNT_PATH.lstrip("/")
 _STAGING: Final = "/raddle-shim"
 _SIZE_LIMIT: Final = "16Mi"
+# The kubelet evicts a pod that fills such a volume. A shim writes 1 MiB a container at most, in 64 files; a block more
+# for each, and the folder's own, stay far below this.
+_REPORT_MIB: Final = 2
 _MOUNT: Final[Mapping[str, Any]] = {"name": SHIM_VOLUME, "mountPath": delivery.MOUNT_PATH, "readOnly": True}
 # Parts of a container's security context that an added one takes over, so that what holds for the pod holds for it.
 _SHARED_SECURITY: Final = ("runAsNonRoot", "runAsUser", "runAsGroup", "seccompProfile", "seLinuxOptions")
@@ -40,22 +44,32 @@ class ShimDelivery:
     """What the operator was started with. `config_map` is the shim ConfigMap's name, None: there is none.
 
     `items` are raddle.delivery.items(). `image` holds the shim below /opt/raddle, for ImageVolume and InitContainer;
-    `copy_command` is run in it, with the source and the target folder as last arguments.
+    `copy_command` is run in it, with the source and the target folder as last arguments. `node` says whether Node's
+    shim is among the files, `architectures` for which the native one is.
     """
 
     config_map: str | None = None
     items: Sequence[Mapping[str, str]] = ()
     image: str | None = None
     copy_command: tuple[str, ...] = ("cp", "-r")
+    node: bool = False
+    architectures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Shim:
-    """A way of delivery for one pod, as the objects to be in its spec."""
+    """A way of delivery for one pod, as the objects to be in its spec.
+
+    `certain`: the files are there when a process starts, else they may lack. `node` and `architectures` are as in
+    ShimDelivery.
+    """
 
     volume: Mapping[str, Any]
     mount: Mapping[str, Any]
     init_container: Mapping[str, Any] | None = None
+    certain: bool = True
+    node: bool = False
+    architectures: tuple[str, ...] = ()
 
 
 def choose(pod: Pod, wish: str, settings: ShimDelivery, *, config_map_present: bool | None) -> Shim | Skip | None:
@@ -65,24 +79,35 @@ def choose(pod: Pod, wish: str, settings: ShimDelivery, *, config_map_present: b
     """
     if wish == "None":
         return None
-    taken = _volume(pod)
-    if taken is not None and not _is_our_volume(taken):
+    if SHIM_VOLUME not in names_of_ours(pod):
         return _missing(f"the pod has a volume {SHIM_VOLUME} of its own")
     if wish in ("Auto", "ConfigMap"):
         if settings.config_map is None:
             return _missing("the operator has no shim ConfigMap")
         if config_map_present is False:
             return _missing(f"the namespace has no ConfigMap {settings.config_map} yet")
-        return Shim(_config_map_volume(settings.config_map, settings.items), _MOUNT)
+        volume = _config_map_volume(settings.config_map, settings.items)
+        return _shim(settings, volume, _MOUNT, certain=config_map_present is True)
     if settings.image is None:
         return _missing(f"shim {wish} needs an image, and the operator was started without one")
     if wish == "ImageVolume":
         image = {"reference": settings.image, "pullPolicy": "IfNotPresent"}
-        return Shim({"name": SHIM_VOLUME, "image": image}, {**_MOUNT, "subPath": _IN_IMAGE})
+        return _shim(settings, {"name": SHIM_VOLUME, "image": image}, {**_MOUNT, "subPath": _IN_IMAGE})
     if not pod.containers or _init_name_is_taken(pod):
         return _missing(f"the pod has a container {SHIM_INIT_CONTAINER} of its own")
     volume = {"name": SHIM_VOLUME, "emptyDir": {"sizeLimit": _SIZE_LIMIT}}
-    return Shim(volume, _MOUNT, _init_container(pod, settings.image, settings.copy_command))
+    return _shim(settings, volume, _MOUNT, _init_container(pod, settings.image, settings.copy_command))
+
+
+def _shim(
+    settings: ShimDelivery,
+    volume: Mapping[str, Any],
+    mount: Mapping[str, Any],
+    init_container: Mapping[str, Any] | None = None,
+    *,
+    certain: bool = True,
+) -> Shim:
+    return Shim(volume, mount, init_container, certain, settings.node, settings.architectures)
 
 
 def _missing(detail: str) -> Skip:
@@ -120,20 +145,48 @@ def _init_container(pod: Pod, image: str, copy_command: Sequence[str]) -> Mappin
     }
 
 
+# --- reports --------------------------------------------------------------------------------------------------------
+
+
+def report_volume(containers: int) -> Mapping[str, Any]:
+    """The volume for the reports of so many containers."""
+    return {"name": REPORT_VOLUME, "emptyDir": {"sizeLimit": f"{_REPORT_MIB * containers}Mi"}}
+
+
+def report_mount(container: str) -> Mapping[str, Any]:
+    """Where a container writes its own; the kubelet makes the folder, as writable as the volume."""
+    return {"name": REPORT_VOLUME, "mountPath": delivery.REPORT_PATH, "subPath": container}
+
+
+def no_report(pod: Pod, container: Container) -> Skip | None:
+    """Why the container can't have a place for reports, None where it can."""
+    detail = ""
+    if REPORT_VOLUME not in names_of_ours(pod):
+        detail = f"the pod has a volume {REPORT_VOLUME} of its own"
+    else:
+        detail = _taken(container, REPORT_VOLUME, delivery.REPORT_PATH)
+    return Skip(reason=SkipReason.REPORTS_MISSING, detail=detail) if detail else None
+
+
 # --- what stands in the way -----------------------------------------------------------------------------------------
 
 
 def mount_is_taken(container: Container) -> Skip | None:
-    """Why the shim can't be mounted in the container, None where it can.
+    """Why the shim can't be mounted in the container, None where it can."""
+    detail = _taken(container, SHIM_VOLUME, delivery.MOUNT_PATH)
+    return _missing(detail) if detail else None
+
+
+def _taken(container: Container, volume: str, ours: str) -> str:
+    """What stands where our volume would be mounted, "" for nothing.
 
     A mount path can be used once, and below or above another volume's mount the container might not start.
     """
-    ours = delivery.MOUNT_PATH
     for mount in container.mounts:
         path = "/" + mount.path.strip("/")
-        if mount.volume != SHIM_VOLUME and (path == ours or path.startswith(ours + "/") or _is_above(path, ours)):
-            return _missing(f"volume {mount.volume[:63]} is mounted on {path[:63]}, where the shim would be")
-    return None
+        if mount.volume != volume and (path == ours or path.startswith(ours + "/") or _is_above(path, ours)):
+            return f"volume {mount.volume[:63]} is mounted on {path[:63]}, where {volume} would be"
+    return ""
 
 
 def _is_above(path: str, below: str) -> bool:
@@ -143,21 +196,19 @@ def _is_above(path: str, below: str) -> bool:
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
-def our_volume(pod: Pod) -> Volume | None:
-    """Our volume in the pod, None where there is none."""
-    volume = _volume(pod)
-    return volume if volume is not None and _is_our_volume(volume) else None
+def our_volumes(pod: Pod) -> Mapping[str, Volume]:
+    """Our volumes in the pod, by name."""
+    return {volume.name: volume for volume in pod.volumes if volume.name in _OURS and _is_ours(volume)}
 
 
-def name_is_ours(pod: Pod) -> bool:
-    """Whether mounts of a volume with our name are ours: not where the pod has a volume of its own by that name."""
-    volume = _volume(pod)
-    return volume is None or _is_our_volume(volume)
+def names_of_ours(pod: Pod) -> Collection[str]:
+    """The names under which a volume and its mounts are ours: not those that the pod has a volume of its own by."""
+    return _OURS.difference(volume.name for volume in pod.volumes if volume.name in _OURS and not _is_ours(volume))
 
 
 def our_init_container(pod: Pod) -> Container | None:
     """Our init container in the pod, None where there is none."""
-    if our_volume(pod) is None:
+    if SHIM_VOLUME not in our_volumes(pod):
         return None
     for container in pod.init_containers:
         if container.name == SHIM_INIT_CONTAINER and any(mount.volume == SHIM_VOLUME for mount in container.mounts):
@@ -170,18 +221,16 @@ def _init_name_is_taken(pod: Pod) -> bool:
     return any(container.name == SHIM_INIT_CONTAINER and container is not ours for container in pod.all_containers)
 
 
-def volume_operations(pod: Pod, shim: Shim | None) -> list[dict[str, Any]]:
-    """JSON-patch operations that make the pod's volume and init container those of the shim (None: remove ours)."""
-    found: list[dict[str, Any]] = []
-    present = our_volume(pod)
-    if shim is None:
-        if present is not None:
-            found.append({"op": "remove", "path": f"/spec/volumes/{present.place}"})
-    elif present is None:
-        found.append(_added("/spec/volumes", shim.volume, has_list=pod.has_volumes))
-    elif present.raw != shim.volume:
-        found.append({"op": "replace", "path": f"/spec/volumes/{present.place}", "value": shim.volume})
-    found.extend(_init_operations(pod, shim.init_container if shim is not None else None))
+def volume_operations(
+    pod: Pod, volumes: Sequence[Mapping[str, Any]], init_container: Mapping[str, Any] | None
+) -> list[dict[str, Any]]:
+    """JSON-patch operations that make our volumes and our init container in the pod the given ones."""
+    present = our_volumes(pod)
+    wanted = {volume["name"]: volume for volume in volumes}
+    found = _changed("/spec/volumes", [(v.place, v.name, v.raw) for v in present.values()], wanted)
+    new = [volume for name, volume in wanted.items() if name not in present]
+    found.extend(_added("/spec/volumes", new, has_list=pod.has_volumes))
+    found.extend(_init_operations(pod, init_container))
     return found
 
 
@@ -190,7 +239,7 @@ def _init_operations(pod: Pod, wanted: Mapping[str, Any] | None) -> list[dict[st
     if wanted is None:
         return [] if present is None else [{"op": "remove", "path": present.pointer}]
     if present is None:
-        return [_added("/spec/initContainers", wanted, has_list=pod.has_init_containers)]
+        return _added("/spec/initContainers", [wanted], has_list=pod.has_init_containers)
     if _holds(present.raw, wanted):
         return []
     return [{"op": "replace", "path": present.pointer, "value": wanted}]
@@ -207,38 +256,55 @@ def _holds(present: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     return True
 
 
-def mount_operations(container: Container, mount: Mapping[str, Any] | None, *, ours: bool) -> list[dict[str, Any]]:
-    """JSON-patch operations that make the container's mount of our volume the given one (None: remove it).
+def mount_operations(
+    container: Container, mounts: Sequence[Mapping[str, Any]], *, ours: Collection[str]
+) -> list[dict[str, Any]]:
+    """JSON-patch operations that make the container's mounts of our volumes the given ones.
 
-    `ours` says whether the pod's volume of that name is ours; a user's own is left alone.
+    `ours` are the names of volumes that are ours in this pod; a user's own by such a name is left alone.
     """
-    present: list[Mount] = [found for found in container.mounts if found.volume == SHIM_VOLUME] if ours else []
+    if not mounts and not any(mount.volume in _OURS for mount in container.mounts):
+        return []
     pointer = container.pointer + "/volumeMounts"
-    # From the back, so that a removal moves no place that is still to be changed.
-    surplus = present if mount is None else present[1:]
-    found: list[dict[str, Any]] = [{"op": "remove", "path": f"{pointer}/{extra.place}"} for extra in reversed(surplus)]
-    if mount is not None:
-        if not present:
-            found.append(_added(pointer, mount, has_list=container.has_mounts))
-        elif container.raw["volumeMounts"][present[0].place] != mount:
-            found.append({"op": "replace", "path": f"{pointer}/{present[0].place}", "value": mount})
+    raw = container.raw.get("volumeMounts") or ()
+    present = [(mount.place, mount.volume, raw[mount.place]) for mount in container.mounts if mount.volume in ours]
+    wanted = {mount["name"]: mount for mount in mounts}
+    found = _changed(pointer, present, wanted)
+    named = {volume for _, volume, _ in present}
+    found.extend(_added(pointer, [m for name, m in wanted.items() if name not in named], has_list=container.has_mounts))
     return found
 
 
-def _added(pointer: str, value: Mapping[str, Any], *, has_list: bool) -> dict[str, Any]:
+def _changed(
+    pointer: str, present: Sequence[tuple[int, str, Mapping[str, Any]]], wanted: Mapping[str, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Operations that make the present items (place, name, object) the wanted ones; of one name the first stays."""
+    first = {name: place for place, name, _ in reversed(present)}
+    found: list[dict[str, Any]] = []
+    # From the back, so that a removal moves no place that is still to be changed.
+    for place, name, raw in sorted(present, key=lambda item: item[0], reverse=True):
+        if name not in wanted or place != first[name]:
+            found.append({"op": "remove", "path": f"{pointer}/{place}"})
+        elif raw != wanted[name]:
+            found.append({"op": "replace", "path": f"{pointer}/{place}", "value": wanted[name]})
+    return found
+
+
+def _added(pointer: str, values: Sequence[Mapping[str, Any]], *, has_list: bool) -> list[dict[str, Any]]:
+    if not values:
+        return []
     if has_list:
-        return {"op": "add", "path": pointer + "/-", "value": value}
-    return {"op": "add", "path": pointer, "value": [value]}
+        return [{"op": "add", "path": pointer + "/-", "value": value} for value in values]
+    return [{"op": "add", "path": pointer, "value": list(values)}]
 
 
-def _volume(pod: Pod) -> Volume | None:
-    for volume in pod.volumes:
-        if volume.name == SHIM_VOLUME:
-            return volume
-    return None
+_OURS: Final = frozenset((SHIM_VOLUME, REPORT_VOLUME))
 
 
-def _is_our_volume(volume: Volume) -> bool:
+def _is_ours(volume: Volume) -> bool:
+    """Whether a volume with one of our names has one of our shapes."""
+    if volume.name == REPORT_VOLUME:
+        return "emptyDir" in volume.raw
     source = volume.raw.get("configMap")
     if isinstance(source, dict):
         return str(source.get("name")).startswith(CONFIG_MAP_PREFIX)

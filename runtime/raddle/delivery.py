@@ -23,6 +23,8 @@ MOUNT_PATH = "/opt/raddle"
 PYTHON_USER_BASE = MOUNT_PATH
 PYTHON_PATH = MOUNT_PATH + "/python"
 NODE_MODULE = MOUNT_PATH + "/node/raddle.cjs"
+# Where processes may write their reports (env.REPORT): a volume of its own, since the files are mounted read-only.
+REPORT_PATH = "/opt/raddle-report"
 # As `uname -m` and NodeCPUTopology name them.
 ARCHITECTURES = ("x86_64", "aarch64")
 # The API server refuses a ConfigMap with more (MaxSecretSize), and one that can't be written helps nobody.

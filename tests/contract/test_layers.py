@@ -25,6 +25,8 @@ PURE = [
     "nodetopology",
     "explain",
     "environment",
+    "families",
+    "loading",
     "volumes",
     "workers",
     "pods",

@@ -85,9 +85,9 @@ def test_without_the_nodes_topology_the_safe_values_stand():
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{", "[]", '{"v":2}', "[" * 2000, "x" * 3000,
+        "", "{", "[]", '{"v":2}', "[" * 2000, "x" * (env.RESERVED_PLAN + 1),
         '{"v":1,"budget":{"quota_cpus":"2"}}', '{"v":1,"policy":{"intra_op":0}}', '{"v":1,"policy":{"runtimes":"all"}}',
-        json.dumps({"v": 1, "by": "x" * 1900, "budget": {"smallest_cores": 4}}),
+        json.dumps({"v": 1, "by": "x" * (env.RESERVED_PLAN - 150), "budget": {"smallest_cores": 4}}),
     ],
 )  # fmt: skip
 def test_a_plan_that_cannot_be_read_keeps_its_safe_values(text):

@@ -82,6 +82,8 @@ def test_a_container_gets_its_counts_its_plan_and_the_shim(obj):
         "ORT_INTER_OP_NUM_THREADS": ["inter-op-threads.raddle.dev/serve"],
         "OMP_NUM_THREADS": ["omp-threads.raddle.dev/serve"],
         "OPENBLAS_NUM_THREADS": ["blas-threads.raddle.dev/serve"],
+        "KMP_BLOCKTIME": "1",
+        "RADDLE_LITERALS": "KMP_BLOCKTIME=1",
         "PYTHONUSERBASE": "/opt/raddle",
     }
     annotations = patched["metadata"]["annotations"]
@@ -136,9 +138,10 @@ def test_openblas_gets_its_own_count_only_where_it_differs_and_nothing_of_openmp
     ("runtimes", "variables"),
     [
         (["onnxruntime"], {"ORT_INTRA_OP_NUM_THREADS", "ORT_INTER_OP_NUM_THREADS"}),
-        (["openmp"], {"OMP_NUM_THREADS"}),
+        (["openmp"], {"OMP_NUM_THREADS", "KMP_BLOCKTIME", "RADDLE_LITERALS"}),
         (["blas"], {"OPENBLAS_NUM_THREADS"}),
-        (["torch"], {"OMP_NUM_THREADS"}),
+        (["torch"], {"OMP_NUM_THREADS", "KMP_BLOCKTIME", "RADDLE_LITERALS"}),
+        (["go"], {"GOMAXPROCS", "RADDLE_LITERALS"}),
     ],
 )
 def test_only_the_chosen_families_get_counts(runtimes, variables):

@@ -124,9 +124,14 @@ def test_only_variables_that_raddle_looks_at_are_kept_with_their_places():
         {"name": "Y", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['other/c']"}}},
     ]
     read = pod(containers=[{"name": "c", "env": entries}]).containers[0]
-    assert [(entry.place, entry.name) for entry in read.env] == [(1, "OMP_NUM_THREADS"), (3, "PYTHONPATH"), (4, "X")]
-    assert (read.env[1].value, read.env[1].optional) == (None, True)
-    assert read.env[2].ours == env.THREADS_PREFIX + "c"
+    assert [(entry.place, entry.name) for entry in read.env] == [
+        (1, "OMP_NUM_THREADS"),
+        (2, "OMP_PROC_BIND"),
+        (3, "PYTHONPATH"),
+        (4, "X"),
+    ]
+    assert (read.env[2].value, read.env[2].optional) == (None, True)
+    assert read.env[3].ours == env.THREADS_PREFIX + "c"
     assert (read.env_count, read.sets_omp) == (6, True)
 
 
