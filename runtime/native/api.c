@@ -1,0 +1,244 @@
+/* OrtGetApiBase, the one name that this library exports: ONNX Runtime's own answer, with a copy of its function table in
+ * which those functions are replaced that the plan has something to say about. Without a plan, with a runtime that is
+ * too old or too new, with anything unexpected: the real table. */
+#include "ort.h"
+
+/* The runtimes whose tables are known: 1.14 brought HasSessionConfigEntry. A newer one is left alone until it has been
+ * tried. */
+#define OLDEST 14
+#define NEWEST 31
+#define MAX_SLOTS 1024
+/* Facts are read again for a session that comes later than this: an in-place resize changes the quota. */
+#define FACTS_AGE_MS 10000
+
+const void *const *rd_real;
+struct rd_runtime rd_runtime;
+
+static const void *table[MAX_SLOTS];
+static const struct rd_api_base *real_base;
+static struct rd_lock lock;
+/* 0: not looked at; 1: the table is ready; -1: the real one is given out. */
+static int state;
+
+static struct rd_lock facts_lock;
+static struct rd_facts kept_facts;
+static uint64_t facts_at_ms;
+static int facts_pid;
+static unsigned sessions_before_fork;
+
+bool rd_ok(rd_status status, char *message, size_t size)
+{
+    if (status == NULL) {
+        return true;
+    }
+    if (message != NULL && size > 0) {
+        struct rd_out out = rd_out(message, size);
+        rd_put(&out, RD_REAL(GetErrorMessage, const char *(*)(const void *))(status));
+    }
+    RD_REAL(ReleaseStatus, rd_release)(status);
+    return false;
+}
+
+static void forked(int pid)
+{
+    if (facts_pid != 0 && sessions_before_fork > 0) {
+        char text[200];
+        struct rd_out line = rd_out(text, sizeof text);
+        rd_put(&line, "process ");
+        rd_put_number(&line, pid);
+        rd_put(&line, " was forked after ");
+        rd_put_unsigned(&line, sessions_before_fork);
+        rd_put(&line, " onnxruntime session(s) had been created; their threads do not exist in it: create sessions "
+                      "after the fork");
+        rd_complain(text);
+    }
+    sessions_before_fork = 0;
+    rd_threads_forked();
+}
+
+/* A count that the environment sets otherwise is the code's: see without_own_counts in adapters/onnxruntime.py. */
+static void without_own_count(struct rd_plan *plan, enum rd_key key, const char *name)
+{
+    const char *text = rd_env(name);
+    uint64_t count = 0;
+    struct rd_text value = rd_text_of(text == NULL ? "" : text);
+    for (size_t i = 0; i < value.length; i++) {
+        if (value.at[i] < '0' || value.at[i] > '9') {
+            return;
+        }
+    }
+    value.length = value.length < 9 ? value.length : 9;
+    if (rd_number(value, &count) && count > 0 && plan->has[key] && count != plan->value[key]) {
+        plan->has[key] = false;
+    }
+}
+
+void rd_current(struct rd_facts *facts, struct rd_effective *wanted)
+{
+    int pid = rd_pid();
+    uint64_t now = rd_now_ms();
+    if (rd_try_lock(&facts_lock)) {
+        if (facts_pid != pid) {
+            forked(pid);
+        }
+        if (facts_pid != pid || now - facts_at_ms > FACTS_AGE_MS) {
+            rd_facts_read(&kept_facts);
+            facts_at_ms = now;
+            facts_pid = pid;
+        } else {
+            rd_facts_read_cpus(&kept_facts);
+        }
+        sessions_before_fork++;
+        *facts = kept_facts;
+        rd_unlock(&facts_lock);
+    } else {
+        rd_facts_read(facts);
+    }
+    rd_resolve(&rd_runtime.plan, facts, wanted);
+}
+
+/* The minor number of "1.23.2"; -1 for anything else. */
+static int minor_of(const char *version)
+{
+    struct rd_text rest;
+    uint64_t number;
+    struct rd_text major = rd_split(rd_text_of(version == NULL ? "" : version), '.', &rest, NULL);
+    struct rd_text minor = rd_split(rest, '.', &rest, NULL);
+    return rd_text_is(major, "1") && rd_number(minor, &number) && number < 1000 ? (int)number : -1;
+}
+
+static bool leave_alone(const char *why)
+{
+    char text[400];
+    struct rd_out line = rd_out(text, sizeof text);
+    rd_put(&line, "onnxruntime ");
+    if (rd_runtime.version != NULL) {
+        rd_put(&line, rd_runtime.version);
+        rd_put_char(&line, ' ');
+    }
+    rd_put(&line, "is left alone: ");
+    rd_put(&line, why);
+    rd_announce(text);
+    return false;
+}
+
+/* How many functions the real table has: it is followed by something that is no address of a function, or by functions
+ * of another table, which do no harm in a copy. */
+static unsigned table_length(const void *const *real)
+{
+    size_t most = rd_readable(real) / sizeof *real;
+    most = most < MAX_SLOTS ? most : MAX_SLOTS;
+    uintptr_t start, end;
+    unsigned count = 0;
+    if (most == 0 || !rd_code_around(real[0], &start, &end)) {
+        return 0;
+    }
+    while (count < most && (uintptr_t)real[count] >= start && (uintptr_t)real[count] < end) {
+        count++;
+    }
+    return count;
+}
+
+/* Entries that the table of the version has: static_asserts of onnxruntime_c_api.cc. */
+static unsigned least_length(int minor)
+{
+    static const unsigned short lengths[] = {239, 255, 266, 276, 280, 280, 285, 285, 318, 390, 415};
+    int last = (int)(sizeof lengths / sizeof lengths[0]) - 1;
+    return lengths[minor - OLDEST < last ? minor - OLDEST : last];
+}
+
+static bool prepare(void)
+{
+    char problem[256];
+    struct rd_out error = rd_out(problem, sizeof problem);
+    rd_runtime.version = real_base->get_version();
+    rd_runtime.minor = minor_of(rd_runtime.version);
+    if (!rd_plan_parse(rd_env("RADDLE_PLAN"), &rd_runtime.plan, &error)) {
+        rd_runtime.version = NULL;
+        return leave_alone(problem);
+    }
+    if (rd_runtime.minor < OLDEST || rd_runtime.minor > NEWEST) {
+        return leave_alone("this shim knows 1.14 to 1.31");
+    }
+    rd_runtime.respect = rd_plan_get(&rd_runtime.plan, RD_EXISTING, RD_RESPECT) == RD_RESPECT;
+    if (rd_runtime.respect) {
+        without_own_count(&rd_runtime.plan, RD_INTRA, "ORT_INTRA_OP_NUM_THREADS");
+        without_own_count(&rd_runtime.plan, RD_INTER, "ORT_INTER_OP_NUM_THREADS");
+    }
+    rd_real = real_base->get_api((uint32_t)rd_runtime.minor);
+    unsigned least = least_length(rd_runtime.minor);
+    if (rd_real == NULL) {
+        return leave_alone("it has no table of its own version");
+    }
+    unsigned length = table_length(rd_real);
+    if (length < least) {
+        return leave_alone("its table of functions is shorter than that of its version");
+    }
+    /* Up to 1.24 the length is known; what follows is not part of the table. */
+    length = rd_runtime.minor <= 24 ? least : length;
+    for (unsigned i = 0; i < length; i++) {
+        table[i] = rd_real[i];
+    }
+    rd_options_wrap(table);
+    rd_environment_wrap(table);
+    rd_providers_wrap(table);
+    rd_session_wrap(table);
+    return true;
+}
+
+static const void *get_api(uint32_t version)
+{
+    const void *real = real_base->get_api(version);
+    if (real == NULL) {
+        return NULL;
+    }
+    if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == 0 && rd_try_lock(&lock)) {
+        if (state == 0) {
+            __atomic_store_n(&state, prepare() ? 1 : -1, __ATOMIC_RELEASE);
+        }
+        rd_unlock(&lock);
+    }
+    /* One table serves all versions up to the runtime's own. */
+    return __atomic_load_n(&state, __ATOMIC_ACQUIRE) > 0 && real == (const void *)rd_real ? table : real;
+}
+
+static const char *get_version(void)
+{
+    return real_base->get_version();
+}
+
+static const void *get_no_api(uint32_t version)
+{
+    (void)version;
+    return NULL;
+}
+
+static const char *get_no_version(void)
+{
+    return "";
+}
+
+static const struct rd_api_base wrapped_base = {get_api, get_version};
+static const struct rd_api_base no_base = {get_no_api, get_no_version};
+
+__attribute__((visibility("default"))) const struct rd_api_base *OrtGetApiBase(void)
+{
+    const struct rd_api_base *(*real)(void) =
+        (const struct rd_api_base *(*)(void))rd_symbol("OrtGetApiBase", __builtin_return_address(0));
+    const struct rd_api_base *base = real == NULL ? NULL : real();
+    if (base == NULL) {
+        /* The program asks for a runtime that isn't there: it gets no table, as from one that is too old. */
+        return &no_base;
+    }
+    const char *plan = rd_env("RADDLE_PLAN");
+    if (plan == NULL || plan[0] == '\0') {
+        return base;
+    }
+    const struct rd_api_base *none = NULL;
+    if (!__atomic_compare_exchange_n(&real_base, &none, base, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
+        && none != base) {
+        rd_complain("a second onnxruntime in this process is left alone");
+        return base;
+    }
+    return &wrapped_base;
+}

@@ -1,0 +1,407 @@
+/* Symbols of the objects that the process has loaded, without dlsym: a plugin that was loaded with RTLD_LOCAL is seen
+ * too, symbol versions don't matter, and glibc before 2.34 has dlsym only where libdl is loaded.
+ *
+ * dl_iterate_phdr is the one function that is asked of the loader. It is a weak reference: without it nothing is found,
+ * and everything stays as it is. System V ABI, chapter 5; the GNU hash table by glibc's elf/dl-lookup.c.
+ */
+#include "raddle.h"
+
+#include <elf.h>
+
+struct object_info {
+    Elf64_Addr base;
+    const char *name;
+    const Elf64_Phdr *headers;
+    Elf64_Half count;
+};
+
+extern int dl_iterate_phdr(int (*callback)(struct object_info *, size_t, void *), void *data) __attribute__((weak));
+
+#if defined(__x86_64__)
+#define MACHINE EM_X86_64
+#else
+#define MACHINE EM_AARCH64
+#endif
+
+/* The tables of one loaded object. */
+struct tables {
+    const Elf64_Sym *symbols;
+    const char *strings;
+    const uint32_t *gnu_hash;
+    const uint32_t *hash;
+    const Elf64_Half *versions;
+    const Elf64_Dyn *dynamic;
+};
+
+static bool covers(const struct object_info *object, const void *address, unsigned flags)
+{
+    for (int i = 0; i < object->count; i++) {
+        const Elf64_Phdr *header = &object->headers[i];
+        Elf64_Addr start = object->base + header->p_vaddr;
+        if (header->p_type == PT_LOAD && (header->p_flags & flags) == flags && (Elf64_Addr)address >= start
+            && (Elf64_Addr)address < start + header->p_memsz) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* glibc writes addresses into the dynamic section, musl leaves offsets there, as does the kernel's vDSO. */
+static const void *at(const struct object_info *object, Elf64_Addr value)
+{
+    const void *address = (const void *)(value < object->base ? object->base + value : value);
+    return covers(object, address, 0) ? address : NULL;
+}
+
+static bool read_tables(const struct object_info *object, struct tables *tables)
+{
+    __builtin_memset(tables, 0, sizeof *tables);
+    for (int i = 0; i < object->count; i++) {
+        if (object->headers[i].p_type == PT_DYNAMIC) {
+            tables->dynamic = at(object, object->base + object->headers[i].p_vaddr);
+        }
+    }
+    if (tables->dynamic == NULL) {
+        return false;
+    }
+    for (const Elf64_Dyn *entry = tables->dynamic; entry->d_tag != DT_NULL; entry++) {
+        switch (entry->d_tag) {
+        case DT_SYMTAB:
+            tables->symbols = at(object, entry->d_un.d_ptr);
+            break;
+        case DT_STRTAB:
+            tables->strings = at(object, entry->d_un.d_ptr);
+            break;
+        case DT_GNU_HASH:
+            tables->gnu_hash = at(object, entry->d_un.d_ptr);
+            break;
+        case DT_HASH:
+            tables->hash = at(object, entry->d_un.d_ptr);
+            break;
+        case DT_VERSYM:
+            tables->versions = at(object, entry->d_un.d_ptr);
+            break;
+        default:
+            break;
+        }
+    }
+    return tables->symbols != NULL && tables->strings != NULL;
+}
+
+/* A defined function of this name that is not an older version kept for old programs. */
+static bool matches(const struct tables *tables, uint32_t index, const char *name)
+{
+    const Elf64_Sym *symbol = &tables->symbols[index];
+    unsigned type = ELF64_ST_TYPE(symbol->st_info), bind = ELF64_ST_BIND(symbol->st_info);
+    return symbol->st_shndx != SHN_UNDEF && symbol->st_value != 0 && (type == STT_FUNC || type == STT_NOTYPE)
+           && (bind == STB_GLOBAL || bind == STB_WEAK)
+           && (tables->versions == NULL || (tables->versions[index] & 0x8000) == 0)
+           && rd_same(tables->strings + symbol->st_name, name);
+}
+
+static uint32_t find_gnu(const struct tables *tables, const char *name)
+{
+    const uint32_t *table = tables->gnu_hash;
+    uint32_t buckets = table[0], first = table[1], bloom = table[2];
+    const uint32_t *bucket = table + 4 + bloom * 2;
+    const uint32_t *chain = bucket + buckets;
+    uint32_t hash = 5381;
+    for (const char *one = name; *one != '\0'; one++) {
+        hash = hash * 33 + (unsigned char)*one;
+    }
+    uint32_t index = buckets == 0 ? 0 : bucket[hash % buckets];
+    for (; index >= first && index != 0; index++) {
+        uint32_t theirs = chain[index - first];
+        if ((theirs | 1) == (hash | 1) && matches(tables, index, name)) {
+            return index;
+        }
+        if ((theirs & 1) != 0) {
+            break;
+        }
+    }
+    return 0;
+}
+
+static uint32_t find_sysv(const struct tables *tables, const char *name)
+{
+    const uint32_t *table = tables->hash;
+    uint32_t buckets = table[0], count = table[1], hash = 0;
+    for (const char *one = name; *one != '\0'; one++) {
+        hash = (hash << 4) + (unsigned char)*one;
+        hash = (hash ^ (hash >> 24 & 0xf0)) & 0x0fffffff;
+    }
+    uint32_t index = buckets == 0 ? 0 : table[2 + hash % buckets];
+    for (uint32_t steps = 0; index != 0 && index < count && steps < count; steps++) {
+        if (matches(tables, index, name)) {
+            return index;
+        }
+        index = table[2 + buckets + index];
+    }
+    return 0;
+}
+
+static void *find_in(const struct object_info *object, const char *name)
+{
+    struct tables tables;
+    if (!read_tables(object, &tables)) {
+        return NULL;
+    }
+    uint32_t index = tables.gnu_hash != NULL ? find_gnu(&tables, name)
+                     : tables.hash != NULL   ? find_sysv(&tables, name)
+                                             : 0;
+    if (index == 0) {
+        return NULL;
+    }
+    void *address = (void *)(object->base + tables.symbols[index].st_value);
+    return covers(object, address, 0) ? address : NULL;
+}
+
+/* The part of a path after its last slash. */
+static const char *base_name(const char *path)
+{
+    const char *base = path;
+    for (; *path != '\0'; path++) {
+        if (*path == '/') {
+            base = path + 1;
+        }
+    }
+    return base;
+}
+
+struct search {
+    const char *name;
+    const void *caller;
+    void *first;
+    void *linked;
+    /* What the caller needs: its own list of names. */
+    const Elf64_Dyn *needed;
+    const char *strings;
+    bool passed;
+};
+
+/* The name under which others need this object: its DT_SONAME, else the name of its file. */
+static const char *own_name(const struct object_info *object, const struct tables *tables)
+{
+    for (const Elf64_Dyn *entry = tables->dynamic; entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_SONAME) {
+            return tables->strings + entry->d_un.d_val;
+        }
+    }
+    return base_name(object->name == NULL ? "" : object->name);
+}
+
+static bool is_needed(const struct search *search, const char *name)
+{
+    for (const Elf64_Dyn *entry = search->needed; entry != NULL && entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_NEEDED && rd_same(base_name(search->strings + entry->d_un.d_val), name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int find_caller(struct object_info *object, size_t size, void *data)
+{
+    (void)size;
+    struct search *search = data;
+    struct tables tables;
+    if (!covers(object, search->caller, PF_X) || !read_tables(object, &tables)) {
+        return 0;
+    }
+    search->needed = tables.dynamic;
+    search->strings = tables.strings;
+    return 1;
+}
+
+static int find_symbol(struct object_info *object, size_t size, void *data)
+{
+    (void)size;
+    struct search *search = data;
+    struct tables tables;
+    bool is_caller = search->caller != NULL && covers(object, search->caller, PF_X);
+    search->passed |= is_caller;
+    if (covers(object, (const void *)&rd_symbol, PF_X)) {
+        return 0;
+    }
+    void *found = find_in(object, search->name);
+    if (found == NULL) {
+        return 0;
+    }
+    if (search->first == NULL) {
+        search->first = found;
+    }
+    bool linked = search->needed != NULL && read_tables(object, &tables)
+                  && (is_caller || is_needed(search, own_name(object, &tables)));
+    /* Two of one name: the loader puts what an object needs behind it. */
+    if (linked && (search->linked == NULL || !search->passed)) {
+        search->linked = found;
+    }
+    return linked && search->passed;
+}
+
+void *rd_symbol(const char *name, const void *caller)
+{
+    if (dl_iterate_phdr == NULL) {
+        return NULL;
+    }
+    struct search search = {.name = name, .caller = caller};
+    if (caller != NULL) {
+        dl_iterate_phdr(find_caller, &search);
+    }
+    dl_iterate_phdr(find_symbol, &search);
+    return search.linked != NULL ? search.linked : search.first;
+}
+
+struct region {
+    const void *address;
+    size_t readable;
+    uintptr_t code_start, code_end;
+    const char *name;
+    bool loaded;
+};
+
+static int look_at(struct object_info *object, size_t size, void *data)
+{
+    (void)size;
+    struct region *region = data;
+    for (int i = 0; i < object->count; i++) {
+        const Elf64_Phdr *header = &object->headers[i];
+        Elf64_Addr start = object->base + header->p_vaddr, end = start + header->p_memsz;
+        Elf64_Addr address = (Elf64_Addr)region->address;
+        if (header->p_type == PT_LOAD && address >= start && address < end) {
+            region->code_start = (header->p_flags & PF_X) != 0 ? start : 0;
+            region->code_end = (header->p_flags & PF_X) != 0 ? end : 0;
+            region->readable = (header->p_flags & PF_R) != 0 ? end - address : 0;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+bool rd_code_around(const void *address, uintptr_t *start, uintptr_t *end)
+{
+    struct region region = {.address = address};
+    if (dl_iterate_phdr == NULL || dl_iterate_phdr(look_at, &region) == 0 || region.code_end == 0) {
+        return false;
+    }
+    *start = region.code_start;
+    *end = region.code_end;
+    return true;
+}
+
+size_t rd_readable(const void *address)
+{
+    struct region region = {.address = address};
+    return dl_iterate_phdr != NULL && dl_iterate_phdr(look_at, &region) != 0 ? region.readable : 0;
+}
+
+static int compare_name(struct object_info *object, size_t size, void *data)
+{
+    (void)size;
+    struct region *region = data;
+    const char *name = base_name(object->name == NULL ? "" : object->name);
+    size_t length = rd_length(region->name);
+    region->loaded |= rd_starts(name, region->name) && (name[length] == '\0' || name[length] == '.');
+    return region->loaded;
+}
+
+bool rd_is_loaded(const char *name)
+{
+    struct region region = {.name = name};
+    return dl_iterate_phdr != NULL && (dl_iterate_phdr(compare_name, &region), region.loaded);
+}
+
+/* ---- a file on disk ---- */
+
+#if defined(__x86_64__)
+#define NR_CLOSE 3
+#define NR_FSTAT 5
+#define NR_MMAP 9
+#define NR_OPENAT 257
+#define STAT_SIZE_AT 48
+#else
+#define NR_OPENAT 56
+#define NR_CLOSE 57
+#define NR_FSTAT 80
+#define NR_MMAP 222
+#define STAT_SIZE_AT 48
+#endif
+
+/* The place in the file of an address that it will have in memory; 0 where no segment holds it. */
+static uint64_t file_offset(const Elf64_Phdr *headers, int count, uint64_t address)
+{
+    for (int i = 0; i < count; i++) {
+        if (headers[i].p_type == PT_LOAD && address >= headers[i].p_vaddr
+            && address < headers[i].p_vaddr + headers[i].p_filesz) {
+            return address - headers[i].p_vaddr + headers[i].p_offset;
+        }
+    }
+    return 0;
+}
+
+/* Whether everything that it needs is there: `size` bytes of the file. Nothing of the file is trusted. */
+bool rd_elf_fits(const unsigned char *file, uint64_t size, bool (*needs)(const char *name))
+{
+    const Elf64_Ehdr *elf = (const Elf64_Ehdr *)(const void *)file;
+    if (size < sizeof *elf || __builtin_memcmp(elf->e_ident, ELFMAG, SELFMAG) != 0 || elf->e_type != ET_DYN
+        || elf->e_ident[EI_CLASS] != ELFCLASS64 || elf->e_machine != MACHINE || elf->e_phentsize != sizeof(Elf64_Phdr)
+        || elf->e_phoff > size || elf->e_phnum > (size - elf->e_phoff) / sizeof(Elf64_Phdr) || elf->e_phoff % 8 != 0) {
+        return false;
+    }
+    const Elf64_Phdr *headers = (const Elf64_Phdr *)(const void *)(file + elf->e_phoff);
+    const Elf64_Phdr *dynamic = NULL;
+    for (int i = 0; i < elf->e_phnum; i++) {
+        if (headers[i].p_type == PT_DYNAMIC) {
+            dynamic = &headers[i];
+        }
+    }
+    if (dynamic == NULL || dynamic->p_offset % 8 != 0 || dynamic->p_offset > size
+        || dynamic->p_filesz > size - dynamic->p_offset) {
+        return false;
+    }
+    const Elf64_Dyn *entries = (const Elf64_Dyn *)(const void *)(file + dynamic->p_offset);
+    uint64_t count = dynamic->p_filesz / sizeof *entries, strings = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        if (entries[i].d_tag == DT_STRTAB) {
+            strings = file_offset(headers, elf->e_phnum, entries[i].d_un.d_ptr);
+        }
+    }
+    if (strings == 0 || strings >= size) {
+        return false;
+    }
+    for (uint64_t i = 0; i < count && entries[i].d_tag != DT_NULL; i++) {
+        if (entries[i].d_tag != DT_NEEDED) {
+            continue;
+        }
+        uint64_t offset = entries[i].d_un.d_val, end;
+        if (offset >= size - strings) {
+            return false;
+        }
+        for (end = strings + offset; end < size && file[end] != '\0'; end++) {
+        }
+        if (end == size || !needs((const char *)file + strings + offset)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool rd_loadable(const char *path, bool (*needs)(const char *name))
+{
+    /* Room for any struct stat of the two kernels. */
+    uint64_t status[32] = {0};
+    long file = rd_syscall(NR_OPENAT, -100, (long)path, 02004000 /* O_CLOEXEC | O_NONBLOCK */, 0, 0, 0);
+    if (rd_failed(file)) {
+        return false;
+    }
+    long failed = rd_syscall(NR_FSTAT, file, (long)status, 0, 0, 0, 0);
+    uint64_t size = status[STAT_SIZE_AT / 8];
+    long memory = failed || size == 0 ? -1 : rd_syscall(NR_MMAP, 0, (long)size, 1, 2, file, 0);
+    rd_syscall(NR_CLOSE, file, 0, 0, 0, 0, 0);
+    if (rd_failed(memory)) {
+        return false;
+    }
+    bool fits = rd_elf_fits((const unsigned char *)memory, size, needs);
+    rd_unmap((void *)memory, size);
+    return fits;
+}

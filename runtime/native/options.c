@@ -1,0 +1,266 @@
+/* What the code sets on its options objects. ONNX Runtime has no way to ask for counts, so each setter is wrapped and
+ * remembered by the object's address, through Clone and Release. Config entries can be asked for and are not kept. */
+#include "ort.h"
+
+/* An object is looked for in this many places from where its address hashes to. */
+#define PLACES 2048
+#define PROBES 32
+#define ORT_ENABLE_ALL 99
+
+static struct rd_options objects[PLACES];
+static struct rd_lock lock;
+/* An object could not be kept: from now on, one that isn't found may be it. */
+static bool overflowed;
+
+static struct rd_options *place(const void *object, bool make)
+{
+    uint64_t hash = ((uint64_t)(uintptr_t)object >> 4) * 0x9e3779b97f4a7c15U >> 40;
+    struct rd_options *free = NULL;
+    for (unsigned i = 0; i < PROBES; i++) {
+        struct rd_options *one = &objects[(hash + i) % PLACES];
+        if (one->object == object) {
+            return one;
+        }
+        if (one->object == NULL && free == NULL) {
+            free = one;
+        }
+    }
+    if (make && free != NULL) {
+        *free = (struct rd_options){.object = object};
+        return free;
+    }
+    overflowed |= make;
+    return NULL;
+}
+
+struct rd_options rd_options_of(const void *object)
+{
+    struct rd_options found = {.object = object};
+    if (object == NULL) {
+        return found;
+    }
+    if (!rd_try_lock(&lock)) {
+        found.code = RD_CODE_UNKNOWN;
+        return found;
+    }
+    const struct rd_options *kept = place(object, false);
+    if (kept != NULL) {
+        found = *kept;
+    } else if (overflowed) {
+        found.code = RD_CODE_UNKNOWN;
+    }
+    rd_unlock(&lock);
+    return found;
+}
+
+static void note(const void *object, unsigned on, unsigned off, int intra, int inter)
+{
+    if (!rd_try_lock(&lock)) {
+        overflowed = true;
+        return;
+    }
+    struct rd_options *kept = place(object, on != 0);
+    if (kept != NULL) {
+        kept->code = (kept->code & ~off) | on;
+        kept->intra = (on & RD_CODE_INTRA) != 0 ? intra : kept->intra;
+        kept->inter = (on & RD_CODE_INTER) != 0 ? inter : kept->inter;
+    }
+    rd_unlock(&lock);
+}
+
+static void forget(const void *object)
+{
+    if (object != NULL && rd_try_lock(&lock)) {
+        struct rd_options *kept = place(object, false);
+        if (kept != NULL) {
+            kept->object = NULL;
+        }
+        rd_unlock(&lock);
+    }
+}
+
+/* 0 and -1 are ONNX Runtime's defaults: the code has left the choice open. */
+static bool is_count(int count)
+{
+    return count != 0 && count != -1;
+}
+
+static rd_status create_session_options(void **out)
+{
+    rd_status status = RD_REAL(CreateSessionOptions, rd_on)(out);
+    if (status == NULL) {
+        forget(*out);
+    }
+    return status;
+}
+
+static rd_status clone_session_options(const void *options, void **out)
+{
+    rd_status status = RD_REAL(CloneSessionOptions, rd_status(*)(const void *, void **))(options, out);
+    if (status == NULL) {
+        struct rd_options known = rd_options_of(options);
+        forget(*out);
+        if (known.code != 0) {
+            note(*out, known.code, 0, known.intra, known.inter);
+        }
+    }
+    return status;
+}
+
+static void release_session_options(void *options)
+{
+    forget(options);
+    RD_REAL(ReleaseSessionOptions, rd_release)(options);
+}
+
+static rd_status set_intra(void *options, int count)
+{
+    note(options, is_count(count) ? RD_CODE_INTRA : 0, RD_CODE_INTRA, count, 0);
+    return RD_REAL(SetIntraOpNumThreads, rd_on_number)(options, count);
+}
+
+static rd_status set_inter(void *options, int count)
+{
+    note(options, is_count(count) ? RD_CODE_INTER : 0, RD_CODE_INTER, 0, count);
+    return RD_REAL(SetInterOpNumThreads, rd_on_number)(options, count);
+}
+
+static rd_status set_mode(void *options, int mode)
+{
+    note(options, mode == 1 ? RD_CODE_PARALLEL : 0, RD_CODE_PARALLEL, 0, 0);
+    return RD_REAL(SetSessionExecutionMode, rd_on_number)(options, mode);
+}
+
+static rd_status set_graph(void *options, int level)
+{
+    note(options, level != ORT_ENABLE_ALL ? RD_CODE_GRAPH : 0, RD_CODE_GRAPH, 0, 0);
+    return RD_REAL(SetSessionGraphOptimizationLevel, rd_on_number)(options, level);
+}
+
+static rd_status enable_arena(void *options)
+{
+    note(options, 0, RD_CODE_NO_ARENA, 0, 0);
+    return RD_REAL(EnableCpuMemArena, rd_on)(options);
+}
+
+static rd_status disable_arena(void *options)
+{
+    note(options, RD_CODE_NO_ARENA, 0, 0, 0);
+    return RD_REAL(DisableCpuMemArena, rd_on)(options);
+}
+
+static rd_status enable_pattern(void *options)
+{
+    note(options, 0, RD_CODE_NO_PATTERN, 0, 0);
+    return RD_REAL(EnableMemPattern, rd_on)(options);
+}
+
+static rd_status disable_pattern(void *options)
+{
+    note(options, RD_CODE_NO_PATTERN, 0, 0, 0);
+    return RD_REAL(DisableMemPattern, rd_on)(options);
+}
+
+static rd_status disable_pools(void *options)
+{
+    note(options, RD_CODE_NO_POOLS, 0, 0, 0);
+    return RD_REAL(DisablePerSessionThreads, rd_on)(options);
+}
+
+static rd_status set_thread_function(void *options, const void *function)
+{
+    note(options, function != NULL ? RD_CODE_THREADS : 0, RD_CODE_THREADS, 0, 0);
+    return RD_REAL(SessionOptionsSetCustomCreateThreadFn, rd_on_pointer)(options, function);
+}
+
+static rd_status create_threading_options(void **out)
+{
+    rd_status status = RD_REAL(CreateThreadingOptions, rd_on)(out);
+    if (status == NULL) {
+        forget(*out);
+    }
+    return status;
+}
+
+static void release_threading_options(void *options)
+{
+    forget(options);
+    RD_REAL(ReleaseThreadingOptions, rd_release)(options);
+}
+
+static rd_status set_global_intra(void *options, int count)
+{
+    note(options, is_count(count) ? RD_CODE_INTRA : 0, RD_CODE_INTRA, count, 0);
+    return RD_REAL(SetGlobalIntraOpNumThreads, rd_on_number)(options, count);
+}
+
+static rd_status set_global_inter(void *options, int count)
+{
+    note(options, is_count(count) ? RD_CODE_INTER : 0, RD_CODE_INTER, 0, count);
+    return RD_REAL(SetGlobalInterOpNumThreads, rd_on_number)(options, count);
+}
+
+static rd_status set_global_spin(void *options, int allow)
+{
+    note(options, RD_CODE_SPIN, 0, 0, 0);
+    return RD_REAL(SetGlobalSpinControl, rd_on_number)(options, allow);
+}
+
+static rd_status set_global_thread_function(void *options, const void *function)
+{
+    note(options, function != NULL ? RD_CODE_THREADS : 0, RD_CODE_THREADS, 0, 0);
+    return RD_REAL(SetGlobalCustomCreateThreadFn, rd_on_pointer)(options, function);
+}
+
+static rd_status set_global_affinity(void *options, const void *text)
+{
+    note(options, RD_CODE_AFFINITY, 0, 0, 0);
+    return RD_REAL(SetGlobalIntraOpThreadAffinity, rd_on_pointer)(options, text);
+}
+
+/* Providers beside which the CPU's workers have nothing to wait for. All take the options and a structure. */
+#define GPU_PROVIDER(name)                                                                                             \
+    static rd_status append_##name(void *options, const void *settings)                                                \
+    {                                                                                                                  \
+        note(options, RD_CODE_GPU, 0, 0, 0);                                                                           \
+        return RD_REAL(SessionOptionsAppendExecutionProvider_##name, rd_on_pointer)(options, settings);                \
+    }
+GPU_PROVIDER(CUDA)
+GPU_PROVIDER(ROCM)
+GPU_PROVIDER(TensorRT)
+GPU_PROVIDER(TensorRT_V2)
+GPU_PROVIDER(MIGraphX)
+
+void rd_options_gpu(const void *options)
+{
+    note(options, RD_CODE_GPU, 0, 0, 0);
+}
+
+void rd_options_wrap(const void **table)
+{
+    table[SLOT_CreateSessionOptions] = (const void *)create_session_options;
+    table[SLOT_CloneSessionOptions] = (const void *)clone_session_options;
+    table[SLOT_ReleaseSessionOptions] = (const void *)release_session_options;
+    table[SLOT_SetIntraOpNumThreads] = (const void *)set_intra;
+    table[SLOT_SetInterOpNumThreads] = (const void *)set_inter;
+    table[SLOT_SetSessionExecutionMode] = (const void *)set_mode;
+    table[SLOT_SetSessionGraphOptimizationLevel] = (const void *)set_graph;
+    table[SLOT_EnableCpuMemArena] = (const void *)enable_arena;
+    table[SLOT_DisableCpuMemArena] = (const void *)disable_arena;
+    table[SLOT_EnableMemPattern] = (const void *)enable_pattern;
+    table[SLOT_DisableMemPattern] = (const void *)disable_pattern;
+    table[SLOT_DisablePerSessionThreads] = (const void *)disable_pools;
+    table[SLOT_SessionOptionsSetCustomCreateThreadFn] = (const void *)set_thread_function;
+    table[SLOT_CreateThreadingOptions] = (const void *)create_threading_options;
+    table[SLOT_ReleaseThreadingOptions] = (const void *)release_threading_options;
+    table[SLOT_SetGlobalIntraOpNumThreads] = (const void *)set_global_intra;
+    table[SLOT_SetGlobalInterOpNumThreads] = (const void *)set_global_inter;
+    table[SLOT_SetGlobalSpinControl] = (const void *)set_global_spin;
+    table[SLOT_SetGlobalCustomCreateThreadFn] = (const void *)set_global_thread_function;
+    table[SLOT_SetGlobalIntraOpThreadAffinity] = (const void *)set_global_affinity;
+    table[SLOT_SessionOptionsAppendExecutionProvider_CUDA] = (const void *)append_CUDA;
+    table[SLOT_SessionOptionsAppendExecutionProvider_ROCM] = (const void *)append_ROCM;
+    table[SLOT_SessionOptionsAppendExecutionProvider_TensorRT] = (const void *)append_TensorRT;
+    table[SLOT_SessionOptionsAppendExecutionProvider_TensorRT_V2] = (const void *)append_TensorRT_V2;
+    table[SLOT_SessionOptionsAppendExecutionProvider_MIGraphX] = (const void *)append_MIGraphX;
+}

@@ -1,0 +1,78 @@
+/* ONNX Runtime as the shim sees it: one runtime a process, its real table, and what the code has set on its objects. */
+#ifndef RADDLE_ORT_H
+#define RADDLE_ORT_H
+
+#include "raddle.h"
+#include "slots.h"
+
+struct rd_api_base {
+    const void *(*get_api)(uint32_t version);
+    const char *(*get_version)(void);
+};
+
+/* Functions of the table by their shapes. A status is NULL for success and else has to be released. */
+typedef void *rd_status;
+typedef rd_status (*rd_on)(void *object);
+typedef rd_status (*rd_on_number)(void *object, int value);
+typedef rd_status (*rd_on_pointer)(void *object, const void *value);
+typedef rd_status (*rd_on_entry)(void *object, const char *key, const char *value);
+typedef void (*rd_release)(void *object);
+
+extern const void *const *rd_real;
+#define RD_REAL(slot, type) ((type)(uintptr_t)rd_real[SLOT_##slot])
+
+/* Set once, before the first wrapped function can be called. */
+struct rd_runtime {
+    struct rd_plan plan;
+    bool respect;
+    int minor; /* 23 of 1.23.2 */
+    const char *version;
+};
+extern struct rd_runtime rd_runtime;
+/* Releases the status; its message, if any, into `message`. True when it was a success. */
+bool rd_ok(rd_status status, char *message, size_t size);
+/* The facts of now, and what the plan comes to with them. */
+void rd_current(struct rd_facts *facts, struct rd_effective *wanted);
+
+/* ---- options.c: what the code has set on an OrtSessionOptions or OrtThreadingOptions ---- */
+
+enum {
+    RD_CODE_INTRA = 1,
+    RD_CODE_INTER = 2,
+    RD_CODE_GRAPH = 4,
+    RD_CODE_SPIN = 8,
+    RD_CODE_AFFINITY = 16,
+    RD_CODE_THREADS = 32,   /* thread functions of its own */
+    RD_CODE_NO_POOLS = 64,  /* DisablePerSessionThreads */
+    RD_CODE_PARALLEL = 128,
+    RD_CODE_NO_ARENA = 256,
+    RD_CODE_NO_PATTERN = 512,
+    RD_CODE_GPU = 1024,
+    RD_CODE_UNKNOWN = 2048, /* too many objects to keep track of */
+};
+struct rd_options {
+    const void *object;
+    unsigned code;
+    int intra;
+    int inter;
+};
+struct rd_options rd_options_of(const void *object);
+/* Notes that the session will compute on a GPU. */
+void rd_options_gpu(const void *options);
+void rd_options_wrap(const void **table);
+
+/* ---- session.c, environment.c, providers.c ---- */
+
+void rd_session_wrap(const void **table);
+void rd_environment_wrap(const void **table);
+void rd_providers_wrap(const void **table);
+/* True when sessions may use the pools of the environment. */
+bool rd_global_pool(void);
+void rd_global_pool_failed(void);
+/* True when the environment has a shared arena, made now if need be. */
+bool rd_shared_arena(const void *environment);
+/* Gives a pool its thread functions: `options` and the slots of the three functions that set them. */
+bool rd_use_threads(void *options, const int slots[3], int intra, const struct rd_facts *facts,
+                    const struct rd_effective *wanted, struct rd_pool **pool, const char **because);
+
+#endif

@@ -1,0 +1,284 @@
+/* The native shim: what its files share.
+ *
+ * libraddle.so is preloaded into programs of either libc, so it is linked to none: no NEEDED entry, no thread-local
+ * storage, no allocation. It makes its own system calls (sys.c), and what it needs of the process's libc it looks up in
+ * the objects that are loaded (elf.c). Where anything is not as expected, the program runs as if it were not there.
+ *
+ *   plan.c      RADDLE_PLAN as a table of values      the same answers as runtime/raddle/env.py
+ *   resolve.c   plan and facts -> values              ... adapters/live.py: resolve
+ *   facts.c     what the process really has           ... adapters/live.py: read_facts, cgroup.py
+ *   topology.c  one CPU set a worker                  ... placement.py, sysfs.py
+ *   elf.c       symbols of loaded objects, and whether a file on disk can be loaded
+ *   api.c       OrtGetApiBase, the wrapped API table
+ *   session.c   the plan against one session's options ... adapters/session_options.py: Choice
+ *   threads.c   creates, names, places and joins pool threads
+ *   record.c    the line on stderr, the report
+ *   preload.c   the allocator: looked for at start, preloaded by starting the program again
+ */
+#ifndef RADDLE_H
+#define RADDLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- sys.c: system calls and text ---- */
+
+long rd_syscall(long number, long a, long b, long c, long d, long e, long f);
+#define rd_failed(result) ((unsigned long)(result) > -4096UL)
+
+/* Reads the whole file from its start into `to`; the length, -1 where it can't be read or is `size` or longer. */
+long rd_read_file(const char *path, char *to, size_t size);
+/* Memory from the kernel, zeroed; NULL where there is none. */
+void *rd_map(size_t size);
+void rd_unmap(void *memory, size_t size);
+int rd_pid(void);
+uint64_t rd_now_ms(void);
+/* The value of an environment variable of this process; NULL where it is not set. */
+const char *rd_env(const char *name);
+
+size_t rd_length(const char *text);
+bool rd_same(const char *one, const char *other);
+bool rd_starts(const char *text, const char *start);
+/* A piece of text that is not terminated. */
+struct rd_text {
+    const char *at;
+    size_t length;
+};
+struct rd_text rd_text_of(const char *text);
+bool rd_text_is(struct rd_text text, const char *other);
+/* The part before the first `mark`, and `rest` set to what follows it; the whole and an empty rest without a mark. */
+struct rd_text rd_split(struct rd_text text, char mark, struct rd_text *rest, bool *found);
+/* An unsigned number of 1 to 19 digits and nothing else. */
+bool rd_number(struct rd_text text, uint64_t *value);
+
+/* Text that is built up in a fixed place and cut off where that is full; always terminated. */
+struct rd_out {
+    char *at;
+    size_t size;
+    size_t length;
+};
+struct rd_out rd_out(char *at, size_t size);
+void rd_put(struct rd_out *out, const char *text);
+void rd_put_text(struct rd_out *out, struct rd_text text);
+void rd_put_char(struct rd_out *out, char one);
+void rd_put_number(struct rd_out *out, int64_t value);
+void rd_put_unsigned(struct rd_out *out, uint64_t value);
+/* As C's and Python's %g: six significant digits. */
+void rd_put_double(struct rd_out *out, double value);
+
+/* A lock that is never waited for without end: a child forked while it was held must not hang. */
+struct rd_lock {
+    int held;
+};
+bool rd_try_lock(struct rd_lock *lock);
+void rd_unlock(struct rd_lock *lock);
+
+/* ---- cpuset: sets of CPUs ---- */
+
+/* Linux's own largest NR_CPUS. */
+#define RD_MAX_CPUS 8192
+struct rd_cpus {
+    uint64_t word[RD_MAX_CPUS / 64];
+};
+bool rd_cpus_parse(struct rd_text text, struct rd_cpus *set);
+unsigned rd_cpus_count(const struct rd_cpus *set);
+int rd_cpus_next(const struct rd_cpus *set, int after);
+static inline bool rd_cpus_has(const struct rd_cpus *set, int cpu)
+{
+    return cpu >= 0 && cpu < RD_MAX_CPUS && (set->word[cpu / 64] >> (cpu % 64) & 1) != 0;
+}
+static inline void rd_cpus_add(struct rd_cpus *set, int cpu)
+{
+    if (cpu >= 0 && cpu < RD_MAX_CPUS) {
+        set->word[cpu / 64] |= 1UL << (cpu % 64);
+    }
+}
+
+/* ---- plan.c ---- */
+
+enum rd_key {
+    RD_INTRA,
+    RD_INTER,
+    RD_SPIN_US,
+    RD_EXCL,
+    RD_SMT,
+    RD_STREAMS,
+    RD_WORKERS,
+    RD_RUNS,
+    RD_MIN,
+    RD_MAX,
+    RD_MIN_INTER,
+    RD_FLOOR,
+    RD_OMP,
+    RD_BLAS,
+    RD_TORCH_INTER,
+    RD_GPU,
+    RD_GLOBAL,
+    RD_GLOBAL_INTRA,
+    RD_SHARED_ARENA,
+    RD_ARENA,
+    RD_MEM_PATTERN,
+    RD_SHRINK,
+    /* ONNX Runtime's own configuration entries. */
+    RD_CONFIG_FIRST,
+    RD_CONFIG_INTRA_SPIN = RD_CONFIG_FIRST,
+    RD_CONFIG_INTER_SPIN,
+    RD_CONFIG_INTRA_SPIN_US,
+    RD_CONFIG_INTER_SPIN_US,
+    RD_CONFIG_INTRA_BACKOFF,
+    RD_CONFIG_INTER_BACKOFF,
+    RD_CONFIG_SPINNING_STOP,
+    RD_CONFIG_BLOCK_BASE,
+    RD_CONFIG_DENORMAL,
+    RD_CONFIG_ENV_ALLOCATORS,
+    RD_CONFIG_DEVICE_INITIALIZERS,
+    RD_CONFIG_NO_PREPACKING,
+    RD_CONFIG_LAST = RD_CONFIG_NO_PREPACKING,
+    /* Execution providers' options. */
+    RD_CUDA_FIRST,
+    RD_CUDA_EXTEND = RD_CUDA_FIRST,
+    RD_CUDA_ALGO,
+    RD_CUDA_WORKSPACE,
+    RD_CUDA_CONV1D,
+    RD_CUDA_COPY,
+    RD_CUDA_GRAPH,
+    RD_CUDA_TF32,
+    RD_CUDA_FUSE,
+    RD_CUDA_MEM_LIMIT,
+    RD_CUDA_NHWC,
+    RD_CUDA_SDPA,
+    RD_CUDA_STREAM,
+    RD_CUDA_LAST = RD_CUDA_STREAM,
+    RD_OPENVINO_FIRST,
+    RD_OPENVINO_THREADS = RD_OPENVINO_FIRST,
+    RD_OPENVINO_STREAMS,
+    RD_OPENVINO_LAST = RD_OPENVINO_STREAMS,
+    RD_XNNPACK_FIRST,
+    RD_XNNPACK_THREADS = RD_XNNPACK_FIRST,
+    RD_XNNPACK_LAST = RD_XNNPACK_THREADS,
+    /* Words; a value is the word's number in its list. */
+    RD_SPIN,
+    RD_MODE,
+    RD_GRAPH,
+    RD_AFF,
+    RD_EXISTING,
+    RD_OBSERVE,
+    RD_ALLOC,
+    RD_KEYS
+};
+
+enum { RD_SPIN_NEVER, RD_SPIN_BOUNDED, RD_SPIN_ALWAYS };
+enum { RD_MODE_SEQUENTIAL, RD_MODE_PARALLEL };
+enum { RD_AFF_NONE, RD_AFF_NUMA, RD_AFF_CORE };
+enum { RD_RESPECT, RD_OVERRIDE };
+enum { RD_OBSERVE_NONE, RD_OBSERVE_SESSIONS, RD_OBSERVE_RUNS };
+enum { RD_ALLOC_SYSTEM, RD_ALLOC_MIMALLOC, RD_ALLOC_JEMALLOC, RD_ALLOC_TCMALLOC };
+
+#define RD_MAX_PLAN_TEXT 4096
+struct rd_plan {
+    bool has[RD_KEYS];
+    bool negative[RD_KEYS];
+    uint64_t value[RD_KEYS];
+};
+
+/* True, and the plan filled; else what is wrong with the text, in the words of raddle.env.PlanError. */
+bool rd_plan_parse(const char *text, struct rd_plan *plan, struct rd_out *error);
+/* The value of a key, `otherwise` where the plan does not have it. */
+int64_t rd_plan_get(const struct rd_plan *plan, enum rd_key key, int64_t otherwise);
+/* The key's name, and its value as text (at least 24 bytes). */
+const char *rd_plan_key(enum rd_key key);
+void rd_plan_value(const struct rd_plan *plan, enum rd_key key, struct rd_out *out);
+
+/* ---- facts.c and resolve.c ---- */
+
+struct rd_facts {
+    bool knows_cpus;
+    struct rd_cpus cpus;
+    unsigned cpu_count;
+    bool has_quota;
+    double quota_cpus;
+    unsigned workers_seen;
+    bool first_worker;
+};
+void rd_facts_read(struct rd_facts *facts);
+void rd_facts_read_cpus(struct rd_facts *facts);
+/* The quota of the tightest visible cgroup by the files below `root` ("" for /); false where there is none. */
+bool rd_quota_read(const char *root, double *quota_cpus);
+
+/* Why a value is not simply the plan's; "" where it is. */
+typedef char rd_because[96];
+struct rd_effective {
+    int intra; /* 0: leave alone; likewise inter and global_intra */
+    int inter;
+    int global_intra;
+    int spin; /* -1: leave alone */
+    int spin_us;
+    int cap; /* 0: unknown */
+    bool exclusive;
+    rd_because intra_because;
+    rd_because inter_because;
+    rd_because global_because;
+    rd_because spin_because;
+};
+void rd_resolve(const struct rd_plan *plan, const struct rd_facts *facts, struct rd_effective *found);
+
+/* ---- topology.c ---- */
+
+/* Sets `group[i]` for each of the threads - 1 workers of a pool in the CPUs; false where nothing sensible can be said.
+ * `root` is "" for the real /sys. */
+bool rd_affinity_groups(const char *root, const struct rd_cpus *cpus, int threads, int affinity, struct rd_cpus *group);
+
+/* ---- elf.c ---- */
+
+/* Finds the objects' symbol. `caller` is an address within the object that asks (or NULL): of several objects that
+ * have the symbol, the one that the caller was linked to is taken, else the first. Never one in this library. */
+void *rd_symbol(const char *name, const void *caller);
+/* The code around the address: the loaded object's segment that holds it. False where it is no code. */
+bool rd_code_around(const void *address, uintptr_t *start, uintptr_t *end);
+/* The bytes that may be read from the address on, within the loaded object that holds it. */
+size_t rd_readable(const void *address);
+/* True when an object of this name (without folders, up to a "." or the end) is loaded. */
+bool rd_is_loaded(const char *name);
+/* True when the ELF file is a shared object that this process's loader could load: its machine, its libc, and all that
+ * it needs in `folders` (a NULL-ended list). `needs` is asked for each name that it needs. */
+bool rd_loadable(const char *path, bool (*needs)(const char *name));
+
+/* ---- threads.c ---- */
+
+typedef void (*rd_worker)(void *parameter);
+/* One pool's, or one session's, threads as ONNX Runtime is told of them: intra-op threads first. */
+struct rd_pool {
+    int intra_workers;
+    int made;
+    int placed; /* workers that `group` has a set for */
+    bool global;
+    bool core; /* each has a core of its own */
+    struct rd_cpus *group;
+};
+/* A pool's description that outlives the creation of its threads. */
+struct rd_pool *rd_pool_take(void);
+/* Gives back its CPU sets, once all its threads run. */
+void rd_pool_done(struct rd_pool *pool);
+void *rd_thread_create(void *pool, rd_worker worker, void *parameter);
+void rd_thread_join(void *handle);
+/* Threads that have a core of their own now. */
+int rd_threads_pinned(void);
+bool rd_threads_usable(void);
+void rd_threads_forked(void);
+
+/* ---- record.c ---- */
+
+void rd_say(const char *line);
+/* Says it once per process. */
+void rd_complain(const char *line);
+/* Says it once per process tree. */
+void rd_announce(const char *line);
+
+struct rd_session {
+    char effective[256];
+    char because[512];
+};
+void rd_record(const char *version, const struct rd_facts *facts, const char *effective, const char *because);
+
+#endif

@@ -1,0 +1,401 @@
+/* What the shim says on stderr, and the report of this process where RADDLE_REPORT names a folder. */
+#include "raddle.h"
+
+#if defined(__x86_64__)
+#define NR_WRITE 1
+#define NR_OPENAT 257
+#define NR_CLOSE 3
+#define NR_GETDENTS64 217
+#define NR_RENAMEAT 264
+#define NR_UNLINKAT 263
+#define NR_CLOCK_GETTIME 228
+#define O_DIRECTORY 0200000
+#define O_NOFOLLOW 0400000
+#else
+#define NR_WRITE 64
+#define NR_OPENAT 56
+#define NR_CLOSE 57
+#define NR_GETDENTS64 61
+#define NR_RENAMEAT 38
+#define NR_UNLINKAT 35
+#define NR_CLOCK_GETTIME 113
+#define O_DIRECTORY 040000
+#define O_NOFOLLOW 0100000
+#endif
+#define AT_FDCWD (-100)
+#define O_CREATE 0100
+#define O_TRUNCATE 01000
+#define O_WRITE 01
+#define O_CLOEXEC 02000000
+
+#define RUNTIME "onnxruntime"
+#define MAX_COMPLAINTS 16
+#define MAX_SESSIONS 16
+#define MAX_FILES 64
+#define MAX_BYTES 16384
+#define MAX_BURST 8
+
+struct session {
+    uint64_t at_ms;
+    char effective[256];
+    char because[512];
+};
+
+static struct rd_lock lock;
+static bool announced;
+static char complaints[MAX_COMPLAINTS][304];
+static int complaint_count;
+static struct session sessions[MAX_SESSIONS];
+static unsigned session_count;
+static struct rd_facts last_facts;
+static char last_version[32];
+/* The report's file: made for this process, refilled at one write a second. */
+static int file_pid;
+static char file_name[40];
+static bool file_exists;
+static uint64_t file_started_ms;
+static int64_t write_tokens;
+static uint64_t tokens_at_ms;
+
+static void report(void);
+
+static uint64_t wall_ms(void)
+{
+    int64_t now[2] = {0, 0};
+    rd_syscall(NR_CLOCK_GETTIME, 0, (long)now, 0, 0, 0, 0);
+    return (uint64_t)now[0] * 1000 + (uint64_t)now[1] / 1000000;
+}
+
+void rd_say(const char *line)
+{
+    const char *log = rd_env("RADDLE_LOG");
+    if (log != NULL && rd_same(log, "0")) {
+        return;
+    }
+    char text[600];
+    struct rd_out out = rd_out(text, sizeof text - 1);
+    rd_put(&out, "raddle: ");
+    for (const char *one = line; *one != '\0'; one++) {
+        rd_put_char(&out, *one == '\n' ? ' ' : *one);
+    }
+    out.size++;
+    rd_put_char(&out, '\n');
+    rd_syscall(NR_WRITE, 2, (long)text, (long)out.length, 0, 0, 0);
+}
+
+void rd_complain(const char *line)
+{
+    char kept[sizeof complaints[0]];
+    struct rd_out out = rd_out(kept, sizeof kept);
+    rd_put(&out, line);
+    bool fresh = false;
+    if (rd_try_lock(&lock)) {
+        fresh = complaint_count < MAX_COMPLAINTS;
+        for (int i = 0; i < complaint_count; i++) {
+            fresh &= !rd_same(complaints[i], kept);
+        }
+        if (fresh) {
+            out = rd_out(complaints[complaint_count++], sizeof kept);
+            rd_put(&out, kept);
+        }
+        rd_unlock(&lock);
+    }
+    if (fresh) {
+        rd_say(line);
+        report();
+    }
+}
+
+/* Whether this is the process's only thread: the environment may be changed only then. */
+static bool is_alone(void)
+{
+    char names[1024];
+    long tasks = rd_syscall(NR_OPENAT, AT_FDCWD, (long)"/proc/self/task", O_CLOEXEC | O_DIRECTORY, 0, 0, 0);
+    if (rd_failed(tasks)) {
+        return false;
+    }
+    long length = rd_syscall(NR_GETDENTS64, tasks, (long)names, sizeof names, 0, 0, 0);
+    rd_syscall(NR_CLOSE, tasks, 0, 0, 0, 0, 0);
+    int threads = 0;
+    for (long at = 0; !rd_failed(length) && at < length;) {
+        uint16_t size;
+        __builtin_memcpy(&size, names + at + 16, sizeof size);
+        threads += names[at + 19] != '.';
+        at += size;
+    }
+    return threads == 1;
+}
+
+/* Children of this process stay silent. Where other threads run, one of them may be reading the environment; then
+ * children that make sessions themselves say their own line. */
+static void mark_tree(const char *before)
+{
+    int (*set)(const char *, const char *, int) = (int (*)(const char *, const char *, int))rd_symbol("setenv", NULL);
+    if (set == NULL || !is_alone()) {
+        return;
+    }
+    char value[200];
+    struct rd_out out = rd_out(value, sizeof value);
+    if (before != NULL && before[0] != '\0') {
+        rd_put(&out, before);
+        rd_put_char(&out, ',');
+    }
+    rd_put(&out, RUNTIME);
+    set("RADDLE_ANNOUNCED", value, 1);
+}
+
+void rd_announce(const char *line)
+{
+    if (__atomic_exchange_n(&announced, true, __ATOMIC_RELAXED)) {
+        return;
+    }
+    const char *before = rd_env("RADDLE_ANNOUNCED");
+    struct rd_text rest = rd_text_of(before == NULL ? "" : before);
+    for (bool more = true; more;) {
+        if (rd_text_is(rd_split(rest, ',', &rest, &more), RUNTIME)) {
+            return;
+        }
+    }
+    mark_tree(before);
+    rd_say(line);
+}
+
+/* ---- the report: docs/reference/report.md ---- */
+
+static void put_string(struct rd_out *out, const char *text, size_t most)
+{
+    rd_put_char(out, '"');
+    for (size_t i = 0; text[i] != '\0' && i < most; i++) {
+        unsigned char one = (unsigned char)text[i];
+        if (one == '"' || one == '\\') {
+            rd_put_char(out, '\\');
+            rd_put_char(out, (char)one);
+        } else {
+            rd_put_char(out, one < ' ' || one >= 0x7f ? '?' : (char)one);
+        }
+    }
+    rd_put_char(out, '"');
+}
+
+static void put_seconds(struct rd_out *out, uint64_t ms)
+{
+    rd_put_unsigned(out, ms / 1000);
+    rd_put_char(out, '.');
+    rd_put_char(out, (char)('0' + ms / 100 % 10));
+    rd_put_char(out, (char)('0' + ms / 10 % 10));
+    rd_put_char(out, (char)('0' + ms % 10));
+}
+
+static void put_cpus(struct rd_out *out, const struct rd_cpus *cpus)
+{
+    bool first = true;
+    for (int cpu = rd_cpus_next(cpus, -1); cpu >= 0;) {
+        int last = cpu;
+        while (rd_cpus_has(cpus, last + 1)) {
+            last++;
+        }
+        rd_put(out, first ? "" : ",");
+        rd_put_number(out, cpu);
+        if (last > cpu) {
+            rd_put_char(out, '-');
+            rd_put_number(out, last);
+        }
+        first = false;
+        cpu = rd_cpus_next(cpus, last);
+    }
+}
+
+static void put_facts(struct rd_out *out)
+{
+    rd_put(out, "{\"cpus\":");
+    if (last_facts.knows_cpus) {
+        rd_put_char(out, '"');
+        put_cpus(out, &last_facts.cpus);
+        rd_put_char(out, '"');
+    } else {
+        rd_put(out, "null");
+    }
+    rd_put(out, ",\"quotaCPUs\":");
+    if (last_facts.has_quota) {
+        rd_put_double(out, last_facts.quota_cpus);
+    } else {
+        rd_put(out, "null");
+    }
+    rd_put(out, ",\"workersSeen\":");
+    rd_put_unsigned(out, last_facts.workers_seen);
+    rd_put_char(out, '}');
+}
+
+static void put_session(struct rd_out *out, const struct session *session)
+{
+    rd_put(out, "{\"runtime\":\"" RUNTIME "\",\"version\":");
+    put_string(out, last_version, sizeof last_version);
+    rd_put(out, ",\"pid\":");
+    rd_put_number(out, file_pid);
+    rd_put(out, ",\"at\":");
+    put_seconds(out, session->at_ms);
+    rd_put(out, ",\"effective\":{");
+    rd_put(out, session->effective);
+    rd_put(out, "},\"because\":{");
+    rd_put(out, session->because);
+    rd_put(out, "}}");
+}
+
+static void put_report(struct rd_out *out)
+{
+    const char *plan = rd_env("RADDLE_PLAN");
+    rd_put(out, "{\"v\":1,\"pid\":");
+    rd_put_number(out, file_pid);
+    rd_put(out, ",\"language\":\"native\",\"startedAt\":");
+    put_seconds(out, file_started_ms);
+    rd_put(out, ",\"writtenAt\":");
+    put_seconds(out, wall_ms());
+    rd_put(out, ",\"plan\":");
+    put_string(out, plan == NULL ? "" : plan, 3072);
+    rd_put(out, ",\"facts\":");
+    put_facts(out);
+    rd_put(out, ",\"runtimes\":{\"" RUNTIME "\":{\"version\":");
+    put_string(out, last_version, sizeof last_version);
+    rd_put(out, "}},\"complaints\":[");
+    for (int i = 0; i < complaint_count; i++) {
+        rd_put(out, i > 0 ? "," : "");
+        put_string(out, complaints[i], 200);
+    }
+    rd_put(out, "],\"sessions\":[");
+    unsigned first = session_count > MAX_SESSIONS ? session_count - MAX_SESSIONS : 0;
+    bool some = false;
+    for (unsigned i = first; i < session_count && out->length + 1100 < out->size; i++) {
+        rd_put(out, some ? "," : "");
+        put_session(out, &sessions[i % MAX_SESSIONS]);
+        some = true;
+    }
+    rd_put(out, "],\"sessionsMade\":");
+    rd_put_unsigned(out, session_count);
+    rd_put(out, "}\n");
+}
+
+/* The files of the folder, -1 where it can't be read. */
+static long count_files(const char *folder)
+{
+    char names[4096];
+    long found = 0, length;
+    long file = rd_syscall(NR_OPENAT, AT_FDCWD, (long)folder, O_CLOEXEC | O_DIRECTORY, 0, 0, 0);
+    if (rd_failed(file)) {
+        return -1;
+    }
+    while (!rd_failed(length = rd_syscall(NR_GETDENTS64, file, (long)names, sizeof names, 0, 0, 0)) && length > 0) {
+        for (long at = 0; at < length;) {
+            uint16_t size;
+            __builtin_memcpy(&size, names + at + 16, sizeof size);
+            found += !(rd_same(names + at + 19, ".") || rd_same(names + at + 19, ".."));
+            at += size;
+        }
+    }
+    rd_syscall(NR_CLOSE, file, 0, 0, 0, 0, 0);
+    return found;
+}
+
+static bool write_file(const char *path, const char *text, size_t length)
+{
+    long file = rd_syscall(NR_OPENAT, AT_FDCWD, (long)path, O_WRITE | O_CREATE | O_TRUNCATE | O_NOFOLLOW | O_CLOEXEC,
+                           0644, 0, 0);
+    if (rd_failed(file)) {
+        return false;
+    }
+    long written = rd_syscall(NR_WRITE, file, (long)text, (long)length, 0, 0, 0);
+    rd_syscall(NR_CLOSE, file, 0, 0, 0, 0, 0);
+    return written == (long)length;
+}
+
+static bool may_write(void)
+{
+    uint64_t now = rd_now_ms();
+    if (file_pid != rd_pid()) {
+        /* The first, or a child after fork: its own file. */
+        file_pid = rd_pid();
+        file_exists = false;
+        file_started_ms = wall_ms();
+        write_tokens = MAX_BURST * 1000;
+        tokens_at_ms = now;
+        struct rd_out out = rd_out(file_name, sizeof file_name);
+        rd_put_number(&out, file_pid);
+        rd_put_char(&out, '-');
+        for (int shift = 28; shift >= 0; shift -= 4) {
+            rd_put_char(&out, "0123456789abcdef"[file_started_ms >> shift & 15]);
+        }
+        rd_put(&out, ".json");
+    }
+    write_tokens += (int64_t)(now - tokens_at_ms);
+    write_tokens = write_tokens < MAX_BURST * 1000 ? write_tokens : MAX_BURST * 1000;
+    tokens_at_ms = now;
+    if (write_tokens < 1000) {
+        return false;
+    }
+    write_tokens -= 1000;
+    return true;
+}
+
+static void write_report(const char *folder)
+{
+    char path[1024], unfinished[1024];
+    struct rd_out out = rd_out(path, sizeof path);
+    rd_put(&out, folder);
+    rd_put_char(&out, '/');
+    rd_put(&out, file_name);
+    struct rd_out other = rd_out(unfinished, sizeof unfinished);
+    rd_put(&other, folder);
+    rd_put(&other, "/.");
+    rd_put(&other, file_name);
+    rd_put(&other, ".tmp");
+    if (other.length + 1 >= sizeof unfinished) {
+        return;
+    }
+    long files = file_exists ? 0 : count_files(folder);
+    char *text = files < 0 || files >= MAX_FILES ? NULL : rd_map(MAX_BYTES);
+    if (text == NULL) {
+        return;
+    }
+    struct rd_out json = rd_out(text, MAX_BYTES);
+    put_report(&json);
+    bool done = write_file(unfinished, text, json.length)
+                && rd_syscall(NR_RENAMEAT, AT_FDCWD, (long)unfinished, AT_FDCWD, (long)path, 0, 0) == 0;
+    if (!done) {
+        rd_syscall(NR_UNLINKAT, AT_FDCWD, (long)unfinished, 0, 0, 0, 0);
+    } else if (!file_exists && count_files(folder) > MAX_FILES) {
+        /* Others came at the same time; each takes its own back. */
+        rd_syscall(NR_UNLINKAT, AT_FDCWD, (long)path, 0, 0, 0, 0);
+    } else {
+        file_exists = true;
+    }
+    rd_unmap(text, MAX_BYTES);
+}
+
+static void report(void)
+{
+    const char *folder = rd_env("RADDLE_REPORT");
+    if (folder != NULL && folder[0] != '\0' && rd_try_lock(&lock)) {
+        if (may_write()) {
+            write_report(folder);
+        }
+        rd_unlock(&lock);
+    }
+}
+
+void rd_record(const char *version, const struct rd_facts *facts, const char *effective, const char *because)
+{
+    const char *folder = rd_env("RADDLE_REPORT");
+    if (folder == NULL || folder[0] == '\0' || !rd_try_lock(&lock)) {
+        return;
+    }
+    struct session *session = &sessions[session_count++ % MAX_SESSIONS];
+    session->at_ms = wall_ms();
+    struct rd_out out = rd_out(session->effective, sizeof session->effective);
+    rd_put(&out, effective);
+    out = rd_out(session->because, sizeof session->because);
+    rd_put(&out, because);
+    out = rd_out(last_version, sizeof last_version);
+    rd_put(&out, version);
+    last_facts = *facts;
+    rd_unlock(&lock);
+    report();
+}

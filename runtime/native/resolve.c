@@ -1,0 +1,102 @@
+/* The plan against what the container really has: a port of resolve in runtime/raddle/adapters/live.py, which is the
+ * reference; tests/contract/test_native_contract.py compares the two. Counts only ever go down. */
+#include "raddle.h"
+
+#define DEFAULT_SPIN_US 200
+
+/* What decided, as text: "quota 1.5, shared by 4 workers". */
+struct where {
+    char text[64];
+};
+
+static int64_t at_least_one(int64_t value)
+{
+    return value < 1 ? 1 : value;
+}
+
+/* Threads that the quota and the cpuset have room for together, 0 where neither is known. */
+static int64_t room_of(const struct rd_plan *plan, const struct rd_facts *facts, struct rd_out *where)
+{
+    int64_t size = facts->knows_cpus ? facts->cpu_count : 0;
+    if (!facts->has_quota || (size > 0 && facts->quota_cpus >= (double)size)) {
+        rd_put(where, "cpuset of ");
+        rd_put_number(where, size);
+        return size;
+    }
+    rd_put(where, "quota ");
+    rd_put_double(where, facts->quota_cpus);
+    /* A quota of more CPUs than any machine has limits nothing, and would not fit an integer. */
+    double quota = facts->quota_cpus < 1e9 ? facts->quota_cpus : 1e9;
+    int64_t whole = (int64_t)quota;
+    bool round_up = rd_plan_get(plan, RD_FLOOR, 0) == 0 && (double)whole < quota;
+    return at_least_one(whole + round_up);
+}
+
+static int clamped(const struct rd_plan *plan, enum rd_key key, enum rd_key otherwise, int64_t cap, int64_t least,
+                   const char *where, char *because, size_t size)
+{
+    int64_t planned = rd_plan_get(plan, key, rd_plan_get(plan, otherwise, 0));
+    if (planned == 0 || cap == 0 || planned <= cap) {
+        return (int)planned;
+    }
+    /* Never more than planned: `least` above the plan is a plan that contradicts itself. */
+    int64_t value = least < planned ? least : planned;
+    value = value > cap ? value : cap;
+    if (value < planned) {
+        struct rd_out out = rd_out(because, size);
+        rd_put(&out, "planned ");
+        rd_put_number(&out, planned);
+        rd_put(&out, ", cut to ");
+        rd_put(&out, where);
+    }
+    return (int)value;
+}
+
+/* Threads of one session that want a CPU at once: its callers, and its pools' workers. */
+static int64_t runnable(const struct rd_plan *plan, const struct rd_effective *found)
+{
+    int64_t inter = rd_plan_get(plan, RD_MODE, RD_MODE_SEQUENTIAL) == RD_MODE_PARALLEL ? at_least_one(found->inter) : 1;
+    return rd_plan_get(plan, RD_RUNS, 1) + at_least_one(found->intra) - 1 + inter - 1;
+}
+
+void rd_resolve(const struct rd_plan *plan, const struct rd_facts *facts, struct rd_effective *found)
+{
+    __builtin_memset(found, 0, sizeof *found);
+    struct where reason;
+    struct rd_out where = rd_out(reason.text, sizeof reason.text);
+    int64_t room = room_of(plan, facts, &where);
+    int64_t workers = rd_plan_get(plan, RD_WORKERS, 1), streams = rd_plan_get(plan, RD_STREAMS, 1);
+    bool crowded = facts->workers_seen > workers;
+    if (crowded) {
+        streams = facts->workers_seen * at_least_one(streams / workers);
+        workers = facts->workers_seen;
+        rd_put(&where, ", shared by ");
+        rd_put_number(&where, workers);
+        rd_put(&where, " workers");
+    }
+    int64_t share = room == 0 ? 0 : at_least_one(room / workers);
+    int64_t cap = room == 0 ? 0 : at_least_one(room / streams);
+    found->cap = (int)cap;
+    int64_t least = rd_plan_get(plan, RD_MIN, 1);
+    found->intra = clamped(plan, RD_INTRA, RD_INTRA, cap, least, reason.text, found->intra_because,
+                           sizeof found->intra_because);
+    found->inter = clamped(plan, RD_INTER, RD_INTER, cap, rd_plan_get(plan, RD_MIN_INTER, 1), reason.text,
+                           found->inter_because, sizeof found->inter_because);
+    if (rd_plan_get(plan, RD_GLOBAL, 0) != 0) {
+        found->global_intra = clamped(plan, RD_GLOBAL_INTRA, RD_INTRA, share, least, reason.text,
+                                      found->global_because, sizeof found->global_because);
+    }
+    int64_t exclusive = rd_plan_get(plan, RD_EXCL, 0);
+    found->exclusive = exclusive > 0 && facts->knows_cpus && exclusive == facts->cpu_count && streams == 1;
+    found->spin = (int)rd_plan_get(plan, RD_SPIN, -1);
+    if (found->spin == RD_SPIN_BOUNDED) {
+        found->spin_us = (int)rd_plan_get(plan, RD_SPIN_US, DEFAULT_SPIN_US);
+        if (crowded || (room != 0 && runnable(plan, found) > room)) {
+            found->spin = RD_SPIN_NEVER;
+            found->spin_us = 0;
+            struct rd_out out = rd_out(found->spin_because, sizeof found->spin_because);
+            rd_put(&out, "planned bounded, stopped: ");
+            rd_put(&out, reason.text);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+/* Pool threads: ONNX Runtime asks these functions for each worker, so that it gets a name, and a place where the plan
+ * has one. pthread_create and pthread_join are the process's own, of whichever libc; name and place are system calls
+ * that the new thread makes for itself. */
+#include "raddle.h"
+
+#if defined(__x86_64__)
+#define NR_SCHED_YIELD 24
+#define NR_MUNMAP 11
+#define NR_PRCTL 157
+#define NR_SCHED_SETAFFINITY 203
+#else
+#define NR_SCHED_YIELD 124
+#define NR_MUNMAP 215
+#define NR_PRCTL 167
+#define NR_SCHED_SETAFFINITY 122
+#endif
+#define PR_SET_NAME 15
+
+#define STARTS 64
+#define POOLS 64
+
+/* What a thread that has not run yet is to do. */
+struct start {
+    int used;
+    rd_worker worker;
+    void *parameter;
+    char name[16];
+    bool placed;
+    bool core;
+    struct rd_cpus cpus;
+};
+
+static struct start starts[STARTS];
+static struct rd_pool pools[POOLS];
+static unsigned next_pool;
+static int pinned;
+
+typedef int (*pthread_create_function)(void **thread, const void *attributes, void *(*run)(void *), void *argument);
+typedef int (*pthread_join_function)(void *thread, void **result);
+static pthread_create_function pthread_create_found;
+static pthread_join_function pthread_join_found;
+
+bool rd_threads_usable(void)
+{
+    if (__atomic_load_n(&pthread_join_found, __ATOMIC_ACQUIRE) == NULL) {
+        /* pthread_t is a word that is never 0 in both libcs: an address. */
+        pthread_create_found = (pthread_create_function)rd_symbol("pthread_create", NULL);
+        pthread_join_function join = (pthread_join_function)rd_symbol("pthread_join", NULL);
+        if (pthread_create_found != NULL) {
+            __atomic_store_n(&pthread_join_found, join, __ATOMIC_RELEASE);
+        }
+    }
+    return __atomic_load_n(&pthread_join_found, __ATOMIC_ACQUIRE) != NULL;
+}
+
+struct rd_pool *rd_pool_take(void)
+{
+    /* In turn: a description is used only while its session is made, and 64 are hardly made at once. */
+    struct rd_pool *pool = &pools[__atomic_fetch_add(&next_pool, 1, __ATOMIC_RELAXED) % POOLS];
+    __builtin_memset(pool, 0, sizeof *pool);
+    return pool;
+}
+
+int rd_threads_pinned(void)
+{
+    return __atomic_load_n(&pinned, __ATOMIC_RELAXED);
+}
+
+void rd_threads_forked(void)
+{
+    /* The parent's threads do not exist here. */
+    __atomic_store_n(&pinned, 0, __ATOMIC_RELAXED);
+    for (int i = 0; i < STARTS; i++) {
+        __atomic_store_n(&starts[i].used, 0, __ATOMIC_RELEASE);
+    }
+}
+
+static void *run(void *argument)
+{
+    struct start *start = argument;
+    rd_worker worker = start->worker;
+    void *parameter = start->parameter;
+    bool core = start->core;
+    rd_syscall(NR_PRCTL, PR_SET_NAME, (long)start->name, 0, 0, 0, 0);
+    if (start->placed) {
+        rd_syscall(NR_SCHED_SETAFFINITY, 0, sizeof start->cpus, (long)&start->cpus, 0, 0, 0);
+    }
+    __atomic_store_n(&start->used, 0, __ATOMIC_RELEASE);
+    worker(parameter);
+    if (core) {
+        __atomic_fetch_sub(&pinned, 1, __ATOMIC_RELAXED);
+    }
+    return NULL;
+}
+
+static struct start *take_start(void)
+{
+    for (int tries = 0; tries < 1000; tries++) {
+        for (int i = 0; i < STARTS; i++) {
+            if (__atomic_exchange_n(&starts[i].used, 1, __ATOMIC_ACQUIRE) == 0) {
+                return &starts[i];
+            }
+        }
+        rd_syscall(NR_SCHED_YIELD, 0, 0, 0, 0, 0, 0);
+    }
+    return NULL;
+}
+
+static void put_name(char *name, size_t size, const struct rd_pool *pool, int number)
+{
+    struct rd_out out = rd_out(name, size);
+    bool intra = number <= pool->intra_workers;
+    rd_put(&out, pool->global ? (intra ? "ort-gintra/" : "ort-ginter/") : (intra ? "ort-intra/" : "ort-inter/"));
+    rd_put_number(&out, intra ? number : number - pool->intra_workers);
+}
+
+void *rd_thread_create(void *options, rd_worker worker, void *parameter)
+{
+    struct rd_pool *pool = options;
+    void *thread = NULL;
+    struct start *start = pool == NULL ? NULL : take_start();
+    if (start == NULL) {
+        /* A thread without a name is better than none. The result of a function that returns nothing is not looked
+         * at: nobody asks pthread_join for it. */
+        return pthread_create_found(&thread, NULL, (void *(*)(void *))(void (*)(void))worker, parameter) == 0 ? thread
+                                                                                                                : NULL;
+    }
+    int number = __atomic_add_fetch(&pool->made, 1, __ATOMIC_RELAXED);
+    start->worker = worker;
+    start->parameter = parameter;
+    put_name(start->name, sizeof start->name, pool, number);
+    start->placed = pool->group != NULL && number <= pool->placed && number <= pool->intra_workers;
+    start->core = start->placed && pool->core;
+    if (start->placed) {
+        start->cpus = pool->group[number - 1];
+    }
+    if (start->core) {
+        __atomic_fetch_add(&pinned, 1, __ATOMIC_RELAXED);
+    }
+    bool core = start->core;
+    if (pthread_create_found(&thread, NULL, run, start) != 0) {
+        __atomic_store_n(&start->used, 0, __ATOMIC_RELEASE);
+        if (core) {
+            __atomic_fetch_sub(&pinned, 1, __ATOMIC_RELAXED);
+        }
+        return NULL;
+    }
+    return thread;
+}
+
+void rd_thread_join(void *handle)
+{
+    void *result;
+    pthread_join_found(handle, &result);
+}
+
+void rd_pool_done(struct rd_pool *pool)
+{
+    struct rd_cpus *group = pool->group;
+    pool->group = NULL;
+    rd_unmap(group, sizeof *group * (size_t)(pool->placed > 0 ? pool->placed : 1));
+}

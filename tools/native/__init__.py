@@ -1,0 +1,1 @@
+"""Builds the native shim: `python -m native build`."""

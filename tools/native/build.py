@@ -1,0 +1,95 @@
+"""Compiles runtime/native into runtime/raddle/_native/<architecture>/libraddle.so.
+
+The library is linked to nothing, so one compiler makes it for every libc, and the same sources, compiler and options
+give the same bytes. It is made again only when one of these changes. The architecture that is not this machine's needs a
+cross compiler (Debian's gcc-aarch64-linux-gnu); without one it is left out.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ARCHITECTURES = ("x86_64", "aarch64")
+MAX_BYTES = 65536
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "runtime" / "native"
+TARGET = ROOT / "runtime" / "raddle" / "_native"
+WARNINGS = ("-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes", "-Werror")
+COMPILE = (
+    "-std=gnu11",
+    "-Os",
+    "-fPIC",
+    "-ffreestanding",
+    "-fvisibility=hidden",
+    "-fno-stack-protector",
+    # Without these gcc makes memcpy call itself, and puts in tables that only a debugger or an unwinder reads.
+    "-fno-tree-loop-distribute-patterns",
+    "-fno-asynchronous-unwind-tables",
+    "-fno-ident",
+    # On arm64, gcc's atomics would call libgcc to find out what the CPU can do.
+    "-ffunction-sections",
+    "-fdata-sections",
+)
+OUTLINE = {"aarch64": ("-mno-outline-atomics",), "x86_64": ()}
+LINK = (
+    "-shared",
+    "-nostdlib",
+    "-Wl,--hash-style=both,--build-id=none,--gc-sections,-z,relro,-z,now,-z,noexecstack,-z,defs,-z,text,-z,noseparate-code,-s",
+    "-Wl,-soname,libraddle.so",
+)
+
+
+class Unavailable(Exception):  # noqa: N818  # it is no error: the machine lacks a compiler
+    """There is no compiler for the architecture; the message says which package has one."""
+
+
+def compiler(architecture: str) -> str:
+    """The compiler's name. Raises Unavailable."""
+    own = platform.machine() == architecture
+    for name in (("gcc", "cc") if own else ()) + (f"{architecture}-linux-gnu-gcc",):
+        if shutil.which(name):
+            return name
+    package = "gcc" if own else f"gcc-{architecture.replace('_', '-')}-linux-gnu"
+    raise Unavailable(f"no compiler for {architecture}: install {package}")
+
+
+def library(architecture: str) -> Path:
+    """The library for the architecture, made when it isn't there or out of date. Raises Unavailable, CalledProcessError."""
+    command = [compiler(architecture), *WARNINGS, *COMPILE, *OUTLINE[architecture], *LINK]
+    sources = sorted(SOURCES.glob("*.c"))
+    path = TARGET / architecture / "libraddle.so"
+    stamp = path.with_suffix(".stamp")
+    wanted = _fingerprint(command, sources)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(path.parent / ".lock"):
+        if path.is_file() and stamp.is_file() and stamp.read_text() == wanted:
+            return path
+        unfinished = path.with_suffix(".new")
+        # Names without folders, so that none of this machine's gets into the file.
+        subprocess.run([*command, "-o", str(unfinished), *(source.name for source in sources)], cwd=SOURCES, check=True)
+        os.replace(unfinished, path)
+        stamp.write_text(wanted)
+    return path
+
+
+def _fingerprint(command: list[str], sources: list[Path]) -> str:
+    version = subprocess.run([command[0], "--version"], capture_output=True, check=True).stdout
+    digest = hashlib.sha256(version + "\0".join(command).encode())
+    for file in [*sources, *sorted(SOURCES.glob("*.h"))]:
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
