@@ -16,6 +16,7 @@ import report
 # name -> the command's arguments after `python -m`
 BENCHMARKS = {
     "load": ["load", "table", "--quick", "--fresh", "--write"],
+    "runtimes": ["load", "runtimes", "--write"],
     "webhook": ["webhook", "--write"],
     "injection": ["injection", "--write"],
     "core": ["core", "--write"],

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 import report
-from load import cgroup, chart, measure, models, variants
+from load import cgroup, chart, measure, models, runtimes, serving, variants
 from load import table as load_table
 from load.compare import print_table, rows
 from load.measure import Cell, Run, Variant
@@ -74,7 +74,7 @@ def cell(
 def table(size: str, results: Path | None, *, minutes: float, fresh: bool, write: bool) -> None:
     """The load table: cells where Raddle loses first, budgets, then every cell."""
     load_table.require_quota()
-    path = results or measure.BUILD / f"{size}.jsonl"
+    path = results or serving.BUILD / f"{size}.jsonl"
     if fresh:
         path.unlink(missing_ok=True)
     quick = size == "quick"
@@ -88,6 +88,19 @@ def table(size: str, results: Path | None, *, minutes: float, fresh: bool, write
     click.echo(text)
     if write:
         report.write_section(f"load table, {size}", text)
+
+
+@main.command(name="runtimes")
+@click.argument("names", nargs=-1, type=click.Choice(sorted(serving.RUNTIMES)))
+@click.option("--repetitions", type=int, default=runtimes.REPETITIONS, show_default=True)
+@click.option("--write/--no-write", default=False, help="write the section of docs/benchmarks.md")
+def of_runtimes(names: tuple[str, ...], *, repetitions: int, write: bool) -> None:
+    """Each runtime, or those of NAMES, stock against planned under quotas of 0.5, 1 and 2 CPUs at a fixed rate."""
+    load_table.require_quota()
+    text = runtimes.measured(names or tuple(serving.RUNTIMES), repetitions=repetitions, progress=_say)
+    click.echo(text)
+    if write:
+        report.write_section("runtimes", text)
 
 
 def _measured(conditions: Cell, variant: Variant, _repetition: int) -> Run:

@@ -7,7 +7,6 @@ model loading and warm-up are not in any figure.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import math
 import os
@@ -22,12 +21,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from load import cgroup, generator, host, models, server
+from load import cgroup, generator, host, models, serving
 
 _START_TIMEOUT_S = 120.0  # importing numpy and ONNX Runtime within a tenth of a CPU is slow
 _WARM_UP_S = 0.3
 QUIET_PERCENT = 10.0
-BUILD = Path(__file__).resolve().parents[2] / "build" / "load"  # outside git
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -52,6 +50,7 @@ class Cell:
     """The conditions. `limit_cpus` None: no quota. `rate` in requests/s, None: closed loop. `host_cores` None: real.
 
     `share_percent` says, where it is known, how much that rate is of what the quota can serve with one thread.
+    `runtime` is one of serving.RUNTIMES; those other than the default serve work of their own, about a millisecond.
     """
 
     model: str
@@ -61,6 +60,7 @@ class Cell:
     callers: int = 1
     duration_s: float = 3.0
     host_cores: int | None = None
+    runtime: str = "onnxruntime"
 
     @property
     def title(self) -> str:
@@ -70,7 +70,8 @@ class Cell:
         rate += "" if self.share_percent is None else f" ({self.share_percent} %)"
         callers = f"{self.callers} caller" + ("s" if self.callers > 1 else "")
         faked = "" if self.host_cores is None else f", faked {self.host_cores}-core host"
-        return f"{self.model}, {limit}, {rate}, {callers}{faked}"
+        model = self.model if self.runtime == "onnxruntime" else self.runtime
+        return f"{model}, {limit}, {rate}, {callers}{faked}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +101,7 @@ class Run:
     pool_threads: int
     affinity_errors: int
     raddle: bool
-    onnxruntime: str
+    version: str
     attempts: int = 1
 
     @property
@@ -151,26 +152,20 @@ def quiet_run(cell: Cell, variant: Variant, attempts: int) -> Run:
     return replace(min(runs, key=lambda one: one.disturbed_percent), attempts=len(runs))
 
 
-def service_time_s(model: models.Model) -> float:
+def service_time_s(model: models.Model, runtime: str = "onnxruntime") -> float:
     """What one request of this model costs here with one thread and no limit: the median of a second's closed loop."""
     alone = Variant(name="one thread", env={"ORT_INTRA_OP_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"})
-    seen = quiet_run(Cell(model=model.name, limit_cpus=None, rate=None, duration_s=1.0), alone, attempts=5)
+    seen = quiet_run(
+        Cell(model=model.name, runtime=runtime, limit_cpus=None, rate=None, duration_s=1.0), alone, attempts=5
+    )
     return seen.p50_ms / 1000
-
-
-def interpreter() -> str:
-    """The Python that a container would run: not the one of a virtual environment, which ignores the user site."""
-    return getattr(sys, "_base_executable", None) or sys.executable
 
 
 @contextlib.contextmanager
 def _serving(
     cell: Cell, variant: Variant, group: cgroup.Group | None, folder: Path
 ) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    model = models.ALL[cell.model]
-    argv = [interpreter(), server.__file__, "--model", str(model.file(BUILD)), "--socket", str(folder / "socket")]
-    argv += [part for folder_ in _packages() for part in ("--packages", folder_)]
-    argv += ["--blas-side", str(model.blas_side)] + ["--spinning-off"] * variant.spinning_off
+    argv = serving.command(cell.runtime, models.ALL[cell.model], folder / "socket", spinning_off=variant.spinning_off)
     if cell.host_cores is not None:
         argv = host.faked(argv, cell.host_cores, folder)
     if group is not None:
@@ -190,12 +185,6 @@ def _serving(
             yield process, _ready(process, folder)
         finally:
             process.kill()
-
-
-def _packages() -> list[str]:
-    """Where this interpreter finds what the server imports, without importing it here."""
-    found = [importlib.util.find_spec(name) for name in ("numpy", "onnxruntime")]
-    return list(dict.fromkeys(str(Path(spec.origin).parents[1]) for spec in found if spec and spec.origin))
 
 
 def _ready(process: subprocess.Popen[str], folder: Path) -> dict[str, Any]:
@@ -295,7 +284,7 @@ def _figures(cell: Cell, load: dict[str, Any], busy: _Busy, ready: dict[str, Any
         pool_threads=ready["pool_threads"],
         affinity_errors=ready["affinity_errors"],
         raddle=ready["raddle"],
-        onnxruntime=ready["onnxruntime"],
+        version=ready["version"],
     )
 
 

@@ -10,14 +10,15 @@ a `.pth` of the user site did before.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import pathlib
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable
+from typing import Any
 
 INPUTS = 16
 
@@ -25,6 +26,7 @@ INPUTS = 16
 def main() -> None:
     """Load, announce, serve."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("--runtime", choices=("onnxruntime", "torch", "blas"), default="onnxruntime")
     parser.add_argument("--model", required=True)
     parser.add_argument("--socket", required=True)
     parser.add_argument("--packages", action="append", default=[])
@@ -32,30 +34,8 @@ def main() -> None:
     parser.add_argument("--spinning-off", action="store_true")  # the one-line fix that users know
     arguments = parser.parse_args()
     sys.path.extend(arguments.packages)
-
-    import numpy as np
-    import onnxruntime
-
-    threads_before = _threads()
-    started_s = time.perf_counter()
-    if arguments.spinning_off:
-        options = onnxruntime.SessionOptions()
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        session = onnxruntime.InferenceSession(arguments.model, options)
-    else:
-        session = onnxruntime.InferenceSession(arguments.model)
-    created_s = time.perf_counter() - started_s
-    pool_threads = _threads() - threads_before + 1  # the caller works too
-
-    rng = np.random.default_rng(7)
-    feed = session.get_inputs()[0]
-    images = [rng.standard_normal(feed.shape, dtype=np.float32) for _ in range(INPUTS)]
-    left, right = (rng.standard_normal((arguments.blas_side,) * 2, dtype=np.float32) for _ in range(2))
-
-    def answer(number: int) -> None:
-        if arguments.blas_side:
-            np.matmul(left, right)
-        session.run(None, {feed.name: images[number % INPUTS]})
+    make = {"onnxruntime": _onnxruntime, "torch": _torch, "blas": _blas}[arguments.runtime]
+    answer, version, pool_threads = make(arguments)
 
     # Lazy work of the first runs belongs to start-up.
     for number in range(3):
@@ -66,9 +46,8 @@ def main() -> None:
     listener.listen(64)
     threading.Thread(target=_accept, args=(listener, answer), daemon=True).start()
     ready = {
-        "onnxruntime": onnxruntime.__version__,
+        "version": version,
         "pool_threads": pool_threads,
-        "created_s": created_s,
         "raddle": any(name.startswith("raddle") for name in sys.modules),
     }
     print(json.dumps(ready), flush=True)
@@ -76,17 +55,75 @@ def main() -> None:
     os._exit(0)
 
 
+Answer = Callable[[int], object]
+# Each maker returns what answers a request, the runtime's version, and the threads of its pool, the caller included.
+
+
+def _onnxruntime(arguments: argparse.Namespace) -> tuple[Answer, str, int]:
+    import numpy as np
+    import onnxruntime
+
+    before = _threads()
+    if arguments.spinning_off:
+        options = onnxruntime.SessionOptions()
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        session = onnxruntime.InferenceSession(arguments.model, options)
+    else:
+        session = onnxruntime.InferenceSession(arguments.model)
+    pool_threads = _threads() - before + 1
+    rng = np.random.default_rng(7)
+    feed = session.get_inputs()[0]
+    images = [rng.standard_normal(feed.shape, dtype=np.float32) for _ in range(INPUTS)]
+    left, right = (rng.standard_normal((arguments.blas_side,) * 2, dtype=np.float32) for _ in range(2))
+
+    def answer(number: int) -> None:
+        if arguments.blas_side:
+            np.matmul(left, right)
+        session.run(None, {feed.name: images[number % INPUTS]})
+
+    return answer, str(onnxruntime.__version__), pool_threads
+
+
+def _torch(_arguments: argparse.Namespace) -> tuple[Answer, str, int]:
+    """Convolutions of the sizes of cnn-1ms, scripted."""
+    torch: Any = importlib.import_module("torch")
+    torch.manual_seed(7)
+    layers: list[Any] = []
+    for depth in (3, 32, 32, 32, 32):
+        layers += [torch.nn.Conv2d(depth, 32, 3, padding=1), torch.nn.ReLU()]
+    network = torch.jit.script(torch.nn.Sequential(*layers).eval())
+    images = [torch.randn(1, 3, 40, 40) for _ in range(INPUTS)]
+
+    def answer(number: int) -> None:
+        with torch.no_grad():
+            network(images[number % INPUTS])
+
+    before = _threads()
+    answer(0)
+    return answer, str(torch.__version__), _threads() - before + 1
+
+
+def _blas(_arguments: argparse.Namespace) -> tuple[Answer, str, int]:
+    """One product of square matrices."""
+    before = _threads()
+    import numpy as np
+
+    rng = np.random.default_rng(7)
+    left, right = (rng.standard_normal((512, 512), dtype=np.float32) for _ in range(2))
+    return lambda _: np.matmul(left, right), f"numpy {np.__version__}", _threads() - before + 1
+
+
 def _threads() -> int:
     return len(list(pathlib.Path("/proc/self/task").iterdir()))
 
 
-def _accept(listener: socket.socket, answer: Callable[[int], None]) -> None:
+def _accept(listener: socket.socket, answer: Answer) -> None:
     while True:
         connection, _ = listener.accept()
         threading.Thread(target=_serve, args=(connection, answer), daemon=True).start()
 
 
-def _serve(connection: socket.socket, answer: Callable[[int], None]) -> None:
+def _serve(connection: socket.socket, answer: Answer) -> None:
     while request := connection.recv(8):
         answer(int.from_bytes(request, "little"))
         connection.sendall(request)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import report
-from load import cgroup, host, measure, models, variants, verdict
+from load import cgroup, host, measure, models, serving, variants, verdict
 from load.compare import Progress, Row, number, rows
 from load.measure import Cell
 from load.store import Store
@@ -64,7 +64,7 @@ def measured(
     No cell is begun after so many `minutes`. Ctrl-C ends it early too, with the cells that are complete; the store
     keeps the rest of the runs for the next time.
     """
-    shim = variants.deliver(measure.BUILD / "shim")
+    shim = variants.deliver(serving.BUILD / "shim")
     with tempfile.TemporaryDirectory() as folder:
         unfaked = host.available(Path(folder))
     found = []
@@ -100,7 +100,7 @@ def markdown(table: Sequence[Sequence[Row]], *, of: int, command: str, store: St
     repetitions, duration_s = len(table[0][0].runs), table[0][0].cell.duration_s
     times = ", ".join(f"{name} {1000 * _service_time_s(store, model):.2f} ms" for name, model in models.ALL.items())
     retried = sum(one.attempts - 1 for cell in table for row in cell for one in row.runs)
-    ort = table[0][0].runs[0].onnxruntime
+    ort = table[0][0].runs[0].version
     faked = f" On the faked host the pool is that of {FAKED_CORES} cores, the CPUs are the real ones."
     protocol = (
         f"{len(table)} of {of} cells. One request on one thread here: {times}. "

@@ -7,6 +7,7 @@ with this CPU limit, the default policy and this machine; the shim is what the C
 from __future__ import annotations
 
 import math
+import platform
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from raddle.planner import Budget, Plan, plan
 from raddle.policy import Policy
 from raddle.topology import Machine
 from raddle.wire import shim_text
+from raddle_operator import families
 
 STOCK = "stock"
 COUNT = "threads = limit"
@@ -59,7 +61,21 @@ def raddle_env(cell: Cell, shim: Path) -> dict[str, str]:
         env.PLAN: shim_text(decided, Policy()),
         "PYTHONUSERBASE": shim,
     }
-    return {name: str(value) for name, value in found.items() if value is not None}
+    values = {name: str(value) for name, value in found.items() if value is not None}
+    return {**values, **families.literals(decided, Policy(), sets={}, image_env={}).values, **_loading(cell, shim)}
+
+
+def _loading(cell: Cell, shim: Path) -> dict[str, str]:
+    """What loads the shims of Node.js and of native programs, which a policy's imageEnv lets the webhook extend."""
+    if cell.runtime == "onnxruntime-node":
+        return {"NODE_OPTIONS": f"--require {_below(shim, delivery.NODE_MODULE)}"}
+    if cell.runtime == "onnxruntime-c":
+        return {"LD_PRELOAD": _below(shim, delivery.native_library(platform.machine()))}
+    return {}
+
+
+def _below(shim: Path, mounted: str) -> str:
+    return mounted.replace(delivery.MOUNT_PATH, str(shim), 1)
 
 
 def machine(host_cores: int | None) -> Machine:

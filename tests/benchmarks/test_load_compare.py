@@ -30,7 +30,7 @@ CALM = Run(
     pool_threads=1,
     affinity_errors=0,
     raddle=True,
-    onnxruntime="1.31.1",
+    version="1.31.1",
 )
 SICK = replace(CALM, p50_ms=15.6, p99_ms=54.8, cpu_percent=100.0, throttled_periods=30, pool_threads=2, raddle=False)
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from load import cgroup, chart, compare, host, measure, models, variants
+from load import cgroup, chart, compare, host, measure, models, serving, variants
 from load.measure import Cell, Variant
 from raddle import env
 
@@ -73,5 +73,5 @@ def test_a_cpuinfo_of_another_architecture_is_refused_by_name():
 
 def test_the_server_runs_outside_a_virtual_environment():
     prefixes = "import sys; print(sys.prefix == sys.base_prefix)"
-    assert subprocess.check_output([measure.interpreter(), "-c", prefixes], text=True).strip() == "True"
-    assert measure.interpreter() != sys.executable or sys.prefix == sys.base_prefix
+    assert subprocess.check_output([serving.interpreter(), "-c", prefixes], text=True).strip() == "True"
+    assert serving.interpreter() != sys.executable or sys.prefix == sys.base_prefix

@@ -1,0 +1,38 @@
+'use strict';
+// A Node.js program that serves a model with onnxruntime-node's default options:
+// node serve_node.cjs PACKAGES MODEL SOCKET. The same protocol as benchmarks/load/server.py.
+
+const fs = require('fs');
+const net = require('net');
+const path = require('path');
+
+const [, , packages, model, socket] = process.argv;
+const threads = () => fs.readdirSync('/proc/self/task').length;
+
+async function main() {
+  const folder = path.join(packages, 'onnxruntime-node');
+  const ort = require(folder);
+  const before = threads();
+  const session = await ort.InferenceSession.create(model);
+  const pool = threads() - before + 1; // the caller works too
+  const values = Float32Array.from({ length: 3 * 40 * 40 }, () => Math.random() - 0.5);
+  const feeds = { image: new ort.Tensor('float32', values, [1, 3, 40, 40]) };
+  for (let i = 0; i < 3; i += 1) {
+    await session.run(feeds);
+  }
+  const server = net.createServer((connection) => {
+    // The generator sends a request only when it has the last answer.
+    connection.on('data', (request) => {
+      session.run(feeds).then(() => connection.write(request));
+    });
+    connection.on('error', () => connection.destroy());
+  });
+  server.listen(socket, () => {
+    const { version } = JSON.parse(fs.readFileSync(path.join(folder, 'package.json'), 'utf8'));
+    const raddle = Object.keys(require.cache).some((name) => name.endsWith('/node/raddle.cjs'));
+    process.stdout.write(`${JSON.stringify({ version, pool_threads: pool, created_s: 0, raddle })}\n`);
+  });
+  process.stdin.on('end', () => process.exit(0)).resume();
+}
+
+main();

@@ -1,0 +1,130 @@
+"""What is measured: for each runtime, the command of a program that serves as an unsuspecting user writes it.
+
+A program prints one line of JSON once it serves on its Unix socket, and ends when its stdin closes. Those in C are
+compiled here; ONNX Runtime for C and Node.js is what the tests of the runtimes fetched and keep below ~/.cache/raddle.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from load import server
+from load.models import Model
+
+_ROOT = Path(__file__).resolve().parents[2]
+BUILD = _ROOT / "build" / "load"  # outside git
+_PROGRAMS = Path(__file__).with_name("programs")
+_LABS = _ROOT / "tests"
+_DEBIAN_PYTHON = "/usr/bin/python3"
+
+
+class MissingError(Exception):
+    """This machine has not got the runtime; the message says what is missing."""
+
+
+def command(runtime: str, model: Model, socket: Path, *, spinning_off: bool = False) -> list[str]:
+    """The program's command line. `spinning_off` changes the code, which only the Python program of ONNX Runtime can.
+
+    Raises MissingError.
+    """
+    found = RUNTIMES[runtime](model, socket)
+    return found + ["--spinning-off"] * spinning_off
+
+
+def _python(model: Model, socket: Path, runtime: str = "onnxruntime") -> list[str]:
+    argv = [interpreter(), server.__file__, "--runtime", runtime]
+    argv += ["--model", str(model.file(BUILD)), "--socket", str(socket)]
+    argv += [part for folder in _packages() for part in ("--packages", folder)]
+    return [*argv, "--blas-side", str(model.blas_side)]
+
+
+def _blas(model: Model, socket: Path) -> list[str]:
+    return _python(model, socket, "blas")
+
+
+def _torch(model: Model, socket: Path) -> list[str]:
+    found = subprocess.run([_DEBIAN_PYTHON, "-c", "import torch"], check=False, capture_output=True)
+    if found.returncode:
+        raise MissingError("Debian's python3-torch is not installed")
+    argv = [_DEBIAN_PYTHON, server.__file__, "--runtime", "torch"]
+    return [*argv, "--model", str(model.file(BUILD)), "--socket", str(socket)]
+
+
+def _onnxruntime_c(model: Model, socket: Path) -> list[str]:
+    lab = _lab("native_lab")
+    try:
+        library, headers = lab.release(lab.WHEEL_VERSION), lab.headers()
+    except _skipped() as error:
+        raise MissingError(str(error)) from None
+    links = (f"-I{headers}", f"-L{library}", f"-Wl,-rpath,{library}", "-lonnxruntime", "-lpthread")
+    return [str(_compiled("serve_onnxruntime", *links)), str(model.file(BUILD)), str(socket)]
+
+
+def _openmp(_model: Model, socket: Path) -> list[str]:
+    return [str(_compiled("serve_openmp", "-fopenmp", "-lm")), str(socket)]
+
+
+def _node(model: Model, socket: Path) -> list[str]:
+    node = shutil.which("node")
+    if node is None:
+        raise MissingError("there is no node on PATH")
+    lab = _lab("node_lab")
+    try:
+        packages = lab.packages(lab.NEWEST)
+    except _skipped() as error:
+        raise MissingError(str(error)) from None
+    return [node, str(_PROGRAMS / "serve_node.cjs"), str(packages), str(model.file(BUILD)), str(socket)]
+
+
+RUNTIMES: dict[str, Callable[[Model, Path], list[str]]] = {
+    "onnxruntime": _python,
+    "onnxruntime-node": _node,
+    "onnxruntime-c": _onnxruntime_c,
+    "torch": _torch,
+    "openmp": _openmp,
+    "blas": _blas,
+}
+
+
+def interpreter() -> str:
+    """The Python that a container would run: not the one of a virtual environment, which ignores the user site."""
+    return getattr(sys, "_base_executable", None) or sys.executable
+
+
+def _packages() -> list[str]:
+    """Where this interpreter finds what the server imports, without importing it here."""
+    found = [importlib.util.find_spec(name) for name in ("numpy", "onnxruntime")]
+    return list(dict.fromkeys(str(Path(spec.origin).parents[1]) for spec in found if spec and spec.origin))
+
+
+@functools.cache
+def _compiled(name: str, *flags: str) -> Path:
+    """The program, compiled anew in each process that measures: sources and libraries may have changed."""
+    if shutil.which("gcc") is None:
+        raise MissingError("there is no gcc on PATH")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    target = BUILD / name
+    argv = ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", str(_PROGRAMS / f"{name}.c"), "-o", str(target), *flags]
+    subprocess.run(argv, check=True)
+    return target
+
+
+def _lab(name: str) -> Any:
+    """A module of tests/ that fetches real runtimes."""
+    if str(_LABS) not in sys.path:
+        sys.path.append(str(_LABS))
+    return importlib.import_module(name)
+
+
+def _skipped() -> type[BaseException]:
+    """What a lab raises where the machine can't have the runtime."""
+    found: type[BaseException] = importlib.import_module("pytest").skip.Exception
+    return found
