@@ -19,10 +19,23 @@ demo: setup ## Run the main job on a real local cluster and show what every pod 
 check: setup ## Lint, format, types, shell scripts
 	@tools/scripts/check
 
+.PHONY: packages
+packages: ## Install the Debian packages that the runtimes' tests use (as root, with apt-get)
+	@tools/scripts/packages
+
+.PHONY: native
+native: setup packages ## Build the native shim for every architecture that there is a compiler for
+	@$(PYTHON) -m native build
+
 .PHONY: test
-test: check ## Run every check and every test; ARGS goes to pytest
+test: check native ## Run every check and every test; ARGS goes to pytest
 	@$(PYTHON) -m devcluster build
 	@$(PYTHON) -m pytest $(or $(ARGS),-n 2 --dist loadfile)
+	@$(if $(ARGS),true,$(PYTHON) -m supported --check)
+
+.PHONY: fuzz
+fuzz: setup native ## Fuzz the plan's parsers in Python, Node.js and C, a million cases and more (minutes)
+	@$(PYTHON) -m fuzz $(ARGS)
 
 .PHONY: bench
 bench: setup ## Measure the budgets and write docs/benchmarks.md (minutes)
