@@ -1,0 +1,63 @@
+'use strict';
+
+/**
+ * Makes the sessions that a request asks for and tells what the kernel shows of each: the threads that came with it,
+ * the CPUs that these may run on, memory kept after a run, and CPU time that the process used while nothing ran.
+ */
+
+const fs = require('fs');
+
+const PAUSES = 6;
+const PAUSE_MS = 60;
+
+const threads = () => fs.readdirSync('/proc/self/task');
+const rest = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+function allowed(thread) {
+  const status = fs.readFileSync(`/proc/self/task/${thread}/status`, 'utf8');
+  return /^Cpus_allowed_list:\s*(.*)$/m.exec(status)[1];
+}
+
+async function idleMs(session, input) {
+  let used = 0;
+  for (let pause = 0; pause < PAUSES; pause++) {
+    await session.run(input);
+    const before = process.cpuUsage();
+    await rest(PAUSE_MS);
+    const { user, system } = process.cpuUsage(before);
+    used += user + system;
+  }
+  return used / 1000;
+}
+
+async function session(ort, request, options) {
+  const model = request.buffer ? new Uint8Array(fs.readFileSync(request.model)) : request.model;
+  const before = threads();
+  try {
+    const made = await ort.InferenceSession.create(model, Object.freeze(options));
+    const own = threads().filter((thread) => !before.includes(thread));
+    const size = request.shape.reduce((product, dimension) => product * dimension);
+    const input = { [made.inputNames[0]]: new ort.Tensor('float32', new Float32Array(size).fill(0.5), request.shape) };
+    const resident = process.memoryUsage().rss;
+    const outputs = await made.run(input);
+    const keptMiB = (process.memoryUsage().rss - resident) / 2 ** 20;
+    const seen = { threads: own.length, cpus: own.map(allowed), keptMiB, first: Object.values(outputs)[0].data[0] };
+    return request.idle ? Object.assign(seen, { idleMs: await idleMs(made, input) }) : seen;
+  } catch (error) {
+    return { error: error.message };
+  }
+}
+
+/** What a thread of the process saw, as a line on standard output. */
+module.exports = async function look(ort, request) {
+  // From 1.21 on ONNX Runtime's environment, which may have a thread, is made with the first session.
+  const { initOrt } = require('onnxruntime-node/dist/binding.js');
+  if (initOrt) {
+    initOrt();
+  }
+  const sessions = [];
+  for (const options of request.sessions) {
+    sessions.push(await session(ort, request, options));
+  }
+  fs.writeSync(1, `${JSON.stringify({ pid: process.pid, sessions })}\n`);
+};

@@ -1,0 +1,220 @@
+"""What a plan says is what a Node.js process does: every control, in real versions of onnxruntime-node."""
+
+import node_lab
+import pytest
+import shim_lab
+from node_lab import BEFORE_EXTRA, NEWEST, RUNTIME, VERSIONS, application, convolution, plan, run, sums
+
+from raddle import cpuset
+from raddle.placement import affinity_groups
+from raddle.sysfs import read_machine
+
+pytestmark = pytest.mark.runtime
+
+WITH_EXTRA = [version for version in VERSIONS if version != BEFORE_EXTRA]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("shape", node_lab.SHAPES)
+def test_every_shape_of_process_has_the_planned_threads(proves, shape, version):
+    seen = run(application(version) / shape, {}, {"interOpNumThreads": 0}, text=plan())
+    # The caller is one of the two, and the workers may run where the process may.
+    assert [session["cpus"] for session in seen.sessions] == [[cpuset.format_list(cpuset.of(node_lab.two_cpus()))]] * 2
+    assert len(seen.lines) == 1
+    assert seen.lines[0].startswith(f"raddle: onnxruntime {version}: intra_op=2, inter_op=1, spinning ")
+    proves(RUNTIME, version, "counts")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_plan_of_more_threads_than_fit_is_cut_down_with_a_reason(version):
+    seen = run(application(version) / "app.cjs", {}, text=plan(intra=16), buffer=True)
+    assert seen.threads == [1]
+    assert "intra_op=2 (planned 16, cut to cpuset of 2)" in seen.lines[0]
+
+
+def test_a_quota_cuts_the_plan_and_is_said():
+    with shim_lab.cgroup("cpu", cfs_quota_us="50000") as enter:
+        seen = run(application(NEWEST) / "app.cjs", {}, text=plan(), before=enter)
+    assert seen.threads == [0]
+    assert "intra_op=1 (planned 2, cut to quota 0.5), inter_op=1, spinning off (no worker threads)" in seen.lines[0]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_parallel_mode_has_a_second_pool(proves, version):
+    parallel = run(application(version) / "app.cjs", {}, text=plan(mode="parallel", inter=2))
+    sequential = run(
+        application(version) / "app.cjs",
+        {"executionMode": "parallel", "interOpNumThreads": 2},
+        text=plan(existing="override"),
+    )
+    assert (parallel.threads, sequential.threads) == ([2], [1])
+    proves(RUNTIME, version, "execution mode")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("level", "transformers"),
+    [
+        ("disable", []),
+        ("basic", ["Level1_RuleBasedTransformer"]),
+        ("extended", ["Level1_RuleBasedTransformer", "ConvActivationFusion"]),
+    ],
+)
+def test_the_graph_is_optimized_to_the_planned_level(proves, version, level, transformers):
+    """ONNX Runtime's log names every transformer that changed the graph; the default level has one more."""
+    verbose = {"logSeverityLevel": 1}
+    seen = run(application(version) / "app.cjs", verbose, text=plan(graph=level), **convolution())
+    assert changed(seen) == transformers
+    stock = run(application(version) / "app.cjs", verbose, **convolution())
+    assert set(transformers) < set(changed(stock))
+    proves(RUNTIME, version, "graph level")
+
+
+def changed(seen):
+    lines = [line for line in seen.stderr.splitlines() if " modified: 1 with status" in line]
+    return [line.split("GraphTransformer ")[1].split()[0] for line in lines]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_arena_is_made_only_where_the_plan_leaves_it(proves, version):
+    def kept_mib(**fields):
+        """Memory that a run with 16 MiB of values in between leaves behind."""
+        return run(application(version) / "app.cjs", {}, text=plan(**fields), **sums()).sessions[0]["keptMiB"]
+
+    assert kept_mib() > 15
+    assert kept_mib(arena=1) > 15
+    assert kept_mib(arena=0) < 8
+    proves(RUNTIME, version, "memory")
+
+
+# --- spinning -------------------------------------------------------------------------------------------------------
+
+
+def idle_ms(version, text, *, options=None, **arguments):
+    """CPU time in the pauses between six runs."""
+    seen = run(application(version) / "app.cjs", options or {}, text=text, idle=True, **arguments)
+    return seen.sessions[0]["idleMs"], seen
+
+
+@pytest.mark.parametrize("version", WITH_EXTRA)
+def test_workers_spin_only_as_planned(proves, version):
+    stock, _ = idle_ms(version, None)
+    always, _ = idle_ms(version, plan(spin="always"))
+    never, _ = idle_ms(version, plan(spin="never"))
+    bounded, seen = idle_ms(version, plan(spin="bounded", spin_us=100))
+    assert always * 2 > stock
+    assert never * 3 < always
+    assert bounded * 3 < always
+    assert ("spinning 100 us" if version == NEWEST else "spinning off (planned bounded, which") in seen.lines[0]
+    proves(RUNTIME, version, "spinning")
+
+
+def test_before_configuration_entries_a_quota_leaves_one_thread_since_its_workers_would_spin(proves):
+    with shim_lab.cgroup("cpu", cfs_quota_us="150000") as enter:
+        never, seen = idle_ms(BEFORE_EXTRA, plan(), before=enter)
+        always = run(application(BEFORE_EXTRA) / "app.cjs", {}, text=plan(spin="always"), before=enter)
+        named = run(application(BEFORE_EXTRA) / "app.cjs", {}, text=plan(min=2), before=enter)
+        parallel = run(application(BEFORE_EXTRA) / "app.cjs", {}, text=plan(mode="parallel", inter=2), before=enter)
+    stock, _ = idle_ms(BEFORE_EXTRA, None)
+    assert (seen.threads, always.threads, named.threads, parallel.threads) == ([0], [1], [1], [0])
+    assert "intra_op=1 (planned 2, cut to 1: onnxruntime-node can stop spinning since 1.21)" in seen.lines[0]
+    assert "spinning default (planned never; onnxruntime-node can stop spinning since 1.21)" in named.lines[0]
+    assert never * 3 < stock
+    proves(RUNTIME, BEFORE_EXTRA, "spinning")
+
+
+def test_without_a_quota_an_old_version_keeps_its_threads_and_the_line_says_that_they_spin():
+    seen = run(application(BEFORE_EXTRA) / "app.cjs", {}, text=plan())
+    assert seen.threads == [1]
+    assert "spinning default (planned never; onnxruntime-node can stop spinning since 1.21)" in seen.lines[0]
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [{"session": {"intra_op": {"allow_spinning": "1"}}}, {"session.intra_op.allow_spinning": "1"}],
+    ids=["nested", "flat"],
+)
+def test_spinning_that_the_code_asks_for_stays_under_respect_only(extra):
+    respected, seen = idle_ms(NEWEST, plan(), options={"extra": extra})
+    overridden, _ = idle_ms(NEWEST, plan(existing="override"), options={"extra": extra})
+    assert "spinning as in the code (set in the code)" in seen.lines[0]
+    assert overridden * 3 < respected
+
+
+def test_entries_that_a_policy_names_win_over_its_word():
+    never, _ = idle_ms(NEWEST, plan(spin="always", session__intra_op__allow_spinning=0))
+    always, _ = idle_ms(NEWEST, plan(spin="always"))
+    assert never * 3 < always
+
+
+def test_the_codes_other_entries_stay_beside_ours():
+    """This one makes ONNX Runtime refuse the session, so it is there."""
+    refused = {"extra": {"session": {"dynamic_block_base": "x"}}}
+    seen = run(application(NEWEST) / "app.cjs", refused, text=plan())
+    stock = run(application(NEWEST) / "app.cjs", refused)
+    assert seen.sessions == stock.sessions
+    assert "error" in stock.sessions[0]
+
+
+# --- affinity -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", WITH_EXTRA)
+@pytest.mark.parametrize("kind", ["numa", "core"])
+def test_on_exclusive_cpus_each_worker_is_tied_as_planned(proves, version, kind):
+    cpus = cpuset.of(node_lab.two_cpus())
+    groups = affinity_groups(read_machine(), cpus, 2, kind)
+    text = plan(aff=kind, excl=2, smt=1)
+    seen = run(application(version) / "app.cjs", {}, {}, text=text)
+    expected = [cpuset.format_list(group) for group in groups]
+    # A second session never shares a core of the first.
+    later = expected if kind == "numa" else [cpuset.format_list(cpus)]
+    assert [session["cpus"] for session in seen.sessions] == [expected, later]
+    assert f"affinity {kind}" in seen.lines[0]
+    assert "pthread_setaffinity_np" not in seen.stderr
+    proves(RUNTIME, version, "affinity")
+
+
+@pytest.mark.parametrize("fields", [{"excl": 3}, {"excl": 0}, {"excl": 2, "streams": 2, "workers": 2, "min": 2}])
+def test_other_cpus_than_the_exclusive_ones_are_never_pinned(fields):
+    seen = run(application(NEWEST) / "app.cjs", {}, text=plan(aff="core", smt=1, **fields))
+    assert seen.sessions[0]["cpus"] == [cpuset.format_list(cpuset.of(node_lab.two_cpus()))]
+    assert "affinity none (the CPUs are not the exclusive ones that were planned)" in seen.lines[0]
+
+
+def test_a_string_of_the_codes_brings_its_own_count_or_goes_with_it():
+    one = min(node_lab.two_cpus())
+    options = {"extra": {"session": {"intra_op_thread_affinities": f"{one + 1};{one + 1}"}}}
+    respected = run(application(NEWEST) / "app.cjs", options, text=plan())
+    overridden = run(application(NEWEST) / "app.cjs", options, text=plan(existing="override"))
+    assert respected.sessions[0]["cpus"] == [str(one)] * 2
+    assert overridden.sessions[0]["cpus"] == [cpuset.format_list(cpuset.of(node_lab.two_cpus()))]
+    assert "affinity none (the code's is overridden)" in overridden.lines[0]
+
+
+# --- where it doesn't work ------------------------------------------------------------------------------------------
+
+
+def test_a_session_that_fails_with_our_values_is_made_without_them():
+    refusing = ["--require", str(application(NEWEST) / "refusing.cjs"), "--require", node_lab.preload()]
+    env = {"RADDLE_PLAN": plan(intra=3, min=3, existing="override")}
+    seen = run(application(NEWEST) / "app.cjs", {"intraOpNumThreads": 2}, {}, env=env, arguments=refusing)
+    assert seen.threads[0] == 1
+    assert seen.lines == ["raddle: onnxruntime session is created without the plan's values: too many threads"]
+
+
+def test_what_no_session_can_be_made_of_fails_as_it_would_without_us():
+    seen = run(application(NEWEST) / "app.cjs", {}, text=plan(), model="/nowhere.onnx")
+    stock = run(application(NEWEST) / "app.cjs", {}, model="/nowhere.onnx")
+    assert seen.sessions == stock.sessions
+    assert "error" in stock.sessions[0]
+    assert seen.lines == []
+
+
+def test_results_are_the_same():
+    values = {
+        session["first"]
+        for text in (None, plan())
+        for session in run(application(NEWEST) / "app.cjs", text=text).sessions
+    }
+    assert len(values) == 1
