@@ -6,10 +6,10 @@ import sys
 
 import chart
 import crds
-from docs import apireference
+from docs import apireference, families
 
 # In this order: the reference reads the CRDs, and the chart holds them.
-GENERATORS = (crds.main, apireference.main, chart.main)
+GENERATORS = (crds.main, apireference.main, families.main, chart.main)
 
 
 def main() -> int:

@@ -164,7 +164,7 @@ def _java_processors(plan: Plan, policy: Policy) -> str | None:
 _INTRA: Final = "as `intraOp`"
 _CPUS: Final = "the container's CPUs divided by its workers"
 _OMP: Final = (
-    Variable(name=env.OMP, way=Way.REFERENCE, rule="as `intraOp`; 1 below one CPU"),
+    Variable(name=env.OMP, way=Way.REFERENCE, rule="as `intraOp`; 1 below one CPU, and with `joblib`"),
     Variable(
         name="OMP_WAIT_POLICY",
         value=_wait_policy,

@@ -1,0 +1,263 @@
+"""What each family adds to a container: plain values from the plan, which yield to what the pod spec says."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raddle import env, policy
+from raddle.planner import Budget, plan
+from raddle_operator import records
+from raddle_operator.families import FAMILIES, VARIABLES, Way, literals
+from raddle_operator.reasons import SkipReason
+
+NO_JAVA = {"JAVA_TOOL_OPTIONS": ""}
+
+
+def added(runtimes, *, limit_cpus=4.0, sets=None, image_env=None, workers=1, **spec):
+    wanted = policy.parse({"runtimes": list(runtimes), **spec})
+    planned = plan(None, Budget(quota_cpus=limit_cpus, workers=workers), wanted)
+    return literals(planned, wanted, sets=sets or {}, image_env=image_env or {})
+
+
+# --- the table ------------------------------------------------------------------------------------------------------
+
+
+def test_there_is_a_family_for_each_that_a_policy_can_name_in_the_same_order():
+    assert tuple(family.name for family in FAMILIES) == policy.FAMILIES
+
+
+def test_references_are_the_counts_that_annotations_carry_and_nothing_else():
+    references = {v.name for family in FAMILIES for v in family.variables if v.way is Way.REFERENCE}
+    assert references == set(records.COUNTS)
+    assert not references & VARIABLES
+
+
+@pytest.mark.parametrize("name", ["NUMEXPR_MAX_THREADS", "MKL_DYNAMIC", "OMP_PROC_BIND", "OMP_PLACES", "KMP_AFFINITY"])
+def test_what_caps_or_pins_for_good_is_never_set(name):
+    assert name not in VARIABLES
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("runtimes", "limit_cpus", "expected"),
+    [
+        (["mkl"], 4, {"MKL_NUM_THREADS": "4", "KMP_BLOCKTIME": "1"}),
+        (["blis"], 4, {"BLIS_NUM_THREADS": "4"}),
+        (["numexpr"], 4, {"NUMEXPR_NUM_THREADS": "4"}),
+        (["rayon"], 1.5, {"RAYON_NUM_THREADS": "2"}),
+        (["rayon"], 0.5, {"RAYON_NUM_THREADS": "1"}),
+        (["tokio"], 3, {"TOKIO_WORKER_THREADS": "3"}),
+        (["go"], 1.5, {"GOMAXPROCS": "2"}),
+        (["libuv"], 2, {"UV_THREADPOOL_SIZE": "4"}),
+        (["libuv"], 8, {"UV_THREADPOOL_SIZE": "8"}),
+        (["joblib"], 4, {"LOKY_MAX_CPU_COUNT": "4"}),
+        (["python"], 4, {"PYTHON_CPU_COUNT": "4"}),
+        (["tensorflow"], 4, {"TF_NUM_INTRAOP_THREADS": "4", "TF_NUM_INTEROP_THREADS": "1"}),
+        (["onnxruntime"], 4, {}),
+        (["openmp"], 4, {"KMP_BLOCKTIME": "1"}),
+        (["torch"], 4, {"KMP_BLOCKTIME": "1"}),
+        (["blas"], 4, {"OPENBLAS_THREAD_TIMEOUT": "4"}),
+        (["blas"], 1, {}),
+        (policy.DEFAULT_FAMILIES, 4, {"KMP_BLOCKTIME": "1"}),
+    ],
+)
+def test_each_family_gets_its_variables_from_the_limit(runtimes, limit_cpus, expected):
+    assert added(runtimes, limit_cpus=limit_cpus).values == expected
+
+
+@pytest.mark.parametrize(
+    ("spinning", "expected"),
+    [
+        ("Never", {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0", "OPENBLAS_THREAD_TIMEOUT": "4"}),
+        ("Auto", {"KMP_BLOCKTIME": "1", "OPENBLAS_THREAD_TIMEOUT": "4"}),
+        ("Bounded", {"KMP_BLOCKTIME": "1", "OPENBLAS_THREAD_TIMEOUT": "4"}),
+        ("Always", {"OMP_WAIT_POLICY": "ACTIVE"}),
+    ],
+)
+def test_spinning_decides_how_idle_teams_wait(spinning, expected):
+    assert added(["openmp", "blas"], threads={"spinning": spinning}).values == expected
+
+
+@pytest.mark.parametrize(
+    ("runtimes", "expected"),
+    [
+        # Beside ONNX Runtime under a limit MKL has one thread, unless torch would take that for its own count.
+        (["onnxruntime", "openmp", "blas", "mkl"], "1"),
+        (["onnxruntime", "torch", "openmp", "blas", "mkl"], None),
+        # It follows OMP_NUM_THREADS by itself.
+        (["openmp", "mkl"], None),
+    ],
+)
+def test_mkl_gets_a_count_only_where_it_differs_from_openmps_and_never_less_beside_torch(runtimes, expected):
+    assert added(runtimes).values.get("MKL_NUM_THREADS") == expected
+
+
+@pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_WAIT_POLICY"])
+@pytest.mark.parametrize("family", ["mkl", "blis", "numexpr"])
+def test_a_pod_that_sets_openmp_itself_gets_nothing_that_beats_it(family, name):
+    values = added(["onnxruntime", "blas", family], sets={name: "1"}).values
+    assert not values.keys() & {"MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS"}
+
+
+def test_numexpr_is_told_where_openmp_asks_for_more_than_it_takes():
+    assert added(["openmp", "numexpr"], limit_cpus=100).values["NUMEXPR_NUM_THREADS"] == "64"
+
+
+@pytest.mark.parametrize(
+    ("spec", "processes", "openmp"), [({}, "4", 1), ({"threads": {"intraOp": 2}}, "2", 2)], ids=["alone", "two threads"]
+)
+def test_joblibs_processes_and_their_threads_stay_within_the_limit(spec, processes, openmp):
+    wanted = policy.parse({"runtimes": ["openmp", "torch", "joblib"], **spec})
+    planned = plan(None, Budget(quota_cpus=4.0), wanted)
+    assert planned.omp == openmp
+    assert literals(planned, wanted, sets={}, image_env={}).values["LOKY_MAX_CPU_COUNT"] == processes
+
+
+def test_workers_share_what_one_process_would_have():
+    values = added(["go", "rayon", "jvm"], limit_cpus=8, workers=4, image_env=NO_JAVA).values
+    assert values == {
+        "RAYON_NUM_THREADS": "2",
+        "GOMAXPROCS": "2",
+        "JAVA_TOOL_OPTIONS": "-XX:ActiveProcessorCount=2",
+    }
+
+
+def test_as_many_calls_as_the_policy_names_can_wait_in_libuv():
+    assert added(["libuv"], limit_cpus=2, budget={"concurrentRuns": 16}).values == {"UV_THREADPOOL_SIZE": "16"}
+
+
+def test_a_count_that_the_policy_names_holds_without_any_limit():
+    values = added(["rayon", "go"], limit_cpus=None, threads={"intraOp": 3}).values
+    assert values == {"RAYON_NUM_THREADS": "3", "GOMAXPROCS": "3"}
+
+
+def test_nothing_is_known_without_a_limit_and_a_node_so_no_count_is_set():
+    assert added(["rayon", "go", "jvm", "libuv", "mkl"], limit_cpus=None).values == {"KMP_BLOCKTIME": "1"}
+
+
+# --- what is there already ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("present", "existing", "value", "kept"),
+    [
+        ("7", "Respect", None, ("GOMAXPROCS",)),
+        (None, "Respect", None, ("GOMAXPROCS",)),
+        ("", "Respect", "4", ()),
+        ("7", "Override", "4", ()),
+        (None, "Override", "4", ()),
+    ],
+    ids=["literal", "reference", "empty", "overridden", "overridden reference"],
+)
+def test_what_the_pod_spec_sets_stays_unless_the_policy_overrides_it(present, existing, value, kept):
+    found = added(["go"], sets={"GOMAXPROCS": present}, existingValues=existing)
+    assert (found.values.get("GOMAXPROCS"), found.kept) == (value, kept)
+
+
+@pytest.mark.parametrize(
+    ("sets", "image_env", "existing", "value"),
+    [
+        ({"JAVA_TOOL_OPTIONS": "-Xmx1g"}, {}, "Respect", "-Xmx1g -XX:ActiveProcessorCount=4"),
+        ({"JAVA_TOOL_OPTIONS": ""}, {}, "Respect", "-XX:ActiveProcessorCount=4"),
+        ({"JAVA_TOOL_OPTIONS": "-Xmx$(MOST)"}, {}, "Respect", "-Xmx$(MOST) -XX:ActiveProcessorCount=4"),
+        ({}, {"JAVA_TOOL_OPTIONS": ""}, "Respect", "-XX:ActiveProcessorCount=4"),
+        # Kubernetes would expand what the image means as it is.
+        ({}, {"JAVA_TOOL_OPTIONS": "-Da=$(B)"}, "Respect", "-Da=$$(B) -XX:ActiveProcessorCount=4"),
+        (
+            {"JAVA_TOOL_OPTIONS": "-Xmx1g"},
+            {"JAVA_TOOL_OPTIONS": "-Xss1m"},
+            "Respect",
+            "-Xmx1g -XX:ActiveProcessorCount=4",
+        ),
+        (
+            {"JAVA_TOOL_OPTIONS": "-XX:ActiveProcessorCount=9 -Xmx1g"},
+            {},
+            "Override",
+            "-Xmx1g -XX:ActiveProcessorCount=4",
+        ),
+    ],
+)
+def test_javas_options_are_extended_where_they_are_known(sets, image_env, existing, value):
+    found = added(["jvm"], sets=sets, image_env=image_env, existingValues=existing)
+    assert found.values == {"JAVA_TOOL_OPTIONS": value}
+    assert (found.kept, found.withheld) == ((), ())
+
+
+def test_javas_own_count_in_the_pod_spec_stays():
+    found = added(["jvm"], sets={"JAVA_TOOL_OPTIONS": "-XX:ActiveProcessorCount=9"})
+    assert (found.values, found.kept) == ({}, ("JAVA_TOOL_OPTIONS",))
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [({}, "set imageEnv.JAVA_TOOL_OPTIONS in the policy"), ({"JAVA_TOOL_OPTIONS": None}, "from a reference")],
+)
+def test_javas_options_that_nobody_can_see_are_left_alone_with_a_reason(sets, words):
+    found = added(["jvm"], sets=sets)
+    assert found.values == {}
+    (skip,) = found.withheld
+    assert skip.reason is SkipReason.IMAGE_ENV_UNKNOWN
+    assert words in skip.detail
+
+
+# --- for every input ------------------------------------------------------------------------------------------------
+
+budgets = st.fixed_dictionaries(
+    {
+        "quota_cpus": st.none() | st.floats(min_value=0.01, max_value=1e9),
+        "workers": st.integers(1, 100000),
+        "smallest_cores": st.none() | st.integers(1, 100000),
+    }
+).map(lambda fields: Budget(**fields))
+policies = st.fixed_dictionaries(
+    {
+        "objective": st.sampled_from(["Latency", "Throughput"]),
+        "sessions": st.integers(1, 1024),
+        "concurrent_runs": st.integers(1, 1024),
+        "intra_op": st.none() | st.integers(1, 1024),
+        "spinning": st.sampled_from(["Auto", "Always", "Bounded", "Never"]),
+        "runtimes": st.sets(st.sampled_from(policy.FAMILIES), min_size=1).map(tuple),
+        "existing_values": st.sampled_from(["Respect", "Override"]),
+    }
+).map(lambda fields: policy.Policy(**fields))
+values = st.none() | st.sampled_from(["", "3", "-Xmx1g", "-XX:ActiveProcessorCount=2 -Xmx1g"])
+environments = st.dictionaries(st.sampled_from(sorted({*VARIABLES, env.OMP})), values)
+
+
+@given(budgets, policies, environments, st.sampled_from([{}, NO_JAVA]))
+def test_every_count_is_a_plain_positive_integer_that_runtimes_take(budget, wanted, sets, image_env):
+    for name, value in literals(plan(None, budget, wanted), wanted, sets=sets, image_env=image_env).values.items():
+        if name == "JAVA_TOOL_OPTIONS":
+            assert value.count("-XX:ActiveProcessorCount=") == 1
+        elif name == "OMP_WAIT_POLICY":
+            assert value in {"ACTIVE", "PASSIVE"}
+        else:
+            assert value.isascii()
+            assert value.isdigit()
+            assert (0 if name == "KMP_BLOCKTIME" else 1) <= int(value) <= env.MAX_THREADS
+            assert value == str(int(value))
+
+
+@given(budgets, policies, environments, st.sampled_from([{}, NO_JAVA]))
+def test_a_second_look_at_what_was_set_changes_nothing(budget, wanted, sets, image_env):
+    planned = plan(None, budget, wanted)
+    first = literals(planned, wanted, sets=sets, image_env=image_env)
+    again = literals(planned, wanted, sets=sets, image_env=image_env)
+    assert again == first
+    if wanted.existing_values == "Override" and "JAVA_TOOL_OPTIONS" in first.values:
+        own = {**sets, "JAVA_TOOL_OPTIONS": first.values["JAVA_TOOL_OPTIONS"]}
+        found = literals(planned, wanted, sets=own, image_env=image_env).values
+        assert found["JAVA_TOOL_OPTIONS"] == first.values["JAVA_TOOL_OPTIONS"]
+
+
+@given(budgets, policies, environments)
+def test_respected_values_of_the_pod_spec_are_never_among_those_that_are_set(budget, wanted, sets):
+    wanted = wanted._replace(existing_values="Respect")
+    found = literals(plan(None, budget, wanted), wanted, sets=sets, image_env={})
+    there = {name for name, value in sets.items() if value != "" and name != "JAVA_TOOL_OPTIONS"}
+    assert not there & found.values.keys()
+    assert set(found.kept) <= sets.keys()
