@@ -24,13 +24,24 @@ from raddle import delivery
 PROBE = Path(__file__).with_name("shim_probe.py")
 CACHE = Path.home() / ".cache" / "raddle" / "venvs"
 VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
-# Name of the cached venv -> Python and onnxruntime; pip finds a numpy that fits.
+# Name of the cached venv -> Python and packages; pip finds a numpy that fits where none is named.
 RELEASES = {
+    "ort-1.16.3": ("3.11", "onnxruntime==1.16.3", "numpy<2"),
+    "ort-1.19.2-py3.8": ("3.8", "onnxruntime==1.19.2"),
+    "ort-1.20.1": ("3.11", "onnxruntime==1.20.1"),
+    "ort-1.23.2": ("3.11", "onnxruntime==1.23.2"),  # the first with a global pool in Python
+    "ort-1.25.1": ("3.11", "onnxruntime==1.25.1"),  # no bounded spinning yet
+    "ort-1.26.0": ("3.11", "onnxruntime==1.26.0"),
+    "ort-1.28.0": ("3.11", "onnxruntime==1.28.0"),  # the last before the environment variables
+    "ort-1.29.0": ("3.11", "onnxruntime==1.29.0"),
     "ort-1.31.1": ("3.11", "onnxruntime==1.31.1"),
     "ort-1.31.1-py3.13": ("3.13", "onnxruntime==1.31.1"),
-    "ort-1.28.0": ("3.11", "onnxruntime==1.28.0"),  # the last before the environment variables
-    "ort-1.20.1": ("3.11", "onnxruntime==1.20.1"),  # no bounded spinning
-    "ort-1.19.2-py3.8": ("3.8", "onnxruntime==1.19.2"),
+}
+# Other builds of ONNX Runtime: with OpenMP, for CUDA, for OpenVINO.
+BUILDS = {
+    "ort-openmp-1.7.0": ("3.8", "onnxruntime-openmp==1.7.0", "numpy<1.24"),
+    "ort-gpu-1.31.1": ("3.11", "onnxruntime-gpu==1.31.1"),
+    "ort-openvino-1.24.1": ("3.11", "onnxruntime-openvino==1.24.1"),
 }
 THIRD_PARTY = (
     [
@@ -108,10 +119,13 @@ def python(
         if before is not None:
             before()
 
+    needs_preparing = cpus is not None or before is not None
+
     return subprocess.run(
         [str(executable), *arguments],
         env=environment(env),
-        preexec_fn=prepare,  # the tests start no threads that hold locks
+        # Only where it is needed: it must not run beside other threads.
+        preexec_fn=prepare if needs_preparing else None,
         capture_output=True,
         text=True,
         timeout=120,
@@ -142,8 +156,17 @@ def venv(name: str, version: str, packages: Sequence[str], unresolved: Sequence[
     return home / "bin" / "python"
 
 
+def release(name: str) -> Path:
+    """The interpreter of one of RELEASES or BUILDS; skips the test where its Python isn't here."""
+    version, *packages = {**RELEASES, **BUILDS}[name]
+    found = venv(name, version, packages)
+    if found is None:
+        pytest.skip(f"no CPython {version} here")
+    return found
+
+
 def write_model(path: Path) -> Path:
-    """A chain of matrix products with random weights that ONNX Runtime 1.10 and later loads; well below a millisecond."""
+    """A chain of matrix products with random weights that ONNX Runtime 1.7 and later loads; well below a millisecond."""
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper
 
@@ -163,9 +186,70 @@ def write_model(path: Path) -> Path:
         [helper.make_tensor_value_info(value, TensorProto.FLOAT, rows)],
         weights,
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return _write(path, graph)
+
+
+def write_levels_model(path: Path) -> Path:
+    """A model of which each graph optimization level makes other operators: see LEVELS."""
+    import numpy as np
+    from onnx import TensorProto, helper, numpy_helper
+
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16, 8, 8]) for name in ("input", "output")]
+    weight = np.random.default_rng(7).standard_normal((16, 16, 3, 3)).astype(np.float32)
+    weights = [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(np.ones(1, np.float32), "one")]
+    nodes = [
+        helper.make_node("Identity", ["input"], ["same"]),
+        helper.make_node("Add", ["one", "one"], ["two"]),
+        helper.make_node("Mul", ["same", "two"], ["twice"]),
+        helper.make_node("Conv", ["twice", "w"], ["sum"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["sum"], ["output"]),
+    ]
+    return _write(path, helper.make_graph(nodes, "levels", ends[:1], ends[1:], weights))
+
+
+# Graph level of a plan -> what ONNX Runtime makes of that model. (`all` depends on the CPU.)
+LEVELS = {
+    "disable": ["Identity", "Add", "Mul", "Conv", "Relu"],
+    "basic": ["Mul", "Conv", "Relu"],
+    "extended": ["Mul", "FusedConv"],
+}
+
+
+def write_wide_model(path: Path, columns: int) -> Path:
+    """A model with little weight whose runs take two blocks of columns / 256 MiB."""
+    import numpy as np
+    from onnx import TensorProto, helper, numpy_helper
+
+    into, out = np.full((16, columns), 1 / 16, np.float32), np.full((columns, 2), 1 / columns, np.float32)
+    nodes = [
+        helper.make_node("MatMul", ["input", "into"], ["wide"]),
+        helper.make_node("Exp", ["wide"], ["wider"]),
+        helper.make_node("MatMul", ["wider", "out"], ["output"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "wide",
+        [helper.make_tensor_value_info("input", TensorProto.FLOAT, [1024, 16])],
+        [helper.make_tensor_value_info("output", TensorProto.FLOAT, [1024, 2])],
+        [numpy_helper.from_array(into, "into"), numpy_helper.from_array(out, "out")],
+    )
+    return _write(path, graph)
+
+
+def _write(path: Path, graph: Any) -> Path:
+    from onnx import helper
+
+    # What onnxruntime 1.7 reads.
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=6)
     path.write_bytes(model.SerializeToString())
     return path
+
+
+def operators(path: Path) -> list[str]:
+    """The operators of a model in a file, in order."""
+    import onnx
+
+    return [node.op_type for node in onnx.load(path).graph.node]
 
 
 def probe(
@@ -177,9 +261,10 @@ def probe(
     idle_s: float = 0.0,
     cpus: Sequence[int] | None = None,
     before: Callable[[], None] | None = None,
+    first: str = "",
 ) -> dict[str, Any]:
-    """What shim_probe.py saw: {"sessions": [...], "records": [...], "stderr": text}."""
-    request = json.dumps({"model": str(model), "sessions": list(sessions), "idle_s": idle_s})
+    """What shim_probe.py saw: {"sessions": [...], "records": [...], "stderr": text}; `first` is its `before`."""
+    request = json.dumps({"model": str(model), "sessions": list(sessions), "idle_s": idle_s, "before": first})
     done = python(executable, str(PROBE), request, env=env, cpus=cpus, before=before, check=False)
     if done.returncode:
         raise AssertionError(f"the probe failed:\n{done.stdout}\n{done.stderr}")

@@ -1,7 +1,22 @@
 """Makes sessions as an application would, and prints as JSON what can be seen of them from inside the process.
 
-Runs under Python 3.8 too. Argument: {"model": path, "idle_s": seconds, "sessions": [null or options, ...]}; options:
-{"intra", "inter", "parallel", "graph", "entries": {key: value}, "again": true to use the former object again}.
+Runs under Python 3.8 and onnxruntime 1.7 too. Argument: {"model": path, "idle_s": seconds, "before": code to run before
+onnxruntime is imported, "sessions": [null or options, ...]}; options, all of them optional:
+    intra, inter, parallel, graph, arena, mem_pattern   attributes of SessionOptions
+    per_session: false       use_per_session_threads
+    entries: {key: value}    session config entries
+    again: true              the former object again
+    model: path              another model
+    optimized: path          where the optimized model goes
+    profile: prefix          an execution profile is made, looked at and removed
+    providers: [...]         names, or [name, {option: value}] pairs
+    provider_options: [...]  beside names
+    run_options: {}          RunOptions with these entries are passed to each run
+    by: "iobinding"          run_with_iobinding in place of run
+    set_providers: [...]     are set on the session afterwards
+    drop: true               the session is not kept
+    native_pool: [2, 1]      onnxruntime.set_global_thread_pool_sizes is called first
+    native_arena: true       onnxruntime.create_and_register_allocator is called first
 """
 
 import contextlib
@@ -10,15 +25,36 @@ import pathlib
 import sys
 import time
 
-import numpy as np
-import onnxruntime as ort
+REQUEST = json.loads(sys.argv[1])
+exec(REQUEST.get("before") or "")  # an application's own start, written in the test
 
+import numpy as np  # noqa: E402
+import onnxruntime as ort  # noqa: E402
+from onnxruntime.capi import _pybind_state  # noqa: E402
+
+POOLS = ("intra", "inter")
 CONFIG_KEYS = (
-    "session.intra_op.allow_spinning",
-    "session.intra_op.spin_duration_us",
-    "session.inter_op.allow_spinning",
+    *(
+        f"session.{pool}_op.{key}"
+        for pool in POOLS
+        for key in ("allow_spinning", "spin_duration_us", "spin_backoff_max")
+    ),
     "session.intra_op_thread_affinities",
+    "session.force_spinning_stop",
+    "session.dynamic_block_base",
+    "session.set_denormal_as_zero",
+    "session.use_env_allocators",
+    "session.use_device_allocator_for_initializers",
+    "session.disable_prepacking",
 )
+ATTRIBUTES = {
+    "intra": "intra_op_num_threads",
+    "inter": "inter_op_num_threads",
+    "arena": "enable_cpu_mem_arena",
+    "mem_pattern": "enable_mem_pattern",
+    "per_session": "use_per_session_threads",
+    "optimized": "optimized_model_filepath",
+}
 
 
 def threads():
@@ -38,9 +74,13 @@ def switches(tid):
     return sum(int(line.split()[1]) for line in lines if "voluntary_ctxt_switches" in line)
 
 
+def status(key, path="/proc/self/status"):
+    lines = pathlib.Path(path).read_text().splitlines()
+    return next(line.split()[1] for line in lines if line.startswith(key))
+
+
 def allowed(tid):
-    lines = pathlib.Path(f"/proc/self/task/{tid}/status").read_text().splitlines()
-    return next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list"))
+    return status("Cpus_allowed_list", f"/proc/self/task/{tid}/status")
 
 
 def entries(options):
@@ -52,13 +92,11 @@ def entries(options):
 
 
 def attributes(options):
-    return {
-        "intra": options.intra_op_num_threads,
-        "inter": options.inter_op_num_threads,
-        "mode": options.execution_mode.name,
-        "graph": options.graph_optimization_level.name,
-        "entries": entries(options),
-    }
+    found = {key: getattr(options, name) for key, name in ATTRIBUTES.items() if hasattr(options, name)}
+    found["mode"] = options.execution_mode.name
+    found["graph"] = options.graph_optimization_level.name
+    found["entries"] = entries(options)
+    return found
 
 
 def built(wanted, former):
@@ -67,10 +105,15 @@ def built(wanted, former):
     if wanted.get("again"):
         return former
     options = ort.SessionOptions()
-    if "intra" in wanted:
-        options.intra_op_num_threads = wanted["intra"]
-    if "inter" in wanted:
-        options.inter_op_num_threads = wanted["inter"]
+    for key, name in ATTRIBUTES.items():
+        if key in wanted:
+            setattr(options, name, wanted[key])
+    if "optimized" in wanted:
+        # It warns that such a model is only for this machine.
+        options.log_severity_level = 3
+    if "profile" in wanted:
+        options.enable_profiling = True
+        options.profile_file_prefix = wanted["profile"]
     if wanted.get("parallel"):
         options.execution_mode = ort.ExecutionMode.ORT_PARALLEL
     if "graph" in wanted:
@@ -80,42 +123,111 @@ def built(wanted, former):
     return options
 
 
-def run(session):
+def provider_list(given):
+    return [provider if isinstance(provider, str) else tuple(provider) for provider in given]
+
+
+def made(wanted, options):
+    wanted = wanted or {}
+    if "native_pool" in wanted:
+        ort.set_global_thread_pool_sizes(*wanted["native_pool"])
+    if wanted.get("native_arena"):
+        state = _pybind_state
+        memory = state.OrtMemoryInfo("Cpu", state.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, state.OrtMemType.DEFAULT)
+        ort.create_and_register_allocator(memory, None)
+    session = ort.InferenceSession(
+        wanted.get("model", REQUEST["model"]),
+        options,
+        providers=provider_list(wanted.get("providers", ["CPUExecutionProvider"])),
+        provider_options=wanted.get("provider_options"),
+    )
+    if "set_providers" in wanted:
+        session.set_providers(provider_list(wanted["set_providers"]))
+    return session
+
+
+RUN_OPTIONS = {}
+
+
+def run_options(wanted):
+    """The application's own RunOptions, the same object for each run of the session."""
+    if "run_options" not in wanted:
+        return None
+    if id(wanted) not in RUN_OPTIONS:
+        RUN_OPTIONS[id(wanted)] = ort.RunOptions()
+        for key, entry in wanted["run_options"].items():
+            RUN_OPTIONS[id(wanted)].add_run_config_entry(key, entry)
+    return RUN_OPTIONS[id(wanted)]
+
+
+def run(session, wanted):
+    wanted = wanted or {}
     given = session.get_inputs()[0]
-    session.run(None, {given.name: np.zeros(given.shape, np.float32)})
+    value = np.zeros(given.shape, np.float32)
+    options = run_options(wanted)
+    if wanted.get("by") == "iobinding":
+        binding = session.io_binding()
+        binding.bind_cpu_input(given.name, value)
+        binding.bind_output(session.get_outputs()[0].name)
+        session.run_with_iobinding(binding, options)
+    else:
+        session.run(None, {given.name: value}, options)
 
 
-def idle(session, seconds):
+def idle(session, wanted, seconds):
     """CPU time of the whole process in the seconds after an answer."""
-    run(session)
+    run(session, wanted)
     started = time.process_time()
     time.sleep(seconds)
     return time.process_time() - started
 
 
+def nodes_run_by_caller(profile):
+    """Whether the thread that called run() has run a node of the model itself."""
+    events = json.loads(profile.read_text())
+    profile.unlink()
+    callers = {event["tid"] for event in events if event["name"] == "model_run"}
+    return not callers.isdisjoint(event["tid"] for event in events if event["cat"] == "Node")
+
+
+def look(session, wanted, options, pool, idle_s):
+    """What can be seen of one session."""
+    found = {
+        "pool": len(pool),
+        "threads": len(threads()),
+        "affinity": [allowed(tid) for tid in pool],
+        "effective": attributes(session.get_session_options()),
+        "providers": session.get_providers(),
+    }
+    if idle_s:
+        found["idle_cpu_s"] = min(idle(session, wanted, idle_s) for _ in range(2))
+    if options is not None:
+        found["after"] = attributes(options)
+    if wanted and "profile" in wanted:
+        found["nodes_run_by_caller"] = nodes_run_by_caller(pathlib.Path(session.end_profiling()))
+    if wanted and "run_options" in wanted:
+        with contextlib.suppress(RuntimeError):
+            found["run_entry"] = run_options(wanted).get_run_config_entry("memory.enable_memory_arena_shrinkage")
+    found["rss_mb"] = int(status("VmRSS")) / 1024
+    return found
+
+
 def main():
-    request = json.loads(sys.argv[1])
     seen, kept, options = [], [], None
-    for wanted in request["sessions"]:
+    for wanted in REQUEST["sessions"]:
         options = built(wanted, options)
         before = threads()
-        session = ort.InferenceSession(request["model"], options, providers=["CPUExecutionProvider"])
+        session = made(wanted, options)
         pool = sorted(threads() - before)
-        run(session)
+        run(session, wanted)
         settle(pool)
-        found = {
-            "pool": len(pool),
-            "affinity": [allowed(tid) for tid in pool],
-            "effective": attributes(session.get_session_options()),
-        }
-        if request["idle_s"]:
-            found["idle_cpu_s"] = min(idle(session, request["idle_s"]) for _ in range(3))
-        if options is not None:
-            found["after"] = attributes(options)
-        seen.append(found)
-        kept.append(session)
+        seen.append(look(session, wanted, options, pool, (wanted or {}).get("idle_s", REQUEST["idle_s"])))
+        if not (wanted and wanted.get("drop")):
+            kept.append(session)
+        session = None
     record = sys.modules.get("raddle.record")
-    print(json.dumps({"sessions": seen, "records": record.sessions if record else [], "version": ort.__version__}))
+    found = {"sessions": seen, "records": record.sessions if record else [], "version": ort.__version__}
+    print(json.dumps({**found, "reached": REQUEST.get("reached", [])}))
 
 
 main()

@@ -45,60 +45,13 @@ def stock(model, *sessions, **kwargs):
     return shim_lab.probe(shim_lab.THIS_PYTHON, model, sessions or [None], env={}, **kwargs)
 
 
-@pytest.mark.parametrize("release", shim_lab.RELEASES)
-def test_every_release_makes_exactly_the_planned_threads_and_lets_them_sleep(release, mounted, model):
-    version, package = shim_lab.RELEASES[release]
-    executable = shim_lab.venv(release, version, [package])
-    if executable is None:
-        pytest.skip(f"no CPython {version} here")
-    plan = "v=1;intra=2;inter=1;spin=never;mode=sequential"
-    # The application's own options object, then default options.
-    sessions = [{}, None]
-    found = shim_lab.probe(
-        executable, model, sessions, env={**shim_lab.python_path(mounted), env.PLAN: plan}, idle_s=0.4
-    )
-    spinning = shim_lab.probe(executable, model, [{"intra": 2}], env={}, idle_s=0.4)
-    assert [session["pool"] for session in found["sessions"]] == [1, 1]
-    assert spinning["sessions"][0]["pool"] == 1
-    idle = max(session["idle_cpu_s"] for session in found["sessions"])
-    assert spinning["sessions"][0]["idle_cpu_s"] > 20 * idle
-    assert (
-        found["stderr"]
-        == f"raddle: onnxruntime {found['version']}: intra_op=2, inter_op=1, spinning off, affinity none\n"
-    )
-
-
-@pytest.mark.parametrize("release", ["ort-1.28.0", "ort-1.20.1"])
-def test_bounded_spinning_becomes_none_where_the_release_can_not_bound_it(release, mounted, model):
-    version, package = shim_lab.RELEASES[release]
-    executable = shim_lab.venv(release, version, [package])
-    if executable is None:
-        pytest.skip(f"no CPython {version} here")
-    plan = "v=1;intra=2;spin=bounded;spin_us=500"
-    found = shim_lab.probe(executable, model, [None], env={**shim_lab.python_path(mounted), env.PLAN: plan})
-    entries = found["sessions"][0]["effective"]["entries"]
-    if release == "ort-1.20.1":
-        assert entries == {ALLOW: "0"}
-        assert found["records"][0]["because"]["spin"] == "planned bounded, which onnxruntime can since 1.26"
-    else:
-        assert entries == {DURATION: "500"}
-
-
 def test_the_user_site_loads_the_shim_as_well(mounted, model):
-    executable = shim_lab.venv("ort-1.31.1", *_split(shim_lab.RELEASES["ort-1.31.1"]))
-    base = shim_lab.interpreter("3.11")
-    if executable is None or base is None:
-        pytest.skip("no CPython 3.11 here")
+    executable, base = shim_lab.release("ort-1.31.1"), shim_lab.interpreter("3.11")
     # The base interpreter reads user sites; its packages come from the venv by PYTHONPATH.
     packages = next((executable.parents[1] / "lib").glob("python3*/site-packages"))
     extra = {"PYTHONUSERBASE": str(mounted), "PYTHONPATH": str(packages), env.PLAN: "v=1;intra=2;spin=never"}
     found = shim_lab.probe(base, model, [None], env=extra)
     assert (found["sessions"][0]["pool"], found["sessions"][0]["effective"]["intra"]) == (1, 2)
-
-
-def _split(release):
-    version, package = release
-    return version, [package]
 
 
 @pytest.mark.parametrize("existing", ["respect", "override"])
