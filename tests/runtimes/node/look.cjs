@@ -34,7 +34,9 @@ async function session(ort, request, options) {
   const model = request.buffer ? new Uint8Array(fs.readFileSync(request.model)) : request.model;
   const before = threads();
   try {
-    const made = await ort.InferenceSession.create(model, Object.freeze(options));
+    // With providers onnxruntime-common hands on a Proxy, which must be able to change them.
+    const given = options.executionProviders ? options : Object.freeze(options);
+    const made = await ort.InferenceSession.create(model, given);
     const own = threads().filter((thread) => !before.includes(thread));
     const size = request.shape.reduce((product, dimension) => product * dimension);
     const input = { [made.inputNames[0]]: new ort.Tensor('float32', new Float32Array(size).fill(0.5), request.shape) };
