@@ -37,6 +37,8 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 # Only the operator needs these.
 _NOT_DELIVERED = {"delivery.py", "wire.py"}
 _ADAPTERS = "adapters"
+# OpenTelemetry's sitecustomize doesn't run the next one on the path; it runs what a distribution's entry point names.
+_DIST_INFO = "dist-info"
 _LIBRARY = "libraddle.so"
 
 
@@ -54,6 +56,8 @@ def files() -> Dict[str, str]:
     python = _beside("python")
     for name in ("raddle.pth", "user_site.py", "sitecustomize.py"):
         found[name] = _text(python, name)
+    for name in ("METADATA", "entry_points.txt"):
+        found[f"{_DIST_INFO}.{name}"] = _text(os.path.join(python, _DIST_INFO), name)
     if has_node():
         node = _beside("node")
         for name in _listed(node, ".cjs"):
@@ -88,6 +92,8 @@ def items() -> List[Dict[str, str]]:
         if key == "raddle.pth":
             folder = "lib/python{}/site-packages/raddle.pth"
             found.extend({"key": key, "path": folder.format(version)} for version in USER_SITE_VERSIONS)
+        elif kind == _DIST_INFO:
+            found.append({"key": key, "path": f"python/raddle.{_DIST_INFO}/{name}"})
         elif kind == "node":
             found.append({"key": key, "path": "node/" + name})
         elif kind == "native":
