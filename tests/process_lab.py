@@ -1,0 +1,162 @@
+"""What the tests of servers share: the environment that a pod's container would start with, and real servers in it.
+
+The environment is what the webhook's own decision gives a pod with this command and this CPU limit; no kubelet is here,
+so annotations are resolved and the mount's path is replaced as one would.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonpatch
+import shim_lab
+
+from raddle import delivery
+from raddle_operator import injection, matching, spec, volumes
+
+PROGRAMS = Path(__file__).parent / "runtimes" / "processes"
+PACKAGES = ["onnxruntime==1.31.1", "gunicorn==23.0.0", "uvicorn==0.38.0", "joblib==1.5.2", "threadpoolctl==3.6.0"]
+_ANNOTATION = re.compile(r"metadata\.annotations\['([^']+)'\]")
+
+
+def interpreter() -> Path | None:
+    """Python with the servers, None where its Python isn't here."""
+    return shim_lab.venv("servers", "3.11", PACKAGES)
+
+
+def container_env(
+    command: Sequence[str],
+    mount: Path,
+    *,
+    limit_cpus: float | None,
+    policy: Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """The variables of a container with this command, limit and own variables, under a policy with these fields.
+
+    The image is one of a virtual environment with nothing in PYTHONPATH, and the policy says so.
+    """
+    container: dict[str, Any] = {"name": "serve", "image": "models/serve:1", "command": list(command)}
+    container["env"] = [{"name": name, "value": value} for name, value in (env or {}).items()]
+    if limit_cpus is not None:
+        container["resources"] = {"limits": {"cpu": f"{limit_cpus:g}"}}
+    pod = {"metadata": {"name": "serve", "namespace": "models"}, "spec": {"containers": [container]}}
+    governing = spec.policy_from_object(
+        {
+            "apiVersion": "raddle.dev/v1alpha1",
+            "kind": "InferenceThreading",
+            "metadata": {"name": "all", "namespace": "models"},
+            "spec": {"podSelector": {}, "imageEnv": {"PYTHONPATH": ""}, **(policy or {})},
+        }
+    )
+    policies = matching.Policies([governing])
+    shipped = volumes.ShimDelivery(config_map="raddle-shim-test", items=delivery.items())
+    facts = injection.Facts(smallest_cores=len(os.sched_getaffinity(0)), config_map_present=True)
+    decision = injection.decide_object(
+        pod, "models", {"raddle.dev/inject": "enabled"}, policies, facts, injection.Settings(shim=shipped)
+    )
+    assert decision.injected, decision
+    changed = jsonpatch.apply_patch(pod, decision.operations)
+    return _resolved(changed, mount)
+
+
+def _resolved(pod: Mapping[str, Any], mount: Path) -> dict[str, str]:
+    annotations = pod["metadata"]["annotations"]
+    found = {}
+    for entry in pod["spec"]["containers"][0]["env"]:
+        if "valueFrom" in entry:
+            key = _ANNOTATION.fullmatch(entry["valueFrom"]["fieldRef"]["fieldPath"])
+            assert key is not None, entry
+            found[entry["name"]] = annotations.get(key[1], "")
+        else:
+            found[entry["name"]] = entry["value"].replace(delivery.MOUNT_PATH, str(mount))
+    return found
+
+
+@contextlib.contextmanager
+def server(
+    command: Sequence[str], env: Mapping[str, str], folder: Path, prefix: Sequence[str] = ()
+) -> Iterator[tuple[int, Path]]:
+    """A running server: its port ("{port}" in the command is replaced) and the file that takes its stderr."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    errors = folder / "stderr"
+    argv = [*prefix, *(word.replace("{port}", str(port)) for word in command)]
+    with errors.open("w") as stderr:
+        process = subprocess.Popen(
+            argv,
+            env=shim_lab.environment(env),
+            stdout=stderr,
+            stderr=stderr,
+            cwd=PROGRAMS,
+            start_new_session=True,
+        )
+    try:
+        _wait_until_it_answers(process, port, errors)
+        yield port, errors
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(timeout=30)
+
+
+def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int, errors: Path) -> None:
+    ends_at = time.monotonic() + 60
+    while time.monotonic() < ends_at and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"the server does not listen:\n{errors.read_text()[-3000:]}")
+
+
+def workers(port: int, count: int) -> dict[int, dict[str, Any]]:
+    """What each of `count` workers says of itself, by process id: asked until all have answered."""
+    found: dict[int, dict[str, Any]] = {}
+    ends_at = time.monotonic() + 60
+    while len(found) < count and time.monotonic() < ends_at:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as answer:
+            said = json.loads(answer.read())
+        found[said["pid"]] = said
+    assert len(found) == count, found
+    return found
+
+
+def program(name: str, *arguments: str, env: Mapping[str, str], python: Path, prefix: Sequence[str] = ()) -> Any:
+    """The last line that a program of tests/runtimes/processes prints, as JSON, and its stderr."""
+    done = subprocess.run(
+        [*prefix, str(python), str(PROGRAMS / name), *arguments],
+        env=shim_lab.environment(env),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+def run(command: Sequence[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """The command, run to its end."""
+    return subprocess.run(
+        list(command), env=shim_lab.environment(env), capture_output=True, text=True, timeout=120, check=True
+    )
+
+
+def until(true: Callable[[], bool], seconds: float = 30) -> None:
+    """Waits until it is true; AssertionError where it never is."""
+    ends_at = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < ends_at
+        time.sleep(0.05)

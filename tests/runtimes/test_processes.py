@@ -1,0 +1,176 @@
+"""Several processes and several callers share one container: together they run no more threads than the plan says.
+
+Real servers with exactly the environment that the webhook's decision gives their pod; see process_lab.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import process_lab
+import pytest
+import shim_lab
+
+from load import cgroup
+from raddle.planner import Budget, plan
+from raddle.policy import Policy
+
+pytestmark = pytest.mark.runtime
+
+CPUS = 2
+BOTH = ["taskset", "-c", "0,1"]
+
+
+@pytest.fixture(scope="module")
+def python():
+    found = process_lab.interpreter()
+    if found is None:
+        pytest.skip("no CPython 3.11 here")
+    return found
+
+
+@pytest.fixture(scope="module")
+def mount(tmp_path_factory):
+    return shim_lab.mount(tmp_path_factory.mktemp("mount"))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return str(shim_lab.write_model(tmp_path_factory.mktemp("model") / "chain.onnx"))
+
+
+def gunicorn(python, *arguments):
+    return [str(python.with_name("gunicorn")), "--bind", "127.0.0.1:{port}", *arguments, "serving:wsgi"]
+
+
+def uvicorn(python, *arguments):
+    return [str(python.with_name("uvicorn")), "--port", "{port}", "--log-level", "warning", *arguments, "serving:asgi"]
+
+
+SERVERS = {
+    "gunicorn sync": (gunicorn, ["--workers", "4"]),
+    "gunicorn gthread": (gunicorn, ["-w4", "--threads", "2"]),
+    "gunicorn preload": (gunicorn, ["-w", "4", "--preload"]),
+    "uvicorn": (uvicorn, ["--workers", "4"]),
+}
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_the_workers_that_a_servers_command_asks_for_divide_the_limit(name, python, mount, model, tmp_path):
+    make, arguments = SERVERS[name]
+    command = make(python, *arguments)
+    env = process_lab.container_env(command, mount, limit_cpus=2)
+    assert "workers=4;" in env["RADDLE_PLAN"]
+    assert env["ORT_INTRA_OP_NUM_THREADS"] == "1"
+    with process_lab.server(command, {**env, "MODEL": model}, tmp_path) as (port, _):
+        said = process_lab.workers(port, 4)
+    assert sum(worker["pool"] for worker in said.values()) == max(4, CPUS)
+    assert all(worker["madeBy"] == pid and worker["finite"] for pid, worker in said.items())
+
+
+def test_workers_that_no_command_tells_of_are_counted_in_the_container(python, mount, model, tmp_path):
+    # The number is in a file of the image, which the webhook can't see.
+    settings = tmp_path / "settings.py"
+    settings.write_text("workers = 2\n")
+    command = gunicorn(python, "--config", str(settings))
+    env = process_lab.container_env(command, mount, limit_cpus=2)
+    assert "workers=1;" in env["RADDLE_PLAN"]
+    with process_lab.server([*BOTH, *command], {**env, "MODEL": model}, tmp_path) as (port, errors):
+        said = process_lab.workers(port, 2)
+        assert "intra_op=1 (planned 2, cut to" in errors.read_text()
+    assert sum(worker["pool"] for worker in said.values()) == max(2, CPUS)
+
+
+def test_a_session_made_before_the_fork_still_serves_where_it_has_one_thread(python, mount, model, tmp_path):
+    command = gunicorn(python, "--workers", "2", "--preload")
+    env = {**process_lab.container_env(command, mount, limit_cpus=2), "MODEL": model, "PRELOAD": "1"}
+    with process_lab.server(command, env, tmp_path) as (port, _):
+        said = process_lab.workers(port, 2)
+    assert all(worker["madeBy"] != pid and worker["pool"] == 1 and worker["finite"] for pid, worker in said.items())
+
+
+def test_a_pool_made_before_the_fork_is_warned_about(python, mount, model, tmp_path):
+    command = gunicorn(python, "--workers", "2", "--preload")
+    policy = {"threads": {"intraOp": 2}}
+    env = {**process_lab.container_env(command, mount, limit_cpus=2, policy=policy), "MODEL": model, "PRELOAD": "1"}
+    # Nobody asks it to serve: a run in the child would wait for threads that are not there.
+    with process_lab.server(command, env, tmp_path) as (_, errors):
+        with contextlib.suppress(AssertionError):
+            process_lab.until(lambda: errors.read_text().count("was forked after 1 onnxruntime session(s)") >= 2)
+        assert errors.read_text().count("was forked after 1 onnxruntime session(s)") == 2
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_the_processes_of_a_multiprocessing_pool_count_each_other(method, python, mount, model):
+    command = [str(python), "pool.py", method, "4"]
+    env = {**process_lab.container_env(command, mount, limit_cpus=2), "MODEL": model}
+    said, _ = process_lab.program("pool.py", method, "4", env=env, python=python)
+    assert [worker["pool"] for worker in said] == [1] * 4
+
+
+def test_an_entrypoints_own_single_thread_is_not_beaten(python, mount):
+    report = "import numpy, json, threadpoolctl; print(json.dumps([p['num_threads'] for p in threadpoolctl.threadpool_info()]))"
+    command = ["sh", "-c", f'export OMP_NUM_THREADS=1; exec {python} -c "{report}"']
+    # Without a limit BLAS would get as many threads as there are cores.
+    env = process_lab.container_env(command, mount, limit_cpus=None)
+    assert env["OMP_NUM_THREADS"] == str(CPUS)
+    done = process_lab.run([*BOTH, *command], env)
+    assert done.stdout.strip() == "[1]"
+    assert process_lab.run([*BOTH, str(python), "-c", report], env).stdout.strip() == f"[{CPUS}]"
+
+
+# --- callers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("callers", [1, 4, 8])
+def test_callers_of_one_session_never_run_more_threads_than_planned(callers, python, mount, model):
+    policy = {"budget": {"concurrentRuns": callers}}
+    env = process_lab.container_env([str(python)], mount, limit_cpus=2, policy=policy)
+    said, _ = process_lab.program(
+        "callers.py", str(callers), "0.7", "0", "0", env={**env, "MODEL": model}, python=python, prefix=BOTH
+    )
+    planned = plan(None, Budget(quota_cpus=2.0), Policy(concurrent_runs=callers)).peak_runnable["onnxruntime"]
+    assert callers <= said["busyThreads"] <= planned
+    # The main thread waits, and the pool is the plan's.
+    assert said["pool"] == CPUS
+
+
+def limited(python, env, model, *arguments):
+    """The program under a real quota of one CPU: what it says, its share of throttled periods, its CPU time a run."""
+    reason = cgroup.available()
+    if reason:
+        pytest.skip(reason)
+    with cgroup.limited(1.0) as group:
+        prefix = group.command([])
+        said, _ = process_lab.program(
+            "callers.py", *arguments, env={**env, "MODEL": model}, python=python, prefix=prefix
+        )
+        usage = group.usage()
+    return said, usage.throttled_periods / max(1, usage.periods), usage.cpu_s / said["runs"]
+
+
+@pytest.mark.parametrize("callers", ["1", "4"])
+def test_callers_at_a_limit_of_one_cpu_are_throttled_less_than_stock(callers, python, mount, model):
+    env = process_lab.container_env(
+        [str(python)], mount, limit_cpus=1, policy={"budget": {"concurrentRuns": int(callers)}}
+    )
+    # Paused between runs, so that a container without useless work fits its limit.
+    load = (callers, "1.5", "20", "0")
+    _, stock, stock_cpu_s = limited(python, {}, model, *load)
+    _, planned, planned_cpu_s = limited(python, env, model, *load)
+    assert planned < stock
+    assert planned_cpu_s < stock_cpu_s
+
+
+def test_numpys_pool_does_not_undo_the_plan_beside_a_session(python, mount, model):
+    env = process_lab.container_env([str(python)], mount, limit_cpus=1)
+    assert env["OMP_NUM_THREADS"] == "1"
+    # A machine with more CPUs would give numpy as many threads; here they are asked for.
+    left_alone = {name: value for name, value in env.items() if name != "OMP_NUM_THREADS"} | {
+        "OPENBLAS_NUM_THREADS": "8"
+    }
+    load = ("1", "1.5", "20", "256")
+    _, spinning, spinning_cpu_s = limited(python, left_alone, model, *load)
+    _, planned, planned_cpu_s = limited(python, env, model, *load)
+    assert planned < spinning
+    assert planned_cpu_s < spinning_cpu_s
