@@ -36,6 +36,8 @@ int rd_pid(void);
 uint64_t rd_now_ms(void);
 /* The value of an environment variable of this process; NULL where it is not set. */
 const char *rd_env(const char *name);
+/* All of them; NULL where the process's libc has none yet. */
+char **rd_environment(void);
 
 size_t rd_length(const char *text);
 bool rd_same(const char *one, const char *other);
@@ -267,18 +269,19 @@ int rd_threads_pinned(void);
 bool rd_threads_usable(void);
 void rd_threads_forked(void);
 
+/* ---- preload.c ---- */
+
+/* The allocator that the plan names and this process doesn't have; NULL where it has what the plan says. */
+const char *rd_allocator_missing(const struct rd_plan *plan);
+
 /* ---- record.c ---- */
 
 void rd_say(const char *line);
 /* Says it once per process. */
 void rd_complain(const char *line);
-/* Says it once per process tree. */
-void rd_announce(const char *line);
-
-struct rd_session {
-    char effective[256];
-    char because[512];
-};
+/* Says it once per process tree: true where it was said now. */
+bool rd_announce(const char *line);
+/* Keeps one session for the report: JSON members without their braces. */
 void rd_record(const char *version, const struct rd_facts *facts, const char *effective, const char *because);
 
 #endif

@@ -144,20 +144,21 @@ static void mark_tree(const char *before)
     set("RADDLE_ANNOUNCED", value, 1);
 }
 
-void rd_announce(const char *line)
+bool rd_announce(const char *line)
 {
     if (__atomic_exchange_n(&announced, true, __ATOMIC_RELAXED)) {
-        return;
+        return false;
     }
     const char *before = rd_env("RADDLE_ANNOUNCED");
     struct rd_text rest = rd_text_of(before == NULL ? "" : before);
     for (bool more = true; more;) {
         if (rd_text_is(rd_split(rest, ',', &rest, &more), RUNTIME)) {
-            return;
+            return false;
         }
     }
     mark_tree(before);
     rd_say(line);
+    return true;
 }
 
 /* ---- the report: docs/reference/report.md ---- */

@@ -382,8 +382,15 @@ static void keep(const struct choice *choice)
     char text[512];
     struct rd_out line = rd_out(text, sizeof text);
     put_line(&line, choice);
-    if (choice->facts.first_worker) {
-        rd_announce(text);
+    if (choice->facts.first_worker && rd_announce(text)) {
+        const char *missing = rd_allocator_missing(&rd_runtime.plan);
+        if (missing != NULL) {
+            line = rd_out(text, sizeof text);
+            rd_put(&line, "allocator ");
+            rd_put(&line, missing);
+            rd_put(&line, " could not be preloaded: this image has none that fits this program");
+            rd_complain(text);
+        }
     }
 }
 

@@ -147,13 +147,16 @@ uint64_t rd_now_ms(void)
 /* The process's libc has it, under both names; a program with no libc at all has neither. */
 extern char **environ __attribute__((weak));
 
+char **rd_environment(void)
+{
+    return &environ == NULL ? NULL : environ;
+}
+
 const char *rd_env(const char *name)
 {
-    if (&environ == NULL || environ == NULL) {
-        return NULL;
-    }
+    char **environment = rd_environment();
     size_t length = rd_length(name);
-    for (char **entry = environ; *entry != NULL; entry++) {
+    for (char **entry = environment; entry != NULL && *entry != NULL; entry++) {
         if (rd_starts(*entry, name) && (*entry)[length] == '=') {
             return *entry + length + 1;
         }

@@ -1,15 +1,14 @@
 """Compiles runtime/native into runtime/raddle/_native/<architecture>/libraddle.so.
 
 The library is linked to nothing, so one compiler makes it for every libc, and the same sources, compiler and options
-give the same bytes. It is made again only when one of these changes. The architecture that is not this machine's needs a
-cross compiler (Debian's gcc-aarch64-linux-gnu); without one it is left out.
+give the same bytes. It is made again only when one of these changes. The architecture that is not this machine's needs
+a cross compiler (Debian's gcc-aarch64-linux-gnu); without one it is left out.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
 import platform
 import shutil
 import subprocess
@@ -33,16 +32,18 @@ COMPILE = (
     # Without these gcc makes memcpy call itself, and puts in tables that only a debugger or an unwinder reads.
     "-fno-tree-loop-distribute-patterns",
     "-fno-asynchronous-unwind-tables",
+    "-fno-unwind-tables",
     "-fno-ident",
-    # On arm64, gcc's atomics would call libgcc to find out what the CPU can do.
     "-ffunction-sections",
     "-fdata-sections",
 )
-OUTLINE = {"aarch64": ("-mno-outline-atomics",), "x86_64": ()}
+# On arm64 gcc's atomics would call libgcc to find out what the CPU can do, and a read-only part would have to end at a
+# page of 64 KiB: the file would be twice as long for the sake of a few pointers.
+OWN = {"x86_64": ("-Wl,-z,relro",), "aarch64": ("-mno-outline-atomics", "-Wl,-z,norelro")}
 LINK = (
     "-shared",
     "-nostdlib",
-    "-Wl,--hash-style=both,--build-id=none,--gc-sections,-z,relro,-z,now,-z,noexecstack,-z,defs,-z,text,-z,noseparate-code,-s",
+    "-Wl,--hash-style=both,--build-id=none,--gc-sections,-z,now,-z,noexecstack,-z,defs,-z,text,-z,noseparate-code,-z,common-page-size=4096,-s",
     "-Wl,-soname,libraddle.so",
 )
 
@@ -62,8 +63,8 @@ def compiler(architecture: str) -> str:
 
 
 def library(architecture: str) -> Path:
-    """The library for the architecture, made when it isn't there or out of date. Raises Unavailable, CalledProcessError."""
-    command = [compiler(architecture), *WARNINGS, *COMPILE, *OUTLINE[architecture], *LINK]
+    """The library, made when it isn't there or is out of date. Raises Unavailable, CalledProcessError."""
+    command = [compiler(architecture), *WARNINGS, *COMPILE, *OWN[architecture], *LINK]
     sources = sorted(SOURCES.glob("*.c"))
     path = TARGET / architecture / "libraddle.so"
     stamp = path.with_suffix(".stamp")
@@ -75,7 +76,7 @@ def library(architecture: str) -> Path:
         unfinished = path.with_suffix(".new")
         # Names without folders, so that none of this machine's gets into the file.
         subprocess.run([*command, "-o", str(unfinished), *(source.name for source in sources)], cwd=SOURCES, check=True)
-        os.replace(unfinished, path)
+        unfinished.replace(path)
         stamp.write_text(wanted)
     return path
 
