@@ -14,13 +14,16 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jsonpatch
+import native_lab
 import shim_lab
+import torch_lab
 
 from raddle import delivery
 from raddle_operator import injection, matching, spec, volumes
@@ -33,6 +36,18 @@ _ANNOTATION = re.compile(r"metadata\.annotations\['([^']+)'\]")
 def interpreter() -> Path | None:
     """Python with the servers, None where its Python isn't here."""
     return shim_lab.venv("servers", "3.11", PACKAGES)
+
+
+def torchserve() -> Path:
+    """Debian's Python with its torch, and TorchServe beside it; skips the test where torch isn't here."""
+    torch_lab.version()
+    home = shim_lab.CACHE / "torchserve-0.12.0"
+    with native_lab.made(home) as folder:
+        if folder:
+            native_lab.fetch(torch_lab.PYTHON, "-m", "venv", "--system-site-packages", folder)
+            packages = ("torchserve==0.12.0", "torch-model-archiver==0.12.0")
+            native_lab.fetch(folder / "bin" / "python", "-m", "pip", "install", "--quiet", *packages)
+    return home / "bin"
 
 
 def container_env(
@@ -86,14 +101,13 @@ def _resolved(pod: Mapping[str, Any], mount: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def server(
-    command: Sequence[str], env: Mapping[str, str], folder: Path, prefix: Sequence[str] = ()
+    command: Sequence[str], env: Mapping[str, str], folder: Path, port: int | None = None
 ) -> Iterator[tuple[int, Path]]:
     """A running server: its port ("{port}" in the command is replaced) and the file that takes its stderr."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    if port is None:
+        (port,) = free_ports(1)
     errors = folder / "stderr"
-    argv = [*prefix, *(word.replace("{port}", str(port)) for word in command)]
+    argv = [word.replace("{port}", str(port)) for word in command]
     with errors.open("w") as stderr:
         process = subprocess.Popen(
             argv,
@@ -112,6 +126,15 @@ def server(
         process.wait(timeout=30)
 
 
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody listens on now."""
+    with contextlib.ExitStack() as stack:
+        taken = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in taken:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in taken]
+
+
 def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int, errors: Path) -> None:
     ends_at = time.monotonic() + 60
     while time.monotonic() < ends_at and process.poll() is None:
@@ -121,14 +144,17 @@ def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int, errors: 
     raise AssertionError(f"the server does not listen:\n{errors.read_text()[-3000:]}")
 
 
-def workers(port: int, count: int) -> dict[int, dict[str, Any]]:
+def workers(port: int, count: int, path: str = "/") -> dict[int, dict[str, Any]]:
     """What each of `count` workers says of itself, by process id: asked until all have answered."""
     found: dict[int, dict[str, Any]] = {}
     ends_at = time.monotonic() + 60
     while len(found) < count and time.monotonic() < ends_at:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as answer:
+        with (
+            contextlib.suppress(urllib.error.HTTPError),  # not ready yet
+            urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer,
+        ):
             said = json.loads(answer.read())
-        found[said["pid"]] = said
+            found[said["pid"]] = said
     assert len(found) == count, found
     return found
 

@@ -6,6 +6,7 @@ Real servers with exactly the environment that the webhook's decision gives thei
 from __future__ import annotations
 
 import contextlib
+import os
 
 import process_lab
 import pytest
@@ -117,6 +118,38 @@ def test_an_entrypoints_own_single_thread_is_not_beaten(python, mount):
     done = process_lab.run([*BOTH, *command], env)
     assert done.stdout.strip() == "[1]"
     assert process_lab.run([*BOTH, str(python), "-c", report], env).stdout.strip() == f"[{CPUS}]"
+
+
+TORCHSERVE = """\
+inference_address=http://127.0.0.1:{port}
+management_address=http://127.0.0.1:{management}
+metrics_address=http://127.0.0.1:{metrics}
+enable_envvars_config=true
+disable_system_metrics=true
+model_store={folder}
+load_models=m.mar
+"""
+
+
+def test_torchserves_workers_divide_the_limit(mount, tmp_path):
+    bin_folder = process_lab.torchserve()
+    archiver = [str(bin_folder / "torch-model-archiver"), "--model-name", "m", "--version", "1"]
+    process_lab.run(
+        [*archiver, "--handler", str(process_lab.PROGRAMS / "handler.py"), "--export-path", str(tmp_path)], {}
+    )
+    port, management, metrics = process_lab.free_ports(3)
+    config = tmp_path / "config.properties"
+    config.write_text(TORCHSERVE.format(port=port, management=management, metrics=metrics, folder=tmp_path))
+    command = [str(bin_folder / "torchserve"), "--start", "--foreground", "--ncs", "--disable-token-auth"]
+    command += ["--ts-config", str(config)]
+    env = process_lab.container_env(command, mount, limit_cpus=4, env={"TS_DEFAULT_WORKERS_PER_MODEL": "2"})
+    assert env["OMP_NUM_THREADS"] == "2"
+    variables = {**env, "PATH": f"{bin_folder}:{os.environ['PATH']}", "LOG_LOCATION": str(tmp_path)}
+    with process_lab.server([*BOTH, *command], {**variables, "METRICS_LOCATION": str(tmp_path)}, tmp_path, port=port):
+        said = process_lab.workers(port, 2, "/predictions/m")
+    assert all(worker["finite"] and worker["interOp"] == 1 for worker in said.values())
+    # The limit has room for two threads each; here are two CPUs for both.
+    assert sum(worker["pool"] for worker in said.values()) == max(2, CPUS)
 
 
 # --- callers --------------------------------------------------------------------------------------------------------
