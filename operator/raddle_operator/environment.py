@@ -235,6 +235,9 @@ def combine(container: Container, entries: Sequence[Entry], edits: Sequence[Edit
     """
     replaced: dict[int, Sequence[Entry]] = {}
     appended: list[Entry] = []
+    if not container.env:
+        appended.extend(entries)
+        entries = ()
     for entry in entries:
         name = entry["name"]
         places = [present.place for present in container.env if present.name == name]

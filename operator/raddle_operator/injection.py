@@ -32,7 +32,6 @@ from raddle_operator.workers import SIDECARS, binds_itself, workers
 MAX_ANNOTATIONS_BYTES: Final = 240 * 1024
 # Plans of a pod: 48 KiB.
 MAX_PLANNED_CONTAINERS: Final = 48 * 1024 // env.RESERVED_PLAN
-_NOTHING: Final[Mapping[str, str | None]] = {}
 _NO_LITERALS: Final = families.Literals(values={})
 _CONTAINER_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -250,7 +249,7 @@ class _Injection:
             references, added = {}, _NO_LITERALS
         else:
             references = self._references(clean, composed.plan, kept)
-            added = self._literals(clean, composed.plan)
+            added = self._literals(clean, composed)
         if load.edits:
             references = {env.PLAN: env.SHIM_PREFIX, **references}
         withheld.extend(added.withheld)
@@ -282,7 +281,8 @@ class _Injection:
         taken = volumes.mount_is_taken(clean)
         if taken is not None:
             return Loading(withheld=(taken,))
-        return loading.load(clean, policy, self.policy.image_env, self.shim, self._architecture())
+        architecture = self._architecture() if loading.wants_native(policy) else ""
+        return loading.load(clean, policy, self.policy.image_env, self.shim, architecture)
 
     def _architecture(self) -> str | Skip:
         machine = self.machine.architecture if self.machine is not None else ""
@@ -320,12 +320,13 @@ class _Injection:
             found[env.OPENBLAS] = env.BLAS_THREADS_PREFIX
         return found
 
-    def _literals(self, clean: Container, planned: Plan) -> families.Literals:
+    def _literals(self, clean: Container, composed: records.Composed) -> families.Literals:
         """The variables of the policy's families that can't be references."""
-        sets = {entry.name: entry.value for entry in clean.env} if clean.env else _NOTHING
-        if JAVA_OPTIONS in sets:
-            sets = {**sets, **environment.java_options(clean)[0]}
-        return families.literals(planned, self.policy.policy, sets=sets, image_env=self.policy.image_env)
+        image_env = self.policy.image_env
+        if composed.literals is not None and not clean.env and not image_env:
+            return composed.literals
+        sets = {**{entry.name: entry.value for entry in clean.env}, **environment.java_options(clean)[0]}
+        return families.literals(composed.plan, self.policy.policy, sets=sets, image_env=image_env)
 
     def _choose(self, clean: Container, added: _Additions, composed: records.Composed) -> None:
         prefixes = (*added.references.values(), env.PLAN_PREFIX)

@@ -26,6 +26,7 @@ _NODE_COMMANDS: Final = frozenset(
     ("node", "nodejs", "npm", "npx", "yarn", "pnpm", "pm2", "pm2-runtime", "ts-node", "tsx")
 )
 _MAX_ARGUMENT: Final = 4096
+_USER_SITE: Final = Edits(appended=(literal(USER_BASE, delivery.PYTHON_USER_BASE),))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +45,17 @@ def load(
     container: Container, policy: Policy, image_env: Mapping[str, str], shim: Shim, architecture: str | Skip
 ) -> Loading:
     """All ways together, for a container that the shim's files are mounted in."""
-    python = python_loading(container, image_env)
-    # Absent in most pods, so asked for first: this is on the way of every pod.
+    serves_node = runs_node(container)
     override = policy.existing_values == "Override"
-    node = node_loading(container, image_env, shim, override=override)
+    python = python_loading(container, image_env)
+    node = node_loading(container, image_env, shim, serves_node=serves_node, override=override)
+    if node is None and python is _USER_SITE and not wants_native(policy):
+        return _PYTHON_ALONE
     native = None
     if wants_native(policy):
         native = native_loading(container, image_env, shim, architecture, override=override)
     ways = (python, node, native)
-    in_process = (node, native) if runs_node(container) else ways
+    in_process = (node, native) if serves_node else ways
     return Loading(
         edits=tuple(way for way in ways if isinstance(way, Edits)),
         withheld=tuple(way for way in ways if isinstance(way, Skip)),
@@ -60,13 +63,17 @@ def load(
     )
 
 
+# What most containers get.
+_PYTHON_ALONE: Final = Loading(edits=(_USER_SITE,), reaches=True)
+
+
 def runs_node(container: Container) -> bool:
     """Whether the container's command says that it runs Node.js; an image's own command can't be seen."""
-    return any(
-        word.rpartition("/")[2] in _NODE_COMMANDS
-        for argument in container.arguments
-        for word in argument[:_MAX_ARGUMENT].split()
-    )
+    for argument in container.arguments:
+        for word in argument[:_MAX_ARGUMENT].split():
+            if word.rpartition("/")[2] in _NODE_COMMANDS:
+                return True
+    return False
 
 
 def wants_native(policy: Policy) -> bool:
@@ -92,16 +99,16 @@ def python_loading(container: Container, image_env: Mapping[str, str]) -> Edits 
                 return unknown(f"the pod spec sets {name}; {_how_to_change(PYTHON_PATH)}")
     if image_env.get(USER_BASE):
         return unknown(f"the image sets {USER_BASE}; {_how_to_change(PYTHON_PATH)}")
-    return Edits(appended=(literal(USER_BASE, delivery.PYTHON_USER_BASE),))
+    return _USER_SITE
 
 
 def node_loading(
-    container: Container, image_env: Mapping[str, str], shim: Shim, *, override: bool
+    container: Container, image_env: Mapping[str, str], shim: Shim, *, serves_node: bool, override: bool
 ) -> Edits | Skip | None:
     """The changes that let Node.js find the shim; or why not, None where nothing says that Node.js runs."""
     in_spec = container.effective(NODE_OPTIONS) is not None
     if not in_spec and NODE_OPTIONS not in image_env:
-        return unknown(_how_to_change(NODE_OPTIONS)) if runs_node(container) else None
+        return unknown(_how_to_change(NODE_OPTIONS)) if serves_node else None
     if not shim.node:
         return _missing("this build has no shim for Node.js")
     if not shim.certain:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from raddle import env, wire
 from raddle.planner import Budget, Plan, plan
 from raddle.policy import Policy
 from raddle.topology import Machine
+from raddle_operator import families
 
 # Variable -> (the prefix of the annotation that it reads, the plan's field), in the order in which they are injected.
 COUNTS: Final[Mapping[str, tuple[str, str]]] = {
@@ -48,10 +49,15 @@ def reserved(prefix: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """A plan as it will stand, without what the pod spec keeps, and the annotations' values by prefix."""
+    """A plan as it will stand, without what the pod spec keeps, and the annotations' values by prefix.
+
+    `literals` are those of a container that sets no variable that Raddle looks at, where the policy states none of the
+    image's; None where they are not remembered.
+    """
 
     plan: Plan
     values: Mapping[str, str]
+    literals: families.Literals | None = None
 
 
 def compose(
@@ -74,7 +80,8 @@ def compose(
 
 @lru_cache(maxsize=1024)
 def _safe(budget: Budget, policy: Policy, kept: tuple[str, ...], governed_by: str) -> Composed:
-    return _compose(None, budget, policy, kept, governed_by, None)
+    made = _compose(None, budget, policy, kept, governed_by, None)
+    return replace(made, literals=families.literals(made.plan, policy, sets={}, image_env={}))
 
 
 def _compose(

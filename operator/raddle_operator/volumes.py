@@ -203,7 +203,8 @@ def our_volumes(pod: Pod) -> Mapping[str, Volume]:
 
 def names_of_ours(pod: Pod) -> Collection[str]:
     """The names under which a volume and its mounts are ours: not those that the pod has a volume of its own by."""
-    return _OURS.difference(volume.name for volume in pod.volumes if volume.name in _OURS and not _is_ours(volume))
+    theirs = [volume.name for volume in pod.volumes if volume.name in _OURS and not _is_ours(volume)]
+    return _OURS.difference(theirs) if theirs else _OURS
 
 
 def our_init_container(pod: Pod) -> Container | None:

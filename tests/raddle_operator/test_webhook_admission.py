@@ -9,7 +9,9 @@ import webhook_lab as lab
 
 from raddle_operator.kube import Forbidden, NotFound, Unavailable
 from raddle_operator.webhook.arrivals import Arrivals
+from raddle_operator.webhook.caches import Caches
 from raddle_operator.webhook.journal import Journal
+from raddle_operator.webhook.sources import MemorySources
 
 PLAN = "plan.raddle.dev/serve"
 THREADS = "threads.raddle.dev/serve"
@@ -106,6 +108,26 @@ async def test_safe_values_follow_the_smallest_known_node(here):
     assert await threads() == "8"
     here.memory.topologies.remove(lab.topology())
     assert decision(await here.create(lab.pod(cpu=None))) == "skipped NoCPUBound"
+
+
+def test_the_architectures_are_those_of_all_known_nodes():
+    memory = MemorySources.empty()
+    caches = Caches(memory.sources())
+    assert caches.architectures == frozenset()
+    memory.topologies.put(lab.topology("n1"))
+    assert caches.architectures == {"x86_64"}
+    memory.topologies.put(lab.topology("n2", of=lab.machine()._replace(architecture="aarch64")))
+    assert caches.architectures == {"x86_64", "aarch64"}
+    memory.topologies.remove(lab.topology("n1"))
+    assert caches.architectures == {"aarch64"}
+
+
+async def test_what_a_container_does_not_get_is_in_the_log(here, caplog):
+    caplog.set_level(logging.INFO)
+    obj = lab.pod()
+    obj["spec"]["containers"][0]["command"] = ["node", "server.js"]
+    assert decision(await here.create(obj)).startswith("changed")
+    assert any("serve: ImageEnvUnknown: set imageEnv.NODE_OPTIONS" in line for line in caplog.messages)
 
 
 async def test_the_shim_is_mounted_only_where_its_config_map_has_been_seen(here):

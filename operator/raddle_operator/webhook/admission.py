@@ -31,6 +31,7 @@ MISTAKES: Final = frozenset(
     )
 )
 """What whoever creates the pod can mend, and is told as a warning."""
+MAX_DETAIL: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,7 @@ class Admission:
             smallest_cores=self._caches.smallest_cores,
             machines=self._machines,
             config_map_present=self._caches.has_config_map(namespace, self._config_map),
+            architectures=self._caches.architectures,
         )
 
     async def _of_binding(self, review: Review, deadline_s: float) -> Verdict:
@@ -210,7 +212,15 @@ def _verdict(decision: Decision) -> Verdict:
             warnings=warnings,
         )
     kind = "changed" if decision.operations else "unchanged"
-    return Verdict(kind, "", reference, operations=decision.operations, warnings=warnings)
+    detail = "; ".join([reference, *_withheld(decision)])[:MAX_DETAIL]
+    return Verdict(kind, "", detail, operations=decision.operations, warnings=warnings)
+
+
+def _withheld(decision: Decision) -> Iterator[str]:
+    """What a pod that got values did not get, in words."""
+    for container in decision.containers:
+        for skip in container.withheld:
+            yield f"{container.name}: {skip}"
 
 
 def _skips(decision: Decision) -> Iterator[Skip]:

@@ -20,8 +20,9 @@ class Caches:
     def __init__(self, sources: Sources) -> None:
         self._sources: Final = sources
         self._policies: Policies | None = None
+        self._shapes_are_known = False
         self._smallest_cores: int | None = None
-        self._smallest_is_known = False
+        self._architectures: frozenset[str] = frozenset()
         self._synced = False
         self.version = 0
         """Rises with every change that a decision on a pod could see."""
@@ -89,12 +90,22 @@ class Caches:
     @property
     def smallest_cores(self) -> int | None:
         """Physical cores of the smallest known node; None where no node is known."""
-        if not self._smallest_is_known:
-            # Nodes share few shapes.
+        self._look_at_shapes()
+        return self._smallest_cores
+
+    @property
+    def architectures(self) -> frozenset[str]:
+        """Those of all known nodes, as uname names them."""
+        self._look_at_shapes()
+        return self._architectures
+
+    def _look_at_shapes(self) -> None:
+        if not self._shapes_are_known:
+            # Nodes share few.
             shapes = {facts.shape for facts in self._sources.topologies.store.values()}
             self._smallest_cores = min((shape.cores for shape in shapes if shape.cores), default=None)
-            self._smallest_is_known = True
-        return self._smallest_cores
+            self._architectures = frozenset(shape.machine.architecture for shape in shapes) - {""}
+            self._shapes_are_known = True
 
     def has_config_map(self, namespace: str, name: str) -> bool:
         """Whether the namespace has a shim ConfigMap of this name; without the right to look none is there."""
@@ -125,4 +136,4 @@ class Caches:
 
     def _topology_changed(self, _key: Key, old: NodeFacts | None, new: NodeFacts | None) -> None:
         if old is None or new is None or old.shape is not new.shape:
-            self._smallest_is_known = False
+            self._shapes_are_known = False

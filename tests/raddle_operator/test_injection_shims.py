@@ -1,0 +1,499 @@
+"""How Node.js, Java and native programs find their shims, which literals a container gets, and where reports go."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import jsonpatch
+import pytest
+
+from raddle import delivery, env
+from raddle.policy import FAMILIES
+from raddle.topology import Machine
+from raddle.wire import read_plan_text
+from raddle_operator.injection import Facts, Settings, decide_object
+from raddle_operator.matching import Policies
+from raddle_operator.pods import LITERALS
+from raddle_operator.reasons import SkipReason
+from raddle_operator.spec import policy_from_object
+from raddle_operator.volumes import SAFE_TO_EVICT, ShimDelivery
+
+ITEMS = [{"key": "sitecustomize.py", "path": "python/sitecustomize.py"}]
+SHIM = ShimDelivery(
+    config_map="raddle-shim-0123456789",
+    items=ITEMS,
+    image="example.test/raddle:1",
+    node=True,
+    architectures=("x86_64", "aarch64"),
+)
+SEEN = Facts(config_map_present=True, architectures=frozenset({"x86_64"}))
+LIMITS = {"limits": {"cpu": "4", "memory": "1Gi"}, "requests": {"cpu": "2", "memory": "1Gi"}}
+REQUIRE = "--require /opt/raddle/node/raddle.cjs"
+LIBRARY = "/opt/raddle/native/x86_64/libraddle.so"
+OF_CONFIG_MAP = {"configMapKeyRef": {"name": "c", "key": "k"}}
+OPTIONAL = {"configMapKeyRef": {"name": "c", "key": "k", "optional": True}}
+NATIVE = {"nativeShim": "Preload", "imageEnv": {"LD_PRELOAD": ""}}
+
+
+def container(name="serve", **parts):
+    return {"name": name, "image": "example.test/serve:1", "resources": LIMITS, **parts}
+
+
+def pod(*containers, annotations=None, **spec):
+    metadata = {"name": "p"} | ({"annotations": annotations} if annotations is not None else {})
+    return {"metadata": metadata, "spec": {"containers": list(containers) or [container()], **spec}}
+
+
+def decide(obj, spec=None, *, facts=SEEN, shim=SHIM, opt_in="enabled"):
+    policy = {
+        "kind": "InferenceThreading",
+        "metadata": {"name": "fast", "namespace": "ns"},
+        "spec": {"podSelector": {}, **(spec or {})},
+    }
+    policies = Policies([policy_from_object(policy)])
+    return decide_object(obj, "ns", {env.INJECT_LABEL: opt_in}, policies, facts, Settings(shim=shim))
+
+
+def inject(obj, spec=None, **more):
+    """The pod as it is stored, and the decision; a second look must find nothing to change."""
+    decision = decide(obj, spec, **more)
+    patched = jsonpatch.apply_patch(obj, decision.operations)
+    assert decide(patched, spec, **more).operations == []
+    return patched, decision
+
+
+def opted_out(patched, spec):
+    """The pod spec as a copy of the pod has it where it is opted out; lists that are left empty do not count."""
+    found, _ = inject(patched, spec, opt_in="disabled")
+    for one in (found["spec"], *found["spec"]["containers"]):
+        for field in ("volumes", "volumeMounts"):
+            if one.get(field) == []:
+                del one[field]
+    return found["spec"]
+
+
+def entries(patched, name="serve"):
+    """The container's entries, in order."""
+    containers = patched["spec"]["containers"] + patched["spec"].get("initContainers", [])
+    return next(c for c in containers if c["name"] == name).get("env", [])
+
+
+def values(patched, name="serve"):
+    """Variable -> literal value, or the source that it comes from."""
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in entries(patched, name)}
+
+
+def withheld(decision):
+    return [(skip.reason, skip.detail) for outcome in decision.containers for skip in outcome.withheld]
+
+
+# --- NODE_OPTIONS and LD_PRELOAD: one list, three ways to know it ---------------------------------------------------
+
+EXTENDED = [("NODE_OPTIONS", REQUIRE, " ", {}), ("LD_PRELOAD", LIBRARY, ":", {"nativeShim": "Preload"})]
+
+
+@pytest.mark.parametrize(("name", "part", "separator", "spec"), EXTENDED)
+@pytest.mark.parametrize("own", ["--max-old-space-size=64", "$(BASE)/x", "a b", "/lib/a.so"])
+def test_a_text_in_the_pod_spec_is_extended_where_it_stands(name, part, separator, spec, own):
+    obj = pod(
+        container(env=[{"name": "BASE", "value": "b"}, {"name": name, "value": own}, {"name": "Z", "value": "z"}])
+    )
+    patched, _ = inject(obj, spec)
+    assert entries(patched)[1] == {"name": name, "value": f"{part}{separator}{own}"}
+    assert [entry["name"] for entry in entries(patched)][:3] == ["BASE", name, "Z"]
+    assert opted_out(patched, spec) == obj["spec"]
+
+
+@pytest.mark.parametrize(("name", "part", "separator", "spec"), EXTENDED)
+def test_an_empty_text_becomes_ours_alone(name, part, separator, spec):
+    obj = pod(container(env=[{"name": name, "value": ""}]))
+    assert values(inject(obj, spec)[0])[name] == part
+
+
+@pytest.mark.parametrize(("name", "part", "separator", "spec"), EXTENDED)
+@pytest.mark.parametrize(("stated", "rest"), [("", ""), ("--own", "--own"), ("/$LIB/a.so", "/$$LIB/a.so")])
+def test_what_the_policy_states_of_the_image_is_extended(name, part, separator, spec, stated, rest):
+    patched, _ = inject(pod(), {**spec, "imageEnv": {name: stated}})
+    # Kubernetes makes one $ of two.
+    assert values(patched)[name] == (f"{part}{separator}{rest}" if rest else part)
+
+
+@pytest.mark.parametrize(("name", "part", "separator", "spec"), EXTENDED)
+def test_a_required_reference_is_kept_under_another_name(name, part, separator, spec):
+    obj = pod(container(env=[{"name": name, "valueFrom": OF_CONFIG_MAP}]))
+    patched, _ = inject(obj, spec)
+    assert entries(patched)[:2] == [
+        {"name": f"ORIGINAL_{name}", "valueFrom": OF_CONFIG_MAP},
+        {"name": name, "value": f"{part}{separator}$(ORIGINAL_{name})"},
+    ]
+    assert opted_out(patched, spec) == obj["spec"]
+
+
+@pytest.mark.parametrize(("name", "part", "separator", "spec"), EXTENDED)
+@pytest.mark.parametrize(
+    "env_entries",
+    [
+        [{"name": "{}", "valueFrom": OPTIONAL}],
+        [{"name": "ORIGINAL_{}", "value": "mine"}, {"name": "{}", "valueFrom": OF_CONFIG_MAP}],
+    ],
+)
+def test_what_can_not_be_kept_is_left_alone_with_a_reason(name, part, separator, spec, env_entries):
+    given = [{**entry, "name": entry["name"].format(name)} for entry in env_entries]
+    patched, decision = inject(pod(container(env=given)), spec)
+    assert entries(patched)[: len(given)] == given
+    ((reason, detail),) = withheld(decision)
+    assert reason is SkipReason.IMAGE_ENV_UNKNOWN
+    assert name in detail
+
+
+@pytest.mark.parametrize(("name", "part", "separator", "spec"), EXTENDED)
+@pytest.mark.parametrize("existing", ["Respect", "Override"])
+def test_env_from_may_hide_the_list_so_it_is_not_replaced_by_the_images(name, part, separator, spec, existing):
+    obj = pod(container(envFrom=[{"secretRef": {"name": "s"}}]))
+    policy = {**spec, "imageEnv": {name: "x"}, "existingValues": existing}
+    patched, decision = inject(obj, policy)
+    assert (name in values(patched)) is (existing == "Override")
+    reasons = [reason for reason, detail in withheld(decision) if name in detail]
+    assert reasons == ([] if existing == "Override" else [SkipReason.ENV_FROM_PRESENT])
+    in_spec = pod(container(envFrom=[{"secretRef": {"name": "s"}}], env=[{"name": name, "value": "x"}]))
+    assert part in values(inject(in_spec, policy)[0])[name]
+
+
+@pytest.mark.parametrize(
+    ("facts", "shim", "reason"),
+    [
+        (Facts(architectures=SEEN.architectures), SHIM, "not been seen"),
+        (SEEN, ShimDelivery(config_map="raddle-shim-0123456789", items=ITEMS), "this build has no"),
+        (Facts(config_map_present=False), SHIM, "no ConfigMap"),
+    ],
+)
+@pytest.mark.parametrize(("name", "part", "separator", "more"), EXTENDED)
+def test_a_file_that_may_lack_is_never_named(name, part, separator, more, facts, shim, reason):
+    obj = pod(container(env=[{"name": name, "value": "mine"}]))
+    patched, decision = inject(obj, more, facts=facts, shim=shim)
+    assert values(patched)[name] == "mine"
+    assert [(found, reason in detail) for found, detail in withheld(decision)] == [(SkipReason.SHIM_MISSING, True)]
+
+
+def test_a_native_shim_without_its_files_is_a_contradiction_that_is_told():
+    patched, decision = inject(pod(), {**NATIVE, "shim": "None"})
+    assert "LD_PRELOAD" not in values(patched)
+    ((reason, detail),) = withheld(decision)
+    assert reason is SkipReason.SHIM_MISSING
+    assert "shim is None" in detail
+
+
+@pytest.mark.parametrize("way", ["ImageVolume", "InitContainer"])
+def test_what_brings_the_files_before_the_start_needs_no_config_map(way):
+    spec = {"shim": way, "nativeShim": "Preload", "imageEnv": {"LD_PRELOAD": "", "NODE_OPTIONS": ""}}
+    patched, decision = inject(pod(), spec, facts=Facts(architectures=frozenset({"x86_64"})))
+    assert values(patched)["NODE_OPTIONS"] == REQUIRE
+    assert values(patched)["LD_PRELOAD"] == LIBRARY
+    assert withheld(decision) == []
+
+
+# --- who runs Node.js -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        {"command": ["node", "server.js"]},
+        {"command": ["/usr/local/bin/node"], "args": ["."]},
+        {"args": ["npm", "start"]},
+        {"command": ["sh", "-c", "cd /app && exec yarn start"]},
+    ],
+)
+def test_a_command_that_runs_node_without_its_options_known_is_told_what_to_write(command):
+    patched, decision = inject(pod(container(**command)))
+    assert "NODE_OPTIONS" not in values(patched)
+    ((reason, detail),) = withheld(decision)
+    assert reason is SkipReason.IMAGE_ENV_UNKNOWN
+    assert "imageEnv.NODE_OPTIONS" in detail
+    # Python's way is there all the same, but nothing stops Node's pool from spinning: the plan reckons with that.
+    assert patched["metadata"]["annotations"]["threads.raddle.dev/serve"] == "3"
+    stated, _ = inject(pod(container(**command)), {"imageEnv": {"NODE_OPTIONS": ""}})
+    assert stated["metadata"]["annotations"]["threads.raddle.dev/serve"] == "4"
+
+
+@pytest.mark.parametrize("command", [{}, {"command": ["python", "node.py"]}, {"command": ["sh", "-c", "./nodejs-app"]}])
+def test_of_a_container_that_says_nothing_of_node_nothing_is_said(command):
+    _, decision = inject(pod(container(**command)))
+    assert withheld(decision) == []
+
+
+def test_node_is_reached_where_python_can_not_be():
+    own = [{"name": "PYTHONUSERBASE", "value": "/u"}, {"name": "NODE_OPTIONS", "value": "-r x"}]
+    patched, decision = inject(pod(container(env=own, command=["node", "."])))
+    assert values(patched)["NODE_OPTIONS"] == f"{REQUIRE} -r x"
+    assert env.PLAN in values(patched)
+    assert [reason for reason, _ in withheld(decision)] == [SkipReason.IMAGE_ENV_UNKNOWN]
+    recorded = read_plan_text(patched["metadata"]["annotations"]["plan.raddle.dev/serve"])
+    assert recorded.budget.shim is True
+
+
+# --- the native shim ------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_preloaded_unless_the_policy_asks():
+    own = [{"name": "LD_PRELOAD", "value": "/lib/a.so"}]
+    patched, decision = inject(pod(container(env=own)), {"imageEnv": {"LD_PRELOAD": "/lib/b.so"}})
+    assert entries(patched)[0] == own[0]
+    assert withheld(decision) == []
+
+
+@pytest.mark.parametrize("spec", [{"nativeShim": "Preload"}, {"allocator": "Jemalloc"}])
+def test_who_asks_without_saying_what_the_image_preloads_is_told_what_to_write(spec):
+    patched, decision = inject(pod(), spec)
+    assert "LD_PRELOAD" not in values(patched)
+    ((reason, detail),) = withheld(decision)
+    assert reason is SkipReason.IMAGE_ENV_UNKNOWN
+    assert "imageEnv.LD_PRELOAD" in detail
+    assert values(inject(pod(), {**spec, "imageEnv": {"LD_PRELOAD": ""}})[0])["LD_PRELOAD"] == LIBRARY
+
+
+def required(*terms):
+    """Required node affinity with one term for each list of architectures."""
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "kubernetes.io/arch", "operator": "In", "values": list(names)}]}
+                    for names in terms
+                ]
+            }
+        }
+    }
+
+
+BOTH = frozenset({"x86_64", "aarch64"})
+ARM = Machine(online=0b11, cores=(1, 2), architecture="aarch64")
+
+
+@pytest.mark.parametrize(
+    ("placed", "facts", "expected"),
+    [
+        ({}, Facts(architectures=frozenset({"aarch64"})), "aarch64"),
+        ({}, Facts(architectures=BOTH), None),
+        ({}, Facts(), None),
+        ({"nodeSelector": {"kubernetes.io/arch": "arm64"}}, Facts(architectures=BOTH), "aarch64"),
+        ({"nodeSelector": {"kubernetes.io/arch": "amd64"}}, Facts(), "x86_64"),
+        ({"affinity": required(["amd64"], ["amd64"])}, Facts(architectures=BOTH), "x86_64"),
+        ({"affinity": required(["amd64"], ["arm64"])}, Facts(architectures=BOTH), None),
+        ({"affinity": required(["amd64", "arm64"])}, Facts(architectures=BOTH), None),
+        ({"nodeName": "n1"}, Facts(architectures=BOTH, machines={"n1": ARM}), "aarch64"),
+        ({"nodeName": "n2"}, Facts(architectures=BOTH, machines={"n1": ARM}), None),
+    ],
+)
+def test_the_architecture_is_the_nodes_the_pods_wish_or_the_only_one(placed, facts, expected):
+    seen = Facts(config_map_present=True, architectures=facts.architectures, machines=facts.machines)
+    patched, decision = inject(pod(**placed), NATIVE, facts=seen)
+    if expected is None:
+        assert [reason for reason, _ in withheld(decision)] == [SkipReason.ARCHITECTURE_UNKNOWN]
+        assert "LD_PRELOAD" not in values(patched)
+    else:
+        assert values(patched)["LD_PRELOAD"] == delivery.native_library(expected)
+
+
+def test_an_architecture_that_nothing_was_built_for_is_named():
+    _, decision = inject(pod(nodeSelector={"kubernetes.io/arch": "s390x"}), NATIVE)
+    assert withheld(decision) == [(SkipReason.SHIM_MISSING, "this build has no native shim for s390x")]
+
+
+def test_a_copy_for_another_architecture_preloads_that_ones_library_only():
+    patched, _ = inject(pod(container(env=[{"name": "LD_PRELOAD", "value": "/lib/a.so"}])), NATIVE)
+    patched["spec"]["nodeSelector"] = {"kubernetes.io/arch": "arm64"}
+    again, _ = inject(patched, NATIVE)
+    assert values(again)["LD_PRELOAD"] == f"{delivery.native_library('aarch64')}:/lib/a.so"
+
+
+# --- literals -------------------------------------------------------------------------------------------------------
+
+
+def test_what_raddle_sets_as_a_literal_is_listed_beside_it():
+    patched, decision = inject(pod(), {"runtimes": ["openmp", "go"]})
+    found = values(patched)
+    assert (found["KMP_BLOCKTIME"], found["GOMAXPROCS"]) == ("1", "4")
+    assert found[LITERALS] == "KMP_BLOCKTIME=1;GOMAXPROCS=4"
+    assert {"KMP_BLOCKTIME", "GOMAXPROCS"} <= set(decision.containers[0].variables)
+
+
+def test_a_copy_gets_its_literals_anew():
+    spec = {"runtimes": ["go"]}
+    patched, _ = inject(pod(), spec)
+    patched["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "2"}}
+    again, _ = inject(patched, spec)
+    assert values(again)["GOMAXPROCS"] == "2"
+    assert [entry["name"] for entry in entries(again)].count("GOMAXPROCS") == 1
+
+
+def test_a_literal_that_somebody_changed_since_is_theirs():
+    spec = {"runtimes": ["openmp", "go"]}
+    patched, _ = inject(pod(), spec)
+    next(entry for entry in entries(patched) if entry["name"] == "GOMAXPROCS")["value"] = "7"
+    again, decision = inject(patched, spec)
+    assert values(again)["GOMAXPROCS"] == "7"
+    assert values(again)[LITERALS] == "KMP_BLOCKTIME=1"
+    assert decision.containers[0].kept == ("GOMAXPROCS",)
+
+
+def test_without_the_list_a_literal_is_the_users():
+    spec = {"runtimes": ["go"]}
+    patched, _ = inject(pod(), spec)
+    patched["spec"]["containers"][0]["env"] = [entry for entry in entries(patched) if entry["name"] != LITERALS]
+    patched["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "2"}}
+    again, decision = inject(patched, spec)
+    assert values(again)["GOMAXPROCS"] == "4"
+    assert decision.containers[0].kept == ("GOMAXPROCS",)
+
+
+@pytest.mark.parametrize(("existing", "expected"), [("Respect", "7"), ("Override", "4")])
+def test_a_variable_that_the_pod_spec_sets_stays_unless_overridden(existing, expected):
+    own = [{"name": "GOMAXPROCS", "value": "7"}, {"name": "Z", "value": "z"}]
+    patched, decision = inject(pod(container(env=own)), {"runtimes": ["go"], "existingValues": existing})
+    assert values(patched)["GOMAXPROCS"] == expected
+    assert [entry["name"] for entry in entries(patched)][:2] == ["GOMAXPROCS", "Z"]
+    assert decision.containers[0].kept == (("GOMAXPROCS",) if existing == "Respect" else ())
+
+
+@pytest.mark.parametrize(("existing", "given"), [("Respect", False), ("Override", True)])
+def test_with_env_from_there_are_no_literals_unless_the_policy_overrides(existing, given):
+    obj = pod(container(envFrom=[{"secretRef": {"name": "s"}}]))
+    patched, _ = inject(obj, {"runtimes": ["go"], "existingValues": existing})
+    assert ("GOMAXPROCS" in values(patched)) is given
+
+
+def test_of_all_families_at_once_each_variable_is_set_once_and_goes_with_the_opt_in():
+    spec = {"runtimes": list(FAMILIES), "imageEnv": {"JAVA_TOOL_OPTIONS": "-Xmx1g"}}
+    obj = pod()
+    patched, _ = inject(obj, spec)
+    names = [entry["name"] for entry in entries(patched)]
+    assert len(names) == len(set(names))
+    assert {"GOMAXPROCS", "UV_THREADPOOL_SIZE", "JAVA_TOOL_OPTIONS", "RAYON_NUM_THREADS"} <= set(names)
+    assert opted_out(patched, spec) == obj["spec"]
+
+
+JVM = {"runtimes": ["jvm"]}
+PROCESSORS = "-XX:ActiveProcessorCount=4"
+
+
+@pytest.mark.parametrize(
+    ("own", "image_env", "expected"),
+    [
+        ([("-Xmx1g", None)], {}, f"-Xmx1g {PROCESSORS}"),
+        ([("", None)], {}, PROCESSORS),
+        ([], {"JAVA_TOOL_OPTIONS": "-Xmx1g"}, f"-Xmx1g {PROCESSORS}"),
+        ([], {"JAVA_TOOL_OPTIONS": ""}, PROCESSORS),
+        ([(None, OF_CONFIG_MAP)], {}, f"$(ORIGINAL_JAVA_TOOL_OPTIONS) {PROCESSORS}"),
+    ],
+)
+@pytest.mark.parametrize("shim", ["Auto", "None"])
+def test_javas_options_are_extended_and_can_be_taken_back(own, image_env, expected, shim):
+    given = [
+        {"name": "JAVA_TOOL_OPTIONS", **({"value": value} if source is None else {"valueFrom": source})}
+        for value, source in own
+    ]
+    obj = pod(container(env=given)) if given else pod()
+    spec = {**JVM, "imageEnv": image_env, "shim": shim}
+    patched, _ = inject(obj, spec)
+    assert values(patched)["JAVA_TOOL_OPTIONS"] == expected
+    assert values(patched)[LITERALS] == f"JAVA_TOOL_OPTIONS={PROCESSORS}"
+    assert opted_out(patched, spec) == obj["spec"]
+
+
+def test_javas_options_from_an_optional_reference_are_left_alone():
+    own = {"name": "JAVA_TOOL_OPTIONS", "valueFrom": OPTIONAL}
+    patched, decision = inject(pod(container(env=[own])), JVM)
+    assert entries(patched)[0] == own
+    assert [reason for reason, _ in withheld(decision)] == [SkipReason.IMAGE_ENV_UNKNOWN]
+
+
+# --- reports --------------------------------------------------------------------------------------------------------
+
+REPORTS = {"reports": True}
+
+
+def mounts(patched, name="serve"):
+    return {m["mountPath"]: m for c in patched["spec"]["containers"] if c["name"] == name for m in c["volumeMounts"]}
+
+
+def test_each_container_has_a_folder_of_its_own_in_one_volume():
+    obj = pod(container("a"), container("b"), container("istio-proxy"))
+    patched, _ = inject(obj, REPORTS)
+    for name in ("a", "b"):
+        assert mounts(patched, name)["/opt/raddle-report"] == {
+            "name": "raddle-report",
+            "mountPath": "/opt/raddle-report",
+            "subPath": name,
+        }
+        assert values(patched, name)["RADDLE_REPORT"] == "/opt/raddle-report"
+    assert entries(patched, "istio-proxy") == []
+    volumes = {volume["name"]: volume for volume in patched["spec"]["volumes"]}
+    # Twice what the shims can write, so that nobody is evicted for it.
+    assert volumes["raddle-report"]["emptyDir"] == {"sizeLimit": "4Mi"}
+    assert patched["metadata"]["annotations"][SAFE_TO_EVICT] == "raddle-report"
+
+
+def test_the_autoscaler_is_told_of_all_local_volumes():
+    before = {SAFE_TO_EVICT: "cache"}
+    patched, _ = inject(pod(annotations=before), {**REPORTS, "shim": "InitContainer"})
+    assert patched["metadata"]["annotations"][SAFE_TO_EVICT] == "cache,raddle-shim,raddle-report"
+
+
+def test_reports_that_are_no_longer_asked_for_leave_nothing_behind():
+    obj = pod(container(volumeMounts=[{"name": "d", "mountPath": "/d"}]), volumes=[{"name": "d", "emptyDir": {}}])
+    without, _ = inject(obj)
+    with_reports, _ = inject(obj, REPORTS)
+    assert with_reports["spec"] != without["spec"]
+    again, _ = inject(with_reports)
+    assert again["spec"] == without["spec"]
+    assert opted_out(with_reports, REPORTS) == obj["spec"]
+
+
+@pytest.mark.parametrize("spec", [{**REPORTS, "shim": "None"}, {"reports": False}])
+def test_where_no_shim_writes_them_or_nobody_asks_there_is_no_place_for_reports(spec):
+    patched, _ = inject(pod(), spec)
+    assert "RADDLE_REPORT" not in values(patched)
+    assert "raddle-report" not in json.dumps(patched["spec"])
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        pod(volumes=[{"name": "raddle-report", "hostPath": {"path": "/x"}}]),
+        pod(container(volumeMounts=[{"name": "d", "mountPath": "/opt/raddle-report"}])),
+        pod(container(volumeMounts=[{"name": "d", "mountPath": "/opt/raddle-report/sub"}])),
+    ],
+)
+def test_where_the_place_is_taken_there_are_no_reports_and_a_reason(obj):
+    before = copy.deepcopy(obj["spec"].get("volumes", []))
+    patched, decision = inject(obj, REPORTS)
+    assert [reason for reason, _ in withheld(decision)] == [SkipReason.REPORTS_MISSING]
+    assert "RADDLE_REPORT" not in values(patched)
+    assert patched["spec"]["volumes"][: len(before)] == before
+    assert env.PLAN in values(patched)
+
+
+def test_a_folder_that_the_user_names_for_reports_is_theirs():
+    own = {"name": "RADDLE_REPORT", "value": "/mine"}
+    patched, _ = inject(pod(container(env=[own])), REPORTS)
+    assert entries(patched)[0] == own
+    assert "raddle-report" not in json.dumps(patched["spec"])
+
+
+# --- together -------------------------------------------------------------------------------------------------------
+
+
+def test_with_everything_on_a_container_still_grows_by_little():
+    spec = {
+        "reports": True,
+        "nativeShim": "Preload",
+        "imageEnv": {"LD_PRELOAD": "", "NODE_OPTIONS": "", "JAVA_TOOL_OPTIONS": "", "PYTHONPATH": ""},
+        "runtimes": list(FAMILIES),
+    }
+
+    def size(*containers):
+        return len(json.dumps(inject(pod(*containers), spec)[0], separators=(",", ":")))
+
+    assert size(container("a"), container("b")) - size(container("a")) < 4096
