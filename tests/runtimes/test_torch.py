@@ -1,0 +1,218 @@
+"""Real PyTorch under a plan: torch's own report, the threads that the kernel shows, and who wins over whom."""
+
+import os
+import re
+
+import pytest
+import shim_lab
+import torch_lab
+
+pytestmark = pytest.mark.runtime
+
+CPUS = sorted(os.sched_getaffinity(0))[:2]
+if len(CPUS) < 2:
+    pytest.skip("needs two CPUs: a team of one has no threads to count", allow_module_level=True)
+
+OMP, MKL = "OMP_NUM_THREADS", "MKL_NUM_THREADS"
+PLAN = "omp=2;torch_inter=2"
+
+
+@pytest.fixture(scope="module")
+def mounted(tmp_path_factory):
+    return shim_lab.mount(tmp_path_factory.mktemp("mount"))
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """The folder of a TorchScript file with two forked branches, saved by torch without Raddle."""
+    torch_lab.version()
+    folder = tmp_path_factory.mktemp("models")
+    torch_lab.probe(folder, ["save"], env={})
+    return folder
+
+
+@pytest.fixture
+def planned(mounted, models):
+    """Steps of torch_probe.py under this plan: planned("omp=2", ["intra"], env={...}); two CPUs unless told otherwise."""
+
+    def run(plan, *steps, env=None, **kwargs):
+        variables = {**shim_lab.python_path(mounted), "RADDLE_PLAN": "v=1;" + plan, **(env or {})}
+        return torch_lab.probe(models, *steps, env=variables, **{"cpus": CPUS, **kwargs})
+
+    return run
+
+
+@pytest.fixture
+def stock(models):
+    def run(*steps, env=None, **kwargs):
+        return torch_lab.probe(models, *steps, env=env or {}, cpus=CPUS, **kwargs)[0]
+
+    return run
+
+
+def lines(stderr):
+    """What Raddle said; torch and its libraries may have more to say."""
+    return [line for line in stderr.splitlines() if line.startswith("raddle: ")]
+
+
+def counts(info):
+    """Of parallel_info: intra-op, inter-op."""
+    return [int(re.search(rf"at::get_num_{name}\(\) : (\d+)", info)[1]) for name in ("threads", "interop_threads")]
+
+
+# A team's threads bear the name of the one that made it, so only teams of one leave the pool's own to be counted.
+@pytest.mark.parametrize(("intra", "inter", "total", "named"), [(1, 2, 3, 2), (2, 1, 4, 2)])
+def test_a_script_runs_on_exactly_the_planned_threads(planned, proves, intra, inter, total, named):
+    steps = ["threads"], ["inter"], ["script"], ["info"], ["effective"], ["records"]
+    seen, said = planned(f"omp={intra};torch_inter={inter}", *steps, env={OMP: str(intra)})
+    before, answered, after, info, effective, records = seen
+    # Nothing has been started by the import, and nothing by Raddle.
+    assert (before["total"], answered) == (1, inter)
+    assert (after["total"], after["pool"]) == (total, named)
+    assert counts(info) == [intra, inter]
+    assert effective == {
+        "version": effective["version"],
+        "intra": intra,
+        "inter": inter,
+        "backend": "OpenMP",
+        "ompMaxThreads": intra,
+        "because": {},
+    }
+    assert [(made["runtime"], made["effective"]) for made in records] == [("torch", {"intra": intra, "inter": inter})]
+    assert lines(said) == [f"raddle: torch {effective['version']}: intra_op={intra}, inter_op={inter}"]
+    proves("PyTorch", torch_lab.version(), "counts")
+
+
+def test_exclusive_cpus_tie_no_thread_since_request_threads_would_inherit_it(planned, stock):
+    plan = "omp=2;torch_inter=1;aff=core;excl=2;streams=1"
+    seen, _ = planned(plan, ["eager"], ["eager_thread"], env={OMP: "2"})
+    assert (seen[0]["cpus"], seen[1]) == ([_listed(CPUS)], CPUS)
+    # What libgomp makes of a bound team: whoever calls torch is tied to the first place.
+    bound = {OMP: "2", "OMP_PROC_BIND": "close", "OMP_PLACES": f"{{{CPUS[0]}}},{{{CPUS[1]}}}"}
+    assert stock(["eager_thread"], env=bound) == [[CPUS[0]]]
+
+
+def _listed(cpus):
+    """Two CPUs as the kernel lists them."""
+    return f"{cpus[0]}-{cpus[1]}" if cpus[1] == cpus[0] + 1 else f"{cpus[0]},{cpus[1]}"
+
+
+@pytest.mark.parametrize(
+    ("existing", "variables", "intra", "reason"),
+    [
+        ("respect", {OMP: "2"}, 2, ""),
+        ("respect", {}, 2, " (OMP_NUM_THREADS is not set)"),
+        ("respect", {OMP: "3"}, 3, " (OMP_NUM_THREADS)"),
+        ("respect", {OMP: "2", MKL: "3"}, 3, " (MKL_NUM_THREADS)"),
+        ("respect", {OMP: "3", MKL: "2"}, 2, ""),
+        ("override", {OMP: ""}, 2, " (OMP_NUM_THREADS is not set)"),
+        ("override", {OMP: "3"}, 2, " (OMP_NUM_THREADS=3 is overridden)"),
+        ("override", {OMP: "2", MKL: "3"}, 2, " (MKL_NUM_THREADS=3 is overridden)"),
+    ],
+)
+def test_the_code_wins_over_mkls_variable_and_that_over_openmps(planned, proves, existing, variables, intra, reason):
+    steps = ["intra"], ["eager"], ["set_intra", 4], ["intra"], ["set_inter", 3], ["script"], ["inter"], ["records"]
+    seen, said = planned(f"{PLAN};existing={existing}", *steps, env=variables)
+    before, team, _, after, _, _, inter, records = seen
+    # set_num_threads also starts torch's other pool (pthreadpool), asleep and as large: so it is left alone mostly.
+    asleep = 1 if "not set" in reason or "overridden" in reason else 0
+    assert (before, team["total"]) == (intra, intra + asleep)
+    respected = existing == "respect"
+    assert (after, inter) == ((4, 3) if respected else (2, 2))
+    expected = [f"raddle: torch {records[0]['version']}: intra_op={intra}{reason}, inter_op=2"]
+    if not respected:
+        expected.append("raddle: torch.set_num_threads(4) is overridden: intra_op=2")
+        expected.append("raddle: torch.set_num_interop_threads(3) has no effect: the policy overrides it, inter_op=2")
+    else:
+        assert records[0]["because"] == {"intra": "set in the code", "inter": "set in the code"}
+    assert lines(said) == expected
+    proves("PyTorch", torch_lab.version(), "existing values")
+
+
+def test_an_inter_op_count_that_comes_after_the_first_script_fails_no_process(planned):
+    # torch 1.13 is killed by such a call, newer ones raise; ours must not be the reason.
+    seen, said = planned(PLAN, ["script"], ["set_inter", 3], ["inter"], env={OMP: "2"})
+    assert seen[2] == 2
+    assert lines(said)[1:] == [
+        "raddle: torch.set_num_interop_threads(3) has no effect: TorchScript has run before, inter_op=2"
+    ]
+
+
+def test_a_pool_that_was_made_behind_pythons_back_is_noticed_and_left(planned):
+    seen, said = planned(PLAN, ["native_pool"], ["script"], ["inter"], env={OMP: "2"})
+    made = seen[0]["pool"]
+    assert made >= 1
+    assert seen[2] == made
+    assert lines(said)[1:] == [f"raddle: torch keeps {made} inter-op threads: they may have been set before"]
+
+
+def test_a_torch_that_was_imported_before_the_shim_gets_what_is_safe(mounted, models):
+    late = (
+        "import sys, runpy, torch\n"
+        "torch.set_num_interop_threads(3)\n"
+        f"sys.path.insert(0, {str(mounted / 'python')!r})\n"
+        "import raddle.shim\n"
+        "assert raddle.shim.activate()\n"
+        "sys.argv.pop(0)\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    program = ["-c", late, str(torch_lab.PROBE)]
+    variables = {"RADDLE_PLAN": "v=1;" + PLAN}
+    seen, said = torch_lab.probe(models, ["intra"], ["script"], ["inter"], env=variables, program=program, cpus=CPUS)
+    assert (seen[0], seen[2]) == (2, 3)
+    assert lines(said)[1:] == ["raddle: torch keeps 3 inter-op threads: they may have been set before"]
+
+
+def test_a_plan_that_does_not_fit_the_cpus_is_cut(planned):
+    seen, said = planned(PLAN, ["intra"], ["script"], ["info"], env={OMP: "2"}, cpus=CPUS[:1])
+    assert (seen[0], seen[1]["pool"], counts(seen[2])) == (1, 1, [1, 1])
+    reason = "planned 2, cut to cpuset of 1"
+    (line,) = lines(said)
+    assert line.partition(": intra_op")[2] == f"=1 ({reason}), inter_op=1 ({reason})"
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        ("", ""),
+        ("v=1;omp=4096", "raddle: torch is left alone: plan field omp='4096' must be an integer from 1 to 1024"),
+    ],
+)
+def test_no_plan_and_a_bad_one_leave_torch_as_it_is(mounted, models, plan, said):
+    variables = {**shim_lab.python_path(mounted), "RADDLE_PLAN": plan, OMP: "2"}
+    seen, stderr = torch_lab.probe(models, ["is_torchs_own"], ["intra"], ["records"], env=variables, cpus=CPUS)
+    assert seen[:2] == [True, 2]
+    assert seen[2] == []
+    assert "\n".join(lines(stderr)) == said
+
+
+def test_a_fork_after_parallel_work_is_warned_about_and_a_data_loaders_is_not(planned):
+    # Its worker asks torch for one thread, and has it under override too.
+    steps = ["fork"], ["loader"], ["eager"], ["loader"], ["fork"]
+    seen, said = planned(PLAN + ";existing=override", *steps, env={OMP: "2"})
+    assert (seen[1], seen[3]) == (1, 1)
+    (warning,) = lines(said)[1:]
+    assert re.fullmatch(
+        r"raddle: process \d+ was forked after torch, or another library, had started threads: .*", warning
+    )
+
+
+def test_torchruns_own_count_of_one_thread_a_process_is_not_beaten(mounted, tmp_path):
+    torch_lab.version()
+    program = tmp_path / "worker.py"
+    program.write_text(
+        "import os, pathlib, torch\n"
+        "torch.tanh(torch.ones(600, 600))\n"
+        "threads = len(os.listdir('/proc/self/task'))\n"
+        "out = pathlib.Path(__file__).with_name(os.environ['RANK'])\n"
+        "out.write_text(f\"{os.environ['OMP_NUM_THREADS']} {torch.get_num_threads()} {threads}\")\n"
+    )
+    # Where the container has no OMP_NUM_THREADS, torchrun gives each of several processes one thread.
+    variables = {**shim_lab.python_path(mounted), "RADDLE_PLAN": "v=1;" + PLAN}
+    # (torch 1.13's defaults for the outputs fail on Python 3.11.)
+    outputs = ["--redirects=2", "--tee=2"]
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", *outputs, str(program)]
+    done = shim_lab.python(torch_lab.PYTHON, *launch, env=variables, cpus=CPUS)
+    assert [(tmp_path / rank).read_text() for rank in "01"] == ["1 1 1", "1 1 1"]
+    # The launcher has said it for all of them.
+    assert len(lines(done.stderr)) == 1
