@@ -79,9 +79,19 @@ def changed() -> None:
 
 def _say(line: str) -> None:
     try:
-        if os.environ.get("RADDLE_LOG") != "0" and sys.stderr is not None:
-            sys.stderr.write("raddle: {}\n".format(line.replace("\n", " ")))
-            sys.stderr.flush()
+        stream = sys.stderr
+        if os.environ.get("RADDLE_LOG") == "0" or stream is None:
+            return
+        text = "raddle: {}\n".format(line.replace("\n", " "))
+        try:
+            descriptor = stream.fileno()
+        except (AttributeError, OSError, ValueError):
+            # Not a file: the application's own stand-in.
+            stream.write(text)
+            stream.flush()
+            return
+        # Past the buffer: Python would end with status 120 for what it still can't write at its end.
+        os.write(descriptor, text.encode(stream.encoding or "utf-8", "backslashreplace"))
     except Exception:
         # A closed stderr is the application's choice.
         pass

@@ -11,7 +11,7 @@ import os
 from math import ceil, floor
 from typing import Any, Mapping
 
-from raddle import cgroup, cpuset
+from raddle import cgroup, cpuset, record
 
 # Sibling processes and threads of the parent that are looked at; more than this many workers share nothing useful.
 MAX_SIBLINGS = 128
@@ -133,9 +133,11 @@ def _clamped(
 
 
 def read_facts() -> Facts:
-    """The facts of this process. Never raises: what can't be read is None."""
+    """The facts of this process. Never raises: what can't be read is None, and that no quota can be is said."""
     cpus = read_cpus()
     quota, throttled, path = _read_cgroup()
+    if path is None:
+        record.announce("facts", "no cgroup can be read below /proc and /sys: counts are not cut to a quota")
     seen, first = 1, True
     try:
         siblings = _siblings()

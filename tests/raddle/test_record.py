@@ -1,0 +1,66 @@
+"""What the shim says: on the standard error that there is, once, and never at the application's cost."""
+
+from pathlib import Path
+
+import pytest
+import shim_lab
+
+from raddle import record
+
+RUNTIME = Path(record.__file__).parents[1]
+
+
+def said(code, **variables):
+    program = "import io, os, sys\nfrom raddle import record\n" + code
+    return shim_lab.python(
+        shim_lab.THIS_PYTHON, "-c", program, env={"PYTHONPATH": str(RUNTIME), **variables}, check=False
+    )
+
+
+def test_each_runtime_is_announced_once_and_its_name_is_left_for_the_children():
+    code = """
+for name in ("torch", "onnxruntime", "torch"):
+    record.announce(name, name + ": intra_op=1")
+print(os.environ["RADDLE_ANNOUNCED"])
+"""
+    done = said(code)
+    assert done.stderr.splitlines() == ["raddle: torch: intra_op=1", "raddle: onnxruntime: intra_op=1"]
+    assert done.stdout == "torch,onnxruntime\n"
+
+
+def test_a_child_is_silent_about_what_its_parent_has_said():
+    done = said("record.announce('torch', 'a'); record.announce('onnxruntime', 'b')", RADDLE_ANNOUNCED="torch")
+    assert done.stderr == "raddle: b\n"
+
+
+def test_each_complaint_is_said_once_a_process_and_in_one_line():
+    done = said("record.complain('two\\nlines'); record.complain('two\\nlines'); print(len(record.complaints))")
+    assert (done.stderr, done.stdout) == ("raddle: two lines\n", "1\n")
+
+
+def test_raddle_log_silences_and_the_complaint_is_kept():
+    done = said("record.complain('a'); print(record.complaints)", RADDLE_LOG="0")
+    assert (done.stderr, done.stdout) == ("", "['a']\n")
+
+
+def test_a_stand_in_for_standard_error_gets_the_line():
+    done = said("sys.stderr = io.StringIO(); record.complain('a'); print(sys.stderr.getvalue(), end='')")
+    assert (done.stdout, done.stderr) == ("raddle: a\n", "")
+
+
+@pytest.mark.parametrize("stream", ["None", "open('/dev/full', 'w')", "io.TextIOWrapper(io.BytesIO(), 'ascii')"])
+def test_no_standard_error_is_a_reason_to_fail(stream):
+    done = said(f"sys.stderr = {stream}; record.complain('caf\\xe9'); print('went on')")
+    assert (done.returncode, done.stdout) == (0, "went on\n")
+
+
+def test_the_newest_records_are_kept():
+    code = """
+for index in range(1000):
+    record.add({"index": index})
+    record.sample({"at": index})
+    record.complain(str(index))
+print(len(record.sessions), record.sessions[-1]["index"], len(record.samples), record.samples[-1]["at"])
+print(len(record.complaints))
+"""
+    assert said(code, RADDLE_LOG="0").stdout.split() == ["256", "999", "30", "999", "256"]

@@ -1,0 +1,178 @@
+"""Bad plans and hostile surroundings: the application runs as if Raddle were not there, and one line says why."""
+
+import json
+import os
+import shlex
+import subprocess
+
+import pytest
+import shim_lab
+
+from raddle import env
+
+pytestmark = pytest.mark.runtime
+
+PLAN = "v=1;intra=2;inter=1;spin=never;mode=sequential;aff=none"
+APP = """
+import json, sys
+import onnxruntime
+from onnxruntime.capi import _pybind_state as binding
+session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+options = session.get_session_options()
+record = sys.modules.get("raddle.record")
+print(json.dumps({
+    "intra": options.intra_op_num_threads,
+    "records": len(record.sessions) if record else 0,
+    "wrapped": binding.InferenceSession.__mro__[1].__name__ == "InferenceSession",
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def mounted(tmp_path_factory):
+    return shim_lab.mount(tmp_path_factory.mktemp("mount") / "raddle")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return shim_lab.write_model(tmp_path_factory.mktemp("model") / "model.onnx")
+
+
+@pytest.fixture(scope="module")
+def executable():
+    found = shim_lab.venv("ort-1.31.1", "3.11", ["onnxruntime==1.31.1"])
+    if found is None:
+        pytest.skip("no CPython 3.11 here")
+    return found
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    path = tmp_path_factory.mktemp("app") / "app.py"
+    path.write_text(APP)
+    return path
+
+
+def ours(done):
+    return [line for line in done.stderr.splitlines() if line.startswith("raddle: ")]
+
+
+def said(done):
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+# --- plans --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("plan", "why"),
+    [
+        ("v=1;intra=4;inte", "plan part 'inte' is not key=value"),
+        ('{"v":1,"intra":4,"int', 'plan part \'{"v":1,"intra":4,"int\' is not key=value'),
+        ("v=2;intra=4", "plan version is '2', this shim reads version 1"),
+        ("intra=4", "plan version is None, this shim reads version 1"),
+        ("v=1;intra=four", "plan field intra='four' must be an integer from 1 to 1024"),
+        ("v=1;intra=0", "plan field intra='0' must be an integer from 1 to 1024"),
+        ("v=1;intra=-1", "plan field intra='-1' must be an integer from 1 to 1024"),
+        ("v=1;intra=4096", "plan field intra='4096' must be an integer from 1 to 1024"),
+        ("v=1;intra=2.5", "plan field intra='2.5' must be an integer from 1 to 1024"),
+        ("v=1;intra=٤", "plan field intra='٤' must be an integer from 1 to 1024"),
+        ("v=1;spin=sometimes", "plan field spin='sometimes' must be one of never, bounded, always"),
+        ("v=1;intra=" + "9" * 3000, "plan field intra='" + "9" * 40 + "' must be an integer from 1 to 1024"),
+        ("v=1;" + "x" * 100_000, "plan is 100004 characters long, at most 4096 are allowed"),
+        ("v=1;intra=4\n;evil", "plan field intra='4\\n' must be an integer from 1 to 1024"),
+    ],
+)
+def test_a_plan_that_can_not_be_used_leaves_the_application_alone(executable, mounted, model, app, plan, why):
+    variables = {**shim_lab.python_path(mounted), env.PLAN: plan, "PYTHONIOENCODING": "utf-8"}
+    done = shim_lab.python(executable, str(app), str(model), env=variables, check=False)
+    assert said(done) == {"intra": 0, "records": 0, "wrapped": False}
+    assert ours(done) == [f"raddle: onnxruntime is left alone: {why}"]
+
+
+def test_a_plan_of_a_megabyte_costs_a_line_only(executable, mounted, model, app):
+    # Linux starts no process with a variable of more than 128 KiB, so the process sets it itself.
+    code = "import os, sys; os.environ['RADDLE_PLAN'] = 'v=1;intra=' + '1' * 2**20\n"
+    code += f"import raddle.shim; raddle.shim.activate(); sys.argv = ['', {str(model)!r}]\n{APP}"
+    done = shim_lab.python(executable, "-c", code, env=shim_lab.python_path(mounted), check=False)
+    assert said(done)["records"] == 0
+    assert ours(done) == [
+        "raddle: onnxruntime is left alone: plan is 1048586 characters long, at most 4096 are allowed"
+    ]
+
+
+def test_bytes_that_are_no_text_in_the_plan_leave_the_application_alone(executable, mounted, model, app):
+    environ = shim_lab.environment(shim_lab.python_path(mounted))
+    raw = {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
+    raw[b"RADDLE_PLAN"] = b"v=1;intra=\xff\xfe"
+    done = subprocess.run([executable, app, model], env=raw, capture_output=True, timeout=120, check=False)
+    assert json.loads(done.stdout.splitlines()[-1])["records"] == 0
+    assert done.stderr.count(b"raddle: onnxruntime is left alone: plan field intra=") == 1
+
+
+# --- surroundings -------------------------------------------------------------------------------------------------
+
+
+def hidden(mounts, executable, *arguments, variables):
+    """Runs the program in a mount namespace of its own, after these shell commands."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may hide /proc and /sys from a process")
+    program = shlex.join(map(str, (executable, *arguments)))
+    script = f"mount --make-rprivate / && {mounts} && exec {program}"
+    return shim_lab.python("/usr/bin/unshare", "--mount", "sh", "-c", script, env=variables, check=False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _namespaces():
+    """Some sandboxes let not even root make a namespace."""
+    if os.geteuid() == 0:
+        probe = subprocess.run(["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"], check=False)
+        if probe.returncode:
+            pytest.skip("no mount namespace can be made here")
+
+
+NO_QUOTA = "raddle: no cgroup can be read below /proc and /sys: counts are not cut to a quota"
+
+
+@pytest.mark.parametrize("folders", [["/proc"], ["/sys"], ["/proc", "/sys"]])
+def test_without_proc_or_sys_sessions_work_and_one_line_says_what_is_not_known(
+    executable, mounted, model, app, folders
+):
+    mounts = " && ".join(f"mount -t tmpfs none {folder}" for folder in folders)
+    variables = {**shim_lab.python_path(mounted), env.PLAN: PLAN}
+    done = hidden(mounts, executable, app, model, variables=variables)
+    assert (said(done)["intra"], said(done)["records"]) == (2, 1)
+    assert ours(done)[0] == NO_QUOTA
+    assert [line.split(":")[1].split()[0] for line in ours(done)[1:]] == ["onnxruntime"]
+
+
+@pytest.mark.parametrize("folder", ["/proc", "/sys"])
+def test_python_m_raddle_describes_a_container_without_proc_or_sys(executable, mounted, folder):
+    variables = {**shim_lab.python_path(mounted), env.PLAN: PLAN}
+    done = hidden(f"mount -t tmpfs none {folder}", executable, "-m", "raddle", variables=variables)
+    document = json.loads(done.stdout)
+    assert document["budget"]["quotaCPUs"] is None
+    assert document["effective"]["intraOp"] >= 1
+
+
+def test_on_a_read_only_file_system_sessions_work_without_a_word_about_reports(
+    executable, mounted, model, app, tmp_path
+):
+    reports = tmp_path / "reports"
+    reports.mkdir()
+    variables = {**shim_lab.python_path(mounted), env.PLAN: PLAN, env.REPORT: str(reports)}
+    mounts = f"mount --bind {shlex.quote(str(reports))} {shlex.quote(str(reports))} && mount -o remount,ro,bind /"
+    mounts += f" && mount -o remount,ro,bind {shlex.quote(str(reports))} && ! touch {shlex.quote(str(reports))}/x 2>&1"
+    done = hidden(mounts, executable, app, model, variables=variables)
+    assert said(done)["records"] == 1
+    assert len(ours(done)) == 1
+    assert list(reports.iterdir()) == []
+
+
+@pytest.mark.parametrize("closing", ["2>&-", "<&- 2>&-", "2>/dev/full"])
+def test_a_closed_or_full_standard_error_is_no_reason_to_fail(executable, mounted, model, app, closing):
+    variables = {**shim_lab.python_path(mounted), env.PLAN: PLAN}
+    command = f"exec {shlex.join(map(str, (executable, app, model)))} {closing}"
+    done = shim_lab.python("/bin/sh", "-c", command, env=variables, check=False)
+    assert said(done)["records"] == 1
