@@ -1,6 +1,6 @@
 """The real runtimes behind the families: each as a small program in a process of its own that says what it counts.
 
-`environment` is what a container would start with: what its pod spec sets, and what the webhook adds for a policy.
+`environment` is what a container starts with: what its pod spec sets, and what the webhook adds for a policy.
 Programs are built once, into the cache, and named after their sources; what a machine lacks is skipped with a reason.
 """
 
@@ -19,12 +19,16 @@ from pathlib import Path
 from typing import Any
 
 import families_programs as programs
+import jsonpatch
 import pytest
 import shim_lab
 
-from raddle import env, policy
-from raddle.planner import Budget
-from raddle_operator import families, records
+from localraddle import podenv
+from raddle import env
+from raddle_operator.injection import Facts, Settings, decide_object
+from raddle_operator.matching import Policies
+from raddle_operator.spec import policy_from_object
+from raddle_operator.volumes import ShimDelivery
 
 CACHE = Path.home() / ".cache" / "raddle" / "families"
 CPUS = len(os.sched_getaffinity(0))
@@ -44,7 +48,7 @@ DEBIAN = ("libomp5-16", "libomp5-19", "libblis4-openmp", "libblis4-pthread")
 
 
 def environment(
-    limit_cpus: float | None,
+    limit_cpus: float,
     runtimes: Sequence[str],
     *,
     sets: Mapping[str, str] | None = None,
@@ -52,19 +56,36 @@ def environment(
     **spec: Any,
 ) -> dict[str, str]:
     """The variables of a container with this CPU limit whose pod spec `sets` some, under a policy of this `spec`."""
-    own = dict(sets or {})
-    wanted = policy.parse({"runtimes": list(runtimes), **spec})
-    kept = () if wanted.existing_values == "Override" else tuple(name for name in records.COUNTS if own.get(name))
-    composed = records.compose(None, Budget(quota_cpus=limit_cpus), wanted, kept=kept)
-    added = families.literals(composed.plan, wanted, sets=own, image_env=image_env or {})
-    found = {**own, **added.values}
-    for family in families.FAMILIES:
-        for variable in family.variables if family.name in wanted.runtimes else ():
-            value = composed.values.get(records.COUNTS.get(variable.name, ("", ""))[0])
-            follows = variable.over_omp and (value == composed.values.get(env.OMP_THREADS_PREFIX) or env.OMP in kept)
-            if variable.way is families.Way.REFERENCE and value is not None and not follows:
-                found[variable.name] = value
-    return found
+    container = {
+        "name": "serve",
+        "image": "serve:1.0",
+        "env": [{"name": name, "value": value} for name, value in (sets or {}).items()],
+        "resources": {"limits": {"cpu": f"{limit_cpus * 1000:.0f}m"}},
+    }
+    policy = {
+        "kind": "InferenceThreading",
+        "metadata": {"name": "families", "namespace": "lab"},
+        "spec": {"podSelector": {}, "runtimes": sorted(runtimes), "imageEnv": dict(image_env or {}), **spec},
+    }
+    return injected({"metadata": {"name": "lab"}, "spec": {"containers": [container]}}, policy)
+
+
+def injected(pod: Mapping[str, Any], policy: Mapping[str, Any]) -> dict[str, str]:
+    """What the first container of a pod starts with after the webhook has seen it; the shim's files are not there."""
+    namespace = policy["metadata"]["namespace"]
+    decision = decide_object(
+        pod,
+        namespace,
+        {env.INJECT_LABEL: "enabled"},
+        Policies([policy_from_object(policy)]),
+        Facts(),
+        Settings(shim=ShimDelivery(config_map="raddle-shim-0", items=())),
+    )
+    assert decision.injected, decision.skip
+    patched = jsonpatch.apply_patch(pod, decision.operations)
+    container = {**patched["spec"]["containers"][0], "volumeMounts": []}
+    started = {**patched, "spec": {"containers": [container]}}
+    return podenv.environment(None, started, container["name"], Path("/"))  # type: ignore[arg-type]  # no volumes
 
 
 # --- programs -------------------------------------------------------------------------------------------------------

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import families_lab as lab
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +16,7 @@ from raddle_operator import records
 from raddle_operator.families import FAMILIES, VARIABLES, Way, literals
 from raddle_operator.reasons import SkipReason
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 NO_JAVA = {"JAVA_TOOL_OPTIONS": ""}
 
 
@@ -202,6 +207,31 @@ def test_javas_options_that_nobody_can_see_are_left_alone_with_a_reason(sets, wo
     (skip,) = found.withheld
     assert skip.reason is SkipReason.IMAGE_ENV_UNKNOWN
     assert words in skip.detail
+
+
+# --- the examples ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("openmp", {"OMP_NUM_THREADS": "4", "OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}),
+        ("blas", {"OPENBLAS_NUM_THREADS": "4", "OPENBLAS_THREAD_TIMEOUT": "4"}),
+        ("mkl", {"OMP_NUM_THREADS": "4", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}),
+        ("joblib", {"LOKY_MAX_CPU_COUNT": "8", "OMP_NUM_THREADS": "1"}),
+        ("rust", {"RAYON_NUM_THREADS": "2", "TOKIO_WORKER_THREADS": "2"}),
+        ("go", {"GOMAXPROCS": "1"}),
+        ("jvm", {"JAVA_TOOL_OPTIONS": "-XX:ActiveProcessorCount=2"}),
+        ("libuv", {"UV_THREADPOOL_SIZE": "8", "ORT_INTRA_OP_NUM_THREADS": "1"}),
+        ("python", {"PYTHON_CPU_COUNT": "2"}),
+        ("tensorflow", {"TF_NUM_INTRAOP_THREADS": "4", "TF_NUM_INTEROP_THREADS": "1"}),
+    ],
+)
+def test_each_example_starts_with_what_its_comment_says(name, expected):
+    namespace, policy_object, deployment = yaml.safe_load_all((EXAMPLES / f"{name}.yaml").read_text())
+    assert namespace["kind"] == "Namespace"
+    variables = lab.injected(deployment["spec"]["template"], policy_object)
+    assert {variable: variables.get(variable) for variable in expected} == expected
 
 
 # --- for every input ------------------------------------------------------------------------------------------------
