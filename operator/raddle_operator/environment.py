@@ -23,8 +23,10 @@ from raddle_operator.pods import (
     PYTHON_PATH,
     Container,
     EnvEntry,
+    pod_from_object,
     with_env,
 )
+from raddle_operator.reading import SpecError
 from raddle_operator.reasons import Skip, SkipReason
 
 Entry = Mapping[str, Any]
@@ -120,6 +122,24 @@ def without_ours(container: Container) -> Container:
             # The user's own value, which was extended where it stood.
             kept.append({**raw, "value": rest})
     return with_env(container, kept)
+
+
+def literals_of(pod: Any) -> dict[str, dict[str, str]]:
+    """The texts that Raddle has set or extended in a pod, given as JSON: container to name to value as it stands.
+
+    Never raises: {} for what is no pod.
+    """
+    try:
+        containers = pod_from_object(pod).all_containers
+    except SpecError:
+        return {}
+    return {container.name: _own_literals(container) for container in containers}
+
+
+def _own_literals(container: Container) -> dict[str, str]:
+    listed = _listed(container)
+    found = {entry.name: entry.value for entry in container.env if _part_of_ours(entry, listed)[0]}
+    return {name: value for name, value in found.items() if value is not None and name != LITERALS}
 
 
 def _listed(container: Container) -> Mapping[str, str]:

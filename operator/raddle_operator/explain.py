@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from raddle import env, wire
 from raddle_operator import records
+from raddle_operator.reasons import Skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +17,8 @@ class ContainerExplanation:
 
     `node` is the node that the plan was made for, None for safe values; `variables` are the environment variables
     that Raddle sets, with the values that they have when a container starts now; `kept` those that stay as the pod
-    spec sets them. `problem` is why the plan can't be read, "" where it can.
+    spec sets them. `withheld` is what the container does not get, and why. `problem` is why the plan can't be read,
+    "" where it can.
     """
 
     container: str
@@ -26,24 +28,37 @@ class ContainerExplanation:
     because: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     kept: tuple[str, ...] = ()
+    withheld: tuple[Skip, ...] = ()
     problem: str = ""
 
 
-def explain(annotations: Mapping[str, str]) -> list[ContainerExplanation]:
-    """One explanation for each container that has a plan, in the annotations' order. Never raises."""
+def explain(
+    annotations: Mapping[str, str],
+    literals: Mapping[str, Mapping[str, str]] | None = None,
+    withheld: Mapping[str, tuple[Skip, ...]] | None = None,
+) -> list[ContainerExplanation]:
+    """One explanation for each container that has a plan, in the annotations' order. Never raises.
+
+    `literals` are what Raddle has set in a container's environment itself (environment.literals_of), by container;
+    `withheld` what a decision on the pod does not give it.
+    """
     found = []
     for key, text in annotations.items():
         prefix, container = records.split(key)
         if prefix == env.PLAN_PREFIX:
-            found.append(_explain(container, text, annotations))
+            explained = _explain(container, text, annotations, (literals or {}).get(container, {}))
+            found.append(replace(explained, withheld=(withheld or {}).get(container, ())))
     return found
 
 
-def _explain(container: str, text: str, annotations: Mapping[str, str]) -> ContainerExplanation:
+def _explain(
+    container: str, text: str, annotations: Mapping[str, str], literals: Mapping[str, str]
+) -> ContainerExplanation:
     prefixes = {**{name: prefix for name, (prefix, _) in records.COUNTS.items()}, env.PLAN: env.SHIM_PREFIX}
     variables = {
         name: annotations[prefix + container] for name, prefix in prefixes.items() if prefix + container in annotations
     }
+    variables.update(literals)
     try:
         recorded = wire.read_plan_text(text)
     except wire.WireError as error:

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 import chart
 import machines
 from raddle import env
+from raddle.topology import Machine
 from raddle_operator.cli import COMMANDS, cluster, explain, main, manifests
 from raddle_operator.spec import policy_from_object
 
@@ -297,7 +298,9 @@ def missed(limits, cores):
     }
     policy = policy_from_object({**yaml.safe_load(POLICY), "metadata": {"name": "resnet", "namespace": "default"}})
     labels = {env.INJECT_LABEL: "enabled"}
-    world = cluster.World(pod=pod, namespace="default", namespace_labels=labels, policies=(policy,), cores=cores)
+    pod["spec"] |= {"nodeName": "n1"} if cores else {}
+    machine = Machine(online=(1 << cores) - 1, cores=tuple(1 << n for n in range(cores))) if cores else None
+    world = cluster.World(pod=pod, namespace="default", namespace_labels=labels, policies=(policy,), machine=machine)
     return explain.why_not(world).reason
 
 
@@ -305,3 +308,29 @@ def test_explain_calls_a_pod_without_a_limit_missed_where_its_node_is_known():
     assert missed({"cpu": "2"}, None) == "WebhookMissed"
     assert missed({}, 8) == "WebhookMissed"
     assert missed({}, None) == "NoCPUBound"
+
+
+def test_explain_shows_literals_and_what_a_container_does_not_get(run):
+    node_app = DEPLOYMENT.replace("image: registry", 'command: ["node", "server.js"]\n          image: registry')
+    files = {"policy.yaml": POLICY + "  reports: true\n", "deployment.yaml": node_app}
+    (pod,) = yaml.safe_load_all(
+        run("plan", "-f", "policy.yaml", "-f", "deployment.yaml", "-o", "yaml", files=files).output
+    )
+    policy = policy_from_object({**yaml.safe_load(POLICY), "metadata": {"name": "resnet", "namespace": "default"}})
+    labels = {env.INJECT_LABEL: "enabled"}
+    world = cluster.World(pod=pod, namespace="default", namespace_labels=labels, policies=(policy,))
+    (found,) = explain.explained(world)
+    assert found.variables["KMP_BLOCKTIME"] == "1"
+    assert found.variables["RADDLE_REPORT"] == "/opt/raddle-report"
+    assert [str(skip.reason) for skip in found.withheld] == ["ImageEnvUnknown"]
+    document = explain._document(world, [found], None)
+    assert yaml.safe_load(yaml.safe_dump(document))["containers"][0]["withheld"][0]["reason"] == "ImageEnvUnknown"
+    del world.pod["metadata"]["annotations"]
+    assert explain.explained(world) == []
+
+
+def test_plan_lists_the_literals_that_it_would_set(run):
+    files = {"policy.yaml": POLICY + "  runtimes: [go]\n", "deployment.yaml": DEPLOYMENT}
+    result = run("plan", "-f", "policy.yaml", "-f", "deployment.yaml", "-o", "json", files=files)
+    (workload,) = json.loads(result.output)
+    assert workload["containers"][0]["literals"]["GOMAXPROCS"] == "12"

@@ -40,15 +40,15 @@ CONFIGURATION: Final = "raddle"
 class World:
     """A pod and all that decides what it gets, as the cluster holds it now.
 
-    `cores` are the physical cores of the pod's node, None where it has none or its topology is not known; `unlabelled`
-    is what a namespace without the label counts as.
+    `machine` is the pod's node, None where it has none or its topology is not known; `unlabelled` is what a namespace
+    without the label counts as.
     """
 
     pod: Object
     namespace: str
     namespace_labels: Mapping[str, str]
     policies: tuple[PolicyObject, ...]
-    cores: int | None = None
+    machine: Machine | None = None
     unlabelled: str = DISABLED
 
     @property
@@ -76,7 +76,7 @@ async def world(name: str, namespace: str | None, kubeconfig: Path | None, conte
         labels = (await _get(kube, NAMESPACES, place))["metadata"].get("labels") or {}
         own = await kube.list(INFERENCE_THREADINGS, place)
         everywhere = await kube.list(CLUSTER_INFERENCE_THREADINGS)
-        cores = await _cores(kube, (pod.get("spec") or {}).get("nodeName"))
+        its_machine = await _machine_of(kube, (pod.get("spec") or {}).get("nodeName"))
         unlabelled = await _unlabelled(kube)
     # Items of a list need not carry their kind.
     objects = [{**obj, "kind": INFERENCE_THREADINGS.kind} for obj in own.items]
@@ -86,7 +86,7 @@ async def world(name: str, namespace: str | None, kubeconfig: Path | None, conte
         namespace=place,
         namespace_labels=labels,
         policies=tuple(_policies(objects)),
-        cores=cores,
+        machine=its_machine,
         unlabelled=unlabelled,
     )
 
@@ -110,12 +110,12 @@ def unlabelled_in(configuration: Object) -> str:
     return DISABLED
 
 
-async def _cores(kube: Kube, node: str | None) -> int | None:
-    """Return the physical cores of a node; None where nobody knows them, or the user may not look."""
+async def _machine_of(kube: Kube, node: str | None) -> Machine | None:
+    """Return a node's machine; None where nobody knows it, or the user may not look."""
     if not node:
         return None
     try:
-        return len(nodetopology.from_object(await kube.get(NODE_CPU_TOPOLOGIES, node)).cores) or None
+        return nodetopology.from_object(await kube.get(NODE_CPU_TOPOLOGIES, node))
     except (NotFound, Forbidden, nodetopology.TopologyError):
         return None
 

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from raddle import env
+from raddle_operator import environment, injection, shipped
 from raddle_operator import explain as pure
-from raddle_operator import injection, shipped
 from raddle_operator.cli import cluster, output
 from raddle_operator.matching import Policies
 from raddle_operator.reasons import Skip, SkipReason
@@ -43,7 +43,7 @@ def explain(pod: str, namespace: str | None, kubeconfig: Path | None, context: s
     if slash and kind.lower() not in {"pod", "pods", "po"}:
         raise click.UsageError(f"{pod!r} names a {kind}; only pods can be explained: pod/NAME")
     world = asyncio.run(cluster.world(name, namespace, kubeconfig, context))
-    explanations = pure.explain(world.annotations)
+    explanations = explained(world)
     skip = None if explanations else why_not(world)
     if form != "text":
         output.write(_document(world, explanations, skip), form)
@@ -58,16 +58,30 @@ def explain(pod: str, namespace: str | None, kubeconfig: Path | None, context: s
         _print(console, one)
 
 
+def explained(world: cluster.World) -> list[pure.ContainerExplanation]:
+    """Return what the pod itself says of its containers, and what they do not get, decided again."""
+    if not any(key.startswith(env.PLAN_PREFIX) for key in world.annotations):
+        return []
+    withheld = {outcome.name: outcome.withheld for outcome in _decide(world).containers}
+    return pure.explain(world.annotations, environment.literals_of(world.pod), withheld)
+
+
+def _decide(world: cluster.World) -> injection.Decision:
+    """Decide on the pod with what the cluster holds now."""
+    machine, node = world.machine, (world.pod.get("spec") or {}).get("nodeName")
+    facts = injection.Facts(
+        smallest_cores=(len(machine.cores) or None) if machine is not None else None,
+        machines={node: machine} if node and machine is not None else {},
+        config_map_present=True,
+    )
+    settings = injection.Settings(shim=shipped.shim(), unlabelled=world.unlabelled)
+    policies = Policies(list(world.policies))
+    return injection.decide_object(world.pod, world.namespace, world.namespace_labels, policies, facts, settings)
+
+
 def why_not(world: cluster.World) -> Skip:
     """Return why a pod has no values, by deciding on it again with what the cluster holds now."""
-    decision = injection.decide_object(
-        world.pod,
-        world.namespace,
-        world.namespace_labels,
-        Policies(list(world.policies)),
-        injection.Facts(smallest_cores=world.cores),
-        injection.Settings(shim=shipped.shim(), unlabelled=world.unlabelled),
-    )
+    decision = _decide(world)
     if decision.skip is not None:
         return decision.skip
     assert decision.policy is not None
@@ -92,6 +106,8 @@ def _print(console: Console, one: pure.ContainerExplanation) -> None:
     console.print(table)
     for name, value in one.variables.items():
         console.print(f"  [dim]{escape(name)}={escape(value)}[/]")
+    for skip in one.withheld:
+        console.print(f"  [yellow]not given[/] {escape(str(skip))}")
     if one.kept:
         console.print(f"  kept as the pod spec sets them: {escape(', '.join(one.kept))}")
 
@@ -119,4 +135,6 @@ def _document(
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, str):
+        return str(value)  # a reason is one, but not to YAML
+    return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from raddle import env, sysfs, wire
 from raddle.topology import Machine, cores_within
-from raddle_operator import binding, injection, nodetopology, shipped
+from raddle_operator import binding, environment, injection, nodetopology, shipped
 from raddle_operator.cli import manifests, output
 from raddle_operator.cli.manifests import ManifestError
 from raddle_operator.cli.workloads import TEMPLATES, Workload, read_policies, read_workloads
@@ -114,7 +114,8 @@ def decide(
 ) -> Planned:
     """Return what the webhook would do at CREATE and, where the machine is known, at binding."""
     smallest = cores_within(machine, machine.online) if machine is not None else None
-    facts = injection.Facts(smallest_cores=smallest, config_map_present=True)
+    architectures = frozenset({machine.architecture} if machine is not None and machine.architecture else ())
+    facts = injection.Facts(smallest_cores=smallest, config_map_present=True, architectures=architectures)
     decision = injection.decide_object(
         workload.pod, workload.namespace, namespace_labels, policies, facts, injection.Settings(shim=shipped.shim())
     )
@@ -150,6 +151,7 @@ def apply(pod: manifests.Object, operations: Sequence[Mapping[str, Any]]) -> man
 def as_json(planned: Planned) -> manifests.Object:
     """Return the documented JSON of one workload: what governs it, and each container's values with their reasons."""
     decision = planned.decision
+    literals = environment.literals_of(planned.pod)
     containers = []
     for outcome in decision.containers:
         recorded = _recorded(planned.pod, outcome.name)
@@ -160,6 +162,7 @@ def as_json(planned: Planned) -> manifests.Object:
                 "because": dict(recorded.because) if recorded else {},
                 "node": recorded.node if recorded else None,
                 "variables": list(outcome.variables),
+                "literals": dict(literals.get(outcome.name, {})),
                 "kept": list(outcome.kept),
                 "skipped": _skip(outcome.skip),
                 "withheld": [_skip(one) for one in outcome.withheld],
