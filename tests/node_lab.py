@@ -35,7 +35,7 @@ NEWEST = "1.30.0"
 VERSIONS = (BEFORE_EXTRA, "1.21.1", NEWEST)
 # The last of each line from the oldest that onnxruntime-node loads in; the machine's own is tested with everything.
 NODE_VERSIONS = ("14.21.3", "16.20.2", "18.20.8", "22.23.3", "24.21.0")
-HOOKS = "require-in-the-middle@7.5.2"
+OPENTELEMETRY = "@opentelemetry/instrumentation@0.57.2"
 TIMEOUT_S = 120
 # How a program is reached by the shim: required, imported, in a worker thread, a forked child, a cluster's workers.
 SHAPES = ("app.cjs", "app.mjs", "worker.cjs", "child.cjs", "cluster.cjs")
@@ -76,7 +76,7 @@ def package(name: str) -> Path:
     """The folder that has the package ("name@version") in its node_modules."""
     if shutil.which("npm") is None:
         pytest.skip("no npm here")
-    home = CACHE / name.replace("@", "-")
+    home = CACHE / name.replace("@", "-").replace("/", "-")
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / f"{home.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -97,12 +97,18 @@ def package(name: str) -> Path:
     return home / "node_modules"
 
 
+def architecture() -> str:
+    """This machine's, as Node.js names it."""
+    found = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine())
+    if found is None:
+        pytest.skip(f"onnxruntime-node has nothing for {platform.machine()}")
+    return found
+
+
 def other_node(version: str) -> str:
     """A Node.js of this version."""
-    machine = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine())
-    if machine is None:
-        pytest.skip(f"npm has no Node.js for {platform.machine()}")
-    return str(package(f"node-linux-{machine}@{version}") / f"node-linux-{machine}" / "bin" / "node")
+    name = f"node-linux-{architecture()}"
+    return str(package(f"{name}@{version}") / name / "bin" / "node")
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 'use strict';
 
-/** A cluster of `workers` processes (1), each with the request's sessions, made when all are there. */
+/** A cluster of `workers` processes (1), each with the request's sessions, made and ended when all are there. */
 
 const cluster = require('cluster');
 
@@ -8,6 +8,7 @@ const request = JSON.parse(process.argv[2]);
 if (cluster.isMaster) {
   const workers = Array.from({ length: request.workers || 1 }, () => cluster.fork());
   let online = 0;
+  let done = 0;
   for (const worker of workers) {
     worker.once('online', () => {
       online += 1;
@@ -15,7 +16,12 @@ if (cluster.isMaster) {
         workers.forEach((one) => one.send('go'));
       }
     });
-    worker.on('message', () => worker.disconnect());
+    worker.on('message', () => {
+      done += 1;
+      if (done === workers.length) {
+        workers.forEach((one) => one.disconnect());
+      }
+    });
   }
 } else {
   const ort = require('onnxruntime-node');

@@ -1,0 +1,23 @@
+'use strict';
+
+/** The main thread makes the request's sessions, beside a worker thread that lives or has `ended`, and may have `loaded`. */
+
+const { Worker } = require('worker_threads');
+
+const ort = require('onnxruntime-node');
+
+const request = JSON.parse(process.argv[2]);
+const code = `
+  const { parentPort } = require('worker_threads');
+  ${request.loaded ? `require(${JSON.stringify(require.resolve('onnxruntime-node'))});` : ''}
+  parentPort.once('message', () => parentPort.close());
+  parentPort.postMessage('ready');
+`;
+const worker = new Worker(code, { eval: true });
+worker.once('message', async () => {
+  if (request.ended) {
+    await worker.terminate();
+  }
+  await require('./look.cjs')(ort, request);
+  worker.postMessage('end');
+});

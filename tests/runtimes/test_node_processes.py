@@ -1,0 +1,182 @@
+"""The Node.js shim in processes of every kind: clusters, worker threads, children, other hooks, other versions of Node.js."""
+
+import shutil
+from pathlib import Path
+
+import node_lab
+import pytest
+from node_lab import BEFORE_EXTRA, NEWEST, VERSIONS, application, plan, preload, run
+
+pytestmark = pytest.mark.runtime
+
+MODERN = "24.21.0"
+
+
+# --- the budget is shared -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("workers", [2, 3])
+def test_a_cluster_divides_what_its_container_has(version, workers):
+    """Runnable threads of all its processes are at most the workers, or the plan's."""
+    seen = run(application(version) / "cluster.cjs", {}, text=plan(), workers=workers)
+    assert sum(1 + threads for threads in seen.threads) <= max(workers, 2)
+    assert len(seen.lines) == 1
+    assert f"intra_op=1 (planned 2, cut to cpuset of 2, shared by {workers} workers)" in seen.lines[0]
+
+
+def test_workers_that_were_planned_are_no_surprise():
+    seen = run(application(NEWEST) / "cluster.cjs", {}, text=plan(intra=1, workers=2, streams=2), workers=2)
+    assert seen.threads == [0, 0]
+    assert "intra_op=1, inter_op=1" in seen.lines[0]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_worker_threads_divide_what_their_process_has(version):
+    seen = run(application(version) / "worker.cjs", {}, text=plan(), threads=2)
+    assert seen.threads == [0, 0]
+    assert len(seen.lines) == 1
+    assert "intra_op=1 (planned 2, cut to cpuset of 2, shared by 2 workers)" in seen.lines[0]
+
+
+def test_as_many_worker_threads_as_there_are_planned_sessions_are_no_surprise():
+    seen = run(application(NEWEST) / "worker.cjs", {}, text=plan(intra=4, min=2, streams=2), threads=2)
+    assert seen.threads == [1, 1]
+    assert "intra_op=2 (planned 4, cut to cpuset of 2), inter_op=1" in seen.lines[0]
+
+
+@pytest.mark.parametrize(
+    ("beside", "threads"),
+    [({}, 1), ({"loaded": True}, 0), ({"loaded": True, "ended": True}, 1)],
+    ids=["a logger's", "another user of ONNX Runtime", "one that has ended"],
+)
+def test_only_living_worker_threads_that_use_onnx_runtime_share(beside, threads):
+    assert run(application(NEWEST) / "aside.cjs", {}, text=plan(), **beside).threads == [threads]
+
+
+# --- how it is reached ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("request_", [{"spawn": True}, {"execArgv": []}, {"execArgv": ["--no-warnings"]}], ids=str)
+def test_children_are_reached_however_they_are_started(request_):
+    seen = run(application(NEWEST) / "child.cjs", {}, text=plan(intra=3, min=3), **request_)
+    assert seen.threads == [2]
+
+
+def test_a_command_line_reaches_forked_children_too():
+    loaded = ["--require", preload()]
+    seen = run(application(NEWEST) / "child.cjs", {}, env={"RADDLE_PLAN": plan(intra=3, min=3)}, arguments=loaded)
+    assert seen.threads == [2]
+
+
+@pytest.mark.parametrize("worker", [{}, {"execArgv": []}, {"execArgv": ["--no-warnings"]}], ids=str)
+def test_worker_threads_are_reached_whatever_their_arguments(worker):
+    assert run(application(NEWEST) / "worker.cjs", {}, text=plan(intra=3, min=3), worker=worker).threads == [2]
+
+
+def test_a_worker_thread_with_an_environment_of_its_own_is_as_it_was_without_us():
+    """Node.js takes NODE_OPTIONS from that environment: the documentation says so."""
+    seen = run(application(NEWEST) / "worker.cjs", {}, text=plan(intra=3, min=3), worker={"env": {}})
+    stock = run(application(NEWEST) / "worker.cjs", {}, worker={"env": {}})
+    assert (seen.threads, seen.lines) == (stock.threads, [])
+
+
+@pytest.mark.parametrize(
+    "flags", [["--frozen-intrinsics"], ["--preserve-symlinks"], ["--disable-proto=throw"], ["--enable-source-maps"]]
+)
+def test_flags_of_nodejs_change_nothing(flags):
+    seen = run(application(NEWEST) / "app.cjs", {}, text=plan(intra=3, min=3), arguments=flags)
+    assert seen.threads == [2]
+
+
+@pytest.mark.parametrize("version", [BEFORE_EXTRA, NEWEST])
+def test_a_bundle_that_renamed_the_addon_is_reached(tmp_path, version):
+    folder = f"bin/napi-v*/linux/{node_lab.architecture()}"
+    (binding,) = application(version).glob(f"node_modules/onnxruntime-node/{folder}/onnxruntime_binding.node")
+    for file in binding.resolve().parent.iterdir():
+        name = "a1b2c3.node" if file.name == binding.name else file.name
+        shutil.copy(file, tmp_path / name)
+    seen = run(application(version) / "bundled.cjs", {}, text=plan(intra=3, min=3), bundle=str(tmp_path))
+    assert seen.threads[0] in {2, 3}  # with the environment's own thread in newer versions
+    spinning = "default (planned never" if version == BEFORE_EXTRA else "off"
+    assert f"onnxruntime (bundled): intra_op=3, inter_op=1, spinning {spinning}" in seen.lines[0]
+
+
+# --- beside others --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [("ours", "theirs"), ("theirs", "ours")], ids=" then ".join)
+@pytest.mark.parametrize("shape", ["app.cjs", "app.mjs", "worker.cjs"])
+def test_other_hooks_work_before_and_after_ours(order, shape):
+    folder = application(NEWEST)
+    files = {"ours": preload(), "theirs": str(folder / "wrapping.cjs")}
+    options = {"NODE_OPTIONS": " ".join(f"--require {files[name]}" for name in order)}
+    seen = run(folder / shape, {}, text=plan(intra=3, min=3), env=options)
+    assert seen.threads == [2]
+    assert {"wrapped .node", "wrapped dlopen"} < set(seen.stderr.splitlines())
+
+
+@pytest.mark.parametrize("order", [("ours", "theirs"), ("theirs", "ours")], ids=" then ".join)
+def test_opentelemetry_instruments_the_same_module(order):
+    folder = application(NEWEST, node_lab.OPENTELEMETRY)
+    files = {"ours": preload(), "theirs": str(folder / "otel.cjs")}
+    options = {"NODE_OPTIONS": " ".join(f"--require {files[name]}" for name in order)}
+    seen = run(folder / "app.cjs", {}, text=plan(intra=3, min=3), env=options)
+    assert seen.threads == [2]
+    assert "instrumented create" in seen.stderr
+
+
+def test_loading_the_shim_twice_is_loading_it_once(tmp_path):
+    other = tmp_path / "node"
+    shutil.copytree(Path(preload()).parent, other)
+    options = {"NODE_OPTIONS": f"--require {preload()} --require {other / 'raddle.cjs'}"}
+    seen = run(application(NEWEST) / "app.cjs", {}, text=plan(intra=3, min=3), env=options)
+    assert (seen.threads, len(seen.lines)) == ([2], 1)
+
+
+# --- other versions of Node.js --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", node_lab.NODE_VERSIONS)
+@pytest.mark.parametrize("shape", ["app.cjs", "app.mjs", "worker.cjs"])
+def test_every_nodejs_that_the_binding_loads_in_is_reached(version, shape):
+    executable = node_lab.other_node(version)
+    if version.startswith("14.") and shape == "app.mjs":
+        pytest.skip("the program awaits at its top level, which Node.js can since 14.8 behind a flag")
+    seen = run(application(NEWEST) / shape, {}, text=plan(intra=3, min=3), executable=executable)
+    assert seen.threads == [2]
+    assert len(seen.lines) == 1
+
+
+def test_a_nodejs_too_old_for_the_binding_runs_its_program():
+    """The file that every process loads is read by a Node.js of 2017."""
+    old = node_lab.other_node("8.17.0")
+    seen = run(application(NEWEST) / "argument.cjs", {}, text=plan(), executable=old)
+    assert seen.sessions == [{"ran": True}]
+    assert seen.lines == []
+
+
+@pytest.mark.parametrize("readable", ["*", "programs"])
+def test_nodejs_with_permissions_reads_what_it_may(readable):
+    """Without /proc and /sys the plan stands as it is. Node.js itself allows the file that --require names."""
+    executable = node_lab.other_node(MODERN)
+    folder = application(NEWEST)
+    packages = [node_lab.CACHE, folder, Path(preload()).parent]
+    paths = ["*"] if readable == "*" else [*packages, node_lab.folder()]
+    arguments = ["--permission", "--allow-addons", *(f"--allow-fs-read={path}" for path in paths)]
+    seen = run(folder / "quiet.cjs", text=plan(intra=2), executable=executable, arguments=arguments)
+    assert seen.sessions == [{"ran": True}]
+    (line,) = seen.lines
+    assert "intra_op=2, inter_op=1, spinning off" in line
+
+
+def test_nodejs_that_may_not_read_the_shim_beyond_its_first_file_runs_as_without_it(tmp_path):
+    executable = node_lab.other_node(MODERN)
+    folder = application(NEWEST)
+    elsewhere = tmp_path / "node"
+    shutil.copytree(Path(preload()).parent, elsewhere)
+    paths = (node_lab.CACHE, folder, node_lab.folder())
+    arguments = ["--permission", "--allow-addons", *(f"--allow-fs-read={path}" for path in paths)]
+    env = {"RADDLE_PLAN": plan(), "NODE_OPTIONS": f"--require {elsewhere / 'raddle.cjs'}"}
+    seen = run(folder / "quiet.cjs", executable=executable, arguments=arguments, env=env)
+    assert (seen.sessions, seen.lines) == ([{"ran": True}], [])
