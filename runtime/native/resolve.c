@@ -20,7 +20,11 @@ static int64_t room_of(const struct rd_plan *plan, const struct rd_facts *facts,
     int64_t size = facts->knows_cpus ? facts->cpu_count : 0;
     if (!facts->has_quota || (size > 0 && facts->quota_cpus >= (double)size)) {
         rd_put(where, "cpuset of ");
-        rd_put_number(where, size);
+        if (size > 0) {
+            rd_put_number(where, size);
+        } else {
+            rd_put(where, "None");
+        }
         return size;
     }
     rd_put(where, "quota ");

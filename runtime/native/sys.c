@@ -287,18 +287,25 @@ void rd_put_double(struct rd_out *out, double value)
         rd_put_char(out, '0');
         return;
     }
+    /* value = 0.d1d2... x 10^(exponent + 1); powers up to 10^22 are exact. */
     int exponent = 0;
-    double scaled = value;
-    while (scaled >= 10 && exponent < 300) {
-        scaled /= 10;
+    double power = 1;
+    while (value >= power * 10 && exponent < 21) {
+        power *= 10;
         exponent++;
     }
-    while (scaled < 1 && exponent > -300) {
+    double scaled = exponent > 5 ? value : value * 100000 / power;
+    for (int i = exponent; i > 5; i--) {
+        scaled /= 10;
+    }
+    while (scaled < 100000 && exponent > -21) {
         scaled *= 10;
         exponent--;
     }
-    /* Six digits before the point, rounded; 9.999995 becomes the next power of ten. */
-    uint64_t digits = (uint64_t)(scaled * 100000 + 0.5);
+    /* Six digits, rounded to the even one where two are as near; 999999.5 becomes the next power of ten. */
+    uint64_t digits = (uint64_t)scaled;
+    double rest = scaled - (double)digits;
+    digits += rest > 0.5 || (rest == 0.5 && digits % 2 == 1);
     if (digits >= 1000000) {
         digits /= 10;
         exponent++;
