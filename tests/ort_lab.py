@@ -38,7 +38,7 @@ class Lab:
         self.levels = shim_lab.write_levels_model(folder / "levels.onnx")
 
     def wide(self, columns: int) -> Path:
-        """A model whose runs take two blocks of columns / 256 MiB."""
+        """A model whose runs take two blocks of columns / 256 MiB each."""
         path = self.folder / f"wide-{columns}.onnx"
         return path if path.exists() else shim_lab.write_wide_model(path, columns)
 
@@ -59,7 +59,7 @@ class Lab:
         shim_lab.release(release)
         with ThreadPoolExecutor(len(CPUS)) as pool:
             made = {
-                name: pool.submit(self.probe, release, plan, *sessions, **kwargs)
+                name: pool.submit(self.probe, release, plan, *sessions, name=name, **kwargs)
                 for name, (plan, sessions) in plans.items()
             }
             return {name: one.result() for name, one in made.items()}

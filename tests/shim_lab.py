@@ -216,7 +216,7 @@ LEVELS = {
 
 
 def write_wide_model(path: Path, columns: int) -> Path:
-    """A model with little weight whose runs take two blocks of columns / 256 MiB."""
+    """A model with little weight whose runs take two blocks of columns / 256 MiB for an input of 1024 rows."""
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper
 
@@ -229,8 +229,8 @@ def write_wide_model(path: Path, columns: int) -> Path:
     graph = helper.make_graph(
         nodes,
         "wide",
-        [helper.make_tensor_value_info("input", TensorProto.FLOAT, [1024, 16])],
-        [helper.make_tensor_value_info("output", TensorProto.FLOAT, [1024, 2])],
+        [helper.make_tensor_value_info("input", TensorProto.FLOAT, ["rows", 16])],
+        [helper.make_tensor_value_info("output", TensorProto.FLOAT, ["rows", 2])],
         [numpy_helper.from_array(into, "into"), numpy_helper.from_array(out, "out")],
     )
     return _write(path, graph)
@@ -262,9 +262,14 @@ def probe(
     cpus: Sequence[int] | None = None,
     before: Callable[[], None] | None = None,
     first: str = "",
+    name: str = "",
 ) -> dict[str, Any]:
-    """What shim_probe.py saw: {"sessions": [...], "records": [...], "stderr": text}; `first` is its `before`."""
-    request = json.dumps({"model": str(model), "sessions": list(sessions), "idle_s": idle_s, "before": first})
+    """What shim_probe.py saw: {"sessions": [...], "records": [...], "stderr": text}; `first` is its `before`.
+
+    Probes that run at the same time are taken for workers of one server, unless they have another `name` (of letters).
+    """
+    asked = {"name": name, "model": str(model), "sessions": list(sessions), "idle_s": idle_s, "before": first}
+    request = json.dumps(asked)
     done = python(executable, str(PROBE), request, env=env, cpus=cpus, before=before, check=False)
     if done.returncode:
         raise AssertionError(f"the probe failed:\n{done.stdout}\n{done.stderr}")

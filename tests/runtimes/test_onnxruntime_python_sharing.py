@@ -1,0 +1,132 @@
+"""The global thread pool, the shared arena and the arena's switches in every release: threads and resident memory."""
+
+import ort_lab
+import pytest
+import shim_lab
+from ort_lab import ROW, at_least, version
+
+pytestmark = [pytest.mark.runtime, ort_lab.needs_two_cpus]
+
+GLOBAL_POOL = "the process's global thread pool"
+SINCE = "onnxruntime can since 1.23"
+# A run of the wide model takes two blocks of 16 MiB, of the wider one two of 64 MiB.
+COLUMNS, WIDER_COLUMNS = 4096, 16384
+BLOCKS_MB = 32
+SESSIONS = 8
+IDLE_S = 0.25
+
+
+@pytest.fixture(scope="module", params=shim_lab.RELEASES)
+def release(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    return ort_lab.Lab(tmp_path_factory.mktemp("ort"))
+
+
+@pytest.fixture(scope="module")
+def seen(release, lab):
+    idle = {"idle_s": IDLE_S}
+    shared = "intra=2;min=2;inter=1;global=1;"
+    # SessionOptions of the application's own, default ones, and some that ask for a pool of their own.
+    mixed = [idle, None, {}, {"per_session": True} if at_least(release, "1.23") else {}]
+    wide = [{"model": str(lab.wide(COLUMNS))}] * SESSIONS
+    # The arena's first block is never given back.
+    wider = {"model": str(lab.wide(WIDER_COLUMNS)), "small_first": True}
+    return lab.probes(
+        release,
+        {
+            "always": (shared + "spin=always", mixed),
+            "never": (shared + "spin=never", mixed),
+            "one": ("intra=1;inter=1;spin=never;global=1", mixed[:3]),
+            "counts": (shared + "spin=always", [{"intra": 3}, None, {"intra": 3}]),
+            "separate arenas": ("intra=1", wide),
+            "one arena": ("intra=1;shared_arena=1", wide),
+            "no arena": ("intra=1;arena=0;mem_pattern=0;shared_arena=1;shrink=1", [{}, None]),
+            "kept": ("intra=1", [wider]),
+            "shrunk": ("intra=1;shrink=1", [wider, {**wider, "run_options": {}}, {**wider, "by": "iobinding"}]),
+        },
+    )
+
+
+def pools(found):
+    return [session["pool"] for session in found["sessions"]]
+
+
+def test_all_sessions_share_one_pool_where_it_may_spin(release, seen, proves):
+    found, record = seen["always"], seen["always"]["records"][-1]
+    if not at_least(release, "1.23"):
+        assert pools(found) == [1, 1, 1, 1]
+        assert (record["effective"]["globalPool"], record["because"]["globalPool"]) == (False, SINCE)
+        return
+    proves(ROW, version(release), "global pool")
+    # The threads do not grow with the number of sessions.
+    assert pools(found) == [1, 0, 0, 0]
+    assert [session["effective"]["per_session"] for session in found["sessions"]] == [False] * 4
+    assert found["sessions"][0]["after"]["per_session"]
+    assert record["effective"]["globalPool"]
+    assert record["because"]["intra"] == GLOBAL_POOL
+    said = f"intra_op=2 ({GLOBAL_POOL}), inter_op=1, spinning default, affinity none"
+    assert found["stderr"] == f"raddle: onnxruntime {version(release)}: {said}\n"
+
+
+def test_sessions_keep_pools_of_their_own_where_a_shared_one_would_not_stop_spinning(release, seen, proves):
+    found, record = seen["never"], seen["never"]["records"][-1]
+    assert pools(found) == [1, 1, 1, 1]
+    # What the shared pool would have burnt after each answer.
+    assert found["sessions"][0]["idle_cpu_s"] < seen["always"]["sessions"][0]["idle_cpu_s"] / 4
+    if at_least(release, "1.23"):
+        proves(ROW, version(release), "global pool")
+        assert record["because"]["globalPool"] == "its spinning can't be stopped from Python"
+
+
+def test_a_pool_of_one_thread_has_nothing_that_could_spin(release, seen):
+    found = seen["one"]
+    assert pools(found) == [0, 0, 0]
+    assert found["sessions"][0]["idle_cpu_s"] < seen["always"]["sessions"][0]["idle_cpu_s"] / 4
+    assert found["records"][0]["effective"]["globalPool"] is at_least(release, "1.23")
+
+
+def test_a_count_in_the_code_is_kept_until_another_session_has_made_the_pool(release, seen):
+    found, records = seen["counts"], seen["counts"]["records"]
+    if not at_least(release, "1.23"):
+        assert pools(found) == [2, 1, 2]
+        return
+    assert pools(found) == [2, 1, 0]
+    reasons = [record["because"].get("globalPool") for record in records]
+    assert reasons == ["set in the code", None, "made before a session whose own counts can't be kept"]
+
+
+def test_eight_sessions_hold_one_arena_s_memory_where_it_is_shared(release, seen, proves):
+    proves(ROW, version(release), "memory")
+    grown_mb = {
+        name: seen[name]["sessions"][-1]["rss_mb"] - seen[name]["sessions"][0]["rss_mb"]
+        for name in ("separate arenas", "one arena")
+    }
+    assert grown_mb["separate arenas"] > (SESSIONS - 1) * BLOCKS_MB * 0.8
+    assert grown_mb["one arena"] < BLOCKS_MB * 2
+    assert [record["effective"]["sharedArena"] for record in seen["one arena"]["records"]] == [True] * SESSIONS
+
+
+def test_the_arena_and_memory_patterns_are_switched_off_by_the_plan(release, seen, proves):
+    proves(ROW, version(release), "memory")
+    found = seen["no arena"]
+    for session, record in zip(found["sessions"], found["records"], strict=True):
+        assert (session["effective"]["arena"], session["effective"]["mem_pattern"]) == (False, False)
+        assert (record["effective"]["arena"], record["effective"]["memPattern"]) == (False, False)
+        # Shrinking what isn't there would fail each run.
+        assert record["because"]["sharedArena"] == record["because"]["shrink"] == "the session has no arena"
+    after = found["sessions"][0]["after"]
+    assert (after["arena"], after["mem_pattern"]) == (True, True)
+
+
+def test_memory_is_given_back_after_each_run_where_that_is_planned(release, seen, proves):
+    proves(ROW, version(release), "memory")
+    kept_mb = seen["kept"]["sessions"][0]["rss_mb"]
+    own_options = seen["shrunk"]["sessions"][1]
+    assert own_options["run_entry"] == "cpu:0"
+    for session in seen["shrunk"]["sessions"]:
+        assert session["rss_mb"] < kept_mb - 2 * BLOCKS_MB
+    assert seen["shrunk"]["records"][0]["effective"]["shrink"]
