@@ -8,10 +8,12 @@ from __future__ import annotations
 CRATES = {"rayon": "1.10.0", "tokio": "1.47.1"}
 
 OPENMP_C = r"""
-/* One parallel region, then idle time until `argv[1]` milliseconds have passed or idling took `argv[2]` CPU seconds. */
+/* One parallel region, then idle time until `argv[1]` milliseconds have passed or idling took `argv[2]` CPU seconds.
+   `cpus` are those that the first thread may use then, and so what it starts later. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <omp.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -29,13 +31,15 @@ int main(int argc, char **argv) {
 #pragma omp parallel
 #pragma omp single
     team = omp_get_num_threads();
+    cpu_set_t mask;
+    sched_getaffinity(0, sizeof mask, &mask);
     double before_s = cpu_s(), idle_s = 0;
     for (int waited_ms = 0; waited_ms < atoi(argv[1]) && idle_s < atof(argv[2]); waited_ms += 10) {
         usleep(10000);
         idle_s = cpu_s() - before_s;
     }
-    printf("{\"count\": %d, \"team\": %d, \"blocktime_ms\": %d, \"idle_s\": %f}\n", omp_get_max_threads(), team,
-           blocktime ? blocktime() : -1, idle_s);
+    printf("{\"count\": %d, \"team\": %d, \"blocktime_ms\": %d, \"idle_s\": %f, \"cpus\": %d}\n",
+           omp_get_max_threads(), team, blocktime ? blocktime() : -1, idle_s, CPU_COUNT(&mask));
     return 0;
 }
 """

@@ -191,3 +191,15 @@ def test_openblas_threads_sleep_at_once_where_stock_ones_spin(proves):
     assert planned["idle_s"] * 5 < stock["idle_s"]
     assert planned["idle_s"] * 5 < always["idle_s"]
     proven(proves, "OpenBLAS", planned, "spinning")
+
+
+# --- places ---------------------------------------------------------------------------------------------------------
+
+
+@needs_two_cpus
+@pytest.mark.parametrize("name", OPENMP)
+def test_proc_bind_would_tie_all_that_a_program_starts_later_to_one_cpu_so_it_is_never_set(name):
+    bound = count(name, {env.OMP: "2", "OMP_PROC_BIND": "close"})
+    assert bound["cpus"] == 1
+    planned = count(name, lab.environment(2, ("openmp",)))
+    assert planned["cpus"] == lab.CPUS

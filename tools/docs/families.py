@@ -50,8 +50,9 @@ FOOTER = """
   torchrun and joblib choose for their processes. So it is set only for a family that the policy names, and only where
   its value differs. torch takes its own count from `MKL_NUM_THREADS` before `OMP_NUM_THREADS`, so where a policy has
   `torch`, MKL never gets less than OpenMP.
-- Never set: `NUMEXPR_MAX_THREADS` (a hard cap), `MKL_DYNAMIC`, and `OMP_PROC_BIND`, which is right only with exclusive
-  CPUs, and those are known in the container alone.
+- Never set: `NUMEXPR_MAX_THREADS` (a hard cap), `MKL_DYNAMIC`, and `OMP_PROC_BIND` and `OMP_PLACES`. These tie the
+  program's first thread to one place, and every thread and process that it starts later inherits that: ONNX Runtime's
+  pool and a data loader's workers would share one CPU. With exclusive CPUs the cpuset itself keeps a team in its place.
 - joblib hands the `OMP_NUM_THREADS` that it finds to each of its processes. With `joblib` among the runtimes that is 1,
   and `n_jobs=-1` means the container's CPUs; with `threads.intraOp: 2` it is 2, and `n_jobs=-1` half of them.
 - Only variables whose readers take an empty value for none come from an annotation, since a pod can be copied without
