@@ -1,6 +1,6 @@
 """One file a runtime, named by a row of `raddle.shim.RUNTIMES` and loaded only once the runtime itself is imported.
 
-An adapter has three functions, and whatever they raise is swallowed:
+An adapter has three functions. What they raise leaves the runtime alone with a line on stderr:
 
 prepare(plan_text)          just before the runtime's module is executed: environment variables that it reads once.
 install(module, plan_text)  just after it: what can only be set in the loaded runtime.

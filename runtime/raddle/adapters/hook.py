@@ -10,7 +10,7 @@ import os
 import sys
 from _thread import get_ident
 from importlib import import_module
-from typing import Any
+from typing import Any, Callable
 
 from raddle import env, record
 from raddle.shim import RUNTIMES
@@ -80,21 +80,23 @@ class _Loader:
 
 
 def _prepare(awaited: str) -> None:
-    try:
-        adapter = _adapter(awaited)
-        if adapter is not None:
-            adapter.prepare(os.environ.get(env.PLAN, ""))
-    except Exception as error:
-        record.complain(f"{RUNTIMES[awaited]} is not prepared: {error!r}")
+    _tell(awaited, lambda adapter, plan_text: adapter.prepare(plan_text))
 
 
 def _install(module: Any, awaited: str) -> None:
+    _tell(awaited, lambda adapter, plan_text: adapter.install(module, plan_text))
+
+
+def _tell(awaited: str, call: Callable[[Any, str], None]) -> None:
+    name = RUNTIMES[awaited]
     try:
         adapter = _adapter(awaited)
         if adapter is not None:
-            adapter.install(module, os.environ.get(env.PLAN, ""))
+            call(adapter, os.environ.get(env.PLAN, ""))
+    except env.PlanError as error:
+        record.announce(name, f"{name} is left alone: {error}")
     except Exception as error:
-        record.complain(f"{RUNTIMES[awaited]} is left alone: {error!r}")
+        record.complain(f"{name} is left alone: {error!r}")
 
 
 def _adapter(awaited: str) -> Any:

@@ -1,0 +1,86 @@
+"""docs/how-to/add-a-runtime.md, done to the letter: the page's adapter and row are added to a mount, and work."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+import shim_lab
+
+from raddle import env
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-a-runtime.md"
+TOYRT = """
+import os
+__version__ = "2.0"
+spin = os.environ.get("TOYRT_SPIN", "1")
+_threads = 0
+def set_threads(count):
+    global _threads
+    _threads = count
+def get_threads():
+    return _threads
+"""
+USE = "import toyrt; print(toyrt.get_threads(), toyrt.spin)"
+
+
+@pytest.fixture
+def mounted(tmp_path):
+    folder = shim_lab.mount(tmp_path / "raddle")
+    adapter, row = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+    shim = folder / "python/raddle/shim.py"
+    before, table, after = shim.read_text().partition("RUNTIMES = {\n")
+    assert table
+    shim.write_text(before + table + row + after)
+    (folder / "python/raddle/adapters/toyrt.py").write_text(adapter)
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "toyrt.py").write_text(TOYRT)
+    return folder
+
+
+def used(mounted, plan, executable=shim_lab.THIS_PYTHON, **extra):
+    path = os.pathsep.join([str(mounted / "python"), str(mounted.parent / "packages")])
+    variables = {"PYTHONPATH": path, env.PLAN: plan, **extra}
+    return shim_lab.python(executable, "-c", USE, env=variables, cpus=[min(os.sched_getaffinity(0))])
+
+
+@pytest.mark.parametrize("version", shim_lab.VERSIONS)
+def test_the_page_s_adapter_sets_what_the_plan_says_and_says_so(mounted, version):
+    executable = shim_lab.interpreter(version)
+    if executable is None:
+        pytest.skip(f"no CPython {version} here")
+    done = used(mounted, "v=1;intra=4;spin=never", executable)
+    assert done.stdout == "1 0\n"
+    assert done.stderr == "raddle: toyrt 2.0: threads=1 (planned 4, cut to cpuset of 1)\n"
+
+
+def test_the_page_s_adapter_is_in_the_report(mounted, tmp_path):
+    reports = tmp_path / "reports"
+    reports.mkdir()
+    used(mounted, "v=1;intra=1", RADDLE_REPORT=str(reports))
+    (path,) = reports.iterdir()
+    report = json.loads(path.read_text())
+    assert report["runtimes"] == {"toyrt": {"intra": 1}}
+    assert [session["runtime"] for session in report["sessions"]] == ["toyrt"]
+
+
+def test_a_plan_that_can_not_be_read_leaves_it_alone_with_one_line(mounted):
+    done = used(mounted, "v=7")
+    assert done.stdout == "0 1\n"
+    assert done.stderr == "raddle: toyrt is left alone: plan version is '7', this shim reads version 1\n"
+
+
+@pytest.mark.parametrize("function", ["prepare", "install"])
+def test_what_it_raises_is_caught_and_said(mounted, function):
+    adapter = mounted / "python/raddle/adapters/toyrt.py"
+    text = adapter.read_text()
+    assert f"def {function}(" in text
+    adapter.write_text(text + f"\n\ndef {function}(*arguments):\n    raise KeyError('toy')\n")
+    done = used(mounted, "v=1;intra=1")
+    assert done.stdout
+    assert "raddle: toyrt is left alone: KeyError('toy')\n" in done.stderr
+
+
+def test_the_page_names_its_test():
+    assert f"`tests/raddle/{Path(__file__).name}`" in PAGE.read_text()
