@@ -384,7 +384,7 @@ def _extended(
     if name in sets:
         present = sets[name]
         if present is None:
-            return _unknown(f"the pod spec takes {name} from a reference, which can't be extended")
+            return _unknown(f"the pod spec takes {name} from a reference that may be absent")
     elif name in image_env:
         # Kubernetes expands what it reads here, and the image's value is meant as it is.
         present = image_env[name].replace("$", "$$")
