@@ -245,6 +245,8 @@ bool rd_is_loaded(const char *name);
 /* True when the ELF file is a shared object that this process's loader could load: its machine, its libc, and all that
  * it needs in `folders` (a NULL-ended list). `needs` is asked for each name that it needs. */
 bool rd_loadable(const char *path, bool (*needs)(const char *name));
+/* The same of a file's bytes. */
+bool rd_elf_fits(const unsigned char *file, uint64_t size, bool (*needs)(const char *name));
 
 /* ---- threads.c ---- */
 

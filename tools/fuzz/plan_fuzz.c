@@ -1,0 +1,204 @@
+/* Fuzzes what the native shim reads of untrusted text: RADDLE_PLAN, CPU lists, an ELF file's headers.
+ *
+ * LLVMFuzzerTestOneInput is libFuzzer's entry: clang -fsanitize=fuzzer,address,undefined -DRD_LIBFUZZER. Without clang
+ * the program makes its inputs itself, by mutating plans that use every kind of key: plan_fuzz <inputs> [seed].
+ * Besides what the sanitizers find, every plan that is accepted has to keep its promises: values within their bounds, a
+ * text of its own that reads back as the same plan, counts that are never raised.
+ */
+#define RD_HOSTED
+#include "sys.c"
+
+#include "cpuset.c"
+#include "elf.c"
+#include "plan.c"
+#include "resolve.c"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_INPUT 8192
+
+static void hold(bool condition, const char *what, const char *text)
+{
+    if (!condition) {
+        fprintf(stderr, "plan_fuzz: %s does not hold for %s\n", what, text);
+        abort();
+    }
+}
+
+static void check_values(const struct rd_plan *plan, const char *text)
+{
+    char again[8192], problem[256];
+    struct rd_plan read;
+    struct rd_out out = rd_out(again, sizeof again), error = rd_out(problem, sizeof problem);
+    rd_put(&out, "v=1");
+    for (int key = 0; key < RD_KEYS; key++) {
+        if (plan->has[key]) {
+            rd_put_char(&out, ';');
+            rd_put(&out, rd_plan_key((enum rd_key)key));
+            rd_put_char(&out, '=');
+            rd_plan_value(plan, (enum rd_key)key, &out);
+        }
+    }
+    hold(rd_plan_parse(again, &read, &error), "a plan written again is a plan", again);
+    hold(memcmp(plan, &read, sizeof read) == 0, "a plan written again is the same", text);
+}
+
+static void check_resolved(const struct rd_plan *plan, const uint8_t *data, size_t size, const char *text)
+{
+    struct rd_facts facts = {.workers_seen = 1 + (size > 0 ? data[0] % 9 : 0)};
+    struct rd_effective found;
+    if (size > 1 && data[1] % 4 > 0) {
+        facts.knows_cpus = true;
+        facts.cpu_count = 1 + data[1];
+    }
+    if (size > 2 && data[2] % 4 > 0) {
+        facts.has_quota = true;
+        facts.quota_cpus = (data[2] + 1) / 17.0;
+    }
+    rd_resolve(plan, &facts, &found);
+    int64_t intra = rd_plan_get(plan, RD_INTRA, 0), inter = rd_plan_get(plan, RD_INTER, 0);
+    hold(found.intra <= intra && (found.intra > 0) == (intra > 0), "intra is never raised and never lost", text);
+    hold(found.inter <= inter && (found.inter > 0) == (inter > 0), "inter is never raised and never lost", text);
+    hold((found.intra_because[0] != '\0') == (found.intra < intra), "a cut has a reason", text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static bool needs_nothing(const char *name)
+{
+    return rd_length(name) < MAX_INPUT;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    /* In memory of its own, so that a read beyond the end is found. */
+    char *text = malloc(size + 1);
+    char problem[256];
+    struct rd_plan plan;
+    struct rd_cpus set;
+    struct rd_out error = rd_out(problem, sizeof problem);
+    memcpy(text, data, size);
+    text[size] = '\0';
+    if (rd_plan_parse(text, &plan, &error)) {
+        check_values(&plan, text);
+        check_resolved(&plan, data, size, text);
+    } else {
+        hold(error.length > 0, "a refusal has a reason", text);
+    }
+    rd_cpus_parse((struct rd_text){text, size}, &set);
+    rd_elf_fits((const unsigned char *)text, size, needs_nothing);
+    free(text);
+    return 0;
+}
+
+#ifndef RD_LIBFUZZER
+static const char *const seeds[] = {
+    "v=1;intra=4;inter=1;spin=bounded;spin_us=200;mode=sequential;aff=numa;excl=4;streams=1;workers=1;existing=respect",
+    "v=1;intra=2;min=2;max=8;floor=1;omp=2;blas=1;runs=4;torch_inter=1;gpu=1;observe=runs;alloc=mimalloc",
+    "v=1;global=1;global_intra=8;shared_arena=1;arena=0;mem_pattern=1;shrink=1;graph=all;mode=parallel;inter=4",
+    "v=1;session.intra_op.spin_duration_us=-1;session.dynamic_block_base=4;session.use_env_allocators=1",
+    "v=1;cuda.gpu_mem_limit=9999999999999999999;cuda.cudnn_conv_algo_search=HEURISTIC;openvino.num_streams=2",
+    "0-3,8,16-31:2/4",
+    "",
+};
+
+static uint64_t state;
+
+static uint64_t next(void)
+{
+    /* xorshift64*: the same inputs for the same seed, on every machine. */
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    return state * 0x2545f4914f6cdd1dU;
+}
+
+static size_t mutate(char *text, size_t length)
+{
+    static const char marks[] = ";=,-:/._'\"\\ 0123456789vx\x80\xff";
+    for (uint64_t rounds = next() % 6; rounds > 0; rounds--) {
+        size_t at = length > 0 ? next() % length : 0;
+        size_t span = 1 + next() % (next() % 8 == 0 ? 600 : 12);
+        switch (next() % 7) {
+        case 0: /* cut off */
+            length = at;
+            break;
+        case 1: /* one character is another */
+            text[at] = length > 0 ? marks[next() % (sizeof marks - 1)] : text[at];
+            break;
+        case 2: /* a piece is gone */
+            span = span < length - at ? span : length - at;
+            memmove(text + at, text + at + span, length - at - span);
+            length -= span;
+            break;
+        case 3: /* a piece is there twice */
+            span = span < length - at ? span : length - at;
+            if (length + span < MAX_INPUT) {
+                memmove(text + at + span, text + at, length - at);
+                length += span;
+            }
+            break;
+        case 4: /* any byte */
+            text[at] = length > 0 ? (char)next() : text[at];
+            break;
+        case 5: { /* another plan's part */
+            const char *other = seeds[next() % (sizeof seeds / sizeof seeds[0])];
+            size_t start = strlen(other) > 0 ? next() % strlen(other) : 0;
+            size_t count = strlen(other) - start;
+            count = count < span ? count : span;
+            if (length + count < MAX_INPUT) {
+                memmove(text + at + count, text + at, length - at);
+                memcpy(text + at, other + start, count);
+                length += count;
+            }
+            break;
+        }
+        default: /* one character more */
+            if (length + 1 < MAX_INPUT) {
+                memmove(text + at + 1, text + at, length - at);
+                text[at] = marks[next() % (sizeof marks - 1)];
+                length++;
+            }
+        }
+    }
+    return length;
+}
+
+/* The head of this very program: an ELF file that is read by the shim's own reader. */
+static size_t read_self(char *text)
+{
+    FILE *file = fopen("/proc/self/exe", "rb");
+    size_t length = file == NULL ? 0 : fread(text, 1, MAX_INPUT / 2, file);
+    if (file != NULL) {
+        fclose(file);
+    }
+    return length;
+}
+
+int main(int count, char **arguments)
+{
+    long inputs = count > 1 ? atol(arguments[1]) : 400000;
+    state = (count > 2 ? strtoull(arguments[2], NULL, 10) : 20261121) | 1;
+    char *text = calloc(1, MAX_INPUT), *self = calloc(1, MAX_INPUT);
+    size_t length = 0, self_length = read_self(self);
+    for (long i = 0; i < inputs; i++) {
+        if (i % 16 == 15) {
+            memcpy(text, self, self_length);
+            length = self_length;
+        } else if (next() % 4 > 0 || length > 6000) {
+            const char *seed = seeds[next() % (sizeof seeds / sizeof seeds[0])];
+            length = strlen(seed);
+            memcpy(text, seed, length);
+        }
+        length = mutate(text, length);
+        LLVMFuzzerTestOneInput((const uint8_t *)text, length);
+    }
+    printf("native: %ld inputs, no failure\n", inputs);
+    free(text);
+    free(self);
+    return 0;
+}
+#endif
