@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 from integration.world import (
@@ -17,9 +18,16 @@ from integration.world import (
 )
 
 from devcluster import ApiError
-from raddle import env
+from localraddle import podenv
+from raddle import delivery, env
 
 SHIM_VOLUME = "raddle-shim"
+SECURITY = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
 
 
 def on(node, *containers, **more):
@@ -228,6 +236,116 @@ def test_pythonpath_is_extended_where_it_is_known_and_left_alone_where_it_is_not
     assert unstated["PYTHONUSERBASE"]["value"] == "/opt/raddle"
 
 
+@pytest.fixture
+def shimmed(space):
+    """The namespace once the webhook has seen the shim's ConfigMap there: only then are files named that must be there."""
+    space.apply(policy("probe", podSelector={"matchLabels": {"probe": "yes"}}, imageEnv={"NODE_OPTIONS": ""}))
+    probe = pod(container(cpu="1"), name="probe", labels={"probe": "yes"})
+    path = f"/api/v1/namespaces/{space.name}/pods"
+
+    def seen():
+        return "NODE_OPTIONS" in env_of(space.client.request("POST", path, probe, query={"dryRun": "All"}))
+
+    space.wait(seen)
+    return space
+
+
+REQUIRE = "--require /opt/raddle/node/raddle.cjs"
+KEY = {"name": "settings", "key": "k"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "image_env", "expected"),
+    [
+        ({"value": "--max-old-space-size=64"}, {}, f"{REQUIRE} --max-old-space-size=64"),
+        ({"valueFrom": {"configMapKeyRef": KEY}}, {}, f"{REQUIRE} $(ORIGINAL_NODE_OPTIONS)"),
+        ({"valueFrom": {"configMapKeyRef": {**KEY, "optional": True}}}, {}, None),
+        (None, {"NODE_OPTIONS": "--use-openssl-ca"}, f"{REQUIRE} --use-openssl-ca"),
+        (None, {"NODE_OPTIONS": ""}, REQUIRE),
+        (None, {}, None),
+    ],
+    ids=["text", "reference", "optional reference", "stated", "stated empty", "nothing known"],
+)
+def test_node_requires_its_shim_where_its_options_are_known(shimmed, entry, image_env, expected):
+    shimmed.apply(policy(imageEnv=image_env))
+    own = [{"name": "NODE_OPTIONS", **entry}] if entry else []
+    made = env_of(shimmed.create(pod(container(cpu="2", command=["node", "server.js"], env=own))))
+    if expected is None:
+        assert made.get("NODE_OPTIONS") == (own[0] if own else None)
+        return
+    assert made["NODE_OPTIONS"]["value"] == expected
+    if entry and "valueFrom" in entry:
+        assert made["ORIGINAL_NODE_OPTIONS"]["valueFrom"] == entry["valueFrom"]
+
+
+@pytest.mark.parametrize(("architecture", "arch"), [("x86_64", "amd64"), ("aarch64", "arm64")])
+@pytest.mark.parametrize(
+    ("entry", "rest"),
+    [
+        ({"value": "/lib/a.so"}, ":/lib/a.so"),
+        ({"valueFrom": {"configMapKeyRef": KEY}}, ":$(ORIGINAL_LD_PRELOAD)"),
+        (None, ""),
+    ],
+    ids=["text", "reference", "stated empty"],
+)
+def test_the_native_shim_of_the_pods_architecture_is_preloaded_first(shimmed, architecture, arch, entry, rest):
+    if architecture not in delivery.architectures():
+        pytest.skip(f"no native shim was built for {architecture}: make native")
+    shimmed.apply(policy(nativeShim="Preload", imageEnv={"LD_PRELOAD": ""}))
+    own = [{"name": "LD_PRELOAD", **entry}] if entry else []
+    body = pod(container(cpu="2", env=own), nodeSelector={"kubernetes.io/arch": arch})
+    assert env_of(shimmed.create(body))["LD_PRELOAD"]["value"] == delivery.native_library(architecture) + rest
+
+
+def test_the_mounted_files_are_those_that_the_variables_name(shimmed, tmp_path):
+    shimmed.apply(policy(nativeShim="Preload", reports=True, imageEnv={"LD_PRELOAD": "", "NODE_OPTIONS": ""}))
+    body = pod(container(cpu="2"), nodeSelector={"kubernetes.io/arch": "amd64"})
+    made = shimmed.create(body)
+    found = podenv.environment(shimmed.client, made, "serve", tmp_path)
+    required = found["NODE_OPTIONS"].removeprefix("--require ")
+    sources = Path(delivery.__file__).parents[1]
+    assert Path(required).read_bytes() == (sources / "node" / "raddle.cjs").read_bytes()
+    assert (Path(found["PYTHONUSERBASE"]) / "python" / "sitecustomize.py").is_file()
+    assert Path(found["RADDLE_REPORT"]).is_dir()
+    if "x86_64" in delivery.architectures():
+        built = sources / "raddle" / "_native" / "x86_64" / "libraddle.so"
+        assert Path(found["LD_PRELOAD"]).read_bytes() == built.read_bytes()
+
+
+def test_families_that_a_policy_names_get_literals_that_a_copy_does_not_keep(space):
+    space.apply(policy(runtimes=["openmp", "go", "jvm"], imageEnv={"JAVA_TOOL_OPTIONS": "-Xmx1g"}))
+    made = space.create(pod(container(cpu="3"), schedulingGates=[{"name": "test/wait"}]))
+    found = env_of(made)
+    assert found["GOMAXPROCS"] == {"name": "GOMAXPROCS", "value": "3"}
+    assert found["JAVA_TOOL_OPTIONS"]["value"] == "-Xmx1g -XX:ActiveProcessorCount=3"
+    copied = {**made["spec"], "containers": [{**made["spec"]["containers"][0], "resources": {"limits": {"cpu": "1"}}}]}
+    again = space.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "copy"}, "spec": copied})
+    found = env_of(again)
+    assert found["GOMAXPROCS"]["value"] == "1"
+    assert found["JAVA_TOOL_OPTIONS"]["value"] == "-Xmx1g -XX:ActiveProcessorCount=1"
+    # What somebody has changed in a copy is theirs.
+    entries = copied["containers"][0]["env"]
+    next(entry for entry in entries if entry["name"] == "GOMAXPROCS")["value"] = "8"
+    third = space.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "theirs"}, "spec": copied})
+    assert env_of(third)["GOMAXPROCS"]["value"] == "8"
+
+
+def test_reports_have_a_folder_a_container_that_the_api_server_takes_under_restricted_security(shimmed):
+    shimmed.apply(policy(reports=True))
+    restricted = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+    shimmed.client.merge(f"/api/v1/namespaces/{shimmed.name}", restricted)
+    one, two = (container(name, cpu="1", securityContext=SECURITY) for name in ("one", "two"))
+    made = shimmed.create(pod(one, two))
+    for each in made["spec"]["containers"]:
+        (mount,) = [m for m in each["volumeMounts"] if m["name"] == "raddle-report"]
+        assert (mount["mountPath"], mount["subPath"]) == ("/opt/raddle-report", each["name"])
+        assert env_of(made, each["name"])["RADDLE_REPORT"]["value"] == "/opt/raddle-report"
+    (volume,) = [volume for volume in made["spec"]["volumes"] if volume["name"] == "raddle-report"]
+    assert volume["emptyDir"] == {"sizeLimit": "4Mi"}
+    evictable = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+    assert made["metadata"]["annotations"][evictable] == "raddle-report"
+
+
 def test_every_regular_container_is_chosen_and_others_only_by_name(space):
     space.apply(policy("all"), policy("some", priority=-1, containers=["serve", "sidecar", "prepare"]))
     body = pod(container("serve", cpu="2"), container("more", cpu="4"), container("istio-proxy", cpu="1"))
@@ -303,13 +421,7 @@ def test_a_restricted_namespace_admits_the_injected_pod(space):
     space.wait(lambda: space.client.get(f"/api/v1/namespaces/{space.name}/configmaps")["items"])
     restricted = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     space.client.merge(f"/api/v1/namespaces/{space.name}", restricted)
-    security = {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "runAsNonRoot": True,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    assert injected(space.create(pod(container(cpu="1", securityContext=security))))
+    assert injected(space.create(pod(container(cpu="1", securityContext=SECURITY))))
     with pytest.raises(ApiError, match="PodSecurity"):
         space.create(pod(container(cpu="1"), name="loose"))
 

@@ -10,6 +10,7 @@ import pytest
 
 from devcluster import Cluster
 from raddle import delivery, env
+from raddle.policy import FAMILIES
 from raddle_operator.injection import Facts, Settings, decide_object
 from raddle_operator.matching import Policies
 from raddle_operator.spec import policy_from_object
@@ -19,8 +20,21 @@ pytestmark = pytest.mark.cluster
 
 NAMESPACE = "restricted"
 SETTINGS = Settings(
-    shim=ShimDelivery(config_map="raddle-shim-0123456789", items=delivery.items(), image="example.test/raddle:1")
+    shim=ShimDelivery(
+        config_map="raddle-shim-0123456789",
+        items=delivery.items(),
+        image="example.test/raddle:1",
+        node=True,
+        architectures=delivery.ARCHITECTURES,
+    )
 )
+FACTS = Facts(config_map_present=True, architectures=frozenset({"x86_64"}))
+EVERYTHING = {
+    "runtimes": list(FAMILIES),
+    "nativeShim": "Preload",
+    "reports": True,
+    "imageEnv": {"NODE_OPTIONS": "--max-old-space-size=64", "LD_PRELOAD": "", "JAVA_TOOL_OPTIONS": "-Xmx1g"},
+}
 RESTRICTED = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -29,7 +43,11 @@ RESTRICTED = {
 }
 GUARANTEED = {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "2", "memory": "1Gi"}}
 BURSTABLE = {"limits": {"cpu": "1500m"}, "requests": {"cpu": "1", "memory": "64Mi"}}
-BY_REFERENCE = [{"name": "PYTHONPATH", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]
+OF_CONFIG_MAP = {"configMapKeyRef": {"name": "c", "key": "k"}}
+BY_REFERENCE = [
+    {"name": name, "valueFrom": OF_CONFIG_MAP}
+    for name in ("PYTHONPATH", "NODE_OPTIONS", "LD_PRELOAD", "JAVA_TOOL_OPTIONS")
+]
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +72,7 @@ def pod(**container):
     return {"metadata": {"name": "p"}, "spec": {"containers": [first, second]}}
 
 
+@pytest.mark.parametrize("more", [{}, EVERYTHING], ids=["default", "everything"])
 @pytest.mark.parametrize("shim", ["Auto", "ImageVolume", "InitContainer", "None"])
 @pytest.mark.parametrize(
     ("obj", "qos"),
@@ -64,10 +83,10 @@ def pod(**container):
     ],
     ids=["guaranteed", "by-reference", "literal"],
 )
-def test_the_server_takes_the_pod_and_a_second_look_changes_nothing(client, shim, obj, qos):
-    spec = {"podSelector": {}, "shim": shim}
+def test_the_server_takes_the_pod_and_a_second_look_changes_nothing(client, shim, obj, qos, more):
+    spec = {"podSelector": {}, "shim": shim, **more}
     policy = {"kind": "InferenceThreading", "metadata": {"name": "fast", "namespace": NAMESPACE}, "spec": spec}
-    rest = NAMESPACE, {env.INJECT_LABEL: "enabled"}, Policies([policy_from_object(policy)]), Facts(), SETTINGS
+    rest = NAMESPACE, {env.INJECT_LABEL: "enabled"}, Policies([policy_from_object(policy)]), FACTS, SETTINGS
     decision = decide_object(obj, *rest)
     assert decision.injected
     patched = jsonpatch.apply_patch(obj, decision.operations)

@@ -22,7 +22,7 @@ _REFERENCE = re.compile(r"\$\$|\$\((?P<name>[A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 def environment(client: Client, pod: Mapping[str, Any], container: str, root: Path) -> dict[str, str]:
     """Return the environment of a container. Files of its mounts are written below `root`, and paths point there.
 
-    Only mounts of ConfigMaps are made; a missing optional ConfigMap makes an empty folder, as the kubelet does.
+    Mounts of ConfigMaps and of empty folders are made; a missing optional ConfigMap makes one, as the kubelet does.
     """
     spec = _container(pod, container)
     folders = _mounts(client, pod, spec, root)
@@ -80,11 +80,12 @@ def _mounts(client: Client, pod: Mapping[str, Any], spec: Mapping[str, Any], roo
     folders = {}
     for mount in spec.get("volumeMounts", []):
         source = volumes[mount["name"]].get("configMap")
-        if source is not None:
+        if source is not None or "emptyDir" in volumes[mount["name"]]:
             folder = root / mount["mountPath"].lstrip("/")
             folder.mkdir(parents=True, exist_ok=True)
-            _write(client, pod, source, folder)
             folders[mount["mountPath"]] = folder
+        if source is not None:
+            _write(client, pod, source, folder)
     return folders
 
 
@@ -110,5 +111,5 @@ def _config_map(client: Client, pod: Mapping[str, Any], name: str) -> dict[str, 
 
 def _relocated(value: str, folders: Mapping[str, Path]) -> str:
     for mounted, folder in folders.items():
-        value = re.sub(rf"(?<![^:=]){re.escape(mounted)}(?=[/:]|$)", str(folder), value)
+        value = re.sub(rf"(?<![^:= ]){re.escape(mounted)}(?=[/: ]|$)", str(folder), value)
     return value
