@@ -101,11 +101,11 @@ def _listed(cpus):
     ("existing", "variables", "intra", "reason"),
     [
         ("respect", {OMP: "2"}, 2, ""),
-        ("respect", {}, 2, " (OMP_NUM_THREADS is not set)"),
+        ("respect", {OMP: ""}, 2, " (OMP_NUM_THREADS is not set)"),
         ("respect", {OMP: "3"}, 3, " (OMP_NUM_THREADS)"),
         ("respect", {OMP: "2", MKL: "3"}, 3, " (MKL_NUM_THREADS)"),
         ("respect", {OMP: "3", MKL: "2"}, 2, ""),
-        ("override", {OMP: ""}, 2, " (OMP_NUM_THREADS is not set)"),
+        ("override", {}, 2, " (OMP_NUM_THREADS is not set)"),
         ("override", {OMP: "3"}, 2, " (OMP_NUM_THREADS=3 is overridden)"),
         ("override", {OMP: "2", MKL: "3"}, 2, " (MKL_NUM_THREADS=3 is overridden)"),
     ],
