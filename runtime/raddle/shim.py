@@ -38,6 +38,9 @@ class _Finder:
 def activate() -> bool:
     """True when the shim waits for runtimes now: RADDLE_PLAN is set, not in a frozen application, not done before."""
     try:
+        if os.environ.get("OMP_NUM_THREADS") == "":
+            # What a copied pod without our annotation has: LLVM's OpenMP, as Debian builds it, ends the process there.
+            del os.environ["OMP_NUM_THREADS"]
         if not os.environ.get("RADDLE_PLAN") or hasattr(sys, "frozen"):
             return False
         if any(type(finder) is _Finder for finder in sys.meta_path):

@@ -9,6 +9,7 @@ import itertools
 
 import families_lab as lab
 import pytest
+import shim_lab
 
 from raddle import env
 
@@ -136,6 +137,16 @@ def test_debians_llvm_openmp_ends_the_process_where_an_annotation_was_taken_from
     broken = lab.run(lab.RUNTIMES[name].command(), {env.OMP: ""}, check=False)
     assert broken["status"] != 0
     assert "Assertion failure" in broken["stderr"]
+
+
+def test_the_python_shim_takes_the_empty_variable_away_before_llvm_sees_it(tmp_path):
+    library = lab.debian() / "usr/lib/llvm-19/lib/libomp.so.5"
+    program = f"import ctypes; print(ctypes.CDLL('{library}').omp_get_max_threads())"
+    empty = dict.fromkeys((env.OMP, env.PLAN), "")
+    broken = shim_lab.python(shim_lab.THIS_PYTHON, "-c", program, env=empty, check=False)
+    assert "Assertion failure" in broken.stderr
+    shim = shim_lab.python_path(shim_lab.mount(tmp_path))
+    assert int(shim_lab.python(shim_lab.THIS_PYTHON, "-c", program, env={**empty, **shim}).stdout) == lab.CPUS
 
 
 @pytest.mark.parametrize(("name", "complaint"), [("tokio", "must be usize"), ("joblib", "invalid literal")])

@@ -57,8 +57,8 @@ FOOTER = """
   and `n_jobs=-1` means the container's CPUs; with `threads.intraOp: 2` it is 2, and `n_jobs=-1` half of them.
 - Only variables whose readers take an empty value for none come from an annotation, since a pod can be copied without
   its annotations. tokio and joblib, for example, end the process there. One reader of `OMP_NUM_THREADS` does so too:
-  LLVM's OpenMP as Debian builds it. It needs a pod whose annotation was taken away while Raddle's webhook did not run;
-  GCC's, which PyTorch and scikit-learn bring along, and Intel's go on.
+  LLVM's OpenMP as Debian builds it. It takes a pod that lost its annotation while Raddle's webhook did not run. GCC's,
+  which PyTorch and scikit-learn bring along, and Intel's go on; Python's shim takes the empty variable away first.
 - `nproc` honours `OMP_NUM_THREADS`.
 """
 
