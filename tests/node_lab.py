@@ -8,7 +8,6 @@ What this machine can't have skips the test and says why.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import fcntl
 import functools
 import json
@@ -17,7 +16,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -251,12 +250,11 @@ def run(
     return Seen(found, done.stderr, done.returncode)
 
 
-@contextlib.contextmanager
-def namespace(*commands: str) -> Iterator[list[str]]:
+def namespace(*commands: str) -> list[str]:
     """A command prefix: the rest runs in a mount namespace of its own, after these shell commands; needs root."""
     script = " && ".join([*commands, 'exec "$@"'])
     prefix = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
     tried = subprocess.run([*prefix, "true"], capture_output=True, text=True, check=False)
     if tried.returncode:
         pytest.skip(f"no mount namespace can be made here: {tried.stderr.strip()}")
-    yield prefix
+    return prefix

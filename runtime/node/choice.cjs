@@ -106,6 +106,7 @@ class Choice {
     if (mode === 'parallel' && planned !== 'parallel') {
       // The code asks for parallel where the plan doesn't: one inter-op thread would quietly turn it off.
       inter = this.values.intra === undefined ? null : this.values.intra;
+      this.because.inter = 'as intra, for the code asks for parallel';
     }
     this.count('inter', this.code('interOpNumThreads'), inter);
   }

@@ -22,6 +22,18 @@ function isBinding(found) {
   return typeof session === 'function' && Boolean(session.prototype) && typeof session.prototype.loadModel === 'function';
 }
 
+/** Says in a line that the rest of the shim can't be loaded: a mount that was cut down, or permissions. */
+function complain(error) {
+  try {
+    if (process.env.RADDLE_LOG !== '0') {
+      const why = String(error).split('\n')[0];
+      require('fs').writeSync(2, `raddle: onnxruntime is left alone: ${why}\n`);
+    }
+  } catch (closed) {
+    // A closed stderr is the application's choice.
+  }
+}
+
 /** Wraps process.dlopen, once, where a plan is set. */
 function activate() {
   const original = process.dlopen;
@@ -35,7 +47,8 @@ function activate() {
         require('./onnxruntime.cjs').install(module.exports, String(filename));
       }
     } catch (error) {
-      // The addon is loaded; ours failing is no reason to say more than the adapter already has.
+      // The addon is loaded, and works as it would without us.
+      complain(error);
     }
     return result;
   };

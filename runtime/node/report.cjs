@@ -95,7 +95,7 @@ function documentOf(state, atExit) {
     v: VERSION,
     raddle: RADDLE,
     pid: process.pid,
-    language: 'nodejs',
+    language: 'node',
     // The program's name without its folder and arguments, which may hold secrets.
     command: path.basename(process.argv[1] || '').slice(0, MAX_COMMAND),
     startedAt: startedAt / 1000,
