@@ -2,10 +2,13 @@
 
 import os
 import re
+from pathlib import Path
 
+import families_lab
 import pytest
 import shim_lab
 import torch_lab
+import yaml
 
 pytestmark = pytest.mark.runtime
 
@@ -13,6 +16,7 @@ CPUS = sorted(os.sched_getaffinity(0))[:2]
 if len(CPUS) < 2:
     pytest.skip("needs two CPUs: a team of one has no threads to count", allow_module_level=True)
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "pytorch.yaml"
 OMP, MKL = "OMP_NUM_THREADS", "MKL_NUM_THREADS"
 PLAN = "omp=2;torch_inter=2"
 
@@ -81,6 +85,14 @@ def test_a_script_runs_on_exactly_the_planned_threads(planned, proves, intra, in
     assert [(made["runtime"], made["effective"]) for made in records] == [("torch", {"intra": intra, "inter": inter})]
     assert lines(said) == [f"raddle: torch {effective['version']}: intra_op={intra}, inter_op={inter}"]
     proves("PyTorch", torch_lab.version(), "counts")
+
+
+def test_the_examples_pod_has_one_thread_for_each_forked_branch_and_the_caller(mounted, models):
+    _, policy, deployment = yaml.safe_load_all(EXAMPLE.read_text())
+    variables = families_lab.injected(deployment["spec"]["template"], policy)
+    shim = {name: variables[name] for name in ("RADDLE_PLAN", OMP)}
+    seen, _ = torch_lab.probe(models, ["script"], ["info"], env={**shim_lab.python_path(mounted), **shim}, cpus=CPUS)
+    assert (seen[0]["total"], seen[0]["pool"], counts(seen[1])) == (3, 2, [1, 2])
 
 
 def test_exclusive_cpus_tie_no_thread_since_request_threads_would_inherit_it(planned, stock):
