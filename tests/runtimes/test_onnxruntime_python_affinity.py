@@ -1,0 +1,130 @@
+"""Affinity in every release: the kernel says where each pool thread may run, and ONNX Runtime logs no error."""
+
+import json
+import subprocess
+
+import ort_lab
+import pytest
+import shim_lab
+from ort_lab import CPUS, ROW, version
+
+from raddle import cpuset, env
+
+pytestmark = [pytest.mark.runtime, ort_lab.needs_two_cpus]
+
+AFFINITY = "session.intra_op_thread_affinities"
+TWO = CPUS[:2]
+BOTH = cpuset.format_list(cpuset.of(TWO))
+# A set of two CPUs, such as the kubelet's static policy gives to a container of two.
+EXCLUSIVE = f"import os; os.sched_setaffinity(0, {TWO})"
+PLAN = "intra=2;min=2;inter=1;spin=never;excl=2"
+# ONNX Runtime counts from 1: a worker for each CPU.
+OWN = {"entries": {AFFINITY: ";".join(str(cpu + 1) for cpu in TWO)}}
+
+
+@pytest.fixture(scope="module", params=shim_lab.RELEASES)
+def release(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    return ort_lab.Lab(tmp_path_factory.mktemp("ort"))
+
+
+@pytest.fixture(scope="module")
+def seen(release, lab):
+    return lab.probes(
+        release,
+        {
+            "core": (PLAN + ";aff=core", [None, None, {}, OWN]),
+            "numa": (PLAN + ";aff=numa", [None]),
+            "override": (PLAN + ";aff=core;existing=override", [OWN]),
+        },
+        first=EXCLUSIVE,
+    )
+
+
+def test_each_worker_has_a_core_and_no_other_session_has_it_too(release, seen, proves):
+    proves(ROW, version(release), "affinity")
+    first, second, own_options, _ = seen["core"]["sessions"]
+    # The caller is never pinned and has the first core to itself.
+    assert first["affinity"] == [str(TWO[1])]
+    assert second["affinity"] == own_options["affinity"] == [BOTH]
+    reasons = [record["because"].get("affinity") for record in seen["core"]["records"]]
+    assert reasons[:3] == [None, "another session's workers have a core each", "the options object is the code's own"]
+
+
+def test_workers_of_one_numa_node_may_use_all_of_its_cpus_that_are_the_container_s(release, seen, proves):
+    proves(ROW, version(release), "affinity")
+    assert seen["numa"]["sessions"][0]["affinity"] == [BOTH]
+    assert seen["numa"]["records"][0]["effective"]["affinityGroups"] == cpuset.format_list(
+        cpuset.of([cpu + 1 for cpu in TWO])
+    )
+
+
+def test_the_code_s_own_string_is_respected_with_the_count_that_it_was_written_for(release, seen, proves):
+    proves(ROW, version(release), "affinity")
+    own, record = seen["core"]["sessions"][3], seen["core"]["records"][3]
+    assert own["affinity"] == [str(cpu) for cpu in TWO]
+    assert (record["effective"]["affinity"], record["effective"]["intra"]) == ("code", 3)
+
+
+def test_the_code_s_own_string_is_dropped_where_the_policy_changes_the_count(release, seen):
+    found = seen["override"]["sessions"][0]
+    assert found["pool"] == 1
+    assert found["affinity"] in ([str(TWO[1])], [BOTH])
+    assert found["affinity"] != [str(TWO[0])]
+
+
+def test_onnxruntime_logs_no_error(seen):
+    assert [seen[name]["stderr"].count("\n") for name in ("core", "numa")] == [1, 1]
+    # It always warns that an entry of the code's is overwritten.
+    assert "pthread_setaffinity_np failed" not in seen["override"]["stderr"]
+
+
+WORKER = """
+import json, pathlib, sys
+import onnxruntime as ort
+print("imported", flush=True)
+sys.stdin.readline()
+tasks = pathlib.Path("/proc/self/task")
+before = set(tasks.iterdir())
+session = ort.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+pool = set(tasks.iterdir()) - before
+session.run(None, {"input": __import__("numpy").zeros((64, 256), "float32")})
+made = sys.modules["raddle.record"].sessions[0]
+print(json.dumps([len(pool), made["workersSeen"], made["effective"].get("affinity"), made["because"].get("affinity")]))
+"""
+
+
+def test_two_workers_of_one_server_are_never_pinned(lab):
+    """Both are there before either makes its session, as gunicorn's workers are; they are siblings in one cpuset."""
+    plan = f"v=1;{PLAN};aff=core"
+    settings = shim_lab.environment({**shim_lab.python_path(lab.mounted), env.PLAN: plan})
+    command = [str(shim_lab.release("ort-1.31.1")), "-c", EXCLUSIVE + WORKER, str(lab.model)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    workers = [subprocess.Popen(command, env=settings, text=True, **pipes) for _ in range(2)]
+    try:
+        for worker in workers:
+            assert worker.stdout.readline() == "imported\n"
+        answers = []
+        for worker in workers:
+            worker.stdin.write("go\n")
+            worker.stdin.flush()
+            answers.append(json.loads(worker.stdout.readline()))
+    finally:
+        for worker in workers:
+            worker.communicate(timeout=60)
+    # Neither has a core to itself. (min=2 keeps the pool, which would else be cut to the share of one CPU.)
+    assert answers == [[1, 2, "none", "the CPUs are not the exclusive ones that were planned"]] * 2
+
+
+def test_a_cpu_that_is_not_there_in_the_code_s_own_string_is_the_application_s_business(lab):
+    own = {"entries": {AFFINITY: "999"}, "intra": 2}
+    bare = lab.probe("ort-1.31.1", None, own)
+    found = lab.probe("ort-1.31.1", PLAN, own)
+    assert [session["pool"] for session in found["sessions"]] == [session["pool"] for session in bare["sessions"]]
+    assert found["stderr"].count("pthread_setaffinity_np failed") == bare["stderr"].count(
+        "pthread_setaffinity_np failed"
+    )

@@ -1,0 +1,103 @@
+"""Provider options: what reaches the native session, in every release; and two builds with providers of their own."""
+
+import ort_lab
+import pytest
+import shim_lab
+from ort_lab import ROW, version
+
+from raddle import env
+from raddle.adapters.ort_providers import planned_options
+
+pytestmark = [pytest.mark.runtime, ort_lab.needs_two_cpus]
+
+CUDA, CPU, OPENVINO = "CUDAExecutionProvider", "CPUExecutionProvider", "OpenVINOExecutionProvider"
+# None of these is ONNX Runtime's default.
+OPTIONS = {
+    "arena_extend_strategy": "kSameAsRequested",
+    "cudnn_conv_use_max_workspace": "0",
+    "cudnn_conv1d_pad_to_nc1d": "1",
+    "gpu_mem_limit": "1073741824",
+}
+PLAN = "intra=2;min=2;spin=bounded;" + ";".join(f"cuda.{key}={value}" for key, value in OPTIONS.items())
+OWN = {"gpu_mem_limit": "5", "device_id": "0"}
+# Every way in which an application can name providers -> what it says of CUDA's options itself.
+WAYS = {
+    "names": ({"providers": [CUDA, CPU]}, {}),
+    "pairs": ({"providers": [[CUDA, OWN], CPU]}, OWN),
+    "two lists": ({"providers": [CUDA, CPU], "provider_options": [OWN, {}]}, OWN),
+    "afterwards": ({"set_providers": [[CUDA, OWN], CPU]}, OWN),
+}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    return ort_lab.Lab(tmp_path_factory.mktemp("ort"))
+
+
+def sessions():
+    return [{**session, "idle_s": 0} for session, _ in WAYS.values()]
+
+
+def of_cuda(found):
+    """CUDA's options of each call that had some, in order."""
+    return [options[names.index(CUDA)] for names, options in found["reached"] if CUDA in names]
+
+
+# An onnxruntime for the CPU passes the list on as it is, and takes what it has.
+@pytest.mark.parametrize("release", [*shim_lab.RELEASES, "ort-gpu-1.31.1"])
+def test_the_plan_s_options_reach_the_native_session_beside_the_application_s(release, lab, proves):
+    name = "1.31.1" if "gpu" in release else version(release)
+    proves(ROW, name, "provider options")
+    found = lab.probes(
+        release,
+        {
+            "respect": (PLAN, [*sessions(), {"providers": [CPU]}]),
+            "override": (PLAN + ";existing=override", sessions()),
+        },
+        first="import warnings; warnings.simplefilter('ignore')",
+    )
+    assert of_cuda(found["respect"]) == [{**OPTIONS, **own} for _, own in WAYS.values()]
+    assert of_cuda(found["override"]) == [{**own, **OPTIONS} for _, own in WAYS.values()]
+    # Not one option for a provider that the application doesn't ask for.
+    assert found["respect"]["reached"][-1] == [[CPU], [{}]]
+    # The application asked for a GPU and got none: its CPU pool does not spin, and is not crippled either.
+    session, record = found["respect"]["sessions"][0], found["respect"]["records"][0]
+    assert session["providers"] == record["providers"] == [CPU]
+    assert session["pool"] == 1
+    assert record["effective"]["providerOptions"] == {CUDA: OPTIONS}
+    assert (record["effective"]["spin"], record["effective"]["intra"]) == ("never", 2)
+    assert record["because"]["spin"] == "planned bounded, stopped: " + CUDA
+    assert record["because"]["providers"] == "asked for, and not in use: " + CUDA
+
+
+def test_a_session_on_the_cpu_spins_as_planned_beside_one_that_asks_for_a_gpu(lab):
+    found = lab.probe("ort-gpu-1.31.1", PLAN, {"providers": [CUDA, CPU]}, {"providers": [CPU]})
+    assert [record["effective"]["spin"] for record in found["records"]] == ["never", "bounded"]
+
+
+def test_a_provider_with_threads_of_its_own_gets_the_planned_count(lab, proves):
+    proves(ROW, "1.24.1", "provider options")
+    session = {"model": str(lab.wide(4096)), "providers": [OPENVINO]}
+    one, two = (
+        lab.probe("ort-openvino-1.24.1", f"intra=1;openvino.num_of_threads={count}", session) for count in (1, 2)
+    )
+    assert [found["sessions"][0]["providers"] for found in (one, two)] == [[OPENVINO, CPU]] * 2
+    assert one["reached"] == [[[OPENVINO], [{"num_of_threads": "1"}]]]
+    assert two["sessions"][0]["threads"] == one["sessions"][0]["threads"] + 1
+
+
+def test_the_options_of_a_gpu_s_session_are_read_back(lab, proves):
+    found = lab.probe("ort-gpu-1.31.1", PLAN, {"providers": [CUDA, CPU]})
+    session = found["sessions"][0]
+    if CUDA not in session["providers"]:
+        pytest.skip("no GPU that onnxruntime-gpu 1.31.1 can use")
+    proves(ROW, "1.31.1", "provider options")
+    read = session["provider_options"][CUDA]
+    assert {key: read[key] for key in OPTIONS} == OPTIONS
+
+
+def test_every_option_of_the_plan_belongs_to_one_provider():
+    fields = {"cuda.use_tf32": 0, "xnnpack.intra_op_num_threads": 3, "intra": 2, "session.force_spinning_stop": 1}
+    expected = {CUDA: {"use_tf32": "0"}, "XnnpackExecutionProvider": {"intra_op_num_threads": "3"}}
+    assert planned_options(fields) == expected
+    assert planned_options(env.decode("v=1;intra=2")) == {}
