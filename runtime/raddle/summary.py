@@ -16,7 +16,14 @@ from raddle import env
 MAX_BYTES = 32768
 MAX_TEXT = 160
 # A session's value -> the plan's key, where they are named otherwise.
-_PLAN_KEYS = {"affinity": "aff", "spinUs": "spin_us", "memPattern": "mem_pattern", "globalIntra": "global_intra"}
+_PLAN_KEYS = {
+    "affinity": "aff",
+    "spinUs": "spin_us",
+    "memPattern": "mem_pattern",
+    "globalIntra": "global_intra",
+    "torchIntra": "omp",
+    "torchInter": "torch_inter",
+}
 # Not a value of its own.
 _DETAILS = ("affinityGroups",)
 _HEADINGS = ("VALUE", "PLANNED", "EFFECTIVE", "WHY")

@@ -80,9 +80,9 @@ def test_a_script_runs_on_exactly_the_planned_threads(planned, proves, intra, in
         "inter": inter,
         "backend": "OpenMP",
         "ompMaxThreads": intra,
-        "because": {},
     }
-    assert [(made["runtime"], made["effective"]) for made in records] == [("torch", {"intra": intra, "inter": inter})]
+    got = {"torchIntra": intra, "torchInter": inter}
+    assert [(made["runtime"], made["effective"], made["because"]) for made in records] == [("torch", got, {})]
     assert lines(said) == [f"raddle: torch {effective['version']}: intra_op={intra}, inter_op={inter}"]
     proves("PyTorch", torch_lab.version(), "counts")
 
@@ -136,7 +136,8 @@ def test_the_code_wins_over_mkls_variable_and_that_over_openmps(planned, proves,
         expected.append("raddle: torch.set_num_threads(4) is overridden: intra_op=2")
         expected.append("raddle: torch.set_num_interop_threads(3) has no effect: the policy overrides it, inter_op=2")
     else:
-        assert records[0]["because"] == {"intra": "set in the code", "inter": "set in the code"}
+        assert records[0]["effective"] == {"torchIntra": 4, "torchInter": 3}
+        assert records[0]["because"] == {"torchIntra": "set in the code", "torchInter": "set in the code"}
     assert lines(said) == expected
     proves("PyTorch", torch_lab.version(), "existing values")
 

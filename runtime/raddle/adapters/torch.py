@@ -78,7 +78,9 @@ class _Torch:
         # Before it is wrapped: a report must not set the inter-op count.
         self.parallel_info: Callable[[], str] | None = getattr(module._C, "_parallel_info", None)  # noqa: SLF001
         self.original_set: Callable[..., None] = module.set_num_threads
-        self.inter_op = None if choice.inter is None else InterOp(module, choice, choice.inter, fresh=fresh)
+        self.inter_op = None
+        if choice.inter is not None:
+            self.inter_op = InterOp(module, choice, choice.inter, fresh=fresh, changed=self.changed)
         self.recorded: dict[str, Any] = {}
         self.native_threads = 0
         # At the last fork: torch, or some other library, had started threads; and that a warning is due.
@@ -107,37 +109,39 @@ class _Torch:
                     args = (choice.intra,)
             elif asked > 0:
                 choice.intra, choice.because["intra"] = asked, IN_THE_CODE
+                self.changed()
         self.original_set(*args, **kwargs)
 
     def note(self, facts: live.Facts, plan_text: str) -> None:
         """Keeps what it came to, and says it."""
-        choice = self.choice
-        counts = (("intra", choice.intra), ("inter", choice.inter))
-        record.add(
-            {
-                "runtime": "torch",
-                "version": self.version,
-                "pid": os.getpid(),
-                "plan": plan_text,
-                "effective": {key: count for key, count in counts if count is not None},
-                # Shared with the choice: what the code sets later is seen in it.
-                "because": choice.because,
-                "cpus": facts.cpus,
-                "quotaCPUs": facts.quota_cpus,
-                "throttled": facts.throttled,
-                "workersSeen": facts.workers_seen,
-                "tasks": len(os.listdir("/proc/self/task")),
-            }
-        )
+        self.recorded = {
+            "runtime": "torch",
+            "version": self.version,
+            "pid": os.getpid(),
+            "plan": plan_text,
+            "effective": self.choice.effective(),
+            "because": self.choice.reasons(),
+            "cpus": facts.cpus,
+            "quotaCPUs": facts.quota_cpus,
+            "throttled": facts.throttled,
+            "workersSeen": facts.workers_seen,
+            "tasks": len(os.listdir("/proc/self/task")),
+        }
+        record.add(self.recorded)
         if facts.first_worker:
-            record.announce("torch", choice.line(self.version))
+            record.announce("torch", self.choice.line(self.version))
+
+    def changed(self) -> None:
+        """Brings the record up to date with the choice."""
+        self.recorded["effective"] = self.choice.effective()
+        self.recorded["because"] = self.choice.reasons()
+        record.changed()
 
     def report(self) -> dict[str, Any]:
         get_inter = self.module.get_num_interop_threads if self.inter_op is None else self.inter_op.get
         found = {"version": self.version, "intra": self.module.get_num_threads(), "inter": get_inter()}
         if self.parallel_info is not None:
             found.update(parallel_summary(self.parallel_info()))
-        found["because"] = dict(self.choice.because)
         return found
 
     def before_fork(self) -> None:

@@ -41,6 +41,16 @@ class Choice:
             said.append("{}_op={}{}".format(key, "default" if count is None else count, why))
         return f"torch {version}: {', '.join(said)}"
 
+    def effective(self) -> dict[str, int]:
+        """The counts for the record, under the names that summary.py knows; None is left out."""
+        counts = {"torchIntra": self.intra, "torchInter": self.inter}
+        return {name: count for name, count in counts.items() if count is not None}
+
+    def reasons(self) -> dict[str, str]:
+        """`because` under the same names."""
+        names = {"intra": "torchIntra", "inter": "torchInter"}
+        return {names[key]: why for key, why in self.because.items()}
+
 
 def choose(fields: Mapping[str, Any], environ: Mapping[str, str], facts: live.Facts) -> Choice:
     """The counts for the plan's fields, these variables and facts. Pure."""

@@ -37,10 +37,11 @@ _POOL_THREAD = "PTThreadPool"
 class InterOp:
     """The count of `choice`, and torch's two functions around it. Raises where torch isn't as expected.
 
-    `fresh`: torch has just been imported, so that nobody can have used it.
+    `fresh`: torch has just been imported, so that nobody can have used it. `changed` is called when `choice` has been
+    brought up to date with what the code or torch itself decided.
     """
 
-    def __init__(self, module: Any, choice: Choice, count: int, *, fresh: bool) -> None:
+    def __init__(self, module: Any, choice: Choice, count: int, *, fresh: bool, changed: Callable[[], None]) -> None:
         self.module = module
         self.native = module._C  # noqa: SLF001
         self.choice = choice
@@ -49,6 +50,7 @@ class InterOp:
         self.original_get: Callable[[], int] = module.get_num_interop_threads
         self.raises = version_of(str(module.__version__)) >= _RAISES_SINCE
         self.fresh = fresh
+        self.changed = changed
         self.threads_before = native_threads()
         self.pending = True  # neither we nor the application have set it
         self.ours = False  # torch has our count, so that it would refuse the application's
@@ -107,8 +109,10 @@ class InterOp:
                 # Too late, which is said below.
                 pass
             if not self.ours:
-                self.choice.inter = None
-                record.complain(f"torch keeps {self.original_get()} inter-op threads: they may have been set before")
+                self.choice.inter = self.original_get()
+                self.choice.because["inter"] = "may have been set before"
+                record.complain(f"torch keeps {self.choice.inter} inter-op threads: they may have been set before")
+                self.changed()
             self._restore()
             self.fresh = False
 
@@ -148,6 +152,7 @@ class InterOp:
             self.choice.inter = self.original_get()
             self.choice.because["inter"] = IN_THE_CODE
             self._restore()
+            self.changed()
 
     def get(self) -> int:
         """The count that the pool has or will have."""
