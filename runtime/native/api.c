@@ -7,6 +7,7 @@
  * tried. */
 #define OLDEST 14
 #define NEWEST 31
+#define LENGTH_KNOWN 24
 #define MAX_SLOTS 1024
 /* Facts are read again for a session that comes later than this: an in-place resize changes the quota. */
 #define FACTS_AGE_MS 10000
@@ -24,7 +25,6 @@ static struct rd_lock facts_lock;
 static struct rd_facts kept_facts;
 static uint64_t facts_at_ms;
 static int facts_pid;
-static unsigned sessions_before_fork;
 
 bool rd_ok(rd_status status, char *message, size_t size)
 {
@@ -41,18 +41,19 @@ bool rd_ok(rd_status status, char *message, size_t size)
 
 static void forked(int pid)
 {
-    if (facts_pid != 0 && sessions_before_fork > 0) {
+    int living = rd_sessions_living();
+    if (facts_pid != 0 && living > 0) {
         char text[200];
         struct rd_out line = rd_out(text, sizeof text);
         rd_put(&line, "process ");
         rd_put_number(&line, pid);
         rd_put(&line, " was forked after ");
-        rd_put_unsigned(&line, sessions_before_fork);
+        rd_put_number(&line, living);
         rd_put(&line, " onnxruntime session(s) had been created; their threads do not exist in it: create sessions "
                       "after the fork");
         rd_complain(text);
     }
-    sessions_before_fork = 0;
+    rd_sessions_forked();
     rd_threads_forked();
 }
 
@@ -88,7 +89,6 @@ void rd_current(struct rd_facts *facts, struct rd_effective *wanted)
         } else {
             rd_facts_read_cpus(&kept_facts);
         }
-        sessions_before_fork++;
         *facts = kept_facts;
         rd_unlock(&facts_lock);
     } else {
@@ -122,29 +122,35 @@ static bool leave_alone(const char *why)
     return false;
 }
 
-/* How many functions the real table has: it is followed by something that is no address of a function, or by functions
- * of another table, which do no harm in a copy. */
-static unsigned table_length(const void *const *real)
-{
-    size_t most = rd_readable(real) / sizeof *real;
-    most = most < MAX_SLOTS ? most : MAX_SLOTS;
-    uintptr_t start, end;
-    unsigned count = 0;
-    if (most == 0 || !rd_code_around(real[0], &start, &end)) {
-        return 0;
-    }
-    while (count < most && (uintptr_t)real[count] >= start && (uintptr_t)real[count] < end) {
-        count++;
-    }
-    return count;
-}
-
 /* Entries that the table of the version has: static_asserts of onnxruntime_c_api.cc. */
 static unsigned least_length(int minor)
 {
     static const unsigned short lengths[] = {239, 255, 266, 276, 280, 280, 285, 285, 318, 390, 415};
     int last = (int)(sizeof lengths / sizeof lengths[0]) - 1;
     return lengths[minor - OLDEST < last ? minor - OLDEST : last];
+}
+
+/* How many functions are copied: up to 1.24 the version's own number. A newer table goes on for as long as there are
+ * addresses of the runtime's code; should those of another table follow, they do no harm in a copy. 0: none at all. */
+static unsigned table_length(const void *const *real, int minor)
+{
+    size_t most = rd_readable(real) / sizeof *real;
+    unsigned least = least_length(minor), count = 0;
+    uintptr_t start, end;
+    if (most < least || least > MAX_SLOTS) {
+        return 0;
+    }
+    if (minor <= LENGTH_KNOWN) {
+        return least;
+    }
+    most = most < MAX_SLOTS ? most : MAX_SLOTS;
+    if (!rd_code_around(real[0], &start, &end)) {
+        return 0;
+    }
+    while (count < most && (uintptr_t)real[count] >= start && (uintptr_t)real[count] < end) {
+        count++;
+    }
+    return count < least ? 0 : count;
 }
 
 static bool prepare(void)
@@ -166,16 +172,10 @@ static bool prepare(void)
         without_own_count(&rd_runtime.plan, RD_INTER, "ORT_INTER_OP_NUM_THREADS");
     }
     rd_real = real_base->get_api((uint32_t)rd_runtime.minor);
-    unsigned least = least_length(rd_runtime.minor);
-    if (rd_real == NULL) {
-        return leave_alone("it has no table of its own version");
+    unsigned length = rd_real == NULL ? 0 : table_length(rd_real, rd_runtime.minor);
+    if (length == 0) {
+        return leave_alone("its table of functions is not that of its version");
     }
-    unsigned length = table_length(rd_real);
-    if (length < least) {
-        return leave_alone("its table of functions is shorter than that of its version");
-    }
-    /* Up to 1.24 the length is known; what follows is not part of the table. */
-    length = rd_runtime.minor <= 24 ? least : length;
     for (unsigned i = 0; i < length; i++) {
         table[i] = rd_real[i];
     }

@@ -11,6 +11,7 @@ static struct rd_options objects[PLACES];
 static struct rd_lock lock;
 /* An object could not be kept: from now on, one that isn't found may be it. */
 static bool overflowed;
+static int living;
 
 static struct rd_options *place(const void *object, bool make)
 {
@@ -68,15 +69,43 @@ static void note(const void *object, unsigned on, unsigned off, int intra, int i
     rd_unlock(&lock);
 }
 
-static void forget(const void *object)
+/* What was kept of it. */
+static unsigned forget(const void *object)
 {
+    unsigned code = 0;
     if (object != NULL && rd_try_lock(&lock)) {
         struct rd_options *kept = place(object, false);
         if (kept != NULL) {
+            code = kept->code;
             kept->object = NULL;
         }
         rd_unlock(&lock);
     }
+    return code;
+}
+
+void rd_session_made(const void *session)
+{
+    note(session, RD_HAS_WORKERS, 0, 0, 0);
+    __atomic_fetch_add(&living, 1, __ATOMIC_RELAXED);
+}
+
+int rd_sessions_living(void)
+{
+    return __atomic_load_n(&living, __ATOMIC_RELAXED);
+}
+
+void rd_sessions_forked(void)
+{
+    __atomic_store_n(&living, 0, __ATOMIC_RELAXED);
+}
+
+static void release_session(void *session)
+{
+    if ((forget(session) & RD_HAS_WORKERS) != 0 && rd_sessions_living() > 0) {
+        __atomic_fetch_sub(&living, 1, __ATOMIC_RELAXED);
+    }
+    RD_REAL(ReleaseSession, rd_release)(session);
 }
 
 /* 0 and -1 are ONNX Runtime's defaults: the code has left the choice open. */
@@ -241,6 +270,7 @@ void rd_options_wrap(const void **table)
     table[SLOT_CreateSessionOptions] = (const void *)create_session_options;
     table[SLOT_CloneSessionOptions] = (const void *)clone_session_options;
     table[SLOT_ReleaseSessionOptions] = (const void *)release_session_options;
+    table[SLOT_ReleaseSession] = (const void *)release_session;
     table[SLOT_SetIntraOpNumThreads] = (const void *)set_intra;
     table[SLOT_SetInterOpNumThreads] = (const void *)set_inter;
     table[SLOT_SetSessionExecutionMode] = (const void *)set_mode;

@@ -48,6 +48,7 @@ enum {
     RD_CODE_NO_ARENA = 256,
     RD_CODE_NO_PATTERN = 512,
     RD_CODE_GPU = 1024,
+    RD_HAS_WORKERS = 4096,  /* of a session: threads that a child of fork would not have */
     RD_CODE_UNKNOWN = 2048, /* too many objects to keep track of */
 };
 struct rd_options {
@@ -57,6 +58,11 @@ struct rd_options {
     int inter;
 };
 struct rd_options rd_options_of(const void *object);
+/* Keeps a living session that has worker threads. */
+void rd_session_made(const void *session);
+/* How many of them live in this process; all are gone in a child of fork. */
+int rd_sessions_living(void);
+void rd_sessions_forked(void);
 /* Notes that the session will compute on a GPU. */
 void rd_options_gpu(const void *options);
 void rd_options_wrap(const void **table);

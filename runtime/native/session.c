@@ -407,7 +407,7 @@ static bool choose(struct choice *choice, const void *options, const void *envir
     rd_status made = options != NULL
                          ? RD_REAL(CloneSessionOptions, rd_status(*)(const void *, void **))(options, &choice->options)
                          : RD_REAL(CreateSessionOptions, rd_on)((void *)&choice->options);
-    if (!rd_ok(made, NULL, 0) || choice->options == NULL) {
+    if (!rd_ok(made, choice->message, sizeof choice->message) || choice->options == NULL) {
         return false;
     }
     const char *own_pools = may_join ? join_global_pool(choice) : NULL;
@@ -466,6 +466,9 @@ static rd_status create(const struct making *making, const void *options)
                     rd_global_pool_failed();
                 }
                 let_go(&choice);
+                if (!choice.global && choice.intra != 1) {
+                    rd_session_made(*(void **)making->out);
+                }
                 keep(&choice);
                 return NULL;
             }

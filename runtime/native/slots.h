@@ -28,6 +28,7 @@ enum {
     SLOT_ReleaseEnv = 92,
     SLOT_ReleaseStatus = 93,
     SLOT_ReleaseMemoryInfo = 94,
+    SLOT_ReleaseSession = 95,
     SLOT_ReleaseRunOptions = 97,
     SLOT_ReleaseSessionOptions = 100,
     SLOT_CreateEnvWithGlobalThreadPools = 119,

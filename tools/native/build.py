@@ -64,8 +64,8 @@ def compiler(architecture: str) -> str:
 
 def library(architecture: str) -> Path:
     """The library, made when it isn't there or is out of date. Raises Unavailable, CalledProcessError."""
-    command = [compiler(architecture), *WARNINGS, *COMPILE, *OWN[architecture], *LINK]
-    sources = sorted(SOURCES.glob("*.c"))
+    command = _command(architecture)
+    sources = _sources()
     path = TARGET / architecture / "libraddle.so"
     stamp = path.with_suffix(".stamp")
     wanted = _fingerprint(command, sources)
@@ -74,11 +74,25 @@ def library(architecture: str) -> Path:
         if path.is_file() and stamp.is_file() and stamp.read_text() == wanted:
             return path
         unfinished = path.with_suffix(".new")
-        # Names without folders, so that none of this machine's gets into the file.
-        subprocess.run([*command, "-o", str(unfinished), *(source.name for source in sources)], cwd=SOURCES, check=True)
+        link(architecture, unfinished)
         unfinished.replace(path)
         stamp.write_text(wanted)
     return path
+
+
+def link(architecture: str, path: Path) -> None:
+    """Makes the library anew at the path. Raises Unavailable and CalledProcessError."""
+    # Names without folders, so that none of this machine's gets into the file.
+    names = [source.name for source in _sources()]
+    subprocess.run([*_command(architecture), "-o", str(path.absolute()), *names], cwd=SOURCES, check=True)
+
+
+def _command(architecture: str) -> list[str]:
+    return [compiler(architecture), *WARNINGS, *COMPILE, *OWN[architecture], *LINK]
+
+
+def _sources() -> list[Path]:
+    return sorted(SOURCES.glob("*.c"))
 
 
 def _fingerprint(command: list[str], sources: list[Path]) -> str:

@@ -1,0 +1,100 @@
+/* Makes sessions the way a C program does: caller <count that the code sets, 0 for none> <how>
+ *
+ * how: "" one session; "null" without options; "clone" with a clone of the options; "released" with options made where
+ * others were released; "kept" with thousands of options that are not; "fork" one before and one after a fork, released
+ * before it or ("live") after it.
+ */
+#include "slots.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct base {
+    const void *const *(*get_api)(uint32_t);
+    const char *(*get_version)(void);
+};
+extern const struct base *OrtGetApiBase(void);
+
+#define CALL(slot, ...) ((void *(*)())(uintptr_t)api[SLOT_##slot])(__VA_ARGS__)
+
+static const void *const *api;
+
+static void ok(void *status)
+{
+    if (status != NULL) {
+        printf("failed: %s\n", (const char *)CALL(GetErrorMessage, status));
+        exit(3);
+    }
+}
+
+static void *make(void *env, void *options)
+{
+    void *session;
+    ok(CALL(CreateSession, env, "model", options, &session));
+    return session;
+}
+
+static void use(void *env, void *options)
+{
+    CALL(ReleaseSession, make(env, options));
+}
+
+int main(int count, char **arguments)
+{
+    int code = count > 1 ? atoi(arguments[1]) : 0;
+    const char *how = count > 2 ? arguments[2] : "";
+    void *env, *options, *other;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    api = OrtGetApiBase()->get_api(14);
+    if (api == NULL) {
+        printf("no api\n");
+        return 2;
+    }
+    ok(CALL(CreateEnv, 3, "caller", &env));
+    ok(CALL(CreateSessionOptions, &options));
+    if (code != 0) {
+        ok(CALL(SetIntraOpNumThreads, options, code));
+    }
+    if (strcmp(how, "null") == 0) {
+        use(env, NULL);
+    } else if (strcmp(how, "clone") == 0) {
+        ok(CALL(CloneSessionOptions, options, &other));
+        use(env, other);
+        CALL(ReleaseSessionOptions, other);
+    } else if (strcmp(how, "released") == 0) {
+        for (int i = 0; i < 10000; i++) {
+            ok(CALL(CreateSessionOptions, &other));
+            ok(CALL(SetIntraOpNumThreads, other, 9));
+            CALL(ReleaseSessionOptions, other);
+        }
+        ok(CALL(CreateSessionOptions, &other));
+        use(env, other);
+    } else if (strcmp(how, "kept") == 0) {
+        for (int i = 0; i < 10000; i++) {
+            ok(CALL(CreateSessionOptions, &other));
+            ok(CALL(SetIntraOpNumThreads, other, 9));
+        }
+        ok(CALL(CreateSessionOptions, &other));
+        use(env, other);
+    } else if (strcmp(how, "fork") == 0 || strcmp(how, "live") == 0) {
+        void *session = make(env, options);
+        if (strcmp(how, "fork") == 0) {
+            CALL(ReleaseSession, session);
+        }
+        int result;
+        pid_t child = fork();
+        if (child == 0) {
+            use(env, options);
+            exit(0);
+        }
+        waitpid(child, &result, 0);
+        return result != 0;
+    } else {
+        use(env, options);
+    }
+    return 0;
+}

@@ -1,0 +1,187 @@
+"""alloc=: the allocator that the image has is in the process, a missing one costs nothing, nothing else changes."""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from native import build
+
+FOLDER = Path("/usr/lib/x86_64-linux-gnu")
+LIBRARIES = {"mimalloc": "libmimalloc.so", "jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4"}
+ALLOCATORS = sorted(LIBRARIES)
+pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the libraries' folders are those of x86-64")
+# What a process says of itself.
+SELF = """
+import json, os, sys
+maps = {os.path.basename(line.split()[-1]) for line in open("/proc/self/maps") if "malloc" in line}
+print(json.dumps({
+    "maps": sorted(maps), "argv": sys.argv[1:], "prefix": sys.prefix, "pid": os.getpid(), "parent": os.getppid(),
+    "comm": open("/proc/self/comm").read().strip(), "preload": os.environ.get("LD_PRELOAD"),
+    "folder": os.getcwd(), "files": sorted(int(fd) for fd in os.listdir("/proc/self/fd")),
+}))
+"""
+
+
+@pytest.fixture(scope="session")
+def library():
+    try:
+        return build.library("x86_64")
+    except build.Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def there(allocator):
+    return any(FOLDER.glob(LIBRARIES[allocator] + "*"))
+
+
+def needs(allocator):
+    if not there(allocator):
+        pytest.skip(f"no {allocator} here")
+    return allocator
+
+
+def started(library, allocator, *command, preload=None, **more):
+    """The finished process, started with the plan."""
+    environ = {"PATH": os.environ["PATH"], "LD_PRELOAD": preload or str(library)}
+    environ["RADDLE_PLAN"] = f"v=1;intra=2;alloc={allocator}"
+    done = subprocess.run(
+        [str(part) for part in command],
+        env={**environ, **more},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def described(library, allocator, *arguments, **more):
+    done = started(library, allocator, sys.executable, "-c", SELF, *arguments, **more)
+    assert done.stderr == ""
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+def test_the_allocator_is_in_the_process(library, allocator):
+    found = described(library, needs(allocator))["maps"]
+    assert [name.startswith(f"lib{allocator}") for name in found] == [True]
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+def test_nothing_else_of_the_process_changes(library, allocator):
+    arguments = ["a b", "", "ü", "-x=1"]
+    plain = described(library, "system", *arguments)
+    other = described(library, needs(allocator), *arguments)
+    for same in ("argv", "prefix", "parent", "comm", "preload", "folder", "files"):
+        assert other[same] == plain[same], same
+
+
+def test_the_process_keeps_its_number(library):
+    command = [sys.executable, "-c", SELF]
+    environ = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(library)}
+    environ["RADDLE_PLAN"] = f"v=1;alloc={needs('jemalloc')}"
+    process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True)
+    assert f'"pid": {process.pid}' in process.communicate(timeout=60)[0]
+
+
+def test_a_script_and_its_interpreter_are_one_program(library, tmp_path):
+    script = tmp_path / "script"
+    script.write_text(f"#!{sys.executable}\n{SELF}")
+    script.chmod(0o755)
+    done = started(library, needs("jemalloc"), script, "one")
+    assert '"argv": ["one"]' in done.stdout
+    assert "libjemalloc" in done.stdout
+
+
+def test_every_program_of_a_tree_and_of_a_chain_has_it(library):
+    count = "grep -c jemalloc /proc/self/maps"
+    done = started(library, needs("jemalloc"), "sh", "-c", f"{count}; sh -c '{count}; true'; exec sh -c 'exec {count}'")
+    assert [int(line) > 0 for line in done.stdout.split()] == [True, True, True]
+    assert done.stderr == ""
+
+
+def test_the_applications_own_preload_stays(library):
+    own = next(FOLDER.glob("libjemalloc.so.2"), None)
+    if own is None:
+        pytest.skip("no jemalloc here")
+    preload = f"{library}:{own}"
+    found = described(library, "mimalloc" if there("mimalloc") else "jemalloc", preload=preload)
+    assert found["preload"] == preload
+    assert any(name.startswith("libjemalloc") for name in found["maps"])
+
+
+def test_a_missing_allocator_costs_no_line(library, tmp_path):
+    """In a mount namespace of its own whose folder of libraries lacks it."""
+    need = shutil.which("unshare")
+    if need is None or os.geteuid() != 0:
+        pytest.skip("needs root and unshare")
+    hide = "; ".join(
+        f"mount --bind /dev/null {path.resolve()}" for path in FOLDER.glob("libjemalloc.so.2") if path.exists()
+    )
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", f'{hide or "true"}; exec "$0" "$@"', sys.executable, "-c", SELF],
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        pytest.skip(f"no mount namespace here: {done.stderr.strip()}")
+    inside = f'{hide or "true"}; export LD_PRELOAD={library} RADDLE_PLAN="v=1;alloc=jemalloc"; exec "$0" "$@"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", inside, sys.executable, "-c", SELF],
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert '"maps": []' in done.stdout
+    assert done.stderr == ""
+
+
+def test_a_file_that_is_no_library_of_this_machine_is_not_preloaded(library, tmp_path):
+    if shutil.which("unshare") is None or os.geteuid() != 0 or not there("jemalloc"):
+        pytest.skip("needs root, unshare and jemalloc")
+    fake = tmp_path / "fake.so"
+    for content in (b"", b"\x7fELF", b"not a library", Path(sys.executable).resolve().read_bytes()[:64]):
+        fake.write_bytes(content)
+        inside = (
+            f"mount --bind {fake} {(FOLDER / 'libjemalloc.so.2').resolve()} || exit 77; "
+            f'export LD_PRELOAD={library} RADDLE_PLAN="v=1;alloc=jemalloc"; exec "$0" "$@"'
+        )
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", inside, sys.executable, "-c", SELF],
+            env={"PATH": os.environ["PATH"]},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            pytest.skip(f"no mount namespace here: {done.stderr.strip()}")
+        assert '"maps": []' in done.stdout
+        assert done.stderr == ""
+
+
+def test_a_program_without_a_file_that_could_be_executed_again_goes_on(library):
+    """It lies in memory only, and is closed at its start."""
+    command = f"""
+import os
+memory = os.memfd_create("program")
+os.write(memory, open({shutil.which("sh")!r}, "rb").read())
+os.execve(memory, ["sh", "-c", "echo goes on"], os.environ)
+"""
+    assert started(library, needs("jemalloc"), sys.executable, "-c", command).stdout == "goes on\n"
+
+
+def test_a_call_with_the_process_s_own_number_in_the_environment_does_not_loop(library):
+    """What a second start that found nothing would see."""
+    command = f'RADDLE_ALLOC=$$ exec {sys.executable} -c "import sys; print(1)"'
+    done = started(library, needs("jemalloc"), "sh", "-c", command)
+    assert done.stdout == "1\n"

@@ -1,0 +1,333 @@
+"""libraddle.so: what is in the file, and what it does in programs of every kind that may meet it."""
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from native import build
+
+HERE = Path(__file__).parent
+NATIVE = build.SOURCES
+PLAN = "v=1;intra=2;inter=1;spin=never"
+LINE = "raddle: onnxruntime 1.23.9: intra_op=2, inter_op=1, spinning off, affinity none"
+pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the programs are built for x86-64")
+
+
+def library(architecture="x86_64"):
+    try:
+        return build.library(architecture)
+    except build.Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def output(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def need(*names):
+    for name in names:
+        if shutil.which(name) is None:
+            pytest.skip(f"no {name} here")
+
+
+class Kind:
+    """Programs of one libc and processor: how they are compiled, and how they are run."""
+
+    def __init__(self, folder, compiler, runner=(), flags=(), architecture="x86_64"):
+        need(compiler, *runner[:1])
+        self.folder = folder
+        self.architecture = architecture
+        self.runner = list(runner)
+        self.compile = [compiler, "-g", "-Wall", "-Wextra", "-Werror", f"-I{NATIVE}", *flags]
+        stub = folder / "libonnxruntime.so.1"
+        self.run_checked(
+            *self.compile, "-shared", "-fPIC", "-Wl,-soname,libonnxruntime.so.1", "-o", stub, HERE / "stub.c"
+        )
+        self.caller = folder / "caller"
+        self.run_checked(*self.compile, "-o", self.caller, HERE / "caller.c", stub, f"-Wl,-rpath,{folder}", "-lpthread")
+
+    @staticmethod
+    def run_checked(*command):
+        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+        if "lacks" in done.stderr or "cannot find -l" in done.stderr:
+            pytest.skip(done.stderr.strip().splitlines()[-1])
+        assert done.returncode == 0, done.stderr
+
+    def __call__(self, *arguments, plan=PLAN, preload=None, **environ):
+        """(stdout's lines, stderr's lines) of the program; it has to succeed."""
+        environ = {"PATH": os.environ["PATH"], "RADDLE_PLAN": plan, **environ}
+        found = preload or library(self.architecture)
+        runner = self.runner
+        if runner and runner[0].startswith("qemu"):
+            # The emulator is a program of this machine: only the one that it runs is to see the library.
+            runner = [*runner, "-E", f"LD_PRELOAD={found}"]
+        else:
+            environ["LD_PRELOAD"] = str(found)
+        done = subprocess.run(
+            [*runner, self.caller, *arguments], env=environ, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.splitlines(), done.stderr.splitlines()
+
+
+@pytest.fixture(scope="session")
+def glibc(tmp_path_factory):
+    return Kind(tmp_path_factory.mktemp("glibc"), "gcc")
+
+
+@pytest.fixture(scope="session")
+def kinds(tmp_path_factory, glibc):
+    """kinds(name): programs of that libc and processor."""
+
+    def make(name):
+        folder = tmp_path_factory.mktemp(name)
+        if name == "musl":
+            return Kind(folder, "musl-gcc")
+        if name == "arm64":
+            return Kind(
+                folder,
+                "aarch64-linux-gnu-gcc",
+                ("qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"),
+                architecture="aarch64",
+            )
+        return glibc
+
+    return make
+
+
+# --- the file -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("architecture", build.ARCHITECTURES)
+def test_it_exports_one_name_and_asks_for_two_that_may_be_missing(architecture):
+    need("nm")
+    names = [line.split()[-2:] for line in output("nm", "-D", library(architecture)).splitlines()]
+    assert names == [["T", "OrtGetApiBase"], ["w", "dl_iterate_phdr"], ["w", "environ"]]
+
+
+@pytest.mark.parametrize("architecture", build.ARCHITECTURES)
+def test_it_needs_no_library_no_thread_local_storage_and_no_executable_stack(architecture):
+    need("readelf")
+    dynamic = output("readelf", "-dW", library(architecture))
+    segments = output("readelf", "-lW", library(architecture))
+    assert "NEEDED" not in dynamic
+    assert "TEXTREL" not in dynamic
+    assert " TLS " not in segments
+    assert re.search(r"GNU_STACK .* RW +0x", segments)
+    machine = {"x86_64": "X86-64", "aarch64": "AArch64"}[architecture]
+    assert machine in output("readelf", "-hW", library(architecture))
+
+
+@pytest.mark.parametrize("architecture", build.ARCHITECTURES)
+def test_it_is_small_enough_for_a_configmap(architecture):
+    assert library(architecture).stat().st_size < build.MAX_BYTES
+
+
+@pytest.mark.parametrize("architecture", build.ARCHITECTURES)
+def test_the_same_sources_give_the_same_bytes(architecture, tmp_path):
+    made = library(architecture)
+    build.link(architecture, tmp_path / "another-name.so")
+    assert (tmp_path / "another-name.so").read_bytes() == made.read_bytes()
+
+
+def test_no_folder_of_the_machine_that_built_it_is_in_the_file():
+    assert str(build.ROOT).encode() not in library().read_bytes()
+
+
+# --- programs -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["glibc", "musl", "arm64"])
+def test_a_session_gets_the_plan_s_values_and_named_threads(kinds, name):
+    said, errors = kinds(name)()
+    assert said == [
+        "env 3 caller",
+        "session model, intra=2 inter=1 mode=0 global=0 session.intra_op.allow_spinning=0",
+        f"thread ort-intra/1, 1, on {len(os.sched_getaffinity(0))} cpu(s)",
+        "released 1 thread(s)",
+    ]
+    assert errors == [LINE]
+
+
+@pytest.mark.parametrize("name", ["glibc", "musl", "arm64"])
+def test_without_a_plan_the_program_has_the_real_table(kinds, name):
+    said, errors = kinds(name)(plan="")
+    assert "session model, intra=0 inter=0 mode=0 global=0" in said
+    assert errors == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "intra"),
+    [
+        (("0",), 2),
+        (("3",), 3),
+        (("-1",), 2),
+        (("0", "null"), 2),
+        (("3", "clone"), 3),
+        (("0", "clone"), 2),
+        # Where other options with a count were at the same address.
+        (("0", "released"), 2),
+    ],
+)
+def test_what_the_code_sets_wins_and_is_followed_from_object_to_object(glibc, arguments, intra):
+    said, _ = glibc(*arguments)
+    assert any(line.startswith(f"session model, intra={intra} ") for line in said)
+
+
+@pytest.mark.parametrize("arguments", [("0",), ("3",), ("3", "clone"), ("0", "kept")])
+def test_override_wins_over_the_code(glibc, arguments):
+    said, _ = glibc(*arguments, plan=PLAN + ";existing=override")
+    assert any(line.startswith("session model, intra=2 ") for line in said)
+
+
+def test_a_session_is_left_alone_when_there_are_too_many_options_to_know_what_the_code_set(glibc):
+    said, errors = glibc("0", "kept")
+    assert "session model, intra=0 inter=0 mode=0 global=0" in said
+    assert errors == [
+        "raddle: onnxruntime session is left alone: too many options objects to know what the code has set"
+    ]
+
+
+@pytest.mark.parametrize("version", ["1.13.1", "1.32.0", "2.0.0", "", "nonsense"])
+def test_a_runtime_that_is_too_old_or_too_new_is_left_alone_with_one_line(glibc, version):
+    said, errors = glibc(STUB_VERSION=version)
+    assert "session model, intra=0 inter=0 mode=0 global=0" in said
+    assert errors == [f"raddle: onnxruntime {version} is left alone: this shim knows 1.14 to 1.31"]
+
+
+@pytest.mark.parametrize("version", ["1.14.0", "1.24.1", "1.25.0", "1.31.9"])
+def test_the_runtimes_in_between_are_wrapped(glibc, version):
+    said, errors = glibc(STUB_VERSION=version)
+    assert any(line.startswith("session model, intra=2 ") for line in said)
+    assert errors == [LINE.replace("1.23.9", version)]
+
+
+@pytest.mark.parametrize(
+    ("plan", "reason"),
+    [
+        ("v=1;intra=0", "plan field intra='0' must be an integer from 1 to 1024"),
+        ("v=1;intra=4096", "plan field intra='4096' must be an integer from 1 to 1024"),
+        ("v=1;intra=-1", "plan field intra='-1' must be an integer from 1 to 1024"),
+        ("v=2;intra=1", "plan version is '2', this shim reads version 1"),
+        ("v=1;int", "plan part 'int' is not key=value"),
+        ("v=1;x=" + "y" * 100_000, "plan is 100006 characters long, at most 4096 are allowed"),
+    ],
+)
+def test_a_plan_that_cannot_be_used_is_one_line_and_nothing_else(glibc, plan, reason):
+    said, errors = glibc(plan=plan)
+    assert "session model, intra=0 inter=0 mode=0 global=0" in said
+    assert errors == [f"raddle: onnxruntime is left alone: {reason}"]
+
+
+@pytest.mark.parametrize("call", ["clone", "intra", "session"])
+def test_a_session_that_cannot_have_the_plan_s_values_is_made_without_them(glibc, call):
+    # The stub refuses 7 threads; one CPU is enough for a plan that insists on them.
+    said, errors = glibc(plan="v=1;intra=7;min=7", STUB_REFUSE=call)
+    assert "session model, intra=0 inter=0 mode=0 global=0" in said
+    assert len(errors) == 1
+    assert errors[0].startswith("raddle: onnxruntime session is created without the plan's values: no ")
+
+
+def test_one_pool_for_all_sessions_is_made_with_the_environment(glibc):
+    said, errors = glibc(plan="v=1;intra=2;spin=never;global=1;global_intra=2")
+    assert "env 3 caller, global pool intra=2 inter=1 spin=0" in said
+    assert "session model, intra=0 inter=0 mode=0 global=1" in said
+    assert errors == [
+        "raddle: onnxruntime 1.23.9: intra_op=2 (the process's global pool), inter_op=default, spinning off, affinity none"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("environ", "intra"),
+    [
+        ({"ORT_INTRA_OP_NUM_THREADS": "1"}, 0),
+        ({"ORT_INTRA_OP_NUM_THREADS": "2"}, 2),
+        ({"ORT_INTRA_OP_NUM_THREADS": "0"}, 2),
+        ({"ORT_INTRA_OP_NUM_THREADS": ""}, 2),
+        ({"ORT_INTRA_OP_NUM_THREADS": "two"}, 2),
+    ],
+)
+def test_a_count_in_the_environment_that_is_not_the_plan_s_is_respected(glibc, environ, intra):
+    said, _ = glibc(**environ)
+    assert any(line.startswith(f"session model, intra={intra} ") for line in said)
+    said, _ = glibc(plan=PLAN + ";existing=override", **environ)
+    assert any(line.startswith("session model, intra=2 ") for line in said)
+
+
+def test_the_line_is_said_once_in_a_tree_of_processes(glibc):
+    assert glibc(RADDLE_ANNOUNCED="torch,onnxruntime")[1] == []
+    assert glibc(RADDLE_ANNOUNCED="torch,other")[1] == [LINE]
+    assert glibc(RADDLE_LOG="0")[1] == []
+
+
+def test_a_child_is_warned_of_threads_that_fork_did_not_copy(glibc):
+    assert glibc("0", "fork")[1] == [LINE]
+    _, errors = glibc("0", "live")
+    assert errors[0] == LINE
+    assert re.fullmatch(r"raddle: process \d+ was forked after 1 onnxruntime session\(s\) .*", errors[1])
+    assert len(errors) == 2
+
+
+# --- programs that it has no business in ------------------------------------------------------------------------------
+
+OTHER = """
+#include <stdio.h>
+int main(void) { puts("still here"); return 0; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("compiler", "flags"),
+    [
+        ("gcc", ("-static",)),
+        ("musl-gcc", ()),
+        ("musl-gcc", ("-static",)),
+        ("gcc", ("-m32", "-I/usr/include/x86_64-linux-gnu")),
+    ],
+)
+@pytest.mark.parametrize("plan", [PLAN, PLAN + ";alloc=jemalloc"])
+def test_other_programs_run_as_ever(tmp_path, compiler, flags, plan):
+    need(compiler)
+    (tmp_path / "other.c").write_text(OTHER)
+    Kind.run_checked(compiler, *flags, "-o", tmp_path / "other", tmp_path / "other.c")
+    environ = {"LD_PRELOAD": str(library()), "RADDLE_PLAN": plan}
+    done = subprocess.run([tmp_path / "other"], env=environ, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "still here\n")
+    if "-m32" in flags:
+        # The loader of the other class says its own line, about the path that the pod names.
+        assert "wrong ELF class" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+    else:
+        assert done.stderr == ""
+
+
+# --- checkers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [("0",), ("3", "clone"), ("0", "released"), ("0", "kept"), ("0", "live")])
+def test_address_and_undefined_behaviour_sanitizers_find_nothing(glibc, tmp_path, arguments):
+    checked = tmp_path / "libraddle.so"
+    flags = ["-g", "-O1", "-fPIC", "-shared", "-DRD_HOSTED", "-fvisibility=hidden"]
+    sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    Kind.run_checked("gcc", "-std=gnu11", *flags, *sanitize, "-o", checked, *sorted(NATIVE.glob("*.c")))
+    runtimes = [output("gcc", f"-print-file-name={name}").strip() for name in ("libasan.so", "libubsan.so")]
+    plan = PLAN + ";global=1;shared_arena=1;shrink=1;aff=core;excl=2;existing=override"
+    said, errors = glibc(
+        *arguments, plan=plan, preload=":".join([*runtimes, str(checked)]), ASAN_OPTIONS="detect_leaks=0"
+    )
+    assert any(line.startswith("session model") for line in said)
+    assert not any("ERROR" in line or "runtime error" in line for line in errors), errors
+
+
+def test_valgrind_finds_nothing(tmp_path):
+    need("valgrind")
+    command = ("valgrind", "--quiet", "--error-exitcode=9", "--leak-check=no")
+    program = Kind(tmp_path, "gcc", command)
+    said, errors = program("3", "clone", plan=PLAN + ";aff=core;excl=2")
+    assert "released 2 thread(s)" in said
+    assert len(errors) == 1
