@@ -123,7 +123,8 @@ class Choice:
             self._mode()
         elif self.given.openmp is not None:
             self.values.update(self.given.openmp.values)
-            self.because = dict(self.given.openmp.because)
+            self.because.pop("intra", None)
+            self.because.update(self.given.openmp.because)
             self._inter(self._mode())
         else:
             self.code_affinity = self.edit.entry(AFFINITY_KEY) if self.ask_affinity else None

@@ -1,0 +1,140 @@
+"""Applications that do with ONNX Runtime's process-wide things what a plan does too, and input that is not a plan."""
+
+import ort_lab
+import pytest
+import shim_lab
+
+from raddle import env
+
+pytestmark = [pytest.mark.runtime, ort_lab.needs_two_cpus]
+
+NEWEST, OLD = "ort-1.31.1", "ort-1.20.1"
+GLOBAL = "intra=2;min=2;inter=1;spin=always;global=1"
+BY_THE_APPLICATION = "the application has made its own"
+# Options that the application itself puts into its own global pool.
+GUEST = {"per_session": False}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    return ort_lab.Lab(tmp_path_factory.mktemp("ort"))
+
+
+def pools(found):
+    return [session["pool"] for session in found["sessions"]]
+
+
+@pytest.mark.parametrize(
+    ("existing", "asked", "pool"),
+    [("respect", [3, 1], 2), ("respect", [0, 0], 1), ("override", [3, 1], 1), ("override", [0, 0], 1)],
+)
+def test_the_application_s_own_global_pool_gets_the_counts_that_it_leaves_open(lab, existing, asked, pool):
+    sessions = [{**GUEST, "native_pool": asked}, GUEST]
+    found = lab.probe(NEWEST, f"{GLOBAL};existing={existing}", *sessions)
+    assert pools(found) == [pool, 0]
+    assert found["records"][0]["because"]["intra"] == "the process's global thread pool"
+
+
+def test_an_application_that_comes_with_a_global_pool_too_late_goes_on_with_the_plan_s(lab):
+    found = lab.probe(NEWEST, GLOBAL, None, {**GUEST, "native_pool": [3, 1]})
+    assert pools(found) == [1, 0]
+    assert found["stderr"].count("\n") == 2
+    assert "set_global_thread_pool_sizes(3, 1) comes too late" in found["stderr"]
+
+
+@pytest.mark.parametrize("release", [OLD, NEWEST])
+def test_an_application_s_own_shared_arena_stays_its_own(lab, release):
+    found = lab.probe(release, "intra=1;shared_arena=1", {"native_arena": True}, None)
+    assert [record["because"]["sharedArena"] for record in found["records"]] == [BY_THE_APPLICATION] * 2
+    assert "session.use_env_allocators" not in found["sessions"][0]["effective"]["entries"]
+
+
+@pytest.mark.parametrize("release", [OLD, NEWEST])
+def test_an_application_that_registers_an_arena_after_the_plan_s_goes_on(lab, release):
+    found = lab.probe(release, "intra=1;shared_arena=1", None, {"native_arena": True})
+    assert [record["effective"]["sharedArena"] for record in found["records"]] == [True, True]
+
+
+def test_no_shared_arena_and_no_shrinking_where_the_code_has_switched_its_arena_off(lab):
+    record = lab.probe(NEWEST, "intra=1;arena=1;shared_arena=1;shrink=1", {"arena": False})["records"][0]
+    assert record["effective"]["arena"] is record["effective"]["shrink"] is False
+    assert record["because"] == {
+        "spin": "no worker threads",
+        "arena": "set in the code",
+        "sharedArena": "the session has no arena",
+        "shrink": "the session has no arena",
+    }
+
+
+def test_run_options_of_the_application_keep_their_own_wish(lab):
+    key = "memory.enable_memory_arena_shrinkage"
+    own = {"run_options": {key: ""}}
+    assert lab.probe(NEWEST, "intra=1;shrink=1", own)["sessions"][0]["run_entry"] == ""
+
+
+def test_every_config_entry_reaches_the_session(lab):
+    entries = {
+        "session.force_spinning_stop": "1",
+        "session.dynamic_block_base": "4",
+        "session.set_denormal_as_zero": "1",
+        "session.use_device_allocator_for_initializers": "1",
+        "session.disable_prepacking": "1",
+        "session.intra_op.allow_spinning": "0",
+        "session.intra_op.spin_duration_us": "500",
+        "session.intra_op.spin_backoff_max": "2",
+    }
+    plan = "intra=2;min=2;spin=always;" + ";".join(f"{key}={value}" for key, value in entries.items())
+    own = {"entries": {"session.dynamic_block_base": "2"}}
+    found = lab.probe(NEWEST, plan, None, own)
+    assert found["sessions"][0]["effective"]["entries"] == entries
+    assert found["sessions"][1]["effective"]["entries"] == {**entries, **own["entries"]}
+    first, second = found["records"]
+    assert (first["effective"]["configEntries"], first["effective"]["spin"]) == (entries, "never")
+    assert second["because"]["configEntries"] == "session.dynamic_block_base: set in the code"
+
+
+def test_a_pool_that_was_made_before_a_fork_is_warned_about(lab):
+    program = (
+        "import os, sys, numpy, onnxruntime as ort\n"
+        "def use(): ort.InferenceSession(sys.argv[1], providers=['CPUExecutionProvider'])"
+        ".run(None, {'input': numpy.zeros((64, 256), 'float32')})\n"
+        "use()\n"
+        "child = os.fork()\n"
+        "if child == 0:\n    use()\n    os._exit(0)\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+    )
+    settings = {**shim_lab.python_path(lab.mounted), env.PLAN: "v=1;" + GLOBAL}
+    done = shim_lab.python(shim_lab.release(NEWEST), "-c", program, str(lab.model), env=settings)
+    assert "was forked after onnxruntime's global thread pool had been created" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("plan", "why"),
+    [
+        ("v=1;intra=4096", "plan field intra='4096' must be an integer from 1 to 1024"),
+        ("v=1;intra=0", "plan field intra='0' must be an integer from 1 to 1024"),
+        ("v=1;intra=two", "plan field intra='two' must be an integer from 1 to 1024"),
+        ("v=2;intra=2", "plan version is '2', this shim reads version 1"),
+        ("v=1;intra", "plan part 'intra' is not key=value"),
+        ('{"intra": 2}', "plan part '{\"intra\": 2}' is not key=value"),
+        ("v=1;cuda.gpu_mem_limit=all", "plan field cuda.gpu_mem_limit='all' must be an integer from 0 to "),
+        ("v=1;" + "x=1;" * 5000, "characters long, at most 4096 are allowed"),
+    ],
+)
+@pytest.mark.parametrize("release", [NEWEST, "ort-openmp-1.7.0"])
+def test_what_is_not_a_plan_leaves_the_application_alone_and_says_so_in_one_line(lab, release, plan, why):
+    bare = lab.probe(release, None, {"intra": 2}, None)
+    found = lab.probe(release, "", {"intra": 2}, None, extra={env.PLAN: plan})
+    assert pools(found) == pools(bare)
+    assert found["records"] == []
+    assert found["stderr"].startswith("raddle: onnxruntime is left alone: plan ")
+    assert why in found["stderr"]
+    assert found["stderr"].count("\n") == 1
+
+
+def test_a_plan_of_a_megabyte_leaves_the_application_alone(lab):
+    # No environment can hold one from the start.
+    grown = f"import os; os.environ[{env.PLAN!r}] = 'v=1;intra=2;' + 'x' * 2**20"
+    found = lab.probe(NEWEST, "intra=2;min=2", {"intra": 3}, first=grown)
+    assert (pools(found), found["records"]) == ([2], [])
+    assert "plan is 1048588 characters long" in found["stderr"]

@@ -1,0 +1,129 @@
+"""onnxruntime-openmp 1.7.0, whose intra-op pool is an OpenMP team: counts and spinning come from the environment."""
+
+import ort_lab
+import pytest
+import shim_lab
+
+from raddle import env
+
+pytestmark = [pytest.mark.runtime, ort_lab.needs_two_cpus]
+
+ROW, VERSION, RELEASE = "ONNX Runtime OpenMP build", "1.7.0", "ort-openmp-1.7.0"
+WAIT_POLICY = "OMP_WAIT_POLICY"
+PLAN = "intra=2;min=2;inter=1;omp=2;mode=sequential"
+IDLE_S = 0.25
+# An active worker spins all the time, as far as others leave it a CPU.
+BURNS_S = 0.02
+AFTERWARDS = """
+import atexit, os, sys
+atexit.register(lambda: sys.stderr.write("left {}\\n".format(sorted(k for k in os.environ if k.startswith("OMP_")))))
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    return ort_lab.Lab(tmp_path_factory.mktemp("ort"))
+
+
+@pytest.fixture(scope="module")
+def seen(lab):
+    def level(name):
+        return {"model": str(lab.levels), "optimized": str(lab.folder / f"openmp-{name}.onnx"), "idle_s": 0}
+
+    profile = {"profile": str(lab.folder / "openmp"), "model": str(lab.levels), "idle_s": 0}
+    return lab.probes(
+        RELEASE,
+        {
+            "never": (PLAN + ";spin=never;graph=disable", [{"intra": 3}, level("disable"), profile]),
+            "always": (PLAN + ";spin=always;graph=extended", [None, level("extended")]),
+            "bounded": (PLAN + ";spin=bounded", [None]),
+            "three": ("intra=3;min=3;omp=3;spin=never;inter=2;mode=parallel;arena=0;mem_pattern=0", [{}, profile]),
+            "unknown": (
+                PLAN + ";spin=never;global=1;shrink=1;session.force_spinning_stop=1;session.intra_op.allow_spinning=0",
+                [None],
+            ),
+        },
+        idle_s=IDLE_S,
+        first=AFTERWARDS,
+    )
+
+
+def test_the_team_has_the_planned_threads_whatever_the_options_say(seen, proves):
+    proves(ROW, VERSION, "counts")
+    # The library makes the team once, for the first session.
+    assert [session["pool"] for session in seen["never"]["sessions"]] == [1, 0, 0]
+    assert seen["three"]["sessions"][0]["pool"] == 2 + 1
+    said = "intra_op=2, inter_op=1, spinning off, affinity none"
+    assert seen["never"]["stderr"].splitlines()[0] == f"raddle: onnxruntime 1.7.0: {said}"
+
+
+def test_the_wait_policy_is_passive_or_active_by_the_plan(seen, proves):
+    proves(ROW, VERSION, "spinning")
+    always, never = (seen[name]["sessions"][0]["idle_cpu_s"] for name in ("always", "never"))
+    assert always > BURNS_S
+    assert never < always / 4
+    assert seen["bounded"]["records"][0]["because"]["spin"] == "as long as libgomp does by itself"
+
+
+def test_other_libraries_and_child_processes_see_the_environment_of_the_pod_spec(seen):
+    for found in seen.values():
+        assert found["stderr"].splitlines()[-1] == "left []"
+
+
+def test_mode_and_level_are_set_as_in_any_build(seen, lab, proves):
+    proves(ROW, VERSION, "execution mode")
+    proves(ROW, VERSION, "graph level")
+    assert seen["never"]["sessions"][2]["nodes_run_by_caller"]
+    assert not seen["three"]["sessions"][1]["nodes_run_by_caller"]
+    for level in ("disable", "extended"):
+        assert shim_lab.operators(lab.folder / f"openmp-{level}.onnx") == shim_lab.LEVELS[level]
+
+
+def test_the_arena_s_switches_are_set_as_in_any_build(seen, proves):
+    proves(ROW, VERSION, "memory")
+    effective = seen["three"]["sessions"][0]["effective"]
+    assert (effective["arena"], effective["mem_pattern"]) == (False, False)
+
+
+def test_what_this_version_can_not_do_is_said(seen):
+    because = seen["unknown"]["records"][0]["because"]
+    assert because["globalPool"] == "onnxruntime can since 1.23"
+    assert because["shrink"] == "onnxruntime can since 1.8"
+    assert because["configEntries"] == (
+        "session.intra_op.allow_spinning: onnxruntime can since 1.8; "
+        "session.force_spinning_stop: onnxruntime can since 1.12"
+    )
+
+
+@pytest.mark.parametrize(
+    ("variables", "plan", "pool", "because"),
+    [
+        # What the webhook itself sets equals the plan.
+        ({env.OMP: "2"}, PLAN, 1, None),
+        ({env.OMP: ""}, PLAN, 1, None),
+        ({env.OMP: "3"}, PLAN, 2, "OMP_NUM_THREADS is set otherwise"),
+        ({env.OMP: "3"}, PLAN + ";existing=override", 1, None),
+    ],
+)
+def test_a_count_in_the_pod_spec_wins_unless_the_policy_overrides(lab, variables, plan, pool, because, proves):
+    proves(ROW, VERSION, "existing values")
+    found = lab.probe(RELEASE, plan + ";spin=never", extra=variables)
+    assert found["sessions"][0]["pool"] == pool
+    assert found["records"][0]["because"].get("intra") == because
+
+
+def test_a_wait_policy_in_the_pod_spec_wins_unless_the_policy_overrides(lab, proves):
+    proves(ROW, VERSION, "existing values")
+    active = {WAIT_POLICY: "active"}
+    burnt = [
+        lab.probe(RELEASE, plan, extra=active, idle_s=IDLE_S)["sessions"][0]["idle_cpu_s"]
+        for plan in (PLAN + ";spin=never", PLAN + ";spin=never;existing=override")
+    ]
+    assert burnt[0] > BURNS_S
+    assert burnt[1] < burnt[0] / 4
+
+
+def test_a_narrower_container_than_planned_for_cuts_the_team(lab):
+    found = lab.probe(RELEASE, "intra=2;omp=2;spin=never", extra={env.OMP: "2"}, cpus=ort_lab.CPUS[:1])
+    assert found["sessions"][0]["pool"] == 0
+    assert found["records"][0]["because"]["intra"] == "planned 2, cut to cpuset of 1"
