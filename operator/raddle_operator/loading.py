@@ -21,10 +21,13 @@ from raddle_operator.volumes import Shim
 _NO_USER_SITE: Final = "PYTHONNOUSERSITE"
 # Kubernetes' names of architectures -> uname's. Others are not shipped for.
 _ARCHITECTURES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
-# Commands that run JavaScript; longer ones that start it (`sh -c`) are looked into word by word.
-_NODE_COMMANDS: Final = frozenset(
-    ("node", "nodejs", "npm", "npx", "yarn", "pnpm", "pm2", "pm2-runtime", "ts-node", "tsx")
-)
+NODE: Final = "node"
+NATIVE: Final = "native"
+# Commands -> whose shim reaches what they run; longer ones that start them (`sh -c`) are looked into word by word.
+_COMMANDS: Final = {
+    **dict.fromkeys(("node", "nodejs", "npm", "npx", "yarn", "pnpm", "pm2", "pm2-runtime", "ts-node", "tsx"), NODE),
+    "java": NATIVE,
+}
 _MAX_ARGUMENT: Final = 4096
 _USER_SITE: Final = Edits(appended=(literal(USER_BASE, delivery.PYTHON_USER_BASE),))
 
@@ -45,17 +48,17 @@ def load(
     container: Container, policy: Policy, image_env: Mapping[str, str], shim: Shim, architecture: str | Skip
 ) -> Loading:
     """All ways together, for a container that the shim's files are mounted in."""
-    serves_node = runs_node(container)
+    serves = served_by(container)
     override = policy.existing_values == "Override"
     python = python_loading(container, image_env)
-    node = node_loading(container, image_env, shim, serves_node=serves_node, override=override)
-    if node is None and python is _USER_SITE and not wants_native(policy):
+    node = node_loading(container, image_env, shim, serves_node=serves == NODE, override=override)
+    if node is None and python is _USER_SITE and not serves and not wants_native(policy):
         return _PYTHON_ALONE
     native = None
     if wants_native(policy):
         native = native_loading(container, image_env, shim, architecture, override=override)
     ways = (python, node, native)
-    in_process = (node, native) if serves_node else ways
+    in_process = {NODE: (node, native), NATIVE: (native,)}.get(serves, ways)
     return Loading(
         edits=tuple(way for way in ways if isinstance(way, Edits)),
         withheld=tuple(way for way in ways if isinstance(way, Skip)),
@@ -67,13 +70,17 @@ def load(
 _PYTHON_ALONE: Final = Loading(edits=(_USER_SITE,), reaches=True)
 
 
-def runs_node(container: Container) -> bool:
-    """Whether the container's command says that it runs Node.js; an image's own command can't be seen."""
+def served_by(container: Container) -> str:
+    """Whose shim reaches what the container's command runs: NODE, NATIVE, or "" for Python and what can't be told.
+
+    An image's own command can't be seen.
+    """
     for argument in container.arguments:
         for word in argument[:_MAX_ARGUMENT].split():
-            if word.rpartition("/")[2] in _NODE_COMMANDS:
-                return True
-    return False
+            found = _COMMANDS.get(word.rpartition("/")[2])
+            if found is not None:
+                return found
+    return ""
 
 
 def wants_native(policy: Policy) -> bool:

@@ -23,7 +23,7 @@ def test_the_data_is_what_a_config_map_may_hold():
     size = sum(len(text.encode()) for text in texts.values()) + sum(map(len, binaries.values()))
     assert size < delivery.MAX_BYTES
     # Python's and Node's part is small, which leaves room for two native libraries.
-    assert size - sum(map(len, binaries.values())) < 384 * 1024
+    assert size - sum(map(len, binaries.values())) < 512 * 1024
 
 
 def test_every_key_is_mounted_and_every_path_is_relative_and_used_once():

@@ -308,6 +308,17 @@ def test_a_copy_for_another_architecture_preloads_that_ones_library_only():
     assert values(again)["LD_PRELOAD"] == f"{delivery.native_library('aarch64')}:/lib/a.so"
 
 
+def test_a_java_process_is_reached_by_the_native_shim_only():
+    java = pod(container(command=["java", "-jar", "app.jar"]))
+
+    def controlled(spec):
+        text = inject(java, spec)[0]["metadata"]["annotations"]["plan.raddle.dev/serve"]
+        return read_plan_text(text).budget.shim
+
+    assert not controlled({})
+    assert controlled(NATIVE)
+
+
 # --- literals -------------------------------------------------------------------------------------------------------
 
 
