@@ -2,7 +2,8 @@
 
 Start-up: `site`'s cumulative time by `-X importtime`, with the shim (both ways of loading it) and without, interleaved,
 for each CPython found; code is compiled anew each time, as from the read-only mount. Sessions: the same constructor
-with and without the wrapper, taking turns in one process; the first session and the import, in fresh processes.
+with and without the wrapper, taking turns in one process; the first session and the import, in fresh processes. Runs:
+one session's run method, counted and not, in turns.
 Each figure is the difference of two medians, with the A/A difference (two halves of the runs without) beside it.
 """
 
@@ -27,6 +28,7 @@ PLAN = "v=1;intra=2;inter=1;spin=never;mode=sequential;aff=none;excl=0;streams=1
 START_BUDGET_MS = 2.0
 SESSION_BUDGET_MS = 0.2
 FIRST_SESSION_BUDGET_MS = 1.0
+RUN_BUDGET_US = 1.0
 
 
 def difference(without: Sequence[float], with_shim: Sequence[float]) -> tuple[float, float]:
@@ -73,7 +75,7 @@ def start_up(tree: Path, repetitions: int) -> list[list[str]]:
 
 
 def sessions(repetitions: int) -> list[Budget]:
-    """What the wrapper adds to a session, in milliseconds."""
+    """What the wrapper adds to a session in milliseconds, and observing runs to each in microseconds."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "mount"
         delivery.write(str(tree))
@@ -81,6 +83,7 @@ def sessions(repetitions: int) -> list[Budget]:
         base = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "RADDLE_LOG": "0"}
         shim = {**base, "PYTHONPATH": str(tree / "python"), env.PLAN: PLAN}
         later = _child("later", model, shim, repetitions)
+        runs = _child("runs", model, shim, repetitions)
         first: dict[str, dict[str, list[float]]] = {"base": {}, "shim": {}}
         for _ in range(max(5, repetitions // 10)):
             for name, environ in (("base", base), ("shim", shim)):
@@ -94,6 +97,9 @@ def sessions(repetitions: int) -> list[Budget]:
     added, noise = difference(first["base"]["session"], first["shim"]["session"])
     allowed = SESSION_BUDGET_MS + FIRST_SESSION_BUDGET_MS
     found.append(Budget(what=f"the first session (A/A {noise:.3f})", value=added, allowed=allowed, unit="ms"))
+    added, noise = difference(runs["without"], runs["with"])
+    what = f"a run with observe: Runs (A/A {noise:.2f})"
+    found.append(Budget(what=what, value=added, allowed=RUN_BUDGET_US, unit="us"))
     added, noise = difference(first["base"]["import"], first["shim"]["import"])
     whole = statistics.median(first["base"]["import"])
     print(f"import onnxruntime: {added:.1f} ms more (A/A {noise:.1f}) than {whole:.0f} ms; no budget\n")

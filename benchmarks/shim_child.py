@@ -59,10 +59,44 @@ def later(model: str, repetitions: int) -> dict[str, list[float]]:
     return found
 
 
+def runs(model: str, repetitions: int) -> dict[str, list[float]]:
+    """Microseconds of a run in turns of a hundred: counted as with observe=runs, and not."""
+    import numpy as np
+    import onnxruntime
+    from onnxruntime.capi import _pybind_state as binding
+
+    from raddle import observe
+
+    session = binding.InferenceSession(onnxruntime.SessionOptions(), model, True, False)
+    session.initialize_session([], [], set())
+    bare = binding.InferenceSession.__mro__[1].run
+    counted = observe.timed(bare)
+    session.raddle = {"runs": observe.Runs()}
+    feed = {"x": np.zeros(1, np.float32)}
+    found: dict[str, list[float]] = {"with": [], "without": []}
+
+    def turn(run: Any) -> float:
+        started = time.perf_counter()
+        for _ in range(100):
+            run(session, ["y"], feed, None)
+        return (time.perf_counter() - started) * 10000
+
+    for number in range(repetitions + 10):
+        once = {"with": turn(counted), "without": turn(bare)}
+        if number >= 10:
+            for what, value in once.items():
+                found[what].append(value)
+    return found
+
+
 def main() -> None:
-    """Arguments: first, first-planned or later, the model, how many sessions of each kind."""
+    """Arguments: first, first-planned, later or runs, the model, how many sessions or turns of each kind."""
     what, model, repetitions = sys.argv[1:]
-    found = later(model, int(repetitions)) if what == "later" else first(model, planned=what == "first-planned")
+    found: Any
+    if what in ("later", "runs"):
+        found = (later if what == "later" else runs)(model, int(repetitions))
+    else:
+        found = first(model, planned=what == "first-planned")
     print(json.dumps(found))
 
 

@@ -51,11 +51,13 @@ class Runs:
 class Creation:
     """A session that is being created: when it began, and the threads that there were."""
 
-    __slots__ = ("before", "began", "level")
+    __slots__ = ("before", "began", "level", "reported")
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         self.level = fields.get("observe", "sessions")
-        self.before = _threads() if self.level != "none" else None
+        # The model's identity and two lists of threads cost more than all else, and only a report has readers for them.
+        self.reported = self.level != "none" and record.report_wanted()
+        self.before = _threads() if self.reported else None
         self.began = time.perf_counter()
 
     def created(
@@ -89,10 +91,11 @@ class Creation:
                 "quotaCPUs": facts.quota_cpus,
                 "throttled": facts.throttled,
                 "workersSeen": facts.workers_seen,
-                "model": identity(model, whole=record.report_wanted()),
                 "totals": totals.read(facts.cgroup_path),
                 record.UNFINISHED: self,
             }
+            if self.reported:
+                made["model"] = identity(model)
             if self.level == "runs":
                 made["runs"] = Runs()
                 _Sampler.start(facts.cgroup_path)
@@ -117,10 +120,11 @@ def initialized(made: dict[str, Any], providers: Iterable[str], inputs: Iterable
         made["createMs"] = round((time.perf_counter() - creation.began) * 1000, 3)
         made["providers"] = list(providers)
         made["inputs"] = [[name, kind, list(shape)] for name, kind, shape in inputs]
-        made["tasks"] = totals.tasks()
-        after = _threads()
-        if creation.before is not None and after is not None:
-            made["threads"] = sorted(after - creation.before)
+        if creation.before is None:
+            made["tasks"] = totals.tasks()
+        else:
+            after = _listed()
+            made["tasks"], made["threads"] = len(after), sorted(after - creation.before)
         record.changed()
     except Exception as error:
         record.complain(f"session's record is incomplete: {error!r}")
@@ -151,19 +155,16 @@ def timed(run: Callable[..., Any]) -> Callable[..., Any]:
     return observed
 
 
-def identity(model: Any, *, whole: bool) -> dict[str, Any] | None:
-    """{"bytes": size}, with `whole` also CRC-32 of its first and last 64 KiB; None where the model can't be read.
+def identity(model: Any) -> dict[str, Any] | None:
+    """{"bytes": size, "head", "tail": CRC-32 of its first and last 64 KiB}; None where the model can't be read.
 
     A path's file is read here, since it may be gone later. Weights kept beside the file are not looked at.
     """
     try:
         if isinstance(model, (bytes, bytearray, memoryview)):
             view = memoryview(model).cast("B")
-            head, tail, size = view[:MODEL_END_BYTES], view[-MODEL_END_BYTES:], len(view)
-            return _identity(size, head, tail) if whole else {"bytes": size}
-        if not whole:
-            return {"bytes": os.stat(model).st_size}
-        file = os.open(model, os.O_RDONLY | os.O_CLOEXEC)
+            return _identity(len(view), view[:MODEL_END_BYTES], view[-MODEL_END_BYTES:])
+        file = os.open(model, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             size = os.fstat(file).st_size
             ends = (os.pread(file, MODEL_END_BYTES, at) for at in (0, max(0, size - MODEL_END_BYTES)))
@@ -181,11 +182,13 @@ def _identity(size: int, head: Any, tail: Any) -> dict[str, Any]:
 def _threads() -> frozenset[int] | None:
     """Ids of this process's threads; None where there are too many or they can't be read."""
     try:
-        if (totals.tasks() or MAX_THREADS_LISTED) >= MAX_THREADS_LISTED:
-            return None
-        return frozenset(map(int, os.listdir("/proc/self/task")))
+        return None if (totals.tasks() or MAX_THREADS_LISTED) >= MAX_THREADS_LISTED else _listed()
     except OSError:
         return None
+
+
+def _listed() -> frozenset[int]:
+    return frozenset(map(int, os.listdir("/proc/self/task")))
 
 
 class _Sampler:

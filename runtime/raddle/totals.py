@@ -21,15 +21,16 @@ _CPU_STAT = {
 }
 
 
-# A cgroup's files are read again after this long: they cost more than all else that a session records.
-CGROUP_AGE_S = 1.0
+# Read again after this long: it costs more than what else a session records. (The clock of a process adds up its
+# threads' times, which takes 70 us while those of a pool come and go.)
+AGE_S = 1.0
 
 # (cgroup, when it was read, what it said)
-_last: tuple[str, float, dict[str, int]] = ("", 0.0, {})
+_last: tuple[str | None, float, dict[str, int]] = ("", 0.0, {})
 
 
 def read(cgroup_path: str | None, *, recent: bool = True) -> dict[str, int]:
-    """The totals now, with `recent` those of the cgroup up to CGROUP_AGE_S old; what can't be read is absent.
+    """The totals now, with `recent` up to AGE_S old; what can't be read is absent.
 
     processCpuUs                             CPU time of this process
     cpuUs                                    CPU time of the cgroup
@@ -39,23 +40,23 @@ def read(cgroup_path: str | None, *, recent: bool = True) -> dict[str, int]:
 
     Never raises.
     """
+    global _last  # noqa: PLW0603  # a cache of one
+    path, read_at, known = _last
+    now = time.monotonic()
+    if not recent or path != cgroup_path or now - read_at > AGE_S:
+        known = _read(cgroup_path)
+        _last = (cgroup_path, now, known)
+    return known
+
+
+def _read(cgroup_path: str | None) -> dict[str, int]:
     found = {"processCpuUs": time.process_time_ns() // 1000}
     count = tasks()
     if count is not None:
         found["tasks"] = count
     if cgroup_path is not None:
-        found.update(_recent(cgroup_path) if recent else _of_cgroup(cgroup_path))
+        found.update(_of_cgroup(cgroup_path))
     return found
-
-
-def _recent(path: str) -> dict[str, int]:
-    global _last  # noqa: PLW0603  # a cache of one
-    read_path, read_at, known = _last
-    now = time.monotonic()
-    if read_path != path or now - read_at > CGROUP_AGE_S:
-        known = _of_cgroup(path)
-        _last = (path, now, known)
-    return known
 
 
 def tasks() -> int | None:

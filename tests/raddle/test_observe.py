@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle import observe, record, totals
+from raddle import env, observe, record, totals
 from raddle.adapters import live
 
 FACTS = live.Facts(0b11, 1.5, 3)
@@ -49,7 +49,8 @@ def test_nothing_is_recorded_where_the_plan_says_none():
     assert record.sessions == []
 
 
-def test_the_threads_that_came_with_a_session_are_named():
+def test_the_threads_that_came_with_a_session_are_named_where_a_report_is_asked_for(monkeypatch):
+    monkeypatch.setenv(env.REPORT, "/nonexistent")
     creation = observe.begin({})
     stop = threading.Event()
     worker = threading.Thread(target=stop.wait)
@@ -60,6 +61,13 @@ def test_the_threads_that_came_with_a_session_are_named():
     worker.join()
     assert worker.native_id in made["threads"]
     assert threading.main_thread().native_id not in made["threads"]
+
+
+def test_without_a_report_threads_are_counted_only():
+    made = created()
+    observe.initialized(made, [], [])
+    assert made["tasks"] >= 1
+    assert "threads" not in made
 
 
 def test_a_record_is_completed_once():
@@ -75,7 +83,7 @@ def test_a_record_is_completed_once():
 @given(st.integers(0, 3 * observe.MODEL_END_BYTES))
 def test_a_model_is_told_by_its_size_and_both_ends(size):
     model = (b"0123456789abcdef" * (size // 16 + 1))[:size]
-    found = observe.identity(model, whole=True)
+    found = observe.identity(model)
     ends = (model[: observe.MODEL_END_BYTES], model[max(0, size - observe.MODEL_END_BYTES) :])
     assert found == {
         "bytes": size,
@@ -90,14 +98,12 @@ def test_a_model_s_file_is_told_as_its_bytes_are(tmp_path, size, kind):
     model = os.urandom(size)
     path = tmp_path / "model.onnx"
     path.write_bytes(model)
-    assert observe.identity(kind(path), whole=True) == observe.identity(model, whole=True)
-    assert observe.identity(kind(path), whole=False) == {"bytes": size}
+    assert observe.identity(kind(path)) == observe.identity(model)
 
 
 @pytest.mark.parametrize("model", [None, "/nowhere/model.onnx", 7.5, "a\0b"])
 def test_a_model_that_can_not_be_read_has_no_identity(model):
-    assert observe.identity(model, whole=True) is None
-    assert observe.identity(model, whole=False) is None
+    assert observe.identity(model) is None
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------
@@ -186,7 +192,7 @@ def test_a_timed_method_keeps_its_name_and_words():
 def test_a_cgroup_s_totals_are_read_in_both_versions(tmp_path, texts, found):
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    said = totals.read(str(tmp_path), recent=False)
+    said = dict(totals.read(str(tmp_path), recent=False))
     assert said.pop("processCpuUs") > 0
     assert said.pop("tasks") >= 1
     assert said == found
