@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -130,7 +131,7 @@ def _compile(command: Sequence[str | Path], folder: Path) -> None:
 
 
 def debian() -> Path:
-    """The root of a tree with the unpacked packages of DEBIAN; nothing is installed."""
+    """The root of a tree with the unpacked packages of DEBIAN, and their versions in files; nothing is installed."""
     apt, dpkg = tool("apt-get"), tool("dpkg-deb")
 
     def build(home: Path) -> None:
@@ -140,6 +141,9 @@ def debian() -> Path:
             fetch(command, home)
         for package in home.glob("*.deb"):
             _compile([dpkg, "-x", package, home], home)
+            # libomp5-16_1%3a16.0.6-15~deb12u1_amd64.deb
+            name, told = re.match(r"([^_]+)_(?:\d+%3a)?([\d.]+)", package.name).groups()
+            (home / f"{name}.version").write_text(told)
             package.unlink()
 
     return made("debian", {"packages": "\n".join(DEBIAN)}, build)
@@ -251,7 +255,6 @@ def gomp_version() -> str:
     return done.stdout.strip()
 
 
-_LLVM = {"16": "16.0.6", "19": "19.1.7"}
 RUNTIMES: dict[str, Runtime] = {
     "libgomp": Runtime(
         row="libgomp", families=("openmp",), variable=env.OMP, command=_idle("libgomp"), library="libgomp"
@@ -266,9 +269,8 @@ RUNTIMES: dict[str, Runtime] = {
             variable=env.OMP,
             command=_idle(f"llvm-{major}"),
             library=f"llvm-{major}",
-            version=version,
         )
-        for major, version in _LLVM.items()
+        for major in ("16", "19")
     },
     "Intel OpenMP": Runtime(row="", families=("openmp",), variable=env.OMP, command=_idle("intel"), library="intel"),
     "OpenBLAS": Runtime(
@@ -353,4 +355,7 @@ def version(name: str, said: Mapping[str, Any]) -> str:
     """The runtime's version: as pinned, or as it says itself."""
     if name == "libgomp":
         return gomp_version()
-    return RUNTIMES[name].version or str(said["version"])
+    if name.startswith("LLVM"):
+        return (debian() / f"libomp5-{name.rsplit(maxsplit=1)[-1]}.version").read_text()
+    # MKL calls itself 2026.2-Product.
+    return RUNTIMES[name].version or str(said["version"]).partition("-")[0]
