@@ -300,8 +300,8 @@ async def test_a_binding_is_answered_well_before_the_api_server_gives_up(tmp_pat
 
 
 async def test_only_so_many_questions_run_at_once(tmp_path):
-    kube = Asked(NotFound(404, "NotFound", ""), after_s=0.2)
-    async with lab.running(tmp_path, lab.stocked(), kube=kube, arrival_wait_s=0.0, lookup_timeout_s=1) as here:
+    kube = Asked(NotFound(404, "NotFound", ""), after_s=1.0)
+    async with lab.running(tmp_path, lab.stocked(), kube=kube, arrival_wait_s=0.0, lookup_timeout_s=3) as here:
         answers = await asyncio.gather(*(here.bind(lab.binding(f"p{n}"), "?timeout=9s") for n in range(100)))
         outcomes = {decision(answer) for answer in answers}
         assert outcomes == {"skipped PodNotFound", "skipped PodTooManyLookups"}
