@@ -152,6 +152,24 @@ def test_isolated_interpreters_are_out_of_reach(mounted, way, flag):
     assert json.loads(done.stdout) is False
 
 
+@pytest.mark.parametrize(("way", "flag"), [(by_python_path, "-s"), (by_user_base, "-E")])
+def test_these_flags_turn_only_the_other_way_off(mounted, way, flag):
+    executable = shim_lab.interpreter("3.11")
+    if executable is None:
+        pytest.skip("no CPython 3.11 outside a virtual environment here")
+    done = shim_lab.python(executable, flag, "-c", ACTIVE, env={**way(mounted), env.PLAN: PLAN})
+    assert json.loads(done.stdout) is True
+
+
+@pytest.mark.parametrize(("way", "reached"), [(by_python_path, True), (by_user_base, False)])
+def test_a_container_without_user_sites_is_reached_by_python_path(mounted, way, reached):
+    executable = shim_lab.interpreter("3.11")
+    if executable is None:
+        pytest.skip("no CPython 3.11 outside a virtual environment here")
+    extra = {**way(mounted), env.PLAN: PLAN, "PYTHONNOUSERSITE": "1"}
+    assert json.loads(shim_lab.python(executable, "-c", ACTIVE, env=extra).stdout) is reached
+
+
 def test_a_virtual_environment_is_reached_by_python_path_and_not_by_the_user_site(mounted):
     extra = {env.PLAN: PLAN}
     assert sys.prefix != sys.base_prefix, "the tests run in a virtual environment"
