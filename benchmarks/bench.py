@@ -21,6 +21,7 @@ BENCHMARKS = {
     "injection": ["injection", "--write"],
     "core": ["core", "--write"],
     "shim": ["shim", "--write"],
+    "native": ["native_shim", "--write"],
 }
 
 

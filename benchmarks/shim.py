@@ -79,7 +79,7 @@ def sessions(repetitions: int) -> list[Budget]:
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "mount"
         delivery.write(str(tree))
-        model = _model(Path(folder) / "identity.onnx")
+        model = identity_model(Path(folder) / "identity.onnx")
         base = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "RADDLE_LOG": "0"}
         shim = {**base, "PYTHONPATH": str(tree / "python"), env.PLAN: PLAN}
         later = _child("later", model, shim, repetitions)
@@ -113,7 +113,8 @@ def _child(what: str, model: Path, environ: dict[str, str], repetitions: int) ->
     return found
 
 
-def _model(path: Path) -> Path:
+def identity_model(path: Path) -> Path:
+    """The path, with a model of one node written to it."""
     from onnx import TensorProto, helper
 
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]

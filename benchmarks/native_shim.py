@@ -1,0 +1,106 @@
+"""What the native shim costs: `python -m native_shim` (from benchmarks/). Needs gcc, onnxruntime and onnx; no cluster.
+
+Sessions: one program makes them through ONNX Runtime's real function table, with the plan's values set by its own code,
+and through the shim's, taking turns within a process. Start: /bin/true with and without the library preloaded, with an
+allocator as well. Each figure is the difference of two medians, with the A/A difference beside it. A run costs nothing
+by construction: its function in the shim's table is the real one, which is checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import onnxruntime
+
+from native import build
+from report import BUDGET_HEADINGS, Budget, machine, markdown_table, write_section
+from shim import identity_model
+
+SESSION_BUDGET_US = 50.0
+CALLER = Path(__file__).with_name("native_caller.c")
+
+
+def library() -> Path:
+    """The libonnxruntime of the installed wheel. Raises FileNotFoundError where the wheel has none."""
+    for path in sorted((Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.1*")):
+        return path
+    raise FileNotFoundError("this onnxruntime wheel carries no libonnxruntime.so")
+
+
+def difference(without: Sequence[float], again: Sequence[float], with_shim: Sequence[float]) -> tuple[float, float]:
+    """(median with minus median without, A/A: how far the medians of two series without lie apart)."""
+    both = statistics.median([*without, *again])
+    return statistics.median(with_shim) - both, abs(statistics.median(without) - statistics.median(again))
+
+
+def sessions(folder: Path, shim: Path, rounds: int, threads: int) -> Budget:
+    """What the shim adds to a session with so many threads, in microseconds."""
+    program = folder / "native_caller"
+    subprocess.run(["gcc", "-O2", f"-I{build.SOURCES}", "-o", program, CALLER, "-ldl"], check=True)
+    plan = f"v=1;intra={threads};inter=1;spin=never;mode=sequential;existing=respect"
+    environ = {**os.environ, "LD_PRELOAD": str(shim), "RADDLE_PLAN": plan, "RADDLE_LOG": "0"}
+    model = identity_model(folder / "identity.onnx")
+    command = [str(program), str(library()), str(model), str(rounds), str(threads)]
+    lines = subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout.splitlines()
+    if lines.pop() != "run real":
+        raise RuntimeError("a run does not go to the real function")
+    columns = zip(*([int(word) / 1000 for word in line.split()] for line in lines), strict=True)
+    added, noise = difference(*columns)
+    plural = "" if threads == 1 else "s"
+    what = f"a session with {threads} thread{plural} (A/A {noise:.1f})"
+    return Budget(what=what, value=added, allowed=SESSION_BUDGET_US, unit="µs")
+
+
+def starts(shim: Path, rounds: int) -> list[list[str]]:
+    """A table's lines: what the preloaded library adds to the start of a program, in milliseconds."""
+    ways = {
+        "without": {},
+        "again": {},
+        "preloaded": {"LD_PRELOAD": str(shim), "RADDLE_PLAN": "v=1;intra=2"},
+        "with an allocator that the image has": {"LD_PRELOAD": str(shim), "RADDLE_PLAN": "v=1;alloc=jemalloc"},
+    }
+    taken: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(rounds):
+        for way, environ in ways.items():
+            start = time.perf_counter()
+            subprocess.run(["/bin/true"], env=environ, check=True)
+            taken[way].append((time.perf_counter() - start) * 1000)
+    lines = []
+    for way in list(ways)[2:]:
+        added, noise = difference(taken["without"], taken["again"], taken[way])
+        lines.append([way, f"{added:.2f} ms (A/A {noise:.2f})"])
+    return lines
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=1000, help="sessions of each kind (default 1000)")
+    parser.add_argument("--starts", type=int, default=300, help="starts of each kind (default 300)")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
+    arguments = parser.parse_args()
+    shim = build.library("x86_64")
+    with tempfile.TemporaryDirectory() as folder:
+        budgets = [sessions(Path(folder), shim, arguments.rounds, threads) for threads in (1, 2)]
+    text = (
+        f"### The native shim\n\n`python -m native_shim`, from benchmarks/. {machine()}\n\n"
+        f"onnxruntime {onnxruntime.__version__}, {arguments.rounds} sessions of each kind. The library has "
+        f"{shim.stat().st_size} bytes. A run goes to the real function.\n\n"
+        + markdown_table(BUDGET_HEADINGS, [budget.cells() for budget in budgets])
+        + "\n"
+        + markdown_table(["start of a program", "added"], starts(shim, arguments.starts))
+    )
+    print(text)
+    if arguments.write:
+        write_section("native", text)
+
+
+if __name__ == "__main__":
+    main()
