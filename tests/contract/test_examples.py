@@ -5,8 +5,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+import machines
 from devcluster import Cluster
-from raddle import policy
+from raddle import env, policy, sysfs
+from raddle_operator.cli import manifests, plan, workloads
+from raddle_operator.matching import Policies
+from raddle_operator.reasons import SkipReason
 
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLES = sorted((REPOSITORY / "examples").glob("*.yaml"))
@@ -82,3 +86,17 @@ def test_the_readme_lists_every_example():
     text = (REPOSITORY / "examples" / "README.md").read_text()
     assert [path.name for path in EXAMPLES if f"]({path.name})" not in text] == []
     assert text.count(".yaml](") == len(EXAMPLES)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_its_workloads_get_all_that_the_policy_asks_for(path):
+    found = manifests.load([str(path)])
+    machine = sysfs.read_machine(str(machines.path("2s16c32t")))
+    known = Policies(list(workloads.read_policies(found)))
+    for workload in workloads.read_workloads(found):
+        planned = plan.decide(workload, known, {env.INJECT_LABEL: "enabled"}, "node", machine)
+        skip = planned.decision.skip
+        assert skip is None or skip.reason is SkipReason.OBSERVED
+        withheld = [skip for outcome in planned.decision.containers for skip in outcome.withheld]
+        # A checkout need not have been given a build of the native shim.
+        assert [skip for skip in withheld if "this build has no native shim" not in skip.detail] == []
