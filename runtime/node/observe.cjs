@@ -1,8 +1,8 @@
 'use strict';
 
 /**
- * What is recorded of a session, as far as the plan's `observe` asks: none, sessions, or runs too. The keys are those
- * of runtime/raddle/observe.py. Only with observe=runs does a run cost anything.
+ * What is recorded of a session where a report is wanted, as far as the plan's `observe` asks: none, sessions, or runs
+ * too. The keys are those of runtime/raddle/observe.py. Only with observe=runs does a run cost anything.
  */
 
 const fs = require('fs');
@@ -45,13 +45,11 @@ class Creation {
     if (this.before !== null && after !== null) {
       made.threads = after.filter((thread) => !this.before.includes(thread));
     }
-    made.tasks = totals.tasks();
     made.totals = totals.read(facts.cgroup);
+    made.tasks = made.totals.tasks;
     made.inputs = inputs(session);
-    if (process.env.RADDLE_REPORT) {
-      made.model = report.identity(args);
-      made.plan = report.crc32(Buffer.from(plan));
-    }
+    made.model = report.identity(args);
+    made.plan = report.crc32(Buffer.from(plan));
     return made;
   }
 }

@@ -115,7 +115,8 @@ class Runtime {
       hasExtra: this.version ? isSince(this.version, EXTRA_SINCE) : 'initOrtOnce' in binding,
       hasSpinDuration: isSince(this.version, SPIN_DURATION_SINCE),
     };
-    this.level = fields.observe || 'sessions';
+    // Nobody but the report asks what was recorded.
+    this.level = process.env.RADDLE_REPORT ? fields.observe || 'sessions' : 'none';
     this.facts = null;
     this.factsAt = 0;
     record.state.runtimes[RUNTIME] = { version: this.version };

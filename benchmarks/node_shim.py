@@ -1,0 +1,130 @@
+"""What the Node.js shim costs: `python -m node_shim` (from benchmarks/). Needs node, npm and onnx.
+
+Start-up: `node -e 0` with `--require raddle.cjs` and without, interleaved: CPU time of the process (user and system),
+which others on the machine disturb less, and time until it ended. The first session: fresh processes with the shim and
+without. Later ones: the wrapped class and the binding's own, taking turns in one process, with the same pool.
+Each figure is the difference of two medians, with the A/A difference (two halves of the runs without) beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from raddle import delivery, env
+from report import BUDGET_HEADINGS, Budget, machine, markdown_table, spread, write_section
+from shim import difference, identity_model
+
+HERE = Path(__file__).parent
+TESTS = HERE.parent / "tests"
+PLAN = "v=1;intra=2;inter=1;spin=never;mode=sequential;aff=none;excl=0;streams=1;workers=1;existing=respect"
+START_BUDGET_MS = 3.0
+
+
+def start(arguments: Sequence[str], environ: dict[str, str]) -> tuple[float, float]:
+    """(CPU milliseconds, milliseconds until it ended) of one Node.js process that does nothing."""
+    began = time.perf_counter()
+    child = subprocess.Popen(["node", *arguments, "-e", "0"], env=environ)
+    _, status, usage = os.wait4(child.pid, 0)
+    passed = time.perf_counter() - began
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise subprocess.CalledProcessError(child.returncode, "node")
+    return (usage.ru_utime + usage.ru_stime) * 1000, passed * 1000
+
+
+def starts(preload: str, repetitions: int) -> tuple[list[list[str]], Budget]:
+    """A table's lines, and the budget's."""
+    environ = {**os.environ, env.PLAN: PLAN}
+    ways: dict[str, list[str]] = {"without": [], "with": ["--require", preload]}
+    cpu: dict[str, list[float]] = {way: [] for way in ways}
+    passed: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(repetitions):
+        for way, arguments in ways.items():
+            one = start(arguments, environ)
+            cpu[way].append(one[0])
+            passed[way].append(one[1])
+    lines = [
+        [what, spread(values["without"]), spread(values["with"]), *_difference(values)]
+        for what, values in (("CPU time", cpu), ("until it ended", passed))
+    ]
+    # On a machine with other work the time until it ended says more about that work.
+    added, noise = difference(cpu["without"], cpu["with"])
+    what = f"the start of a process that makes no session, CPU time (A/A {noise:.2f})"
+    return lines, Budget(what=what, value=added, allowed=START_BUDGET_MS, unit="ms")
+
+
+def _difference(values: dict[str, list[float]]) -> list[str]:
+    added, noise = difference(values["without"], values["with"])
+    return [f"{added:.2f} ms", f"{noise:.2f} ms"]
+
+
+def sessions(folder: Path, preload: str, model: Path, repetitions: int, count: int) -> list[list[str]]:
+    """A table's lines for the first session of a process and for later ones."""
+    environ = {**os.environ, "RADDLE_LOG": "0"}
+    shim = {**environ, env.PLAN: PLAN, "NODE_OPTIONS": f"--require {preload}"}
+    first: dict[str, list[float]] = {"without": [], "with": []}
+    later: dict[str, list[float]] = {"without": [], "with": []}
+    for _ in range(repetitions):
+        first["without"].append(_child(folder, model, 0, environ)["first"])
+        found = _child(folder, model, count, shim)
+        first["with"].append(found["first"])
+        for way, values in later.items():
+            values.extend(found[way])
+    return [
+        [what, spread(values["without"]), spread(values["with"]), *_difference(values)]
+        for what, values in (("the first session of a process", first), ("a later session", later))
+    ]
+
+
+def _child(folder: Path, model: Path, count: int, environ: dict[str, str]) -> dict[str, Any]:
+    command = ["node", str(HERE / "node_child.cjs"), str(model), str(count)]
+    done = subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--starts", type=int, default=60, help="starts of each kind, at least 2 (default 60)")
+    parser.add_argument(
+        "--processes", type=int, default=12, help="processes that make sessions, of each kind (default 12)"
+    )
+    parser.add_argument("--sessions", type=int, default=100, help="sessions in each of them (default 100)")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
+    arguments = parser.parse_args()
+    # The tests know how to have onnxruntime-node; nothing else of theirs is used.
+    sys.path.insert(0, str(TESTS))
+    lab: Any = importlib.import_module("node_lab")
+    with tempfile.TemporaryDirectory() as folder:
+        mount = Path(folder) / "mount"
+        delivery.write(str(mount))
+        preload = str(mount / Path(delivery.NODE_MODULE).relative_to(delivery.MOUNT_PATH))
+        model = identity_model(Path(folder) / "identity.onnx")
+        lines, budget = starts(preload, arguments.starts)
+        lines += sessions(lab.application(lab.NEWEST), preload, model, arguments.processes, arguments.sessions)
+    version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    text = (
+        "### The Node.js shim\n\n`python -m node_shim`, from benchmarks/. "
+        f"Node.js {version}, onnxruntime-node {lab.NEWEST}. {machine()}\n\nMedians and ranges in milliseconds:\n\n"
+        + markdown_table(["what", "without", "with", "difference", "A/A"], lines)
+        + "\n"
+        + markdown_table(BUDGET_HEADINGS, [budget.cells()])
+    )
+    print(text)
+    if arguments.write:
+        write_section("node-shim", text)
+
+
+if __name__ == "__main__":
+    main()
