@@ -21,6 +21,8 @@ BENCHMARKS = {
     "injection": ["injection", "--write"],
     "core": ["core", "--write"],
     "shim": ["shim", "--write"],
+    "node": ["node_shim", "--write"],
+    "native": ["native_shim", "--write"],
     "native": ["native_shim", "--write"],
 }
 
