@@ -41,7 +41,7 @@ class Runtime:
         if fields.get("global") or fields.get("shared_arena") or hasattr(module, "set_global_thread_pool_sizes"):
             from raddle.adapters.ort_sharing import Sharing  # noqa: PLC0415
 
-            resolve = lambda: live.resolve(fields, self.current_facts())  # noqa: E731
+            resolve = lambda: self.wanted(self.current_facts())  # noqa: E731
             self.given.sharing = Sharing(module, resolve, override=not self.given.respect)
         # ORT returns a copy each time. One shared object would be nobody's to add affinity to.
         self.fresh_defaults = self.default_options() is not self.default_options()
@@ -54,6 +54,8 @@ class Runtime:
         self.held: dict[int, Held] = {}
         self.facts: live.Facts | None = None
         self.facts_at = 0.0
+        self.resolved: tuple[Any, live.Effective | None] = (None, None)
+        self.announced = False
         # Living sessions that have worker threads, and those whose workers have a core each.
         self.pools: weakref.WeakSet[Any] = weakref.WeakSet()
         self.pinned: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -117,6 +119,15 @@ class Runtime:
         else:
             self.facts.cpus = live.read_cpus()
         return self.facts
+
+    def wanted(self, facts: live.Facts) -> live.Effective:
+        """What the plan comes to; worked out again when the facts have changed."""
+        key = (self.facts_at, facts.cpus)
+        known, effective = self.resolved
+        if effective is None or known != key:
+            effective = live.resolve(self.fields, facts)
+            self.resolved = (key, effective)
+        return effective
 
     def construct(
         self, session: Any, init: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any
@@ -184,7 +195,7 @@ class Runtime:
         edit = Edit(options, held, untouched=self.is_fresh(options))
         try:
             facts = self.current_facts()
-            wanted = live.resolve(self.fields, facts)
+            wanted = self.wanted(facts)
             gpu = ""
             if wanted.spin == "bounded":
                 from raddle.adapters.ort_providers import gpu_asked  # noqa: PLC0415
@@ -204,7 +215,7 @@ class Runtime:
     def _created(self, session: Any, choice: Choice, creation: observe.Creation, model: Any) -> None:
         """Keeps what the construction came to; `initialized` completes it."""
         try:
-            facts = self.current_facts()
+            facts = self.facts or self.current_facts()
             values = choice.values
             if self.fields.get("shrink"):
                 self._shrinks(session, choice)
@@ -221,7 +232,8 @@ class Runtime:
                 self.pools.add(session)
             if values.get("affinity") == "core":
                 self.pinned.add(session)
-            if facts.first_worker:
+            if facts.first_worker and not self.announced:
+                self.announced = True
                 record.announce("onnxruntime", choice.line(self.version))
         except Exception as error:
             record.complain(f"onnxruntime session is not recorded: {error!r}")
