@@ -124,7 +124,7 @@ def initialized(made: dict[str, Any], providers: Iterable[str], inputs: Iterable
             made["tasks"] = totals.tasks()
         else:
             after = _listed()
-            made["tasks"], made["threads"] = len(after), sorted(after - creation.before)
+            made["tasks"], made["threads"] = len(after), sorted(after - creation.before - _Sampler.threads)
         record.changed()
     except Exception as error:
         record.complain(f"session's record is incomplete: {error!r}")
@@ -196,13 +196,17 @@ class _Sampler:
 
     pid = 0
     lock = threading.Lock()
+    # Its own id, which is none of a session's.
+    threads: frozenset[Any] = frozenset()
 
     @classmethod
     def start(cls, cgroup_path: str | None) -> None:
         with cls.lock:
             if cls.pid != os.getpid():
                 cls.pid = os.getpid()
-                threading.Thread(target=cls.sample, args=(cgroup_path,), name="raddle-observe", daemon=True).start()
+                thread = threading.Thread(target=cls.sample, args=(cgroup_path,), name="raddle-observe", daemon=True)
+                thread.start()
+                cls.threads = frozenset([thread.native_id])
 
     @staticmethod
     def sample(cgroup_path: str | None) -> None:
