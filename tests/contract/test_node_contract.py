@@ -1,6 +1,7 @@
 """The Node.js shim gives the answers of the Python code, which is the reference: plan, quota, affinity."""
 
 import random
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import machines
-from raddle import __version__, cpuset, env
+from raddle import __version__, cpuset, env, observe, record, report
 from raddle.adapters import live
 from raddle.adapters.ort_affinity import affinity_text
 from raddle.cgroup import read_allotment
@@ -230,3 +231,55 @@ def test_workers_get_the_same_cpus(name):
 
 def test_reports_name_this_version():
     assert f"const RADDLE = '{__version__}';" in REPORT.read_text()
+
+
+# --- names and limits -----------------------------------------------------------------------------------------------
+
+SHIM = REPORT.parent
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("raddle.cjs", env.PLAN),
+        ("raddle.cjs", env.LOG),
+        ("record.cjs", env.LOG),
+        ("record.cjs", env.REPORT),
+        ("report.cjs", env.REPORT),
+        ("record.cjs", record.ANNOUNCED),
+        ("onnxruntime.cjs", env.PLAN),
+        ("onnxruntime.cjs", env.ORT_INTRA),
+        ("onnxruntime.cjs", env.ORT_INTER),
+    ],
+)
+def test_variables_have_the_same_names(file, name):
+    assert name in re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", (SHIM / file).read_text())
+
+
+@pytest.mark.parametrize(
+    ("file", "limits"),
+    [
+        (
+            "report.cjs",
+            [(report, name) for name in ("VERSION", "MAX_FILES", "MAX_BYTES", "MAX_BURST", "MAX_COMPLAINTS")],
+        ),
+        ("report.cjs", [(report, "MAX_LINE"), (env, "MAX_PLAN_TEXT"), (observe, "MODEL_END_BYTES")]),
+        ("observe.cjs", [(observe, "MAX_THREADS_LISTED"), (report, "MAX_INPUTS")]),
+        ("record.cjs", [(record, "MAX_SAMPLES")]),
+        ("facts.cjs", [(live, "MAX_SIBLINGS"), (live, "MAX_PARENT_THREADS")]),
+        ("plan.cjs", [(live, "DEFAULT_SPIN_US"), (env, "MAX_THREADS"), (env, "MAX_STREAMS"), (env, "MAX_PLAN_TEXT")]),
+        ("kernel.cjs", [(cpuset, "MAX_CPUS")]),
+    ],
+)
+def test_limits_are_the_same(file, limits):
+    found = dict(re.findall(r"^const ([A-Z_]+) = ([0-9]+);", (SHIM / file).read_text(), re.MULTILINE))
+    assert [(name, found[name]) for _, name in limits] == [
+        (name, str(getattr(module, name))) for module, name in limits
+    ]
+
+
+def test_config_entries_and_providers_are_those_of_the_plan():
+    """Each is given its bounds by a line of the tables above; none may be known here that is not known there."""
+    text = (SHIM / "plan.cjs").read_text()
+    known = set(re.findall(r"'((?:session|cuda|openvino|xnnpack)\.[a-zA-Z0-9_.]+)'", text))
+    assert known == {key for key in (*numbers(), *words()) if "." in key}
