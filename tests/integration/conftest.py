@@ -12,7 +12,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from integration.world import DEADLINE_SECONDS, Space, container, pod
+from integration.world import DEADLINE_SECONDS, Space, container, env_of, pod, policy
 
 import machines
 from raddle.topology import Kubelet
@@ -63,6 +63,20 @@ def space(cluster, raddle):
     for left in made.list():
         made.delete(left["metadata"]["name"])
     cluster.client.delete(f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+def shimmed(space):
+    """The namespace once the webhook has seen the shim's ConfigMap there: only then are files named that must be there."""
+    space.apply(policy("probe", podSelector={"matchLabels": {"probe": "yes"}}, imageEnv={"NODE_OPTIONS": ""}))
+    probe = pod(container(cpu="1"), name="probe", labels={"probe": "yes"})
+    path = f"/api/v1/namespaces/{space.name}/pods"
+
+    def seen():
+        return "NODE_OPTIONS" in env_of(space.client.request("POST", path, probe, query={"dryRun": "All"}))
+
+    space.wait(seen)
+    return space
 
 
 class _SetLimit(BaseHTTPRequestHandler):

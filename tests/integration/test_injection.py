@@ -236,20 +236,6 @@ def test_pythonpath_is_extended_where_it_is_known_and_left_alone_where_it_is_not
     assert unstated["PYTHONUSERBASE"]["value"] == "/opt/raddle"
 
 
-@pytest.fixture
-def shimmed(space):
-    """The namespace once the webhook has seen the shim's ConfigMap there: only then are files named that must be there."""
-    space.apply(policy("probe", podSelector={"matchLabels": {"probe": "yes"}}, imageEnv={"NODE_OPTIONS": ""}))
-    probe = pod(container(cpu="1"), name="probe", labels={"probe": "yes"})
-    path = f"/api/v1/namespaces/{space.name}/pods"
-
-    def seen():
-        return "NODE_OPTIONS" in env_of(space.client.request("POST", path, probe, query={"dryRun": "All"}))
-
-    space.wait(seen)
-    return space
-
-
 REQUIRE = "--require /opt/raddle/node/raddle.cjs"
 KEY = {"name": "settings", "key": "k"}
 

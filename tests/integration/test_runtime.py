@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+from pathlib import Path
 
+import native_lab
+import node_lab
 import pytest
 import shim_lab
 from integration.world import container, env_of, plan_of, pod, policy, threads, unregister
 
 from localraddle import podenv
-from raddle import env
+from raddle import delivery, env
 
 pytestmark = pytest.mark.runtime
 
@@ -22,6 +26,8 @@ if len(CPUS) < 2:
     pytest.skip("needs two CPUs: a pool of one has no threads to count", allow_module_level=True)
 
 HERE = "here"
+# uname's name -> Kubernetes'.
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 # One that reads the count from the environment too, and the last one that only the shim can tell.
 RELEASES = ("ort-1.31.1", "ort-1.28.0")
 # More threads than any stock count for this machine, and more than its CPUs: only the policy can be the reason.
@@ -109,6 +115,50 @@ def test_the_pool_sleeps_after_a_run_where_stock_spins(started, model, release):
     )
     assert planned["idle_cpu_s"] < IDLE_S / 20
     assert planned["idle_cpu_s"] * 10 < stock["idle_cpu_s"]
+
+
+@pytest.fixture
+def environment_of(shimmed, here, tmp_path):
+    """environment_of(container, **spec): what a container of a bound pod starts with, all shims in reach."""
+
+    def make(one, **spec):
+        shimmed.apply(policy(**spec))
+        shimmed.wait(lambda: shimmed.knows(HERE))
+        shimmed.create(pod(one, nodeSelector={"node": HERE, "kubernetes.io/arch": ARCHITECTURES[platform.machine()]}))
+        bound = shimmed.bound()
+        assert threads(bound) == MORE
+        return podenv.environment(shimmed.client, bound, "serve", tmp_path)
+
+    return make
+
+
+def reported(environment):
+    """The sessions that the processes of a container have reported."""
+    files = Path(environment["RADDLE_REPORT"]).glob("*.json")
+    return [session for file in files for session in json.loads(file.read_text())["sessions"]]
+
+
+@pytest.mark.parametrize("version", [node_lab.BEFORE_EXTRA, node_lab.NEWEST])
+def test_node_has_the_pods_threads_and_keeps_its_own_options(environment_of, version):
+    own = [{"name": "NODE_OPTIONS", "value": "--max-old-space-size=256"}]
+    one = container(cpu="2", request="10m", command=["node", "app.cjs"], env=own)
+    environment = environment_of(one, threads={"minIntraOp": MORE}, reports=True)
+    assert environment["NODE_OPTIONS"].endswith(" --max-old-space-size=256")
+    seen = node_lab.run(node_lab.application(version) / "app.cjs", {}, env=environment, cpus=CPUS)
+    assert seen.threads == [MORE - 1]
+    assert [line.partition(":")[2].split(",")[0] for line in seen.lines] == [f" onnxruntime {version}: intra_op={MORE}"]
+    assert len(reported(environment)) == 1
+
+
+def test_a_native_program_has_the_pods_threads_and_reports_them(environment_of):
+    if platform.machine() not in delivery.architectures():
+        pytest.skip("no native shim was built: make native")
+    spec = {"threads": {"minIntraOp": MORE}, "nativeShim": "Preload", "imageEnv": {"LD_PRELOAD": ""}, "reports": True}
+    environment = environment_of(container(cpu="2", request="10m"), **spec)
+    with native_lab.Caller(native_lab.program("c", native_lab.MAVEN_VERSIONS[1]), environment) as caller:
+        caller.do("env")
+        assert len(caller.session()) == MORE - 1
+    assert len(reported(environment)) == 1
 
 
 def test_an_image_that_only_a_user_site_can_reach_has_the_plan_as_well(started, model):
