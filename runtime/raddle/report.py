@@ -34,10 +34,8 @@ class _Writer:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self.pid = os.getpid()
         self.started_at = time.time()
-        self.name = f"{self.pid}-{int(self.started_at * 1000) & 0xFFFFFFFF:08x}.json"
-        self.lock = threading.Lock()
+        self.name = f"{os.getpid()}-{int(self.started_at * 1000) & 0xFFFFFFFF:08x}.json"
         self.tokens = float(MAX_BURST)
         self.refilled = time.monotonic()
         self.exists = False
@@ -54,14 +52,7 @@ class _Writer:
 
     def write(self, *, at_exit: bool = False) -> None:
         """Writes the report. Raises OSError."""
-        # Another thread is writing, or this one is and has said so itself. The last write is worth a wait.
-        if not self.lock.acquire(timeout=LAST_WRITE_WAITS_S if at_exit else 0):
-            return
-        try:
-            if at_exit or self.may_write():
-                self._put(_fitted(_document(self.started_at, at_exit=at_exit), _own_sessions()))
-        finally:
-            self.lock.release()
+        self._put(_fitted(_document(self.started_at, at_exit=at_exit), _own_sessions()))
 
     def _put(self, data: bytes) -> None:
         if not self.exists and len(os.listdir(self.folder)) >= MAX_FILES:
@@ -84,17 +75,47 @@ class _Writer:
         self.exists = True
 
 
-_writer: _Writer | None = None
+class _State:
+    """This process's writer, and whether something has changed since it wrote."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.writer: _Writer | None = None
+        self.lock = threading.Lock()
+        self.behind = False
+
+
+_state = _State()
+
+
+def _own() -> _State:
+    """A forked child has a report of its own, and no thread that would release its parent's lock.
+
+    Asked for each time: a function that was registered for forks before this module was would come first.
+    """
+    global _state  # noqa: PLW0603  # one a process
+    if _state.pid != os.getpid():
+        _state = _State()
+    return _state
 
 
 def changed() -> None:
     """Writes this process's report if it may be written now. Never raises."""
-    global _writer  # noqa: PLW0603  # one a process
+    state = _own()
+    state.behind = True
     try:
-        if _writer is None or _writer.pid != os.getpid():
-            _writer = _Writer(os.environ[env.REPORT])
-            _at_exit(_last)
-        _writer.write()
+        # Whoever holds the lock writes for the others too; it may be this very thread, which said something meanwhile.
+        while state.behind and state.lock.acquire(blocking=False):
+            try:
+                state.behind = False
+                if state.writer is None:
+                    state.writer = _Writer(os.environ[env.REPORT])
+                    _at_exit(_last)
+                if not state.writer.may_write():
+                    return
+                state.writer.write()
+            finally:
+                state.lock.release()
     except Exception:
         # The folder is the platform's; the application must not notice.
         pass
@@ -108,9 +129,14 @@ def _at_exit(function: Any) -> None:
 
 
 def _last() -> None:
+    state = _own()
     try:
-        if _writer is not None and _writer.pid == os.getpid():
-            _writer.write(at_exit=True)
+        # Another thread may be writing; the last report is worth a wait.
+        if state.writer is not None and state.lock.acquire(timeout=LAST_WRITE_WAITS_S):
+            try:
+                state.writer.write(at_exit=True)
+            finally:
+                state.lock.release()
     except Exception:
         pass
 

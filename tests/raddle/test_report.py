@@ -175,7 +175,7 @@ def test_a_link_in_the_folder_is_not_followed(folder, tmp_path):
 from raddle import report
 writer = report._Writer(os.environ["RADDLE_REPORT"])
 os.symlink({str(target)!r}, os.path.join(writer.folder, "." + writer.name + ".tmp"))
-report._writer = writer
+report._state.writer = writer
 session()
 """
     assert ran(folder, code).returncode == 0
@@ -207,6 +207,65 @@ os.waitpid(child, 0)
     told = {tuple(one["effective"]["of"] for one in document["sessions"]) for document in documents(folder)}
     assert told == {("parent",), ("child",)}
     assert all("atExit" in document for document in documents(folder))
+
+
+def test_sessions_of_many_threads_are_in_one_report(folder):
+    code = """
+import threading
+together = threading.Barrier(8)
+def work(index):
+    together.wait()
+    session(index=index)
+threads = [threading.Thread(target=work, args=(index,)) for index in range(8)]
+[thread.start() for thread in threads], [thread.join() for thread in threads]
+print(len(reports()), flush=True)
+os._exit(0)
+"""
+    assert ran(folder, code).stdout == "1\n"
+    (document,) = documents(folder)
+    assert {one["effective"]["index"] for one in document["sessions"]} == set(range(8))
+
+
+def test_what_is_said_while_a_report_is_written_is_in_it(folder):
+    code = """
+import types
+from raddle.adapters import hook
+hook._loaded["toy"] = types.SimpleNamespace(effective=lambda: record.complain("asked"))
+session()
+os._exit(0)
+"""
+    assert ran(folder, code).returncode == 0
+    (document,) = documents(folder)
+    assert document["complaints"] == ["asked"]
+
+
+def test_a_child_that_is_forked_while_a_report_is_written_reports_all_the_same(folder):
+    code = """
+from raddle import report
+session(of="parent")
+with report._state.lock:
+    child = os.fork()
+if not child:
+    session(of="child")
+    sys.exit(0)
+os.waitpid(child, 0)
+"""
+    assert ran(folder, code).returncode == 0
+    assert len(documents(folder)) == 2
+
+
+def test_what_is_said_right_at_the_fork_is_in_the_child_s_report(folder):
+    code = """
+os.register_at_fork(after_in_child=lambda: record.complain("forked too late"))
+session(of="parent")
+child = os.fork()
+if not child:
+    sys.exit(0)
+os.waitpid(child, 0)
+"""
+    assert ran(folder, code).returncode == 0
+    told = sorted((len(document["sessions"]), document["complaints"]) for document in documents(folder))
+    assert told == [(0, ["forked too late"]), (1, [])]
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
