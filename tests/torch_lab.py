@@ -1,17 +1,20 @@
-"""Real PyTorch for tests: Debian's python3-torch, and libtorch from Maven Central. What a machine lacks is skipped.
+"""Real PyTorch for tests: Debian's, twice, and libtorch from Maven Central. What a machine lacks is skipped.
 
-Debian's is built for the CPU only; the wheels of newer releases carry CUDA and are not fetched. `make packages` installs
-it. `probe` runs torch_probe.py with it in a process of its own.
+Debian's is built for the CPU only; the wheels carry CUDA and are not fetched. `make packages` installs this machine's
+python3-torch. That of trixie is unpacked into the cache with all that it needs, C library and Python included, and is
+started by its own dynamic linker. `probe` runs torch_probe.py in a process of its own.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import platform
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import families_lab
 import native_lab
@@ -48,15 +51,69 @@ int main(int count, char** argument) {
 """
 
 
+class Release(NamedTuple):
+    """A Python that imports torch, and torch's release."""
+
+    python: Path
+    version: str
+
+
 @functools.cache
-def version() -> str:
-    """The installed python3-torch's release, such as 1.13.1 (torch.__version__ there is an unfinished 1.13.0a0)."""
+def installed() -> Release:
+    """This machine's python3-torch, such as 1.13.1 (torch.__version__ there is an unfinished 1.13.0a0)."""
     try:
         command = ["dpkg-query", "--show", "--showformat=${Version}", "python3-torch"]
         found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("no python3-torch here; make packages installs it")
-    return found.partition("+")[0]
+    return Release(PYTHON, found.partition("+")[0])
+
+
+@functools.cache
+def trixie() -> Release:
+    """Debian trixie's python3-torch, 2.6 on Python 3.13: nothing is installed."""
+    if platform.machine() != "x86_64":
+        pytest.skip("the packages of trixie are unpacked for x86-64 only")
+    home = native_lab.CACHE.with_name("torch") / "trixie"
+    with native_lab.made(home) as folder:
+        if folder:
+            _unpack("trixie", "python3-torch", folder)
+            libraries = folder / "usr/lib/x86_64-linux-gnu"
+            path = ":".join(str(libraries / name) for name in ("", "blas", "lapack", ".."))
+            linker = libraries / "ld-linux-x86-64.so.2"
+            command = f'{linker} --argv0 {folder}/python --library-path {path} {folder}/usr/bin/python3.13 "$@"'
+            (folder / "python").write_text(f"#!/bin/sh\nexport PYTHONHOME={folder}/usr\nexec {command}\n")
+            (folder / "python").chmod(0o755)
+    return Release(home / "python", (home / "version").read_text())
+
+
+def _unpack(suite: str, package: str, folder: Path) -> None:
+    """The tree of a package and of all that it depends on; the package's own version in the file `version`."""
+    apt = folder / "apt"
+    for name in ("lists/partial", "cache/archives/partial"):
+        (apt / name).mkdir(parents=True)
+    # No package counts as installed, so that all are fetched.
+    (apt / "status").touch()
+    key = "/usr/share/keyrings/debian-archive-keyring.gpg"
+    (apt / "sources.list").write_text(f"deb [signed-by={key}] {native_lab._debian_mirror()} {suite} main\n")
+    options = {
+        "Dir::Etc::sourcelist": apt / "sources.list",
+        "Dir::Etc::sourceparts": "/dev/null",
+        "Dir::State::lists": apt / "lists",
+        "Dir::State::status": apt / "status",
+        "Dir::Cache": apt / "cache",
+        "APT::Sandbox::User": "root",
+        "Debug::NoLocking": "1",
+    }
+    command = ("apt-get", "-qq", *(f"-o{name}={value}" for name, value in options.items()))
+    native_lab.fetch(*command, "update")
+    native_lab.fetch(*command, "--yes", "--no-install-recommends", "--download-only", "install", package)
+    for archive in (apt / "cache" / "archives").glob("*.deb"):
+        native_lab.fetch("dpkg-deb", "-x", archive, folder)
+        if archive.name.startswith(package + "_"):
+            (folder / "version").write_text(archive.name.split("_")[1].partition("+")[0])
+    for unused in (apt, folder / "usr/share"):
+        shutil.rmtree(unused)
 
 
 def planned(limit_cpus: float, **spec: Any) -> tuple[Plan, dict[str, str]]:
@@ -85,7 +142,7 @@ def probe(
 
 def with_onnxruntime() -> Path:
     """Debian's Python with its torch, and onnxruntime from a wheel beside it."""
-    version()
+    installed()
     home = shim_lab.CACHE / "torch-beside-ort-1.31.1"
     with native_lab.made(home) as folder:
         if folder:

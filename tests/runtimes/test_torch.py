@@ -19,6 +19,7 @@ if len(CPUS) < 2:
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pytorch.yaml"
 OMP, MKL = "OMP_NUM_THREADS", "MKL_NUM_THREADS"
 PLAN = "omp=2;torch_inter=2"
+BOTH = pytest.mark.parametrize("having", [torch_lab.installed, torch_lab.trixie])
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def mounted(tmp_path_factory):
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     """The folder of a TorchScript file with two forked branches, saved by torch without Raddle."""
-    torch_lab.version()
+    torch_lab.installed()
     folder = tmp_path_factory.mktemp("models")
     torch_lab.probe(folder, ["save"], env={})
     return folder
@@ -39,7 +40,9 @@ def models(tmp_path_factory):
 def planned(mounted, models):
     """Steps of torch_probe.py under this plan: planned("omp=2", ["intra"], env={...}); two CPUs unless told otherwise."""
 
-    def run(plan, *steps, env=None, **kwargs):
+    def run(plan, *steps, env=None, release=None, **kwargs):
+        if release is not None:
+            kwargs["python"] = release.python
         variables = {**shim_lab.python_path(mounted), "RADDLE_PLAN": "v=1;" + plan, **(env or {})}
         return torch_lab.probe(models, *steps, env=variables, **{"cpus": CPUS, **kwargs})
 
@@ -65,10 +68,14 @@ def counts(info):
 
 
 # A team's threads bear the name of the one that made it, so only teams of one leave the pool's own to be counted.
-@pytest.mark.parametrize(("intra", "inter", "total", "named"), [(1, 2, 3, 2), (2, 1, 4, 2)])
-def test_a_script_runs_on_exactly_the_planned_threads(planned, proves, intra, inter, total, named):
+@pytest.mark.parametrize(
+    ("having", "intra", "inter", "total", "named"),
+    [(torch_lab.installed, 1, 2, 3, 2), (torch_lab.installed, 2, 1, 4, 2), (torch_lab.trixie, 1, 2, 3, 2)],
+)
+def test_a_script_runs_on_exactly_the_planned_threads(planned, proves, having, intra, inter, total, named):
+    release = having()
     steps = ["threads"], ["inter"], ["script"], ["info"], ["effective"], ["records"]
-    seen, said = planned(f"omp={intra};torch_inter={inter}", *steps, env={OMP: str(intra)})
+    seen, said = planned(f"omp={intra};torch_inter={inter}", *steps, env={OMP: str(intra)}, release=release)
     before, answered, after, info, effective, records = seen
     # Nothing has been started by the import, and nothing by Raddle.
     assert (before["total"], answered) == (1, inter)
@@ -84,7 +91,7 @@ def test_a_script_runs_on_exactly_the_planned_threads(planned, proves, intra, in
     got = {"torchIntra": intra, "torchInter": inter}
     assert [(made["runtime"], made["effective"], made["because"]) for made in records] == [("torch", got, {})]
     assert lines(said) == [f"raddle: torch {effective['version']}: intra_op={intra}, inter_op={inter}"]
-    proves("PyTorch", torch_lab.version(), "counts")
+    proves("PyTorch", release.version, "counts")
 
 
 def test_the_examples_pod_has_one_thread_for_each_forked_branch_and_the_caller(mounted, models):
@@ -110,21 +117,26 @@ def _listed(cpus):
 
 
 @pytest.mark.parametrize(
-    ("existing", "variables", "intra", "reason"),
+    ("having", "existing", "variables", "intra", "reason"),
     [
-        ("respect", {OMP: "2"}, 2, ""),
-        ("respect", {OMP: ""}, 2, " (OMP_NUM_THREADS is not set)"),
-        ("respect", {OMP: "3"}, 3, " (OMP_NUM_THREADS)"),
-        ("respect", {OMP: "2", MKL: "3"}, 3, " (MKL_NUM_THREADS)"),
-        ("respect", {OMP: "3", MKL: "2"}, 2, ""),
-        ("override", {}, 2, " (OMP_NUM_THREADS is not set)"),
-        ("override", {OMP: "3"}, 2, " (OMP_NUM_THREADS=3 is overridden)"),
-        ("override", {OMP: "2", MKL: "3"}, 2, " (MKL_NUM_THREADS=3 is overridden)"),
+        (torch_lab.installed, "respect", {OMP: "2"}, 2, ""),
+        (torch_lab.installed, "respect", {OMP: ""}, 2, " (OMP_NUM_THREADS is not set)"),
+        (torch_lab.installed, "respect", {OMP: "3"}, 3, " (OMP_NUM_THREADS)"),
+        (torch_lab.installed, "respect", {OMP: "2", MKL: "3"}, 3, " (MKL_NUM_THREADS)"),
+        (torch_lab.installed, "respect", {OMP: "3", MKL: "2"}, 2, ""),
+        (torch_lab.installed, "override", {}, 2, " (OMP_NUM_THREADS is not set)"),
+        (torch_lab.installed, "override", {OMP: "3"}, 2, " (OMP_NUM_THREADS=3 is overridden)"),
+        (torch_lab.installed, "override", {OMP: "2", MKL: "3"}, 2, " (MKL_NUM_THREADS=3 is overridden)"),
+        (torch_lab.trixie, "respect", {OMP: "2", MKL: "3"}, 3, " (MKL_NUM_THREADS)"),
+        (torch_lab.trixie, "override", {OMP: "3"}, 2, " (OMP_NUM_THREADS=3 is overridden)"),
     ],
 )
-def test_the_code_wins_over_mkls_variable_and_that_over_openmps(planned, proves, existing, variables, intra, reason):
+def test_the_code_wins_over_mkls_variable_and_that_over_openmps(
+    planned, proves, having, existing, variables, intra, reason
+):
+    release = having()
     steps = ["intra"], ["eager"], ["set_intra", 4], ["intra"], ["set_inter", 3], ["script"], ["inter"], ["records"]
-    seen, said = planned(f"{PLAN};existing={existing}", *steps, env=variables)
+    seen, said = planned(f"{PLAN};existing={existing}", *steps, env=variables, release=release)
     before, team, _, after, _, _, inter, records = seen
     # set_num_threads also starts torch's other pool (pthreadpool), asleep and as large: so it is left alone mostly.
     asleep = 1 if "not set" in reason or "overridden" in reason else 0
@@ -139,20 +151,22 @@ def test_the_code_wins_over_mkls_variable_and_that_over_openmps(planned, proves,
         assert records[0]["effective"] == {"torchIntra": 4, "torchInter": 3}
         assert records[0]["because"] == {"torchIntra": "set in the code", "torchInter": "set in the code"}
     assert lines(said) == expected
-    proves("PyTorch", torch_lab.version(), "existing values")
+    proves("PyTorch", release.version, "existing values")
 
 
-def test_an_inter_op_count_that_comes_after_the_first_script_fails_no_process(planned):
+@BOTH
+def test_an_inter_op_count_that_comes_after_the_first_script_fails_no_process(planned, having):
     # torch 1.13 is killed by such a call, newer ones raise; ours must not be the reason.
-    seen, said = planned(PLAN, ["script"], ["set_inter", 3], ["inter"], env={OMP: "2"})
+    seen, said = planned(PLAN, ["script"], ["set_inter", 3], ["inter"], env={OMP: "2"}, release=having())
     assert seen[2] == 2
     assert lines(said)[1:] == [
         "raddle: torch.set_num_interop_threads(3) has no effect: TorchScript has run before, inter_op=2"
     ]
 
 
-def test_a_pool_that_was_made_behind_pythons_back_is_noticed_and_left(planned):
-    seen, said = planned(PLAN, ["native_pool"], ["script"], ["inter"], env={OMP: "2"})
+@BOTH
+def test_a_pool_that_was_made_behind_pythons_back_is_noticed_and_left(planned, having):
+    seen, said = planned(PLAN, ["native_pool"], ["script"], ["inter"], env={OMP: "2"}, release=having())
     made = seen[0]["pool"]
     assert made >= 1
     assert seen[2] == made
@@ -211,7 +225,7 @@ def test_a_fork_after_parallel_work_is_warned_about_and_a_data_loaders_is_not(pl
 
 
 def test_torchruns_own_count_of_one_thread_a_process_is_not_beaten(mounted, tmp_path):
-    torch_lab.version()
+    torch_lab.installed()
     program = tmp_path / "worker.py"
     program.write_text(
         "import os, pathlib, torch\n"

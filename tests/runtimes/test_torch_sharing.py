@@ -23,7 +23,7 @@ def mounted(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    torch_lab.version()
+    torch_lab.installed()
     folder = tmp_path_factory.mktemp("models")
     torch_lab.probe(folder, ["save"], env={})
     return folder
