@@ -242,3 +242,27 @@ def test_the_record_of_sessions_is_bounded():
 )
 def test_a_version_is_read_as_far_as_it_is_numbers(version, found):
     assert onnxruntime.version_of(version) == found
+
+
+def test_a_session_that_fails_in_the_global_pool_is_made_there_with_its_own_values():
+    """Once the pool is there, ONNX Runtime takes no session that asks for pools of its own."""
+
+    class Strict(Session):
+        def __init__(self, options, *rest):
+            if options.use_per_session_threads and pools:
+                raise RuntimeError("use_per_session_threads must be false when using a global thread pool")
+            super().__init__(options, *rest)
+            if options.graph_optimization_level == Level.ORT_ENABLE_BASIC:
+                raise RuntimeError("no such level here")
+
+    pools = []
+    module = runtime()
+    module.InferenceSession = Strict
+    module.set_global_thread_pool_sizes = lambda *sizes: pools.append(sizes)
+    onnxruntime.install(module, "v=1;intra=2;min=2;spin=always;global=1;graph=basic")
+    options = Options()
+    session = module.InferenceSession(options, b"", False, False)
+    assert isinstance(session, Strict)
+    assert pools == [(2, 1)]
+    assert vars(options) == vars(Options())
+    assert any("no such level here" in line for line in record.complaints)

@@ -11,7 +11,7 @@ import sys
 from typing import Any, Iterable, Mapping
 
 from raddle import env, record
-from raddle.adapters.ort_choice import Given
+from raddle.adapters.ort_given import Given
 from raddle.adapters.ort_runtime import Runtime
 
 # The runtime of this process, once it was imported under a plan that can be read.

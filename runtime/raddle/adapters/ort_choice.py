@@ -4,28 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from raddle import env
 from raddle.adapters.live import Effective
+from raddle.adapters.ort_given import AFFINITY_SINCE, ALLOW_SPINNING_SINCE, SPIN_DURATION_SINCE, Given
 from raddle.adapters.session_options import Edit
 
-# The version that brought each entry; the others are older than any ONNX Runtime that the shim meets.
-# onnxruntime_session_options_config_keys.h; spin durations and backoff: microsoft/onnxruntime#27916, #28096.
-ENTRY_SINCE = {
-    "session.intra_op.allow_spinning": (1, 8),
-    "session.inter_op.allow_spinning": (1, 8),
-    "session.use_device_allocator_for_initializers": (1, 8),
-    "session.dynamic_block_base": (1, 11),
-    "session.force_spinning_stop": (1, 12),
-    "session.intra_op.spin_duration_us": (1, 26),
-    "session.inter_op.spin_duration_us": (1, 26),
-    "session.intra_op.spin_backoff_max": (1, 26),
-    "session.inter_op.spin_backoff_max": (1, 26),
-}
-# A version that can't be read is taken for this one: the oldest that the shim is tested with.
-OLDEST = (1, 16)
-ALLOW_SPINNING_SINCE = ENTRY_SINCE["session.intra_op.allow_spinning"]
-SPIN_DURATION_SINCE = ENTRY_SINCE["session.intra_op.spin_duration_us"]
-AFFINITY_SINCE = (1, 14)
 AFFINITY_KEY = "session.intra_op_thread_affinities"
 ENV_ALLOCATORS_KEY = "session.use_env_allocators"
 # What ONNX Runtime takes where there is no entry; "0" for all others.
@@ -44,45 +26,6 @@ _MEMORY = (("arena", "enable_cpu_mem_arena", "arena"), ("mem_pattern", "enable_m
 IN_THE_CODE = "set in the code"
 IN_THE_ENVIRONMENT = "set in the environment"
 GLOBAL_POOL = "the process's global thread pool"
-
-
-class Given:
-    """What holds for every session of the process.
-
-    fields   the plan (env.decode)
-    own      counts that the environment sets otherwise than the plan, and that the policy respects: intra, inter
-    module   onnxruntime.capi._pybind_state, for its enumerations
-    version  (1, 31)
-    entries  the plan's own config entries that this version knows
-    unknown  why the plan's others are left out, "" where there are none
-    sharing  ort_sharing.Sharing; openmp: ort_openmp.OpenMP. None where the plan, or the build, has no use for it
-    """
-
-    __slots__ = ("entries", "fields", "module", "openmp", "own", "respect", "sharing", "unknown", "version")
-
-    def __init__(
-        self, fields: Mapping[str, Any], own: Mapping[str, int], module: Any, version: tuple[int, ...]
-    ) -> None:
-        self.fields = fields
-        self.own = own
-        self.module = module
-        self.version = version or OLDEST
-        self.respect = fields.get("existing") != "override"
-        self.entries: dict[str, str] = {}
-        self.sharing: Any = None
-        self.openmp: Any = None
-        unknown = []
-        for key in env.CONFIG_ENTRIES:
-            if key in fields:
-                if self.knows(key):
-                    self.entries[key] = str(fields[key])
-                else:
-                    unknown.append("{}: onnxruntime can since {}.{}".format(key, *ENTRY_SINCE[key]))
-        self.unknown = "; ".join(unknown)
-
-    def knows(self, key: str) -> bool:
-        """Whether this version reads the config entry."""
-        return self.version >= ENTRY_SINCE.get(key, ())
 
 
 class Choice:
@@ -276,7 +219,10 @@ class Choice:
                 if key.split(".")[1][: -len("_op")] not in self.pools:
                     reasons.append(key + ": there is no such pool")
                     continue
-                present = None if key in written else self.edit.entry(key)
+                present = written.get(key) or self.edit.entry(key)
+            elif key in written:
+                # The shared arena's.
+                present = written[key]
             else:
                 present = self.edit.entry(key)
                 if not (self.respect and present is not None):
@@ -284,7 +230,7 @@ class Choice:
                     present = None
             found[key] = value if present is None else present
             if found[key] != value:
-                reasons.append(f"{key}: {IN_THE_CODE}")
+                reasons.append(f"{key}: {'as the shared arena needs it' if key in written else IN_THE_CODE}")
         self.values["configEntries"] = found
         if reasons:
             self.because["configEntries"] = "; ".join(reasons)

@@ -15,7 +15,8 @@ from typing import Any, Callable
 
 from raddle import observe, record
 from raddle.adapters import live
-from raddle.adapters.ort_choice import AFFINITY_KEY, Choice, Given
+from raddle.adapters.ort_choice import AFFINITY_KEY, Choice
+from raddle.adapters.ort_given import Given
 from raddle.adapters.session_options import Edit, Held
 
 # Facts are read again for a session that comes later than this: an in-place resize changes the quota.
@@ -288,7 +289,9 @@ def _session_class(runtime: Runtime) -> Any:
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             runtime.construct(self, original.__init__, args, kwargs, sys._getframe(1))  # noqa: SLF001
 
-        def initialize_session(self, *args: Any) -> Any:
+        def initialize_session(self, *args: Any, **kwargs: Any) -> Any:
+            if kwargs:
+                return original.initialize_session(self, *args, **kwargs)
             return runtime.initialize(self, original.initialize_session, args)
 
     InferenceSession.__module__ = original.__module__

@@ -38,9 +38,9 @@ def wrappers(module: Any, original: Any) -> dict[str, Callable[..., Any]]:
 
 
 def _shrinking(native: Callable[..., Any], position: int, ours: Any) -> Callable[..., Any]:
-    def run(self: Any, *args: Any) -> Any:
-        if not getattr(self, "raddle_shrinks", False) or len(args) <= position:
-            return native(self, *args)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs or len(args) <= position or not getattr(self, "raddle_shrinks", False):
+            return native(self, *args, **kwargs)
         given = args[position]
         added = False
         if given is None:

@@ -1,0 +1,66 @@
+"""What holds for every ONNX Runtime session of a process: its plan, the environment's own counts, the version."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from raddle import env
+
+# The version that brought each entry; the others are older than any ONNX Runtime that the shim meets.
+# onnxruntime_session_options_config_keys.h; spin durations and backoff: microsoft/onnxruntime#27916, #28096.
+ENTRY_SINCE = {
+    "session.intra_op.allow_spinning": (1, 8),
+    "session.inter_op.allow_spinning": (1, 8),
+    "session.use_device_allocator_for_initializers": (1, 8),
+    "session.dynamic_block_base": (1, 11),
+    "session.force_spinning_stop": (1, 12),
+    "session.intra_op.spin_duration_us": (1, 26),
+    "session.inter_op.spin_duration_us": (1, 26),
+    "session.intra_op.spin_backoff_max": (1, 26),
+    "session.inter_op.spin_backoff_max": (1, 26),
+}
+# A version that can't be read is taken for this one: the oldest that the shim is tested with.
+OLDEST = (1, 16)
+ALLOW_SPINNING_SINCE = ENTRY_SINCE["session.intra_op.allow_spinning"]
+SPIN_DURATION_SINCE = ENTRY_SINCE["session.intra_op.spin_duration_us"]
+# session.intra_op_thread_affinities: microsoft/onnxruntime#13778.
+AFFINITY_SINCE = (1, 14)
+
+
+class Given:
+    """What holds for every session of the process.
+
+    fields   the plan (env.decode)
+    own      counts that the environment sets otherwise than the plan, and that the policy respects: intra, inter
+    module   onnxruntime.capi._pybind_state, for its enumerations
+    version  (1, 31)
+    entries  the plan's own config entries that this version knows
+    unknown  why the plan's others are left out, "" where there are none
+    sharing  ort_sharing.Sharing; openmp: ort_openmp.OpenMP. None where the plan, or the build, has no use for it
+    """
+
+    __slots__ = ("entries", "fields", "module", "openmp", "own", "respect", "sharing", "unknown", "version")
+
+    def __init__(
+        self, fields: Mapping[str, Any], own: Mapping[str, int], module: Any, version: tuple[int, ...]
+    ) -> None:
+        self.fields = fields
+        self.own = own
+        self.module = module
+        self.version = version or OLDEST
+        self.respect = fields.get("existing") != "override"
+        self.entries: dict[str, str] = {}
+        self.sharing: Any = None
+        self.openmp: Any = None
+        unknown = []
+        for key in env.CONFIG_ENTRIES:
+            if key in fields:
+                if self.knows(key):
+                    self.entries[key] = str(fields[key])
+                else:
+                    unknown.append("{}: onnxruntime can since {}.{}".format(key, *ENTRY_SINCE[key]))
+        self.unknown = "; ".join(unknown)
+
+    def knows(self, key: str) -> bool:
+        """Whether this version reads the config entry."""
+        return self.version >= ENTRY_SINCE.get(key, ())

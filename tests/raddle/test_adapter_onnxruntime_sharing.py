@@ -1,0 +1,187 @@
+"""The global pools, the shared arena and shrinking where ONNX Runtime does not do as it should: a stand-in."""
+
+import types
+
+import pytest
+
+from raddle import record
+from raddle.adapters import ort_shrink
+from raddle.adapters.live import Effective
+from raddle.adapters.ort_sharing import BY_THE_APPLICATION, Sharing
+
+ALREADY = "An allocator for this device has already been registered for sharing."
+
+
+def wanted(intra=2, spin="always"):
+    effective = Effective()
+    effective.intra = effective.global_intra = intra
+    effective.inter, effective.spin = 1, spin
+    return effective
+
+
+class Binding(types.SimpleNamespace):
+    """onnxruntime.capi._pybind_state, as far as it is shared; refuses what it is told to."""
+
+    def __init__(self, pools="", arena=""):
+        super().__init__(
+            made=[],
+            OrtAllocatorType=types.SimpleNamespace(ORT_ARENA_ALLOCATOR="arena"),
+            OrtMemType=types.SimpleNamespace(DEFAULT="default"),
+            OrtMemoryInfo=lambda *args: args,
+            OrtArenaCfg=lambda *args: args,
+        )
+
+        def made(refusal):
+            def call(*args):
+                if refusal:
+                    raise RuntimeError(refusal)
+                self.made.append(args)
+
+            return call
+
+        self.set_global_thread_pool_sizes = made(pools)
+        self.create_and_register_allocator = made(arena)
+
+
+def sharing(binding, *, override=False, **values):
+    return Sharing(binding, lambda: wanted(**values), override=override)
+
+
+def test_the_pools_are_made_once_for_all_sessions():
+    binding = Binding()
+    shared = sharing(binding)
+    assert [shared.join_pool(wanted(), own_counts=False) for _ in range(3)] == [""] * 3
+    # From here on there is no other way: ONNX Runtime refuses sessions with pools of their own.
+    assert shared.join_pool(wanted(), own_counts=True) == ""
+    assert binding.made == [(2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("values", "own_counts", "reason"),
+    [
+        ({"spin": "never"}, False, "its spinning can't be stopped from Python"),
+        ({"spin": "bounded"}, False, "its spinning can't be stopped from Python"),
+        ({"spin": None}, False, "its spinning can't be stopped from Python"),
+        ({"intra": None}, False, "no count is planned"),
+        ({}, True, "set in the code"),
+        ({"spin": "never", "intra": 1}, False, ""),
+    ],
+)
+def test_the_pools_are_made_only_where_they_do_no_harm(values, own_counts, reason):
+    binding = Binding()
+    shared = sharing(binding)
+    assert shared.join_pool(wanted(**values), own_counts=own_counts) == reason
+    assert bool(binding.made) is (reason == "")
+    # Another session may still be fit for them.
+    assert shared.join_pool(wanted(), own_counts=False) == ""
+
+
+def test_pools_that_can_not_be_made_are_not_asked_for_again():
+    shared = sharing(Binding(pools="out of threads"))
+    assert [shared.join_pool(wanted(), own_counts=False) for _ in range(2)] == ["out of threads"] * 2
+    assert shared.sizes is None
+
+
+def test_the_application_s_own_pools_are_its_own():
+    binding = Binding()
+    shared = sharing(binding)
+    shared.replace([binding, None, types.SimpleNamespace()])
+    binding.set_global_thread_pool_sizes(intra_op_num_threads=7, inter_op_num_threads=-1)
+    assert binding.made == [(7, 1)]
+    assert shared.join_pool(wanted(), own_counts=False) == BY_THE_APPLICATION
+
+
+def test_a_failure_of_the_application_s_own_pools_is_the_application_s():
+    binding = Binding(pools="out of threads")
+    sharing(binding).replace([binding])
+    with pytest.raises(RuntimeError, match="out of threads"):
+        binding.set_global_thread_pool_sizes(7)
+
+
+@pytest.mark.parametrize(("arena", "reason"), [("", ""), (ALREADY, BY_THE_APPLICATION), ("no memory", "no memory")])
+def test_the_arena_is_registered_once_or_not_used(arena, reason):
+    binding = Binding(arena=arena)
+    shared = sharing(binding)
+    assert [shared.join_arena() for _ in range(2)] == [reason] * 2
+    assert len(binding.made) == (reason == "")
+
+
+def test_an_application_s_second_arena_is_no_error_of_its_own():
+    binding = Binding()
+    shared = sharing(binding)
+    assert shared.join_arena() == ""
+    refusing = Binding(arena=ALREADY)
+    register = shared._registering(refusing.create_and_register_allocator)
+    assert register("memory", "settings") is None
+    assert any("create_and_register_allocator comes too late" in line for line in record.complaints)
+    with pytest.raises(RuntimeError, match="no memory"):
+        shared._registering(Binding(arena="no memory").create_and_register_allocator)("memory", "settings")
+
+
+class RunOptions:
+    def __init__(self):
+        self.entries = {}
+
+    def add_run_config_entry(self, key, value):
+        self.entries[key] = value
+
+    def get_run_config_entry(self, key):
+        if key not in self.entries:
+            raise RuntimeError(key)
+        return self.entries[key]
+
+
+class Session:
+    """Keeps what its runs are called with; without an arena it refuses to shrink one."""
+
+    def __init__(self, *, arena=True):
+        self.arena = arena
+        self.raddle_shrinks = True
+        self.entries = []
+
+    def run(self, outputs, inputs, options):
+        entry = options.entries.get(ort_shrink.KEY) if options is not None else None
+        if entry and not self.arena:
+            raise RuntimeError("Did not find an arena based allocator in the memory arena shrink list: cpu:0")
+        if inputs == "bad":
+            raise ValueError("bad input")
+        self.entries.append(entry)
+        return outputs
+
+
+run = ort_shrink.wrappers(types.SimpleNamespace(RunOptions=RunOptions), Session)["run"]
+
+
+def test_each_run_shrinks_with_the_application_s_options_or_with_none():
+    session, own = Session(), RunOptions()
+    own.add_run_config_entry("other", "kept")
+    for options in (None, own, own):
+        assert run(session, "outputs", "inputs", options) == "outputs"
+    assert session.entries == ["cpu:0"] * 3
+    assert own.entries == {"other": "kept", ort_shrink.KEY: "cpu:0"}
+
+
+def test_the_application_s_own_wish_is_kept():
+    session, own = Session(), RunOptions()
+    own.add_run_config_entry(ort_shrink.KEY, "")
+    run(session, "outputs", "inputs", own)
+    assert session.entries == [""]
+
+
+def test_a_session_that_has_no_arena_after_all_runs_as_it_would_have():
+    session, own = Session(arena=False), RunOptions()
+    assert run(session, "outputs", "inputs", own) == "outputs"
+    assert run(session, "outputs", "inputs", None) == "outputs"
+    assert session.entries == ["", None]
+    assert not session.raddle_shrinks
+
+
+def test_an_error_of_a_run_is_the_application_s():
+    session = Session()
+    with pytest.raises(ValueError, match="bad input"):
+        run(session, "outputs", "bad", None)
+    assert session.raddle_shrinks
+
+
+def test_a_version_without_run_options_entries_is_left_alone():
+    assert ort_shrink.wrappers(types.SimpleNamespace(RunOptions=object), Session) == {}
