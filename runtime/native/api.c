@@ -57,21 +57,14 @@ static void forked(int pid)
     rd_threads_forked();
 }
 
-/* A count that the environment sets otherwise is the code's: see without_own_counts in adapters/onnxruntime.py. */
-static void without_own_count(struct rd_plan *plan, enum rd_key key, const char *name)
+/* A count that the environment sets otherwise than the plan, 0 where it doesn't: own_counts in adapters/onnxruntime.py. */
+static int own_count(enum rd_key key, const char *name)
 {
     const char *text = rd_env(name);
     uint64_t count = 0;
     struct rd_text value = rd_text_of(text == NULL ? "" : text);
-    for (size_t i = 0; i < value.length; i++) {
-        if (value.at[i] < '0' || value.at[i] > '9') {
-            return;
-        }
-    }
-    value.length = value.length < 9 ? value.length : 9;
-    if (rd_number(value, &count) && count > 0 && plan->has[key] && count != plan->value[key]) {
-        plan->has[key] = false;
-    }
+    bool counts = value.length <= 9 && rd_number(value, &count) && count > 0;
+    return counts && (int64_t)count != rd_plan_get(&rd_runtime.plan, key, 0) ? (int)count : 0;
 }
 
 void rd_current(struct rd_facts *facts, struct rd_effective *wanted)
@@ -168,8 +161,8 @@ static bool prepare(void)
     }
     rd_runtime.respect = rd_plan_get(&rd_runtime.plan, RD_EXISTING, RD_RESPECT) == RD_RESPECT;
     if (rd_runtime.respect) {
-        without_own_count(&rd_runtime.plan, RD_INTRA, "ORT_INTRA_OP_NUM_THREADS");
-        without_own_count(&rd_runtime.plan, RD_INTER, "ORT_INTER_OP_NUM_THREADS");
+        rd_runtime.own[0] = own_count(RD_INTRA, "ORT_INTRA_OP_NUM_THREADS");
+        rd_runtime.own[1] = own_count(RD_INTER, "ORT_INTER_OP_NUM_THREADS");
     }
     rd_real = real_base->get_api((uint32_t)rd_runtime.minor);
     unsigned length = rd_real == NULL ? 0 : table_length(rd_real, rd_runtime.minor);

@@ -25,6 +25,7 @@ extern const void *const *rd_real;
 struct rd_runtime {
     struct rd_plan plan;
     bool respect;
+    int own[2]; /* intra, inter: counts that the environment sets otherwise than the plan, 0: none */
     int minor; /* 23 of 1.23.2 */
     const char *version;
 };
@@ -66,6 +67,43 @@ void rd_sessions_forked(void);
 /* Notes that the session will compute on a GPU. */
 void rd_options_gpu(const void *options);
 void rd_options_wrap(const void **table);
+
+/* ---- choice.c and said.c: what one session gets ---- */
+
+#define RD_SPIN_CODE 3
+#define RD_AFF_CODE 3
+
+/* A count of 0 is the runtime's default. A reason is NULL or "" where there is none but the plan. */
+struct rd_choice {
+    struct rd_facts facts;
+    struct rd_effective wanted;
+    struct rd_options code;
+    const void *given; /* the code's own object */
+    void *options;     /* the clone */
+    int intra;
+    int inter;
+    bool parallel;
+    int spin;
+    int spin_us;
+    int affinity;
+    int graph; /* -1: left alone; so too the next two */
+    int arena;
+    int mem_pattern;
+    bool shared_arena;
+    bool global;
+    bool code_affinity;
+    bool failed;
+    struct rd_pool *pool;
+    const char *intra_because, *inter_because, *mode_because, *spin_because, *affinity_because, *pool_because;
+    char cut[160];
+    char message[160]; /* of the first setter that failed */
+};
+
+/* Decides, and sets it on a clone; false where the session has to be left alone. To be let go in either case. */
+bool rd_choose(struct rd_choice *choice, const void *options, const void *environment, bool may_join);
+void rd_let_go(struct rd_choice *choice);
+/* Says and records what a session got. */
+void rd_keep(const struct rd_choice *choice, uint64_t took_us);
 
 /* ---- session.c, environment.c, providers.c ---- */
 

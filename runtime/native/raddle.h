@@ -10,9 +10,11 @@
  *   topology.c  one CPU set a worker                  ... placement.py, sysfs.py
  *   elf.c       symbols of loaded objects, and whether a file on disk can be loaded
  *   api.c       OrtGetApiBase, the wrapped API table
- *   session.c   the plan against one session's options ... adapters/session_options.py: Choice
+ *   choice.c    the plan against one session's options ... adapters/ort_choice.py
+ *   options.c   what the code has set on its options
+ *   session.c, environment.c, providers.c   the wrapped functions
  *   threads.c   creates, names, places and joins pool threads
- *   record.c    the line on stderr, the report
+ *   said.c, record.c   the line on stderr, the report
  *   preload.c   the allocator: looked for at start, preloaded by starting the program again
  */
 #ifndef RADDLE_H
@@ -21,6 +23,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* As raddle.__version__. */
+#define RD_VERSION "0.1.0"
 
 /* ---- sys.c: system calls and text ---- */
 
@@ -34,6 +39,7 @@ void *rd_map(size_t size);
 void rd_unmap(void *memory, size_t size);
 int rd_pid(void);
 uint64_t rd_now_ms(void);
+uint64_t rd_now_us(void);
 /* The value of an environment variable of this process; NULL where it is not set. */
 const char *rd_env(const char *name);
 /* All of them; NULL where the process's libc has none yet. */
@@ -284,6 +290,7 @@ void rd_complain(const char *line);
 /* Says it once per process tree: true where it was said now. */
 bool rd_announce(const char *line);
 /* Keeps one session for the report: JSON members without their braces. */
-void rd_record(const char *version, const struct rd_facts *facts, const char *effective, const char *because);
+void rd_record(const char *version, const struct rd_facts *facts, const char *effective, const char *because,
+               uint64_t took_us);
 
 #endif

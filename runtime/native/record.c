@@ -34,11 +34,17 @@
 #define MAX_FILES 64
 #define MAX_BYTES 16384
 #define MAX_BURST 8
+/* Its record's keys and numbers, and the two texts of `struct session`. */
+#define LONGEST_SESSION 1280
 
 struct session {
     uint64_t at_ms;
-    char effective[256];
-    char because[512];
+    uint64_t took_us;
+    bool has_quota;
+    double quota_cpus;
+    unsigned workers_seen;
+    char effective[320];
+    char because[640];
 };
 
 static struct rd_lock lock;
@@ -178,7 +184,8 @@ static void put_string(struct rd_out *out, const char *text, size_t most)
     rd_put_char(out, '"');
 }
 
-static void put_seconds(struct rd_out *out, uint64_t ms)
+/* Milliseconds as seconds, microseconds as milliseconds. */
+static void put_thousandths(struct rd_out *out, uint64_t ms)
 {
     rd_put_unsigned(out, ms / 1000);
     rd_put_char(out, '.');
@@ -208,33 +215,76 @@ static void put_cpus(struct rd_out *out, const struct rd_cpus *cpus)
 
 static void put_facts(struct rd_out *out)
 {
-    rd_put(out, "{\"cpus\":");
-    if (last_facts.knows_cpus) {
-        rd_put_char(out, '"');
-        put_cpus(out, &last_facts.cpus);
-        rd_put_char(out, '"');
-    } else {
-        rd_put(out, "null");
+    if (last_facts.workers_seen == 0) {
+        /* No session has been made yet. */
+        rd_put(out, "{}");
+        return;
     }
-    rd_put(out, ",\"quotaCPUs\":");
-    if (last_facts.has_quota) {
-        rd_put_double(out, last_facts.quota_cpus);
-    } else {
-        rd_put(out, "null");
-    }
-    rd_put(out, ",\"workersSeen\":");
+    rd_put(out, "{\"workersSeen\":");
     rd_put_unsigned(out, last_facts.workers_seen);
+    char cpus[512];
+    struct rd_out list = rd_out(cpus, sizeof cpus);
+    put_cpus(&list, &last_facts.cpus);
+    if (last_facts.knows_cpus && list.length + 1 < list.size) {
+        rd_put(out, ",\"cpus\":\"");
+        rd_put(out, cpus);
+        rd_put_char(out, '"');
+    }
+    if (last_facts.has_quota) {
+        rd_put(out, ",\"quotaCPUs\":");
+        rd_put_double(out, last_facts.quota_cpus);
+    }
     rd_put_char(out, '}');
 }
 
-static void put_session(struct rd_out *out, const struct session *session)
+static void put_hex(struct rd_out *out, uint32_t value)
+{
+    for (int shift = 28; shift >= 0; shift -= 4) {
+        rd_put_char(out, "0123456789abcdef"[value >> shift & 15]);
+    }
+}
+
+/* CRC-32 as of zlib. */
+static uint32_t checksum(const char *text)
+{
+    uint32_t sum = 0xffffffff;
+    for (; *text != '\0'; text++) {
+        sum ^= (unsigned char)*text;
+        for (int bit = 0; bit < 8; bit++) {
+            sum = sum >> 1 ^ (sum & 1 ? 0xedb88320 : 0);
+        }
+    }
+    return ~sum;
+}
+
+/* The program's name without its folder and arguments, which may hold secrets. */
+static void put_command(struct rd_out *out)
+{
+    char arguments[4096];
+    long length = rd_read_file("/proc/self/comm", arguments, sizeof arguments - 1);
+    while (length > 0 && arguments[length - 1] == '\n') {
+        length--;
+    }
+    arguments[length < 0 ? 0 : length] = '\0';
+    put_string(out, arguments, 64);
+}
+
+static void put_session(struct rd_out *out, const struct session *session, const char *plan)
 {
     rd_put(out, "{\"runtime\":\"" RUNTIME "\",\"version\":");
     put_string(out, last_version, sizeof last_version);
-    rd_put(out, ",\"pid\":");
-    rd_put_number(out, file_pid);
-    rd_put(out, ",\"at\":");
-    put_seconds(out, session->at_ms);
+    rd_put(out, ",\"createdAt\":");
+    put_thousandths(out, session->at_ms);
+    rd_put(out, ",\"createMs\":");
+    put_thousandths(out, session->took_us);
+    rd_put(out, ",\"plan\":\"");
+    put_hex(out, checksum(plan));
+    rd_put(out, "\",\"workersSeen\":");
+    rd_put_unsigned(out, session->workers_seen);
+    if (session->has_quota) {
+        rd_put(out, ",\"quotaCPUs\":");
+        rd_put_double(out, session->quota_cpus);
+    }
     rd_put(out, ",\"effective\":{");
     rd_put(out, session->effective);
     rd_put(out, "},\"because\":{");
@@ -245,33 +295,44 @@ static void put_session(struct rd_out *out, const struct session *session)
 static void put_report(struct rd_out *out)
 {
     const char *plan = rd_env("RADDLE_PLAN");
-    rd_put(out, "{\"v\":1,\"pid\":");
+    plan = plan == NULL ? "" : plan;
+    rd_put(out, "{\"v\":1,\"raddle\":\"" RD_VERSION "\",\"language\":\"native\",\"pid\":");
     rd_put_number(out, file_pid);
-    rd_put(out, ",\"language\":\"native\",\"startedAt\":");
-    put_seconds(out, file_started_ms);
+    rd_put(out, ",\"command\":");
+    put_command(out);
+    rd_put(out, ",\"startedAt\":");
+    put_thousandths(out, file_started_ms);
     rd_put(out, ",\"writtenAt\":");
-    put_seconds(out, wall_ms());
+    put_thousandths(out, wall_ms());
     rd_put(out, ",\"plan\":");
-    put_string(out, plan == NULL ? "" : plan, 3072);
+    put_string(out, plan, 4096);
     rd_put(out, ",\"facts\":");
     put_facts(out);
-    rd_put(out, ",\"runtimes\":{\"" RUNTIME "\":{\"version\":");
-    put_string(out, last_version, sizeof last_version);
-    rd_put(out, "}},\"complaints\":[");
+    rd_put(out, ",\"runtimes\":{");
+    if (last_version[0] != '\0') {
+        rd_put(out, "\"" RUNTIME "\":{\"version\":");
+        put_string(out, last_version, sizeof last_version);
+        rd_put_char(out, '}');
+    }
+    rd_put(out, "},\"complaints\":[");
     for (int i = 0; i < complaint_count; i++) {
         rd_put(out, i > 0 ? "," : "");
-        put_string(out, complaints[i], 200);
+        put_string(out, complaints[i], 120);
     }
     rd_put(out, "],\"sessions\":[");
-    unsigned first = session_count > MAX_SESSIONS ? session_count - MAX_SESSIONS : 0;
-    bool some = false;
-    for (unsigned i = first; i < session_count && out->length + 1100 < out->size; i++) {
-        rd_put(out, some ? "," : "");
-        put_session(out, &sessions[i % MAX_SESSIONS]);
-        some = true;
+    /* The newest that fit; the rest of the report is far shorter than the file may be. */
+    unsigned fit = (unsigned)((out->size - out->length) / LONGEST_SESSION);
+    fit = fit < MAX_SESSIONS ? fit : MAX_SESSIONS;
+    unsigned first = session_count > fit ? session_count - fit : 0;
+    for (unsigned i = first; i < session_count; i++) {
+        rd_put(out, i > first ? "," : "");
+        put_session(out, &sessions[i % MAX_SESSIONS], plan);
     }
-    rd_put(out, "],\"sessionsMade\":");
-    rd_put_unsigned(out, session_count);
+    rd_put_char(out, ']');
+    if (first > 0) {
+        rd_put(out, ",\"truncated\":");
+        rd_put_unsigned(out, first);
+    }
     rd_put(out, "}\n");
 }
 
@@ -382,7 +443,8 @@ static void report(void)
     }
 }
 
-void rd_record(const char *version, const struct rd_facts *facts, const char *effective, const char *because)
+void rd_record(const char *version, const struct rd_facts *facts, const char *effective, const char *because,
+               uint64_t took_us)
 {
     const char *folder = rd_env("RADDLE_REPORT");
     if (folder == NULL || folder[0] == '\0' || !rd_try_lock(&lock)) {
@@ -390,6 +452,10 @@ void rd_record(const char *version, const struct rd_facts *facts, const char *ef
     }
     struct session *session = &sessions[session_count++ % MAX_SESSIONS];
     session->at_ms = wall_ms();
+    session->took_us = took_us;
+    session->has_quota = facts->has_quota;
+    session->quota_cpus = facts->quota_cpus;
+    session->workers_seen = facts->workers_seen;
     struct rd_out out = rd_out(session->effective, sizeof session->effective);
     rd_put(&out, effective);
     out = rd_out(session->because, sizeof session->because);

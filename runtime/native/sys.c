@@ -137,11 +137,16 @@ int rd_pid(void)
     return (int)rd_syscall(NR_GETPID, 0, 0, 0, 0, 0, 0);
 }
 
-uint64_t rd_now_ms(void)
+uint64_t rd_now_us(void)
 {
     int64_t now[2] = {0, 0};
     rd_syscall(NR_CLOCK_GETTIME, 1, (long)now, 0, 0, 0, 0);
-    return (uint64_t)now[0] * 1000 + (uint64_t)now[1] / 1000000;
+    return (uint64_t)now[0] * 1000000 + (uint64_t)now[1] / 1000;
+}
+
+uint64_t rd_now_ms(void)
+{
+    return rd_now_us() / 1000;
 }
 
 /* The process's libc has it, under both names; a program with no libc at all has neither. */

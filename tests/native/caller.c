@@ -1,8 +1,8 @@
 /* Makes sessions the way a C program does: caller <count that the code sets, 0 for none> <how>
  *
  * how: "" one session; "null" without options; "clone" with a clone of the options; "released" with options made where
- * others were released; "kept" with thousands of options that are not; "fork" one before and one after a fork, released
- * before it or ("live") after it.
+ * others were released; "kept" with thousands of options that are not; "many" sessions; "fork" one before and one after a
+ * fork, released before it or ("live") after it.
  */
 #include "slots.h"
 
@@ -80,6 +80,10 @@ int main(int count, char **arguments)
         }
         ok(CALL(CreateSessionOptions, &other));
         use(env, other);
+    } else if (strcmp(how, "many") == 0) {
+        for (int i = 0; i < 40; i++) {
+            use(env, options);
+        }
     } else if (strcmp(how, "fork") == 0 || strcmp(how, "live") == 0) {
         void *session = make(env, options);
         if (strcmp(how, "fork") == 0) {

@@ -99,6 +99,27 @@ static void *set_inter(struct options *options, int value)
     return NULL;
 }
 
+static void *set_graph(struct options *options, int level)
+{
+    (void)options;
+    printf("graph level %d\n", level);
+    return NULL;
+}
+
+static void *enable_arena(struct options *options)
+{
+    (void)options;
+    printf("arena on\n");
+    return NULL;
+}
+
+static void *disable_pattern(struct options *options)
+{
+    (void)options;
+    printf("memory pattern off\n");
+    return NULL;
+}
+
 static void *set_mode(struct options *options, int value)
 {
     options->mode = value;
@@ -238,6 +259,9 @@ static const void *get_api(uint32_t version)
         {SLOT_CreateSessionOptions, (const void *)create_options},
         {SLOT_CloneSessionOptions, (const void *)clone_options},
         {SLOT_SetSessionExecutionMode, (const void *)set_mode},
+        {SLOT_DisableMemPattern, (const void *)disable_pattern},
+        {SLOT_EnableCpuMemArena, (const void *)enable_arena},
+        {SLOT_SetSessionGraphOptimizationLevel, (const void *)set_graph},
         {SLOT_SetIntraOpNumThreads, (const void *)set_intra},
         {SLOT_SetInterOpNumThreads, (const void *)set_inter},
         {SLOT_ReleaseEnv, (const void *)let_go},

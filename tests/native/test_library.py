@@ -3,101 +3,14 @@
 import os
 import platform
 import re
-import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
+from native_programs import LINE, NATIVE, PLAN, Kind, library, need, output
 
 from native import build
 
-HERE = Path(__file__).parent
-NATIVE = build.SOURCES
-PLAN = "v=1;intra=2;inter=1;spin=never"
-LINE = "raddle: onnxruntime 1.23.9: intra_op=2, inter_op=1, spinning off, affinity none"
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the programs are built for x86-64")
-
-
-def library(architecture="x86_64"):
-    try:
-        return build.library(architecture)
-    except build.Unavailable as reason:
-        pytest.skip(str(reason))
-
-
-def output(*command):
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def need(*names):
-    for name in names:
-        if shutil.which(name) is None:
-            pytest.skip(f"no {name} here")
-
-
-class Kind:
-    """Programs of one libc and processor: how they are compiled, and how they are run."""
-
-    def __init__(self, folder, compiler, runner=(), flags=(), architecture="x86_64"):
-        need(compiler, *runner[:1])
-        self.folder = folder
-        self.architecture = architecture
-        self.runner = list(runner)
-        self.compile = [compiler, "-g", "-Wall", "-Wextra", "-Werror", f"-I{NATIVE}", *flags]
-        stub = folder / "libonnxruntime.so.1"
-        self.run_checked(
-            *self.compile, "-shared", "-fPIC", "-Wl,-soname,libonnxruntime.so.1", "-o", stub, HERE / "stub.c"
-        )
-        self.caller = folder / "caller"
-        self.run_checked(*self.compile, "-o", self.caller, HERE / "caller.c", stub, f"-Wl,-rpath,{folder}", "-lpthread")
-
-    @staticmethod
-    def run_checked(*command):
-        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
-        if "lacks" in done.stderr or "cannot find -l" in done.stderr:
-            pytest.skip(done.stderr.strip().splitlines()[-1])
-        assert done.returncode == 0, done.stderr
-
-    def __call__(self, *arguments, plan=PLAN, preload=None, **environ):
-        """(stdout's lines, stderr's lines) of the program; it has to succeed."""
-        environ = {"PATH": os.environ["PATH"], "RADDLE_PLAN": plan, **environ}
-        found = preload or library(self.architecture)
-        runner = self.runner
-        if runner and runner[0].startswith("qemu"):
-            # The emulator is a program of this machine: only the one that it runs is to see the library.
-            runner = [*runner, "-E", f"LD_PRELOAD={found}"]
-        else:
-            environ["LD_PRELOAD"] = str(found)
-        done = subprocess.run(
-            [*runner, self.caller, *arguments], env=environ, capture_output=True, text=True, timeout=60, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout.splitlines(), done.stderr.splitlines()
-
-
-@pytest.fixture(scope="session")
-def glibc(tmp_path_factory):
-    return Kind(tmp_path_factory.mktemp("glibc"), "gcc")
-
-
-@pytest.fixture(scope="session")
-def kinds(tmp_path_factory, glibc):
-    """kinds(name): programs of that libc and processor."""
-
-    def make(name):
-        folder = tmp_path_factory.mktemp(name)
-        if name == "musl":
-            return Kind(folder, "musl-gcc")
-        if name == "arm64":
-            return Kind(
-                folder,
-                "aarch64-linux-gnu-gcc",
-                ("qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"),
-                architecture="aarch64",
-            )
-        return glibc
-
-    return make
 
 
 # --- the file -------------------------------------------------------------------------------------------------------
@@ -233,19 +146,25 @@ def test_a_session_that_cannot_have_the_plan_s_values_is_made_without_them(glibc
     assert errors[0].startswith("raddle: onnxruntime session is created without the plan's values: no ")
 
 
+def test_graph_level_and_memory_are_the_plan_s(glibc):
+    said, _ = glibc(plan=PLAN + ";graph=extended;arena=1;mem_pattern=0")
+    assert {"graph level 2", "arena on", "memory pattern off"} <= set(said)
+
+
 def test_one_pool_for_all_sessions_is_made_with_the_environment(glibc):
     said, errors = glibc(plan="v=1;intra=2;spin=never;global=1;global_intra=2")
     assert "env 3 caller, global pool intra=2 inter=1 spin=0" in said
     assert "session model, intra=0 inter=0 mode=0 global=1" in said
     assert errors == [
-        "raddle: onnxruntime 1.23.9: intra_op=2 (the process's global pool), inter_op=default, spinning off, affinity none"
+        "raddle: onnxruntime 1.23.9: intra_op=2 (the process's global thread pool), inter_op=1, spinning off, affinity none"
     ]
 
 
 @pytest.mark.parametrize(
     ("environ", "intra"),
     [
-        ({"ORT_INTRA_OP_NUM_THREADS": "1"}, 0),
+        ({"ORT_INTRA_OP_NUM_THREADS": "1"}, 1),
+        ({"ORT_INTRA_OP_NUM_THREADS": "3"}, 3),
         ({"ORT_INTRA_OP_NUM_THREADS": "2"}, 2),
         ({"ORT_INTRA_OP_NUM_THREADS": "0"}, 2),
         ({"ORT_INTRA_OP_NUM_THREADS": ""}, 2),
@@ -309,17 +228,29 @@ def test_other_programs_run_as_ever(tmp_path, compiler, flags, plan):
 # --- checkers ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [("0",), ("3", "clone"), ("0", "released"), ("0", "kept"), ("0", "live")])
-def test_address_and_undefined_behaviour_sanitizers_find_nothing(glibc, tmp_path, arguments):
-    checked = tmp_path / "libraddle.so"
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory):
+    """What to preload for a library that is built with the sanitizers."""
+    checked = tmp_path_factory.mktemp("sanitized") / "libraddle.so"
     flags = ["-g", "-O1", "-fPIC", "-shared", "-DRD_HOSTED", "-fvisibility=hidden"]
     sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     Kind.run_checked("gcc", "-std=gnu11", *flags, *sanitize, "-o", checked, *sorted(NATIVE.glob("*.c")))
     runtimes = [output("gcc", f"-print-file-name={name}").strip() for name in ("libasan.so", "libubsan.so")]
-    plan = PLAN + ";global=1;shared_arena=1;shrink=1;aff=core;excl=2;existing=override"
-    said, errors = glibc(
-        *arguments, plan=plan, preload=":".join([*runtimes, str(checked)]), ASAN_OPTIONS="detect_leaks=0"
-    )
+    return ":".join([*runtimes, str(checked)])
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        PLAN + ";global=1;shared_arena=1;shrink=1;aff=core;excl=2;existing=override",
+        PLAN + ";aff=numa;excl=2;arena=1;mem_pattern=0;graph=basic;session.dynamic_block_base=4;spin=bounded",
+        PLAN + ";alloc=jemalloc;mode=parallel;cuda.use_tf32=0;spin=always;x=" + "y" * 3900,
+    ],
+)
+@pytest.mark.parametrize("arguments", [("0",), ("3", "clone"), ("0", "released"), ("0", "kept"), ("0", "live")])
+def test_address_and_undefined_behaviour_sanitizers_find_nothing(glibc, sanitized, tmp_path, arguments, plan):
+    environ = {"ASAN_OPTIONS": "detect_leaks=0", "STUB_VERSION": "1.28.0", "RADDLE_REPORT": str(tmp_path)}
+    said, errors = glibc(*arguments, plan=plan, preload=sanitized, **environ)
     assert any(line.startswith("session model") for line in said)
     assert not any("ERROR" in line or "runtime error" in line for line in errors), errors
 

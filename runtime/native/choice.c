@@ -1,0 +1,409 @@
+/* What one session gets: the plan's value or the code's, decided option by option as Choice in
+ * runtime/raddle/adapters/ort_choice.py decides, and with the same reasons. It is set on a clone of the code's options. */
+#include "ort.h"
+
+#define BOUNDED_SPIN_SINCE 26
+#define ORT_ENABLE_ALL 99
+#define AFFINITY_KEY "session.intra_op_thread_affinities"
+
+enum { INTRA, INTER };
+
+static const char *const in_the_code = "set in the code";
+static const char *const in_the_environment = "set in the environment";
+
+static void set(struct rd_choice *choice, rd_status status)
+{
+    if (!rd_ok(status, choice->message, choice->failed ? 0 : sizeof choice->message)) {
+        choice->failed = true;
+    }
+}
+
+/* Whether the code has set the entry. Asked of the code's own object, which has none of ours. */
+static bool code_has(const struct rd_choice *choice, const char *key)
+{
+    int has = 0;
+    return choice->given != NULL
+           && rd_ok(RD_REAL(HasSessionConfigEntry, rd_status(*)(const void *, const char *, int *))(choice->given, key,
+                                                                                                   &has),
+                    NULL, 0)
+           && has != 0;
+}
+
+static bool code_value(const struct rd_choice *choice, const char *key, char *value, size_t size)
+{
+    return code_has(choice, key)
+           && rd_ok(RD_REAL(GetSessionConfigEntry, rd_status(*)(const void *, const char *, char *, size_t *))(
+                        choice->given, key, value, &size),
+                    NULL, 0);
+}
+
+static void set_entry(struct rd_choice *choice, const char *key, const char *value)
+{
+    set(choice, RD_REAL(AddSessionConfigEntry, rd_on_entry)(choice->options, key, value));
+}
+
+/* The groups of the code's own affinity string: one a worker. 0 where it has none. */
+static int code_groups(const struct rd_choice *choice)
+{
+    char text[8192];
+    if (!code_value(choice, AFFINITY_KEY, text, sizeof text)) {
+        return 0;
+    }
+    int groups = 0;
+    struct rd_text rest = rd_text_of(text);
+    for (bool more = true; more;) {
+        groups += rd_split(rest, ';', &rest, &more).length > 0;
+    }
+    return groups;
+}
+
+/* ---- counts and mode ---- */
+
+static int count_of(int which, int code, int wanted, const char **because)
+{
+    const char *where = in_the_code;
+    if (code == 0) {
+        code = rd_runtime.own[which];
+        where = in_the_environment;
+    }
+    if (code != 0 && (rd_runtime.respect || wanted == 0)) {
+        *because = where;
+        return code;
+    }
+    return wanted;
+}
+
+static void choose_counts(struct rd_choice *choice)
+{
+    const struct rd_plan *plan = &rd_runtime.plan;
+    int code_intra = choice->code.intra, groups = code_groups(choice);
+    choice->code_affinity = groups > 0;
+    if (rd_runtime.respect && code_intra == 0 && groups > 0) {
+        /* Any other count would not fit the code's affinity. */
+        code_intra = groups + 1;
+    }
+    choice->intra_because = choice->wanted.intra_because;
+    choice->intra = count_of(INTRA, code_intra, choice->wanted.intra, &choice->intra_because);
+    bool code_parallel = (choice->code.code & RD_CODE_PARALLEL) != 0;
+    choice->parallel = code_parallel;
+    if (plan->has[RD_MODE] && !(code_parallel && rd_runtime.respect)) {
+        choice->parallel = rd_plan_get(plan, RD_MODE, 0) == RD_MODE_PARALLEL;
+    }
+    int inter = choice->wanted.inter;
+    choice->inter_because = choice->wanted.inter_because;
+    if (choice->parallel && rd_plan_get(plan, RD_MODE, RD_MODE_SEQUENTIAL) != RD_MODE_PARALLEL) {
+        /* Parallel is the code's own wish: one inter-op thread would quietly turn it off. */
+        inter = choice->intra;
+        choice->mode_because = in_the_code;
+    }
+    choice->inter = count_of(INTER, choice->code.inter, inter, &choice->inter_because);
+    if (choice->intra != 0) {
+        set(choice, RD_REAL(SetIntraOpNumThreads, rd_on_number)(choice->options, choice->intra));
+    }
+    if (choice->inter != 0) {
+        set(choice, RD_REAL(SetInterOpNumThreads, rd_on_number)(choice->options, choice->inter));
+    }
+    set(choice, RD_REAL(SetSessionExecutionMode, rd_on_number)(choice->options, choice->parallel));
+}
+
+/* ---- spinning ---- */
+
+/* The value of one of a pool's entries: the plan's own under the runtime's key, else what follows from spin=. */
+static bool pool_value(enum rd_key key, const char *derived, char *text, size_t size)
+{
+    struct rd_out out = rd_out(text, size);
+    if (rd_runtime.plan.has[key]) {
+        rd_plan_value(&rd_runtime.plan, key, &out);
+    } else if (derived != NULL) {
+        rd_put(&out, derived);
+    }
+    return out.length > 0;
+}
+
+static void say_spinning(struct rd_choice *choice, const char *allow, const char *duration)
+{
+    bool bounded = duration[0] != '\0' && !rd_same(duration, "-1") && !rd_same(duration, "0");
+    choice->spin = rd_same(allow, "0") || rd_same(duration, "0") ? RD_SPIN_NEVER
+                   : bounded                                     ? RD_SPIN_BOUNDED
+                                                                 : RD_SPIN_ALWAYS;
+    uint64_t us = 0;
+    choice->spin_us = choice->spin == RD_SPIN_BOUNDED && rd_number(rd_text_of(duration), &us) ? (int)us : 0;
+}
+
+static void spin_of_pool(struct rd_choice *choice, bool intra, int planned)
+{
+    /* The two pools' keys lie side by side. */
+    int other = intra ? 0 : 1;
+    enum rd_key allow_key = (enum rd_key)(RD_CONFIG_INTRA_SPIN + other);
+    enum rd_key duration_key = (enum rd_key)(RD_CONFIG_INTRA_SPIN_US + other);
+    enum rd_key backoff_key = (enum rd_key)(RD_CONFIG_INTRA_BACKOFF + other);
+    char allow[24], duration[24], backoff[24], us[24];
+    struct rd_out out = rd_out(us, sizeof us);
+    rd_put_number(&out, choice->wanted.spin_us);
+    bool newer = rd_runtime.minor >= BOUNDED_SPIN_SINCE;
+    bool set_allow = pool_value(allow_key,
+                                planned == RD_SPIN_NEVER     ? "0"
+                                : planned == RD_SPIN_BOUNDED ? "1"
+                                                             : NULL,
+                                allow, sizeof allow);
+    bool set_duration = newer && pool_value(duration_key, planned == RD_SPIN_BOUNDED ? us : NULL, duration,
+                                            sizeof duration);
+    bool set_backoff = newer && pool_value(backoff_key, NULL, backoff, sizeof backoff);
+    if (!set_allow && !set_duration && !set_backoff) {
+        return;
+    }
+    bool code_allow = code_has(choice, rd_plan_key(allow_key));
+    bool code_duration = newer && code_has(choice, rd_plan_key(duration_key));
+    if (rd_runtime.respect && (code_allow || code_duration)) {
+        choice->spin = RD_SPIN_CODE;
+        choice->spin_because = in_the_code;
+        set_allow = set_duration = false;
+    } else {
+        say_spinning(choice, set_allow ? allow : "", set_duration ? duration : "");
+    }
+    /* Allowed is the runtime's default: written only over another value of the code's. */
+    if (set_allow && (code_allow || !rd_same(allow, "1"))) {
+        set_entry(choice, rd_plan_key(allow_key), allow);
+    }
+    if (set_duration) {
+        set_entry(choice, rd_plan_key(duration_key), duration);
+    }
+    if (set_backoff && !(rd_runtime.respect && code_has(choice, rd_plan_key(backoff_key)))) {
+        set_entry(choice, rd_plan_key(backoff_key), backoff);
+    }
+}
+
+static void choose_spinning(struct rd_choice *choice)
+{
+    bool intra = choice->intra != 1, inter = choice->parallel && choice->inter != 1;
+    int planned = choice->wanted.spin;
+    choice->spin_because = choice->wanted.spin_because;
+    if (!intra && !inter) {
+        planned = RD_SPIN_NEVER;
+        choice->spin_because = "no worker threads";
+    } else if (planned == RD_SPIN_BOUNDED && (choice->code.code & RD_CODE_GPU) != 0) {
+        /* Its workers wait for a GPU most of the time; the count stays, since the provider may fall back to the CPU. */
+        planned = RD_SPIN_NEVER;
+        choice->spin_because = "planned bounded, stopped: the session asks for a GPU";
+    } else if (planned == RD_SPIN_BOUNDED && rd_runtime.minor < BOUNDED_SPIN_SINCE) {
+        planned = RD_SPIN_NEVER;
+        choice->spin_because = "planned bounded, which onnxruntime can since 1.26";
+    }
+    choice->spin = planned < 0 ? RD_SPIN_ALWAYS : planned;
+    if (intra) {
+        spin_of_pool(choice, true, planned);
+    }
+    if (inter) {
+        spin_of_pool(choice, false, planned);
+    }
+}
+
+/* ---- threads and their places ---- */
+
+bool rd_use_threads(void *options, const int slots[3], int intra, const struct rd_facts *facts,
+                    const struct rd_effective *wanted, struct rd_pool **out, const char **because)
+{
+    *because = "";
+    int affinity = (int)rd_plan_get(&rd_runtime.plan, RD_AFF, RD_AFF_NONE);
+    struct rd_pool *pool = *out = rd_pool_take();
+    pool->intra_workers = intra - 1;
+    if (affinity != RD_AFF_NONE && intra > 1) {
+        if (!wanted->exclusive) {
+            *because = "the CPUs are not the exclusive ones that were planned";
+        } else if (affinity == RD_AFF_CORE && rd_threads_pinned() > 0) {
+            *because = "another session's workers have a core each";
+        } else {
+            pool->placed = intra - 1;
+            pool->group = rd_map(sizeof *pool->group * (size_t)pool->placed);
+            if (pool->group == NULL || !rd_affinity_groups("", &facts->cpus, intra, affinity, pool->group)) {
+                rd_pool_done(pool);
+                pool->placed = 0;
+                *because = "no groups for so many threads on these CPUs";
+            }
+        }
+    }
+    pool->core = pool->placed > 0 && affinity == RD_AFF_CORE;
+    const void *const values[3] = {(const void *)rd_thread_create, pool, (const void *)rd_thread_join};
+    for (int i = 0; i < 3; i++) {
+        if (!rd_ok(((rd_on_pointer)(uintptr_t)rd_real[slots[i]])(options, values[i]), NULL, 0)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void choose_threads(struct rd_choice *choice)
+{
+    static const int slots[3] = {SLOT_SessionOptionsSetCustomCreateThreadFn,
+                                 SLOT_SessionOptionsSetCustomThreadCreationOptions,
+                                 SLOT_SessionOptionsSetCustomJoinThreadFn};
+    if (choice->code_affinity && rd_runtime.respect) {
+        choice->affinity = RD_AFF_CODE;
+        choice->affinity_because = in_the_code;
+        return;
+    }
+    if ((choice->code.code & RD_CODE_THREADS) != 0) {
+        choice->affinity_because = "the code makes the threads itself";
+        return;
+    }
+    bool workers = choice->intra > 1 || (choice->parallel && choice->inter > 1);
+    /* Without a count the runtime pins its workers itself; our threads would lose that. */
+    if (choice->intra == 0 || !workers || !rd_threads_usable()) {
+        return;
+    }
+    if (!rd_use_threads(choice->options, slots, choice->intra, &choice->facts, &choice->wanted, &choice->pool,
+                        &choice->affinity_because)) {
+        choice->failed = true;
+    }
+    if (choice->pool->placed > 0) {
+        choice->affinity = (int)rd_plan_get(&rd_runtime.plan, RD_AFF, RD_AFF_NONE);
+    }
+    if (choice->code_affinity && choice->intra > 1) {
+        /* An entry can't be removed, and its groups have to be as many as the workers. Our threads don't look at it. */
+        char text[4096];
+        struct rd_out out = rd_out(text, sizeof text);
+        for (int i = 1; i < choice->intra; i++) {
+            rd_put(&out, i > 1 ? ";1" : "1");
+        }
+        set_entry(choice, AFFINITY_KEY, text);
+        choice->affinity_because = "the code's is overridden";
+    }
+}
+
+/* ---- what is shared, memory, graph level, entries ---- */
+
+static bool joins_global_pool(struct rd_choice *choice)
+{
+    if (rd_plan_get(&rd_runtime.plan, RD_GLOBAL, 0) == 0) {
+        return false;
+    }
+    if (!rd_global_pool()) {
+        choice->pool_because = "the environment has none";
+        return false;
+    }
+    unsigned own = choice->code.code & (RD_CODE_INTRA | RD_CODE_INTER | RD_CODE_THREADS);
+    if (rd_runtime.respect && (own != 0 || rd_runtime.own[INTRA] != 0 || rd_runtime.own[INTER] != 0)) {
+        choice->pool_because = in_the_code;
+        return false;
+    }
+    return true;
+}
+
+static void use_global_pool(struct rd_choice *choice)
+{
+    choice->global = true;
+    set(choice, RD_REAL(DisablePerSessionThreads, rd_on)(choice->options));
+    choice->intra = choice->wanted.global_intra;
+    bool planned = rd_plan_get(&rd_runtime.plan, RD_GLOBAL, 0) != 0;
+    choice->inter = choice->wanted.inter == 0 && planned ? 1 : choice->wanted.inter;
+    struct rd_out out = rd_out(choice->cut, sizeof choice->cut);
+    rd_put(&out, "the process's global thread pool");
+    if (choice->wanted.global_because[0] != '\0') {
+        rd_put(&out, ", ");
+        rd_put(&out, choice->wanted.global_because);
+    }
+    choice->intra_because = choice->cut;
+    /* Its spinning is stopped or not; there is no time in between. */
+    choice->spin = choice->wanted.spin < 0 ? RD_SPIN_ALWAYS : choice->wanted.spin;
+    if (choice->spin == RD_SPIN_BOUNDED) {
+        choice->spin = RD_SPIN_NEVER;
+        choice->spin_because = "planned bounded, which a global pool can't";
+    }
+    bool code_parallel = (choice->code.code & RD_CODE_PARALLEL) != 0;
+    choice->parallel = code_parallel;
+    if (rd_runtime.plan.has[RD_MODE] && !(code_parallel && rd_runtime.respect)) {
+        choice->parallel = rd_plan_get(&rd_runtime.plan, RD_MODE, 0) == RD_MODE_PARALLEL;
+        set(choice, RD_REAL(SetSessionExecutionMode, rd_on_number)(choice->options, choice->parallel));
+    }
+}
+
+/* 1 and 0: on and off by the plan; -1: the application's. */
+static int memory_switch(struct rd_choice *choice, enum rd_key key, unsigned code_off, const int slots[2])
+{
+    if (!rd_runtime.plan.has[key] || (rd_runtime.respect && (choice->code.code & code_off) != 0)) {
+        return -1;
+    }
+    int on = rd_runtime.plan.value[key] != 0;
+    set(choice, ((rd_on)(uintptr_t)rd_real[slots[on]])(choice->options));
+    return on;
+}
+
+static void choose_memory(struct rd_choice *choice, const void *environment)
+{
+    static const int arena_slots[2] = {SLOT_DisableCpuMemArena, SLOT_EnableCpuMemArena};
+    static const int pattern_slots[2] = {SLOT_DisableMemPattern, SLOT_EnableMemPattern};
+    choice->arena = memory_switch(choice, RD_ARENA, RD_CODE_NO_ARENA, arena_slots);
+    choice->mem_pattern = memory_switch(choice, RD_MEM_PATTERN, RD_CODE_NO_PATTERN, pattern_slots);
+    bool arena = choice->arena > 0 || (choice->arena < 0 && (choice->code.code & RD_CODE_NO_ARENA) == 0);
+    const char *shared = rd_plan_key(RD_CONFIG_ENV_ALLOCATORS);
+    if (rd_plan_get(&rd_runtime.plan, RD_SHARED_ARENA, 0) != 0 && arena
+        && !(rd_runtime.respect && code_has(choice, shared)) && rd_shared_arena(environment)) {
+        choice->shared_arena = true;
+        set_entry(choice, shared, "1");
+    }
+}
+
+static void choose_graph(struct rd_choice *choice)
+{
+    static const int levels[] = {0, 1, 2, ORT_ENABLE_ALL};
+    choice->graph = -1;
+    if (rd_runtime.plan.has[RD_GRAPH] && !(rd_runtime.respect && (choice->code.code & RD_CODE_GRAPH) != 0)) {
+        choice->graph = (int)rd_runtime.plan.value[RD_GRAPH];
+        set(choice, RD_REAL(SetSessionGraphOptimizationLevel, rd_on_number)(choice->options, levels[choice->graph]));
+    }
+}
+
+/* The entries that the plan names under ONNX Runtime's own keys; those of a pool's spinning are written with it. All
+ * are older than 1.14. */
+static void choose_entries(struct rd_choice *choice)
+{
+    for (int key = RD_CONFIG_SPINNING_STOP; key <= RD_CONFIG_LAST; key++) {
+        const char *name = rd_plan_key((enum rd_key)key);
+        bool written = key == RD_CONFIG_ENV_ALLOCATORS && choice->shared_arena;
+        if (rd_runtime.plan.has[key] && !written && !(rd_runtime.respect && code_has(choice, name))) {
+            char text[24];
+            struct rd_out out = rd_out(text, sizeof text);
+            rd_plan_value(&rd_runtime.plan, (enum rd_key)key, &out);
+            set_entry(choice, name, text);
+        }
+    }
+}
+
+bool rd_choose(struct rd_choice *choice, const void *options, const void *environment, bool may_join)
+{
+    __builtin_memset(choice, 0, sizeof *choice);
+    choice->code = rd_options_of(options);
+    choice->given = options;
+    if ((choice->code.code & RD_CODE_UNKNOWN) != 0 && rd_runtime.respect) {
+        rd_complain("onnxruntime session is left alone: too many options objects to know what the code has set");
+        return false;
+    }
+    rd_current(&choice->facts, &choice->wanted);
+    rd_status made = options != NULL
+                         ? RD_REAL(CloneSessionOptions, rd_status(*)(const void *, void **))(options, &choice->options)
+                         : RD_REAL(CreateSessionOptions, rd_on)((void *)&choice->options);
+    if (!rd_ok(made, choice->message, sizeof choice->message) || choice->options == NULL) {
+        return false;
+    }
+    if ((choice->code.code & RD_CODE_NO_POOLS) != 0 || (may_join && joins_global_pool(choice))) {
+        use_global_pool(choice);
+    } else {
+        choose_counts(choice);
+        choose_spinning(choice);
+        choose_threads(choice);
+    }
+    choose_graph(choice);
+    choose_memory(choice, environment);
+    choose_entries(choice);
+    return !choice->failed;
+}
+
+void rd_let_go(struct rd_choice *choice)
+{
+    if (choice->options != NULL) {
+        RD_REAL(ReleaseSessionOptions, rd_release)(choice->options);
+    }
+    if (choice->pool != NULL) {
+        rd_pool_done(choice->pool);
+    }
+}
