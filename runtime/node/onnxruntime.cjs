@@ -14,6 +14,7 @@ const path = require('path');
 const { Choice } = require('./choice.cjs');
 const { EXTRA_SINCE, SPIN_DURATION_SINCE } = require('./entries.cjs');
 const facts = require('./facts.cjs');
+const kernel = require('./kernel.cjs');
 const observe = require('./observe.cjs');
 const { decode, resolve } = require('./plan.cjs');
 const record = require('./record.cjs');
@@ -21,6 +22,9 @@ const record = require('./record.cjs');
 const RUNTIME = 'onnxruntime';
 // Facts are read again for a session that comes later than this: an in-place resize changes the quota.
 const FACTS_AGE_MS = 10000;
+// The native shim's file, and room for the mappings of a process with thousands of them.
+const NATIVE = 'libraddle.so';
+const MAX_MAPS_BYTES = 4 * 1024 * 1024;
 // bin/napi-v6/linux/x64/onnxruntime_binding.node is four folders deep.
 const MAX_FOLDERS_UP = 6;
 
@@ -30,6 +34,9 @@ const MAX_FOLDERS_UP = 6;
  * @param {string} filename the addon's file
  */
 function install(binding, filename) {
+  if (hasNativeShim()) {
+    return;
+  }
   const text = process.env.RADDLE_PLAN || '';
   let fields;
   try {
@@ -45,6 +52,12 @@ function install(binding, filename) {
   } catch (error) {
     record.complain(`onnxruntime is left alone: ${error}`);
   }
+}
+
+/** Whether the native shim was preloaded, which does all this below the binding, for every version, and more. */
+function hasNativeShim() {
+  const asked = (process.env.LD_PRELOAD || '').includes(NATIVE);
+  return asked && kernel.text('/proc/self/maps', MAX_MAPS_BYTES).includes(`/${NATIVE}\n`);
 }
 
 /**

@@ -1,11 +1,15 @@
 """The Node.js shim in processes of every kind: clusters, worker threads, children, other hooks, other versions of Node.js."""
 
+import platform
 import shutil
 from pathlib import Path
 
 import node_lab
 import pytest
+import shim_lab
 from node_lab import BEFORE_EXTRA, NEWEST, VERSIONS, application, plan, preload, run
+
+from raddle import delivery
 
 pytestmark = pytest.mark.runtime
 
@@ -124,6 +128,30 @@ def test_opentelemetry_instruments_the_same_module(order):
     seen = run(folder / "app.cjs", {}, text=plan(intra=3, min=3), env=options)
     assert seen.threads == [2]
     assert "instrumented create" in seen.stderr
+
+
+@pytest.mark.parametrize("version", [BEFORE_EXTRA, NEWEST])
+@pytest.mark.parametrize("existing", ["respect", "override"])
+def test_where_the_native_shim_is_preloaded_it_alone_works(version, existing):
+    """It can stop spinning in every version, so a quota leaves an old one its threads."""
+    machine = platform.machine()
+    if machine not in delivery.architectures():
+        pytest.skip("this checkout has no build of the native shim")
+    library = str(node_lab.mounted() / Path(delivery.native_library(machine)).relative_to(delivery.MOUNT_PATH))
+    with shim_lab.cgroup("cpu", cfs_quota_us="150000") as enter:
+        seen = run(
+            application(version) / "app.cjs", text=plan(existing=existing), env={"LD_PRELOAD": library}, before=enter
+        )
+    assert seen.threads == [1]
+    assert [line for line in seen.stderr.splitlines() if line] == seen.lines
+    (line,) = seen.lines
+    assert "intra_op=2, inter_op=1, spinning off" in line
+
+
+@pytest.mark.parametrize("preloaded", ["/nowhere/libraddle.so", ""])
+def test_a_preload_that_the_loader_refused_is_none(preloaded):
+    seen = run(application(NEWEST) / "app.cjs", text=plan(intra=3, min=3), env={"LD_PRELOAD": preloaded})
+    assert (seen.threads, len(seen.lines)) == ([2], 1)
 
 
 def test_loading_the_shim_twice_is_loading_it_once(tmp_path):
