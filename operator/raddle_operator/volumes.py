@@ -209,7 +209,7 @@ def names_of_ours(pod: Pod) -> Collection[str]:
 
 def our_init_container(pod: Pod) -> Container | None:
     """Our init container in the pod, None where there is none."""
-    if SHIM_VOLUME not in our_volumes(pod):
+    if not pod.init_containers or SHIM_VOLUME not in our_volumes(pod):
         return None
     for container in pod.init_containers:
         if container.name == SHIM_INIT_CONTAINER and any(mount.volume == SHIM_VOLUME for mount in container.mounts):
@@ -227,9 +227,11 @@ def volume_operations(
 ) -> list[dict[str, Any]]:
     """JSON-patch operations that make our volumes and our init container in the pod the given ones."""
     present = our_volumes(pod)
-    wanted = {volume["name"]: volume for volume in volumes}
-    found = _changed("/spec/volumes", [(v.place, v.name, v.raw) for v in present.values()], wanted)
-    new = [volume for name, volume in wanted.items() if name not in present]
+    found: list[dict[str, Any]] = []
+    if present:
+        wanted = {volume["name"]: volume for volume in volumes}
+        found = _changed("/spec/volumes", [(v.place, v.name, v.raw) for v in present.values()], wanted)
+    new = [volume for volume in volumes if volume["name"] not in present]
     found.extend(_added("/spec/volumes", new, has_list=pod.has_volumes))
     found.extend(_init_operations(pod, init_container))
     return found
@@ -264,16 +266,18 @@ def mount_operations(
 
     `ours` are the names of volumes that are ours in this pod; a user's own by such a name is left alone.
     """
-    if not mounts and not any(mount.volume in _OURS for mount in container.mounts):
+    there = [mount for mount in container.mounts if mount.volume in ours]
+    if not there and not mounts:
         return []
     pointer = container.pointer + "/volumeMounts"
-    raw = container.raw.get("volumeMounts") or ()
-    present = [(mount.place, mount.volume, raw[mount.place]) for mount in container.mounts if mount.volume in ours]
+    if not there:
+        return _added(pointer, mounts, has_list=container.has_mounts)
+    raw = container.raw["volumeMounts"]
     wanted = {mount["name"]: mount for mount in mounts}
-    found = _changed(pointer, present, wanted)
-    named = {volume for _, volume, _ in present}
-    found.extend(_added(pointer, [m for name, m in wanted.items() if name not in named], has_list=container.has_mounts))
-    return found
+    found = _changed(pointer, [(mount.place, mount.volume, raw[mount.place]) for mount in there], wanted)
+    named = {mount.volume for mount in there}
+    new = [mount for name, mount in wanted.items() if name not in named]
+    return found + _added(pointer, new, has_list=container.has_mounts)
 
 
 def _changed(
