@@ -5,8 +5,8 @@
  *     node cycle.mjs MODEL [RUNS]
  *
  * The first line is a session with no options: what the application gets from ONNX Runtime, or from Raddle where a
- * policy governs the pod; newer versions start a thread of their own with it. All others set their values in the code, and a policy with `existingValues: Respect` leaves
- * those alone; with `Override` every line is the policy's.
+ * policy governs the pod; newer versions start a thread of their own with it. All others set their values in the code,
+ * and a policy with `existingValues: Respect` leaves those alone; with `Override` every line is the policy's.
  */
 
 import fs from 'node:fs';
@@ -15,7 +15,12 @@ import * as ort from 'onnxruntime-node';
 
 const PAUSE_MS = 50;
 const ELEMENTS = {
-  float32: Float32Array, float64: Float64Array, int32: Int32Array, int64: BigInt64Array, uint8: Uint8Array, bool: Uint8Array,
+  float32: Float32Array,
+  float64: Float64Array,
+  int32: Int32Array,
+  int64: BigInt64Array,
+  uint8: Uint8Array,
+  bool: Uint8Array,
 };
 
 /** Sessions to try: nothing set, then each mode with 1, 2, 4 … threads up to the CPUs that the process sees. */
@@ -23,7 +28,8 @@ function* cycle() {
   yield {};
   for (const executionMode of ['sequential', 'parallel']) {
     for (let threads = 1; threads <= Math.max(2, os.availableParallelism()); threads *= 2) {
-      yield { executionMode, intraOpNumThreads: threads, interOpNumThreads: executionMode === 'parallel' ? threads : 1 };
+      const interOpNumThreads = executionMode === 'parallel' ? threads : 1;
+      yield { executionMode, intraOpNumThreads: threads, interOpNumThreads };
     }
   }
 }

@@ -203,7 +203,7 @@ class Choice {
     if (!this.changes.size) {
       return this.options;
     }
-    // The binding looks properties up as JavaScript does, so the code's own, inherited and frozen ones stay as they are.
+    // The binding looks properties up as JavaScript does, so the code's own, inherited or frozen, stay as they are.
     const edited = Object.create(this.options);
     this.changes.forEach((value, key) => Object.defineProperty(edited, key, { value, enumerable: true }));
     return edited;

@@ -19,7 +19,7 @@ const WRAPPED = Symbol.for('raddle.dlopen');
  */
 function isBinding(found) {
   const session = found && found.InferenceSession;
-  return typeof session === 'function' && Boolean(session.prototype) && typeof session.prototype.loadModel === 'function';
+  return typeof session === 'function' && typeof (session.prototype || {}).loadModel === 'function';
 }
 
 /** Says in a line that the rest of the shim can't be loaded: a mount that was cut down, or permissions. */

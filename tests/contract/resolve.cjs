@@ -3,7 +3,7 @@
 /**
  * What the Node.js shim makes of its inputs, line by line, for the contract tests.
  *
- *     node resolve.cjs             plan, CPU list, quota in CPUs and workers seen, joined by tabs -> the effective values
+ *     node resolve.cjs             plan, CPU list, quota in CPUs, workers seen, joined by tabs -> the effective values
  *     node resolve.cjs --quota     the root of a tree -> the quota in CPUs, "-" for none
  *     node resolve.cjs --affinity  the root of a tree, CPU list, threads and numa or core -> ONNX Runtime's string
  */

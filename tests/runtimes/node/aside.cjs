@@ -1,6 +1,6 @@
 'use strict';
 
-/** The main thread makes the request's sessions, beside a worker thread that lives or has `ended`, and may have `loaded`. */
+/** The main thread makes the request's sessions beside a worker, which may have `loaded` ONNX Runtime, and `ended`. */
 
 const { Worker } = require('worker_threads');
 

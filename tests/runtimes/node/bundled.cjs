@@ -1,6 +1,6 @@
 'use strict';
 
-/** The binding under a name of a bundler's, loaded as its loader does: onnxruntime-node's own JavaScript is not there. */
+/** The binding under a name of a bundler's, loaded as its loader does: onnxruntime-node's JavaScript is not there. */
 
 const fs = require('fs');
 const path = require('path');
