@@ -3,6 +3,7 @@
 Run by Debian's Python. Arguments: the folder of saved models, and a JSON list of steps, [name, argument, ...] each.
 """
 
+import copy
 import json
 import os
 import pathlib
@@ -186,10 +187,42 @@ def native_pool():
     return threads()
 
 
+class Double(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+def uses():
+    """TorchScript in its many ways: each makes 2 of 1, by sixteen threads at the first."""
+    one, made = torch.ones(1), []
+    model = torch.jit.script(Double().eval())
+    calling = [threading.Thread(target=lambda: made.append(model(one).item())) for _ in range(16)]
+    for thread in calling:
+        thread.start()
+    for thread in calling:
+        thread.join()
+    ways = (
+        torch.jit.trace(Double(), one),
+        torch.jit.freeze(model),
+        torch.jit.optimize_for_inference(torch.jit.script(Double().eval())),
+        torch.fx.symbolic_trace(Double()),
+        copy.deepcopy(model),
+        torch.jit.CompilationUnit("def double(x):\n  return x * 2\n").double,
+        lambda x: torch.jit.wait(torch.jit.fork(Double(), x)),
+    )
+    return made + [way(one).item() for way in ways]
+
+
+def hooks():
+    """The methods and functions of torch._C that TorchScript is run by and that are not torch's own now."""
+    native = torch._C
+    runs = (native.ScriptMethod.__call__, native.ScriptFunction.__call__, native.fork, native._parallel_info)
+    return [repr(run) for run in runs if type(run).__name__ == "function"]
+
+
 def is_torchs_own():
     names = ("set_num_threads", "set_num_interop_threads", "get_num_interop_threads")
-    own = [type(getattr(torch, name)).__name__ == "builtin_function_or_method" for name in names]
-    return all(own) and type(torch._C.ScriptMethod.__call__).__name__ == "instancemethod"
+    return hooks() == [] and all(type(getattr(torch, name)).__name__ == "builtin_function_or_method" for name in names)
 
 
 def effective():
@@ -212,8 +245,9 @@ STEPS = {
     "info": torch.__config__.parallel_info,
 }
 for function in (
-    threads, save, script, eager, eager_thread, callers, requests, fork, loader, native_pool, is_torchs_own, effective, records,
-):  # fmt: skip
+    *(threads, save, script, eager, eager_thread, callers, requests, fork, loader, native_pool, uses, hooks),
+    *(is_torchs_own, effective, records),
+):
     STEPS[function.__name__] = function
 
 if __name__ == "__main__":
