@@ -63,7 +63,7 @@ function mutated(text, corpus, random) {
     case 5:
       return text.slice(0, at) + other.slice(random(other.length + 1));
     default:
-      return text.replace(/[0-9]+/, String(random(2000) - 10));
+      return text.slice(0, at) + text.slice(at).replace(/[0-9]+/, String(random(random(2) ? 20 : 2000) - 1));
   }
 }
 
