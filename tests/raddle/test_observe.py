@@ -24,6 +24,7 @@ def created(level=None, **given):
 @pytest.fixture(autouse=True)
 def clean():
     """The records are the process's: each test begins with none."""
+    record.sessions.clear()
     yield
     record.sessions.clear()
 
