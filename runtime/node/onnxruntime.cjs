@@ -15,7 +15,6 @@ const { Choice } = require('./choice.cjs');
 const { EXTRA_SINCE, SPIN_DURATION_SINCE } = require('./entries.cjs');
 const facts = require('./facts.cjs');
 const kernel = require('./kernel.cjs');
-const observe = require('./observe.cjs');
 const { decode, resolve } = require('./plan.cjs');
 const record = require('./record.cjs');
 
@@ -128,8 +127,9 @@ class Runtime {
       hasExtra: this.version ? isSince(this.version, EXTRA_SINCE) : 'initOrtOnce' in binding,
       hasSpinDuration: isSince(this.version, SPIN_DURATION_SINCE),
     };
-    // Nobody but the report asks what was recorded.
+    // Nobody but the report asks what was recorded; loaded here, for without reports no process pays for it.
     this.level = process.env.RADDLE_REPORT ? fields.observe || 'sessions' : 'none';
+    this.observe = this.level === 'none' ? null : require('./observe.cjs');
     this.facts = null;
     this.factsAt = 0;
     record.state.runtimes[RUNTIME] = { version: this.version };
@@ -158,7 +158,7 @@ class Runtime {
     if (choice === null) {
       return Reflect.apply(original, session, args);
     }
-    const creation = this.level === 'none' ? null : new observe.Creation();
+    const creation = this.observe && new this.observe.Creation();
     let result;
     try {
       result = Reflect.apply(original, session, [...args.slice(0, -1), choice.edited()]);
@@ -227,10 +227,10 @@ class Runtime {
         const known = { runtime: RUNTIME, version: this.version, effective: choice.values, because: choice.because };
         const made = creation.created(known, session, args, this.planText, this.facts);
         if (this.level === 'runs') {
-          const runs = new observe.Runs();
+          const runs = new this.observe.Runs();
           made.runs = runs;
           Object.defineProperty(session, 'raddleRuns', { value: runs });
-          observe.sample(this.facts.cgroup, record.sample);
+          this.observe.sample(this.facts.cgroup, record.sample);
         }
         record.add(made);
       }
