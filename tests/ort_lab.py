@@ -14,6 +14,8 @@ import shim_lab
 from raddle import env
 
 ROW = "ONNX Runtime (Python)"
+# One Python a release.
+RELEASES = [release for release in shim_lab.RELEASES if not release.endswith("py3.13")]
 CPUS = sorted(os.sched_getaffinity(0))
 needs_two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs: a pool of one has no threads to count")
 

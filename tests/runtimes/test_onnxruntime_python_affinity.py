@@ -22,7 +22,7 @@ PLAN = "intra=2;min=2;inter=1;spin=never;excl=2"
 OWN = {"entries": {AFFINITY: ";".join(str(cpu + 1) for cpu in TWO)}}
 
 
-@pytest.fixture(scope="module", params=shim_lab.RELEASES)
+@pytest.fixture(scope="module", params=ort_lab.RELEASES)
 def release(request):
     return request.param
 

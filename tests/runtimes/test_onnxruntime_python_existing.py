@@ -27,7 +27,7 @@ SET_IN_THE_CODE = {
 }
 
 
-@pytest.fixture(scope="module", params=shim_lab.RELEASES)
+@pytest.fixture(scope="module", params=ort_lab.RELEASES)
 def release(request):
     return request.param
 
@@ -112,6 +112,7 @@ def test_any_other_value_in_the_code_wins_unless_the_policy_overrides(
         assert effective["graph"] == ("ORT_DISABLE_ALL" if existing == "respect" else "ORT_ENABLE_BASIC")
 
 
+@pytest.mark.parametrize("release", [ort_lab.RELEASES[0], ort_lab.RELEASES[-1]])
 def test_without_a_plan_the_process_is_as_if_raddle_were_not_there(release, lab):
     extra = {**shim_lab.python_path(lab.mounted), env.PLAN: "", **dict.fromkeys(COUNTS, "")}
     bare = lab.probe(release, None, {"intra": 2}, None, extra=dict.fromkeys(COUNTS, ""))

@@ -127,3 +127,10 @@ def test_a_narrower_container_than_planned_for_cuts_the_team(lab):
     found = lab.probe(RELEASE, "intra=2;omp=2;spin=never", extra={env.OMP: "2"}, cpus=ort_lab.CPUS[:1])
     assert found["sessions"][0]["pool"] == 0
     assert found["records"][0]["because"]["intra"] == "planned 2, cut to cpuset of 1"
+
+
+def test_what_is_not_a_plan_leaves_the_build_alone_and_is_said_in_one_line(lab):
+    found = lab.probe(RELEASE, "intra=4096;omp=2;spin=never", extra={env.OMP: "2"})
+    assert (found["sessions"][0]["pool"], found["records"]) == (1, [])
+    assert found["stderr"].startswith("raddle: onnxruntime is left alone: plan field intra='4096'")
+    assert found["stderr"].count("\n") == 1

@@ -2,7 +2,6 @@
 
 import ort_lab
 import pytest
-import shim_lab
 from ort_lab import ROW, version
 
 from raddle import env
@@ -44,7 +43,7 @@ def of_cuda(found):
 
 
 # An onnxruntime for the CPU passes the list on as it is, and takes what it has.
-@pytest.mark.parametrize("release", [*shim_lab.RELEASES, "ort-gpu-1.31.1"])
+@pytest.mark.parametrize("release", [*ort_lab.RELEASES, "ort-gpu-1.31.1"])
 def test_the_plan_s_options_reach_the_native_session_beside_the_application_s(release, lab, proves):
     name = "1.31.1" if "gpu" in release else version(release)
     proves(ROW, name, "provider options")
