@@ -15,8 +15,11 @@ import fcntl
 import functools
 import hashlib
 import itertools
+import json
 import os
+import select
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -140,6 +143,21 @@ def headers(suite: str = "trixie") -> Path:
             shutil.rmtree(folder / "lists")
             shutil.rmtree(folder / "cache")
     return CACHE / f"headers-{suite}" / "package" / "usr" / "include" / "onnxruntime"
+
+
+@functools.cache
+def go_headers(module_version: str) -> Path:
+    """The folder of the onnxruntime_c_api.h that Go's binding is compiled with: API 20 in v1.13.0, 24 in v1.27.0."""
+    with made(CACHE / f"go-{module_version}") as folder:
+        if folder:
+            (folder / "go.mod").write_text("module lab\n\ngo 1.20\n")
+            found = fetch(
+                "go", "mod", "download", "-json", f"github.com/yalue/onnxruntime_go@{module_version}", cwd=folder
+            )
+            shutil.copy(Path(json.loads(found)["Dir"]) / "onnxruntime_c_api.h", folder)
+            # Included at its end, and not in the module.
+            (folder / "onnxruntime_ep_c_api.h").touch()
+    return CACHE / f"go-{module_version}"
 
 
 def _debian_mirror() -> str:
@@ -327,19 +345,21 @@ class Caller:
         self, chosen: Program, env: Mapping[str, str], cpus: Sequence[int] | None = None, prefix: Sequence[str] = ()
     ) -> None:
         self.program = chosen
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by __exit__
+        self._errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  # closed by __exit__
         self._process = subprocess.Popen(
             [*prefix, *chosen.command],
             env=shim_lab.environment({"CALLER_MODEL": str(model()), **chosen.env, **env}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            text=True,
+            # So that its children end with it.
+            start_new_session=True,
             # The tests start no threads that hold locks.
             preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None,  # noqa: PLW1509
         )
-        self.greeting = self._answer()
+        self._read = b""
         self.exit_code: int | None = None
+        self.greeting = self._answer()
 
     def __enter__(self) -> Self:
         return self
@@ -354,11 +374,14 @@ class Caller:
             try:
                 self._process.communicate(timeout=TIMEOUT_S)
             except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.communicate()
+                self._kill()
                 raise
             self.exit_code = self._process.returncode
         return self.exit_code
+
+    def _kill(self) -> None:
+        os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
 
     @property
     def pid(self) -> int:
@@ -377,17 +400,25 @@ class Caller:
 
     def _answer(self) -> str:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith("= "):
-                return line[2:].rstrip("\n")
-        raise AssertionError(
-            f"{self.program.kind} {self.program.version} ended ({self._process.wait()}):\n{self.stderr}"
-        )
+        while True:
+            line, newline, rest = self._read.partition(b"\n")
+            if newline:
+                self._read = rest
+                if line.startswith(b"= "):
+                    return line[2:].decode(errors="replace")
+                continue
+            ready, _, _ = select.select([self._process.stdout], [], [], TIMEOUT_S)
+            more = os.read(self._process.stdout.fileno(), 65536) if ready else b""
+            if not more:
+                self._kill()
+                how = "ended" if ready else "hangs"
+                raise AssertionError(f"{self.program} {how} ({self._process.wait()}):\n{self.stderr}")
+            self._read += more
 
     def ask(self, command: str) -> str:
         """The answer to one command: "ok" or "error <text>"."""
         assert self._process.stdin is not None
-        self._process.stdin.write(command + "\n")
+        self._process.stdin.write(f"{command}\n".encode())
         self._process.stdin.flush()
         return self._answer()
 

@@ -27,7 +27,7 @@
 
 #include <onnxruntime_c_api.h>
 
-#define API 16 /* of ONNX Runtime 1.16, which every release in the lab has */
+#define API "16" /* of ONNX Runtime 1.16, which every release in the lab has */
 #define SIZE (64 * 256)
 
 struct named { char name[32]; void* value; };
@@ -38,6 +38,7 @@ static const char* model;
 static struct named options[32], sessions[32];
 static float input[SIZE];
 static char answer[4096];
+static int forked;
 
 static void** find(struct named* among, const char* name) {
     for (int i = 0; i < 32; i++) {
@@ -207,7 +208,10 @@ static void run(const char* name) {
 static void go_on_in_a_child(void) {
     int status = 0;
     pid_t child = fork();
-    if (child == 0) return;
+    if (child == 0) {
+        forked = 1;
+        return;
+    }
     waitpid(child, &status, 0);
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
@@ -244,8 +248,9 @@ int main(void)
 #endif
 {
     char line[8192], *words[32];
+    const char* api = getenv("CALLER_API");
     model = getenv("CALLER_MODEL");
-    ort = base()->GetApi(API);
+    ort = base()->GetApi((uint32_t)atoi(api ? api : API));
     printf("= version %s%s\n", base()->GetVersionString(), ort ? "" : " without its API");
     fflush(stdout);
     while (ort && fgets(line, sizeof line, stdin)) {
@@ -257,6 +262,8 @@ int main(void)
         printf("= %s\n", answer);
         fflush(stdout);
     }
+    /* The threads of what was made before are the parent's: ORT itself waits for them at exit, for ever. */
+    if (forked) _exit(0);
     /* As a careful application ends: what it made is released, and its pools' threads are joined. */
     for (int i = 0; ort && i < 32; i++)
         if (sessions[i].value) ort->ReleaseSession(sessions[i].value);

@@ -287,6 +287,10 @@ static OrtStatus* ORT_API_CALL register_allocator(OrtEnv* env, const OrtMemoryIn
     say("CreateAndRegisterAllocator");
     return NULL;
 }
+static OrtStatus* ORT_API_CALL allocator_free(OrtAllocator* allocator, void* memory) NO_EXCEPTION {
+    allocator->Free(allocator, memory);
+    return NULL;
+}
 /* Any other slot: nothing happens, and that it was called is written down. */
 static OrtStatus* ORT_API_CALL other(void) NO_EXCEPTION {
     say("another function");
@@ -294,14 +298,15 @@ static OrtStatus* ORT_API_CALL other(void) NO_EXCEPTION {
 }
 
 static const OrtApi* ORT_API_CALL get_api(uint32_t version) NO_EXCEPTION {
-    static OrtApi api;
+    /* As long as the newest, with more functions than its header here knows. */
+    static union { OrtApi api; void* slots[512]; } table;
+#define api table.api
     const char* newest = getenv("STUB_API");
     if (version == 0 || version > (uint32_t)(newest ? atoi(newest) : 20)) {
         say("GetApi %u none", version);
         return NULL;
     }
-    void** slots = (void**)&api;
-    for (size_t i = 0; i < sizeof api / sizeof *slots; i++) slots[i] = (void*)other;
+    for (size_t i = 0; i < sizeof table / sizeof *table.slots; i++) table.slots[i] = (void*)other;
     api.GetErrorMessage = message, api.GetErrorCode = code, api.CreateStatus = create_status;
     api.ReleaseStatus = release_status, api.CreateEnv = create_env, api.ReleaseEnv = release_env;
     api.CreateEnvWithGlobalThreadPools = create_global_env;
@@ -325,11 +330,12 @@ static const OrtApi* ORT_API_CALL get_api(uint32_t version) NO_EXCEPTION {
     api.SessionOptionsAppendExecutionProvider_CUDA_V2 = add_cuda_v2;
     api.CreateCUDAProviderOptions = create_cuda, api.UpdateCUDAProviderOptions = update_cuda;
     api.GetCUDAProviderOptionsAsString = cuda_text, api.ReleaseCUDAProviderOptions = release_cuda;
-    api.GetAllocatorWithDefaultOptions = get_allocator;
+    api.GetAllocatorWithDefaultOptions = get_allocator, api.AllocatorFree = allocator_free;
     api.CreateSession = create_session, api.CreateSessionFromArray = create_from_array;
     api.ReleaseSession = release_session, api.CreateCpuMemoryInfo = memory_info;
     api.ReleaseMemoryInfo = release_memory_info, api.CreateAndRegisterAllocator = register_allocator;
     return &api;
+#undef api
 }
 
 static const char* ORT_API_CALL get_version(void) NO_EXCEPTION {

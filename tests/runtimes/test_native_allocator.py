@@ -1,0 +1,91 @@
+"""The allocator that a plan names: loaded where the image has it, and not a word where it has not."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import native_lab
+import pytest
+import shim_lab
+from native_lab import Caller, program, under
+
+pytestmark = pytest.mark.runtime
+
+LIBRARIES = {"mimalloc": "libmimalloc.so.2", "jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4"}
+INSTALLED = {name: Path("/usr/lib/x86_64-linux-gnu") / file for name, file in LIBRARIES.items()}
+
+
+def mapped(caller):
+    return {name for name in LIBRARIES if any(file.startswith(f"lib{name}") for file in caller.mapped())}
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.parametrize(("kind", "version"), [("c", "stub"), ("c", "1.31.1"), ("java", "1.29.0")])
+def test_the_planned_allocator_is_in_the_process(kind, version, name, proves):
+    if not INSTALLED[name].exists():
+        pytest.skip(f"no {LIBRARIES[name]} here")
+    with Caller(program(kind, version), under(f"intra=2;spin=never;alloc={name}")) as caller:
+        assert mapped(caller) == {name}
+        caller.do("env", "options a", "session s a")
+        assert len(caller.pool()) == 1
+        assert "ld.so" not in caller.stderr
+        assert caller.end() == 0
+    if version != "stub":
+        proves({"java": "ONNX Runtime (Java)"}.get(kind, "ONNX Runtime (C/C++)"), version, "memory")
+
+
+@pytest.mark.parametrize("plan", ["intra=2", "intra=2;alloc=system", None])
+def test_no_other_allocator_comes_unasked(plan):
+    with Caller(program("c", "stub"), under(plan)) as caller:
+        assert mapped(caller) == set()
+
+
+def test_children_have_it_too_and_a_users_own_preload_stays():
+    name = "jemalloc"
+    if not INSTALLED[name].exists():
+        pytest.skip(f"no {LIBRARIES[name]} here")
+    show = "cat /proc/self/maps; echo PRELOAD $LD_PRELOAD"
+    env = under(f"alloc={name}")
+    env["LD_PRELOAD"] += " libm.so.6"
+    done = subprocess.run(["sh", "-c", show], env=shim_lab.environment(env), capture_output=True, text=True, check=True)
+    assert LIBRARIES[name] in done.stdout
+    assert "libm.so.6" in done.stdout.split("PRELOAD")[1]
+    assert done.stderr == ""
+
+
+def test_an_allocator_that_the_image_lacks_costs_no_line_of_the_loader(tmp_path):
+    """In a file system of its own that has nothing but the program and its libraries."""
+    library = native_lab.preload()
+    root = tmp_path / "root"
+    env = under("intra=2;alloc=mimalloc")
+    prepared = subprocess.run(["ldd", "/bin/sh"], capture_output=True, text=True, check=True).stdout
+    files = [word for line in prepared.splitlines() for word in line.split() if word.startswith("/")]
+    for file in ("/bin/sh", *files, str(library)):
+        target = root / file.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(Path(file).read_bytes())
+        target.chmod(0o755)
+    if os.geteuid() != 0:
+        pytest.skip("only root may change the root folder")
+    done = subprocess.run(
+        ["chroot", root, "/bin/sh", "-c", "echo $LD_PRELOAD; (echo child)"],
+        env={**env, "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    # chroot itself runs outside, where the allocator may be found.
+    assert "ld.so" not in done.stderr
+    assert "child" in done.stdout
+
+
+def test_an_allocator_of_another_libc_is_not_loaded():
+    native_lab.tool("musl-gcc")
+    folder = native_lab.stub("musl-gcc")
+    made = native_lab.compiled("caller-musl", "caller.c", folder, compiler="musl-gcc")
+    chosen = native_lab.Program("c", "musl", (str(made),), {})
+    with Caller(chosen, under("intra=2;alloc=jemalloc")) as caller:
+        assert mapped(caller) == set()
+        caller.do("env", "session s -")
+        assert caller.end() == 0

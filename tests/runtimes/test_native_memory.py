@@ -1,0 +1,44 @@
+"""Resident memory of real sessions under the preloaded library."""
+
+import native_lab
+import pytest
+from native_lab import Caller, program, under
+
+pytestmark = pytest.mark.runtime
+
+SESSIONS = 8
+CALLERS = [("c", "1.16.3"), ("c", "1.31.1"), ("java", "1.29.0")]
+
+
+def resident_kb(kind, version, plan, sessions, runs=1):
+    """Memory after as many sessions of a model that needs 50 MB to run, each run."""
+    env = under(plan, CALLER_MODEL=str(native_lab.model("wide")))
+    with Caller(program(kind, version), env) as caller:
+        caller.do("env")
+        before = caller.rss_kb()
+        for number in range(sessions):
+            caller.session("", name=f"s{number}")
+            caller.do(*[f"run s{number}"] * (runs - 1))
+        return caller.rss_kb() - before
+
+
+@pytest.mark.parametrize(("kind", "version"), CALLERS)
+def test_eight_sessions_that_share_an_arena_need_the_memory_of_one(kind, version, proves):
+    apart = resident_kb(kind, version, "intra=1", SESSIONS)
+    shared = resident_kb(kind, version, "intra=1;shared_arena=1", SESSIONS)
+    assert apart > 4 * shared
+    proves({"java": "ONNX Runtime (Java)"}.get(kind, "ONNX Runtime (C/C++)"), version, "memory")
+
+
+@pytest.mark.parametrize(("kind", "version"), CALLERS)
+def test_a_session_without_an_arena_gives_its_memory_back_after_a_run(kind, version, proves):
+    assert resident_kb(kind, version, "intra=1", 1) > 2 * resident_kb(kind, version, "intra=1;arena=0", 1)
+    proves({"java": "ONNX Runtime (Java)"}.get(kind, "ONNX Runtime (C/C++)"), version, "memory")
+
+
+@pytest.mark.parametrize("version", ["1.16.3", "1.31.1"])
+def test_a_shrunk_arena_gives_memory_back_after_a_run(version, proves):
+    kept = resident_kb("c", version, "intra=1", 1, runs=3)
+    shrunk = resident_kb("c", version, "intra=1;shrink=1", 1, runs=3)
+    assert shrunk < 0.8 * kept
+    proves("ONNX Runtime (C/C++)", version, "memory")

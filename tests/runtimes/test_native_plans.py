@@ -1,0 +1,258 @@
+"""What reaches ONNX Runtime's functions under the preloaded library: a stand-in for ORT writes down its calls.
+
+For what needs many cases, hardware that isn't here (a GPU), or a libonnxruntime that nobody has published.
+"""
+
+import os
+import re
+from types import SimpleNamespace
+
+import pytest
+from native_lab import Caller, program, under
+
+from raddle import env
+
+pytestmark = pytest.mark.runtime
+
+CPUS = sorted(os.sched_getaffinity(0))[:2]
+if len(CPUS) < 2:
+    pytest.skip("needs two CPUs: a count of two would be cut", allow_module_level=True)
+
+PLAN = "intra=2;inter=1;spin=never"
+ALLOW = "session.intra_op.allow_spinning"
+
+
+@pytest.fixture
+def reaching(tmp_path):
+    """reaching(plan, *commands, **env): what the stand-in was called with, line by line, and Raddle's own lines."""
+
+    def run(plan, *commands, stock=False, **extra):
+        calls = tmp_path / "calls"
+        calls.write_text("")
+        chosen = {"STUB_CALLS": str(calls), **extra}
+        with Caller(program("c", "stub"), chosen if stock else under(plan, **chosen), cpus=CPUS) as caller:
+            answers = [caller.ask(command) for command in ("env", *commands)]
+            assert caller.end() == 0
+            lines = caller.stderr.splitlines()
+        found = calls.read_text().splitlines()
+        session = next((line for line in found if line.startswith("CreateSession intra")), "")
+        fields = dict(re.findall(r"(\w+)=(\S*)", session.partition(" entries=")[0]))
+        entries = dict(pair.split("=") for pair in session.partition(" entries=")[2].split(",") if pair)
+        return SimpleNamespace(calls=found, lines=lines, answers=answers, session=fields, entries=entries)
+
+    return run
+
+
+# The code's own count, the environment's, and what the session is made with under each of the two rules.
+@pytest.mark.parametrize("variable", [None, "", "2", "3"])
+@pytest.mark.parametrize("code", [None, "", "intra=0", "intra=-1", "intra=3"])
+@pytest.mark.parametrize("existing", ["respect", "override"])
+def test_counts_of_the_code_and_of_the_environment_against_the_plan(reaching, existing, code, variable):
+    extra = {} if variable is None else {"ORT_INTRA_OP_NUM_THREADS": variable, "ORT_INTER_OP_NUM_THREADS": variable}
+    commands = ["session s -"] if code is None else [f"options s {code}".rstrip(), "session s s"]
+    found = reaching(f"{PLAN};existing={existing}", *commands, **extra)
+    if existing == "override":
+        expected = "2"
+    elif code == "intra=3":
+        expected = "3"
+    elif variable == "3":
+        expected = "-1" if code == "intra=-1" else "0"  # onnxruntime reads the variable, or does not, as it would
+    else:
+        expected = "2"
+    assert found.session["intra"] == expected
+    assert set(found.answers) == {"ok"}
+
+
+@pytest.mark.parametrize(
+    "commands", [("session s -",), ("options a", "array s a"), ("options a intra=3", "session s a")]
+)
+def test_variables_that_are_all_empty_change_nothing(reaching, commands):
+    empty = dict.fromkeys((env.ORT_INTRA, env.ORT_INTER, env.OMP, env.PLAN, "RADDLE_LOG", "RADDLE_REPORT"), "")
+    stock = reaching(None, *commands, stock=True)
+    found = reaching(None, *commands, **empty)
+    assert (found.calls, found.lines) == (stock.calls, [])
+
+
+BAD = {
+    "truncated": "v=1;intra=2;spi",
+    "cut in a value": "v=1;intra=2;spin=nev",
+    "of a future version": "v=2;intra=2",
+    "without a version": "intra=2",
+    "JSON": '{"v": 1, "intra": 2}',
+    "a word for a number": "v=1;intra=two",
+    "a number for a word": "v=1;spin=1",
+    "no threads": "v=1;intra=0",
+    "minus one thread": "v=1;intra=-1",
+    "4096 threads": "v=1;intra=4096",
+    "more than fits an integer": "v=1;intra=99999999999999999999",
+    "as long as the kernel takes": "v=1;" + "x=1;" * 32000,
+    "a path": "v=1;alloc=/tmp/evil.so",
+    "an affinity of its own": "v=1;aff=0-1023",
+    "quotes and control characters": "v=1;intra='\x01\t\"",
+    "not ASCII": "v=1;intra=２",
+    "an empty part": "v=1;;intra=2",
+}
+
+
+@pytest.mark.parametrize("plan", BAD.values(), ids=BAD)
+def test_with_a_bad_plan_the_program_runs_as_without_raddle_and_one_line_says_why(reaching, plan):
+    commands = ("options a intra=3", "session s a", "session t -")
+    stock = reaching(None, *commands, stock=True)
+    found = reaching(None, *commands, RADDLE_PLAN=plan)
+    assert found.calls == stock.calls
+    with pytest.raises(env.PlanError) as error:
+        env.decode(plan)
+    # The same words as from Python, as far as they are ASCII.
+    (line,) = found.lines
+    assert line.startswith("raddle: onnxruntime is left alone: plan ")
+    if plan.isascii() and plan.isprintable():
+        assert line == f"raddle: onnxruntime is left alone: {error.value}"
+
+
+@pytest.mark.parametrize("plan", ["aff=core;excl=64;intra=2", "aff=numa;excl=1;intra=2", "excl=65536;aff=core"])
+def test_affinity_to_cpus_that_are_not_there_is_dropped(reaching, plan):
+    found = reaching(f"{plan};spin=never", "session s -")
+    assert "affinity none" in found.lines[0]
+    assert "session.intra_op_thread_affinities" not in found.entries
+
+
+def test_the_log_can_be_silenced_and_is_said_once_in_a_process_tree(reaching):
+    assert reaching(PLAN, "session s -", "session t -", RADDLE_LOG="0").lines == []
+    said = reaching(PLAN, "session s -", "session t -", "fork", "env", "session u -").lines
+    assert ["intra_op=2" in line for line in said] == [True, False]
+    assert "was forked after 2 onnxruntime session(s)" in said[1]
+    assert reaching(PLAN, "session s -", RADDLE_ANNOUNCED="torch,onnxruntime").lines == []
+    assert len(reaching(PLAN, "session s -", RADDLE_ANNOUNCED="torch").lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "api"),
+    [("1.13.1", "13"), ("1.10.0", "10"), ("1.99.0", "99"), ("2.0.0", "40"), ("", "20"), ("new", "20")],
+)
+def test_an_onnx_runtime_too_old_or_too_new_is_left_alone_with_one_line(reaching, version, api):
+    commands = ("options a intra=3", "session s a", "session t -")
+    chosen = {"STUB_VERSION": version, "STUB_API": api, "CALLER_API": "13" if api == "13" else str(min(int(api), 16))}
+    stock = reaching(None, *commands, stock=True, **chosen)
+    found = reaching(PLAN, *commands, **chosen)
+    assert found.calls == stock.calls
+    (line,) = found.lines
+    assert line.startswith("raddle: onnxruntime")
+    assert "is left alone" in line
+
+
+def test_a_session_that_fails_with_the_plans_values_is_made_with_the_codes(reaching):
+    found = reaching(PLAN, "options a intra=3", "session s a", STUB_REFUSES=f"{ALLOW}=0")
+    assert found.answers == ["ok"] * 3
+    assert found.session["intra"] == "3"
+    assert found.entries.get(ALLOW) != "0"
+    assert any("without the plan's values" in line for line in found.lines)
+
+
+def test_a_session_that_fails_by_itself_fails_with_its_own_error(reaching):
+    found = reaching(PLAN, "options a entry.own=1", "session s a", STUB_REFUSES="own=1")
+    assert found.answers == ["ok", "ok", "error stub: refused"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "options", "entries"),
+    [
+        ("spin=never", "", {ALLOW: "0"}),
+        ("spin=never", f"entry.{ALLOW}=1", {ALLOW: "1"}),
+        ("spin=never;existing=override", f"entry.{ALLOW}=1", {ALLOW: "0"}),
+        ("spin=always", "", {}),
+        ("", "", {}),
+        ("session.intra_op.allow_spinning=1;spin=never", "", {ALLOW: "1"}),
+        ("session.dynamic_block_base=4", "", {"session.dynamic_block_base": "4"}),
+        ("session.force_spinning_stop=1", "", {"session.force_spinning_stop": "1"}),
+        ("session.set_denormal_as_zero=1", "", {"session.set_denormal_as_zero": "1"}),
+        ("session.disable_prepacking=1", "entry.session.disable_prepacking=0", {"session.disable_prepacking": "0"}),
+        (
+            "session.disable_prepacking=1;existing=override",
+            "entry.session.disable_prepacking=0",
+            {"session.disable_prepacking": "1"},
+        ),
+        ("shared_arena=1", "", {"session.use_env_allocators": "1"}),
+    ],
+)
+def test_configuration_entries_reach_the_session(reaching, plan, options, entries):
+    found = reaching(f"intra=2;{plan}".rstrip(";"), f"options a {options}".rstrip(), "session s a")
+    assert found.entries == entries
+
+
+def test_bounded_spinning_reaches_a_release_that_has_it(reaching):
+    newer = {"STUB_VERSION": "1.28.0", "STUB_API": "28"}
+    found = reaching("intra=2;spin=bounded;spin_us=300", "session s -", **newer)
+    assert found.entries == {"session.intra_op.spin_duration_us": "300"}
+    assert "spinning 300 us" in found.lines[0]
+    assert reaching("intra=2;spin=bounded;spin_us=300", "session s -").entries == {ALLOW: "0"}
+
+
+@pytest.mark.parametrize(
+    ("plan", "options", "expected"),
+    [
+        ("arena=0", "", {"arena": "0", "pattern": "1"}),
+        ("arena=1", "arena=0", {"arena": "0"}),
+        ("arena=1;existing=override", "arena=0", {"arena": "1"}),
+        ("mem_pattern=0", "", {"arena": "1", "pattern": "0"}),
+        ("mem_pattern=1", "pattern=0", {"pattern": "0"}),
+        ("graph=basic", "", {"graph": "1"}),
+        ("graph=disable", "graph=2", {"graph": "2"}),
+        ("graph=disable;existing=override", "graph=2", {"graph": "0"}),
+        ("mode=parallel;inter=2", "", {"parallel": "1", "inter": "2"}),
+        ("mode=sequential;inter=1", "parallel=1", {"parallel": "1"}),
+        ("mode=sequential;inter=1;existing=override", "parallel=1", {"parallel": "0", "inter": "1"}),
+        ("global=1", "", {"own_pool": "0"}),
+    ],
+)
+def test_switches_reach_the_session(reaching, plan, options, expected):
+    found = reaching(f"intra=2;{plan}", f"options a {options}".rstrip(), "session s a")
+    assert {key: found.session[key] for key in expected} == expected
+
+
+def test_the_shared_arena_is_registered_once_by_the_shim_and_not_beside_the_applications_own(reaching):
+    found = reaching("intra=2;shared_arena=1", "session s -", "session t -")
+    assert found.calls.count("CreateAndRegisterAllocator") == 1
+
+
+CUDA = "cuda.cudnn_conv_use_max_workspace=0;cuda.gpu_mem_limit=1073741824"
+
+
+@pytest.mark.parametrize(
+    ("plan", "command", "expected"),
+    [
+        (CUDA, "cuda2 a", {"cudnn_conv_use_max_workspace": "0", "gpu_mem_limit": "1073741824"}),
+        (CUDA, "cuda2 a device_id=1", {"device_id": "1", "gpu_mem_limit": "1073741824"}),
+        (CUDA, "cuda2 a gpu_mem_limit=5", {"cudnn_conv_use_max_workspace": "0", "gpu_mem_limit": "5"}),
+        (f"{CUDA};existing=override", "cuda2 a gpu_mem_limit=5", {"gpu_mem_limit": "1073741824"}),
+        (CUDA, "provider a CUDA gpu_mem_limit=5", {"cudnn_conv_use_max_workspace": "0", "gpu_mem_limit": "5"}),
+        ("cuda.arena_extend_strategy=kSameAsRequested", "cuda2 a", {"arena_extend_strategy": "kSameAsRequested"}),
+        ("xnnpack.intra_op_num_threads=2", "provider a XNNPACK", {"intra_op_num_threads": "2"}),
+        ("xnnpack.intra_op_num_threads=2", "provider a XNNPACK intra_op_num_threads=4", {"intra_op_num_threads": "4"}),
+        (
+            "openvino.num_of_threads=2",
+            "provider a OpenVINO device_type=CPU",
+            {"num_of_threads": "2", "device_type": "CPU"},
+        ),
+        (CUDA, "provider a XNNPACK x=1", {"x": "1"}),
+    ],
+)
+def test_provider_options_are_merged_into_those_that_the_application_passes(reaching, plan, command, expected, proves):
+    found = reaching(f"intra=2;gpu=1;{plan}", "options a", command, "session s a")
+    (call,) = [line for line in found.calls if line.startswith("AppendExecutionProvider")]
+    # What is written last counts.
+    passed = dict(pair.split("=") for pair in call.split()[-1].split(","))
+    assert {key: passed.get(key) for key in expected} == expected
+    assert set(found.answers) == {"ok"}
+
+
+def test_the_plain_cuda_struct_is_left_as_it_is(reaching):
+    commands = ("options a", "cuda a", "session s a")
+    stock = reaching(None, *commands, stock=True)
+    found = reaching(f"intra=2;{CUDA}", *commands)
+    wanted = [call for call in stock.calls if "CUDA" in call]
+    assert [call for call in found.calls if "CUDA" in call] == wanted
+
+
+def test_options_that_no_provider_asks_for_change_nothing(reaching):
+    found = reaching(f"intra=2;{CUDA}", "options a", "session s a")
+    assert not [call for call in found.calls if "Provider" in call]
