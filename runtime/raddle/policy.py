@@ -29,9 +29,6 @@ FAMILIES = (
     "tensorflow",
 )
 
-# Accepted by the schema, without effect in this version: the controller says so in the policy's status.
-NOT_YET_EFFECTIVE: Tuple[str, ...] = ()
-
 
 class PolicyError(ValueError):
     """A field that can't be used. `path` is dotted from spec, `value` what was there, `allowed` what may be."""
