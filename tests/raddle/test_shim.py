@@ -309,6 +309,17 @@ def test_a_runtime_that_was_imported_first_is_configured_all_the_same(stand_in):
     assert json.loads(done.stdout)[0] == 1
 
 
+def test_asking_where_a_runtime_is_imports_nothing_of_it(interpreter, mounted, stand_in):
+    code = """
+import importlib.util, json, sys
+spec = importlib.util.find_spec("onnxruntime.capi._pybind_state")
+print(json.dumps([spec.origin, spec.loader.get_filename(spec.name), "onnxruntime.capi._pybind_state" in sys.modules]))
+"""
+    paths = os.pathsep.join([str(mounted / "python"), str(stand_in.parent)])
+    path = str(stand_in / "capi" / "_pybind_state.py")
+    assert said(interpreter, code, {"PYTHONPATH": paths, env.PLAN: "v=1;intra=1"}) == [path, path, False]
+
+
 SIBLINGS = """
 import json, os, subprocess, sys
 if len(sys.argv) > 2:

@@ -147,6 +147,24 @@ def test_an_import_hook_of_wrapt_on_the_same_module_is_called_once_and_so_is_our
     assert done.stderr.count("raddle: ") == 1
 
 
+RELOAD = """
+import importlib
+from onnxruntime.capi import _pybind_state
+importlib.reload(_pybind_state)
+onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+said["records"] = [session["effective"]["intra"] for session in record.sessions]
+said["because"] = record.sessions[-1]["because"]
+"""
+
+
+def test_a_runtime_that_is_loaded_again_is_configured_once(mounted, model, app):
+    executable = installed("ort-1.31.1", ONNXRUNTIME)
+    variables = {env.PLAN: PLAN, **shim_lab.python_path(mounted)}
+    found = said(shim_lab.python(executable, str(app(RELOAD)), str(model), env=variables, check=False))
+    assert found["records"] == [1, 1]
+    assert "intra" not in found["because"]
+
+
 # --- layouts ------------------------------------------------------------------------------------------------------
 
 DEBIAN = Path("/usr/bin/python3")

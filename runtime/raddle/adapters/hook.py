@@ -17,6 +17,8 @@ from raddle.shim import RUNTIMES
 
 # Adapter's name -> its module, once its runtime was imported.
 _loaded: dict[str, Any] = {}
+# Awaited module -> the module that its adapter was told of: a reload executes the same one again.
+_installed: dict[str, Any] = {}
 # (awaited module, thread) that is being looked for. Another import hook, such as wrapt's, asks all finders again.
 _searching: set[tuple[str, int]] = set()
 
@@ -84,6 +86,9 @@ def _prepare(awaited: str) -> None:
 
 
 def _install(module: Any, awaited: str) -> None:
+    if _installed.get(awaited) is module:
+        return
+    _installed[awaited] = module
     _tell(awaited, lambda adapter, plan_text: adapter.install(module, plan_text))
 
 
