@@ -50,21 +50,21 @@ def sharing(binding, *, override=False, **values):
 def test_the_pools_are_made_once_for_all_sessions():
     binding = Binding()
     shared = sharing(binding)
-    assert [shared.join_pool(wanted(), own_counts=False) for _ in range(3)] == [""] * 3
+    assert [shared.join_pool(wanted(), own_counts="") for _ in range(3)] == [""] * 3
     # From here on there is no other way: ONNX Runtime refuses sessions with pools of their own.
-    assert shared.join_pool(wanted(), own_counts=True) == ""
+    assert shared.join_pool(wanted(), own_counts="set in the code") == ""
     assert binding.made == [(2, 1)]
 
 
 @pytest.mark.parametrize(
     ("values", "own_counts", "reason"),
     [
-        ({"spin": "never"}, False, "its spinning can't be stopped from Python"),
-        ({"spin": "bounded"}, False, "its spinning can't be stopped from Python"),
-        ({"spin": None}, False, "its spinning can't be stopped from Python"),
-        ({"intra": None}, False, "no count is planned"),
-        ({}, True, "set in the code"),
-        ({"spin": "never", "intra": 1}, False, ""),
+        ({"spin": "never"}, "", "its spinning can't be stopped from Python"),
+        ({"spin": "bounded"}, "", "its spinning can't be stopped from Python"),
+        ({"spin": None}, "", "its spinning can't be stopped from Python"),
+        ({"intra": None}, "", "no count is planned"),
+        ({}, "set in the code", "set in the code"),
+        ({"spin": "never", "intra": 1}, "", ""),
     ],
 )
 def test_the_pools_are_made_only_where_they_do_no_harm(values, own_counts, reason):
@@ -73,12 +73,12 @@ def test_the_pools_are_made_only_where_they_do_no_harm(values, own_counts, reaso
     assert shared.join_pool(wanted(**values), own_counts=own_counts) == reason
     assert bool(binding.made) is (reason == "")
     # Another session may still be fit for them.
-    assert shared.join_pool(wanted(), own_counts=False) == ""
+    assert shared.join_pool(wanted(), own_counts="") == ""
 
 
 def test_pools_that_can_not_be_made_are_not_asked_for_again():
     shared = sharing(Binding(pools="out of threads"))
-    assert [shared.join_pool(wanted(), own_counts=False) for _ in range(2)] == ["out of threads"] * 2
+    assert [shared.join_pool(wanted(), own_counts="") for _ in range(2)] == ["out of threads"] * 2
     assert shared.sizes is None
 
 
@@ -88,7 +88,7 @@ def test_the_application_s_own_pools_are_its_own():
     shared.replace([binding, None, types.SimpleNamespace()])
     binding.set_global_thread_pool_sizes(intra_op_num_threads=7, inter_op_num_threads=-1)
     assert binding.made == [(7, 1)]
-    assert shared.join_pool(wanted(), own_counts=False) == BY_THE_APPLICATION
+    assert shared.join_pool(wanted(), own_counts="") == BY_THE_APPLICATION
 
 
 def test_a_failure_of_the_application_s_own_pools_is_the_application_s():

@@ -112,6 +112,14 @@ def test_any_other_value_in_the_code_wins_unless_the_policy_overrides(
         assert effective["graph"] == ("ORT_DISABLE_ALL" if existing == "respect" else "ORT_ENABLE_BASIC")
 
 
+@pytest.mark.parametrize("release", ["ort-1.28.0", "ort-1.31.1"])
+@pytest.mark.parametrize("value", ["0", "-1", "3.5"])
+def test_a_variable_that_says_no_count_counts_as_unset(release, lab, value):
+    """From 1.29 on onnxruntime by itself would fail to make a session where such a variable holds no plain number."""
+    found = lab.probe(release, PLAN, {}, {"intra": 4}, extra={env.ORT_INTRA: value})
+    assert [session["pool"] for session in found["sessions"]] == [1, 3]
+
+
 @pytest.mark.parametrize("release", [ort_lab.RELEASES[0], ort_lab.RELEASES[-1]])
 def test_without_a_plan_the_process_is_as_if_raddle_were_not_there(release, lab):
     extra = {**shim_lab.python_path(lab.mounted), env.PLAN: "", **dict.fromkeys(COUNTS, "")}

@@ -42,6 +42,12 @@ def test_an_application_that_comes_with_a_global_pool_too_late_goes_on_with_the_
     assert "set_global_thread_pool_sizes(3, 1) comes too late" in found["stderr"]
 
 
+def test_a_count_in_the_pod_spec_keeps_sessions_in_pools_of_their_own(lab):
+    found = lab.probe(NEWEST, GLOBAL, None, {}, extra={env.ORT_INTRA: "3"})
+    assert pools(found) == [2, 2]
+    assert found["records"][0]["because"]["globalPool"] == "set in the environment"
+
+
 @pytest.mark.parametrize("release", [OLD, NEWEST])
 def test_an_application_s_own_shared_arena_stays_its_own(lab, release):
     found = lab.probe(release, "intra=1;shared_arena=1", {"native_arena": True}, None)

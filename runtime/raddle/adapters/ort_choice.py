@@ -85,7 +85,11 @@ class Choice:
             return False
         options = self.edit.options
         code = (options.intra_op_num_threads, options.inter_op_num_threads)
-        own_counts = self.respect and (bool(self.given.own) or any(count not in UNSET_COUNTS for count in code))
+        own_counts = ""
+        if self.respect and any(count not in UNSET_COUNTS for count in code):
+            own_counts = IN_THE_CODE
+        elif self.given.own:
+            own_counts = IN_THE_ENVIRONMENT
         reason = self.given.sharing.join_pool(self.wanted, own_counts=own_counts)
         if reason:
             self.values["globalPool"], self.because["globalPool"] = False, reason

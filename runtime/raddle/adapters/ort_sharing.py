@@ -55,11 +55,12 @@ class Sharing:
         self.lock = threading.Lock()
         return self.sizes is not None and self.sizes != (1, 1)
 
-    def join_pool(self, wanted: Effective, *, own_counts: bool) -> str:
+    def join_pool(self, wanted: Effective, *, own_counts: str) -> str:
         """Why a session keeps its own pools; "" when it is to use the global ones, made now if need be.
 
-        own_counts  the code sets a count for this session, and what code sets wins. Once the pools are there ONNX
-                    Runtime's Python binding refuses every session with pools of its own: no count can be kept then.
+        own_counts  what sets a count for this session that wins over the plan's, "" where nothing does. Once the pools
+                    are there ONNX Runtime's Python binding refuses every session with pools of its own: no count can
+                    be kept then.
         """
         with self.lock:
             if self.sizes is not None:
@@ -70,7 +71,7 @@ class Sharing:
                 self.pool_problem = "onnxruntime can since {}.{}".format(*GLOBAL_POOL_SINCE)
                 return self.pool_problem
             if own_counts:
-                return "set in the code"
+                return own_counts
             intra, inter = wanted.global_intra, wanted.inter or 1
             if intra is None:
                 return "no count is planned"
@@ -127,9 +128,9 @@ class Sharing:
     def _registering(self, register: Callable[..., Any]) -> Callable[..., Any]:
         """What stands in for onnxruntime.create_and_register_allocator, and for its newer form."""
 
-        def application_registers(*args: Any) -> Any:
+        def application_registers(*args: Any, **kwargs: Any) -> Any:
             try:
-                result = register(*args)
+                result = register(*args, **kwargs)
             except Exception as error:
                 if not (self.arena_made and _ALREADY in str(error)):
                     raise
