@@ -200,31 +200,22 @@ static const char *get_version(void)
     return real_base->get_version();
 }
 
-static const void *get_no_api(uint32_t version)
-{
-    (void)version;
-    return NULL;
-}
-
-static const char *get_no_version(void)
-{
-    return "";
-}
-
 static const struct rd_api_base wrapped_base = {get_api, get_version};
-static const struct rd_api_base no_base = {get_no_api, get_no_version};
+
+static bool is_code(const void *address)
+{
+    uintptr_t start, end;
+    return address != NULL && rd_code_around(address, &start, &end);
+}
 
 __attribute__((visibility("default"))) const struct rd_api_base *OrtGetApiBase(void)
 {
     const struct rd_api_base *(*real)(void) =
         (const struct rd_api_base *(*)(void))rd_symbol("OrtGetApiBase", __builtin_return_address(0));
     const struct rd_api_base *base = real == NULL ? NULL : real();
-    if (base == NULL) {
-        /* The program asks for a runtime that isn't there: it gets no table, as from one that is too old. */
-        return &no_base;
-    }
     const char *plan = rd_env("RADDLE_PLAN");
-    if (plan == NULL || plan[0] == '\0') {
+    if (plan == NULL || plan[0] == '\0' || base == NULL || rd_readable(base) < sizeof *base
+        || !is_code((const void *)base->get_api) || !is_code((const void *)base->get_version)) {
         return base;
     }
     const struct rd_api_base *none = NULL;

@@ -150,6 +150,12 @@ static rd_status set_intra(void *options, int count)
 
 static rd_status set_inter(void *options, int count)
 {
+    /* Java's SessionOptions sets one inter-op thread when it is made: that is the package's choice, not the code's. */
+    if (count == 1 && rd_is_loaded("libonnxruntime4j_jni")
+        && (rd_options_of(options).code & (RD_JAVA_INTER | RD_CODE_INTER)) == 0) {
+        note(options, RD_JAVA_INTER, 0, 0, 0);
+        return RD_REAL(SetInterOpNumThreads, rd_on_number)(options, count);
+    }
     note(options, is_count(count) ? RD_CODE_INTER : 0, RD_CODE_INTER, 0, count);
     return RD_REAL(SetInterOpNumThreads, rd_on_number)(options, count);
 }

@@ -49,6 +49,7 @@ enum {
     RD_CODE_NO_ARENA = 256,
     RD_CODE_NO_PATTERN = 512,
     RD_CODE_GPU = 1024,
+    RD_JAVA_INTER = 8192,   /* the Java package's own SetInterOpNumThreads(1), which every object of it gets */
     RD_HAS_WORKERS = 4096,  /* of a session: threads that a child of fork would not have */
     RD_CODE_UNKNOWN = 2048, /* too many objects to keep track of */
 };

@@ -82,7 +82,8 @@ void rd_say(const char *line)
     struct rd_out out = rd_out(text, sizeof text - 1);
     rd_put(&out, "raddle: ");
     for (const char *one = line; *one != '\0'; one++) {
-        rd_put_char(&out, *one == '\n' ? ' ' : *one);
+        /* A runtime's version or message may hold anything. */
+        rd_put_char(&out, *one == '\n' ? ' ' : *one < ' ' || *one > '~' ? '?' : *one);
     }
     out.size++;
     rd_put_char(&out, '\n');

@@ -244,7 +244,7 @@ def sanitized(tmp_path_factory):
     [
         PLAN + ";global=1;shared_arena=1;shrink=1;aff=core;excl=2;existing=override",
         PLAN + ";aff=numa;excl=2;arena=1;mem_pattern=0;graph=basic;session.dynamic_block_base=4;spin=bounded",
-        PLAN + ";alloc=jemalloc;mode=parallel;cuda.use_tf32=0;spin=always;x=" + "y" * 3900,
+        PLAN + ";mode=parallel;cuda.use_tf32=0;spin=always;x=" + "y" * 3900,
     ],
 )
 @pytest.mark.parametrize("arguments", [("0",), ("3", "clone"), ("0", "released"), ("0", "kept"), ("0", "live")])
@@ -252,6 +252,12 @@ def test_address_and_undefined_behaviour_sanitizers_find_nothing(glibc, sanitize
     environ = {"ASAN_OPTIONS": "detect_leaks=0", "STUB_VERSION": "1.28.0", "RADDLE_REPORT": str(tmp_path)}
     said, errors = glibc(*arguments, plan=plan, preload=sanitized, **environ)
     assert any(line.startswith("session model") for line in said)
+    assert not any("ERROR" in line or "runtime error" in line for line in errors), errors
+
+
+def test_the_sanitizers_find_nothing_where_the_program_is_started_again(glibc, sanitized):
+    # Their own allocator stays the one that is used.
+    _, errors = glibc("0", plan=PLAN + ";alloc=jemalloc", preload=sanitized, ASAN_OPTIONS="detect_leaks=0")
     assert not any("ERROR" in line or "runtime error" in line for line in errors), errors
 
 
