@@ -1,9 +1,10 @@
 """What the Node.js shim costs: `python -m node_shim` (from benchmarks/). Needs node, npm and onnx.
 
-Start-up: `node -e 0` with `--require raddle.cjs` and without, interleaved: CPU time of the process (user and system),
-which others on the machine disturb less, and time until it ended. The first session: fresh processes with the shim and
-without. Later ones: the wrapped class and the binding's own, taking turns in one process, with the same pool.
-Each figure is the difference of two medians, with the A/A difference (two halves of the runs without) beside it.
+Start-up: `node -e 0` without, with `--require raddle.cjs`, and without again, in turns: CPU time of the process (user
+and system), which others on the machine disturb less, and time until it ended. Differences are taken within a turn, and
+their median is shown, beside that of the two without (A/A). The first session: fresh processes with the shim and
+without. Later ones: the wrapped class and the binding's own, taking turns in one process, with the same pool. These are
+differences of two medians, with the A/A difference (two halves of the runs without) beside them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import operator
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -43,24 +46,19 @@ def start(arguments: Sequence[str], environ: dict[str, str]) -> tuple[float, flo
 
 
 def starts(preload: str, repetitions: int) -> tuple[list[list[str]], Budget]:
-    """A table's lines, and the budget's."""
+    """A table's lines, and the budget's: medians of the differences within a turn of three starts."""
     environ = {**os.environ, env.PLAN: PLAN}
-    ways: dict[str, list[str]] = {"without": [], "with": ["--require", preload]}
-    cpu: dict[str, list[float]] = {way: [] for way in ways}
-    passed: dict[str, list[float]] = {way: [] for way in ways}
-    for _ in range(repetitions):
-        for way, arguments in ways.items():
-            one = start(arguments, environ)
-            cpu[way].append(one[0])
-            passed[way].append(one[1])
-    lines = [
-        [what, spread(values["without"]), spread(values["with"]), *_difference(values)]
-        for what, values in (("CPU time", cpu), ("until it ended", passed))
-    ]
+    ways: dict[str, list[str]] = {"without": [], "with": ["--require", preload], "again": []}
+    turns = [[start(arguments, environ) for arguments in ways.values()] for _ in range(repetitions)]
+    lines, added = [], []
+    for at, what in enumerate(("CPU time", "until it ended")):
+        without, shim, again = ([turn[way][at] for turn in turns] for way in range(3))
+        added.append(statistics.median(map(operator.sub, shim, without)))
+        noise = abs(statistics.median(map(operator.sub, again, without)))
+        lines.append([what, spread(without), spread(shim), f"{added[-1]:.2f} ms", f"{noise:.2f} ms"])
     # On a machine with other work the time until it ended says more about that work.
-    added, noise = difference(cpu["without"], cpu["with"])
-    what = f"the start of a process that makes no session, CPU time (A/A {noise:.2f})"
-    return lines, Budget(what=what, value=added, allowed=START_BUDGET_MS, unit="ms")
+    what = f"the start of a process that makes no session, CPU time (A/A {lines[0][-1]})"
+    return lines, Budget(what=what, value=added[0], allowed=START_BUDGET_MS, unit="ms")
 
 
 def _difference(values: dict[str, list[float]]) -> list[str]:
