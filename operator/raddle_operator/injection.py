@@ -290,6 +290,9 @@ class _Injection:
 
     def _mounts(self, clean: Container, load: Loading, withheld: list[Skip]) -> list[Mapping[str, Any]]:
         """What is mounted in a container: the shim's files, a place for reports."""
+        if self.shim is None and self.policy.policy.reports:
+            detail = "the policy's shim is None, so nothing writes reports"
+            withheld.append(Skip(reason=SkipReason.REPORTS_MISSING, detail=detail))
         if not load.edits or not isinstance(self.shim, Shim):
             return []
         found = [self.shim.mount]

@@ -462,9 +462,12 @@ def test_reports_that_are_no_longer_asked_for_leave_nothing_behind():
     assert opted_out(with_reports, REPORTS) == obj["spec"]
 
 
-@pytest.mark.parametrize("spec", [{**REPORTS, "shim": "None"}, {"reports": False}])
-def test_where_no_shim_writes_them_or_nobody_asks_there_is_no_place_for_reports(spec):
-    patched, _ = inject(pod(), spec)
+@pytest.mark.parametrize(
+    ("spec", "reasons"), [({**REPORTS, "shim": "None"}, [SkipReason.REPORTS_MISSING]), ({"reports": False}, [])]
+)
+def test_where_no_shim_writes_them_or_nobody_asks_there_is_no_place_for_reports(spec, reasons):
+    patched, decision = inject(pod(), spec)
+    assert [reason for reason, _ in withheld(decision)] == reasons
     assert "RADDLE_REPORT" not in values(patched)
     assert "raddle-report" not in json.dumps(patched["spec"])
 

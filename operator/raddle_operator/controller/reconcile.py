@@ -276,7 +276,8 @@ class Reconciler:
         except NotFound:
             return
         cores = [record.cores for record in self._topologies.values() if record.cores]
-        facts = Facts(smallest_cores=min(cores, default=None))
+        kept = self._shim is not None and self._shim.is_kept(work.namespace)
+        facts = Facts(smallest_cores=min(cores, default=None), config_map_present=kept or None)
         reason = verdict(
             obj,
             work.namespace,

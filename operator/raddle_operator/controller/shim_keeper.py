@@ -11,10 +11,11 @@ import base64
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from raddle import delivery
+from raddle_operator import shipped
 from raddle_operator.controller import metrics
 from raddle_operator.informer import Informer, Key
 from raddle_operator.kube import CONFIG_MAPS, AlreadyExists, Forbidden, Kube, NotFound, Object
@@ -86,13 +87,19 @@ class ShimKeeper:
             )
             for namespace in namespaces or ("",)
         )
+        # What the webhook would mount, but for the list of files, which decides nothing.
+        self._delivery = replace(shipped.shim(), items=())
         self._namespaces = frozenset(namespaces)
         self._kube = kube
 
     def delivery_in(self, namespace: str) -> ShimDelivery:
         """Return what pods of a namespace can mount: nothing where we may not write."""
         allowed = namespace not in self.forbidden and (not self._namespaces or namespace in self._namespaces)
-        return ShimDelivery(config_map=config_map_name(self.content_hash)) if allowed else ShimDelivery()
+        return self._delivery if allowed else ShimDelivery()
+
+    def is_kept(self, namespace: str) -> bool:
+        """Return whether the present ConfigMap is known to be in a namespace."""
+        return any((namespace, config_map_name(self.content_hash)) in informer.store for informer in self.informers)
 
     async def reconcile(self, namespace: str, oldest_injected_s: int | None) -> None:
         """Make one opted-in namespace have the present ConfigMap and no outdated one. Raises for what may pass."""
