@@ -285,8 +285,8 @@ FAMILIES: Final[tuple[Family, ...]] = (
     ),
     Family(
         name="libuv",
-        readers="Node.js: files, DNS, crypto, and ONNX Runtime's asynchronous runs",
-        worth="more than 4 calls are to run at the same time",
+        readers="Node.js: files, DNS, crypto and zlib, not ONNX Runtime",
+        worth="more than 4 of those calls are to run at the same time",
         variables=(
             Variable(
                 name="UV_THREADPOOL_SIZE",

@@ -141,7 +141,10 @@ def _grouped(sessions: Iterable[Any], fields: Mapping[str, Any]) -> Tuple[Sessio
 
 
 def _values(session: Mapping[str, Any], fields: Mapping[str, Any]) -> Iterable[Value]:
-    effective, because = _texts(session.get("effective")), _texts(session.get("because"))
+    # A switch is 0 or 1 in the plan.
+    said = _mapping(session.get("effective"))
+    effective = _texts({name: int(one) if isinstance(one, bool) else one for name, one in said.items()})
+    because = _texts(session.get("because"))
     for name in dict.fromkeys([*effective, *because]):
         if name not in _DETAILS:
             planned = fields.get(_PLAN_KEYS.get(name, name))

@@ -141,6 +141,13 @@ def test_the_reports_of_all_languages_are_told_in_the_order_of_their_start(mount
     assert "    intra  4        1          set in the code" in done.stdout.splitlines()
 
 
+def test_a_switch_is_compared_with_the_plans_0_or_1():
+    found = report(plan="v=1;arena=0;mem_pattern=1", sessions=[session(arena=False, memPattern=False)])
+    seen = values(summary.compare(found))
+    assert seen["arena"] == ("0", "0", "")
+    assert seen["memPattern"] == ("1", "0", "")
+
+
 def test_the_same_is_told_to_programs(mounted, folder):
     put(folder, "5-00000000.json", report(pid=5, sessions=[session(intra=3)], truncated=2))
     done = told(mounted, "report", str(folder), "-o", "json")
