@@ -43,6 +43,7 @@ NODE_VERSIONS = ("1.20.1", "1.30.0")
 # A JVM that starts in 0.1 s and adds no threads of its own later.
 JAVA = ("java", "-Xshare:auto", "-Xint", "-XX:+UseSerialGC", "-Xmx128m", "-XX:-UsePerfData")
 TIMEOUT_S = 60
+IDLE_S = 0.15
 
 
 class Program(NamedTuple):
@@ -474,15 +475,20 @@ class Caller:
         lines = Path(f"/proc/{self.pid}/maps").read_text().splitlines()
         return {Path(line.split(None, 5)[5]).name for line in lines if ".so" in line}
 
-    def idle_cpu_s(self, pool: Iterable[Thread], name: str = "s", seconds: float = 0.3) -> float:
-        """CPU time of the pool's threads in the time after a run; the least of three, since others use this machine too."""
-        found = []
+    def idle_cpu_s(self, pool: Iterable[Thread], name: str = "s") -> float:
+        """CPU time of the pool's threads in the time after a run: the least of three, for threads that must sleep."""
+        return min(self._after_runs(pool, name))
+
+    def busy_cpu_s(self, pool: Iterable[Thread], name: str = "s") -> float:
+        """The same, the most of three, for threads that must spin: others use this machine too."""
+        return max(self._after_runs(pool, name))
+
+    def _after_runs(self, pool: Iterable[Thread], name: str) -> Iterator[float]:
         for _ in range(3):
             self.do(f"run {name}")
             before = self._cpu_s(pool)
-            time.sleep(seconds)
-            found.append(self._cpu_s(pool) - before)
-        return min(found)
+            time.sleep(IDLE_S)
+            yield self._cpu_s(pool) - before
 
     def _cpu_s(self, pool: Iterable[Thread]) -> float:
         return sum(int(Path(f"/proc/{self.pid}/task/{t.tid}/schedstat").read_text().split()[0]) for t in pool) / 1e9
