@@ -23,7 +23,6 @@ BENCHMARKS = {
     "shim": ["shim", "--write"],
     "node": ["node_shim", "--write"],
     "native": ["native_shim", "--write"],
-    "native": ["native_shim", "--write"],
 }
 
 
