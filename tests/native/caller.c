@@ -1,11 +1,13 @@
 /* Makes sessions the way a C program does: caller <count that the code sets, 0 for none> <how>
  *
- * how: "" one session; "null" without options; "clone" with a clone of the options; "released" with options made where
- * others were released; "kept" with thousands of options that are not; "many" sessions; "fork" one before and one after a
- * fork, released before it or ("live") after it.
+ * MODEL is the model's path. how: "" one session; "null" without options; "clone" with a clone of the options;
+ * "released" with options made where others were released; "kept" with thousands of options that are not; "many"
+ * sessions; "threads" names the threads while there is one; "fork" one before and one after a fork, the first released
+ * before it, or ("live") never.
  */
 #include "slots.h"
 
+#include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,13 +36,33 @@ static void ok(void *status)
 static void *make(void *env, void *options)
 {
     void *session;
-    ok(CALL(CreateSession, env, "model", options, &session));
+    const char *path = getenv("MODEL");
+    ok(CALL(CreateSession, env, path == NULL ? "model" : path, options, &session));
     return session;
 }
 
 static void use(void *env, void *options)
 {
     CALL(ReleaseSession, make(env, options));
+}
+
+static void list_threads(void)
+{
+    DIR *folder = opendir("/proc/self/task");
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        char path[300], name[64];
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
+        FILE *file = fopen(path, "r");
+        if (file != NULL && fgets(name, sizeof name, file) != NULL) {
+            printf("%s", name);
+        }
+        if (file != NULL) {
+            fclose(file);
+        }
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
 }
 
 int main(int count, char **arguments)
@@ -80,6 +102,10 @@ int main(int count, char **arguments)
         }
         ok(CALL(CreateSessionOptions, &other));
         use(env, other);
+    } else if (strcmp(how, "threads") == 0) {
+        void *session = make(env, options);
+        list_threads();
+        CALL(ReleaseSession, session);
     } else if (strcmp(how, "many") == 0) {
         for (int i = 0; i < 40; i++) {
             use(env, options);
