@@ -12,19 +12,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from raddle import delivery, env
+from raddle import env
 from raddle.planner import Plan
 from raddle.topology import Machine
-from raddle_operator import environment, families, loading, records, volumes
+from raddle_operator import environment, loading, records, variables, volumes
 from raddle_operator.budget import Resources, container_budget, pod_resources
 from raddle_operator.loading import Loading
 from raddle_operator.matching import DISABLED, Policies, govern
 from raddle_operator.patching import Chosen, Operation, operations
-from raddle_operator.pods import JAVA_OPTIONS, Container, Pod, pod_from_object
+from raddle_operator.pods import Container, Pod, pod_from_object
 from raddle_operator.quantities import QuantityError
 from raddle_operator.reading import SpecError
 from raddle_operator.reasons import Skip, SkipReason
 from raddle_operator.spec import PolicyObject
+from raddle_operator.variables import Variables
 from raddle_operator.volumes import Shim, ShimDelivery
 from raddle_operator.workers import SIDECARS, binds_itself, workers
 
@@ -32,7 +33,6 @@ from raddle_operator.workers import SIDECARS, binds_itself, workers
 MAX_ANNOTATIONS_BYTES: Final = 240 * 1024
 # Plans of a pod: 48 KiB.
 MAX_PLANNED_CONTAINERS: Final = 48 * 1024 // env.RESERVED_PLAN
-_NO_LITERALS: Final = families.Literals(values={})
 _CONTAINER_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -132,16 +132,6 @@ def decide(
     return _Injection(pod, policy, facts, settings).decide()
 
 
-@dataclass(frozen=True, slots=True)
-class _Additions:
-    """What one container gets: variables and the prefixes of what they read, literals, the shim's ways, mounts."""
-
-    references: Mapping[str, str]
-    literals: families.Literals
-    edits: Sequence[environment.Edits]
-    mounts: Sequence[Mapping[str, Any]]
-
-
 class _Injection:
     """One decision in the making."""
 
@@ -204,66 +194,53 @@ class _Injection:
         return found
 
     def _container(self, container: Container, resources: Resources) -> ContainerOutcome:
-        name = container.name
-        if self.policy.containers is None:
-            runtime = binds_itself(container)
-            if runtime:
-                detail = (
-                    f"{runtime} binds its own threads; name {name[:63]} in the policy's containers to plan it anyway"
-                )
-                return _skipped(name, SkipReason.SELF_BINDING_RUNTIME, detail)
-        if _CONTAINER_NAME.fullmatch(name) is None:
-            return _skipped(name[:63], SkipReason.MALFORMED, "the name can't be part of an annotation's key")
-        if len(self.chosen) >= MAX_PLANNED_CONTAINERS:
-            detail = f"at most {MAX_PLANNED_CONTAINERS} containers of a pod get values"
-            return _skipped(name, SkipReason.ANNOTATION_BUDGET, detail)
+        name, policy = container.name, self.policy.policy
+        skip = self._not_planned(container)
+        if skip is not None:
+            return ContainerOutcome(name=name[:63], skip=skip)
         clean = environment.without_ours(container)
         load = self._load(clean)
-        withheld = list(load.withheld)
         asked, source = workers(clean)
         try:
             budget = container_budget(
                 clean,
                 resources,
-                workers=self.policy.policy.workers or asked,
-                workers_source="" if self.policy.policy.workers else source,
+                workers=policy.workers or asked,
+                workers_source="" if policy.workers else source,
                 shim=load.reaches,
                 smallest_cores=self.facts.smallest_cores,
             )
         except QuantityError as error:
             return _skipped(name, SkipReason.MALFORMED, f"resources: {error}")
-        kept = self._kept(clean)
+        kept = variables.kept_counts(clean, policy)
         composed = records.compose(
-            self.machine,
-            budget,
-            self.policy.policy,
-            kept=kept,
-            governed_by=self.policy.reference,
-            node=self.node,
+            self.machine, budget, policy, kept=kept, governed_by=self.policy.reference, node=self.node
         )
-        if composed.plan.cap is None and self.policy.policy.intra_op is None:
+        if composed.plan.cap is None and policy.intra_op is None:
             return _skipped(name, SkipReason.NO_CPU_BOUND, composed.plan.because.get("intraOp", ""))
-        if clean.env_from and self.policy.policy.existing_values != "Override":
-            detail = "envFrom may set thread counts; existingValues: Override gives Raddle's"
-            withheld.append(Skip(reason=SkipReason.ENV_FROM_PRESENT, detail=detail))
-            references, added = {}, _NO_LITERALS
-        else:
-            references = self._references(clean, composed.plan, kept)
-            added = self._literals(clean, composed)
-        if load.edits:
-            references = {env.PLAN: env.SHIM_PREFIX, **references}
-        withheld.extend(added.withheld)
-        if not references and not added.values and withheld:
-            return ContainerOutcome(name=name, plan=composed.plan, skip=withheld[-1], kept=kept + added.kept)
-        mounts = self._mounts(clean, load, withheld)
-        self._choose(clean, _Additions(references, added, load.edits, mounts), composed)
+        given = variables.chosen(clean, composed, policy, self.policy.image_env, kept=kept, shim=bool(load.edits))
+        kept += given.kept
+        withheld = [*load.withheld, *given.withheld]
+        if not given.names and withheld:
+            return ContainerOutcome(name=name, plan=composed.plan, skip=withheld[-1], kept=kept)
+        self._choose(clean, composed, given, load, self._mounts(clean, load, withheld))
         return ContainerOutcome(
-            name=name,
-            plan=composed.plan,
-            withheld=tuple(withheld),
-            kept=kept + added.kept,
-            variables=(*references, *added.values),
+            name=name, plan=composed.plan, withheld=tuple(withheld), kept=kept, variables=given.names
         )
+
+    def _not_planned(self, container: Container) -> Skip | None:
+        """Why a container is left alone before anything of it is looked at."""
+        runtime = binds_itself(container) if self.policy.containers is None else ""
+        if runtime:
+            name = container.name[:63]
+            detail = f"{runtime} binds its own threads; name {name} in the policy's containers to plan it anyway"
+            return Skip(reason=SkipReason.SELF_BINDING_RUNTIME, detail=detail)
+        if _CONTAINER_NAME.fullmatch(container.name) is None:
+            return Skip(reason=SkipReason.MALFORMED, detail="the name can't be part of an annotation's key")
+        if len(self.chosen) >= MAX_PLANNED_CONTAINERS:
+            detail = f"at most {MAX_PLANNED_CONTAINERS} containers of a pod get values"
+            return Skip(reason=SkipReason.ANNOTATION_BUDGET, detail=detail)
+        return None
 
     def _load(self, clean: Container) -> Loading:
         """How the container's processes find the shim, and why some don't."""
@@ -304,52 +281,22 @@ class _Injection:
                 withheld.append(problem)
         return found
 
-    def _kept(self, clean: Container) -> tuple[str, ...]:
-        """The counts that the pod spec sets and that the policy respects."""
-        if self.policy.policy.existing_values == "Override" or not clean.env:
-            return ()
-        return tuple(name for name in records.COUNTS if _is_set(clean, name))
-
-    def _references(self, clean: Container, planned: Plan, kept: tuple[str, ...]) -> dict[str, str]:
-        """Count variable -> the prefix of the annotation that it reads."""
-        found = {}
-        if "onnxruntime" in self.policy.policy.runtimes:
-            found = {name: records.COUNTS[name][0] for name in (env.ORT_INTRA, env.ORT_INTER) if name not in kept}
-        if planned.omp is not None:
-            found[env.OMP] = env.OMP_THREADS_PREFIX
-        # It would beat an `export OMP_NUM_THREADS=1` in the entrypoint, and torchrun's and joblib's own choice.
-        sets_omp = clean.sets_omp or env.OMP in kept
-        if planned.blas is not None and planned.blas != planned.omp and not sets_omp:
-            found[env.OPENBLAS] = env.BLAS_THREADS_PREFIX
-        return found
-
-    def _literals(self, clean: Container, composed: records.Composed) -> families.Literals:
-        """The variables of the policy's families that can't be references."""
-        image_env = self.policy.image_env
-        if composed.literals is not None and not clean.env and not image_env:
-            return composed.literals
-        sets = {**{entry.name: entry.value for entry in clean.env}, **environment.java_options(clean)[0]}
-        return families.literals(composed.plan, self.policy.policy, sets=sets, image_env=image_env)
-
-    def _choose(self, clean: Container, added: _Additions, composed: records.Composed) -> None:
-        prefixes = (*added.references.values(), env.PLAN_PREFIX)
+    def _choose(
+        self,
+        clean: Container,
+        composed: records.Composed,
+        given: Variables,
+        load: Loading,
+        mounts: Sequence[Mapping[str, Any]],
+    ) -> None:
+        prefixes = (*given.references.values(), env.PLAN_PREFIX)
         keys = {prefix: prefix + clean.name for prefix in prefixes}
-        entries = [environment.reference(name, keys[prefix]) for name, prefix in added.references.items()]
-        edits = list(added.edits)
-        values = added.literals.values
-        literals = environment.literals(values)
-        by_reference = environment.java_options(clean)[1] if JAVA_OPTIONS in values else None
-        if by_reference is not None:
-            literals = [entry for entry in literals if entry["name"] != JAVA_OPTIONS]
-            edits.append(environment.renamed(clean, by_reference, values[JAVA_OPTIONS]))
-        entries.extend(literals)
-        if any(mount["name"] == volumes.REPORT_VOLUME for mount in added.mounts):
-            entries.append(environment.literal(env.REPORT, delivery.REPORT_PATH))
+        reports = any(mount["name"] == volumes.REPORT_VOLUME for mount in mounts)
         self.chosen.append(
             Chosen(
                 clean,
-                environment.combine(clean, entries, edits),
-                added.mounts,
+                variables.edits(clean, given, keys, load.edits, reports=reports),
+                mounts,
                 {keys[prefix]: composed.values[prefix] for prefix in prefixes},
                 sum(len(key) + records.reserved(prefix) for prefix, key in keys.items()),
             )
@@ -368,11 +315,3 @@ class _Injection:
 
 def _skipped(name: str, reason: SkipReason, detail: str) -> ContainerOutcome:
     return ContainerOutcome(name=name, skip=Skip(reason=reason, detail=detail))
-
-
-def _is_set(container: Container, name: str) -> bool:
-    """Whether the pod spec sets a count: runtimes read an empty value as none, and ONNX Runtime a 0 too."""
-    entry = container.effective(name)
-    if entry is None:
-        return False
-    return entry.value != "" and not (entry.value == "0" and name in (env.ORT_INTRA, env.ORT_INTER))

@@ -27,6 +27,7 @@ PURE = [
     "environment",
     "families",
     "loading",
+    "variables",
     "volumes",
     "workers",
     "pods",
