@@ -17,7 +17,12 @@ ROW = "ONNX Runtime (Python)"
 # One Python a release.
 RELEASES = [release for release in shim_lab.RELEASES if not release.endswith("py3.13")]
 CPUS = sorted(os.sched_getaffinity(0))
-needs_two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs: a pool of one has no threads to count")
+MARKS = [
+    pytest.mark.runtime,
+    pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs: a pool of one has no threads to count"),
+    # The first run on a machine installs all releases.
+    pytest.mark.timeout(900),
+]
 
 
 def version(release: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from raddle import delivery
 
 PROBE = Path(__file__).with_name("shim_probe.py")
 CACHE = Path.home() / ".cache" / "raddle" / "venvs"
+INSTALLED_AT_ONCE = 4
 VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
 # Name of the cached venv -> Python and packages; pip finds a numpy that fits where none is named.
 RELEASES = {
@@ -157,12 +160,27 @@ def venv(name: str, version: str, packages: Sequence[str], unresolved: Sequence[
 
 
 def release(name: str) -> Path:
-    """The interpreter of one of RELEASES or BUILDS; skips the test where its Python isn't here."""
-    version, *packages = {**RELEASES, **BUILDS}[name]
-    found = venv(name, version, packages)
-    if found is None:
-        pytest.skip(f"no CPython {version} here")
-    return found
+    """The interpreter of one of RELEASES or BUILDS; skips the test where the machine can't have it."""
+    made = _installed(name)
+    if isinstance(made, str):
+        pytest.skip(made)
+    return made
+
+
+@functools.cache
+def _installed(name: str) -> Path | str:
+    """The interpreter, or why there is none. The first release that is missing has all of them made, some at a time."""
+    if name in RELEASES and not (CACHE / name / "ready").exists():
+        with ThreadPoolExecutor(INSTALLED_AT_ONCE) as pool:
+            list(pool.map(lambda one: _install(one, *RELEASES[one]), RELEASES))
+    return _install(name, *{**RELEASES, **BUILDS}[name])
+
+
+def _install(name: str, version: str, *packages: str) -> Path | str:
+    try:
+        return venv(name, version, packages) or f"no CPython {version} here"
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        return f"{packages[0]} can't be installed here: {error}"
 
 
 def write_model(path: Path) -> Path:

@@ -10,7 +10,7 @@ from ort_lab import CPUS, ROW, version
 
 from raddle import cpuset, env
 
-pytestmark = [pytest.mark.runtime, ort_lab.needs_two_cpus]
+pytestmark = ort_lab.MARKS
 
 AFFINITY = "session.intra_op_thread_affinities"
 TWO = CPUS[:2]

@@ -7,7 +7,7 @@ from ort_lab import ROW, version
 
 from raddle import env
 
-pytestmark = [pytest.mark.runtime, ort_lab.needs_two_cpus]
+pytestmark = ort_lab.MARKS
 
 ALLOW = "session.intra_op.allow_spinning"
 PLAN = "intra=2;min=2;inter=1;spin=never;graph=basic;arena=0"

@@ -6,7 +6,7 @@ import shim_lab
 
 from raddle import env
 
-pytestmark = [pytest.mark.runtime, ort_lab.needs_two_cpus]
+pytestmark = ort_lab.MARKS
 
 NEWEST, OLD = "ort-1.31.1", "ort-1.20.1"
 GLOBAL = "intra=2;min=2;inter=1;spin=always;global=1"

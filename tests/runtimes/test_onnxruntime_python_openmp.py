@@ -6,7 +6,7 @@ import shim_lab
 
 from raddle import env
 
-pytestmark = [pytest.mark.runtime, ort_lab.needs_two_cpus]
+pytestmark = ort_lab.MARKS
 
 ROW, VERSION, RELEASE = "ONNX Runtime OpenMP build", "1.7.0", "ort-openmp-1.7.0"
 WAIT_POLICY = "OMP_WAIT_POLICY"

@@ -5,7 +5,7 @@ import pytest
 import shim_lab
 from ort_lab import ROW, at_least, version
 
-pytestmark = [pytest.mark.runtime, ort_lab.needs_two_cpus]
+pytestmark = ort_lab.MARKS
 
 INTRA, INTER = "session.intra_op.", "session.inter_op."
 IDLE_S = 0.25

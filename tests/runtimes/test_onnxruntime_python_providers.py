@@ -7,7 +7,7 @@ from ort_lab import ROW, version
 from raddle import env
 from raddle.adapters.ort_providers import planned_options
 
-pytestmark = [pytest.mark.runtime, ort_lab.needs_two_cpus]
+pytestmark = ort_lab.MARKS
 
 CUDA, CPU, OPENVINO = "CUDAExecutionProvider", "CPUExecutionProvider", "OpenVINOExecutionProvider"
 # None of these is ONNX Runtime's default.

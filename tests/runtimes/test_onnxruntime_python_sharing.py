@@ -4,7 +4,7 @@ import ort_lab
 import pytest
 from ort_lab import ROW, at_least, version
 
-pytestmark = [pytest.mark.runtime, ort_lab.needs_two_cpus]
+pytestmark = ort_lab.MARKS
 
 GLOBAL_POOL = "the process's global thread pool"
 SINCE = "onnxruntime can since 1.23"
