@@ -7,7 +7,7 @@ known: where the pod spec sets it, or the policy's imageEnv states it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +29,9 @@ _COMMANDS: Final = {
     "java": NATIVE,
 }
 _MAX_ARGUMENT: Final = 4096
+# Node.js's permission model: without leave to read the shim's folder it ends at start.
+_PERMISSION: Final = ("--permission", "--experimental-permission")
+_READ: Final = "--allow-fs-read="
 _USER_SITE: Final = Edits(appended=(literal(USER_BASE, delivery.PYTHON_USER_BASE),))
 
 
@@ -75,12 +78,16 @@ def served_by(container: Container) -> str:
 
     An image's own command can't be seen.
     """
-    for argument in container.arguments:
-        for word in argument[:_MAX_ARGUMENT].split():
-            found = _COMMANDS.get(word.rpartition("/")[2])
-            if found is not None:
-                return found
+    for word in _words(container):
+        found = _COMMANDS.get(word.rpartition("/")[2])
+        if found is not None:
+            return found
     return ""
+
+
+def _words(container: Container) -> Iterator[str]:
+    for argument in container.arguments:
+        yield from argument[:_MAX_ARGUMENT].split()
 
 
 def wants_native(policy: Policy) -> bool:
@@ -122,7 +129,19 @@ def node_loading(
         return _missing("the namespace's ConfigMap has not been seen yet, and Node.js ends where a required file lacks")
     if not in_spec and container.env_from and not override:
         return _hidden(NODE_OPTIONS)
+    if _forbids_reading(container, image_env):
+        return _missing(f"Node.js's permission model hides it; add {_READ}{delivery.MOUNT_PATH}/* to the command")
     return extend(container, NODE_OPTIONS, f"--require {delivery.NODE_MODULE}", image_env)
+
+
+def _forbids_reading(container: Container, image_env: Mapping[str, str]) -> bool:
+    entry = container.effective(NODE_OPTIONS)
+    options = (entry.value or "") if entry is not None else image_env.get(NODE_OPTIONS, "")
+    words = [*_words(container), *options[:_MAX_ARGUMENT].split()]
+    if not any(word in _PERMISSION for word in words):
+        return False
+    allowed = (path for word in words if word.startswith(_READ) for path in word[len(_READ) :].split(","))
+    return not any(path == "*" or path.startswith(delivery.MOUNT_PATH) for path in allowed)
 
 
 def native_loading(

@@ -217,6 +217,27 @@ def test_a_command_that_runs_node_without_its_options_known_is_told_what_to_writ
     assert stated["metadata"]["annotations"]["threads.raddle.dev/serve"] == "4"
 
 
+@pytest.mark.parametrize(
+    ("command", "options", "given"),
+    [
+        (["node", "--permission", "serve.js"], "", False),
+        (["sh", "-c", "exec node --experimental-permission serve.js"], "", False),
+        (["node", "serve.js"], "--permission", False),
+        (["node", "--permission", "--allow-fs-read=/app/*", "serve.js"], "", False),
+        (["node", "--permission", "--allow-fs-read=/app/*,/opt/raddle/*", "serve.js"], "", True),
+        (["node", "--permission", "serve.js"], "--allow-fs-read=*", True),
+    ],
+)
+def test_node_js_is_not_given_a_file_that_its_permission_model_hides(command, options, given):
+    # It would end at start.
+    patched, decision = inject(pod(container(command=command)), {"imageEnv": {"NODE_OPTIONS": options}})
+    assert ("NODE_OPTIONS" in values(patched)) == given
+    told = [skip.detail for skip in decision.containers[0].withheld]
+    assert told == (
+        [] if given else ["Node.js's permission model hides it; add --allow-fs-read=/opt/raddle/* to the command"]
+    )
+
+
 @pytest.mark.parametrize("command", [{}, {"command": ["python", "node.py"]}, {"command": ["sh", "-c", "./nodejs-app"]}])
 def test_of_a_container_that_says_nothing_of_node_nothing_is_said(command):
     _, decision = inject(pod(container(**command)))
