@@ -38,6 +38,7 @@ SOURCES = Path(__file__).parent / "runtimes" / "native"
 MAVEN_VERSIONS = ("1.16.3", "1.20.0", "1.23.2", "1.26.0", "1.29.0")
 WHEEL_VERSION = "1.31.1"
 VERSIONS = (*MAVEN_VERSIONS, WHEEL_VERSION)
+OPENVINO_VERSION = "1.24.1"
 # onnxruntime-node -> the libonnxruntime that it carries.
 NODE_VERSIONS = ("1.20.1", "1.30.0")
 # A JVM that starts in 0.1 s and adds no threads of its own later.
@@ -118,6 +119,19 @@ def release(version: str) -> Path:
             for name in ("libonnxruntime.so.1", f"libonnxruntime.so.{version}"):
                 (folder / name).symlink_to("libonnxruntime.so")
     return CACHE / f"onnxruntime-{version}"
+
+
+@functools.cache
+def openvino() -> Path:
+    """A folder with libonnxruntime.so of OPENVINO_VERSION and the OpenVINO provider, from Intel's wheel."""
+    python = shim_lab.venv(f"ort-openvino-{OPENVINO_VERSION}", "3.11", [f"onnxruntime-openvino=={OPENVINO_VERSION}"])
+    if python is None:
+        pytest.skip("no CPython 3.11 here")
+    (folder,) = (python.parents[1] / "lib").glob("python3*/site-packages/onnxruntime/capi")
+    for name in ("libonnxruntime.so", "libonnxruntime.so.1"):
+        with contextlib.suppress(FileExistsError):
+            (folder / name).symlink_to(f"libonnxruntime.so.{OPENVINO_VERSION}")
+    return folder
 
 
 @functools.cache
@@ -220,11 +234,16 @@ def program(kind: str, version: str) -> Program:
 
 
 def _folder(version: str) -> Path:
+    if version == OPENVINO_VERSION:
+        return openvino()
     return stub() if version == "stub" else release(version)
 
 
 def _c(version: str) -> Program:
-    return Program("c", version, (str(compiled("caller", "caller.c", _folder(version))),), {})
+    folder = _folder(version)
+    # The provider's libraries find each other so.
+    env = {"LD_LIBRARY_PATH": str(folder)} if version == OPENVINO_VERSION else {}
+    return Program("c", version, (str(compiled("caller", "caller.c", folder)),), env)
 
 
 def _cpp(version: str) -> Program:

@@ -306,6 +306,24 @@ def test_beside_pythons_own_shim_it_changes_nothing(tmp_path):
     assert len(found["stderr"].splitlines()) == 1
 
 
+def test_a_providers_own_threads_are_the_planned_ones(proven):
+    """OpenVINO's pool, from an option that the plan adds to those that the code passes."""
+    version = native_lab.OPENVINO_VERSION
+
+    def workers(plan, options):
+        with started("c", version, f"intra=1;{plan}".rstrip(";")) as caller:
+            caller.do("options a intra=1", f"provider a OpenVINO device_type=CPU {options}".rstrip())
+            before = caller.tids()
+            caller.do("session s a", "run s")
+            return len(caller.tids() - before)
+
+    default, planned = workers("", ""), workers("openvino.num_of_threads=1", "")
+    assert planned == default - 1
+    assert workers("openvino.num_of_threads=1", "num_of_threads=2") == default
+    assert workers("openvino.num_of_threads=1;existing=override", "num_of_threads=2") == planned
+    proven("c", version, "provider options")
+
+
 def test_options_keep_their_own_values_for_a_second_session_and_a_copy(proven):
     """The application may use its object again, read it, copy it."""
     with started("c", "1.31.1", PLAN) as caller:
