@@ -57,7 +57,7 @@ static void forked(int pid)
     rd_threads_forked();
 }
 
-/* A count that the environment sets otherwise than the plan, 0 where it doesn't: own_counts in adapters/onnxruntime.py. */
+/* A count that the environment sets otherwise than the plan, 0 where it doesn't: own_counts of adapters/onnxruntime. */
 static int own_count(enum rd_key key, const char *name)
 {
     const char *text = rd_env(name);

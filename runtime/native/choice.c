@@ -1,8 +1,8 @@
 /* What one session gets: the plan's value or the code's, decided option by option as Choice in
- * runtime/raddle/adapters/ort_choice.py decides, and with the same reasons. It is set on a clone of the code's options. */
+ * runtime/raddle/adapters/ort_choice.py decides, and with the same reasons. It is set on a clone of the code's options.
+ */
 #include "ort.h"
 
-#define BOUNDED_SPIN_SINCE 26
 #define ORT_ENABLE_ALL 99
 #define AFFINITY_KEY "session.intra_op_thread_affinities"
 
@@ -11,7 +11,7 @@ enum { INTRA, INTER };
 static const char *const in_the_code = "set in the code";
 static const char *const in_the_environment = "set in the environment";
 
-static void set(struct rd_choice *choice, rd_status status)
+void rd_choice_set(struct rd_choice *choice, rd_status status)
 {
     if (!rd_ok(status, choice->message, choice->failed ? 0 : sizeof choice->message)) {
         choice->failed = true;
@@ -19,7 +19,7 @@ static void set(struct rd_choice *choice, rd_status status)
 }
 
 /* Whether the code has set the entry. Asked of the code's own object, which has none of ours. */
-static bool code_has(const struct rd_choice *choice, const char *key)
+bool rd_code_has(const struct rd_choice *choice, const char *key)
 {
     int has = 0;
     return choice->given != NULL
@@ -31,15 +31,15 @@ static bool code_has(const struct rd_choice *choice, const char *key)
 
 static bool code_value(const struct rd_choice *choice, const char *key, char *value, size_t size)
 {
-    return code_has(choice, key)
+    return rd_code_has(choice, key)
            && rd_ok(RD_REAL(GetSessionConfigEntry, rd_status(*)(const void *, const char *, char *, size_t *))(
                         choice->given, key, value, &size),
                     NULL, 0);
 }
 
-static void set_entry(struct rd_choice *choice, const char *key, const char *value)
+void rd_choice_entry(struct rd_choice *choice, const char *key, const char *value)
 {
-    set(choice, RD_REAL(AddSessionConfigEntry, rd_on_entry)(choice->options, key, value));
+    rd_choice_set(choice, RD_REAL(AddSessionConfigEntry, rd_on_entry)(choice->options, key, value));
 }
 
 /* The groups of the code's own affinity string: one a worker. 0 where it has none. */
@@ -98,104 +98,12 @@ static void choose_counts(struct rd_choice *choice)
     }
     choice->inter = count_of(INTER, choice->code.inter, inter, &choice->inter_because);
     if (choice->intra != 0) {
-        set(choice, RD_REAL(SetIntraOpNumThreads, rd_on_number)(choice->options, choice->intra));
+        rd_choice_set(choice, RD_REAL(SetIntraOpNumThreads, rd_on_number)(choice->options, choice->intra));
     }
     if (choice->inter != 0) {
-        set(choice, RD_REAL(SetInterOpNumThreads, rd_on_number)(choice->options, choice->inter));
+        rd_choice_set(choice, RD_REAL(SetInterOpNumThreads, rd_on_number)(choice->options, choice->inter));
     }
-    set(choice, RD_REAL(SetSessionExecutionMode, rd_on_number)(choice->options, choice->parallel));
-}
-
-/* ---- spinning ---- */
-
-/* The value of one of a pool's entries: the plan's own under the runtime's key, else what follows from spin=. */
-static bool pool_value(enum rd_key key, const char *derived, char *text, size_t size)
-{
-    struct rd_out out = rd_out(text, size);
-    if (rd_runtime.plan.has[key]) {
-        rd_plan_value(&rd_runtime.plan, key, &out);
-    } else if (derived != NULL) {
-        rd_put(&out, derived);
-    }
-    return out.length > 0;
-}
-
-static void say_spinning(struct rd_choice *choice, const char *allow, const char *duration)
-{
-    bool bounded = duration[0] != '\0' && !rd_same(duration, "-1") && !rd_same(duration, "0");
-    choice->spin = rd_same(allow, "0") || rd_same(duration, "0") ? RD_SPIN_NEVER
-                   : bounded                                     ? RD_SPIN_BOUNDED
-                                                                 : RD_SPIN_ALWAYS;
-    uint64_t us = 0;
-    choice->spin_us = choice->spin == RD_SPIN_BOUNDED && rd_number(rd_text_of(duration), &us) ? (int)us : 0;
-}
-
-static void spin_of_pool(struct rd_choice *choice, bool intra, int planned)
-{
-    /* The two pools' keys lie side by side. */
-    int other = intra ? 0 : 1;
-    enum rd_key allow_key = (enum rd_key)(RD_CONFIG_INTRA_SPIN + other);
-    enum rd_key duration_key = (enum rd_key)(RD_CONFIG_INTRA_SPIN_US + other);
-    enum rd_key backoff_key = (enum rd_key)(RD_CONFIG_INTRA_BACKOFF + other);
-    char allow[24], duration[24], backoff[24], us[24];
-    struct rd_out out = rd_out(us, sizeof us);
-    rd_put_number(&out, choice->wanted.spin_us);
-    bool newer = rd_runtime.minor >= BOUNDED_SPIN_SINCE;
-    bool set_allow = pool_value(allow_key,
-                                planned == RD_SPIN_NEVER     ? "0"
-                                : planned == RD_SPIN_BOUNDED ? "1"
-                                                             : NULL,
-                                allow, sizeof allow);
-    bool set_duration = newer && pool_value(duration_key, planned == RD_SPIN_BOUNDED ? us : NULL, duration,
-                                            sizeof duration);
-    bool set_backoff = newer && pool_value(backoff_key, NULL, backoff, sizeof backoff);
-    if (!set_allow && !set_duration && !set_backoff) {
-        return;
-    }
-    bool code_allow = code_has(choice, rd_plan_key(allow_key));
-    bool code_duration = newer && code_has(choice, rd_plan_key(duration_key));
-    if (rd_runtime.respect && (code_allow || code_duration)) {
-        choice->spin = RD_SPIN_CODE;
-        choice->spin_because = in_the_code;
-        set_allow = set_duration = false;
-    } else {
-        say_spinning(choice, set_allow ? allow : "", set_duration ? duration : "");
-    }
-    /* Allowed is the runtime's default: written only over another value of the code's. */
-    if (set_allow && (code_allow || !rd_same(allow, "1"))) {
-        set_entry(choice, rd_plan_key(allow_key), allow);
-    }
-    if (set_duration) {
-        set_entry(choice, rd_plan_key(duration_key), duration);
-    }
-    if (set_backoff && !(rd_runtime.respect && code_has(choice, rd_plan_key(backoff_key)))) {
-        set_entry(choice, rd_plan_key(backoff_key), backoff);
-    }
-}
-
-static void choose_spinning(struct rd_choice *choice)
-{
-    bool intra = choice->intra != 1, inter = choice->parallel && choice->inter != 1;
-    int planned = choice->wanted.spin;
-    choice->spin_because = choice->wanted.spin_because;
-    if (!intra && !inter) {
-        planned = RD_SPIN_NEVER;
-        choice->spin_because = "no worker threads";
-    } else if (planned == RD_SPIN_BOUNDED && (choice->code.code & RD_CODE_GPU) != 0) {
-        /* Its workers wait for a GPU most of the time; the count stays, since the provider may fall back to the CPU. */
-        planned = RD_SPIN_NEVER;
-        choice->spin_because = "planned bounded, stopped: the session asks for a GPU";
-    } else if (planned == RD_SPIN_BOUNDED && rd_runtime.minor < BOUNDED_SPIN_SINCE) {
-        planned = RD_SPIN_NEVER;
-        choice->spin_because = "planned bounded, which onnxruntime can since 1.26";
-    }
-    choice->spin = planned < 0 ? RD_SPIN_ALWAYS : planned;
-    if (intra) {
-        spin_of_pool(choice, true, planned);
-    }
-    if (inter) {
-        spin_of_pool(choice, false, planned);
-    }
+    rd_choice_set(choice, RD_REAL(SetSessionExecutionMode, rd_on_number)(choice->options, choice->parallel));
 }
 
 /* ---- threads and their places ---- */
@@ -265,7 +173,7 @@ static void choose_threads(struct rd_choice *choice)
         for (int i = 1; i < choice->intra; i++) {
             rd_put(&out, i > 1 ? ";1" : "1");
         }
-        set_entry(choice, AFFINITY_KEY, text);
+        rd_choice_entry(choice, AFFINITY_KEY, text);
         choice->affinity_because = "the code's is overridden";
     }
 }
@@ -292,7 +200,7 @@ static bool joins_global_pool(struct rd_choice *choice)
 static void use_global_pool(struct rd_choice *choice)
 {
     choice->global = true;
-    set(choice, RD_REAL(DisablePerSessionThreads, rd_on)(choice->options));
+    rd_choice_set(choice, RD_REAL(DisablePerSessionThreads, rd_on)(choice->options));
     choice->intra = choice->wanted.global_intra;
     bool planned = rd_plan_get(&rd_runtime.plan, RD_GLOBAL, 0) != 0;
     choice->inter = choice->wanted.inter == 0 && planned ? 1 : choice->wanted.inter;
@@ -313,7 +221,7 @@ static void use_global_pool(struct rd_choice *choice)
     choice->parallel = code_parallel;
     if (rd_runtime.plan.has[RD_MODE] && !(code_parallel && rd_runtime.respect)) {
         choice->parallel = rd_plan_get(&rd_runtime.plan, RD_MODE, 0) == RD_MODE_PARALLEL;
-        set(choice, RD_REAL(SetSessionExecutionMode, rd_on_number)(choice->options, choice->parallel));
+        rd_choice_set(choice, RD_REAL(SetSessionExecutionMode, rd_on_number)(choice->options, choice->parallel));
     }
 }
 
@@ -324,7 +232,7 @@ static int memory_switch(struct rd_choice *choice, enum rd_key key, unsigned cod
         return -1;
     }
     int on = rd_runtime.plan.value[key] != 0;
-    set(choice, ((rd_on)(uintptr_t)rd_real[slots[on]])(choice->options));
+    rd_choice_set(choice, ((rd_on)(uintptr_t)rd_real[slots[on]])(choice->options));
     return on;
 }
 
@@ -337,9 +245,9 @@ static void choose_memory(struct rd_choice *choice, const void *environment)
     bool arena = choice->arena > 0 || (choice->arena < 0 && (choice->code.code & RD_CODE_NO_ARENA) == 0);
     const char *shared = rd_plan_key(RD_CONFIG_ENV_ALLOCATORS);
     if (rd_plan_get(&rd_runtime.plan, RD_SHARED_ARENA, 0) != 0 && arena
-        && !(rd_runtime.respect && code_has(choice, shared)) && rd_shared_arena(environment)) {
+        && !(rd_runtime.respect && rd_code_has(choice, shared)) && rd_shared_arena(environment)) {
         choice->shared_arena = true;
-        set_entry(choice, shared, "1");
+        rd_choice_entry(choice, shared, "1");
     }
 }
 
@@ -349,7 +257,7 @@ static void choose_graph(struct rd_choice *choice)
     choice->graph = -1;
     if (rd_runtime.plan.has[RD_GRAPH] && !(rd_runtime.respect && (choice->code.code & RD_CODE_GRAPH) != 0)) {
         choice->graph = (int)rd_runtime.plan.value[RD_GRAPH];
-        set(choice, RD_REAL(SetSessionGraphOptimizationLevel, rd_on_number)(choice->options, levels[choice->graph]));
+        rd_choice_set(choice, RD_REAL(SetSessionGraphOptimizationLevel, rd_on_number)(choice->options, levels[choice->graph]));
     }
 }
 
@@ -360,11 +268,11 @@ static void choose_entries(struct rd_choice *choice)
     for (int key = RD_CONFIG_SPINNING_STOP; key <= RD_CONFIG_LAST; key++) {
         const char *name = rd_plan_key((enum rd_key)key);
         bool written = key == RD_CONFIG_ENV_ALLOCATORS && choice->shared_arena;
-        if (rd_runtime.plan.has[key] && !written && !(rd_runtime.respect && code_has(choice, name))) {
+        if (rd_runtime.plan.has[key] && !written && !(rd_runtime.respect && rd_code_has(choice, name))) {
             char text[24];
             struct rd_out out = rd_out(text, sizeof text);
             rd_plan_value(&rd_runtime.plan, (enum rd_key)key, &out);
-            set_entry(choice, name, text);
+            rd_choice_entry(choice, name, text);
         }
     }
 }
@@ -389,7 +297,7 @@ bool rd_choose(struct rd_choice *choice, const void *options, const void *enviro
         use_global_pool(choice);
     } else {
         choose_counts(choice);
-        choose_spinning(choice);
+        rd_choose_spinning(choice);
         choose_threads(choice);
     }
     choose_graph(choice);

@@ -17,12 +17,6 @@ struct object_info {
 
 extern int dl_iterate_phdr(int (*callback)(struct object_info *, size_t, void *), void *data) __attribute__((weak));
 
-#if defined(__x86_64__)
-#define MACHINE EM_X86_64
-#else
-#define MACHINE EM_AARCH64
-#endif
-
 /* The tables of one loaded object. */
 struct tables {
     const Elf64_Sym *symbols;
@@ -309,99 +303,4 @@ bool rd_is_loaded(const char *name)
 {
     struct region region = {.name = name};
     return dl_iterate_phdr != NULL && (dl_iterate_phdr(compare_name, &region), region.loaded);
-}
-
-/* ---- a file on disk ---- */
-
-#if defined(__x86_64__)
-#define NR_CLOSE 3
-#define NR_FSTAT 5
-#define NR_MMAP 9
-#define NR_OPENAT 257
-#define STAT_SIZE_AT 48
-#else
-#define NR_OPENAT 56
-#define NR_CLOSE 57
-#define NR_FSTAT 80
-#define NR_MMAP 222
-#define STAT_SIZE_AT 48
-#endif
-
-/* The place in the file of an address that it will have in memory; 0 where no segment holds it. */
-static uint64_t file_offset(const Elf64_Phdr *headers, int count, uint64_t address)
-{
-    for (int i = 0; i < count; i++) {
-        if (headers[i].p_type == PT_LOAD && address >= headers[i].p_vaddr
-            && address < headers[i].p_vaddr + headers[i].p_filesz) {
-            return address - headers[i].p_vaddr + headers[i].p_offset;
-        }
-    }
-    return 0;
-}
-
-/* Whether everything that it needs is there: `size` bytes of the file. Nothing of the file is trusted. */
-bool rd_elf_fits(const unsigned char *file, uint64_t size, bool (*needs)(const char *name))
-{
-    const Elf64_Ehdr *elf = (const Elf64_Ehdr *)(const void *)file;
-    if (size < sizeof *elf || __builtin_memcmp(elf->e_ident, ELFMAG, SELFMAG) != 0 || elf->e_type != ET_DYN
-        || elf->e_ident[EI_CLASS] != ELFCLASS64 || elf->e_machine != MACHINE || elf->e_phentsize != sizeof(Elf64_Phdr)
-        || elf->e_phoff > size || elf->e_phnum > (size - elf->e_phoff) / sizeof(Elf64_Phdr) || elf->e_phoff % 8 != 0) {
-        return false;
-    }
-    const Elf64_Phdr *headers = (const Elf64_Phdr *)(const void *)(file + elf->e_phoff);
-    const Elf64_Phdr *dynamic = NULL;
-    for (int i = 0; i < elf->e_phnum; i++) {
-        if (headers[i].p_type == PT_DYNAMIC) {
-            dynamic = &headers[i];
-        }
-    }
-    if (dynamic == NULL || dynamic->p_offset % 8 != 0 || dynamic->p_offset > size
-        || dynamic->p_filesz > size - dynamic->p_offset) {
-        return false;
-    }
-    const Elf64_Dyn *entries = (const Elf64_Dyn *)(const void *)(file + dynamic->p_offset);
-    uint64_t count = dynamic->p_filesz / sizeof *entries, strings = 0;
-    for (uint64_t i = 0; i < count; i++) {
-        if (entries[i].d_tag == DT_STRTAB) {
-            strings = file_offset(headers, elf->e_phnum, entries[i].d_un.d_ptr);
-        }
-    }
-    if (strings == 0 || strings >= size) {
-        return false;
-    }
-    for (uint64_t i = 0; i < count && entries[i].d_tag != DT_NULL; i++) {
-        if (entries[i].d_tag != DT_NEEDED) {
-            continue;
-        }
-        uint64_t offset = entries[i].d_un.d_val, end;
-        if (offset >= size - strings) {
-            return false;
-        }
-        for (end = strings + offset; end < size && file[end] != '\0'; end++) {
-        }
-        if (end == size || !needs((const char *)file + strings + offset)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-bool rd_loadable(const char *path, bool (*needs)(const char *name))
-{
-    /* Room for any struct stat of the two kernels. */
-    uint64_t status[32] = {0};
-    long file = rd_syscall(NR_OPENAT, -100, (long)path, 02004000 /* O_CLOEXEC | O_NONBLOCK */, 0, 0, 0);
-    if (rd_failed(file)) {
-        return false;
-    }
-    long failed = rd_syscall(NR_FSTAT, file, (long)status, 0, 0, 0, 0);
-    uint64_t size = status[STAT_SIZE_AT / 8];
-    long memory = failed || size == 0 ? -1 : rd_syscall(NR_MMAP, 0, (long)size, 1, 2, file, 0);
-    rd_syscall(NR_CLOSE, file, 0, 0, 0, 0, 0);
-    if (rd_failed(memory)) {
-        return false;
-    }
-    bool fits = rd_elf_fits((const unsigned char *)memory, size, needs);
-    rd_unmap((void *)memory, size);
-    return fits;
 }

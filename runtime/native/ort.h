@@ -69,7 +69,7 @@ void rd_sessions_forked(void);
 void rd_options_gpu(const void *options);
 void rd_options_wrap(const void **table);
 
-/* ---- choice.c and said.c: what one session gets ---- */
+/* ---- choice.c, spinning.c and said.c: what one session gets ---- */
 
 #define RD_SPIN_CODE 3
 #define RD_AFF_CODE 3
@@ -103,6 +103,11 @@ struct rd_choice {
 /* Decides, and sets it on a clone; false where the session has to be left alone. To be let go in either case. */
 bool rd_choose(struct rd_choice *choice, const void *options, const void *environment, bool may_join);
 void rd_let_go(struct rd_choice *choice);
+/* Of a choice: keeps a setter's failure; sets an entry; whether the code itself has set the entry. */
+void rd_choice_set(struct rd_choice *choice, rd_status status);
+void rd_choice_entry(struct rd_choice *choice, const char *key, const char *value);
+bool rd_code_has(const struct rd_choice *choice, const char *key);
+void rd_choose_spinning(struct rd_choice *choice);
 /* Says and records what a session got. */
 void rd_keep(const struct rd_choice *choice, uint64_t took_us);
 

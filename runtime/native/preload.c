@@ -18,23 +18,15 @@
  * Its price is a second exec of every process of a container whose plan names an allocator: benchmarks/native_shim.py.
  */
 #include "raddle.h"
+#include "syscalls.h"
 
 #if defined(__x86_64__)
-#define NR_EXECVE 59
-#define NR_READLINKAT 267
-#define NR_NEWFSTATAT 262
-#define NR_FACCESSAT 269
 #define LIBRARIES "/lib/x86_64-linux-gnu/", "/usr/lib/x86_64-linux-gnu/", "/lib64/", "/usr/lib64/"
 #define MUSL_LOADER "ld-musl-x86_64"
 #else
-#define NR_EXECVE 221
-#define NR_READLINKAT 78
-#define NR_NEWFSTATAT 79
-#define NR_FACCESSAT 48
 #define LIBRARIES "/lib/aarch64-linux-gnu/", "/usr/lib/aarch64-linux-gnu/", "/lib64/", "/usr/lib64/"
 #define MUSL_LOADER "ld-musl-aarch64"
 #endif
-#define AT_FDCWD (-100)
 #define AT_EXECFN 31
 #define AT_SECURE 23
 #define GUARD "RADDLE_ALLOC"

@@ -6,15 +6,16 @@
  *
  *   plan.c      RADDLE_PLAN as a table of values      the same answers as runtime/raddle/env.py
  *   resolve.c   plan and facts -> values              ... adapters/live.py: resolve
- *   facts.c     what the process really has           ... adapters/live.py: read_facts, cgroup.py
+ *   facts.c     what the process really has           ... adapters/live.py: read_facts
+ *   cgroup.c    its quota                             ... cgroup.py
  *   topology.c  one CPU set a worker                  ... placement.py, sysfs.py
- *   elf.c       symbols of loaded objects, and whether a file on disk can be loaded
+ *   elf.c, elf_file.c   symbols of loaded objects; whether a file on disk can be loaded
  *   api.c       OrtGetApiBase, the wrapped API table
  *   choice.c    the plan against one session's options ... adapters/ort_choice.py
  *   options.c   what the code has set on its options
  *   session.c, environment.c, providers.c   the wrapped functions
  *   threads.c   creates, names, places and joins pool threads
- *   said.c, record.c   the line on stderr, the report
+ *   said.c, record.c, report.c   the line on stderr, the report
  *   preload.c   the allocator: looked for at start, preloaded by starting the program again
  */
 #ifndef RADDLE_H
@@ -27,7 +28,7 @@
 /* As raddle.__version__. */
 #define RD_VERSION "0.1.0"
 
-/* ---- sys.c: system calls and text ---- */
+/* ---- sys.c and text.c ---- */
 
 long rd_syscall(long number, long a, long b, long c, long d, long e, long f);
 #define rd_failed(result) ((unsigned long)(result) > -4096UL)
@@ -57,6 +58,8 @@ struct rd_text rd_text_of(const char *text);
 bool rd_text_is(struct rd_text text, const char *other);
 /* The part before the first `mark`, and `rest` set to what follows it; the whole and an empty rest without a mark. */
 struct rd_text rd_split(struct rd_text text, char mark, struct rd_text *rest, bool *found);
+/* The next word between white space, taken off the text; empty at its end. */
+struct rd_text rd_next_word(struct rd_text *text);
 /* An unsigned number of 1 to 19 digits and nothing else. */
 bool rd_number(struct rd_text text, uint64_t *value);
 
@@ -282,13 +285,17 @@ void rd_threads_forked(void);
 /* The allocator that the plan names and this process doesn't have; NULL where it has what the plan says. */
 const char *rd_allocator_missing(const struct rd_plan *plan);
 
-/* ---- record.c ---- */
+/* ---- record.c and report.c ---- */
 
 void rd_say(const char *line);
 /* Says it once per process. */
 void rd_complain(const char *line);
 /* Says it once per process tree: true where it was said now. */
 bool rd_announce(const char *line);
+/* The lines that were complained, in order; NULL after the last one. */
+const char *rd_complaint(int number);
+/* Brings the report up to date, where one is asked for. */
+void rd_report(void);
 /* Keeps one session for the report: JSON members without their braces. */
 void rd_record(const char *version, const struct rd_facts *facts, const char *effective, const char *because,
                uint64_t took_us);

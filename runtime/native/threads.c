@@ -2,18 +2,8 @@
  * has one. pthread_create and pthread_join are the process's own, of whichever libc; name and place are system calls
  * that the new thread makes for itself. */
 #include "raddle.h"
+#include "syscalls.h"
 
-#if defined(__x86_64__)
-#define NR_SCHED_YIELD 24
-#define NR_MUNMAP 11
-#define NR_PRCTL 157
-#define NR_SCHED_SETAFFINITY 203
-#else
-#define NR_SCHED_YIELD 124
-#define NR_MUNMAP 215
-#define NR_PRCTL 167
-#define NR_SCHED_SETAFFINITY 122
-#endif
 #define PR_SET_NAME 15
 
 #define STARTS 64

@@ -21,7 +21,7 @@ from raddle.sysfs import read_machine
 
 HERE = Path(__file__).parent
 NATIVE = HERE.parents[1] / "runtime" / "native"
-PARTS = ("sys", "cpuset", "plan", "resolve", "facts", "topology")
+PARTS = ("sys", "text", "cpuset", "plan", "resolve", "cgroup", "topology")
 SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 SEED = 20261122
 

@@ -9,9 +9,10 @@
 #include "sys.c"
 
 #include "cpuset.c"
-#include "elf.c"
+#include "elf_file.c"
 #include "plan.c"
 #include "resolve.c"
+#include "text.c"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,0 +1,89 @@
+/* Whether a file on disk is a shared object that this process's loader could load. Nothing of the file is trusted. */
+#include "raddle.h"
+#include "syscalls.h"
+
+#include <elf.h>
+
+#if defined(__x86_64__)
+#define MACHINE EM_X86_64
+#else
+#define MACHINE EM_AARCH64
+#endif
+
+/* The place in the file of an address that it will have in memory; 0 where no segment holds it. */
+static uint64_t file_offset(const Elf64_Phdr *headers, int count, uint64_t address)
+{
+    for (int i = 0; i < count; i++) {
+        if (headers[i].p_type == PT_LOAD && address >= headers[i].p_vaddr
+            && address < headers[i].p_vaddr + headers[i].p_filesz) {
+            return address - headers[i].p_vaddr + headers[i].p_offset;
+        }
+    }
+    return 0;
+}
+
+/* Whether everything that it needs is there: `size` bytes of the file. Nothing of the file is trusted. */
+bool rd_elf_fits(const unsigned char *file, uint64_t size, bool (*needs)(const char *name))
+{
+    const Elf64_Ehdr *elf = (const Elf64_Ehdr *)(const void *)file;
+    if (size < sizeof *elf || __builtin_memcmp(elf->e_ident, ELFMAG, SELFMAG) != 0 || elf->e_type != ET_DYN
+        || elf->e_ident[EI_CLASS] != ELFCLASS64 || elf->e_machine != MACHINE || elf->e_phentsize != sizeof(Elf64_Phdr)
+        || elf->e_phoff > size || elf->e_phnum > (size - elf->e_phoff) / sizeof(Elf64_Phdr) || elf->e_phoff % 8 != 0) {
+        return false;
+    }
+    const Elf64_Phdr *headers = (const Elf64_Phdr *)(const void *)(file + elf->e_phoff);
+    const Elf64_Phdr *dynamic = NULL;
+    for (int i = 0; i < elf->e_phnum; i++) {
+        if (headers[i].p_type == PT_DYNAMIC) {
+            dynamic = &headers[i];
+        }
+    }
+    if (dynamic == NULL || dynamic->p_offset % 8 != 0 || dynamic->p_offset > size
+        || dynamic->p_filesz > size - dynamic->p_offset) {
+        return false;
+    }
+    const Elf64_Dyn *entries = (const Elf64_Dyn *)(const void *)(file + dynamic->p_offset);
+    uint64_t count = dynamic->p_filesz / sizeof *entries, strings = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        if (entries[i].d_tag == DT_STRTAB) {
+            strings = file_offset(headers, elf->e_phnum, entries[i].d_un.d_ptr);
+        }
+    }
+    if (strings == 0 || strings >= size) {
+        return false;
+    }
+    for (uint64_t i = 0; i < count && entries[i].d_tag != DT_NULL; i++) {
+        if (entries[i].d_tag != DT_NEEDED) {
+            continue;
+        }
+        uint64_t offset = entries[i].d_un.d_val, end;
+        if (offset >= size - strings) {
+            return false;
+        }
+        for (end = strings + offset; end < size && file[end] != '\0'; end++) {
+        }
+        if (end == size || !needs((const char *)file + strings + offset)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool rd_loadable(const char *path, bool (*needs)(const char *name))
+{
+    uint64_t status[STAT_WORDS] = {0};
+    long file = rd_syscall(NR_OPENAT, AT_FDCWD, (long)path, O_CLOEXEC | O_NONBLOCK, 0, 0, 0);
+    if (rd_failed(file)) {
+        return false;
+    }
+    long failed = rd_syscall(NR_FSTAT, file, (long)status, 0, 0, 0, 0);
+    uint64_t size = status[STAT_SIZE];
+    long memory = failed || size == 0 ? -1 : rd_syscall(NR_MMAP, 0, (long)size, 1, 2, file, 0);
+    rd_syscall(NR_CLOSE, file, 0, 0, 0, 0, 0);
+    if (rd_failed(memory)) {
+        return false;
+    }
+    bool fits = rd_elf_fits((const unsigned char *)memory, size, needs);
+    rd_unmap((void *)memory, size);
+    return fits;
+}

@@ -1,0 +1,68 @@
+/* System calls by number, and the constants that they take: asm/unistd.h and asm/fcntl.h of the two architectures. */
+#ifndef RADDLE_SYSCALLS_H
+#define RADDLE_SYSCALLS_H
+
+#if defined(__x86_64__)
+#define NR_READ 0
+#define NR_WRITE 1
+#define NR_CLOSE 3
+#define NR_FSTAT 5
+#define NR_MMAP 9
+#define NR_MUNMAP 11
+#define NR_SCHED_YIELD 24
+#define NR_GETPID 39
+#define NR_EXECVE 59
+#define NR_GETPPID 110
+#define NR_PRCTL 157
+#define NR_SCHED_SETAFFINITY 203
+#define NR_SCHED_GETAFFINITY 204
+#define NR_GETDENTS64 217
+#define NR_CLOCK_GETTIME 228
+#define NR_OPENAT 257
+#define NR_NEWFSTATAT 262
+#define NR_UNLINKAT 263
+#define NR_RENAMEAT 264
+#define NR_READLINKAT 267
+#define NR_FACCESSAT 269
+#define O_DIRECTORY 0200000
+#define O_NOFOLLOW 0400000
+#elif defined(__aarch64__)
+#define NR_UNLINKAT 35
+#define NR_RENAMEAT 38
+#define NR_FACCESSAT 48
+#define NR_OPENAT 56
+#define NR_CLOSE 57
+#define NR_GETDENTS64 61
+#define NR_READ 63
+#define NR_WRITE 64
+#define NR_READLINKAT 78
+#define NR_NEWFSTATAT 79
+#define NR_FSTAT 80
+#define NR_CLOCK_GETTIME 113
+#define NR_SCHED_SETAFFINITY 122
+#define NR_SCHED_GETAFFINITY 123
+#define NR_SCHED_YIELD 124
+#define NR_PRCTL 167
+#define NR_GETPID 172
+#define NR_GETPPID 173
+#define NR_MUNMAP 215
+#define NR_EXECVE 221
+#define NR_MMAP 222
+#define O_DIRECTORY 040000
+#define O_NOFOLLOW 0100000
+#else
+#error "only x86-64 and aarch64"
+#endif
+
+#define AT_FDCWD (-100)
+#define O_WRITE 01
+#define O_CREATE 0100
+#define O_TRUNCATE 01000
+#define O_NONBLOCK 04000
+#define O_CLOEXEC 02000000
+#define O_PATH 010000000
+/* Where struct stat has the file's size, as a number of 8-byte words; device and inode are the first two. */
+#define STAT_WORDS 32
+#define STAT_SIZE 6
+
+#endif

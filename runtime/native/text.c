@@ -1,0 +1,202 @@
+/* Text without a libc: pieces of it, and text that is built up in a fixed place. */
+#include "raddle.h"
+
+size_t rd_length(const char *text)
+{
+    size_t length = 0;
+    while (text[length] != '\0') {
+        length++;
+    }
+    return length;
+}
+
+bool rd_same(const char *one, const char *other)
+{
+    while (*one != '\0' && *one == *other) {
+        one++;
+        other++;
+    }
+    return *one == *other;
+}
+
+bool rd_starts(const char *text, const char *start)
+{
+    while (*start != '\0' && *text == *start) {
+        text++;
+        start++;
+    }
+    return *start == '\0';
+}
+
+struct rd_text rd_text_of(const char *text)
+{
+    return (struct rd_text){text, rd_length(text)};
+}
+
+bool rd_text_is(struct rd_text text, const char *other)
+{
+    size_t i = 0;
+    while (i < text.length && other[i] != '\0' && text.at[i] == other[i]) {
+        i++;
+    }
+    return i == text.length && other[i] == '\0';
+}
+
+struct rd_text rd_split(struct rd_text text, char mark, struct rd_text *rest, bool *found)
+{
+    size_t i = 0;
+    while (i < text.length && text.at[i] != mark) {
+        i++;
+    }
+    bool has = i < text.length;
+    if (found != NULL) {
+        *found = has;
+    }
+    *rest = (struct rd_text){text.at + i + has, text.length - i - has};
+    return (struct rd_text){text.at, i};
+}
+
+bool rd_number(struct rd_text text, uint64_t *value)
+{
+    if (text.length == 0 || text.length > 19) {
+        return false;
+    }
+    *value = 0;
+    for (size_t i = 0; i < text.length; i++) {
+        if (text.at[i] < '0' || text.at[i] > '9') {
+            return false;
+        }
+        *value = *value * 10 + (uint64_t)(text.at[i] - '0');
+    }
+    return true;
+}
+
+struct rd_out rd_out(char *at, size_t size)
+{
+    at[0] = '\0';
+    return (struct rd_out){at, size, 0};
+}
+
+void rd_put_char(struct rd_out *out, char one)
+{
+    if (out->length + 1 < out->size) {
+        out->at[out->length++] = one;
+        out->at[out->length] = '\0';
+    }
+}
+
+void rd_put_text(struct rd_out *out, struct rd_text text)
+{
+    for (size_t i = 0; i < text.length; i++) {
+        rd_put_char(out, text.at[i]);
+    }
+}
+
+void rd_put(struct rd_out *out, const char *text)
+{
+    rd_put_text(out, rd_text_of(text));
+}
+
+void rd_put_unsigned(struct rd_out *out, uint64_t value)
+{
+    char digits[20];
+    int count = 0;
+    do {
+        digits[count++] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    while (count > 0) {
+        rd_put_char(out, digits[--count]);
+    }
+}
+
+void rd_put_number(struct rd_out *out, int64_t value)
+{
+    if (value < 0) {
+        rd_put_char(out, '-');
+    }
+    rd_put_unsigned(out, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
+}
+
+void rd_put_double(struct rd_out *out, double value)
+{
+    if (!(value > 0)) {
+        rd_put_char(out, '0');
+        return;
+    }
+    /* value = 0.d1d2... x 10^(exponent + 1); powers up to 10^22 are exact. */
+    int exponent = 0;
+    double power = 1;
+    while (value >= power * 10 && exponent < 21) {
+        power *= 10;
+        exponent++;
+    }
+    double scaled = exponent > 5 ? value : value * 100000 / power;
+    for (int i = exponent; i > 5; i--) {
+        scaled /= 10;
+    }
+    while (scaled < 100000 && exponent > -21) {
+        scaled *= 10;
+        exponent--;
+    }
+    /* Six digits, rounded to the even one where two are as near; 999999.5 becomes the next power of ten. */
+    uint64_t digits = (uint64_t)scaled;
+    double rest = scaled - (double)digits;
+    digits += rest > 0.5 || (rest == 0.5 && digits % 2 == 1);
+    if (digits >= 1000000) {
+        digits /= 10;
+        exponent++;
+    }
+    char text[6];
+    for (int i = 5; i >= 0; i--) {
+        text[i] = (char)('0' + digits % 10);
+        digits /= 10;
+    }
+    int last = 5;
+    while (last > 0 && text[last] == '0') {
+        last--;
+    }
+    bool scientific = exponent < -4 || exponent >= 6;
+    int whole = scientific ? 0 : exponent;
+    if (whole < 0) {
+        rd_put(out, "0.");
+        for (int i = -1; i > whole; i--) {
+            rd_put_char(out, '0');
+        }
+    }
+    for (int i = 0; i <= (last > whole ? last : whole); i++) {
+        rd_put_char(out, text[i]);
+        if (i == whole && i < last) {
+            rd_put_char(out, '.');
+        }
+    }
+    if (scientific) {
+        rd_put_char(out, 'e');
+        rd_put_char(out, exponent < 0 ? '-' : '+');
+        int size = exponent < 0 ? -exponent : exponent;
+        if (size < 10) {
+            rd_put_char(out, '0');
+        }
+        rd_put_number(out, size);
+    }
+}
+
+static bool is_space(char one)
+{
+    return one == ' ' || (one >= '\t' && one <= '\r');
+}
+
+struct rd_text rd_next_word(struct rd_text *text)
+{
+    while (text->length > 0 && is_space(*text->at)) {
+        text->at++;
+        text->length--;
+    }
+    struct rd_text word = {text->at, 0};
+    while (text->length > 0 && !is_space(*text->at)) {
+        text->at++;
+        text->length--;
+        word.length++;
+    }
+    return word;
+}
