@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 from raddle import delivery, env
 from raddle_operator.pods import (
     JAVA_OPTIONS,
-    LITERALS,
     NODE_OPTIONS,
     ORIGINAL,
     PRELOAD,
@@ -33,7 +32,7 @@ Entry = Mapping[str, Any]
 
 USER_BASE: Final = "PYTHONUSERBASE"
 # What comes after them was added by us, not extended where it stood: they are always appended, and first.
-_MARKERS: Final = (env.PLAN, LITERALS)
+_MARKERS: Final = (env.PLAN, env.LITERALS)
 
 
 class _Extension(NamedTuple):
@@ -69,7 +68,7 @@ def literals(values: Mapping[str, str]) -> list[Entry]:
     if not values:
         return []
     listed = (f"{name}={value.rpartition(' ')[2]}" for name, value in values.items())
-    return [literal(LITERALS, ";".join(listed)), *(literal(name, value) for name, value in values.items())]
+    return [literal(env.LITERALS, ";".join(listed)), *(literal(name, value) for name, value in values.items())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +138,12 @@ def literals_of(pod: Any) -> dict[str, dict[str, str]]:
 def _own_literals(container: Container) -> dict[str, str]:
     listed = _listed(container)
     found = {entry.name: entry.value for entry in container.env if _part_of_ours(entry, listed)[0]}
-    return {name: value for name, value in found.items() if value is not None and name != LITERALS}
+    return {name: value for name, value in found.items() if value is not None and name != env.LITERALS}
 
 
 def _listed(container: Container) -> Mapping[str, str]:
     """The literals that Raddle says to have set, name to value."""
-    entry = container.effective(LITERALS)
+    entry = container.effective(env.LITERALS)
     if entry is None or not entry.value:
         return {}
     pairs = (part.partition("=") for part in entry.value.split(";"))
@@ -173,7 +172,7 @@ def _part_of_ours(entry: EnvEntry, listed: Mapping[str, str]) -> tuple[bool, str
         if option is not None and value.endswith(" " + option):
             return True, value[: -len(option) - 1]
         return False, None
-    own = name == LITERALS or listed.get(name) == value
+    own = name == env.LITERALS or listed.get(name) == value
     own = own or (name == USER_BASE and value == delivery.PYTHON_USER_BASE)
     return own or (name == env.REPORT and value == delivery.REPORT_PATH), None
 

@@ -32,13 +32,10 @@ JAVA_OPTIONS: Final = "JAVA_TOOL_OPTIONS"
 EXTENDED: Final = (PYTHON_PATH, NODE_OPTIONS, PRELOAD, JAVA_OPTIONS)
 # The name that a reference gets when its variable becomes a text that contains it.
 ORIGINAL: Final = "ORIGINAL_"
-# Names and values of the literals that Raddle has set: nothing else tells them from the user's.
-LITERALS: Final = "RADDLE_LITERALS"
-
 # Variables that say how many processes a container runs (workers.py).
 WORKER_VARIABLES: Final = ("WEB_CONCURRENCY", "GUNICORN_CMD_ARGS", "UVICORN_WORKERS", "TS_DEFAULT_WORKERS_PER_MODEL")
 _PYTHON: Final = ("PYTHONUSERBASE", "PYTHONNOUSERSITE")
-_OWN: Final = (env.PLAN, env.REPORT, LITERALS)
+_OWN: Final = (env.PLAN, env.REPORT, env.LITERALS)
 _COUNTS: Final = (env.ORT_INTRA, env.ORT_INTER, env.OMP, env.OPENBLAS)
 _LOOKED_AT: Final = families.VARIABLES.union(
     _OWN, _COUNTS, _PYTHON, EXTENDED, (ORIGINAL + name for name in EXTENDED), WORKER_VARIABLES

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 PLAN = "RADDLE_PLAN"
 LOG = "RADDLE_LOG"  # "0": no line on stderr
+LITERALS = "RADDLE_LITERALS"  # name=value;...: the plain values that the webhook wrote; no shim reads it
 REPORT = "RADDLE_REPORT"  # the folder for one report a process; absent: none is asked for
 ORT_INTRA = "ORT_INTRA_OP_NUM_THREADS"
 ORT_INTER = "ORT_INTER_OP_NUM_THREADS"

@@ -20,7 +20,9 @@ def test_every_skip_reason_is_explained_and_no_other():
     assert sorted(rows) == sorted(reason.value for reason in SkipReason)
 
 
-@pytest.mark.parametrize("name", [env.ORT_INTRA, env.ORT_INTER, env.OMP, env.OPENBLAS, env.PLAN, env.LOG])
+@pytest.mark.parametrize(
+    "name", [env.ORT_INTRA, env.ORT_INTER, env.OMP, env.OPENBLAS, env.PLAN, env.LOG, env.REPORT, env.LITERALS]
+)
 def test_every_variable_is_documented(name):
     assert name in (ROOT / "docs/reference/environment.md").read_text()
 

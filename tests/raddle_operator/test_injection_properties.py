@@ -17,7 +17,7 @@ from raddle_operator.binding import BindingOutcome, rebind
 from raddle_operator.families import VARIABLES
 from raddle_operator.injection import MAX_ANNOTATIONS_BYTES, Facts, Settings, decide_object
 from raddle_operator.matching import Policies
-from raddle_operator.pods import EXTENDED, LITERALS, ORIGINAL
+from raddle_operator.pods import EXTENDED, ORIGINAL
 from raddle_operator.spec import policy_from_object
 from raddle_operator.volumes import SHIM_INIT_CONTAINER, SHIM_VOLUME, ShimDelivery
 
@@ -98,7 +98,7 @@ def is_copy_container(container):
 
 
 ORIGINALS = {ORIGINAL + name for name in EXTENDED}
-TOUCHED = {*records.COUNTS, *VARIABLES, *EXTENDED, *ORIGINALS, env.PLAN, env.REPORT, LITERALS, "PYTHONUSERBASE"}
+TOUCHED = {*records.COUNTS, *VARIABLES, *EXTENDED, *ORIGINALS, env.PLAN, env.REPORT, env.LITERALS, "PYTHONUSERBASE"}
 
 
 @given(situations())
@@ -218,7 +218,7 @@ def test_a_pod_without_values_bears_no_mark_of_raddle(situation):
         texts = [(entry["name"], entry.get("value") or "") for entry in container.get("env", [])]
         assert not any(text.startswith(PARTS[name]) for name, text in texts if name in PARTS)
         names = {entry["name"] for entry in container.get("env", []) if "value" in entry}
-        assert not names & {LITERALS}
+        assert not names & {env.LITERALS}
 
 
 @given(situations())

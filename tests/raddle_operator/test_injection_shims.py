@@ -14,7 +14,6 @@ from raddle.topology import Machine
 from raddle.wire import read_plan_text
 from raddle_operator.injection import Facts, Settings, decide_object
 from raddle_operator.matching import Policies
-from raddle_operator.pods import LITERALS
 from raddle_operator.reasons import SkipReason
 from raddle_operator.spec import policy_from_object
 from raddle_operator.volumes import SAFE_TO_EVICT, ShimDelivery
@@ -347,7 +346,7 @@ def test_what_raddle_sets_as_a_literal_is_listed_beside_it():
     patched, decision = inject(pod(), {"runtimes": ["openmp", "go"]})
     found = values(patched)
     assert (found["KMP_BLOCKTIME"], found["GOMAXPROCS"]) == ("1", "4")
-    assert found[LITERALS] == "KMP_BLOCKTIME=1;GOMAXPROCS=4"
+    assert found[env.LITERALS] == "KMP_BLOCKTIME=1;GOMAXPROCS=4"
     assert {"KMP_BLOCKTIME", "GOMAXPROCS"} <= set(decision.containers[0].variables)
 
 
@@ -366,14 +365,14 @@ def test_a_literal_that_somebody_changed_since_is_theirs():
     next(entry for entry in entries(patched) if entry["name"] == "GOMAXPROCS")["value"] = "7"
     again, decision = inject(patched, spec)
     assert values(again)["GOMAXPROCS"] == "7"
-    assert values(again)[LITERALS] == "KMP_BLOCKTIME=1"
+    assert values(again)[env.LITERALS] == "KMP_BLOCKTIME=1"
     assert decision.containers[0].kept == ("GOMAXPROCS",)
 
 
 def test_without_the_list_a_literal_is_the_users():
     spec = {"runtimes": ["go"]}
     patched, _ = inject(pod(), spec)
-    patched["spec"]["containers"][0]["env"] = [entry for entry in entries(patched) if entry["name"] != LITERALS]
+    patched["spec"]["containers"][0]["env"] = [entry for entry in entries(patched) if entry["name"] != env.LITERALS]
     patched["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "2"}}
     again, decision = inject(patched, spec)
     assert values(again)["GOMAXPROCS"] == "4"
@@ -430,7 +429,7 @@ def test_javas_options_are_extended_and_can_be_taken_back(own, image_env, expect
     spec = {**JVM, "imageEnv": image_env, "shim": shim}
     patched, _ = inject(obj, spec)
     assert values(patched)["JAVA_TOOL_OPTIONS"] == expected
-    assert values(patched)[LITERALS] == f"JAVA_TOOL_OPTIONS={PROCESSORS}"
+    assert values(patched)[env.LITERALS] == f"JAVA_TOOL_OPTIONS={PROCESSORS}"
     assert opted_out(patched, spec) == obj["spec"]
 
 
