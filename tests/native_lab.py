@@ -23,7 +23,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -362,8 +362,20 @@ class Caller:
     """
 
     def __init__(
-        self, chosen: Program, env: Mapping[str, str], cpus: Sequence[int] | None = None, prefix: Sequence[str] = ()
+        self,
+        chosen: Program,
+        env: Mapping[str, str],
+        *,
+        cpus: Sequence[int] | None = None,
+        prefix: Sequence[str] = (),
+        before: Callable[[], object] | None = None,
     ) -> None:
+        def prepare() -> None:
+            if cpus is not None:
+                os.sched_setaffinity(0, cpus)
+            if before is not None:
+                before()
+
         self.program = chosen
         self._errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  # closed by __exit__
         self._process = subprocess.Popen(
@@ -375,7 +387,7 @@ class Caller:
             # So that its children end with it.
             start_new_session=True,
             # The tests start no threads that hold locks.
-            preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None,  # noqa: PLW1509
+            preexec_fn=prepare,  # noqa: PLW1509
         )
         self._read = b""
         self.exit_code: int | None = None

@@ -46,9 +46,9 @@ def proven(proves):
     return note
 
 
-def started(kind, version, plan, *, variables=None, cpus=CPUS, make_env="env"):
+def started(kind, version, plan, *, variables=None, cpus=CPUS, make_env="env", before=None):
     """A caller under this plan that has its environment."""
-    caller = Caller(program(kind, version), under(plan, **(variables or {})), cpus=cpus)
+    caller = Caller(program(kind, version), under(plan, **(variables or {})), cpus=cpus, before=before)
     caller.do(make_env)
     return caller
 
@@ -195,6 +195,19 @@ def test_a_pool_stays_on_the_cpus_that_the_process_was_given(version, proven):
     proven("c", version, "counts")
 
 
+@pytest.mark.parametrize(("kind", "version"), [("c", "1.31.1"), ("java", "1.29.0"), ("node", "1.30.0")])
+def test_a_plan_that_is_too_big_for_the_quota_is_cut(kind, version, proven):
+    with (
+        shim_lab.cgroup("cpu", cfs_quota_us="50000", cfs_period_us="100000") as join,
+        started(kind, version, "intra=2;inter=1;spin=bounded;spin_us=200", before=join) as caller,
+    ):
+        caller.session("")
+        assert caller.pool() == []
+        assert "intra_op=1 (planned 2, cut to quota 0.5), inter_op=1, spinning off" in caller.lines[0]
+        assert caller.end() == 0
+    proven(kind, version, "counts")
+
+
 @pytest.mark.parametrize(("kind", "version"), GLOBAL)
 def test_one_global_pool_serves_every_session_and_sleeps(kind, version, proven):
     with started(kind, version, f"{PLAN};global=1") as caller:
@@ -337,6 +350,32 @@ def test_options_keep_their_own_values_for_a_second_session_and_a_copy(proven):
         assert len(caller.pool()) == 3
         assert caller.end() == 0
     proven("c", "1.31.1", "counts")
+
+
+@pytest.mark.parametrize("plan", [PLAN, f"{PLAN};global=1;shared_arena=1", "intra=2;aff=core;excl=2"])
+def test_sessions_of_many_threads_leave_nothing_behind(plan):
+    with started("c", "1.31.1", plan) as caller:
+        caller.session("", name="before")
+        tids = caller.tids()
+        caller.do("options a", "storm a 4")
+        assert caller.tids() == tids
+        caller.do("session s a", "run s")
+        assert caller.end() == 0
+
+
+def test_two_processes_of_one_program_share_the_cpus_and_neither_pins_its_threads():
+    """Workers that somebody started beside each other, and of which the plan knows nothing."""
+    with (
+        started("c", "1.31.1", "intra=2;aff=core;excl=2") as one,
+        started("c", "1.31.1", "intra=2;aff=core;excl=2") as two,
+    ):
+        one.session("")
+        two.session("")
+        assert (one.pool(), two.pool()) == ([], [])
+        lines = one.lines + two.lines
+        # The first of them speaks for both.
+        assert len(lines) == 1
+        assert "intra_op=1 (planned 2, cut to cpuset of 2, shared by 2 workers)" in lines[0]
 
 
 def test_an_applications_own_thread_functions_are_left_alone():

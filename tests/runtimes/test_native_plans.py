@@ -215,6 +215,16 @@ def test_the_shared_arena_is_registered_once_by_the_shim_and_not_beside_the_appl
     assert found.calls.count("CreateAndRegisterAllocator") == 1
 
 
+@pytest.mark.parametrize("plan", [PLAN, f"{PLAN};global=1;shared_arena=1", f"{PLAN};existing=override"])
+def test_sessions_that_many_threads_make_of_one_options_object_all_get_the_plan(reaching, plan):
+    found = reaching(plan, "options a", "storm a 8", "session s a")
+    assert set(found.answers) == {"ok"}
+    made = [line for line in found.calls if line.startswith("CreateSession ")]
+    assert len(made) == 8 * 20 * 2 + 1
+    assert len(set(made)) == 1
+    assert found.session["intra"] == "2" or found.session["own_pool"] == "0"
+
+
 CUDA = "cuda.cudnn_conv_use_max_workspace=0;cuda.gpu_mem_limit=1073741824"
 
 

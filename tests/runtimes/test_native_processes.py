@@ -124,6 +124,20 @@ def test_valgrind_finds_nothing():
         assert caller.end() == 0, caller.stderr
 
 
+@pytest.mark.parametrize("hidden", [("/proc",), ("/sys",), ("/proc", "/sys")])
+def test_a_process_that_sees_no_proc_or_sys_gets_what_can_be_known(hidden):
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount over a folder")
+    native_lab.tool("unshare")
+    hide = "; ".join(f"mount -t tmpfs -o size=4k none {folder}" for folder in hidden)
+    prefix = ("unshare", "--mount", "sh", "-c", f'{hide} && exec "$@"', "sh")
+    with Caller(program("c", "stub"), under(f"{PLAN};aff=core;excl=2"), cpus=CPUS, prefix=prefix) as caller:
+        caller.do("env", "session s -")
+        assert len(caller.pool()) == 1
+        assert caller.end() == 0
+        assert "intra_op=2" in caller.lines[0]
+
+
 @pytest.mark.parametrize("odd", ["null", "nothing", "short", "holes", "data", "lies"])
 def test_a_library_that_only_has_the_entry_points_name_is_no_worse_than_without_raddle(odd):
     library = native_lab.built("libodd.so", "odd.c", "gcc", "-shared", "-fPIC", "-Wl,-soname,libodd.so")

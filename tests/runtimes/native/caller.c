@@ -11,6 +11,7 @@
  *   allocator                         CreateAndRegisterAllocator: the application shares an arena by itself
  *   session NAME OPTIONS|-            CreateSession; array NAME OPTIONS|-: CreateSessionFromArray
  *   run NAME | release NAME
+ *   storm OPTIONS N                   N threads that each make and release 20 sessions, of these options and of new ones
  *   fork                              goes on in a child, so that what was made before is behind it
  *
  * Built as a program (linked to ORT), with -DPLUGIN as a plugin that is linked to ORT while its host is not, with
@@ -205,6 +206,31 @@ static void run(const char* name) {
     ort->ReleaseMemoryInfo(memory);
 }
 
+static void* make_and_release(void* shared) {
+    for (int i = 0; i < 20; i++) {
+        OrtSessionOptions* own = NULL;
+        OrtSession *one = NULL, *two = NULL;
+        OrtStatus* status = ort->CreateSessionOptions(&own);
+        if (!status) status = ort->CreateSession(env, model, shared, &one);
+        if (!status) status = ort->CreateSession(env, model, own, &two);
+        if (status) return (void*)status;
+        ort->ReleaseSessionOptions(own);
+        ort->ReleaseSession(one);
+        ort->ReleaseSession(two);
+    }
+    return NULL;
+}
+
+static void storm(OrtSessionOptions* shared, int count) {
+    pthread_t threads[64];
+    void* status = NULL;
+    for (int i = 0; i < count; i++) pthread_create(&threads[i], NULL, make_and_release, shared);
+    for (int i = 0; i < count; i++) {
+        pthread_join(threads[i], &status);
+        failed(status);
+    }
+}
+
 static void go_on_in_a_child(void) {
     int status = 0;
     pid_t child = fork();
@@ -220,6 +246,7 @@ static void obey(char** words) {
     const char* verb = words[0];
     if (!strcmp(verb, "env")) make_env(words + 1);
     else if (!strcmp(verb, "fork")) go_on_in_a_child();
+    else if (!strcmp(verb, "storm")) storm(*find(options, words[1]), atoi(words[2]));
     else if (!strcmp(verb, "allocator")) add_allocator();
     else if (!strcmp(verb, "options")) make_options(words[1], words + 2);
     else if (!strcmp(verb, "clone"))
