@@ -1,10 +1,10 @@
-/* Makes sessions through the real function table and through the native shim's, taking turns: what native_shim.py times.
+/* Makes sessions through the real function table and through the native shim's, taking turns: native_shim.py times it.
  *
  *     native_caller <libonnxruntime> <model> <rounds> <intra-op threads>
  *
- * Preloaded with libraddle.so, whose plan says the same threads. A round is one session of each kind, from its options to
- * its release, in changing order; stdout: nanoseconds of real, real again and wrapped, one round a line, and a line that
- * says whether Run is the real function.
+ * Preloaded with libraddle.so, whose plan says the same threads. A round is one session of each kind, from its options
+ * to its release, in changing order; stdout: nanoseconds of real, real again and wrapped, one round a line, and a line
+ * that says whether Run is the real function.
  */
 #define _GNU_SOURCE
 #include "slots.h"

@@ -1,6 +1,6 @@
-/* OrtGetApiBase, the one name that this library exports: ONNX Runtime's own answer, with a copy of its function table in
- * which those functions are replaced that the plan has something to say about. Without a plan, with a runtime that is
- * too old or too new, with anything unexpected: the real table. */
+/* OrtGetApiBase, the one name that this library exports: ONNX Runtime's own answer, with a copy of its function table
+ * in which those functions are replaced that the plan has something to say about. Without a plan, with a runtime that
+ * is too old or too new, with anything unexpected: the real table. */
 #include "ort.h"
 
 /* The runtimes whose tables are known: 1.14 brought HasSessionConfigEntry. A newer one is left alone until it has been

@@ -257,7 +257,8 @@ static void choose_graph(struct rd_choice *choice)
     choice->graph = -1;
     if (rd_runtime.plan.has[RD_GRAPH] && !(rd_runtime.respect && (choice->code.code & RD_CODE_GRAPH) != 0)) {
         choice->graph = (int)rd_runtime.plan.value[RD_GRAPH];
-        rd_choice_set(choice, RD_REAL(SetSessionGraphOptimizationLevel, rd_on_number)(choice->options, levels[choice->graph]));
+        rd_choice_set(choice, RD_REAL(SetSessionGraphOptimizationLevel, rd_on_number)(choice->options,
+                                                                                      levels[choice->graph]));
     }
 }
 

@@ -1,9 +1,9 @@
 /* alloc=mimalloc|jemalloc|tcmalloc: the allocator that the image has, preloaded by starting the program again.
  *
  * A name in the pod's LD_PRELOAD that the image lacks would make the loader print a line in every process. So the
- * library is looked for here, before main, in the loader's own folders. When it is there and fits (an ELF object of this
- * machine, everything that it needs of this process's libc and there), the program is executed again with LD_PRELOAD
- * extended. The second time it finds the allocator loaded and goes on.
+ * library is looked for here, before main, in the loader's own folders. When it is there and fits (an ELF object of
+ * this machine, everything that it needs of this process's libc and there), the program is executed again with
+ * LD_PRELOAD extended. The second time it finds the allocator loaded and goes on.
  *
  * What makes this safe:
  * - The process, its parent, its open files, its ignored signals and its working folder stay the same. Nothing has run
@@ -47,11 +47,12 @@ struct allocator {
 /* With the numbers that Debian, Ubuntu, Fedora and Alpine use. */
 static const struct allocator allocators[] = {
     [RD_ALLOC_SYSTEM] = {NULL, {NULL}},
-    [RD_ALLOC_MIMALLOC] = {"libmimalloc", {"libmimalloc.so.3", "libmimalloc.so.2", "libmimalloc.so.2.0", "libmimalloc.so",
-                                           NULL}},
+    [RD_ALLOC_MIMALLOC] = {"libmimalloc",
+                           {"libmimalloc.so.3", "libmimalloc.so.2", "libmimalloc.so.2.0", "libmimalloc.so", NULL}},
     [RD_ALLOC_JEMALLOC] = {"libjemalloc", {"libjemalloc.so.2", "libjemalloc.so.1", "libjemalloc.so", NULL}},
-    [RD_ALLOC_TCMALLOC] = {"libtcmalloc", {"libtcmalloc_minimal.so.4", "libtcmalloc.so.4", "libtcmalloc_minimal.so",
-                                           "libtcmalloc.so", NULL}},
+    [RD_ALLOC_TCMALLOC] = {"libtcmalloc",
+                           {"libtcmalloc_minimal.so.4", "libtcmalloc.so.4", "libtcmalloc_minimal.so", "libtcmalloc.so",
+                            NULL}},
 };
 
 struct restart {

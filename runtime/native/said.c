@@ -92,7 +92,8 @@ void rd_keep(const struct rd_choice *choice, uint64_t took_us)
     put_word(&values, "graph", choice->graph >= 0 ? graphs[choice->graph] : NULL);
     put_switch(&values, "arena", choice->arena);
     put_switch(&values, "memPattern", choice->mem_pattern);
-    put_switch(&values, "sharedArena", rd_plan_get(&rd_runtime.plan, RD_SHARED_ARENA, 0) != 0 ? choice->shared_arena : -1);
+    put_switch(&values, "sharedArena",
+               rd_plan_get(&rd_runtime.plan, RD_SHARED_ARENA, 0) != 0 ? choice->shared_arena : -1);
     put_switch(&values, "globalPool", rd_plan_get(&rd_runtime.plan, RD_GLOBAL, 0) != 0 ? choice->global : -1);
     put_word(&reasons, "intra", choice->intra_because);
     put_word(&reasons, "inter", choice->inter_because);

@@ -1,5 +1,5 @@
-/* Sessions: each is made with a clone of its options that has the plan's values. The code's own object is never changed.
- * Where the session can't be made with the clone, it is made as it would have been without Raddle. */
+/* Sessions: each is made with a clone of its options that has the plan's values. The code's own object is never
+ * changed. Where the session can't be made with the clone, it is made as it would have been without Raddle. */
 #include "ort.h"
 
 /* One session about to be made: `make` calls the real function with the options that it is given. */

@@ -190,7 +190,8 @@ static void sort_cores(struct machine *machine)
 
 /* The nth place for a thread: cores in order, or, where all threads of a core are wanted, first one CPU of each core,
  * then their siblings. */
-static bool place(const struct machine *machine, int nth, bool whole_cores, struct rd_cpus *set, const struct core **core)
+static bool place(const struct machine *machine, int nth, bool whole_cores, struct rd_cpus *set,
+                  const struct core **core)
 {
     if (whole_cores) {
         *core = &machine->core[machine->order[nth]];
