@@ -123,27 +123,29 @@ static unsigned least_length(int minor)
     return lengths[minor - OLDEST < last ? minor - OLDEST : last];
 }
 
-/* How many functions are copied: up to 1.24 the version's own number. A newer table goes on for as long as there are
- * addresses of the runtime's code; should those of another table follow, they do no harm in a copy. 0: none at all. */
-static unsigned table_length(const void *const *real, int minor)
+unsigned rd_table_length(const void *const *real, unsigned least, unsigned most)
 {
-    size_t most = rd_readable(real) / sizeof *real;
-    unsigned least = least_length(minor), count = 0;
+    size_t readable = rd_readable(real) / sizeof *real;
     uintptr_t start, end;
-    if (most < least || least > MAX_SLOTS) {
+    unsigned count = 0;
+    if (readable < least || !rd_code_around(real[0], &start, &end)) {
         return 0;
     }
-    if (minor <= LENGTH_KNOWN) {
-        return least;
-    }
-    most = most < MAX_SLOTS ? most : MAX_SLOTS;
-    if (!rd_code_around(real[0], &start, &end)) {
-        return 0;
-    }
+    most = most < readable ? most : (unsigned)readable;
     while (count < most && (uintptr_t)real[count] >= start && (uintptr_t)real[count] < end) {
         count++;
     }
     return count < least ? 0 : count;
+}
+
+/* How many functions are copied: up to 1.24 the version's own number, of a newer table all that it seems to have. */
+static unsigned table_length(const void *const *real, int minor)
+{
+    unsigned least = least_length(minor);
+    if (minor > LENGTH_KNOWN) {
+        return rd_table_length(real, least, MAX_SLOTS);
+    }
+    return rd_readable(real) / sizeof *real < least ? 0 : least;
 }
 
 static bool prepare(void)

@@ -32,6 +32,9 @@ struct rd_runtime {
 extern struct rd_runtime rd_runtime;
 /* Releases the status; its message, if any, into `message`. True when it was a success. */
 bool rd_ok(rd_status status, char *message, size_t size);
+/* How many functions a table of the runtime has: it goes on for as long as there are addresses of the runtime's code.
+ * Should those of another table follow, they do no harm in a copy. 0 where there are fewer than `least`. */
+unsigned rd_table_length(const void *const *real, unsigned least, unsigned most);
 /* The facts of now, and what the plan comes to with them. */
 void rd_current(struct rd_facts *facts, struct rd_effective *wanted);
 

@@ -116,7 +116,9 @@ static rd_status create_session_from_array_shared(const void *env, const void *d
 
 /* ---- the model editor's table ---- */
 
-static const void *editor_table[EDITOR_Slots];
+#define MAX_EDITOR_SLOTS 128
+
+static const void *editor_table[MAX_EDITOR_SLOTS];
 static const void *const *real_editor;
 
 static rd_status editor_from_model(const void *env, const void *model, const void *options, void *out)
@@ -142,19 +144,20 @@ static rd_status editor_session_from_array(const void *env, const void *data, si
 static const void *get_model_editor(void)
 {
     const void *const *real = RD_REAL(GetModelEditorApi, const void *const *(*)(void))();
-    /* A newer runtime's table may be longer, and who asks may know that: only the known length is copied. */
-    if (real == NULL || rd_runtime.minor > 24 || rd_readable(real) < sizeof editor_table) {
+    unsigned length = real == NULL ? 0 : rd_table_length(real, EDITOR_Slots, MAX_EDITOR_SLOTS);
+    if (length == 0) {
         return real;
     }
-    const void *table[EDITOR_Slots];
-    for (int i = 0; i < EDITOR_Slots; i++) {
+    const void *table[MAX_EDITOR_SLOTS];
+    for (unsigned i = 0; i < length; i++) {
         table[i] = real[i];
     }
     table[EDITOR_CreateSessionFromModel] = (const void *)editor_from_model;
     table[EDITOR_CreateModelEditorSession] = (const void *)editor_session;
     table[EDITOR_CreateModelEditorSessionFromArray] = (const void *)editor_session_from_array;
     real_editor = real;
-    for (int i = 0; i < EDITOR_Slots; i++) {
+    /* Another thread may be here too: both write the same. */
+    for (unsigned i = 0; i < length; i++) {
         __atomic_store_n(&editor_table[i], table[i], __ATOMIC_RELEASE);
     }
     return editor_table;

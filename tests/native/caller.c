@@ -2,8 +2,8 @@
  *
  * MODEL is the model's path. how: "" one session; "null" without options; "clone" with a clone of the options;
  * "released" with options made where others were released; "kept" with thousands of options that are not; "many"
- * sessions; "threads" names the threads while there is one; "fork" one before and one after a fork, the first released
- * before it, or ("live") never.
+ * sessions; "threads" and, by the model editor, "editor" name the threads while there is one; "fork" one before and one
+ * after a fork, the first released before it, or ("live") never.
  */
 #include "slots.h"
 
@@ -41,6 +41,15 @@ static void *make(void *env, void *options)
     return session;
 }
 
+/* The model editor's way: the session has its pools before it has a model to run. */
+static void *edit(void *env, void *options)
+{
+    void *session;
+    const void *const *editor = CALL(GetModelEditorApi);
+    ok(((void *(*)())(uintptr_t)editor[EDITOR_CreateModelEditorSession])(env, getenv("MODEL"), options, &session));
+    return session;
+}
+
 static void use(void *env, void *options)
 {
     CALL(ReleaseSession, make(env, options));
@@ -71,7 +80,7 @@ int main(int count, char **arguments)
     const char *how = count > 2 ? arguments[2] : "";
     void *env, *options, *other;
     setvbuf(stdout, NULL, _IOLBF, 0);
-    api = OrtGetApiBase()->get_api(14);
+    api = OrtGetApiBase()->get_api(strcmp(how, "editor") == 0 ? 22 : 14);
     if (api == NULL) {
         printf("no api\n");
         return 2;
@@ -102,8 +111,8 @@ int main(int count, char **arguments)
         }
         ok(CALL(CreateSessionOptions, &other));
         use(env, other);
-    } else if (strcmp(how, "threads") == 0) {
-        void *session = make(env, options);
+    } else if (strcmp(how, "threads") == 0 || strcmp(how, "editor") == 0) {
+        void *session = strcmp(how, "editor") == 0 ? edit(env, options) : make(env, options);
         list_threads();
         CALL(ReleaseSession, session);
     } else if (strcmp(how, "many") == 0) {

@@ -1,0 +1,22 @@
+"""Sessions of the model editor, which has a table of functions of its own, in real runtimes."""
+
+import os
+import subprocess
+
+import native_lab
+import pytest
+from native_programs import HERE, NATIVE, PLAN, library, need
+
+
+@pytest.mark.parametrize("version", ["1.23.2", "1.26.0", native_lab.WHEEL_VERSION])
+@pytest.mark.parametrize(("plan", "names"), [(PLAN, ["ort-intra/1"]), ("", [])])
+def test_a_session_of_the_model_editor_has_the_plan_s_threads(tmp_path, version, plan, names):
+    need("gcc")
+    folder, model = native_lab.release(version), native_lab.model()
+    program = tmp_path / "caller"
+    command = ["gcc", f"-I{NATIVE}", "-o", program, HERE / "caller.c", folder / "libonnxruntime.so"]
+    subprocess.run([*command, f"-Wl,-rpath,{folder}"], check=True)
+    environ = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(library()), "RADDLE_PLAN": plan, "MODEL": str(model)}
+    done = subprocess.run([program, "0", "editor"], env=environ, capture_output=True, text=True, check=True)
+    assert sorted(name for name in done.stdout.splitlines() if name.startswith("ort-")) == names
+    assert len(done.stderr.splitlines()) == len(names), done.stderr
