@@ -1,5 +1,7 @@
 """Applications that do with ONNX Runtime's process-wide things what a plan does too, and input that is not a plan."""
 
+import json
+
 import ort_lab
 import pytest
 import shim_lab
@@ -97,6 +99,47 @@ def test_every_config_entry_reaches_the_session(lab):
     first, second = found["records"]
     assert (first["effective"]["configEntries"], first["effective"]["spin"]) == (entries, "never")
     assert second["because"]["configEntries"] == "session.dynamic_block_base: set in the code"
+
+
+ASYNC = """
+import gc, json, sys, threading, numpy as np, onnxruntime as ort
+options = ort.SessionOptions()
+options.intra_op_num_threads = int(sys.argv[2])
+session = ort.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
+answers = []
+def answered(results, mine, problem):
+    answers.append([mine["n"], [list(result.shape) for result in results], bool(problem)])
+    mine["done"].set()
+def ask(n, rows):
+    mine = {"n": n, "done": threading.Event()}
+    session.run_async(None, {"input": np.zeros((rows, 256), np.float32)}, answered, mine)
+    return mine["done"]
+try:
+    for done in [ask(n, 64) for n in range(3)] + [ask(3, 1)]:
+        assert done.wait(60)
+except Exception as error:
+    answers.append(str(error))
+del session
+gc.collect()
+print(json.dumps(answers))
+"""
+
+
+@pytest.mark.parametrize("release", ["ort-1.16.3", "ort-1.19.2-py3.8", NEWEST])
+def test_asynchronous_runs_work_although_the_plan_leaves_a_session_one_thread(lab, release):
+    """ONNX Runtime refuses them without a worker, and the application's machine has always had one."""
+
+    def answers(plan, count):
+        extra = {**shim_lab.python_path(lab.mounted), env.PLAN: plan}
+        done = shim_lab.python(shim_lab.release(release), "-c", ASYNC, str(lab.model), str(count), env=extra)
+        return json.loads(done.stdout)
+
+    expected = answers("", 2)
+    # The last has an input of the wrong shape.
+    assert expected == [*([n, [[64, 256]], False] for n in range(3)), [3, [], True]]
+    assert answers("v=1;intra=1", 0) == answers("v=1;intra=1;shrink=1;observe=runs", -1) == expected
+    # What the code itself asks for fails as it always did.
+    assert "must have at least one thread for RunAsync" in answers("v=1;intra=1", 1)[0]
 
 
 def test_a_pool_that_was_made_before_a_fork_is_warned_about(lab):

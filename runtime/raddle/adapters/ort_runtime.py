@@ -15,7 +15,7 @@ from typing import Any, Callable
 
 from raddle import observe, record
 from raddle.adapters import live
-from raddle.adapters.ort_choice import AFFINITY_KEY, Choice
+from raddle.adapters.ort_choice import AFFINITY_KEY, IN_THE_CODE, Choice
 from raddle.adapters.ort_given import Given
 from raddle.adapters.session_options import Edit, Held
 
@@ -220,6 +220,7 @@ class Runtime:
             values = choice.values
             if self.fields.get("shrink"):
                 self._shrinks(session, choice)
+            session.raddle_alone = values.get("intra") == 1 and choice.because.get("intra") != IN_THE_CODE
             session.raddle = creation.created(
                 runtime="onnxruntime",
                 version=self.version,
@@ -301,12 +302,23 @@ def _session_class(runtime: Runtime) -> Any:
 
 
 def _wrap_runs(runtime: Runtime, original: Any, wrapped: Any) -> None:
-    """Gives the class methods that run only where the plan asks for something at each run."""
+    """Gives the class its own run methods: run_async, and others only where the plan asks for something at each run."""
     methods: dict[str, Callable[..., Any]] = {}
     if runtime.fields.get("shrink"):
         from raddle.adapters.ort_shrink import wrappers  # noqa: PLC0415
 
         methods = wrappers(runtime.module, original)
+    if hasattr(original, "run_async"):
+        native_async = methods.get("run_async", original.run_async)
+
+        def run_async(self: Any, *args: Any, **kwargs: Any) -> Any:
+            # Compiled only where it is used: few applications do.
+            from raddle.adapters import ort_async  # noqa: PLC0415
+
+            return ort_async.run(native_async, self, args, kwargs)
+
+        run_async.__doc__ = original.run_async.__doc__
+        methods["run_async"] = run_async
     if runtime.fields.get("observe") == "runs":
         for name in ("run", "run_with_iobinding", "run_with_ort_values"):
             if hasattr(original, name):
