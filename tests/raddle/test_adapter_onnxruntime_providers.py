@@ -66,7 +66,7 @@ def test_a_failure_that_is_the_application_s_own_is_raised_as_it_is():
         initialized(Native(), ([CUDA], [{"mine": "1"}], set()), {CUDA: {"use_tf32": "0"}})
 
 
-@pytest.mark.parametrize("args", [(), ([CUDA],), ([CUDA], []), ([], [], set())])
+@pytest.mark.parametrize("args", [(), ([CUDA],), ([CUDA], []), ([], [], set()), (None, None), ([CUDA], [None])])
 def test_lists_that_say_nothing_are_passed_on_as_they_are(args):
     passed = []
 

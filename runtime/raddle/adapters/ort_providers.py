@@ -41,7 +41,10 @@ def initialize(
 
     Beside it the options of each provider that the plan has some for, and why some of those are not used ("": all
     are). An option that this onnxruntime refuses by name is left out, and where that does not help, all are.
+    Raises what the first attempt raised where no other one works: a session that has failed once may refuse a second
+    initialization with another error than the application would have seen.
     """
+    first: Exception | None = None
     left: dict[str, dict[str, str]] = {name: dict(options) for name, options in planned.items()}
     refused: list[str] = []
     while True:
@@ -50,6 +53,7 @@ def initialize(
         used = {name: options for name, options in zip(names, merged) if name in planned}
         why = "not known to this onnxruntime: " + ", ".join(refused) if refused else ""
         if merged == given:
+            # Also where there is nothing to merge into.
             return native(session, *args), used, why
         try:
             return native(session, args[0], merged, *args[2:]), used, why
@@ -68,10 +72,12 @@ def merge(code: Mapping[str, str], planned: Mapping[str, str], *, override: bool
 
 
 def _lists(args: Sequence[Any]) -> tuple[list[str], list[dict[str, str]]]:
-    """Names and options; without any where the runtime's own list is used, or the two don't fit together."""
-    if len(args) < 2 or len(args[0]) != len(args[1]):
+    """Names and options; without any where the runtime's own list is used, or the two aren't what they should be."""
+    try:
+        names, options = list(args[0]), [dict(one) for one in args[1]]
+    except (IndexError, TypeError, ValueError):
         return [], []
-    return list(args[0]), [dict(options) for options in args[1]]
+    return (names, options) if len(names) == len(options) else ([], [])
 
 
 def gpu_asked(frame: Any) -> str:

@@ -312,9 +312,11 @@ def _wrap_runs(runtime: Runtime, original: Any, wrapped: Any) -> None:
         native_async = methods.get("run_async", original.run_async)
 
         def run_async(self: Any, *args: Any, **kwargs: Any) -> Any:
-            # Compiled only where it is used: few applications do.
-            from raddle.adapters import ort_async  # noqa: PLC0415
-
+            try:
+                # Compiled only where it is used: few applications do.
+                from raddle.adapters import ort_async  # noqa: PLC0415
+            except Exception:
+                return native_async(self, *args, **kwargs)
             return ort_async.run(native_async, self, args, kwargs)
 
         run_async.__doc__ = original.run_async.__doc__
