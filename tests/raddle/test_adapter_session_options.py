@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle import cpuset, record
+from raddle import cpuset, env, record
 from raddle.adapters import onnxruntime
 from raddle.adapters.ort_affinity import MAX_AFFINITY_TEXT, affinity_text
 
@@ -64,6 +64,8 @@ class Options:
         self.execution_mode = Mode.ORT_SEQUENTIAL
         self.graph_optimization_level = Level.ORT_ENABLE_ALL
         self.use_per_session_threads = True
+        self.enable_cpu_mem_arena = True
+        self.enable_mem_pattern = True
         self.entries = {}
 
     def add_session_config_entry(self, key, value):
@@ -266,3 +268,74 @@ def test_a_session_that_fails_in_the_global_pool_is_made_there_with_its_own_valu
     assert pools == [(2, 1)]
     assert vars(options) == vars(Options())
     assert any("no such level here" in line for line in record.complaints)
+
+
+AFFINITY = "session.intra_op_thread_affinities"
+FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        **{key: st.integers(low, min(high, 8)) for key, (low, high) in env._NUMBERS.items() if low <= 8},
+        **{key: st.sampled_from(words) for key, words in env._WORDS.items()},
+    },
+)
+CODE = st.fixed_dictionaries(
+    {
+        "intra_op_num_threads": st.sampled_from([-1, 0, 1, 3]),
+        "inter_op_num_threads": st.sampled_from([-1, 0, 2]),
+        "execution_mode": st.sampled_from(Mode),
+        "graph_optimization_level": st.sampled_from(Level),
+        "use_per_session_threads": st.booleans(),
+        "enable_cpu_mem_arena": st.booleans(),
+        "entries": st.dictionaries(st.sampled_from([*env.CONFIG_ENTRIES]), st.sampled_from(["0", "1"]), max_size=3)
+        | st.just({AFFINITY: "1;2"}),
+    }
+)
+
+
+class Strict(Session):
+    """Refuses what ONNX Runtime refuses: affinity that does not fit the count, pools of its own beside global ones."""
+
+    pools: tuple[int, ...] = ()
+
+    def __init__(self, options, *rest):
+        affinity = options.entries.get(AFFINITY)
+        if options.use_per_session_threads and type(self).pools:
+            raise RuntimeError("use_per_session_threads must be false when using a global thread pool")
+        if affinity and options.use_per_session_threads and options.intra_op_num_threads > 1:
+            groups = affinity.rstrip(";").split(";")
+            if len(groups) != options.intra_op_num_threads - 1:
+                raise RuntimeError("Number of affinities does not equal to thread_pool_size minus one")
+        super().__init__(options, *rest)
+        self.attributes = {name: value for name, value in vars(options).items() if name != "entries"}
+
+
+@given(fields=FIELDS, code=CODE)
+def test_whatever_plan_and_code_say_a_session_is_made_and_the_options_are_as_before(fields, code):
+    record.complaints.clear()
+    module = runtime()
+    module.InferenceSession = type("InferenceSession", (Strict,), {})
+    native = module.InferenceSession
+    module.set_global_thread_pool_sizes = lambda *sizes: setattr(native, "pools", sizes)
+    module.create_and_register_allocator = lambda *args: None
+    module.OrtMemoryInfo = module.OrtArenaCfg = lambda *args: args
+    module.OrtAllocatorType = types.SimpleNamespace(ORT_ARENA_ALLOCATOR=0)
+    module.OrtMemType = types.SimpleNamespace(DEFAULT=0)
+    module.RunOptions = object
+    onnxruntime.install(module, env.encode(fields))
+    assert module.InferenceSession is not native
+    for again in range(2):
+        options = Options()
+        vars(options).update({**code, "entries": dict(code["entries"])})
+        fits = AFFINITY not in code["entries"] or code["intra_op_num_threads"] not in (2, *range(4, 9))
+        session = module.InferenceSession(options, b"", False, False)
+        assert isinstance(session, native)
+        assert session.initialize_session(["CPUExecutionProvider"], [{}], set()) == "initialized"
+        # The application's object says what it said.
+        assert {**vars(options), "entries": 0} == {**vars(Options()), **code, "entries": 0}
+        respected = fields.get("existing") != "override"
+        if respected:
+            assert {key: options.entries[key] for key in code["entries"]} == code["entries"]
+        if respected and fits and code["use_per_session_threads"] and not native.pools:
+            counts = ("intra_op_num_threads", "inter_op_num_threads")
+            assert all(session.attributes[name] == code[name] for name in counts if code[name] > 0), again
+    assert not [line for line in record.complaints if "is left alone" in line]
