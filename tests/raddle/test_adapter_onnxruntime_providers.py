@@ -66,6 +66,17 @@ def test_a_failure_that_is_the_application_s_own_is_raised_as_it_is():
         initialized(Native(), ([CUDA], [{"mine": "1"}], set()), {CUDA: {"use_tf32": "0"}})
 
 
+def test_a_model_that_can_not_be_loaded_fails_with_the_error_of_the_first_attempt():
+    errors = [NotImplementedError("no kernel for LRN(13)"), RuntimeError("provider has already been registered")]
+
+    def native(session, *given):
+        raise errors.pop(0)
+
+    with pytest.raises(NotImplementedError, match="no kernel") as caught:
+        initialize(native, None, ([CUDA], [{}], set()), {CUDA: {"use_tf32": "0"}}, override=False)
+    assert (errors, caught.value.__cause__) == ([], None)
+
+
 @pytest.mark.parametrize("args", [(), ([CUDA],), ([CUDA], []), ([], [], set()), (None, None), ([CUDA], [None])])
 def test_lists_that_say_nothing_are_passed_on_as_they_are(args):
     passed = []

@@ -41,8 +41,8 @@ def initialize(
 
     Beside it the options of each provider that the plan has some for, and why some of those are not used ("": all
     are). An option that this onnxruntime refuses by name is left out, and where that does not help, all are.
-    Raises what the first attempt raised where no other one works: a session that has failed once may refuse a second
-    initialization with another error than the application would have seen.
+    Where that does not help either, what the first attempt raised is raised: a session that failed while its model was
+    loaded refuses a second initialization, with an error that the application would not have seen.
     """
     first: Exception | None = None
     left: dict[str, dict[str, str]] = {name: dict(options) for name, options in planned.items()}
@@ -52,14 +52,17 @@ def initialize(
         merged = [merge(options, left.get(name, {}), override=override) for name, options in zip(names, given)]
         used = {name: options for name, options in zip(names, merged) if name in planned}
         why = "not known to this onnxruntime: " + ", ".join(refused) if refused else ""
-        if merged == given:
-            # Also where there is nothing to merge into.
-            return native(session, *args), used, why
         try:
+            if merged == given:
+                # Also where there is nothing to merge into.
+                return native(session, *args), used, why
             return native(session, args[0], merged, *args[2:]), used, why
         except Exception as error:
+            if merged == given:
+                raise (first or error) from None
             named = [key for options in left.values() for key in options if f'"{key}"' in str(error)]
             if not named:
+                first = first or error
                 record.complain(f"onnxruntime session is created without the plan's provider options: {error}")
                 named = [key for options in left.values() for key in options]
             refused += named
