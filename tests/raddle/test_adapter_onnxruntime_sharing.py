@@ -176,6 +176,22 @@ def test_a_session_that_has_no_arena_after_all_runs_as_it_would_have():
     assert not session.raddle_shrinks
 
 
+def test_options_that_two_sessions_share_shrink_nothing_once_one_of_them_has_no_arena():
+    with_arena, without, own = Session(), Session(arena=False), RunOptions()
+    without.raddle_shrinks = False
+    for session in (with_arena, without, with_arena):
+        assert run(session, "outputs", "inputs", own) == "outputs"
+    assert (with_arena.entries, without.entries) == (["cpu:0", ""], [""])
+
+
+def test_the_application_s_own_wish_for_an_arena_that_is_not_there_fails_as_without_us():
+    session, own = Session(arena=False), RunOptions()
+    own.add_run_config_entry(ort_shrink.KEY, "cpu:0")
+    with pytest.raises(RuntimeError, match="shrink list"):
+        run(session, "outputs", "inputs", own)
+    assert own.entries == {ort_shrink.KEY: "cpu:0"}
+
+
 def test_an_error_of_a_run_is_the_application_s():
     session = Session()
     with pytest.raises(ValueError, match="bad input"):

@@ -7,6 +7,7 @@ keeps freed blocks below 32 MB.
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, Callable
 
 from raddle import record
@@ -30,32 +31,37 @@ def wrappers(module: Any, original: Any) -> dict[str, Callable[..., Any]]:
         return {}
     ours = module.RunOptions()
     ours.add_run_config_entry(KEY, ARENAS)
+    # The application's own objects that have got the entry from us.
+    marked: weakref.WeakSet[Any] = weakref.WeakSet()
     return {
-        name: _shrinking(getattr(original, name), position, ours)
+        name: _shrinking(getattr(original, name), position, ours, marked)
         for name, position in POSITIONS.items()
         if hasattr(original, name)
     }
 
 
-def _shrinking(native: Callable[..., Any], position: int, ours: Any) -> Callable[..., Any]:
+def _shrinking(
+    native: Callable[..., Any], position: int, ours: Any, marked: weakref.WeakSet[Any]
+) -> Callable[..., Any]:
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if kwargs or len(args) <= position or not getattr(self, "raddle_shrinks", False):
+        if kwargs or len(args) <= position:
             return native(self, *args, **kwargs)
-        given = args[position]
-        added = False
-        if given is None:
-            args = (*args[:position], ours, *args[position + 1 :])
-        else:
-            added = _add(given)
+        given = used = args[position]
+        if getattr(self, "raddle_shrinks", False):
+            if given is None:
+                used = ours
+            elif _add(given):
+                marked.add(given)
         try:
-            return native(self, *args)
+            return native(self, *args[:position], used, *args[position + 1 :])
         except Exception as error:
-            # Said before anything is computed: the session has no arena on the CPU after all.
-            if "shrink" not in str(error):
+            # Said before anything is computed: this session has no arena on the CPU. The application's object may have
+            # its entry from a run of another session that has one; it keeps an empty one, and is not given it again.
+            if "shrink" not in str(error) or not (used is ours or used in marked):
                 raise
             self.raddle_shrinks = False
             record.complain(f"onnxruntime arena is not shrunk: {error}")
-            if added:
+            if given is not None:
                 given.add_run_config_entry(KEY, "")
             return native(self, *args[:position], given, *args[position + 1 :])
 
