@@ -3,6 +3,8 @@
 The real one: tests/runtimes/test_torch.py.
 """
 
+import _thread
+import queue
 import types
 
 import pytest
@@ -220,6 +222,16 @@ def test_a_count_of_the_applications_after_ours_is_taken_silently_once(override)
     assert said_since(before) == [f"torch.set_num_interop_threads({7 + override}) has no effect: {why}, inter_op=2"]
     with pytest.raises(RuntimeError):
         torch.set_num_interop_threads(7)
+
+
+def test_a_count_that_is_set_where_no_python_code_calls_reaches_torch():
+    reached, torch = queue.Queue(), Torch("2.7.1")
+    torch.set_num_threads = reached.put
+    adapted = adapter._Torch(torch, Choice(), fresh=True)
+    # Neither such a thread nor atexit has a caller's frame.
+    _thread.start_new_thread(adapted.set, ((3,), {}))
+    assert reached.get(timeout=60) == 3
+    assert adapted.choice.intra == 3
 
 
 @pytest.mark.parametrize("bad", [(), ("two",), (0,), (-1,)])

@@ -101,7 +101,7 @@ class _Torch:
         """A call of torch.set_num_threads: torch's own goes through, the application's unless the policy overrides."""
         choice = self.choice
         # A lambda's frame is in between. A DataLoader's worker asks for one thread, and must have it.
-        if not _is_in(sys._getframe(2), ("torch",)):  # noqa: SLF001
+        if not _is_in(_frame(3), ("torch",)):
             asked = args[0] if len(args) == 1 and type(args[0]) is int else 0
             if choice.override and asked > 0:
                 if asked != choice.intra:
@@ -165,9 +165,17 @@ class _Torch:
             pass
 
 
+def _frame(depth: int) -> Any:
+    """The frame of a caller, None where no Python code called: a thread's function, one at exit."""
+    try:
+        return sys._getframe(depth)  # noqa: SLF001
+    except ValueError:
+        return None
+
+
 def _is_in(frame: Any, packages: tuple[str, ...]) -> bool:
-    """Whether the frame's module is one of these, or below one."""
-    name = str(frame.f_globals.get("__name__", ""))
+    """Whether the frame's module is one of these, or below one; False without a frame."""
+    name = "" if frame is None else str(frame.f_globals.get("__name__", ""))
     return any(name == package or name.startswith(package + ".") for package in packages)
 
 
