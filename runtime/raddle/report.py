@@ -59,7 +59,8 @@ class _Writer:
             return
         path = os.path.join(self.folder, self.name)
         unfinished = os.path.join(self.folder, f".{self.name}.tmp")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        # O_NONBLOCK: opening a FIFO that somebody put there would wait for its reader for ever.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         file = os.open(unfinished, flags, 0o644)
         try:
             with os.fdopen(file, "wb") as whole:

@@ -182,6 +182,17 @@ session()
     assert target.read_text() == "mine"
 
 
+def test_a_fifo_in_the_folder_is_not_waited_for(folder):
+    code = """
+from raddle import report
+writer = report._Writer(os.environ["RADDLE_REPORT"])
+os.mkfifo(os.path.join(writer.folder, "." + writer.name + ".tmp"))
+report._state.writer = writer
+session()
+"""
+    assert ran(folder, code).returncode == 0
+
+
 def test_a_report_can_be_read_by_other_users(folder):
     ran(folder, "session()\n")
     (path,) = folder.iterdir()
