@@ -114,6 +114,10 @@ bool rd_use_threads(void *options, const int slots[3], int intra, const struct r
     *because = "";
     int affinity = (int)rd_plan_get(&rd_runtime.plan, RD_AFF, RD_AFF_NONE);
     struct rd_pool *pool = *out = rd_pool_take();
+    if (pool == NULL) {
+        *because = "too many sessions are being made at once";
+        return true;
+    }
     pool->intra_workers = intra - 1;
     if (affinity != RD_AFF_NONE && intra > 1) {
         if (!wanted->exclusive) {
@@ -124,7 +128,8 @@ bool rd_use_threads(void *options, const int slots[3], int intra, const struct r
             pool->placed = intra - 1;
             pool->group = rd_map(sizeof *pool->group * (size_t)pool->placed);
             if (pool->group == NULL || !rd_affinity_groups("", &facts->cpus, intra, affinity, pool->group)) {
-                rd_pool_done(pool);
+                rd_unmap(pool->group, sizeof *pool->group * (size_t)pool->placed);
+                pool->group = NULL;
                 pool->placed = 0;
                 *because = "no groups for so many threads on these CPUs";
             }
@@ -162,6 +167,11 @@ static void choose_threads(struct rd_choice *choice)
     if (!rd_use_threads(choice->options, slots, choice->intra, &choice->facts, &choice->wanted, &choice->pool,
                         &choice->affinity_because)) {
         choice->failed = true;
+    }
+    if (choice->pool == NULL) {
+        /* The runtime's own threads would look at the code's groups, which need not fit. */
+        choice->failed |= choice->code_affinity;
+        return;
     }
     if (choice->pool->placed > 0) {
         choice->affinity = (int)rd_plan_get(&rd_runtime.plan, RD_AFF, RD_AFF_NONE);

@@ -51,7 +51,9 @@ static bool fill(void *options, unsigned code, bool ours, struct rd_pool **pool)
     if (done && intra > 0 && !code_threads && rd_threads_usable()) {
         const char *because;
         done = rd_use_threads(options, slots, intra, &facts, &wanted, pool, &because);
-        (*pool)->global = true;
+        if (*pool != NULL) {
+            (*pool)->global = true;
+        }
     }
     return done;
 }

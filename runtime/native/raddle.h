@@ -269,9 +269,9 @@ struct rd_pool {
     bool core; /* each has a core of its own */
     struct rd_cpus *group;
 };
-/* A pool's description that outlives the creation of its threads. */
+/* A pool's description that outlives the creation of its threads; NULL where there are too many at once. */
 struct rd_pool *rd_pool_take(void);
-/* Gives back its CPU sets, once all its threads run. */
+/* Gives it and its CPU sets back, once all its threads run. */
 void rd_pool_done(struct rd_pool *pool);
 void *rd_thread_create(void *pool, rd_worker worker, void *parameter);
 void rd_thread_join(void *handle);

@@ -22,7 +22,7 @@ struct start {
 
 static struct start starts[STARTS];
 static struct rd_pool pools[POOLS];
-static unsigned next_pool;
+static int pools_used[POOLS];
 static int pinned;
 
 typedef int (*pthread_create_function)(void **thread, const void *attributes, void *(*run)(void *), void *argument);
@@ -45,10 +45,14 @@ bool rd_threads_usable(void)
 
 struct rd_pool *rd_pool_take(void)
 {
-    /* In turn: a description is used only while its session is made, and 64 are hardly made at once. */
-    struct rd_pool *pool = &pools[__atomic_fetch_add(&next_pool, 1, __ATOMIC_RELAXED) % POOLS];
-    __builtin_memset(pool, 0, sizeof *pool);
-    return pool;
+    /* Not in turn: many sessions may be made and gone while one loads a large model. */
+    for (int i = 0; i < POOLS; i++) {
+        if (__atomic_exchange_n(&pools_used[i], 1, __ATOMIC_ACQUIRE) == 0) {
+            __builtin_memset(&pools[i], 0, sizeof pools[i]);
+            return &pools[i];
+        }
+    }
+    return NULL;
 }
 
 int rd_threads_pinned(void)
@@ -62,6 +66,9 @@ void rd_threads_forked(void)
     __atomic_store_n(&pinned, 0, __ATOMIC_RELAXED);
     for (int i = 0; i < STARTS; i++) {
         __atomic_store_n(&starts[i].used, 0, __ATOMIC_RELEASE);
+    }
+    for (int i = 0; i < POOLS; i++) {
+        __atomic_store_n(&pools_used[i], 0, __ATOMIC_RELEASE);
     }
 }
 
@@ -149,4 +156,5 @@ void rd_pool_done(struct rd_pool *pool)
     struct rd_cpus *group = pool->group;
     pool->group = NULL;
     rd_unmap(group, sizeof *group * (size_t)(pool->placed > 0 ? pool->placed : 1));
+    __atomic_store_n(&pools_used[pool - pools], 0, __ATOMIC_RELEASE);
 }
