@@ -28,8 +28,8 @@ CALLERS = [
     ("node", "1.20.1"),
     ("node", "1.30.0"),
 ]
-FEW = [("c", "1.16.3"), ("c", "1.26.0"), ("c", "1.31.1"), ("cpp", "1.31.1"), ("java", "1.16.3"), ("java", "1.29.0")]
-GLOBAL = [("c", "1.16.3"), ("c", "1.31.1"), ("cpp", "1.31.1"), ("java", "1.29.0"), ("node", "1.30.0")]
+FEW = [*C, ("cpp", "1.31.1"), ("java", "1.16.3"), ("java", "1.29.0")]
+GLOBAL = [*FEW, ("node", "1.30.0")]
 RUNTIMES = {"java": "ONNX Runtime (Java)"}
 PLAN = "intra=2;inter=1;spin=never;mode=sequential"
 INTRA = "session.intra_op."

@@ -7,7 +7,7 @@ from native_lab import Caller, program, under
 pytestmark = pytest.mark.runtime
 
 SESSIONS = 8
-CALLERS = [("c", "1.16.3"), ("c", "1.31.1"), ("java", "1.29.0")]
+CALLERS = [*[("c", version) for version in native_lab.VERSIONS], ("java", "1.16.3"), ("java", "1.29.0")]
 
 
 def resident_kb(kind, version, plan, sessions, runs=1):
