@@ -299,6 +299,41 @@ static int compare_name(struct object_info *object, size_t size, void *data)
     return region->loaded;
 }
 
+struct versioned {
+    const char *name;
+    const char *version;
+    bool lacks;
+};
+
+/* An object names the versions that it defines in its table of strings, among others. */
+static int look_for_version(struct object_info *object, size_t size, void *data)
+{
+    (void)size;
+    struct versioned *wanted = data;
+    struct tables tables;
+    uint64_t length = 0, needed = rd_length(wanted->version);
+    if (!read_tables(object, &tables) || !rd_same(own_name(object, &tables), wanted->name)) {
+        return 0;
+    }
+    for (const Elf64_Dyn *entry = tables.dynamic; entry->d_tag != DT_NULL; entry++) {
+        length = entry->d_tag == DT_STRSZ ? entry->d_un.d_val : length;
+    }
+    wanted->lacks = true;
+    for (uint64_t i = 0; i + needed < length && wanted->lacks; i++) {
+        wanted->lacks = !rd_same(tables.strings + i, wanted->version);
+    }
+    return 1;
+}
+
+bool rd_has_version(const char *name, const char *version)
+{
+    struct versioned wanted = {name, version, false};
+    if (dl_iterate_phdr != NULL) {
+        dl_iterate_phdr(look_for_version, &wanted);
+    }
+    return !wanted.lacks;
+}
+
 bool rd_is_loaded(const char *name)
 {
     struct region region = {.name = name};

@@ -89,8 +89,11 @@ static bool exists(const char *folder, const char *name)
 
 /* Something that the allocator needs: a libc has to be this process's own, anything else loaded already or where the
  * loader looks. */
-static bool can_be_loaded(const char *name)
+static bool can_be_loaded(const char *name, const char *version)
 {
+    if (version != NULL) {
+        return rd_has_version(name, version);
+    }
     if (rd_same(name, "libc.so.6") || rd_starts(name, "ld-linux")) {
         return rd_is_loaded("libc.so.6");
     }

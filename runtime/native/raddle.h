@@ -251,11 +251,13 @@ bool rd_code_around(const void *address, uintptr_t *start, uintptr_t *end);
 size_t rd_readable(const void *address);
 /* True when an object of this name (without folders, up to a "." or the end) is loaded. */
 bool rd_is_loaded(const char *name);
+/* True unless an object of this name is loaded that lacks the version, "GLIBC_2.34". */
+bool rd_has_version(const char *name, const char *version);
 /* True when the ELF file is a shared object that this process's loader could load: its machine, its libc, and all that
  * it needs in `folders` (a NULL-ended list). `needs` is asked for each name that it needs. */
-bool rd_loadable(const char *path, bool (*needs)(const char *name));
+bool rd_loadable(const char *path, bool (*needs)(const char *name, const char *version));
 /* The same of a file's bytes. */
-bool rd_elf_fits(const unsigned char *file, uint64_t size, bool (*needs)(const char *name));
+bool rd_elf_fits(const unsigned char *file, uint64_t size, bool (*needs)(const char *name, const char *version));
 
 /* ---- threads.c ---- */
 

@@ -80,6 +80,34 @@ def test_an_allocator_that_the_image_lacks_costs_no_line_of_the_loader(tmp_path)
     assert "child" in done.stdout
 
 
+def test_an_allocator_that_needs_a_newer_libc_is_not_loaded(tmp_path):
+    """The loader would end the process: "version `GLIBC_9.99' not found"."""
+    target = INSTALLED["jemalloc"]
+    if os.geteuid() != 0 or not target.exists():
+        pytest.skip("only root may put a file in the allocator's place, where there is one")
+    native_lab.tool("gcc")
+    (tmp_path / "libc.c").write_text("int future(void) { return 1; }\n")
+    (tmp_path / "libc.map").write_text("GLIBC_9.99 { global: future; };\n")
+    (tmp_path / "allocator.c").write_text("int future(void); int use(void) { return future(); }\n")
+    link = ["gcc", "-shared", "-fPIC", "-nostdlib"]
+    named = ["-Wl,-soname,libc.so.6,--version-script=libc.map", "-o", "libc.so.6"]
+    subprocess.run([*link, "libc.c", *named], cwd=tmp_path, check=True)
+    subprocess.run([*link, "allocator.c", "libc.so.6", "-o", target.name], cwd=tmp_path, check=True)
+    inside = f"mount --bind {tmp_path / target.name} {target} || exit 77; export LD_PRELOAD=$PRELOAD; exec echo ran"
+    env = under("alloc=jemalloc")
+    env["PRELOAD"] = env.pop("LD_PRELOAD")
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", inside],
+        env=shim_lab.environment(env),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip("no mounts of its own here")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
+
+
 def test_an_allocator_of_another_libc_is_not_loaded():
     native_lab.tool("musl-gcc")
     folder = native_lab.stub("musl-gcc")

@@ -68,9 +68,9 @@ static void check_resolved(const struct rd_plan *plan, const uint8_t *data, size
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static bool needs_nothing(const char *name)
+static bool needs_nothing(const char *name, const char *version)
 {
-    return rd_length(name) < MAX_INPUT;
+    return rd_length(name) + (version == NULL ? 0 : rd_length(version)) < 2 * MAX_INPUT;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -175,11 +175,13 @@ static size_t mutate(char *text, size_t length)
 /* A shared object that needs two others: all that the shim's reader looks at, in as few bytes as possible. */
 static size_t small_library(char *text)
 {
-    static const char strings[] = "\0libc.so.6\0libm.so.6";
+    static const char strings[] = "\0libc.so.6\0libm.so.6\0GLIBC_2.34";
     struct {
         Elf64_Ehdr elf;
         Elf64_Phdr header[2];
-        Elf64_Dyn dynamic[4];
+        Elf64_Dyn dynamic[5];
+        Elf64_Verneed need;
+        Elf64_Vernaux version;
         char strings[sizeof strings];
     } library = {
         .elf = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
@@ -188,13 +190,19 @@ static size_t small_library(char *text)
                 .e_phoff = sizeof(Elf64_Ehdr),
                 .e_phentsize = sizeof(Elf64_Phdr),
                 .e_phnum = 2},
-        .dynamic = {{.d_tag = DT_STRTAB}, {.d_tag = DT_NEEDED, .d_un.d_val = 1}, {.d_tag = DT_NEEDED, .d_un.d_val = 11}},
+        .dynamic = {{.d_tag = DT_STRTAB},
+                    {.d_tag = DT_NEEDED, .d_un.d_val = 1},
+                    {.d_tag = DT_NEEDED, .d_un.d_val = 11},
+                    {.d_tag = DT_VERNEED}},
+        .need = {.vn_version = 1, .vn_cnt = 1, .vn_file = 1, .vn_aux = sizeof(Elf64_Verneed)},
+        .version = {.vna_name = 21},
     };
     uint64_t dynamic = (uint64_t)((char *)library.dynamic - (char *)&library);
     uint64_t names = (uint64_t)(library.strings - (char *)&library);
     library.header[0] = (Elf64_Phdr){.p_type = PT_LOAD, .p_filesz = names + sizeof strings};
     library.header[1] = (Elf64_Phdr){.p_type = PT_DYNAMIC, .p_offset = dynamic, .p_filesz = sizeof library.dynamic};
     library.dynamic[0].d_un.d_ptr = names;
+    library.dynamic[3].d_un.d_ptr = (uint64_t)((char *)&library.need - (char *)&library);
     memcpy(library.strings, strings, sizeof strings);
     memcpy(text, &library, names + sizeof strings);
     return names + sizeof strings;
