@@ -271,6 +271,21 @@ def test_sessions_work_in_every_way_that_they_do_without_the_shim(mounted, model
     assert done.stderr.count("\n") == 1
 
 
+NO_CALLER = """
+import atexit, sys
+from onnxruntime.capi import _pybind_state as native
+options = native.get_default_session_options()
+atexit.register(native.InferenceSession, options, sys.argv[1], True, False)
+"""
+
+
+def test_a_session_can_be_made_where_no_python_code_calls(mounted, model):
+    extra = {**shim_lab.python_path(mounted), env.PLAN: "v=1;intra=2;spin=never"}
+    done = shim_lab.python(shim_lab.THIS_PYTHON, "-c", NO_CALLER, str(model), env=extra)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("raddle: onnxruntime")
+
+
 REPORT = """
 import json, os, sys
 sessions = sys.modules["raddle.record"].sessions

@@ -281,6 +281,14 @@ class Runtime:
         observe.initialized(made, present, inputs)
 
 
+def _caller() -> Any:
+    """The frame that calls the caller of this function; None where no Python code does, as in a bare thread."""
+    try:
+        return sys._getframe(2)  # noqa: SLF001
+    except ValueError:
+        return None
+
+
 def _session_class(runtime: Runtime) -> Any:
     original: Any = runtime.original
 
@@ -288,7 +296,7 @@ def _session_class(runtime: Runtime) -> Any:
         __doc__ = original.__doc__
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            runtime.construct(self, original.__init__, args, kwargs, sys._getframe(1))  # noqa: SLF001
+            runtime.construct(self, original.__init__, args, kwargs, _caller())
 
         def initialize_session(self, *args: Any, **kwargs: Any) -> Any:
             if kwargs:
