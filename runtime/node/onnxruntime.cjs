@@ -56,7 +56,10 @@ function install(binding, filename) {
 /** Whether the native shim was preloaded, which does all this below the binding, for every version, and more. */
 function hasNativeShim() {
   const asked = (process.env.LD_PRELOAD || '').includes(NATIVE);
-  return asked && kernel.text('/proc/self/maps', MAX_MAPS_BYTES).includes(`/${NATIVE}\n`);
+  // A ConfigMap that is updated takes the file away under a process that goes on with it.
+  const names = [`/${NATIVE}\n`, `/${NATIVE} (deleted)\n`];
+  const maps = asked ? kernel.text('/proc/self/maps', MAX_MAPS_BYTES) : '';
+  return names.some((name) => maps.includes(name));
 }
 
 /**

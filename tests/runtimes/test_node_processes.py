@@ -148,6 +148,21 @@ def test_where_the_native_shim_is_preloaded_it_alone_works(version, existing):
     assert "intra_op=2, inter_op=1, spinning off" in line
 
 
+def test_a_native_shim_whose_file_was_replaced_under_the_process_still_works_alone(tmp_path):
+    """As an update of the ConfigMap does it."""
+    machine = platform.machine()
+    if machine not in delivery.architectures():
+        pytest.skip("this checkout has no build of the native shim")
+    mounted = node_lab.mounted() / Path(delivery.native_library(machine)).relative_to(delivery.MOUNT_PATH)
+    library, update = tmp_path / "libraddle.so", tmp_path / "update.cjs"
+    shutil.copy(mounted, library)
+    update.write_text("require('fs').unlinkSync(process.env.LD_PRELOAD);")
+    env = {"LD_PRELOAD": str(library), "NODE_OPTIONS": f"--require {update} --require {preload()}"}
+    seen = run(application(NEWEST) / "app.cjs", {}, text=plan(intra=3, min=3), env=env)
+    assert (seen.threads, len(seen.lines)) == ([2], 1)
+    assert "set in the code" not in seen.lines[0]
+
+
 @pytest.mark.parametrize("preloaded", ["/nowhere/libraddle.so", ""])
 def test_a_preload_that_the_loader_refused_is_none(preloaded):
     seen = run(application(NEWEST) / "app.cjs", text=plan(intra=3, min=3), env={"LD_PRELOAD": preloaded})
