@@ -95,7 +95,7 @@ def _unpack(suite: str, package: str, folder: Path) -> None:
     # No package counts as installed, so that all are fetched.
     (apt / "status").touch()
     key = "/usr/share/keyrings/debian-archive-keyring.gpg"
-    (apt / "sources.list").write_text(f"deb [signed-by={key}] {native_lab._debian_mirror()} {suite} main\n")
+    (apt / "sources.list").write_text(f"deb [signed-by={key}] {native_lab.debian_mirror()} {suite} main\n")
     options = {
         "Dir::Etc::sourcelist": apt / "sources.list",
         "Dir::Etc::sourceparts": "/dev/null",

@@ -10,6 +10,7 @@ import os
 import platform
 from pathlib import Path
 
+import native_caller
 import native_lab
 import node_lab
 import pytest
@@ -155,7 +156,7 @@ def test_a_native_program_has_the_pods_threads_and_reports_them(environment_of):
         pytest.skip("no native shim was built: make native")
     spec = {"threads": {"minIntraOp": MORE}, "nativeShim": "Preload", "imageEnv": {"LD_PRELOAD": ""}, "reports": True}
     environment = environment_of(container(cpu="2", request="10m"), **spec)
-    with native_lab.Caller(native_lab.program("c", native_lab.MAVEN_VERSIONS[1]), environment) as caller:
+    with native_caller.Caller(native_lab.program("c", native_lab.MAVEN_VERSIONS[1]), environment) as caller:
         caller.do("env")
         assert len(caller.session()) == MORE - 1
     assert len(reported(environment)) == 1

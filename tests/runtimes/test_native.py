@@ -5,10 +5,7 @@ import os
 import native_lab
 import onnx
 import pytest
-import shim_lab
-from native_lab import Caller, program, under
-
-from raddle import env
+from native_caller import CALLERS, started
 
 pytestmark = pytest.mark.runtime
 
@@ -16,23 +13,14 @@ CPUS = sorted(os.sched_getaffinity(0))[:2]
 if len(CPUS) < 2:
     pytest.skip("needs two CPUs: a pool of one has no threads to count", allow_module_level=True)
 
-C = [("c", version) for version in native_lab.VERSIONS]
-CALLERS = [
-    *C,
+EVERYONE = (
+    *CALLERS,
     ("cpp", "1.23.2"),
-    ("cpp", "1.31.1"),
     ("plugin", "1.20.0"),
-    ("java", "1.16.3"),
     ("java", "1.23.2"),
-    ("java", "1.29.0"),
-    ("node", "1.20.1"),
-    ("node", "1.30.0"),
-]
-FEW = [*C, ("cpp", "1.31.1"), ("java", "1.16.3"), ("java", "1.29.0")]
-GLOBAL = [*FEW, ("node", "1.30.0")]
-RUNTIMES = {"java": "ONNX Runtime (Java)"}
+    *[("node", version) for version in native_lab.NODE_VERSIONS],
+)
 PLAN = "intra=2;inter=1;spin=never;mode=sequential"
-INTRA = "session.intra_op."
 
 
 @pytest.fixture
@@ -41,23 +29,16 @@ def proven(proves):
 
     def note(kind, version, *controls):
         for control in controls if kind != "node" else ():
-            proves(RUNTIMES.get(kind, "ONNX Runtime (C/C++)"), version, control)
+            proves({"java": "ONNX Runtime (Java)"}.get(kind, "ONNX Runtime (C/C++)"), version, control)
 
     return note
-
-
-def started(kind, version, plan, *, variables=None, cpus=CPUS, make_env="env", before=None):
-    """A caller under this plan that has its environment."""
-    caller = Caller(program(kind, version), under(plan, **(variables or {})), cpus=cpus, before=before)
-    caller.do(make_env)
-    return caller
 
 
 def bounded(version):
     return tuple(map(int, version.split(".")[:2])) >= (1, 26)
 
 
-@pytest.mark.parametrize(("kind", "version"), CALLERS)
+@pytest.mark.parametrize(("kind", "version"), EVERYONE)
 def test_every_session_gets_the_planned_threads_by_name_and_they_sleep(kind, version, proven):
     with started(kind, version, PLAN) as caller:
         own = caller.session("", name="own")
@@ -75,7 +56,7 @@ def test_every_session_gets_the_planned_threads_by_name_and_they_sleep(kind, ver
     proven(kind, version, "counts", "spinning")
 
 
-@pytest.mark.parametrize(("kind", "version"), CALLERS)
+@pytest.mark.parametrize(("kind", "version"), EVERYONE)
 def test_without_a_plan_nothing_is_changed(kind, version):
     with started(kind, version, None) as caller:
         caller.session("intra=3 entry.session.intra_op.allow_spinning=0")
@@ -84,7 +65,7 @@ def test_without_a_plan_nothing_is_changed(kind, version):
         assert caller.end() == 0
 
 
-@pytest.mark.parametrize(("kind", "version"), FEW)
+@pytest.mark.parametrize(("kind", "version"), CALLERS)
 def test_spinning_stays_where_the_plan_says_always(kind, version, proven):
     with started(kind, version, "intra=2;spin=always") as caller:
         caller.session("")
@@ -92,7 +73,7 @@ def test_spinning_stays_where_the_plan_says_always(kind, version, proven):
     proven(kind, version, "spinning")
 
 
-@pytest.mark.parametrize(("kind", "version"), FEW)
+@pytest.mark.parametrize(("kind", "version"), CALLERS)
 def test_spinning_is_bounded_where_the_release_can_bound_it(kind, version, proven):
     with started(kind, version, "intra=2;spin=bounded;spin_us=200") as short:
         short.session("")
@@ -110,7 +91,7 @@ def test_spinning_is_bounded_where_the_release_can_bound_it(kind, version, prove
     proven(kind, version, "spinning")
 
 
-@pytest.mark.parametrize(("kind", "version"), FEW)
+@pytest.mark.parametrize(("kind", "version"), CALLERS)
 def test_a_parallel_plan_gives_inter_op_threads_of_their_own(kind, version, proven):
     with started(kind, version, "intra=2;inter=2;mode=parallel;spin=never") as caller:
         caller.session("")
@@ -119,7 +100,7 @@ def test_a_parallel_plan_gives_inter_op_threads_of_their_own(kind, version, prov
     proven(kind, version, "execution mode")
 
 
-@pytest.mark.parametrize(("kind", "version"), FEW)
+@pytest.mark.parametrize(("kind", "version"), CALLERS)
 def test_a_sequential_plan_makes_no_inter_op_threads_where_the_code_asks_for_parallel_and_is_overridden(
     kind, version, proven
 ):
@@ -129,7 +110,7 @@ def test_a_sequential_plan_makes_no_inter_op_threads_where_the_code_asks_for_par
     proven(kind, version, "execution mode")
 
 
-@pytest.mark.parametrize(("kind", "version"), FEW)
+@pytest.mark.parametrize(("kind", "version"), CALLERS)
 def test_the_graph_level_is_the_planned_one(kind, version, proven, tmp_path):
     nodes = {}
     variables = {"CALLER_MODEL": str(native_lab.model("identities"))}
@@ -144,179 +125,6 @@ def test_the_graph_level_is_the_planned_one(kind, version, proven, tmp_path):
         caller.session(f"graph=0 optimized={tmp_path / 'own.onnx'}")
     assert len(onnx.load(tmp_path / "own.onnx").graph.node) == 4
     proven(kind, version, "graph level")
-
-
-@pytest.mark.parametrize(("kind", "version"), FEW)
-def test_each_thread_has_a_core_of_its_own_in_an_exclusive_cpuset(kind, version, proven):
-    with started(kind, version, "intra=2;spin=never;aff=core;excl=2") as caller:
-        caller.session("", name="first")
-        (first,) = caller.pool()
-        assert first.cpus in map(str, CPUS)
-        assert "affinity core" in caller.lines[0]
-        # A second session's workers share no core with the first one's.
-        caller.session("", name="second")
-        (second,) = [thread for thread in caller.pool() if thread.tid != first.tid]
-        assert second.cpus != first.cpus
-        assert "pthread_setaffinity_np" not in caller.stderr
-    proven(kind, version, "affinity")
-
-
-@pytest.mark.parametrize(("kind", "version"), FEW)
-def test_affinity_to_a_numa_node_is_its_whole_share(kind, version, proven):
-    with started(kind, version, "intra=2;spin=never;aff=numa;excl=2") as caller:
-        caller.session("")
-        (thread,) = caller.pool()
-        assert thread.cpus == f"{CPUS[0]}-{CPUS[1]}"
-    proven(kind, version, "affinity")
-
-
-@pytest.mark.parametrize("version", ["1.16.3", "1.31.1"])
-def test_no_thread_is_pinned_where_the_cpus_are_not_the_exclusive_ones_or_the_code_pins(version):
-    for plan, options in (
-        ("aff=core;excl=4", ""),
-        ("aff=core;excl=2;streams=2;workers=2", ""),
-        ("aff=core", ""),
-        ("aff=core;excl=2", f"entry.session.intra_op_thread_affinities={CPUS[0] + 1}-{CPUS[1] + 1} intra=2"),
-    ):
-        with started("c", version, f"intra=2;spin=never;{plan}") as caller:
-            caller.session(options)
-            assert {caller.thread(tid).cpus for tid in caller.tids()} == {f"{CPUS[0]}-{CPUS[1]}"}, plan
-
-
-@pytest.mark.parametrize("version", native_lab.VERSIONS)
-def test_a_pool_stays_on_the_cpus_that_the_process_was_given(version, proven):
-    with started("c", version, "intra=2;spin=never", cpus=CPUS[:1]) as caller:
-        caller.session()
-        assert caller.pool() == []
-        assert "intra_op=1 (planned 2, cut to cpuset of 1)" in caller.lines[0]
-    with started("c", version, "intra=2;min=2;spin=never", cpus=CPUS[:1]) as caller:
-        caller.session()
-        assert [thread.cpus for thread in caller.pool()] == [str(CPUS[0])]
-    proven("c", version, "counts")
-
-
-@pytest.mark.parametrize(("kind", "version"), [("c", "1.31.1"), ("java", "1.29.0"), ("node", "1.30.0")])
-def test_a_plan_that_is_too_big_for_the_quota_is_cut(kind, version, proven):
-    with (
-        shim_lab.cgroup("cpu", cfs_quota_us="50000", cfs_period_us="100000") as join,
-        started(kind, version, "intra=2;inter=1;spin=bounded;spin_us=200", before=join) as caller,
-    ):
-        caller.session("")
-        assert caller.pool() == []
-        assert "intra_op=1 (planned 2, cut to quota 0.5), inter_op=1, spinning off" in caller.lines[0]
-        assert caller.end() == 0
-    proven(kind, version, "counts")
-
-
-@pytest.mark.parametrize(("kind", "version"), GLOBAL)
-def test_one_global_pool_serves_every_session_and_sleeps(kind, version, proven):
-    with started(kind, version, f"{PLAN};global=1") as caller:
-        caller.session("", name="s")
-        caller.session(None, name="t")
-        caller.session("", name="u")
-        assert [thread.name for thread in caller.pool()] == ["ort-gintra/1"]
-        assert caller.idle_cpu_s(caller.pool()) < 0.004
-        assert caller.end() == 0
-    proven(kind, version, "global pool")
-
-
-@pytest.mark.parametrize(("kind", "version"), GLOBAL)
-def test_a_session_that_asks_for_its_own_pool_still_loads_beside_a_global_one(kind, version, proven):
-    with started(kind, version, f"{PLAN};global=1") as caller:
-        caller.session("", name="s")
-        caller.session("intra=3", name="own")
-        caller.do("run s")
-        assert "ort-gintra/1" in {thread.name for thread in caller.pool()}
-    proven(kind, version, "global pool")
-
-
-@pytest.mark.parametrize(("kind", "version"), [call for call in GLOBAL if call[0] != "node"])
-def test_a_global_pool_of_the_codes_own_gets_the_plan_where_it_sets_nothing(kind, version, proven):
-    with started(kind, version, PLAN, make_env="env intra=0") as caller:
-        caller.session("shared=1")
-        assert [thread.name for thread in caller.pool()] == ["ort-gintra/1"]
-        assert caller.idle_cpu_s(caller.pool()) < 0.004
-    with started(kind, version, PLAN, make_env="env intra=3 spin=0") as caller:
-        caller.session("shared=1")
-        assert sorted(thread.name for thread in caller.pool()) == ["ort-gintra/1", "ort-gintra/2"]
-    proven(kind, version, "global pool", "existing values")
-
-
-@pytest.mark.parametrize("version", ["1.16.3", "1.31.1"])
-def test_a_global_pool_is_pinned_like_any_other(version, proven):
-    with started("c", version, "intra=2;spin=never;global=1;aff=core;excl=2") as caller:
-        caller.session("")
-        assert [thread.cpus in map(str, CPUS) for thread in caller.pool()] == [True]
-    proven("c", version, "affinity")
-
-
-@pytest.mark.parametrize(("kind", "version"), FEW)
-@pytest.mark.parametrize("existing", ["respect", "override"])
-def test_a_count_in_the_code_wins_unless_the_policy_overrides(kind, version, existing, proven):
-    with started(kind, version, f"intra=2;spin=never;existing={existing}") as caller:
-        workers = []
-        for name, options in (("zero", "intra=0"), ("minus", "intra=-1"), ("three", "intra=3"), ("one", "intra=1")):
-            before = len(caller.pool())
-            caller.session(options, name=name)
-            workers.append(len(caller.pool()) - before)
-    assert workers == ([1, 1, 2, 0] if existing == "respect" else [1, 1, 1, 1])
-    proven(kind, version, "existing values")
-
-
-@pytest.mark.parametrize(("kind", "version"), FEW)
-def test_spinning_in_the_code_wins_unless_the_policy_overrides(kind, version, proven):
-    own = f"entry.{INTRA}allow_spinning=1"
-    with started(kind, version, PLAN) as caller:
-        caller.session(own)
-        assert caller.busy_cpu_s(caller.pool()) > 0.005
-        assert "spinning as in the code" in caller.lines[0]
-    with started(kind, version, f"{PLAN};existing=override") as caller:
-        caller.session(own)
-        assert caller.idle_cpu_s(caller.pool()) < 0.004
-    proven(kind, version, "existing values")
-
-
-@pytest.mark.parametrize(
-    ("kind", "version"), [("c", "1.16.3"), ("c", "1.31.1"), ("java", "1.16.3"), ("java", "1.29.0")]
-)
-@pytest.mark.parametrize("existing", ["respect", "override"])
-@pytest.mark.parametrize(("value", "respected"), [("", 1), ("2", 1), ("3", 2)])
-def test_a_count_in_the_environment_wins_unless_the_policy_overrides(kind, version, existing, value, respected, proven):
-    variables = {env.ORT_INTRA: value}
-    with started(kind, version, f"intra=2;spin=never;existing={existing}", variables=variables) as caller:
-        caller.session("")
-        assert len(caller.pool()) == (respected if existing == "respect" else 1)
-        assert ("(set in the environment)" in caller.lines[0]) == (existing == "respect" and value == "3")
-    proven(kind, version, "existing values")
-
-
-@pytest.mark.parametrize(("kind", "version"), FEW)
-def test_variables_that_are_all_empty_change_nothing(kind, version, proven):
-    """As in a copied pod, whose annotations are gone."""
-    empty = dict.fromkeys((env.PLAN, env.ORT_INTRA, env.ORT_INTER, env.OMP, "RADDLE_LOG", "RADDLE_REPORT"), "")
-    with started(kind, version, None, variables=empty) as caller:
-        assert len(caller.session("intra=3")) == 2
-        assert (caller.pool(), caller.lines) == ([], [])
-    proven(kind, version, "existing values")
-
-
-@pytest.mark.parametrize("version", native_lab.NODE_VERSIONS)
-def test_beside_nodes_own_shim_there_is_one_plan_and_one_line(version, tmp_path):
-    shim = shim_lab.mount(tmp_path) / "node" / "raddle.cjs"
-    with started("node", version, PLAN, variables={"NODE_OPTIONS": f"--require={shim}"}) as caller:
-        caller.session("")
-        assert [thread.name for thread in caller.pool()] == ["ort-intra/1"]
-        assert caller.idle_cpu_s(caller.pool()) < 0.004
-        (line,) = caller.lines
-        assert "intra_op=2, inter_op=1, spinning off" in line
-
-
-def test_beside_pythons_own_shim_it_changes_nothing(tmp_path):
-    """The wheel's ORT is inside its extension module, where no preloaded symbol reaches."""
-    variables = under(PLAN, **shim_lab.python_path(shim_lab.mount(tmp_path)))
-    found = shim_lab.probe(shim_lab.THIS_PYTHON, native_lab.model(), [{}, {"intra": 3}], env=variables)
-    assert [session["pool"] for session in found["sessions"]] == [1, 2]
-    assert len(found["stderr"].splitlines()) == 1
 
 
 def test_a_providers_own_threads_are_the_planned_ones(proven):
@@ -361,21 +169,6 @@ def test_sessions_of_many_threads_leave_nothing_behind(plan):
         assert caller.tids() == tids
         caller.do("session s a", "run s")
         assert caller.end() == 0
-
-
-def test_two_processes_of_one_program_share_the_cpus_and_neither_pins_its_threads():
-    """Workers that somebody started beside each other, and of which the plan knows nothing."""
-    with (
-        started("c", "1.31.1", "intra=2;aff=core;excl=2") as one,
-        started("c", "1.31.1", "intra=2;aff=core;excl=2") as two,
-    ):
-        one.session("")
-        two.session("")
-        assert (one.pool(), two.pool()) == ([], [])
-        lines = one.lines + two.lines
-        # The first of them speaks for both.
-        assert len(lines) == 1
-        assert "intra_op=1 (planned 2, cut to cpuset of 2, shared by 2 workers)" in lines[0]
 
 
 def test_an_applications_own_thread_functions_are_left_alone():

@@ -7,7 +7,8 @@ from pathlib import Path
 import native_lab
 import pytest
 import shim_lab
-from native_lab import Caller, program, under
+from native_caller import Caller, under
+from native_lab import program
 
 pytestmark = pytest.mark.runtime
 

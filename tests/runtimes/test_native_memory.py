@@ -2,7 +2,8 @@
 
 import native_lab
 import pytest
-from native_lab import Caller, program, under
+from native_caller import Caller, under
+from native_lab import program
 
 pytestmark = pytest.mark.runtime
 

@@ -8,7 +8,8 @@ import re
 from types import SimpleNamespace
 
 import pytest
-from native_lab import Caller, program, under
+from native_caller import Caller, under
+from native_lab import program
 
 from raddle import env
 

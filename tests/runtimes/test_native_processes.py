@@ -8,7 +8,8 @@ from pathlib import Path
 import native_lab
 import pytest
 import shim_lab
-from native_lab import Caller, Program, program, under
+from native_caller import Caller, under
+from native_lab import Program, program
 
 pytestmark = pytest.mark.runtime
 

@@ -4,7 +4,8 @@ import os
 
 import native_lab
 import pytest
-from native_lab import Caller, program
+from native_caller import Caller
+from native_lab import program
 
 pytestmark = pytest.mark.runtime
 

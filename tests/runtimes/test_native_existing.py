@@ -1,0 +1,98 @@
+"""The native shim's plan against what the code, the environment and other shims say."""
+
+import os
+
+import native_lab
+import pytest
+import shim_lab
+from native_caller import CALLERS, started, under
+
+from raddle import env
+
+pytestmark = pytest.mark.runtime
+
+CPUS = sorted(os.sched_getaffinity(0))[:2]
+if len(CPUS) < 2:
+    pytest.skip("needs two CPUs: a pool of one has no threads to count", allow_module_level=True)
+
+PLAN = "intra=2;inter=1;spin=never;mode=sequential"
+
+
+@pytest.fixture
+def proven(proves):
+    """proven(kind, version, control); Node.js has a row, and a shim, of its own."""
+
+    def note(kind, version, *controls):
+        for control in controls if kind != "node" else ():
+            proves({"java": "ONNX Runtime (Java)"}.get(kind, "ONNX Runtime (C/C++)"), version, control)
+
+    return note
+
+
+@pytest.mark.parametrize(("kind", "version"), CALLERS)
+@pytest.mark.parametrize("existing", ["respect", "override"])
+def test_a_count_in_the_code_wins_unless_the_policy_overrides(kind, version, existing, proven):
+    with started(kind, version, f"intra=2;spin=never;existing={existing}") as caller:
+        workers = []
+        for name, options in (("zero", "intra=0"), ("minus", "intra=-1"), ("three", "intra=3"), ("one", "intra=1")):
+            before = len(caller.pool())
+            caller.session(options, name=name)
+            workers.append(len(caller.pool()) - before)
+    assert workers == ([1, 1, 2, 0] if existing == "respect" else [1, 1, 1, 1])
+    proven(kind, version, "existing values")
+
+
+@pytest.mark.parametrize(("kind", "version"), CALLERS)
+def test_spinning_in_the_code_wins_unless_the_policy_overrides(kind, version, proven):
+    own = "entry.session.intra_op.allow_spinning=1"
+    with started(kind, version, PLAN) as caller:
+        caller.session(own)
+        assert caller.busy_cpu_s(caller.pool()) > 0.005
+        assert "spinning as in the code" in caller.lines[0]
+    with started(kind, version, f"{PLAN};existing=override") as caller:
+        caller.session(own)
+        assert caller.idle_cpu_s(caller.pool()) < 0.004
+    proven(kind, version, "existing values")
+
+
+@pytest.mark.parametrize(
+    ("kind", "version"), [("c", "1.16.3"), ("c", "1.31.1"), ("java", "1.16.3"), ("java", "1.29.0")]
+)
+@pytest.mark.parametrize("existing", ["respect", "override"])
+@pytest.mark.parametrize(("value", "respected"), [("", 1), ("2", 1), ("3", 2)])
+def test_a_count_in_the_environment_wins_unless_the_policy_overrides(kind, version, existing, value, respected, proven):
+    variables = {env.ORT_INTRA: value}
+    with started(kind, version, f"intra=2;spin=never;existing={existing}", variables=variables) as caller:
+        caller.session("")
+        assert len(caller.pool()) == (respected if existing == "respect" else 1)
+        assert ("(set in the environment)" in caller.lines[0]) == (existing == "respect" and value == "3")
+    proven(kind, version, "existing values")
+
+
+@pytest.mark.parametrize(("kind", "version"), CALLERS)
+def test_variables_that_are_all_empty_change_nothing(kind, version, proven):
+    """As in a copied pod, whose annotations are gone."""
+    empty = dict.fromkeys((env.PLAN, env.ORT_INTRA, env.ORT_INTER, env.OMP, "RADDLE_LOG", "RADDLE_REPORT"), "")
+    with started(kind, version, None, variables=empty) as caller:
+        assert len(caller.session("intra=3")) == 2
+        assert (caller.pool(), caller.lines) == ([], [])
+    proven(kind, version, "existing values")
+
+
+@pytest.mark.parametrize("version", native_lab.NODE_VERSIONS)
+def test_beside_nodes_own_shim_there_is_one_plan_and_one_line(version, tmp_path):
+    shim = shim_lab.mount(tmp_path) / "node" / "raddle.cjs"
+    with started("node", version, PLAN, variables={"NODE_OPTIONS": f"--require={shim}"}) as caller:
+        caller.session("")
+        assert [thread.name for thread in caller.pool()] == ["ort-intra/1"]
+        assert caller.idle_cpu_s(caller.pool()) < 0.004
+        (line,) = caller.lines
+        assert "intra_op=2, inter_op=1, spinning off" in line
+
+
+def test_beside_pythons_own_shim_it_changes_nothing(tmp_path):
+    """The wheel's ORT is inside its extension module, where no preloaded symbol reaches."""
+    variables = under(PLAN, **shim_lab.python_path(shim_lab.mount(tmp_path)))
+    found = shim_lab.probe(shim_lab.THIS_PYTHON, native_lab.model(), [{}, {"intra": 3}], env=variables)
+    assert [session["pool"] for session in found["sessions"]] == [1, 2]
+    assert len(found["stderr"].splitlines()) == 1

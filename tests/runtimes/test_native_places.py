@@ -1,0 +1,147 @@
+"""Where the native shim puts threads: on CPUs of their own, within the process's share, into one pool for all sessions."""
+
+import os
+
+import native_lab
+import pytest
+import shim_lab
+from native_caller import CALLERS, started
+
+pytestmark = pytest.mark.runtime
+
+CPUS = sorted(os.sched_getaffinity(0))[:2]
+if len(CPUS) < 2:
+    pytest.skip("needs two CPUs: a pool of one has no threads to count", allow_module_level=True)
+
+WITH_NODE = (*CALLERS, ("node", native_lab.NODE_VERSIONS[-1]))
+PLAN = "intra=2;inter=1;spin=never;mode=sequential"
+
+
+@pytest.fixture
+def proven(proves):
+    """proven(kind, version, control); Node.js has a row, and a shim, of its own."""
+
+    def note(kind, version, *controls):
+        for control in controls if kind != "node" else ():
+            proves({"java": "ONNX Runtime (Java)"}.get(kind, "ONNX Runtime (C/C++)"), version, control)
+
+    return note
+
+
+@pytest.mark.parametrize(("kind", "version"), CALLERS)
+def test_each_thread_has_a_core_of_its_own_in_an_exclusive_cpuset(kind, version, proven):
+    with started(kind, version, "intra=2;spin=never;aff=core;excl=2") as caller:
+        caller.session("", name="first")
+        (first,) = caller.pool()
+        assert first.cpus in map(str, CPUS)
+        assert "affinity core" in caller.lines[0]
+        # A second session's workers share no core with the first one's.
+        caller.session("", name="second")
+        (second,) = [thread for thread in caller.pool() if thread.tid != first.tid]
+        assert second.cpus != first.cpus
+        assert "pthread_setaffinity_np" not in caller.stderr
+    proven(kind, version, "affinity")
+
+
+@pytest.mark.parametrize(("kind", "version"), CALLERS)
+def test_affinity_to_a_numa_node_is_its_whole_share(kind, version, proven):
+    with started(kind, version, "intra=2;spin=never;aff=numa;excl=2") as caller:
+        caller.session("")
+        (thread,) = caller.pool()
+        assert thread.cpus == f"{CPUS[0]}-{CPUS[1]}"
+    proven(kind, version, "affinity")
+
+
+@pytest.mark.parametrize("version", ["1.16.3", "1.31.1"])
+def test_no_thread_is_pinned_where_the_cpus_are_not_the_exclusive_ones_or_the_code_pins(version):
+    for plan, options in (
+        ("aff=core;excl=4", ""),
+        ("aff=core;excl=2;streams=2;workers=2", ""),
+        ("aff=core", ""),
+        ("aff=core;excl=2", f"entry.session.intra_op_thread_affinities={CPUS[0] + 1}-{CPUS[1] + 1} intra=2"),
+    ):
+        with started("c", version, f"intra=2;spin=never;{plan}") as caller:
+            caller.session(options)
+            assert {caller.thread(tid).cpus for tid in caller.tids()} == {f"{CPUS[0]}-{CPUS[1]}"}, plan
+
+
+@pytest.mark.parametrize("version", native_lab.VERSIONS)
+def test_a_pool_stays_on_the_cpus_that_the_process_was_given(version, proven):
+    with started("c", version, "intra=2;spin=never", cpus=CPUS[:1]) as caller:
+        caller.session()
+        assert caller.pool() == []
+        assert "intra_op=1 (planned 2, cut to cpuset of 1)" in caller.lines[0]
+    with started("c", version, "intra=2;min=2;spin=never", cpus=CPUS[:1]) as caller:
+        caller.session()
+        assert [thread.cpus for thread in caller.pool()] == [str(CPUS[0])]
+    proven("c", version, "counts")
+
+
+@pytest.mark.parametrize(("kind", "version"), [("c", "1.31.1"), ("java", "1.29.0"), ("node", "1.30.0")])
+def test_a_plan_that_is_too_big_for_the_quota_is_cut(kind, version, proven):
+    with (
+        shim_lab.cgroup("cpu", cfs_quota_us="50000", cfs_period_us="100000") as join,
+        started(kind, version, "intra=2;inter=1;spin=bounded;spin_us=200", before=join) as caller,
+    ):
+        caller.session("")
+        assert caller.pool() == []
+        assert "intra_op=1 (planned 2, cut to quota 0.5), inter_op=1, spinning off" in caller.lines[0]
+        assert caller.end() == 0
+    proven(kind, version, "counts")
+
+
+@pytest.mark.parametrize(("kind", "version"), WITH_NODE)
+def test_one_global_pool_serves_every_session_and_sleeps(kind, version, proven):
+    with started(kind, version, f"{PLAN};global=1") as caller:
+        caller.session("", name="s")
+        caller.session(None, name="t")
+        caller.session("", name="u")
+        assert [thread.name for thread in caller.pool()] == ["ort-gintra/1"]
+        assert caller.idle_cpu_s(caller.pool()) < 0.004
+        assert caller.end() == 0
+    proven(kind, version, "global pool")
+
+
+@pytest.mark.parametrize(("kind", "version"), WITH_NODE)
+def test_a_session_that_asks_for_its_own_pool_still_loads_beside_a_global_one(kind, version, proven):
+    with started(kind, version, f"{PLAN};global=1") as caller:
+        caller.session("", name="s")
+        caller.session("intra=3", name="own")
+        caller.do("run s")
+        assert "ort-gintra/1" in {thread.name for thread in caller.pool()}
+    proven(kind, version, "global pool")
+
+
+@pytest.mark.parametrize(("kind", "version"), CALLERS)
+def test_a_global_pool_of_the_codes_own_gets_the_plan_where_it_sets_nothing(kind, version, proven):
+    with started(kind, version, PLAN, make_env="env intra=0") as caller:
+        caller.session("shared=1")
+        assert [thread.name for thread in caller.pool()] == ["ort-gintra/1"]
+        assert caller.idle_cpu_s(caller.pool()) < 0.004
+    with started(kind, version, PLAN, make_env="env intra=3 spin=0") as caller:
+        caller.session("shared=1")
+        assert sorted(thread.name for thread in caller.pool()) == ["ort-gintra/1", "ort-gintra/2"]
+    proven(kind, version, "global pool", "existing values")
+
+
+@pytest.mark.parametrize("version", ["1.16.3", "1.31.1"])
+def test_a_global_pool_is_pinned_like_any_other(version, proven):
+    with started("c", version, "intra=2;spin=never;global=1;aff=core;excl=2") as caller:
+        caller.session("")
+        assert [thread.cpus in map(str, CPUS) for thread in caller.pool()] == [True]
+    proven("c", version, "affinity")
+
+
+def test_two_processes_of_one_program_share_the_cpus_and_neither_pins_its_threads():
+    """Workers that somebody started beside each other, and of which the plan knows nothing."""
+    with (
+        started("c", "1.31.1", "intra=2;aff=core;excl=2") as one,
+        started("c", "1.31.1", "intra=2;aff=core;excl=2") as two,
+    ):
+        one.session("")
+        two.session("")
+        assert (one.pool(), two.pool()) == ([], [])
+        lines = one.lines + two.lines
+        # The first of them speaks for both.
+        assert len(lines) == 1
+        assert "intra_op=1 (planned 2, cut to cpuset of 2, shared by 2 workers)" in lines[0]
