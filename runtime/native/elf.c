@@ -295,7 +295,9 @@ static int compare_name(struct object_info *object, size_t size, void *data)
     struct region *region = data;
     const char *name = base_name(object->name == NULL ? "" : object->name);
     size_t length = rd_length(region->name);
-    region->loaded |= rd_starts(name, region->name) && (name[length] == '\0' || name[length] == '.');
+    /* libtcmalloc_minimal.so.4 and libmimalloc-secure.so are the same library, built otherwise. */
+    region->loaded |= rd_starts(name, region->name)
+                      && (name[length] == '\0' || name[length] == '.' || name[length] == '_' || name[length] == '-');
     return region->loaded;
 }
 

@@ -11,7 +11,9 @@
  *   python or a busybox applet still finds itself by it, and the file executed is the one that the kernel was given
  *   (AT_EXECFN) where it is the running program, else what /proc/self/exe says (a script: its interpreter).
  * - Never where the loader would ignore LD_PRELOAD (AT_SECURE), where this library was not preloaded but opened later,
- *   or where the same process has been here before in vain (RADDLE_ALLOC holds its id).
+ *   where the same process has been here before in vain (RADDLE_ALLOC holds its id), or where another allocator is
+ *   loaded already, which is the image's own choice, unless the policy overrides.
+ * - Never under a debugger: it expects one start, and sets its breakpoints in the program that it sees then.
  * - If the kernel refuses, the program goes on as it is.
  * - The allocator is taken out of LD_PRELOAD again in the second start: a child may be of another libc, which the
  *   allocator would kill. Each child looks for itself.
@@ -253,13 +255,50 @@ static void restart(struct restart *all, const struct allocator *allocator)
     rd_syscall(NR_EXECVE, (long)all->path, (long)all->argv, (long)all->envp, 0, 0, 0);
 }
 
-const char *rd_allocator_missing(const struct rd_plan *plan)
+/* One that is loaded although the plan names another one, and stays; NULL where there is none. */
+static const char *other_allocator(const struct rd_plan *plan)
+{
+    const char *planned = allocators[plan->value[RD_ALLOC]].name;
+    for (size_t i = 0; i < sizeof allocators / sizeof allocators[0]; i++) {
+        const char *name = allocators[i].name;
+        if (name != NULL && name != planned && rd_is_loaded(name)) {
+            return rd_plan_get(plan, RD_EXISTING, RD_RESPECT) == RD_RESPECT ? name : NULL;
+        }
+    }
+    return NULL;
+}
+
+/* Whether a debugger or tracer watches this process. */
+static bool is_traced(void)
+{
+    static const char field[] = "TracerPid:\t";
+    char status[8192];
+    long length = rd_read_file("/proc/self/status", status, sizeof status);
+    for (long i = 0; i + (long)sizeof field <= length; i++) {
+        if (__builtin_memcmp(status + i, field, sizeof field - 1) == 0) {
+            return status[i + (long)sizeof field - 1] != '0';
+        }
+    }
+    return false;
+}
+
+bool rd_allocator_missing(const struct rd_plan *plan, struct rd_out *why)
 {
     const char *name = allocators[rd_plan_get(plan, RD_ALLOC, RD_ALLOC_SYSTEM)].name;
-    return name == NULL || rd_is_loaded(name) || (name == allocators[RD_ALLOC_TCMALLOC].name
-                                                  && rd_is_loaded("libtcmalloc_minimal"))
-               ? NULL
-               : name + 3;
+    if (name == NULL || rd_is_loaded(name)) {
+        return false;
+    }
+    const char *other = other_allocator(plan);
+    rd_put(why, "allocator ");
+    rd_put(why, name + 3);
+    rd_put(why, " is not preloaded: ");
+    if (other != NULL) {
+        rd_put(why, other + 3);
+        rd_put(why, " is loaded already");
+    } else {
+        rd_put(why, is_traced() ? "a debugger is attached" : "this image has none that fits this program");
+    }
+    return true;
 }
 
 /* Before main. Does nothing unless the plan names an allocator; one look into the environment otherwise. glibc passes
@@ -281,8 +320,11 @@ __attribute__((constructor)) static void start(int count, char **arguments, char
         return;
     }
     const struct allocator *allocator = &allocators[plan.value[RD_ALLOC]];
-    if (rd_allocator_missing(&plan) == NULL) {
+    if (rd_is_loaded(allocator->name)) {
         hide(environment, allocator->name);
+        return;
+    }
+    if (other_allocator(&plan) != NULL || is_traced()) {
         return;
     }
     struct restart *all = rd_map(sizeof *all);

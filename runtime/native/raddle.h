@@ -249,7 +249,7 @@ void *rd_symbol(const char *name, const void *caller);
 bool rd_code_around(const void *address, uintptr_t *start, uintptr_t *end);
 /* The bytes that may be read from the address on, within the loaded object that holds it. */
 size_t rd_readable(const void *address);
-/* True when an object of this name (without folders, up to a "." or the end) is loaded. */
+/* True when an object of this name (without folders, up to a ".", "_", "-" or the end) is loaded. */
 bool rd_is_loaded(const char *name);
 /* True unless an object of this name is loaded that lacks the version, "GLIBC_2.34". */
 bool rd_has_version(const char *name, const char *version);
@@ -284,8 +284,8 @@ void rd_threads_forked(void);
 
 /* ---- preload.c ---- */
 
-/* The allocator that the plan names and this process doesn't have; NULL where it has what the plan says. */
-const char *rd_allocator_missing(const struct rd_plan *plan);
+/* True, with a line that says why, where this process doesn't have the allocator that the plan names. */
+bool rd_allocator_missing(const struct rd_plan *plan, struct rd_out *why);
 
 /* ---- record.c and report.c ---- */
 

@@ -105,12 +105,8 @@ void rd_keep(const struct rd_choice *choice, uint64_t took_us)
     struct rd_out line = rd_out(text, sizeof text);
     put_line(&line, choice);
     if (choice->facts.first_worker && rd_announce(text)) {
-        const char *missing = rd_allocator_missing(&rd_runtime.plan);
-        if (missing != NULL) {
-            line = rd_out(text, sizeof text);
-            rd_put(&line, "allocator ");
-            rd_put(&line, missing);
-            rd_put(&line, " is not preloaded: this image has none that fits this program");
+        line = rd_out(text, sizeof text);
+        if (rd_allocator_missing(&rd_runtime.plan, &line)) {
             rd_complain(text);
         }
     }

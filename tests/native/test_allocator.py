@@ -27,6 +27,26 @@ print(json.dumps({
 }))
 """
 
+# Starts a program as its tracer, and counts how often it is executed: a stop by SIGTRAP each time.
+TRACER = """
+import ctypes, os, signal, sys
+TRACEME, CONT = 0, 7
+ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+child = os.fork()
+if child == 0:
+    ptrace(TRACEME, 0, None, None)
+    os.execv(sys.argv[1], sys.argv[1:])
+starts = 0
+while True:
+    _, status = os.waitpid(child, 0)
+    if not os.WIFSTOPPED(status):
+        break
+    starts += os.WSTOPSIG(status) == signal.SIGTRAP
+    ptrace(CONT, child, None, 0 if os.WSTOPSIG(status) == signal.SIGTRAP else os.WSTOPSIG(status))
+print(f"starts: {starts}")
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
 
 @pytest.fixture(scope="session")
 def library():
@@ -114,7 +134,34 @@ def test_the_applications_own_preload_stays(library):
     preload = f"{library}:{own}"
     found = described(library, "mimalloc" if there("mimalloc") else "jemalloc", preload=preload)
     assert found["preload"] == preload
-    assert any(name.startswith("libjemalloc") for name in found["maps"])
+    assert [name.startswith("libjemalloc") for name in found["maps"]] == [True]
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+@pytest.mark.parametrize("other", ALLOCATORS)
+def test_no_allocator_joins_one_that_is_loaded_already_unless_the_policy_overrides(library, allocator, other):
+    own = next(FOLDER.glob(LIBRARIES[needs(other)] + "*")).resolve()
+    preload, plan = f"{library}:{own}", f"v=1;alloc={needs(allocator)};existing="
+    for existing, loaded in (("respect", {other}), ("override", {other, allocator})):
+        found = described(library, allocator, preload=preload, RADDLE_PLAN=plan + existing)
+        assert {name for name in ALLOCATORS if any(file.startswith(f"lib{name}") for file in found["maps"])} == loaded
+        assert found["preload"] == preload
+
+
+def test_a_line_says_which_allocator_stays(library, glibc):
+    own = next(FOLDER.glob(LIBRARIES[needs("jemalloc")])).resolve()
+    _, errors = glibc(plan="v=1;intra=1;alloc=mimalloc", preload=f"{library}:{own}")
+    assert errors[1:] == ["raddle: allocator mimalloc is not preloaded: jemalloc is loaded already"]
+
+
+@pytest.mark.parametrize("plan", ["", ";existing=override"])
+def test_a_program_that_a_debugger_watches_is_not_started_again(library, plan):
+    """A debugger is told of one start, and sets its breakpoints in the program of that one."""
+    command = [sys.executable, "-c", TRACER, sys.executable, "-c", SELF]
+    done = started(library, needs("jemalloc"), *command, RADDLE_PLAN=f"v=1;alloc=jemalloc{plan}")
+    said, starts = done.stdout.splitlines()
+    assert json.loads(said)["maps"] == []
+    assert starts == "starts: 1"
 
 
 def test_a_missing_allocator_costs_no_line(library, tmp_path):
