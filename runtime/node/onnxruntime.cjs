@@ -36,7 +36,11 @@ function install(binding, filename) {
   if (hasNativeShim()) {
     return;
   }
-  const text = process.env.RADDLE_PLAN || '';
+  const text = process.env.RADDLE_PLAN;
+  if (!text) {
+    // The application has taken it out since the process started: it wants to be left alone.
+    return;
+  }
   let fields;
   try {
     fields = decode(text);

@@ -16,6 +16,8 @@ const MAX_SAMPLES = 30;
 // sessions: one object each, oldest first. complaints: lines in order, also those that RADDLE_LOG silenced. samples:
 // totals every ten seconds. facts: as they were read last. runtimes: name -> what it says of itself.
 const state = { sessions: [], complaints: [], samples: [], facts: null, runtimes: {} };
+// The runtimes that this thread has said its line about.
+const announced = new Set();
 
 /** Keeps the record of one session. */
 function add(session) {
@@ -54,10 +56,16 @@ function changed() {
  */
 function announce(runtime, line) {
   const said = (process.env[ANNOUNCED] || '').split(',').filter(Boolean);
-  if (!said.includes(runtime)) {
-    process.env[ANNOUNCED] = [...said, runtime].join(',');
-    say(line);
+  if (said.includes(runtime) || announced.has(runtime)) {
+    return;
   }
+  announced.add(runtime);
+  try {
+    process.env[ANNOUNCED] = [...said, runtime].join(',');
+  } catch (error) {
+    // An application may have put a frozen object in its place; then its children say the line too.
+  }
+  say(line);
 }
 
 /**

@@ -42,6 +42,23 @@ def test_a_plan_of_a_megabyte_is_not_even_taken_apart(version):
     assert "plan is 1048586 characters long, at most 4096 are allowed" in line
 
 
+def test_a_plan_that_the_application_takes_out_before_the_first_session_is_none():
+    hook = str(application(NEWEST) / "forgetting.cjs")
+    seen = run(application(NEWEST) / "app.cjs", {"intraOpNumThreads": 3}, text=plan(), arguments=["--require", hook])
+    assert (seen.threads, seen.lines) == ([2], [])
+
+
+@pytest.mark.parametrize(("text", "threads"), [(plan(), [1, 1]), ("v=2;intra=2", [2, 2])])
+def test_an_environment_that_cannot_be_written_costs_nothing(text, threads):
+    """The line's mark for children has no place then; it is said once all the same."""
+    program, hook = application(NEWEST) / "app.cjs", str(application(NEWEST) / "freezing.cjs")
+    counts = [{} if text == plan() else {"intraOpNumThreads": 3}] * 2
+    seen = run(program, *counts, text=text, arguments=["--require", hook])
+    assert seen.threads == threads
+    assert len(seen.lines) == 1
+    assert "TypeError" not in seen.stderr
+
+
 def test_affinity_for_cpus_that_are_not_there_is_dropped():
     seen = run(application(NEWEST) / "app.cjs", {}, text=plan(aff="core", excl=64, smt=1))
     assert "affinity none (the CPUs are not the exclusive ones that were planned)" in seen.lines[0]
