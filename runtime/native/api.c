@@ -178,6 +178,7 @@ static bool prepare(void)
     rd_environment_wrap(table);
     rd_providers_wrap(table);
     rd_session_wrap(table);
+    rd_async_wrap(table);
     return true;
 }
 

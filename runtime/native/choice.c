@@ -97,6 +97,7 @@ static void choose_counts(struct rd_choice *choice)
         choice->mode_because = in_the_code;
     }
     choice->inter = count_of(INTER, choice->code.inter, inter, &choice->inter_because);
+    choice->alone = choice->intra == 1 && choice->code.intra != 1 && choice->intra_because != in_the_environment;
     if (choice->intra != 0) {
         rd_choice_set(choice, RD_REAL(SetIntraOpNumThreads, rd_on_number)(choice->options, choice->intra));
     }
@@ -212,6 +213,7 @@ static void use_global_pool(struct rd_choice *choice)
     choice->global = true;
     rd_choice_set(choice, RD_REAL(DisablePerSessionThreads, rd_on)(choice->options));
     choice->intra = choice->wanted.global_intra;
+    choice->alone = rd_global_alone();
     bool planned = rd_plan_get(&rd_runtime.plan, RD_GLOBAL, 0) != 0;
     choice->inter = choice->wanted.inter == 0 && planned ? 1 : choice->wanted.inter;
     struct rd_out out = rd_out(choice->cut, sizeof choice->cut);

@@ -5,6 +5,7 @@
 #define ENV_OPTIONS_SINCE 24
 
 static int pool_state; /* 0: none, 1: made, -1: does not work */
+static bool pool_alone;
 static int arena_state;
 static const void *arena_environment;
 static struct rd_lock arena_lock;
@@ -12,6 +13,11 @@ static struct rd_lock arena_lock;
 bool rd_global_pool(void)
 {
     return __atomic_load_n(&pool_state, __ATOMIC_ACQUIRE) > 0;
+}
+
+bool rd_global_alone(void)
+{
+    return __atomic_load_n(&pool_alone, __ATOMIC_ACQUIRE);
 }
 
 void rd_global_pool_failed(void)
@@ -34,6 +40,7 @@ static bool fill(void *options, unsigned code, bool ours, struct rd_pool **pool)
     /* An inter-op pool of the machine's size that nobody asked for would only be there. */
     int inter = wanted.inter == 0 && ours ? 1 : wanted.inter;
     bool done = true;
+    __atomic_store_n(&pool_alone, intra == 1 && open_intra && known.intra != 1, __ATOMIC_RELEASE);
     if (intra != 0 && open_intra) {
         done = rd_ok(RD_REAL(SetGlobalIntraOpNumThreads, rd_on_number)(options, intra), NULL, 0);
     } else {

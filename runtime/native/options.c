@@ -105,6 +105,7 @@ static void release_session(void *session)
     if ((forget(session) & RD_HAS_WORKERS) != 0 && rd_sessions_living() > 0) {
         __atomic_fetch_sub(&living, 1, __ATOMIC_RELAXED);
     }
+    rd_async_released(session);
     RD_REAL(ReleaseSession, rd_release)(session);
 }
 

@@ -95,6 +95,7 @@ struct rd_choice {
     int mem_pattern;
     bool shared_arena;
     bool global;
+    bool alone; /* one intra-op thread that is the plan's, not the code's: ONNX Runtime refuses RunAsync */
     bool code_affinity;
     bool failed;
     struct rd_pool *pool;
@@ -114,13 +115,19 @@ void rd_choose_spinning(struct rd_choice *choice);
 /* Says and records what a session got. */
 void rd_keep(const struct rd_choice *choice, uint64_t took_us);
 
-/* ---- session.c, environment.c, providers.c ---- */
+/* ---- session.c, environment.c, providers.c, async.c ---- */
 
 void rd_session_wrap(const void **table);
 void rd_environment_wrap(const void **table);
 void rd_providers_wrap(const void **table);
+void rd_async_wrap(const void **table);
+/* Keeps a session that is alone; lets it go once its runs are made. */
+void rd_async_made(const void *session);
+void rd_async_released(const void *session);
 /* True when sessions may use the pools of the environment. */
 bool rd_global_pool(void);
+/* True when those have one intra-op thread that is the plan's. */
+bool rd_global_alone(void);
 void rd_global_pool_failed(void);
 /* True when the environment has a shared arena, made now if need be. */
 bool rd_shared_arena(const void *environment);

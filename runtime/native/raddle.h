@@ -15,6 +15,7 @@
  *   options.c   what the code has set on its options
  *   session.c, environment.c, providers.c   the wrapped functions
  *   threads.c   creates, names, places and joins pool threads
+ *   async.c     RunAsync of a session with one thread     ... adapters/ort_async.py
  *   said.c, record.c, report.c   the line on stderr, the report
  *   preload.c   the allocator: looked for at start, preloaded by starting the program again
  */

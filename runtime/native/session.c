@@ -33,6 +33,9 @@ static rd_status create(const struct making *making, const void *options)
                 if (!choice.global && choice.intra != 1) {
                     rd_session_made(*(void **)making->out);
                 }
+                if (choice.alone) {
+                    rd_async_made(*(void **)making->out);
+                }
                 rd_keep(&choice, rd_now_us() - start);
                 return NULL;
             }

@@ -66,6 +66,7 @@ enum {
     SLOT_SetGlobalIntraOpThreadAffinity = 227,
     SLOT_HasSessionConfigEntry = 237,
     SLOT_GetSessionConfigEntry = 238,
+    SLOT_RunAsync = 260,
     SLOT_SessionOptionsAppendExecutionProvider_OpenVINO_V2 = 275,
     SLOT_GetModelEditorApi = 291,
     SLOT_CreateEnvWithOptions = 406,

@@ -11,6 +11,7 @@
  *   allocator                         CreateAndRegisterAllocator: the application shares an arena by itself
  *   session NAME OPTIONS|-            CreateSession; array NAME OPTIONS|-: CreateSessionFromArray
  *   run NAME | release NAME
+ *   async NAME COUNT [INPUT]          COUNT RunAsync at once, each compared with Run; answers who called back
  *   storm OPTIONS N                   N threads that each make and release 20 sessions, of these options and of new ones
  *   fork                              goes on in a child, so that what was made before is behind it
  *
@@ -20,6 +21,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,6 +208,72 @@ static void run(const char* name) {
     ort->ReleaseMemoryInfo(memory);
 }
 
+/* What one RunAsync's callback was given. */
+struct came {
+    OrtValue* output;
+    sem_t done;
+    OrtValue** outputs;
+    size_t count;
+    OrtStatus* status;
+    char thread[16];
+};
+
+static void call_back(void* given, OrtValue** outputs, size_t count, OrtStatus* status) {
+    struct came* came = given;
+    came->outputs = outputs, came->count = count, came->status = status;
+    pthread_getname_np(pthread_self(), came->thread, sizeof came->thread);
+    sem_post(&came->done);
+}
+
+static void compare(struct came* came, const OrtValue* expected) {
+    float *found = NULL, *wanted = NULL;
+    if (came->status) {
+        failed(came->status);
+        size_t length = strlen(answer);
+        snprintf(answer + length, sizeof answer - length, ", %s with %zu outputs",
+                 came->outputs == &came->output ? "the array" : came->outputs ? "another array" : "no array",
+                 came->count);
+    } else if (came->outputs != &came->output || came->count != 1)
+        snprintf(answer, sizeof answer, "error %zu outputs elsewhere", came->count);
+    else if (!failed(ort->GetTensorMutableData(came->output, (void**)&found)) &&
+             !failed(ort->GetTensorMutableData((OrtValue*)expected, (void**)&wanted))) {
+        if (memcmp(found, wanted, SIZE * sizeof *found)) snprintf(answer, sizeof answer, "error other values");
+        if (!strcmp(answer, "ok")) snprintf(answer, sizeof answer, "by %s", came->thread);
+    }
+    if (came->output) ort->ReleaseValue(came->output);
+}
+
+static void run_async(const char* name, size_t count, const char* wrong) {
+    static struct came came[256];
+    static float varied[SIZE];
+    int64_t shape[] = {64, 256};
+    const char *in[] = {"input"}, *out[] = {"y3"}, *asked[] = {wrong ? wrong : "input"};
+    OrtSession* session = *find(sessions, name);
+    OrtMemoryInfo* memory = NULL;
+    OrtValue *given = NULL, *expected = NULL;
+    for (int i = 0; i < SIZE; i++) varied[i] = (float)(i % 101 - 50) / 50;
+    if (failed(ort->CreateCpuMemoryInfo(OrtArenaAllocator, OrtMemTypeDefault, &memory))) return;
+    if (failed(ort->CreateTensorWithDataAsOrtValue(memory, varied, sizeof varied, shape, 2,
+                                                   ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, &given)))
+        return;
+    if (failed(ort->Run(session, NULL, in, (const OrtValue* const*)&given, 1, out, 1, &expected))) return;
+    size_t started = 0;
+    for (; started < count; started++) {
+        memset(&came[started], 0, sizeof *came);
+        sem_init(&came[started].done, 0, 0);
+        if (failed(ort->RunAsync(session, NULL, asked, (const OrtValue* const*)&given, 1, out, 1,
+                                 &came[started].output, call_back, &came[started])))
+            break;
+    }
+    for (size_t i = 0; i < started; i++) {
+        sem_wait(&came[i].done);
+        compare(&came[i], expected);
+    }
+    ort->ReleaseValue(expected);
+    ort->ReleaseValue(given);
+    ort->ReleaseMemoryInfo(memory);
+}
+
 static void* make_and_release(void* shared) {
     for (int i = 0; i < 20; i++) {
         OrtSessionOptions* own = NULL;
@@ -254,6 +322,7 @@ static void obey(char** words) {
     else if (!strcmp(verb, "drop")) ort->ReleaseSessionOptions(taken(options, words[1]));
     else if (!strcmp(verb, "session") || !strcmp(verb, "array")) make_session(verb, words[1], words[2]);
     else if (!strcmp(verb, "run")) run(words[1]);
+    else if (!strcmp(verb, "async")) run_async(words[1], (size_t)atoi(words[2]), words[3]);
     else if (!strcmp(verb, "release")) ort->ReleaseSession(taken(sessions, words[1]));
     else add_provider(verb, words[1], words + 2);
 }
