@@ -84,6 +84,8 @@ class _State:
         self.writer: _Writer | None = None
         self.lock = threading.Lock()
         self.behind = False
+        # multiprocessing.util.Finalize, in a process that has it.
+        self.finalizer: Any = None
 
 
 _state = _State()
@@ -111,7 +113,8 @@ def changed() -> None:
                 state.behind = False
                 if state.writer is None:
                     state.writer = _Writer(os.environ[env.REPORT])
-                    _at_exit(_last)
+                    atexit.register(_last)
+                _finalize(state)
                 if not state.writer.may_write():
                     return
                 state.writer.write()
@@ -122,11 +125,15 @@ def changed() -> None:
         pass
 
 
-def _at_exit(function: Any) -> None:
-    atexit.register(function)
-    # A child of multiprocessing leaves by os._exit, after its own finalizers.
-    if "multiprocessing.util" in sys.modules:
-        sys.modules["multiprocessing.util"].Finalize(None, function, exitpriority=0)
+def _finalize(state: _State) -> None:
+    """Has the last report written in a child of multiprocessing too: it leaves by os._exit, after its own finalizers.
+
+    Done again at each write where need be: such a child forgets those that were registered while it was forked, and
+    an application may import multiprocessing at any time.
+    """
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None and (state.finalizer is None or not state.finalizer.still_active()):
+        state.finalizer = util.Finalize(None, _last, exitpriority=0)
 
 
 def _last() -> None:

@@ -296,6 +296,36 @@ if __name__ == "__main__":
     assert "atExit" in document
 
 
+def test_a_child_of_multiprocessing_that_says_something_right_at_the_fork_reports_at_its_end(folder):
+    code = """
+import multiprocessing
+os.register_at_fork(after_in_child=lambda: record.complain("forked too late"))
+child = multiprocessing.get_context("fork").Process(target=session)
+child.start()
+child.join()
+"""
+    assert ran(folder, code).returncode == 0
+    (document,) = documents(folder)
+    assert (document["complaints"], len(document["sessions"])) == (["forked too late"], 1)
+    assert "atExit" in document
+
+
+def test_multiprocessing_may_be_imported_after_the_first_report(folder):
+    code = """
+first = os.fork()
+if not first:
+    session()
+    import multiprocessing.util
+    session()
+    multiprocessing.util._exit_function()
+    os._exit(0)
+os.waitpid(first, 0)
+"""
+    assert ran(folder, code).returncode == 0
+    (document,) = documents(folder)
+    assert "atExit" in document
+
+
 @pytest.mark.parametrize(("argv0", "command"), [("/srv/a/app.py", "app.py"), ("/x/uvicorn/__main__.py", "uvicorn")])
 def test_the_command_is_named_without_its_folder_and_arguments(folder, argv0, command):
     ran(folder, f"sys.argv = [{argv0!r}, '--token=secret']\nsession()\n")
