@@ -10,13 +10,14 @@ import os
 import sys
 from typing import Any
 
-from raddle import env
+from raddle import env, shim
 
 # The runtimes that this process or one above it has said its line about, joined by commas: its children stay silent.
 ANNOUNCED = "RADDLE_ANNOUNCED"
 # The newest sessions are kept; a process that makes and drops sessions for ever must not grow.
 MAX_SESSIONS = 256
 MAX_SAMPLES = 30
+STDERR_NUMBER = 2
 # A record's key for as long as its session is being created.
 UNFINISHED = "unfinished"
 
@@ -89,6 +90,9 @@ def _say(line: str) -> None:
             # Not a file: the application's own stand-in.
             stream.write(text)
             stream.flush()
+            return
+        if descriptor == STDERR_NUMBER and not (shim.STDERR and os.path.samestat(shim.STDERR, os.fstat(descriptor))):
+            # Closed, and the number given to a file of the application's.
             return
         # Past the buffer: Python would end with status 120 for what it still can't write at its end.
         os.write(descriptor, text.encode(stream.encoding or "utf-8", "backslashreplace"))

@@ -19,6 +19,12 @@ RUNTIMES = {
     "torch": "torch",
 }
 
+# What number 2 was at the start of the process: an application that closes it may get the number for a file of its own.
+try:
+    STDERR: "Any" = os.fstat(2)
+except OSError:
+    STDERR = None
+
 
 class _Finder:
     """Finds nothing but awaited modules, and those through the other finders."""

@@ -54,6 +54,32 @@ def test_no_standard_error_is_a_reason_to_fail(stream):
     assert (done.returncode, done.stdout) == (0, "went on\n")
 
 
+@pytest.mark.parametrize("opened", ["open(sys.argv[1], 'w')", "__import__('socket').socket()"])
+def test_a_file_of_the_application_s_that_got_the_number_of_standard_error_gets_no_line(tmp_path, opened):
+    mine = tmp_path / "mine"
+    mine.touch()
+    program = f"""
+import os, sys
+from raddle import shim
+os.close(2)
+file = {opened}
+assert file.fileno() == 2
+from raddle import record
+record.complain("a")
+print(record.complaints)
+"""
+    path = {"PYTHONPATH": str(RUNTIME)}
+    done = shim_lab.python(shim_lab.THIS_PYTHON, "-c", program, str(mine), env=path, check=False)
+    assert (done.returncode, done.stdout) == (0, "['a']\n")
+    assert mine.read_text() == ""
+
+
+def test_a_standard_error_of_the_application_s_own_gets_the_line(tmp_path):
+    code = f"sys.stderr = open({str(tmp_path / 'log')!r}, 'w'); record.complain('a')"
+    assert said(code).stderr == ""
+    assert (tmp_path / "log").read_text() == "raddle: a\n"
+
+
 def test_the_newest_records_are_kept():
     code = """
 for index in range(1000):
