@@ -1,20 +1,26 @@
 """The environment of one container: what Raddle takes back, and how it writes what it sets.
 
-An entry is ours if its fieldRef names our annotation, if it is a text with our mount path in it, which only Raddle
-writes, or if RADDLE_LITERALS lists exactly this name and value. That list stands in the environment itself, so that it
-goes wherever its entries are copied; an entry that somebody has changed since is no longer the one that it lists, and
-is the user's. `without_ours` gives the container as if Raddle had never seen it; everything is decided on that, so
-that a second call, and a copied pod, come to the same end. The user's entries keep their order.
+An entry is ours if its fieldRef names our annotation, or if RADDLE_LITERALS lists exactly this name and value. That
+list stands in the environment itself, so that it goes wherever its entries are copied; an entry that somebody has
+changed since is no longer the one that it lists, and is the user's. Of a variable that is a list, our part is ours
+wherever it stands, since other webhooks extend the same variables before and behind it; the rest is the user's, unless
+RADDLE_LITERALS has the checksum of the whole text. `without_ours` gives the container as if Raddle had never seen it;
+everything is decided on that, so that a second call, and a copied pod, come to the same end. The user's entries keep
+their order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 from raddle import delivery, env
 from raddle_operator.pods import (
+    EXTENDED,
     JAVA_OPTIONS,
     NODE_OPTIONS,
     ORIGINAL,
@@ -31,22 +37,23 @@ from raddle_operator.reasons import Skip, SkipReason
 Entry = Mapping[str, Any]
 
 USER_BASE: Final = "PYTHONUSERBASE"
-# What comes after them was added by us, not extended where it stood: they are always appended, and first.
-_MARKERS: Final = (env.PLAN, env.LITERALS)
 
 
 class _Extension(NamedTuple):
-    """How Raddle's part stands in front of a variable's own text, and what parts it may be."""
+    """What Raddle writes between its part of a variable and the rest, what readers take for such, and the parts."""
 
     separator: str
+    separators: re.Pattern[str]
     parts: tuple[str, ...]
 
 
 _EXTENSIONS: Final[Mapping[str, _Extension]] = {
-    PYTHON_PATH: _Extension(":", (delivery.PYTHON_PATH,)),
-    NODE_OPTIONS: _Extension(" ", (f"--require {delivery.NODE_MODULE}",)),
-    PRELOAD: _Extension(":", tuple(map(delivery.native_library, delivery.ARCHITECTURES))),
+    PYTHON_PATH: _Extension(":", re.compile("(:)"), (delivery.PYTHON_PATH,)),
+    NODE_OPTIONS: _Extension(" ", re.compile("( )"), (f"--require {delivery.NODE_MODULE}",)),
+    # ld.so(8): spaces or colons.
+    PRELOAD: _Extension(":", re.compile("([ :])"), tuple(map(delivery.native_library, delivery.ARCHITECTURES))),
 }
+_JAVA_SEPARATORS: Final = re.compile(r"(\s)")
 
 
 def reference(name: str, annotation: str) -> Entry:
@@ -58,17 +65,6 @@ def reference(name: str, annotation: str) -> Entry:
 def literal(name: str, value: str) -> Entry:
     """A variable whose value is in the pod spec."""
     return {"name": name, "value": value}
-
-
-def literals(values: Mapping[str, str]) -> list[Entry]:
-    """Such variables, after the list that says that they are Raddle's; [] for none.
-
-    Of Java's options, which are added to others, the last word is listed.
-    """
-    if not values:
-        return []
-    listed = (f"{name}={value.rpartition(' ')[2]}" for name, value in values.items())
-    return [literal(env.LITERALS, ";".join(listed)), *(literal(name, value) for name, value in values.items())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +86,31 @@ class Edits:
 # --- what is ours ---------------------------------------------------------------------------------------------------
 
 
+class _Listed(NamedTuple):
+    """What RADDLE_LITERALS says: `values` that Raddle set, and `checksums` of lists that it added whole, by name."""
+
+    values: Mapping[str, str]
+    checksums: Mapping[str, str]
+
+
+def listing(container: Container, literals: Mapping[str, str], edits: Iterable[Edits]) -> list[Entry]:
+    """The entry that says which of the others are Raddle's, for a container `without_ours`; [] where none has to.
+
+    It has the literals, of Java's options, which are added to others, the last word; and a checksum of each list that
+    the container has only from Raddle: as long as it agrees, nobody has added anything.
+    """
+    found = [f"{name}={value.rpartition(' ')[2]}" for name, value in literals.items()]
+    added = [entry for edit in edits for entry in edit.appended if entry["name"] in EXTENDED]
+    if JAVA_OPTIONS in literals and container.effective(JAVA_OPTIONS) is None:
+        added.append(literal(JAVA_OPTIONS, literals[JAVA_OPTIONS]))
+    found.extend(f"{entry['name']}#{_checksum(entry['value'])}" for entry in added)
+    return [literal(env.LITERALS, ";".join(found))] if found else []
+
+
+def _checksum(text: str) -> str:
+    return f"{zlib.crc32(text.encode(errors='surrogatepass')):08x}"
+
+
 def without_ours(container: Container) -> Container:
     """The container as it would be had Raddle never changed its environment; itself where it has not."""
     if not container.env:
@@ -101,8 +122,6 @@ def without_ours(container: Container) -> Container:
     }
     if not rests:
         return container
-    markers = (entry.place for entry in container.env if entry.place in rests and entry.name in _MARKERS)
-    marker = min(markers, default=len(container.raw["env"]))
     renamed: dict[str, int] = {}
     kept: list[Entry] = []
     for place, raw in enumerate(container.raw["env"]):
@@ -117,8 +136,8 @@ def without_ours(container: Container) -> Container:
             continue
         if rest == _by_original(name) and name in renamed:
             kept[renamed[name]] = {**kept[renamed[name]], "name": name}
-        elif place < marker:
-            # The user's own value, which was extended where it stood.
+        else:
+            # The user's own value, which was extended where it stood, and what others have added to ours.
             kept.append({**raw, "value": rest})
     return with_env(container, kept)
 
@@ -141,40 +160,70 @@ def _own_literals(container: Container) -> dict[str, str]:
     return {name: value for name, value in found.items() if value is not None and name != env.LITERALS}
 
 
-def _listed(container: Container) -> Mapping[str, str]:
-    """The literals that Raddle says to have set, name to value."""
+def _listed(container: Container) -> _Listed:
     entry = container.effective(env.LITERALS)
     if entry is None or not entry.value:
-        return {}
-    pairs = (part.partition("=") for part in entry.value.split(";"))
-    return {name: value for name, _, value in pairs if value}
+        return _Listed({}, {})
+    parts = entry.value.split(";")
+    pairs = (part.partition("=") for part in parts)
+    sums = (part.partition("#") for part in parts if "=" not in part)
+    return _Listed({name: value for name, _, value in pairs if value}, {name: value for name, _, value in sums})
 
 
-def _part_of_ours(entry: EnvEntry, listed: Mapping[str, str]) -> tuple[bool, str | None]:
+def _part_of_ours(entry: EnvEntry, listed: _Listed) -> tuple[bool, str | None]:
     """Whether an entry is Raddle's, or has a part that is; and what it is without, None where nothing is left."""
     if entry.ours is not None:
         return True, None
     name, value = entry.name, entry.value
     if value is None:
         return False, None
-    if name in _EXTENSIONS:
-        extension = _EXTENSIONS[name]
-        for part in extension.parts:
-            if value == part:
-                return True, ""
-            if value.startswith(part + extension.separator):
-                return True, value[len(part) + len(extension.separator) :]
-        return False, None
-    if name == JAVA_OPTIONS:
-        option = listed.get(name)
-        if option is not None and value == option:
-            return True, ""
-        if option is not None and value.endswith(" " + option):
-            return True, value[: -len(option) - 1]
-        return False, None
-    own = name == env.LITERALS or listed.get(name) == value
+    if name in EXTENDED:
+        rest = _rest(name, value, listed)
+        if rest is not None and listed.checksums.get(name) == _checksum(value):
+            return True, None
+        return rest is not None, rest
+    own = name == env.LITERALS or listed.values.get(name) == value
     own = own or (name == USER_BASE and value == delivery.PYTHON_USER_BASE)
     return own or (name == env.REPORT and value == delivery.REPORT_PATH), None
+
+
+def _rest(name: str, value: str, listed: _Listed) -> str | None:
+    """What is left of such a list without our part; None where it has none."""
+    if name == JAVA_OPTIONS:
+        option = listed.values.get(name)
+        return None if option is None else _without(value, (option,), _JAVA_SEPARATORS)
+    extension = _EXTENSIONS[name]
+    return _without(value, extension.parts, extension.separators)
+
+
+def _without(value: str, parts: Sequence[str], separators: re.Pattern[str]) -> str | None:
+    """The list without each of the parts that stands in it between separators; None where none does.
+
+    With a part goes the separator after it, at the end the one before it. One pass, since a pod may hold any text: what
+    a removal brings together is seen too.
+    """
+    if not any(part in value for part in parts):
+        return None
+    wanted = [separators.split(part)[::2] for part in parts]
+    pieces = separators.split(value)
+    words, after = pieces[::2], pieces[1::2]
+    kept: list[str] = []
+    behind: list[str] = []
+    for word, separator in zip_longest(words, after, fillvalue=""):
+        kept.append(word)
+        behind.append(separator)
+        for part in wanted:
+            if kept[-len(part) :] == part:
+                del kept[-len(part) :], behind[-len(part) :]
+                last_went = True
+                break
+        else:
+            last_went = False
+    if len(kept) == len(words):
+        return None
+    if last_went and behind:
+        behind[-1] = ""
+    return "".join(word + separator for word, separator in zip(kept, behind, strict=True))
 
 
 # --- extending ------------------------------------------------------------------------------------------------------
@@ -250,7 +299,7 @@ def combine(container: Container, entries: Sequence[Entry], edits: Sequence[Edit
     """All changes of a container `without_ours`: `entries` are to be set, `edits` are made beside them.
 
     A variable that the container has already is replaced where it stands; of several the last decides, and the others
-    go. Markers are never replaced but always appended: see `_MARKERS`.
+    go, but for those of lists, where only the last is extended.
     """
     replaced: dict[int, Sequence[Entry]] = {}
     appended: list[Entry] = []
@@ -260,8 +309,9 @@ def combine(container: Container, entries: Sequence[Entry], edits: Sequence[Edit
     for entry in entries:
         name = entry["name"]
         places = [present.place for present in container.env if present.name == name]
-        replaced.update(dict.fromkeys(places, ()))
-        if places and name not in _MARKERS:
+        if name not in EXTENDED:
+            replaced.update(dict.fromkeys(places, ()))
+        if places:
             replaced[places[-1]] = (entry,)
         else:
             appended.append(entry)

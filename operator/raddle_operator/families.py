@@ -392,7 +392,8 @@ def _extended(
         return _unknown(f"set imageEnv.{name} in the policy to what the image sets (empty: nothing)")
     if _JAVA_CPUS in present and not override:
         return None
-    return f"{_JAVA_CPUS_SET.sub('', present)} {option}".strip()
+    rest = _JAVA_CPUS_SET.sub("", present).strip() if _JAVA_CPUS in present else present
+    return f"{rest} {option}" if rest else option
 
 
 def _unknown(detail: str) -> Skip:

@@ -103,13 +103,14 @@ def edits(
     entries: list[Entry] = [
         environment.reference(name, annotations[prefix]) for name, prefix in found.references.items()
     ]
+    entries.extend(environment.listing(clean, found.literals, loading))
     others = list(loading)
-    literals = environment.literals(found.literals)
     by_reference = environment.java_options(clean)[1] if JAVA_OPTIONS in found.literals else None
-    if by_reference is not None:
-        literals = [entry for entry in literals if entry["name"] != JAVA_OPTIONS]
-        others.append(environment.renamed(clean, by_reference, found.literals[JAVA_OPTIONS]))
-    entries.extend(literals)
+    for name, value in found.literals.items():
+        if name == JAVA_OPTIONS and by_reference is not None:
+            others.append(environment.renamed(clean, by_reference, value))
+        else:
+            entries.append(environment.literal(name, value))
     if reports:
         entries.append(environment.literal(env.REPORT, delivery.REPORT_PATH))
     return environment.combine(clean, entries, others)

@@ -221,6 +221,67 @@ def test_a_pod_without_values_bears_no_mark_of_raddle(situation):
         assert not names & {env.LITERALS}
 
 
+SEPARATORS = {"PYTHONPATH": ":", "NODE_OPTIONS": " ", "LD_PRELOAD": ":", "JAVA_TOOL_OPTIONS": " "}
+OTHERS = {
+    "PYTHONPATH": "/otel/python",
+    "NODE_OPTIONS": "--require /otel/agent.js",
+    "LD_PRELOAD": "/otel/agent.so",
+    "JAVA_TOOL_OPTIONS": "-javaagent:/otel/agent.jar",
+}
+EDITS = st.lists(st.sampled_from(("prepend", "append", "reorder")), min_size=1, max_size=3)
+
+
+def lists_of(obj):
+    """The containers' lists that are texts: (container, variable) -> the entries."""
+    found = {}
+    for container in obj["spec"]["containers"] + obj["spec"].get("initContainers", []):
+        for entry in container.get("env", []):
+            if entry["name"] in SEPARATORS and "value" in entry:
+                found.setdefault((container["name"], entry["name"]), []).append(entry)
+    return found
+
+
+def edit(obj, edits):
+    """Another webhook's look at the pod: it adds its own to the lists that are there."""
+    changed = copy.deepcopy(obj)
+    for (_, name), entries in lists_of(changed).items():
+        separator, other, entry = SEPARATORS[name], OTHERS[name], entries[-1]
+        for way in edits:
+            text = entry["value"]
+            ours = PARTS.get(name)
+            if way == "reorder" and ours is not None and text.startswith(ours + separator):
+                entry["value"] = text[len(ours + separator) :] + separator + ours
+            else:
+                entry["value"] = separator.join((other, text) if way == "prepend" else (text, other))
+    return changed
+
+
+@given(situations(), EDITS)
+@settings(max_examples=300)
+def test_what_another_webhook_adds_between_two_looks_is_kept_and_ours_goes_with_the_opt_in(situation, edits):
+    obj, *rest = situation
+    changed = edit(apply(obj, decide_object(obj, *rest)), edits)
+    again = apply(changed, decide_object(changed, *rest))
+    assert decide_object(again, *rest).operations == []
+    namespace, labels, _, facts_now, started_with = rest
+    gone = decide_object(again, namespace, labels, Policies([]), facts_now, started_with)
+    left = apply(again, gone)
+    kept_again, kept = lists_of(again), lists_of(left)
+    for key, entries in lists_of(changed).items():
+        name = key[1]
+        if OTHERS[name] in entries[-1]["value"]:
+            assert OTHERS[name] in kept_again[key][-1]["value"]
+            assert OTHERS[name] in kept[key][-1]["value"]
+    for (_, name), entries in kept.items():
+        separated = [SEPARATORS[name] + entry["value"] + SEPARATORS[name] for entry in entries]
+        ours = {
+            "PYTHONPATH": ":/opt/raddle/python:",
+            "NODE_OPTIONS": f" {PARTS['NODE_OPTIONS']} ",
+            "LD_PRELOAD": ":/opt/raddle/native/",
+        }.get(name)
+        assert ours is None or not any(ours in text for text in separated)
+
+
 @given(situations())
 @settings(max_examples=200)
 def test_no_two_volumes_mounts_or_containers_collide(situation):

@@ -192,6 +192,83 @@ def test_what_brings_the_files_before_the_start_needs_no_config_map(way):
     assert withheld(decision) == []
 
 
+# --- what other webhooks do to the same lists -----------------------------------------------------------------------
+
+JAVA = ("JAVA_TOOL_OPTIONS", "-XX:ActiveProcessorCount=4", " ", {"runtimes": ["jvm"]})
+LISTS = [*EXTENDED, ("PYTHONPATH", "/opt/raddle/python", ":", {}), JAVA]
+
+
+def edited(patched, name, change):
+    """A copy of the pod in which another webhook has changed one variable's text."""
+    found = copy.deepcopy(patched)
+    entry = next(entry for entry in entries(found) if entry["name"] == name)
+    entry["value"] = change(entry["value"])
+    return found
+
+
+@pytest.mark.parametrize(("name", "part", "separator", "spec"), LISTS)
+@pytest.mark.parametrize("in_spec", [True, False])
+@pytest.mark.parametrize("own", ["/own", ""])
+@pytest.mark.parametrize("where", ["before", "behind", "both"])
+def test_what_another_webhook_adds_to_a_list_of_ours_stays(name, part, separator, spec, in_spec, own, where):
+    obj = pod(container(env=[{"name": name, "value": own}])) if in_spec else pod()
+    spec = spec if in_spec else {**spec, "imageEnv": {name: own}}
+    before = ["/first"] if where != "behind" else []
+    behind = ["/last"] if where != "before" else []
+    changed = edited(inject(obj, spec)[0], name, lambda text: separator.join([*before, text, *behind]))
+    again, _ = inject(changed, spec)
+    words = values(again)[name].split(separator)
+    theirs = [*before, *([own] if own else []), *behind]
+    ours = part.split(separator)
+    assert words == ([*theirs, *ours] if name == "JAVA_TOOL_OPTIONS" else [*ours, *theirs])
+    left = next(c for c in opted_out(again, spec)["containers"] if c["name"] == "serve")
+    assert left["env"] == [{"name": name, "value": separator.join(theirs)}]
+
+
+@pytest.mark.parametrize(("name", "part", "separator", "spec"), LISTS)
+def test_a_list_that_raddle_added_goes_where_nobody_has_changed_it(name, part, separator, spec):
+    spec = {**spec, "imageEnv": {name: "/own"}}
+    patched, _ = inject(pod(), spec)
+    assert part in values(patched)[name].split(f"{separator}/own") + values(patched)[name].split(f"/own{separator}")
+    assert opted_out(patched, spec) == pod()["spec"]
+
+
+@pytest.mark.parametrize(("name", "part", "separator", "spec"), LISTS)
+def test_a_part_of_ours_that_stands_twice_goes_twice(name, part, separator, spec):
+    obj = pod(container(env=[{"name": name, "value": "/own"}]))
+    doubled = edited(inject(obj, spec)[0], name, lambda text: separator.join([text, part, part]))
+    assert opted_out(doubled, spec) == obj["spec"]
+
+
+def test_a_reference_that_another_webhook_adds_to_keeps_what_it_refers_to():
+    obj = pod(container(env=[{"name": "NODE_OPTIONS", "valueFrom": OF_CONFIG_MAP}]))
+    changed = edited(inject(obj)[0], "NODE_OPTIONS", lambda text: f"--require /otel/x.js {text}")
+    kept = [
+        {"name": "ORIGINAL_NODE_OPTIONS", "valueFrom": OF_CONFIG_MAP},
+        {"name": "NODE_OPTIONS", "value": "--require /otel/x.js $(ORIGINAL_NODE_OPTIONS)"},
+    ]
+    assert values(inject(changed)[0])["NODE_OPTIONS"] == f"{REQUIRE} {kept[1]['value']}"
+    assert opted_out(changed, {})["containers"][0]["env"] == kept
+
+
+def test_only_whole_words_are_ours():
+    own = [
+        {"name": "PYTHONPATH", "value": "/opt/raddle/python3:/x/opt/raddle/python"},
+        {"name": "NODE_OPTIONS", "value": "--require /opt/raddle/node/raddle.cjs.map"},
+    ]
+    obj = pod(container(env=own))
+    assert opted_out(obj, {}) == obj["spec"]
+    assert opted_out(inject(obj)[0], {}) == obj["spec"]
+
+
+def test_a_list_that_is_set_twice_keeps_both():
+    own = [{"name": "JAVA_TOOL_OPTIONS", "value": "-Xss1m"}, {"name": "JAVA_TOOL_OPTIONS", "value": " -Xmx1g"}]
+    obj = pod(container(env=own))
+    patched, _ = inject(obj, {"runtimes": ["jvm"]})
+    assert entries(patched)[:2] == [own[0], {"name": "JAVA_TOOL_OPTIONS", "value": f" -Xmx1g {JAVA[1]}"}]
+    assert opted_out(patched, {"runtimes": ["jvm"]}) == obj["spec"]
+
+
 # --- who runs Node.js -----------------------------------------------------------------------------------------------
 
 
@@ -429,7 +506,9 @@ def test_javas_options_are_extended_and_can_be_taken_back(own, image_env, expect
     spec = {**JVM, "imageEnv": image_env, "shim": shim}
     patched, _ = inject(obj, spec)
     assert values(patched)["JAVA_TOOL_OPTIONS"] == expected
-    assert values(patched)[env.LITERALS] == f"JAVA_TOOL_OPTIONS={PROCESSORS}"
+    listed, *added = values(patched)[env.LITERALS].split(";")
+    assert listed == f"JAVA_TOOL_OPTIONS={PROCESSORS}"
+    assert [part.partition("#")[0] for part in added] == ([] if given else ["JAVA_TOOL_OPTIONS"])
     assert opted_out(patched, spec) == obj["spec"]
 
 
