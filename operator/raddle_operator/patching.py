@@ -67,33 +67,42 @@ def _volumes(chosen: Sequence[Chosen], shim: Shim | None) -> list[Mapping[str, A
 
 def _wanted_annotations(
     pod: Pod, policy: PolicyObject | None, chosen: Sequence[Chosen], added: Sequence[Mapping[str, Any]]
-) -> dict[str, str]:
+) -> dict[str, str | None]:
+    """Key to value, None for a key of the autoscaler's that goes; not those of the user's that stay as they are."""
+    wanted: dict[str, str | None] = _safe_to_evict(pod, [volume["name"] for volume in added if "emptyDir" in volume])
     if policy is None:
-        return {}
-    wanted = {env.GOVERNED_BY: policy.reference, env.SETTINGS_HASH: policy.settings_hash}
+        return wanted
+    wanted |= {env.GOVERNED_BY: policy.reference, env.SETTINGS_HASH: policy.settings_hash}
     for choice in chosen:
         wanted.update(choice.annotations)
-    local = [volume["name"] for volume in added if "emptyDir" in volume]
-    if local:
-        named = [name for name in pod.annotations.get(volumes.SAFE_TO_EVICT, "").split(",") if name]
-        if not set(local) <= set(named):
-            wanted[volumes.SAFE_TO_EVICT] = ",".join(dict.fromkeys((*named, *local)))
     return wanted
 
 
-def _annotation_operations(pod: Pod, wanted: Mapping[str, str]) -> list[Operation]:
+def _safe_to_evict(pod: Pod, local: Sequence[str]) -> dict[str, str | None]:
+    """The autoscaler's list of local volumes with ours as they are to be; {} where it stays as it is."""
+    present = pod.annotations.get(volumes.SAFE_TO_EVICT, "")
+    if not present and not local:
+        return {}
+    named = [name for name in present.split(",") if name]
+    ours = volumes.names_of_ours(pod)
+    kept = [name for name in named if name in local or name not in ours]
+    changed = list(dict.fromkeys((*kept, *local)))
+    return {} if set(changed) == set(named) else {volumes.SAFE_TO_EVICT: ",".join(changed) or None}
+
+
+def _annotation_operations(pod: Pod, wanted: Mapping[str, str | None]) -> list[Operation]:
     if not pod.has_annotations:
         return [{"op": "add", "path": "/metadata/annotations", "value": dict(wanted)}] if wanted else []
     present = pod.annotations
     found: list[Operation] = [
         {"op": "remove", "path": "/metadata/annotations/" + _escaped(key)}
         for key in present
-        if key not in wanted and records.is_ours(key)
+        if wanted.get(key) is None and (key in wanted or records.is_ours(key))
     ]
     found.extend(
         {"op": "add", "path": "/metadata/annotations/" + _escaped(key), "value": value}
         for key, value in wanted.items()
-        if present.get(key) != value
+        if value is not None and present.get(key) != value
     )
     return found
 

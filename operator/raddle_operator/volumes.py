@@ -1,11 +1,13 @@
 """How the shim's files reach a container, and reports leave it: volumes, mounts, for one way an init container.
 
 Nothing here comes from a policy or a pod but the choice of the way: names of images and ConfigMaps are the operator's.
-A volume or init container is ours if it has our name and one of our shapes; a user's own of that name is left alone.
+A volume is ours if it has our name and one of our shapes, and is mounted nowhere else; an init container if it has our
+name and mounts such a volume. A user's own of that name is left alone.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -198,12 +200,12 @@ def _is_above(path: str, below: str) -> bool:
 
 def our_volumes(pod: Pod) -> Mapping[str, Volume]:
     """Our volumes in the pod, by name."""
-    return {volume.name: volume for volume in pod.volumes if volume.name in _OURS and _is_ours(volume)}
+    return {volume.name: volume for volume in pod.volumes if volume.name in _OURS and _is_ours(pod, volume)}
 
 
 def names_of_ours(pod: Pod) -> Collection[str]:
     """The names under which a volume and its mounts are ours: not those that the pod has a volume of its own by."""
-    theirs = [volume.name for volume in pod.volumes if volume.name in _OURS and not _is_ours(volume)]
+    theirs = [volume.name for volume in pod.volumes if volume.name in _OURS and not _is_ours(pod, volume)]
     return _OURS.difference(theirs) if theirs else _OURS
 
 
@@ -306,11 +308,44 @@ def _added(pointer: str, values: Sequence[Mapping[str, Any]], *, has_list: bool)
 _OURS: Final = frozenset((SHIM_VOLUME, REPORT_VOLUME))
 
 
-def _is_ours(volume: Volume) -> bool:
-    """Whether a volume with one of our names has one of our shapes."""
-    if volume.name == REPORT_VOLUME:
-        return "emptyDir" in volume.raw
-    source = volume.raw.get("configMap")
-    if isinstance(source, dict):
-        return str(source.get("name")).startswith(CONFIG_MAP_PREFIX)
-    return "image" in volume.raw or "emptyDir" in volume.raw
+_REPORT_SIZE: Final = re.compile("[1-9][0-9]*Mi")
+
+
+def _is_ours(pod: Pod, volume: Volume) -> bool:
+    """Whether a volume with one of our names has one of our shapes, and no container has it where we would not."""
+    source = {key: value for key, value in volume.raw.items() if key != "name"}
+    has_shape = _has_report_shape(source) if volume.name == REPORT_VOLUME else _has_shim_shape(source)
+    return has_shape and all(
+        mount.path in _paths(volume.name, container)
+        for container in pod.all_containers
+        for mount in container.mounts
+        if mount.volume == volume.name
+    )
+
+
+def _paths(volume: str, container: Container) -> tuple[str, ...]:
+    if volume == REPORT_VOLUME:
+        return (delivery.REPORT_PATH,)
+    if container.field == "initContainers" and container.name == SHIM_INIT_CONTAINER:
+        return (delivery.MOUNT_PATH, _STAGING)
+    return (delivery.MOUNT_PATH,)
+
+
+def _has_report_shape(source: Mapping[str, Any]) -> bool:
+    folder = source.get("emptyDir")
+    if len(source) != 1 or not isinstance(folder, dict) or len(folder) != 1:
+        return False
+    limit = folder.get("sizeLimit")
+    return isinstance(limit, str) and _REPORT_SIZE.fullmatch(limit) is not None
+
+
+def _has_shim_shape(source: Mapping[str, Any]) -> bool:
+    if len(source) != 1:
+        return False
+    config_map, image = source.get("configMap"), source.get("image")
+    if isinstance(config_map, dict):
+        # Its items are those of the version that wrote it.
+        return config_map.get("optional") is True and str(config_map.get("name")).startswith(CONFIG_MAP_PREFIX)
+    if isinstance(image, dict):
+        return image.keys() == {"reference", "pullPolicy"}
+    return source == {"emptyDir": {"sizeLimit": _SIZE_LIMIT}}

@@ -551,6 +551,51 @@ def test_the_autoscaler_is_told_of_all_local_volumes():
     assert patched["metadata"]["annotations"][SAFE_TO_EVICT] == "cache,raddle-shim,raddle-report"
 
 
+@pytest.mark.parametrize("before", [{}, {SAFE_TO_EVICT: "cache"}, {SAFE_TO_EVICT: "cache, other"}])
+@pytest.mark.parametrize("spec", [REPORTS, {**REPORTS, "shim": "InitContainer"}])
+def test_the_autoscaler_is_told_of_ours_no_longer_than_they_are_there(before, spec):
+    patched, _ = inject(pod(annotations=before), spec)
+    assert "raddle-report" in patched["metadata"]["annotations"][SAFE_TO_EVICT]
+    without, _ = inject(patched, spec, opt_in="disabled")
+    assert without["metadata"]["annotations"] == before
+    fewer, _ = inject(patched, {**spec, "reports": False})
+    named = fewer["metadata"]["annotations"].get(SAFE_TO_EVICT, "").split(",")
+    assert "raddle-report" not in named
+    assert ("raddle-shim" in named) == ("shim" in spec)
+
+
+OWN_FOLDERS = [
+    ({"name": "raddle-report", "emptyDir": {"medium": "Memory"}}, "/data"),
+    ({"name": "raddle-report", "emptyDir": {}}, "/opt/raddle-report"),
+    ({"name": "raddle-report", "emptyDir": {"sizeLimit": "2Gi"}}, "/data"),
+    # As ours, but for the place.
+    ({"name": "raddle-report", "emptyDir": {"sizeLimit": "2Mi"}}, "/data"),
+    ({"name": "raddle-shim", "emptyDir": {}}, "/data"),
+    ({"name": "raddle-shim", "emptyDir": {"sizeLimit": "16Mi"}}, "/data"),
+    ({"name": "raddle-shim", "image": {"reference": "example.test/models:1"}}, "/models"),
+    ({"name": "raddle-shim", "configMap": {"name": "raddle-shim-settings"}}, "/opt/raddle"),
+]
+
+
+@pytest.mark.parametrize(("volume", "path"), OWN_FOLDERS)
+@pytest.mark.parametrize("opt_in", ["enabled", "disabled"])
+def test_a_users_own_volume_by_a_name_of_ours_stays(volume, path, opt_in):
+    mount = {"name": volume["name"], "mountPath": path}
+    obj = pod(
+        container(volumeMounts=[mount]),
+        annotations={SAFE_TO_EVICT: volume["name"]},
+        volumes=[volume],
+    )
+    patched, decision = inject(obj, REPORTS, opt_in=opt_in)
+    assert volume in patched["spec"]["volumes"]
+    assert [m for m in patched["spec"]["containers"][0]["volumeMounts"] if m["name"] == volume["name"]] == [mount]
+    assert volume["name"] in patched["metadata"]["annotations"][SAFE_TO_EVICT]
+    if opt_in == "enabled":
+        missing = {"raddle-report": SkipReason.REPORTS_MISSING, "raddle-shim": SkipReason.SHIM_MISSING}
+        assert missing[volume["name"]] in [reason for reason, _ in withheld(decision)]
+    assert opted_out(patched, REPORTS) == obj["spec"]
+
+
 def test_reports_that_are_no_longer_asked_for_leave_nothing_behind():
     obj = pod(container(volumeMounts=[{"name": "d", "mountPath": "/d"}]), volumes=[{"name": "d", "emptyDir": {}}])
     without, _ = inject(obj)
