@@ -40,7 +40,7 @@ def interpreter() -> Path | None:
 
 def torchserve() -> Path:
     """Debian's Python with its torch, and TorchServe beside it; skips the test where torch isn't here."""
-    torch_lab.version()
+    torch_lab.installed()
     home = shim_lab.CACHE / "torchserve-0.12.0"
     with native_lab.made(home) as folder:
         if folder:
