@@ -142,6 +142,24 @@ def test_asynchronous_runs_work_although_the_plan_leaves_a_session_one_thread(la
     assert "must have at least one thread for RunAsync" in answers("v=1;intra=1", 1)[0]
 
 
+DROPPED = """
+import sys
+import onnxruntime
+dropped = lambda name: name.startswith("onnxruntime") and not name.endswith("_pybind11_state")
+for name in filter(dropped, list(sys.modules)):
+    del sys.modules[name]
+"""
+
+
+@pytest.mark.parametrize("release", ["ort-1.16.3", "ort-1.19.2-py3.8", NEWEST])
+def test_a_module_that_is_dropped_and_imported_again_has_its_sessions_planned_once(lab, release):
+    plan = "intra=2;min=2;inter=1;spin=never"
+    once, again = lab.probe(release, plan, {}), lab.probe(release, plan, {}, {"again": True}, first=DROPPED)
+    assert pools(again) == [1, 1]
+    assert [record["because"] for record in again["records"]] == [once["records"][0]["because"]] * 2
+    assert again["stderr"] == once["stderr"]
+
+
 def test_a_pool_that_was_made_before_a_fork_is_warned_about(lab):
     program = (
         "import os, sys, numpy, onnxruntime as ort\n"

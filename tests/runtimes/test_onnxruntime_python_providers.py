@@ -86,6 +86,39 @@ def test_a_provider_with_threads_of_its_own_gets_the_planned_count(lab, proves):
     assert two["sessions"][0]["threads"] == one["sessions"][0]["threads"] + 1
 
 
+# As ONNX Runtime does with CUDA graphs and a model that is not all on the GPU: the model is loaded, then it fails.
+REFUSES = """
+from onnxruntime.capi import onnxruntime_pybind11_state as extension
+native = next(cls for cls in extension.InferenceSession.__mro__ if cls.__module__ == extension.__name__
+              and not hasattr(cls.__mro__[1], "initialize_session"))
+initialize = native.initialize_session
+def refusing(self, names, options, disabled):
+    initialize(self, names, [{}] * len(names), disabled)
+    if any("enable_cuda_graph" in one for one in options):
+        raise RuntimeError("This session cannot use the graph capture feature as requested by the user")
+native.initialize_session = refusing
+import warnings
+warnings.simplefilter("ignore")
+"""
+
+
+@pytest.mark.parametrize("release", ort_lab.RELEASES)
+def test_an_option_with_which_the_model_can_not_be_loaded_is_left_out(release, lab):
+    plan = "intra=2;min=2;inter=1;spin=never;cuda.enable_cuda_graph=1"
+    found = lab.probe(release, plan, {"providers": [CUDA, CPU]}, {"set_providers": [[CUDA, OWN], CPU]}, first=REFUSES)
+    assert [session["pool"] for session in found["sessions"]] == [1, 1]
+    assert of_cuda(found) == [{"enable_cuda_graph": "1"}, {}, {"enable_cuda_graph": "1", **OWN}, OWN]
+    # A session that could not be created is none.
+    assert [record["effective"].get("providerOptions") for record in found["records"]] == [
+        {CUDA: {}},
+        None,
+        {CUDA: OWN},
+    ]
+    why = "no session could be created with them: enable_cuda_graph"
+    assert found["records"][0]["because"]["providerOptions"] == why
+    assert found["stderr"].count("This session cannot use the graph capture feature") == 1
+
+
 def test_the_options_of_a_gpu_s_session_are_read_back(lab, proves):
     found = lab.probe("ort-gpu-1.31.1", PLAN, {"providers": [CUDA, CPU]})
     session = found["sessions"][0]

@@ -44,7 +44,8 @@ def find_spec(asking: Any, name: str, path: Any, target: Any) -> Any:
 
 def adapt_loaded() -> None:
     """Tells the adapters of those modules that were imported before the shim was there; it is too late to prepare."""
-    for name in RUNTIMES:
+    # An adapter may add a module to wait for.
+    for name in list(RUNTIMES):
         if name in sys.modules:
             _install(sys.modules[name], name)
 

@@ -24,7 +24,7 @@ _MAX_DIGITS = 9
 
 def prepare(plan_text: str) -> None:
     """Gives a build with OpenMP its environment for the moment of loading; any other build reads none of Raddle's."""
-    if not _brings_libgomp(getattr(sys.modules.get("onnxruntime"), "__path__", ())):
+    if _loaded or not _brings_libgomp(getattr(sys.modules.get("onnxruntime"), "__path__", ())):
         return
     from raddle.adapters.ort_openmp import OpenMP  # noqa: PLC0415
 
@@ -60,8 +60,16 @@ def effective() -> dict[str, Any]:
 def install(module: Any, plan_text: str) -> None:
     """Puts the wrapped constructor into the module (`_pybind_state`), and into the extension it came from.
 
-    A plan that can't be read, or a module that isn't as expected, is left alone with one line on stderr.
+    A plan that can't be read, or a module that isn't as expected, is left alone with one line on stderr. So is the
+    constructor that is wrapped already: the module was dropped and imported again, and the extension was not.
+    Also told of onnxruntime's module of sessions, where ort_providers waits for it.
     """
+    if module.__name__ == "onnxruntime.capi.onnxruntime_inference_collection":
+        if _loaded[0].providers is not None:
+            _loaded[0].providers.adopt(module)
+        return
+    if hasattr(getattr(module, "InferenceSession", None), "raddle_wrapped"):
+        return
     openmp = _openmp.pop() if _openmp else None
     if openmp is not None:
         openmp.restore()

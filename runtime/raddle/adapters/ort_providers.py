@@ -1,15 +1,25 @@
 """Options of execution providers: the plan's are merged into the list that the application passes.
 
-They reach `initialize_session` as two lists of one length, names and options, whichever way the application wrote
-them: names, pairs, a list of options, `set_providers`. Nothing is added for a provider that it doesn't ask for.
+They reach the native `initialize_session` as two lists of one length, names and options, whichever way the application
+wrote them: names, pairs, a list of options, `set_providers`. Nothing is added for a provider that it doesn't ask for.
+
+A native session whose initialization has failed takes no second one: its providers are registered already. So it is
+onnxruntime's own `InferenceSession._create_inference_session` that is called again: it makes a new native session.
+Where nothing could be called again, the plan's options aren't used.
 """
 
 from __future__ import annotations
 
+import functools
+import sys
+import threading
 from typing import Any, Callable, Mapping, Sequence
 
-from raddle import env, record
+from raddle import env, record, shim
 
+# Its InferenceSession is the one that applications use; it is imported after the extension.
+COLLECTION = "onnxruntime.capi.onnxruntime_inference_collection"
+_CREATE = "_create_inference_session"
 # Providers that compute beside the CPU: spinning workers have nothing to wait for.
 GPU_PROVIDERS = frozenset(
     name + "ExecutionProvider"
@@ -29,44 +39,112 @@ def planned_options(fields: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     return found
 
 
-def initialize(
-    native: Callable[..., Any],
-    session: Any,
-    args: tuple[Any, ...],
-    planned: Mapping[str, Mapping[str, str]],
-    *,
-    override: bool,
-) -> tuple[Any, dict[str, dict[str, str]], str]:
-    """What the native `initialize_session` returns, with the plan's options merged into args[0:2].
+class _Attempts:
+    """The attempts at one session: which of the plan's options are left, and which are not and why."""
 
-    Beside it the options of each provider that the plan has some for, and why some of those are not used ("": all
-    are). An option that this onnxruntime refuses by name is left out, and where that does not help, all are.
-    Where that does not help either, what the first attempt raised is raised: a session that failed while its model was
-    loaded refuses a second initialization, with an error that the application would not have seen.
-    """
-    first: Exception | None = None
-    left: dict[str, dict[str, str]] = {name: dict(options) for name, options in planned.items()}
-    refused: list[str] = []
-    while True:
+    def __init__(self, planned: Mapping[str, Mapping[str, str]]) -> None:
+        self.left: dict[str, Mapping[str, str]] = dict(planned)
+        self.unknown: list[str] = []
+        self.dropped: list[str] = []
+        self.failure = ""
+        # The last attempt failed with options that the application had not asked for.
+        self.blamed = False
+
+    def go_on(self, error: Exception) -> bool:
+        """Whether another attempt makes sense: without the options that onnxruntime names, or else without any."""
+        if not self.blamed:
+            return False
+        self.blamed = False
+        keys = [key for options in self.left.values() for key in options]
+        named = [key for key in keys if f'"{key}"' in str(error)]
+        if named:
+            self.unknown += named
+        else:
+            self.dropped, self.failure = keys, str(error)
+            named = keys
+        self.left = {name: {k: v for k, v in options.items() if k not in named} for name, options in self.left.items()}
+        return True
+
+    def why(self) -> str:
+        """Why some of the plan's options are not used, "" where all are."""
+        reasons = (
+            ("not known to this onnxruntime: ", self.unknown),
+            ("no session could be created with them: ", self.dropped),
+        )
+        return "; ".join(reason + ", ".join(keys) for reason, keys in reasons if keys)
+
+
+class Providers:
+    """The plan's options for the providers of one loaded onnxruntime."""
+
+    def __init__(self, planned: Mapping[str, Mapping[str, str]], *, override: bool) -> None:
+        self.planned = planned
+        self.override = override
+        # attempts: those at the session that this thread is creating.
+        self.thread = threading.local()
+
+    def await_sessions(self) -> None:
+        """Has `adopt` called for onnxruntime's module of sessions once it is imported, or calls it now."""
+        shim.RUNTIMES[COLLECTION] = "onnxruntime"
+        if COLLECTION in sys.modules:
+            self.adopt(sys.modules[COLLECTION])
+
+    def adopt(self, module: Any) -> None:
+        """Lets the module's InferenceSession attempt again what failed because of the plan's options."""
+        session = getattr(module, "InferenceSession", None)
+        create = getattr(session, _CREATE, None)
+        if create is not None:
+            setattr(session, _CREATE, self.attempting(create))
+
+    def attempting(self, create: Callable[..., Any]) -> Callable[..., Any]:
+        """The method that creates a native session, called until it is created or fails without the plan's options."""
+
+        @functools.wraps(create)
+        def attempted(*args: Any, **kwargs: Any) -> Any:
+            outer = getattr(self.thread, "attempts", None)
+            attempts = self.thread.attempts = _Attempts(self.planned)
+            try:
+                while True:
+                    # The next attempt is made when the error, and with it the session that failed, is gone.
+                    try:
+                        result = create(*args, **kwargs)
+                        break
+                    except Exception as error:
+                        if not attempts.go_on(error):
+                            raise
+            finally:
+                self.thread.attempts = outer
+            if attempts.failure:
+                line = "onnxruntime session is created without the plan's provider options: "
+                record.complain(line + attempts.failure)
+            return result
+
+        return attempted
+
+    def initialize(
+        self, native: Callable[..., Any], session: Any, args: tuple[Any, ...]
+    ) -> tuple[Any, dict[str, dict[str, str]], str]:
+        """What the native `initialize_session` returns, with the plan's options merged into args[0:2].
+
+        Beside it the options of each provider that the plan has some for, and why some of those are not used ("": all
+        are). Raises what the native function raises.
+        """
+        attempts: _Attempts | None = getattr(self.thread, "attempts", None)
         names, given = _lists(args)
-        merged = [merge(options, left.get(name, {}), override=override) for name, options in zip(names, given)]
-        used = {name: options for name, options in zip(names, merged) if name in planned}
-        why = "not known to this onnxruntime: " + ", ".join(refused) if refused else ""
-        try:
-            if merged == given:
-                # Also where there is nothing to merge into.
-                return native(session, *args), used, why
-            return native(session, args[0], merged, *args[2:]), used, why
-        except Exception as error:
-            if merged == given:
-                raise (first or error) from None
-            named = [key for options in left.values() for key in options if f'"{key}"' in str(error)]
-            if not named:
-                first = first or error
-                record.complain(f"onnxruntime session is created without the plan's provider options: {error}")
-                named = [key for options in left.values() for key in options]
-            refused += named
-            left = {name: {k: v for k, v in options.items() if k not in named} for name, options in left.items()}
+        left = attempts.left if attempts else {}
+        merged = [merge(options, left.get(name, {}), override=self.override) for name, options in zip(names, given)]
+        if merged == given:
+            # Also where there is nothing to merge into.
+            result = native(session, *args)
+        else:
+            assert attempts is not None
+            attempts.blamed = True
+            result = native(session, args[0], merged, *args[2:])
+            attempts.blamed = False
+        used = {name: options for name, options in zip(names, merged) if name in self.planned}
+        if not used:
+            return result, {}, ""
+        return result, used, attempts.why() if attempts else "the session is not onnxruntime.InferenceSession's"
 
 
 def merge(code: Mapping[str, str], planned: Mapping[str, str], *, override: bool) -> dict[str, str]:

@@ -34,11 +34,11 @@ class Runtime:
         self.default_options = module.get_default_session_options
         self.version = version
         self.given = given
-        self.provider_options: dict[str, dict[str, str]] = {}
+        self.providers: Any = None
         if any("." in key and not key.startswith("session.") for key in fields):
-            from raddle.adapters.ort_providers import planned_options  # noqa: PLC0415
+            from raddle.adapters.ort_providers import Providers, planned_options  # noqa: PLC0415
 
-            self.provider_options = planned_options(fields)
+            self.providers = Providers(planned_options(fields), override=not given.respect)
         if fields.get("global") or fields.get("shared_arena") or hasattr(module, "set_global_thread_pool_sizes"):
             from raddle.adapters.ort_sharing import Sharing  # noqa: PLC0415
 
@@ -69,6 +69,8 @@ class Runtime:
             if getattr(module, "InferenceSession", None) is self.original:
                 module.InferenceSession = wrapped
                 module.get_default_session_options = self.get_default_session_options
+        if self.providers is not None:
+            self.providers.await_sessions()
         if self.given.sharing is not None:
             self.given.sharing.replace((self.module, extension, sys.modules.get("onnxruntime")))
         os.register_at_fork(after_in_child=self.after_fork)
@@ -252,13 +254,14 @@ class Runtime:
         """Loads the model with the plan's provider options, and completes the record."""
         used: dict[str, Any] = {}
         why = ""
-        if self.provider_options:
-            from raddle.adapters.ort_providers import initialize  # noqa: PLC0415
-
-            override = not self.given.respect
-            result, used, why = initialize(native, session, args, self.provider_options, override=override)
-        else:
-            result = native(session, *args)
+        try:
+            if self.providers is None:
+                result = native(session, *args)
+            else:
+                result, used, why = self.providers.initialize(native, session, args)
+        except Exception:
+            self._forget(session)
+            raise
         try:
             made = session.__dict__.get("raddle")
             if made:
@@ -266,6 +269,14 @@ class Runtime:
         except Exception as error:
             record.complain(f"onnxruntime session's record is incomplete: {error!r}")
         return result
+
+    def _forget(self, session: Any) -> None:
+        """Takes back what is kept of a session whose model could not be loaded: none was created."""
+        self.pools.discard(session)
+        self.pinned.discard(session)
+        made = session.__dict__.get("raddle") or {}
+        if record.UNFINISHED in made:
+            record.sessions[:] = [kept for kept in record.sessions if kept is not made]
 
     @staticmethod
     def _complete(session: Any, made: dict[str, Any], asked: list[str], used: dict[str, Any], why: str) -> None:
@@ -294,6 +305,7 @@ def _session_class(runtime: Runtime) -> Any:
 
     class InferenceSession(original):  # type: ignore[misc]
         __doc__ = original.__doc__
+        raddle_wrapped = True
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             runtime.construct(self, original.__init__, args, kwargs, _caller())
