@@ -21,6 +21,11 @@ static struct rd_lock lock;
 /* 0: not looked at; 1: the table is ready; -1: the real one is given out. */
 static int state;
 
+/* What the runtime looked like: once dlclose has unloaded it, something else may be at its addresses. */
+static struct rd_api_base seen_base;
+static char seen_version[64];
+static const void *seen_table[MAX_SLOTS];
+
 static struct rd_lock facts_lock;
 static struct rd_facts kept_facts;
 static uint64_t facts_at_ms;
@@ -127,31 +132,38 @@ unsigned rd_table_length(const void *const *real, unsigned least, unsigned most)
 {
     size_t readable = rd_readable(real) / sizeof *real;
     uintptr_t start, end;
-    unsigned count = 0;
-    if (readable < least || !rd_code_around(real[0], &start, &end)) {
+    unsigned count = least;
+    if (readable < least) {
         return 0;
     }
     most = most < readable ? most : (unsigned)readable;
-    while (count < most && (uintptr_t)real[count] >= start && (uintptr_t)real[count] < end) {
+    bool known = count < most && rd_code_around(real[0], &start, &end);
+    while (known && count < most
+           && (real[count] == NULL || ((uintptr_t)real[count] >= start && (uintptr_t)real[count] < end))) {
         count++;
     }
-    return count < least ? 0 : count;
+    return count;
 }
 
 /* How many functions are copied: up to 1.24 the version's own number, of a newer table all that it seems to have. */
 static unsigned table_length(const void *const *real, int minor)
 {
     unsigned least = least_length(minor);
-    if (minor > LENGTH_KNOWN) {
-        return rd_table_length(real, least, MAX_SLOTS);
-    }
-    return rd_readable(real) / sizeof *real < least ? 0 : least;
+    return rd_table_length(real, least, minor > LENGTH_KNOWN ? MAX_SLOTS : least);
+}
+
+static void put_version(char *to, size_t size)
+{
+    const char *version = real_base->get_version();
+    struct rd_out out = rd_out(to, size);
+    rd_put(&out, version == NULL ? "" : version);
 }
 
 static bool prepare(void)
 {
     char problem[256];
     struct rd_out error = rd_out(problem, sizeof problem);
+    put_version(seen_version, sizeof seen_version);
     rd_runtime.version = real_base->get_version();
     rd_runtime.minor = minor_of(rd_runtime.version);
     if (!rd_plan_parse(rd_env("RADDLE_PLAN"), &rd_runtime.plan, &error)) {
@@ -172,19 +184,28 @@ static bool prepare(void)
         return leave_alone("its table of functions is not that of its version");
     }
     for (unsigned i = 0; i < length; i++) {
-        table[i] = rd_real[i];
+        table[i] = seen_table[i] = rd_real[i];
     }
     rd_options_wrap(table);
     rd_environment_wrap(table);
     rd_providers_wrap(table);
     rd_session_wrap(table);
     rd_async_wrap(table);
+    for (unsigned i = 0; i < length; i++) {
+        /* The code may ask whether this runtime has a function. */
+        table[i] = seen_table[i] == NULL ? NULL : table[i];
+    }
     return true;
+}
+
+static const struct rd_api_base *current_base(void)
+{
+    return __atomic_load_n(&real_base, __ATOMIC_ACQUIRE);
 }
 
 static const void *get_api(uint32_t version)
 {
-    const void *real = real_base->get_api(version);
+    const void *real = current_base()->get_api(version);
     if (real == NULL) {
         return NULL;
     }
@@ -200,7 +221,7 @@ static const void *get_api(uint32_t version)
 
 static const char *get_version(void)
 {
-    return real_base->get_version();
+    return current_base()->get_version();
 }
 
 static const struct rd_api_base wrapped_base = {get_api, get_version};
@@ -209,6 +230,64 @@ static bool is_code(const void *address)
 {
     uintptr_t start, end;
     return address != NULL && rd_code_around(address, &start, &end);
+}
+
+/* Whether the runtime is the one that it was: not unloaded, nor replaced by another build at the same addresses. Where
+ * the same file was loaded again to the same place, what is kept of it is as right as before. */
+static bool is_there(void)
+{
+    char version[sizeof seen_version];
+    if (rd_readable(real_base) < sizeof *real_base || real_base->get_api != seen_base.get_api
+        || real_base->get_version != seen_base.get_version || !is_code((const void *)real_base->get_version)) {
+        return false;
+    }
+    if (state == 0) {
+        return true;
+    }
+    put_version(version, sizeof version);
+    if (!rd_same(version, seen_version)) {
+        return false;
+    }
+    if (state < 0) {
+        return true;
+    }
+    /* Only as far as it is known: variables may follow, which change. */
+    size_t size = least_length(rd_runtime.minor) * sizeof *rd_real;
+    return is_code((const void *)real_base->get_api)
+           && real_base->get_api((uint32_t)rd_runtime.minor) == (const void *)rd_real && rd_readable(rd_real) >= size
+           && __builtin_memcmp(rd_real, seen_table, size) == 0;
+}
+
+/* Forgets a runtime that is gone, and with it all that was its own; nothing of it is called or read. */
+static void drop(void)
+{
+    __atomic_store_n(&state, 0, __ATOMIC_RELEASE);
+    rd_real = NULL;
+    rd_runtime.version = NULL;
+    rd_options_drop();
+    rd_environment_drop();
+    rd_session_drop();
+    rd_async_drop();
+}
+
+/* Whether this base's runtime is the one that the process has wrapped, from now on if it has none. Threads that come
+ * here at once agree: a runtime's first caller has no table of it yet, and one that is gone has no callers. */
+static bool is_ours(const struct rd_api_base *base)
+{
+    if (!rd_try_lock(&lock)) {
+        return base == current_base();
+    }
+    bool gone = real_base != NULL && !is_there();
+    if (gone) {
+        drop();
+    }
+    if (gone || real_base == NULL) {
+        seen_base = *base;
+        __atomic_store_n(&real_base, base, __ATOMIC_RELEASE);
+    }
+    bool ours = real_base == base;
+    rd_unlock(&lock);
+    return ours;
 }
 
 __attribute__((visibility("default"))) const struct rd_api_base *OrtGetApiBase(void)
@@ -221,9 +300,7 @@ __attribute__((visibility("default"))) const struct rd_api_base *OrtGetApiBase(v
         || !is_code((const void *)base->get_api) || !is_code((const void *)base->get_version)) {
         return base;
     }
-    const struct rd_api_base *none = NULL;
-    if (!__atomic_compare_exchange_n(&real_base, &none, base, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
-        && none != base) {
+    if (!is_ours(base)) {
         rd_complain("a second onnxruntime in this process is left alone");
         return base;
     }

@@ -119,6 +119,17 @@ void rd_async_released(const void *session)
     }
 }
 
+void rd_async_drop(void)
+{
+    if (enter()) {
+        for (int i = 0; i < PLACES; i++) {
+            places[i].session = NULL;
+            places[i].first = NULL;
+        }
+        rd_unlock(&lock);
+    }
+}
+
 static void make(struct run *made)
 {
     struct run run = *made;

@@ -8,6 +8,8 @@ static int pool_state; /* 0: none, 1: made, -1: does not work */
 static bool pool_alone;
 static int arena_state;
 static const void *arena_environment;
+/* How often the code has created the environment and not released it: ONNX Runtime counts too, and has one only. */
+static int holders;
 static struct rd_lock arena_lock;
 
 bool rd_global_pool(void)
@@ -114,6 +116,42 @@ static bool finish(void *options, struct rd_pool *pool, rd_status status)
     return false;
 }
 
+/* Counts an environment that was made. */
+static rd_status held(rd_status status)
+{
+    if (status == NULL && rd_try_lock(&arena_lock)) {
+        holders++;
+        rd_unlock(&arena_lock);
+    }
+    return status;
+}
+
+static void release_env(void *environment)
+{
+    if (environment != NULL && rd_try_lock(&arena_lock)) {
+        holders -= holders > 0;
+        if (holders == 0) {
+            /* The next one may have this one's address, and has no arena yet. */
+            arena_environment = NULL;
+            __atomic_store_n(&arena_state, 0, __ATOMIC_RELEASE);
+        }
+        rd_unlock(&arena_lock);
+    }
+    RD_REAL(ReleaseEnv, rd_release)(environment);
+}
+
+void rd_environment_drop(void)
+{
+    __atomic_store_n(&pool_state, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&pool_alone, false, __ATOMIC_RELEASE);
+    if (rd_try_lock(&arena_lock)) {
+        arena_environment = NULL;
+        __atomic_store_n(&arena_state, 0, __ATOMIC_RELEASE);
+        holders = 0;
+        rd_unlock(&arena_lock);
+    }
+}
+
 static rd_status create_env(int level, const char *id, void **out)
 {
     struct rd_pool *pool;
@@ -121,10 +159,10 @@ static rd_status create_env(int level, const char *id, void **out)
     if (options != NULL) {
         rd_status status = RD_REAL(CreateEnvWithGlobalThreadPools, create_global_function)(level, id, options, out);
         if (finish(options, pool, status)) {
-            return NULL;
+            return held(NULL);
         }
     }
-    return RD_REAL(CreateEnv, create_function)(level, id, out);
+    return held(RD_REAL(CreateEnv, create_function)(level, id, out));
 }
 
 static rd_status create_env_logged(const void *function, void *parameter, int level, const char *id, void **out)
@@ -135,10 +173,10 @@ static rd_status create_env_logged(const void *function, void *parameter, int le
         rd_status status = RD_REAL(CreateEnvWithCustomLoggerAndGlobalThreadPools, create_logged_global_function)(
             function, parameter, level, id, options, out);
         if (finish(options, pool, status)) {
-            return NULL;
+            return held(NULL);
         }
     }
-    return RD_REAL(CreateEnvWithCustomLogger, create_logged_function)(function, parameter, level, id, out);
+    return held(RD_REAL(CreateEnvWithCustomLogger, create_logged_function)(function, parameter, level, id, out));
 }
 
 /* The code makes global pools itself: what it has left open is the plan's. */
@@ -159,7 +197,7 @@ static rd_status create_env_global(int level, const char *id, const void *option
     if (status == NULL) {
         __atomic_store_n(&pool_state, 1, __ATOMIC_RELEASE);
     }
-    return status;
+    return held(status);
 }
 
 static rd_status create_env_logged_global(const void *function, void *parameter, int level, const char *id,
@@ -172,7 +210,7 @@ static rd_status create_env_logged_global(const void *function, void *parameter,
     if (status == NULL) {
         __atomic_store_n(&pool_state, 1, __ATOMIC_RELEASE);
     }
-    return status;
+    return held(status);
 }
 
 /* OrtEnvCreationOptions as of 1.24; later versions may be longer. */
@@ -192,7 +230,7 @@ static rd_status create_env_with(const struct creation *given, void **out)
     create_with_function real = RD_REAL(CreateEnvWithOptions, create_with_function);
     struct rd_pool *pool;
     if (given == NULL || given->version < ENV_OPTIONS_SINCE) {
-        return real(given, out);
+        return held(real(given, out));
     }
     if (given->threading != NULL) {
         pool = fill_code(given->threading);
@@ -201,7 +239,7 @@ static rd_status create_env_with(const struct creation *given, void **out)
         if (status == NULL) {
             __atomic_store_n(&pool_state, 1, __ATOMIC_RELEASE);
         }
-        return status;
+        return held(status);
     }
     /* What later versions have added behind the part that is known here is copied too, up to the end of the page. */
     union {
@@ -215,10 +253,10 @@ static rd_status create_env_with(const struct creation *given, void **out)
     if (options != NULL) {
         copy.known.threading = options;
         if (finish(options, pool, real(&copy, out))) {
-            return NULL;
+            return held(NULL);
         }
     }
-    return real(given, out);
+    return held(real(given, out));
 }
 
 /* ---- the shared arena ---- */
@@ -274,6 +312,7 @@ void rd_environment_wrap(const void **table)
     table[SLOT_CreateEnvWithCustomLogger] = (const void *)create_env_logged;
     table[SLOT_CreateEnvWithGlobalThreadPools] = (const void *)create_env_global;
     table[SLOT_CreateEnvWithCustomLoggerAndGlobalThreadPools] = (const void *)create_env_logged_global;
+    table[SLOT_ReleaseEnv] = (const void *)release_env;
     table[SLOT_CreateAndRegisterAllocator] = (const void *)register_allocator;
     if (rd_runtime.minor >= ENV_OPTIONS_SINCE) {
         table[SLOT_CreateEnvWithOptions] = (const void *)create_env_with;

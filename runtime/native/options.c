@@ -100,6 +100,16 @@ void rd_sessions_forked(void)
     __atomic_store_n(&living, 0, __ATOMIC_RELAXED);
 }
 
+void rd_options_drop(void)
+{
+    if (rd_try_lock(&lock)) {
+        __builtin_memset(objects, 0, sizeof objects);
+        overflowed = false;
+        rd_unlock(&lock);
+    }
+    rd_sessions_forked();
+}
+
 static void release_session(void *session)
 {
     if ((forget(session) & RD_HAS_WORKERS) != 0 && rd_sessions_living() > 0) {

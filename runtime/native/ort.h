@@ -32,8 +32,9 @@ struct rd_runtime {
 extern struct rd_runtime rd_runtime;
 /* Releases the status; its message, if any, into `message`. True when it was a success. */
 bool rd_ok(rd_status status, char *message, size_t size);
-/* How many functions a table of the runtime has: it goes on for as long as there are addresses of the runtime's code.
- * Should those of another table follow, they do no harm in a copy. 0 where there are fewer than `least`. */
+/* How many functions a table of the runtime has: `least`, and on for as long as there are addresses of the runtime's
+ * code, or none (a function that this build lacks). Should those of another table follow, they do no harm in a copy. 0
+ * where fewer than `least` can be read. */
 unsigned rd_table_length(const void *const *real, unsigned least, unsigned most);
 /* The facts of now, and what the plan comes to with them. */
 void rd_current(struct rd_facts *facts, struct rd_effective *wanted);
@@ -121,6 +122,11 @@ void rd_session_wrap(const void **table);
 void rd_environment_wrap(const void **table);
 void rd_providers_wrap(const void **table);
 void rd_async_wrap(const void **table);
+/* Forget what they keep of a runtime that was unloaded. */
+void rd_options_drop(void);
+void rd_session_drop(void);
+void rd_environment_drop(void);
+void rd_async_drop(void);
 /* Keeps a session that is alone; lets it go once its runs are made. */
 void rd_async_made(const void *session);
 void rd_async_released(const void *session);

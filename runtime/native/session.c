@@ -195,6 +195,12 @@ static bool make_shrinking(void)
     return true;
 }
 
+void rd_session_drop(void)
+{
+    shrinking = NULL;
+    real_editor = NULL;
+}
+
 void rd_session_wrap(const void **table)
 {
     table[SLOT_CreateSession] = (const void *)create_session;

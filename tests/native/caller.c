@@ -2,7 +2,8 @@
  *
  * MODEL is the model's path. how: "" one session; "null" without options; "clone" with a clone of the options;
  * "released" with options made where others were released; "kept" with thousands of options that are not; "many"
- * sessions; "threads" and, by the model editor, "editor" name the threads while there is one; "fork" one before and one
+ * sessions; "again" one before and after another user of the environment released it, and one in a new environment;
+ * "late" functions that only a newer runtime has; "threads" and, by the model editor, "editor" name the threads while there is one; "fork" one before and one
  * after a fork, the first released before it, or ("live") never.
  */
 #include "slots.h"
@@ -115,6 +116,17 @@ int main(int count, char **arguments)
         void *session = strcmp(how, "editor") == 0 ? edit(env, options) : make(env, options);
         list_threads();
         CALL(ReleaseSession, session);
+    } else if (strcmp(how, "again") == 0) {
+        use(env, options);
+        ok(CALL(CreateEnv, 3, "second", &other));
+        CALL(ReleaseEnv, other);
+        use(env, options);
+        CALL(ReleaseEnv, env);
+        ok(CALL(CreateEnv, 3, "third", &env));
+        use(env, options);
+    } else if (strcmp(how, "late") == 0) {
+        printf("the hole is %s\n", api[420] == NULL ? "one" : "none");
+        printf("a later one says: %s\n", (const char *)CALL(GetErrorMessage, ((void *(*)())(uintptr_t)api[430])()));
     } else if (strcmp(how, "many") == 0) {
         for (int i = 0; i < 40; i++) {
             use(env, options);

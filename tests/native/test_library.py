@@ -160,6 +160,22 @@ def test_one_pool_for_all_sessions_is_made_with_the_environment(glibc):
     ]
 
 
+@pytest.mark.parametrize("plan", [PLAN, PLAN + ";existing=override"])
+def test_an_environment_has_one_shared_arena_and_the_next_environment_its_own(glibc, plan):
+    said, errors = glibc("0", "again", plan=plan + ";shared_arena=1")
+    assert [line for line in said if line in {"arena", "released 1 thread(s)"}] == [
+        *("arena", "released 1 thread(s)"),
+        "released 1 thread(s)",
+        *("arena", "released 1 thread(s)"),
+    ]
+    assert len(errors) == 1
+
+
+def test_a_newer_runtime_keeps_the_functions_behind_one_that_its_build_lacks(glibc):
+    said, _ = glibc("0", "late", STUB_VERSION="1.28.0")
+    assert said == ["env 3 caller", "the hole is one", "a later one says: the stub has no such function"]
+
+
 @pytest.mark.parametrize(
     ("environ", "intra"),
     [
