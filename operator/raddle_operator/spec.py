@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from raddle import wire
 from raddle.policy import Policy, PolicyError, parse
+from raddle_operator.image_env import image_env
 from raddle_operator.pods import Container, EnvEntry, Mount, Owner, Pod, Volume, pod_from_object
-from raddle_operator.reading import SpecError, as_object, mapping, text, text_map, texts
+from raddle_operator.reading import SpecError, as_object, mapping, text, texts
 from raddle_operator.selectors import EVERYTHING, Selector, SelectorError, compile_selector
 
 __all__ = [
@@ -34,7 +35,6 @@ ADMIN: Final = "Admin"
 BASELINE: Final = "Baseline"
 _MODES: Final = ("Observe", "Initial")
 _TIERS: Final = (ADMIN, BASELINE)
-_IMAGE_ENV: Final = ("PYTHONPATH", "PYTHONUSERBASE", "NODE_OPTIONS", "LD_PRELOAD", "JAVA_TOOL_OPTIONS")
 _MAX_CONTAINERS: Final = 64
 _MAX_NAME: Final = 63
 
@@ -105,7 +105,7 @@ def policy_from_object(obj: Any) -> PolicyObject:
         containers=_containers(spec),
         mode=_word(spec, "mode", _MODES, "Initial"),
         policy=policy,
-        image_env=_image_env(spec),
+        image_env=image_env(spec),
         settings_hash=wire.settings_hash(policy),
     )
 
@@ -141,11 +141,3 @@ def _containers(spec: Mapping[str, Any]) -> tuple[str, ...] | None:
     if not 0 < len(names) <= _MAX_CONTAINERS:
         raise SpecError("spec.containers", f"must name 1 to {_MAX_CONTAINERS} containers, or be absent")
     return tuple(dict.fromkeys(names))
-
-
-def _image_env(spec: Mapping[str, Any]) -> Mapping[str, str]:
-    values = text_map(spec, "imageEnv", "spec")
-    for name in values:
-        if name not in _IMAGE_ENV:
-            raise SpecError(f"spec.imageEnv.{name[:64]}", f"is not one of {', '.join(_IMAGE_ENV)}")
-    return dict(values)

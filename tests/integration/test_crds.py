@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import image_envs
 import pytest
 import yaml
 
@@ -321,6 +322,18 @@ def test_refuses_and_says_what_to_do(cluster, case):
     message = refusal(cluster, policy(spec))
     assert path in message
     assert advice in message
+
+
+@pytest.mark.parametrize("name", image_envs.TAKEN)
+def test_the_image_may_set_what_runs_no_other_code(cluster, name):
+    for value in image_envs.TAKEN[name]:
+        cluster.client.post(POLICIES + TRY, policy({"imageEnv": {name: value}}))
+
+
+@pytest.mark.parametrize("name", image_envs.REFUSED)
+def test_a_value_that_runs_code_of_the_policys_author_is_refused(cluster, name):
+    for value in image_envs.REFUSED[name]:
+        assert f"else set {name} in the pod spec" in refusal(cluster, policy({"imageEnv": {name: value}})), value
 
 
 @pytest.mark.parametrize("case", REFUSED)

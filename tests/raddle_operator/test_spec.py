@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+import image_envs
 import pytest
 import strategies
 from hypothesis import given, settings
@@ -72,6 +73,21 @@ def test_a_policy_that_cannot_be_used_is_refused_by_its_field(obj, path):
         policy_from_object(obj)
     assert error.value.path == path
     assert path in str(error.value)
+
+
+VALUES = [(name, value, True) for name, values in image_envs.TAKEN.items() for value in values]
+VALUES += [(name, value, False) for name, values in image_envs.REFUSED.items() for value in values]
+
+
+@pytest.mark.parametrize(("name", "value", "taken"), VALUES)
+def test_a_policy_may_say_what_the_image_sets_but_not_run_code_of_its_author(name, value, taken):
+    obj = policy({"imageEnv": {name: value}})
+    if taken:
+        assert policy_from_object(obj).image_env == {name: value}
+        return
+    with pytest.raises(SpecError, match=f"else set {name} in the pod spec") as error:
+        policy_from_object(obj)
+    assert error.value.path == f"spec.imageEnv.{name}"
 
 
 @given(strategies.mutilated(strategies.policies()))
