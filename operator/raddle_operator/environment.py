@@ -87,7 +87,10 @@ class Edits:
 
 
 class _Listed(NamedTuple):
-    """What RADDLE_LITERALS says: `values` that Raddle set, and `checksums` of lists that it added whole, by name."""
+    """What RADDLE_LITERALS says: `values` that Raddle set, and `checksums` of lists that it added whole, by name.
+
+    The checksum is "" for a variable that stood there empty before.
+    """
 
     values: Mapping[str, str]
     checksums: Mapping[str, str]
@@ -100,6 +103,8 @@ def listing(container: Container, literals: Mapping[str, str], edits: Iterable[E
     the container has only from Raddle: as long as it agrees, nobody has added anything.
     """
     found = [f"{name}={value.rpartition(' ')[2]}" for name, value in literals.items()]
+    before = {name: container.effective(name) for name in literals if name not in EXTENDED} if container.env else {}
+    found.extend(f"{name}#" for name, entry in before.items() if entry is not None and entry.value == "")
     added = [entry for edit in edits for entry in edit.appended if entry["name"] in EXTENDED]
     if JAVA_OPTIONS in literals and container.effective(JAVA_OPTIONS) is None:
         added.append(literal(JAVA_OPTIONS, literals[JAVA_OPTIONS]))
@@ -182,6 +187,8 @@ def _part_of_ours(entry: EnvEntry, listed: _Listed) -> tuple[bool, str | None]:
         if rest is not None and listed.checksums.get(name) == _checksum(value):
             return True, None
         return rest is not None, rest
+    if listed.values.get(name) == value and listed.checksums.get(name) == "":
+        return True, ""
     own = name == env.LITERALS or listed.values.get(name) == value
     own = own or (name == USER_BASE and value == delivery.PYTHON_USER_BASE)
     return own or (name == env.REPORT and value == delivery.REPORT_PATH), None

@@ -465,6 +465,13 @@ def test_a_variable_that_the_pod_spec_sets_stays_unless_overridden(existing, exp
     assert decision.containers[0].kept == (("GOMAXPROCS",) if existing == "Respect" else ())
 
 
+def test_a_variable_that_was_there_empty_is_empty_again():
+    obj = pod(container(env=[{"name": "GOMAXPROCS", "value": ""}, {"name": "Z", "value": "z"}]))
+    patched, _ = inject(obj, {"runtimes": ["go"]})
+    assert values(patched)["GOMAXPROCS"] == "4"
+    assert opted_out(patched, {"runtimes": ["go"]}) == obj["spec"]
+
+
 @pytest.mark.parametrize(("existing", "given"), [("Respect", False), ("Override", True)])
 def test_with_env_from_there_are_no_literals_unless_the_policy_overrides(existing, given):
     obj = pod(container(envFrom=[{"secretRef": {"name": "s"}}]))
