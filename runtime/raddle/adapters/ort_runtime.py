@@ -1,7 +1,7 @@
-"""One loaded ONNX Runtime: its session class, wrapped, and what the process's sessions have in common.
+"""One loaded ONNX Runtime: how its sessions are made, and what those of the process have in common.
 
-The subclass in the place of `onnxruntime.capi._pybind_state.InferenceSession` sets values on the options, constructs,
-and takes the values back. Where that fails the session is constructed as it would have been without Raddle.
+For each session values are set on the options, the native constructor is called, and the values are taken back. Where
+that fails the session is constructed as it would have been without Raddle.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Callable
 from raddle import observe, record
 from raddle.adapters import live
 from raddle.adapters.ort_choice import AFFINITY_KEY, IN_THE_CODE, Choice
+from raddle.adapters.ort_class import wrapped
 from raddle.adapters.ort_given import Given
 from raddle.adapters.session_options import Edit, Held
 
@@ -63,11 +64,11 @@ class Runtime:
 
     def replace(self) -> None:
         """Puts the wrapped class, and what goes with it, into the runtime's modules."""
-        wrapped = _session_class(self)
+        session_class = wrapped(self)
         extension: Any = sys.modules.get("onnxruntime.capi.onnxruntime_pybind11_state")
         for module in (self.module, extension):
             if getattr(module, "InferenceSession", None) is self.original:
-                module.InferenceSession = wrapped
+                module.InferenceSession = session_class
                 module.get_default_session_options = self.get_default_session_options
         if self.providers is not None:
             self.providers.await_sessions()
@@ -290,60 +291,3 @@ class Runtime:
             made["because"]["providers"] = "asked for, and not in use: " + ", ".join(missing)
         inputs = [(one.name, one.type, one.shape) for one in getattr(session, "inputs_meta", ())]
         observe.initialized(made, present, inputs)
-
-
-def _caller() -> Any:
-    """The frame that calls the caller of this function; None where no Python code does, as in a bare thread."""
-    try:
-        return sys._getframe(2)  # noqa: SLF001
-    except ValueError:
-        return None
-
-
-def _session_class(runtime: Runtime) -> Any:
-    original: Any = runtime.original
-
-    class InferenceSession(original):  # type: ignore[misc]
-        __doc__ = original.__doc__
-        raddle_wrapped = True
-
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            runtime.construct(self, original.__init__, args, kwargs, _caller())
-
-        def initialize_session(self, *args: Any, **kwargs: Any) -> Any:
-            if kwargs:
-                return original.initialize_session(self, *args, **kwargs)
-            return runtime.initialize(self, original.initialize_session, args)
-
-    InferenceSession.__module__ = original.__module__
-    InferenceSession.__qualname__ = original.__qualname__
-    _wrap_runs(runtime, original, InferenceSession)
-    return InferenceSession
-
-
-def _wrap_runs(runtime: Runtime, original: Any, wrapped: Any) -> None:
-    """Gives the class its own run methods: run_async, and others only where the plan asks for something at each run."""
-    methods: dict[str, Callable[..., Any]] = {}
-    if runtime.fields.get("shrink"):
-        from raddle.adapters.ort_shrink import wrappers  # noqa: PLC0415
-
-        methods = wrappers(runtime.module, original)
-    if hasattr(original, "run_async"):
-        native_async = methods.get("run_async", original.run_async)
-
-        def run_async(self: Any, *args: Any, **kwargs: Any) -> Any:
-            try:
-                # Compiled only where it is used: few applications do.
-                from raddle.adapters import ort_async  # noqa: PLC0415
-            except Exception:
-                return native_async(self, *args, **kwargs)
-            return ort_async.run(native_async, self, args, kwargs)
-
-        run_async.__doc__ = original.run_async.__doc__
-        methods["run_async"] = run_async
-    if runtime.fields.get("observe") == "runs":
-        for name in ("run", "run_with_iobinding", "run_with_ort_values"):
-            if hasattr(original, name):
-                methods[name] = observe.timed(methods.get(name, getattr(original, name)))
-    for name, method in methods.items():
-        setattr(wrapped, name, method)

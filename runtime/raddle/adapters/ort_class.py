@@ -1,0 +1,69 @@
+"""The class in the place of `onnxruntime.capi._pybind_state.InferenceSession`: it only passes on to its Runtime."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Callable
+
+from raddle import observe
+
+if TYPE_CHECKING:
+    from raddle.adapters.ort_runtime import Runtime
+
+
+def _caller() -> Any:
+    """The frame that calls the caller of this function; None where no Python code does, as in a bare thread."""
+    try:
+        return sys._getframe(2)  # noqa: SLF001
+    except ValueError:
+        return None
+
+
+def wrapped(runtime: Runtime) -> Any:
+    """The subclass of `runtime.original` that has its sessions constructed and initialized by the runtime."""
+    original: Any = runtime.original
+
+    class InferenceSession(original):  # type: ignore[misc]
+        __doc__ = original.__doc__
+        raddle_wrapped = True
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            runtime.construct(self, original.__init__, args, kwargs, _caller())
+
+        def initialize_session(self, *args: Any, **kwargs: Any) -> Any:
+            if kwargs:
+                return original.initialize_session(self, *args, **kwargs)
+            return runtime.initialize(self, original.initialize_session, args)
+
+    InferenceSession.__module__ = original.__module__
+    InferenceSession.__qualname__ = original.__qualname__
+    _wrap_runs(runtime, original, InferenceSession)
+    return InferenceSession
+
+
+def _wrap_runs(runtime: Runtime, original: Any, session_class: Any) -> None:
+    """Gives the class its own run methods: run_async, and others only where the plan asks for something at each run."""
+    methods: dict[str, Callable[..., Any]] = {}
+    if runtime.fields.get("shrink"):
+        from raddle.adapters.ort_shrink import wrappers  # noqa: PLC0415
+
+        methods = wrappers(runtime.module, original)
+    if hasattr(original, "run_async"):
+        native_async = methods.get("run_async", original.run_async)
+
+        def run_async(self: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                # Compiled only where it is used: few applications do.
+                from raddle.adapters import ort_async  # noqa: PLC0415
+            except Exception:
+                return native_async(self, *args, **kwargs)
+            return ort_async.run(native_async, self, args, kwargs)
+
+        run_async.__doc__ = original.run_async.__doc__
+        methods["run_async"] = run_async
+    if runtime.fields.get("observe") == "runs":
+        for name in ("run", "run_with_iobinding", "run_with_ort_values"):
+            if hasattr(original, name):
+                methods[name] = observe.timed(methods.get(name, getattr(original, name)))
+    for name, method in methods.items():
+        setattr(session_class, name, method)
