@@ -56,11 +56,33 @@ static void use(void *env, void *options)
     CALL(ReleaseSession, make(env, options));
 }
 
+/* Until the thread has had nothing to do once, ten seconds at most: it names itself when it starts. */
+static void await_start(const char *thread)
+{
+    char path[300], text[4096];
+    snprintf(path, sizeof path, "/proc/self/task/%s/status", thread);
+    for (int tries = 0; tries < 10000; tries++) {
+        FILE *file = fopen(path, "r");
+        size_t length = file == NULL ? 0 : fread(text, 1, sizeof text - 1, file);
+        text[length] = '\0';
+        if (file != NULL) {
+            fclose(file);
+        }
+        if (strstr(text, "\nvoluntary_ctxt_switches:\t0\n") == NULL) {
+            return;
+        }
+        usleep(1000);
+    }
+}
+
 static void list_threads(void)
 {
     DIR *folder = opendir("/proc/self/task");
     for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
         char path[300], name[64];
+        if (atoi(entry->d_name) != getpid()) {
+            await_start(entry->d_name);
+        }
         snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
         FILE *file = fopen(path, "r");
         if (file != NULL && fgets(name, sizeof name, file) != NULL) {
