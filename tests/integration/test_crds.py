@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import image_envs
@@ -457,6 +458,16 @@ def test_one_category_lists_all_kinds(cluster):
         assert name in listed
 
 
+@pytest.fixture(scope="module")
+def discovered(cluster):
+    """The cluster once kubectl knows our kinds: it keeps what it was told first, and a new CRD takes a moment."""
+    ends_at = time.monotonic() + 60
+    while "ift" not in cluster.kubectl("api-resources", "--api-group", "raddle.dev").stdout:
+        assert time.monotonic() < ends_at, "the API server does not tell of our kinds"
+        time.sleep(0.2)
+    return cluster
+
+
 @pytest.mark.parametrize(
     "field",
     [
@@ -472,8 +483,8 @@ def test_one_category_lists_all_kinds(cluster):
         "nct.spec.cores",
     ],
 )
-def test_kubectl_explains(cluster, field):
-    explained = cluster.kubectl("explain", field).stdout
+def test_kubectl_explains(discovered, field):
+    explained = discovered.kubectl("explain", field).stdout
     assert "DESCRIPTION:\n    <empty>" not in explained
     assert len(explained) > 150
 
