@@ -54,13 +54,16 @@ def proves(request):
     return note
 
 
-# What the tests that passed have proven, in the process that reports.
+# What the tests that passed have proven, and how many were skipped, in the process that reports.
 _proven: list[list[str]] = []
+_skipped: list[str] = []
 
 
 def pytest_runtest_logreport(report):
     if report.when == "call" and report.passed:
         _proven.extend(value for name, value in report.user_properties if name == "proves")
+    if report.skipped:
+        _skipped.append(report.nodeid)
 
 
 def pytest_sessionfinish(session):
@@ -68,4 +71,4 @@ def pytest_sessionfinish(session):
     if not hasattr(session.config, "workerinput"):
         path = session.config.rootpath / "build" / "proofs.json"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(sorted(_proven)))
+        path.write_text(json.dumps({"proven": sorted(_proven), "skipped": len(_skipped)}))

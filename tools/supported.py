@@ -45,11 +45,17 @@ def read(path: Path) -> set[Proof]:
     """The proofs in a file, empty where there is none. Raises ValueError for a control that has no column."""
     if not path.exists():
         return set()
-    found = {(str(runtime), str(version), str(control)) for runtime, version, control in json.loads(path.read_text())}
+    document = json.loads(path.read_text())
+    found = {(str(runtime), str(version), str(control)) for runtime, version, control in document["proven"]}
     unknown = {control for _, _, control in found} - set(CONTROLS)
     if unknown:
         raise ValueError(f"{path.name}: {', '.join(sorted(unknown))} is no column; there are {', '.join(CONTROLS)}")
     return found
+
+
+def skipped() -> int:
+    """How many tests the last run skipped."""
+    return int(json.loads(PROOFS.read_text()).get("skipped", 0))
 
 
 def merged(told: set[Proof], proven: set[Proof]) -> set[Proof]:
@@ -105,22 +111,38 @@ def main() -> int:
         return 1
     now = merged(told, proven)
     if arguments.write:
-        SUPPORTED.write_text(json.dumps(sorted(now), indent=0) + "\n")
+        SUPPORTED.write_text(json.dumps({"proven": sorted(now)}, indent=0) + "\n")
         report.write_section(SECTION, table(now), README)
         return 0
     if not arguments.check:
         print(table(now), end="")
         return 0
-    new, gone = now - told, told - now
-    for words, proofs in (("proven, but not in the README's table", new), ("in the README's table, not proven", gone)):
-        for proof in sorted(proofs):
-            print(f"{words}: {' '.join(proof)}")
-    skipped = sorted({proof[:2] for proof in told} - {proof[:2] for proof in proven})
-    if skipped:
-        print(f"not tried on this machine: {', '.join(' '.join(pair) for pair in skipped)}")
-    if new or gone:
+    return check(proven, told, README.read_text(), skipped=skipped())
+
+
+def check(proven: set[Proof], told: set[Proof], readme: str, *, skipped: int) -> int:
+    """1 where the table misses something that this run proved, or tells of something that it did not; says what.
+
+    Versions that only this machine has are no fault of the table, nor is what was not proven where tests were skipped.
+    """
+    known, here = ({proof[:2] for proof in proofs} for proofs in (told, proven))
+    missing = sorted(proof for proof in proven - told if proof[:2] in known)
+    gone = sorted(proof for proof in told - proven if proof[:2] in here)
+    for words, found in (
+        ("proven, but not in the README's table", missing),
+        ("in the README's table, not proven now", gone),
+        ("proven on this machine, of a version that the table does not have", sorted(here - known)),
+        ("in the table, not tried on this machine", sorted(known - here)),
+    ):
+        if found:
+            print(f"{words}: {'; '.join(' '.join(names) for names in found)}")
+    stale = table(told) not in readme
+    if stale:
+        print("the README's table is not that of docs/reference/supported.json")
+    if missing or stale or (gone and not skipped):
         print("python -m supported --write brings the table up to date")
-    return 1 if new or gone else 0
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,56 @@
+"""The README's table of runtimes: what it says of versions, and when it is out of date."""
+
+from __future__ import annotations
+
+import pytest
+
+import supported
+
+
+def of(runtime, *versions, control="counts"):
+    return {(runtime, version, control) for version in versions}
+
+
+@pytest.mark.parametrize(
+    ("proven", "cell"),
+    [
+        (["1.16.3", "1.20.1", "1.31.1"], "yes"),
+        (["1.20.1", "1.31.1"], "from 1.20.1"),
+        (["1.16.3", "1.31.1"], "1.16.3, 1.31.1"),
+        ([], ""),
+    ],
+)
+def test_a_cell_says_for_which_of_the_tested_versions_a_control_is_proven(proven, cell):
+    proofs = of("ONNX Runtime (Python)", "1.16.3", "1.20.1", "1.31.1") | of(
+        "ONNX Runtime (Python)", *proven, control="spinning"
+    )
+    row = supported.table(proofs).splitlines()[2].split("|")
+    assert [text.strip() for text in row[1:4]] == ["ONNX Runtime (Python)", "1.16.3, 1.20.1, 1.31.1", "yes"]
+    assert row[3 + supported.CONTROLS.index("spinning")].strip() == cell
+
+
+TOLD = of("PyTorch", "1.13.1", "2.6.0")
+
+
+@pytest.mark.parametrize(
+    ("proven", "skipped", "status"),
+    [
+        (TOLD, 0, 0),
+        (TOLD | of("PyTorch", "2.6.0", control="spinning"), 0, 1),
+        # Another machine has other versions, or lacks some.
+        (of("PyTorch", "1.13.1", "2.7.0"), 0, 0),
+        (of("PyTorch", "1.13.1"), 3, 0),
+    ],
+)
+def test_the_table_is_out_of_date_when_it_misses_what_a_version_that_it_has_was_proven_to_do(proven, skipped, status):
+    assert supported.check(proven, TOLD, supported.table(TOLD), skipped=skipped) == status
+
+
+def test_what_is_no_longer_proven_counts_where_nothing_was_skipped():
+    told = TOLD | of("PyTorch", "2.6.0", control="spinning")
+    assert supported.check(TOLD, told, supported.table(told), skipped=0) == 1
+    assert supported.check(TOLD, told, supported.table(told), skipped=1) == 0
+
+
+def test_a_readme_with_another_table_is_out_of_date():
+    assert supported.check(TOLD, TOLD, "", skipped=0) == 1
