@@ -3,6 +3,7 @@
 Run by Debian's Python. Arguments: the folder of saved models, and a JSON list of steps, [name, argument, ...] each.
 """
 
+import contextlib
 import copy
 import json
 import os
@@ -35,12 +36,15 @@ def cpu_s(task):
 
 
 def threads():
-    tasks = list(TASKS.iterdir())
-    return {
-        "total": len(tasks),
-        "pool": sum(comm(task) == "PTThreadPool" for task in tasks),
-        "cpus": sorted({allowed(task) for task in tasks}),
-    }
+    while True:
+        tasks = list(TASKS.iterdir())
+        # A thread may end between the two looks.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            return {
+                "total": len(tasks),
+                "pool": sum(comm(task) == "PTThreadPool" for task in tasks),
+                "cpus": sorted({allowed(task) for task in tasks}),
+            }
 
 
 class Forks(torch.nn.Module):
