@@ -65,33 +65,50 @@ def merged(told: set[Proof], proven: set[Proof]) -> set[Proof]:
 
 
 def table(proofs: Iterable[Proof]) -> str:
-    """A row a runtime; a cell says for which of its versions the control is proven."""
+    """Two tables, ONNX Runtime's and that of the others, a row a runtime.
+
+    A cell says for which of the versions the control is proven; columns that would be empty are left out.
+    """
     by_runtime: dict[str, dict[str, set[str]]] = {}
     for runtime, version, control in proofs:
         by_runtime.setdefault(runtime, {}).setdefault(control, set()).add(version)
+    groups: dict[bool, dict[str, dict[str, set[str]]]] = {}
+    for runtime in sorted(by_runtime, key=_place):
+        groups.setdefault(_is_onnxruntime(runtime), {})[runtime] = by_runtime[runtime]
+    return "\n".join(_table_of(group) for _, group in sorted(groups.items(), reverse=True))
+
+
+def _table_of(group: dict[str, dict[str, set[str]]]) -> str:
+    columns = [control for control in CONTROLS if any(control in controls for controls in group.values())]
     rows = []
-    for runtime, controls in sorted(by_runtime.items(), key=lambda item: _place(item[0])):
+    for runtime, controls in group.items():
         versions = sorted(set().union(*controls.values()), key=_numbers)
-        cells = [_cell(controls.get(control, set()), versions) for control in CONTROLS]
+        cells = [_cell(controls.get(control, set()), versions) for control in columns]
         rows.append([runtime, ", ".join(versions), *cells])
-    return report.markdown_table(("runtime", "versions tested", *CONTROLS), rows)
+    return report.markdown_table(("runtime", "versions tested", *columns), rows)
 
 
 def _cell(proven: set[str], versions: list[str]) -> str:
     if not proven:
         return ""
-    missing = [version for version in versions if version not in proven]
-    if not missing:
+    if proven == set(versions):
         return "yes"
     first = next(version for version in versions if version in proven)
-    if all(_numbers(version) < _numbers(first) for version in missing):
-        return f"from {first}"
-    return ", ".join(version for version in versions if version in proven)
+    later = versions[versions.index(first) :]
+    missing = [version for version in later if version not in proven]
+    if len(missing) > max(1, len(later) // 3):
+        return ", ".join(version for version in versions if version in proven)
+    start = "all" if first == versions[0] else f"from {first}"
+    return f"{start} but {', '.join(missing)}" if missing else start
+
+
+def _is_onnxruntime(runtime: str) -> bool:
+    return runtime.startswith("ONNX")
 
 
 def _place(runtime: str) -> tuple[bool, bool, str]:
     """ONNX Runtime first, then PyTorch, then the families."""
-    return not runtime.startswith("ONNX"), "orch" not in runtime, runtime.lower()
+    return not _is_onnxruntime(runtime), "orch" not in runtime, runtime.lower()
 
 
 def _numbers(version: str) -> list[int]:
