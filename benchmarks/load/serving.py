@@ -78,7 +78,7 @@ def _node(model: Model, socket: Path) -> list[str]:
         raise MissingError("there is no node on PATH")
     lab = _lab("node_lab")
     try:
-        packages = lab.package(f"onnxruntime-node@{lab.NEWEST}") / "node_modules"
+        packages = lab.package(f"onnxruntime-node@{lab.NEWEST}")
     except _skipped() as error:
         raise MissingError(str(error)) from None
     return [node, str(_PROGRAMS / "serve_node.cjs"), str(packages), str(model.file(BUILD)), str(socket)]
