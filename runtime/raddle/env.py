@@ -60,6 +60,8 @@ AFFINITY = ("none", "numa", "core")
 EXISTING = ("respect", "override")
 GRAPH_LEVELS = ("disable", "basic", "extended", "all")
 OBSERVE = ("none", "sessions", "runs")
+NUMA = ("single", "any")
+CORE_TYPES = ("performance", "efficient", "any")
 ALLOCATORS = ("system", "mimalloc", "jemalloc", "tcmalloc")
 
 _SWITCH = (0, 1)
@@ -141,6 +143,8 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "mode": EXECUTION_MODES,
     "graph": GRAPH_LEVELS,  # absent: leave the application's
     "aff": AFFINITY,
+    "numa": NUMA,  # absent: one NUMA node where it holds enough of the CPUs
+    "ctype": CORE_TYPES,  # absent: the fastest that there are, never two kinds in one pool
     "existing": EXISTING,
     "observe": OBSERVE,  # absent: sessions
     "alloc": ALLOCATORS,  # absent: system

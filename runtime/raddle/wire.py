@@ -29,6 +29,8 @@ _BUDGET_FIELDS: Tuple[Tuple[str, type], ...] = (
     ("because", str),
 )
 _MAX_BECAUSE = 160
+# RADDLE_PLAN's word for placement.numa; Auto is absent.
+_NUMA = {"SingleNUMANode": "single", "Any": "any"}
 
 
 class WireError(ValueError):
@@ -57,6 +59,8 @@ def shim_text(plan: Plan, policy: Policy) -> str:
     fields: Dict[str, object] = {
         "aff": plan.affinity,
         "excl": plan.exclusive_cpus,
+        "numa": _NUMA.get(policy.numa),
+        "ctype": None if policy.core_type == "Auto" else policy.core_type.lower(),
         "smt": int(policy.smt == "AllThreads"),
         "streams": plan.streams,
         "workers": plan.workers,
