@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from raddle import coretypes, cpuset, files
+from raddle import coretypes, cpuset, files, pci
 from raddle.topology import Group, Machine, NUMANode
 from raddle.tree import Directory, Problems, lowest
 
@@ -44,6 +44,7 @@ def read_machine(root: str = "/") -> Machine:
         speakers = [lowest(core) for core in cores] + cpuset.ids(online & ~sum(cores))
         model, architecture = _processor(root, problems)
         sockets = _sockets(cpus, online)
+        numa_nodes = _numa_nodes(nodes, online)
         machine = Machine(
             online=online,
             cores=tuple(cores),
@@ -51,9 +52,10 @@ def read_machine(root: str = "/") -> Machine:
             isolated=(cpus.cpus("isolated") or 0) & (online | offline),
             sockets=sockets,
             dies=_dies(cpus, online, sockets),
-            numa_nodes=_numa_nodes(nodes, online),
+            numa_nodes=numa_nodes,
             l3_domains=_l3_domains(cpus, online, speakers),
             core_types=coretypes.read(root, cpus, online, speakers, architecture, problems),
+            gpus=pci.read_gpus(root, [node.id for node in numa_nodes], problems),
             architecture=architecture,
             model=model,
             boot_id=_boot_id(root, problems),

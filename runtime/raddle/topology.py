@@ -41,6 +41,13 @@ class CoreType(NamedTuple):
     capacity: Optional[int] = None
 
 
+class GPU(NamedTuple):
+    """A GPU on the PCI bus. `address` is the kernel's name for it (0000:3b:00.0), `numa_node` None where unknown."""
+
+    address: str
+    numa_node: Optional[int] = None
+
+
 class Kubelet(NamedTuple):
     """How the node's kubelet hands out CPUs. "unknown" and None mean exactly that."""
 
@@ -60,7 +67,8 @@ class Problem(NamedTuple):
 class Machine(NamedTuple):
     """One machine. Groups hold online CPUs only and are sorted by their lowest CPU; `cores` are sibling sets.
 
-    `sockets`, `dies`, `numa_nodes`, `l3_domains` and `core_types` may be empty where the kernel does not say.
+    `sockets`, `dies`, `numa_nodes`, `l3_domains` and `core_types` may be empty where the kernel does not say;
+    `gpus`, sorted by address, is empty where there are none or the PCI bus can't be seen.
     """
 
     online: int
@@ -72,6 +80,7 @@ class Machine(NamedTuple):
     numa_nodes: Tuple[NUMANode, ...] = ()
     l3_domains: Tuple[Group, ...] = ()
     core_types: Tuple[CoreType, ...] = ()
+    gpus: Tuple[GPU, ...] = ()
     architecture: str = ""
     model: str = ""
     boot_id: str = ""
