@@ -13,6 +13,15 @@ settings.register_profile("raddle", deadline=None, suppress_health_check=[Health
 settings.load_profile("raddle")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    # Clusters and servers in processes of their own miss a deadline now and then where the machine is shared: such a
+    # test gets a second try, which the last lines of the run name (RERUN). A pure test never does.
+    for item in items:
+        if item.get_closest_marker("cluster") or item.get_closest_marker("runtime"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files with what the code prints now")
 

@@ -23,6 +23,8 @@ NODES = {
     "four-caches": ("1s2n4l3-8c16t", Kubelet()),
     "hybrid": ("hybrid-6p8e-20t", Kubelet()),
 }
+# What a decision is must not depend on how busy this machine is: by default a slow answer leaves the safe values.
+PATIENT = {"webhook": {"timeoutSeconds": {"pods": 30, "bindings": 30}}}
 _numbers = itertools.count()
 
 
@@ -37,7 +39,7 @@ def raddle(cluster):
     """Webhook and controller running with the chart's rights; nodes two-sockets (static CPU manager), four-caches, hybrid."""
     from localraddle import LocalRaddle
 
-    with LocalRaddle(cluster) as running:
+    with LocalRaddle(cluster, values=PATIENT, webhook_options=["--lookup-timeout", "20"]) as running:
         for name, (shape, kubelet) in NODES.items():
             running.register_machine(name, machines.path(shape), kubelet=kubelet, labels={"node": name})
         running.webhook.wait(

@@ -48,6 +48,17 @@ def uvicorn(python, *arguments):
     return [str(python.with_name("uvicorn")), "--port", "{port}", "--log-level", "warning", *arguments, "serving:asgi"]
 
 
+# A gunicorn configuration file. A process counts the others that are there when it makes its first session: here none
+# loads its model before all have been forked, however busy the machine is.
+WORKERS_AT_ONCE = """
+import pathlib, time
+workers = {workers}
+def post_fork(server, worker):
+    pathlib.Path({folder!r}, "forked-%d" % worker.pid).touch()
+    while len(list(pathlib.Path({folder!r}).glob("forked-*"))) < workers:
+        time.sleep(0.01)
+"""
+
 SERVERS = {
     "gunicorn sync": (gunicorn, ["--workers", "4"]),
     "gunicorn gthread": (gunicorn, ["-w4", "--threads", "2"]),
@@ -72,7 +83,7 @@ def test_the_workers_that_a_servers_command_asks_for_divide_the_limit(name, pyth
 def test_workers_that_no_command_tells_of_are_counted_in_the_container(python, mount, model, tmp_path):
     # The number is in a file of the image, which the webhook can't see.
     settings = tmp_path / "settings.py"
-    settings.write_text("workers = 2\n")
+    settings.write_text(WORKERS_AT_ONCE.format(workers=2, folder=str(tmp_path)))
     command = gunicorn(python, "--config", str(settings))
     env = process_lab.container_env(command, mount, limit_cpus=2)
     assert "workers=1;" in env["RADDLE_PLAN"]

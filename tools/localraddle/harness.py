@@ -122,12 +122,14 @@ class LocalRaddle:
         values: Mapping[str, Any] | None = None,
         start: Sequence[str] = ("webhook", "controller"),
         controller_options: Sequence[str] = (),
+        webhook_options: Sequence[str] = (),
     ) -> None:
         """Describe it; entering installs the chart and starts the processes."""
         self.cluster = cluster
         self._values = values or {}
         self._start = start
         self._controller_options = controller_options
+        self._webhook_options = webhook_options
         self._processes: list[Process] = []
 
     def __enter__(self) -> Self:
@@ -175,7 +177,8 @@ class LocalRaddle:
     def webhook_process(self, name: str, port: int, health_port: int, tls: Path) -> Process:
         """Return a webhook that is not started yet."""
         options = ["--host", "127.0.0.1", "--port", str(port), "--tls-dir", str(tls), "--drain-delay", "0"]
-        return self._process(name, "webhook", [*options, "--metrics-port", str(health_port)], health_port)
+        options += ["--metrics-port", str(health_port), *self._webhook_options]
+        return self._process(name, "webhook", options, health_port)
 
     def controller_process(self, name: str) -> Process:
         """Return a controller that is not started yet; several elect a leader among them."""

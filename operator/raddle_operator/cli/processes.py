@@ -111,6 +111,12 @@ def controller(log_level: str, **options: Any) -> None:
     "--shim-image", default="", help="Image with the shim, for ImageVolume and InitContainer. Absent: neither works."
 )
 @option("--drain-delay", "drain_delay_s", default=5.0, help="Seconds between SIGTERM and closing the port.")
+@option(
+    "--lookup-timeout",
+    "lookup_timeout_s",
+    default=0.3,
+    help="Seconds that the API server gets to tell of a pod that the watch has not shown; then safe values stand.",
+)
 @option("--decision-logs-per-s", default=20.0, help="Most decisions logged a second; 0: none.")
 def webhook(log_level: str, **options: Any) -> None:
     """Run the admission webhook: answer pods and bindings from memory."""
