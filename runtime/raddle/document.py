@@ -10,7 +10,8 @@ absent key. Names follow the DRA CPU driver (socketID, numaNodeID, cacheL3ID, co
      "l3Domains": [{"cacheL3ID": 0, "cpus": "0-3"}], "cores": ["0,2", "1,3"],
      "coreTypes": [{"coreType": "standard", "cpus": "0-3", "maxFrequencyMHz": 3500, "capacity": 1024}],
      "kubelet": {"cpuManagerPolicy": "unknown", "cpuManagerPolicyOptions": {}, "topologyManagerPolicy": "unknown",
-                 "reservedCPUs": "0-1"},
+                 "topologyManagerScope": "pod", "topologyManagerPolicyOptions": {}, "source": "Configz",
+                 "reservedCPUs": "0-1", "reservedCPUsSource": "ReservedSystemCPUs"},
      "problems": [{"path": "sys/...", "reason": "is empty"}],
      "allowed": "0-1", "quotaCPUs": 1.5}
 
@@ -29,6 +30,10 @@ VERSION = 1
 
 CPU_MANAGER_POLICIES = ("unknown", "none", "static")
 TOPOLOGY_MANAGER_POLICIES = ("unknown", "none", "best-effort", "restricted", "single-numa-node")
+TOPOLOGY_MANAGER_SCOPES = ("unknown", "container", "pod")
+# Who told the kubelet's settings, and the reserved CPUs; "" where nobody did.
+KUBELET_SOURCES = ("", "Configz", "Proxy")
+RESERVED_SOURCES = ("", "ReservedSystemCPUs", "PodResources")
 
 # The bounds of crds/nodecputopologies.yaml: a document from elsewhere must not cost more than one from there.
 MAX_TEXT = 256
@@ -111,8 +116,16 @@ def _kubelet(kubelet: Kubelet) -> Dict[str, Any]:
     }
     if kubelet.cpu_manager_policy_options:
         found["cpuManagerPolicyOptions"] = dict(kubelet.cpu_manager_policy_options)
+    if kubelet.topology_manager_scope != "unknown":
+        found["topologyManagerScope"] = kubelet.topology_manager_scope
+    if kubelet.topology_manager_policy_options:
+        found["topologyManagerPolicyOptions"] = dict(kubelet.topology_manager_policy_options)
+    if kubelet.source:
+        found["source"] = kubelet.source
     if kubelet.reserved_cpus is not None:
         found["reservedCPUs"] = cpuset.format_list(kubelet.reserved_cpus)
+        if kubelet.reserved_source:
+            found["reservedCPUsSource"] = kubelet.reserved_source
     return found
 
 
@@ -289,18 +302,23 @@ def _read_distances(node: _Fields) -> Tuple[int, ...]:
 
 
 def _read_kubelet(fields: _Fields) -> Kubelet:
+    reserved = fields.has("reservedCPUs")
     return Kubelet(
         cpu_manager_policy=_word(fields, "cpuManagerPolicy", CPU_MANAGER_POLICIES),
         cpu_manager_policy_options=_options(fields.child("cpuManagerPolicyOptions")),
         topology_manager_policy=_word(fields, "topologyManagerPolicy", TOPOLOGY_MANAGER_POLICIES),
-        reserved_cpus=fields.cpus("reservedCPUs") if fields.has("reservedCPUs") else None,
+        reserved_cpus=fields.cpus("reservedCPUs") if reserved else None,
+        topology_manager_scope=_word(fields, "topologyManagerScope", TOPOLOGY_MANAGER_SCOPES),
+        topology_manager_policy_options=_options(fields.child("topologyManagerPolicyOptions")),
+        source=_word(fields, "source", KUBELET_SOURCES, ""),
+        reserved_source=_word(fields, "reservedCPUsSource", RESERVED_SOURCES, "") if reserved else "",
     )
 
 
-def _word(fields: _Fields, key: str, allowed: Tuple[str, ...]) -> str:
-    word = fields.text(key) or "unknown"
+def _word(fields: _Fields, key: str, allowed: Tuple[str, ...], absent: str = "unknown") -> str:
+    word = fields.text(key) or absent
     if word not in allowed:
-        raise DocumentError(fields.at(key), word, "one of " + ", ".join(allowed))
+        raise DocumentError(fields.at(key), word, "one of " + ", ".join(filter(None, allowed)))
     return word
 
 

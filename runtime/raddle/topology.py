@@ -49,12 +49,20 @@ class GPU(NamedTuple):
 
 
 class Kubelet(NamedTuple):
-    """How the node's kubelet hands out CPUs. "unknown" and None mean exactly that."""
+    """How the node's kubelet hands out CPUs. "unknown" and None mean exactly that.
+
+    `source` says who told the policies and options (document.KUBELET_SOURCES), `reserved_source` who told the reserved
+    CPUs (document.RESERVED_SOURCES); "" where they are unknown or nobody remembers.
+    """
 
     cpu_manager_policy: str = "unknown"
     cpu_manager_policy_options: Tuple[Tuple[str, str], ...] = ()
     topology_manager_policy: str = "unknown"
     reserved_cpus: Optional[int] = None
+    topology_manager_scope: str = "unknown"
+    topology_manager_policy_options: Tuple[Tuple[str, str], ...] = ()
+    source: str = ""
+    reserved_source: str = ""
 
 
 class Problem(NamedTuple):
@@ -69,6 +77,8 @@ class Machine(NamedTuple):
 
     `sockets`, `dies`, `numa_nodes`, `l3_domains` and `core_types` may be empty where the kernel does not say;
     `gpus`, sorted by address, is empty where there are none or the PCI bus can't be seen.
+    `source` is "" for a machine whose own files were read. Else it says in words who told of it: then the counts of
+    CPUs, cores and NUMA nodes hold, and the numbers of the CPUs are made up.
     """
 
     online: int
@@ -86,6 +96,7 @@ class Machine(NamedTuple):
     boot_id: str = ""
     kubelet: Kubelet = Kubelet()
     problems: Tuple[Problem, ...] = ()
+    source: str = ""
 
 
 def cores_within(machine: Machine, cpus: int) -> int:
