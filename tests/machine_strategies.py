@@ -72,6 +72,12 @@ def random_machines(draw):
                 ),
                 topology_manager_policy=st.sampled_from(["unknown", "none", "best-effort", "restricted"]),
                 reserved_cpus=st.none() | st.integers(0, 255),
+                topology_manager_scope=st.sampled_from(["unknown", "container", "pod"]),
+                topology_manager_policy_options=st.dictionaries(WORDS, WORDS, max_size=3).map(
+                    lambda options: tuple(sorted(options.items()))
+                ),
+                source=st.sampled_from(["", "Configz", "Proxy"]),
+                reserved_source=st.just(""),
             )
         ),
         problems=tuple(draw(st.lists(st.builds(Problem, WORDS, WORDS), max_size=3))),
