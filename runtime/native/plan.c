@@ -68,6 +68,8 @@ static const struct key keys[RD_KEYS] = {
     [RD_GRAPH] = {"graph", 0, 0, "disable, basic, extended, all"},
     [RD_AFF] = {"aff", 0, 0, "none, numa, core"},
     [RD_EXISTING] = {"existing", 0, 0, "respect, override"},
+    [RD_NUMA] = {"numa", 0, 0, "single, any"},
+    [RD_CTYPE] = {"ctype", 0, 0, "performance, efficient, any"},
     [RD_OBSERVE] = {"observe", 0, 0, "none, sessions, runs"},
     [RD_ALLOC] = {"alloc", 0, 0, "system, mimalloc, jemalloc, tcmalloc"},
 };

@@ -86,6 +86,8 @@ const WORDS = new Map(
     mode: ['sequential', 'parallel'],
     graph: ['disable', 'basic', 'extended', 'all'],
     aff: ['none', 'numa', 'core'],
+    numa: ['single', 'any'],
+    ctype: ['performance', 'efficient', 'any'],
     existing: ['respect', 'override'],
     observe: ['none', 'sessions', 'runs'],
     alloc: ['system', 'mimalloc', 'jemalloc', 'tcmalloc'],

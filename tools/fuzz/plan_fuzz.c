@@ -102,6 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 #ifndef RD_LIBFUZZER
 static const char *const seeds[] = {
     "v=1;intra=4;inter=1;spin=bounded;spin_us=200;mode=sequential;aff=numa;excl=4;streams=1;workers=1;existing=respect",
+    "v=1;intra=8;aff=core;excl=16;numa=single;ctype=performance;smt=1;gpu=1",
     "v=1;intra=2;min=2;max=8;floor=1;omp=2;blas=1;runs=4;torch_inter=1;gpu=1;observe=runs;alloc=mimalloc",
     "v=1;global=1;global_intra=8;shared_arena=1;arena=0;mem_pattern=1;shrink=1;graph=all;mode=parallel;inter=4",
     "v=1;session.intra_op.spin_duration_us=-1;session.dynamic_block_base=4;session.use_env_allocators=1",
