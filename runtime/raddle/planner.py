@@ -117,6 +117,8 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
     spinning = _spinning(cap, streams, peak, budget, policy, because)
     omp, blas = _openmp_and_blas(cap, intra_op, policy, because)
     affinity = _affinity(cap, streams, intra_op, policy, because)
+    if machine is not None and machine.source:
+        because["intraOp"] = f"{because['intraOp']}; {machine.source}"
     return Plan(
         intra_op=intra_op,
         inter_op=inter_op,
