@@ -1,7 +1,7 @@
 """NodeCPUTopology and Machine: the same facts, as the API server keeps them and as the planner reads them.
 
-The spec is the document of `raddle.document` with the sets of CPUs under `cpus`, counts for tables, and
-no list of problems. crds/nodecputopologies.yaml is the source of truth for its form.
+The spec holds the kernel's ids beside the sets of CPUs, names as the DRA CPU driver names them (socketID, numaNodeID,
+cacheL3ID), counts for tables, and no list of problems. crds/nodecputopologies.yaml is the source of truth for its form.
 """
 
 from __future__ import annotations
@@ -12,28 +12,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from raddle import cpuset
-from raddle.document import DocumentError, from_document, to_document
-from raddle.topology import Machine
+from raddle.document import core_type_object, kubelet_object, read_kubelet
+from raddle.fields import DocumentError, Fields, Within
+from raddle.topology import GPU, CoreType, Group, Machine, NUMANode, threads_per_core
 
 API_VERSION = "raddle.dev/v1alpha1"
 KIND = "NodeCPUTopology"
 PLURAL = "nodecputopologies"
-
-# The document's key for each field of spec.cpus.
-_CPUS = {"online": "cpusOnline", "offline": "cpusOffline", "isolated": "cpusIsolated"}
-_COPIED = (
-    "bootID",
-    "architecture",
-    "model",
-    "threadsPerCore",
-    "sockets",
-    "dies",
-    "numaNodes",
-    "l3Domains",
-    "cores",
-    "coreTypes",
-    "kubelet",
-)
 
 
 class TopologyError(ValueError):
@@ -48,20 +33,57 @@ class TopologyError(ValueError):
 
 def to_spec(machine: Machine) -> dict[str, Any]:
     """The `.spec` of the machine's NodeCPUTopology. Unknown facts and empty lists are left out."""
-    document = to_document(machine)
-    cpus = {field: document[key] for field, key in _CPUS.items() if document[key] or field == "online"}
-    spec = {"cpus": cpus} | {key: document[key] for key in _COPIED if document[key]}
+    cpus = {
+        "online": cpuset.format_list(machine.online),
+        "offline": cpuset.format_list(machine.offline),
+        "isolated": cpuset.format_list(machine.isolated),
+    }
+    facts: dict[str, Any] = {
+        "bootID": machine.boot_id,
+        "architecture": machine.architecture,
+        "model": machine.model,
+        "sockets": [{"socketID": group.id, "cpus": cpuset.format_list(group.cpus)} for group in machine.sockets],
+        "dies": [_die(machine, die) for die in machine.dies],
+        "numaNodes": [_numa_node(node) for node in machine.numa_nodes],
+        "l3Domains": [{"cacheL3ID": group.id, "cpus": cpuset.format_list(group.cpus)} for group in machine.l3_domains],
+        "cores": [cpuset.format_list(core) for core in machine.cores],
+        "coreTypes": [{"coreType": kind.name} | core_type_object(kind) for kind in machine.core_types],
+        "gpus": [_gpu(gpu) for gpu in machine.gpus],
+        "kubelet": kubelet_object(machine.kubelet),
+    }
+    spec: dict[str, Any] = {"cpus": {key: text for key, text in cpus.items() if text or key == "online"}}
+    spec |= {key: value for key, value in facts.items() if value}
     spec["counts"] = {
         "cpus": cpuset.count(machine.online),
         "cores": len(machine.cores),
         "sockets": len(machine.sockets),
         "numaNodes": sum(1 for node in machine.numa_nodes if node.cpus),
     }
-    if not machine.cores:
-        del spec["threadsPerCore"]
-    else:
-        spec["smtEnabled"] = document["threadsPerCore"] > 1
+    if machine.cores:
+        threads = threads_per_core(machine)
+        spec |= {"threadsPerCore": threads, "smtEnabled": threads > 1}
     return spec
+
+
+def _die(machine: Machine, die: Group) -> dict[str, Any]:
+    found: dict[str, Any] = {"dieID": die.id, "cpus": cpuset.format_list(die.cpus)}
+    for socket in machine.sockets:
+        if die.cpus and not die.cpus & ~socket.cpus:
+            found["socketID"] = socket.id
+    return found
+
+
+def _numa_node(node: NUMANode) -> dict[str, Any]:
+    found: dict[str, Any] = {"numaNodeID": node.id, "cpus": cpuset.format_list(node.cpus)}
+    if node.memory_mib is not None:
+        found["memoryMiB"] = node.memory_mib
+    if node.distances:
+        found["distances"] = list(node.distances)
+    return found
+
+
+def _gpu(gpu: GPU) -> dict[str, Any]:
+    return {"address": gpu.address} | ({} if gpu.numa_node is None else {"numaNodeID": gpu.numa_node})
 
 
 def to_object(machine: Machine, node_name: str, node_uid: str) -> dict[str, Any]:
@@ -83,16 +105,46 @@ def from_object(obj: Mapping[str, Any]) -> Machine:
     spec = obj.get("spec") if isinstance(obj, Mapping) else None
     if not isinstance(spec, Mapping):
         raise TopologyError("spec", repr(spec)[:80], "an object")
-    cpus = spec.get("cpus")
-    if not isinstance(cpus, Mapping):
-        raise TopologyError("spec.cpus", repr(cpus)[:80], "an object")
-    document = {key: spec.get(key) for key in _COPIED}
-    document |= {key: cpus.get(field) for field, key in _CPUS.items()}
+    if not isinstance(spec.get("cpus"), Mapping):
+        raise TopologyError("spec.cpus", repr(spec.get("cpus"))[:80], "an object")
     try:
-        return from_document(document)
+        return _machine(Fields(spec))
     except DocumentError as error:
-        paths = {key: f"cpus.{field}" for field, key in _CPUS.items()}
-        raise TopologyError(f"spec.{paths.get(error.path, error.path)}", error.value, error.allowed) from None
+        raise TopologyError(f"spec.{error.path}", error.value, error.allowed) from None
+
+
+def _machine(fields: Fields) -> Machine:
+    cpus = fields.child("cpus")
+    online = cpus.cpus("online")
+    if not online:
+        raise DocumentError(cpus.at("online"), "", "a CPU list with at least one CPU")
+    within = Within(online)
+
+    def groups(key: str, id_key: str) -> tuple[Group, ...]:
+        return tuple(Group(one.id(id_key), mask) for one, mask in within.objects(fields.children(key)))
+
+    return Machine(
+        online=online,
+        cores=tuple(within.lists(fields, "cores")),
+        offline=cpus.cpus("offline") & ~online,
+        isolated=cpus.cpus("isolated"),
+        sockets=groups("sockets", "socketID"),
+        dies=groups("dies", "dieID"),
+        numa_nodes=tuple(
+            NUMANode(one.id("numaNodeID"), mask, one.number("memoryMiB"), one.numbers("distances"))
+            for one, mask in within.objects(fields.children("numaNodes"))
+        ),
+        l3_domains=groups("l3Domains", "cacheL3ID"),
+        core_types=tuple(
+            CoreType(one.text("coreType"), mask, one.number("maxFrequencyMHz"), one.number("capacity"))
+            for one, mask in within.objects(fields.children("coreTypes"))
+        ),
+        gpus=tuple(GPU(one.text("address"), one.number("numaNodeID")) for one in fields.children("gpus")),
+        architecture=fields.text("architecture"),
+        model=fields.text("model"),
+        boot_id=fields.text("bootID"),
+        kubelet=read_kubelet(fields.child("kubelet")),
+    )
 
 
 def content_hash(spec: Mapping[str, Any]) -> str:

@@ -1,30 +1,34 @@
-"""The machine as a JSON document: what `raddle topology -o json` prints, and the form in which machines travel.
+"""The machine as a JSON document: what `raddle topology -o json` prints. docs/reference/topology.md explains each key.
 
-Version 1 of the document. Sets of CPUs are kernel list strings, ids are integers, an unknown fact is an
-absent key. Names follow the DRA CPU driver (socketID, numaNodeID, cacheL3ID, coreType).
+Sets of CPUs are kernel list strings, and the position in a list is the only number that a socket, die or L3 domain
+has here: the kernel's own ids repeat, are -1 or are missing. Version 1 of the document:
 
-    {"version": 1, "bootID": "", "architecture": "x86_64", "model": "",
-     "cpusOnline": "0-3", "cpusOffline": "", "cpusIsolated": "", "threadsPerCore": 2,
-     "sockets": [{"socketID": 0, "cpus": "0-3"}], "dies": [{"socketID": 0, "dieID": 0, "cpus": "0-3"}],
-     "numaNodes": [{"numaNodeID": 0, "cpus": "0-3", "memoryMiB": 65536, "distances": [10]}],
-     "l3Domains": [{"cacheL3ID": 0, "cpus": "0-3"}], "cores": ["0,2", "1,3"],
-     "coreTypes": [{"coreType": "standard", "cpus": "0-3", "maxFrequencyMHz": 3500, "capacity": 1024}],
+    {"version": 1, "bootID": "", "architecture": "x86_64", "model": "", "threadsPerCore": 2,
+     "cpusOnline": "0-3", "cpusOffline": "", "cpusIsolated": "",
+     "sockets": ["0-3"], "dies": ["0-3"], "cores": ["0,2", "1,3"], "l3Domains": ["0-3"],
+     "numaNodes": {"0": {"cpus": "0-3", "memoryMiB": 65536, "distances": {"0": 10}}},
+     "coreTypes": {"standard": {"cpus": "0-3", "maxFrequencyMHz": 3500, "capacity": 1024}},
+     "gpus": [{"address": "0000:3b:00.0", "numaNode": 0}],
      "kubelet": {"cpuManagerPolicy": "unknown", "cpuManagerPolicyOptions": {}, "topologyManagerPolicy": "unknown",
                  "topologyManagerScope": "pod", "topologyManagerPolicyOptions": {}, "source": "Configz",
                  "reservedCPUs": "0-1", "reservedCPUsSource": "ReservedSystemCPUs"},
      "problems": [{"path": "sys/...", "reason": "is empty"}],
      "allowed": "0-1", "quotaCPUs": 1.5}
 
-`allowed` and `quotaCPUs` are this process's own share of the machine; they are there only when asked for.
+Every key but the last two is always there: "", [], {} and null mean unknown or none. Inside numaNodes, coreTypes,
+gpus and kubelet an unknown fact is an absent key. `allowed` and `quotaCPUs` are what one process may use of the
+machine; they are there only where its cgroup or status files tell.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from raddle import cpuset
 from raddle.cgroup import Allotment, usable_cpus
-from raddle.topology import CoreType, Group, Kubelet, Machine, NUMANode, Problem, threads_per_core
+from raddle.fields import MAX_ITEMS, DocumentError, Fields, Within
+from raddle.topology import GPU, CoreType, Group, Kubelet, Machine, NUMANode, Problem, threads_per_core
+from raddle.tree import lowest
 
 VERSION = 1
 
@@ -35,81 +39,69 @@ TOPOLOGY_MANAGER_SCOPES = ("unknown", "container", "pod")
 KUBELET_SOURCES = ("", "Configz", "Proxy")
 RESERVED_SOURCES = ("", "ReservedSystemCPUs", "PodResources")
 
-# The bounds of crds/nodecputopologies.yaml: a document from elsewhere must not cost more than one from there.
-MAX_TEXT = 256
-MAX_CPUS_TEXT = 8192
-MAX_ITEMS = 8192
-MAX_OPTIONS = 32
-MAX_NUMBER = 2**63 - 1
-
-_Fact = TypeVar("_Fact")
-
-
-class DocumentError(ValueError):
-    """A document that is no machine: `path` of the field, the `value` there (shortened), what is `allowed`."""
-
-    def __init__(self, path: str, value: object, allowed: str) -> None:
-        self.path = path
-        self.value = repr(value)[:80]
-        self.allowed = allowed
-        super().__init__(f"{path}: {self.value} is not {allowed}")
-
 
 def to_document(machine: Machine, allotment: Optional[Allotment] = None) -> Dict[str, Any]:
-    """The document of a machine; with an allotment also what this process may use of it."""
+    """The document of a machine; with an allotment also what its process may use of it, where that is known."""
     document: Dict[str, Any] = {
         "version": VERSION,
         "bootID": machine.boot_id,
         "architecture": machine.architecture,
         "model": machine.model,
+        "threadsPerCore": threads_per_core(machine) if machine.cores else None,
         "cpusOnline": cpuset.format_list(machine.online),
         "cpusOffline": cpuset.format_list(machine.offline),
         "cpusIsolated": cpuset.format_list(machine.isolated),
-        "threadsPerCore": threads_per_core(machine),
-        "sockets": [{"socketID": group.id, "cpus": cpuset.format_list(group.cpus)} for group in machine.sockets],
-        "dies": [_die(machine, die) for die in machine.dies],
-        "numaNodes": [_numa_node(node) for node in machine.numa_nodes],
-        "l3Domains": [{"cacheL3ID": group.id, "cpus": cpuset.format_list(group.cpus)} for group in machine.l3_domains],
+        "sockets": _lists(machine.sockets),
+        "dies": _lists(machine.dies),
         "cores": [cpuset.format_list(core) for core in machine.cores],
-        "coreTypes": [_core_type(core_type) for core_type in machine.core_types],
-        "kubelet": _kubelet(machine.kubelet),
+        "l3Domains": _lists(machine.l3_domains),
+        "numaNodes": {str(node.id): _numa_node(machine, node) for node in machine.numa_nodes},
+        "coreTypes": {kind.name: core_type_object(kind) for kind in machine.core_types},
+        "gpus": [_gpu(gpu) for gpu in machine.gpus],
+        "kubelet": kubelet_object(machine.kubelet),
         "problems": [problem._asdict() for problem in machine.problems],
     }
     if allotment is not None:
         usable, quota_cpus = usable_cpus(allotment, machine.online)
-        document["allowed"] = cpuset.format_list(usable or 0)
+        if (allotment.cpuset, allotment.inherited, allotment.quota_cpus) != (None, None, None):
+            document["allowed"] = cpuset.format_list(usable or 0)
         if quota_cpus is not None:
             document["quotaCPUs"] = quota_cpus
     return document
 
 
-def _die(machine: Machine, die: Group) -> Dict[str, Any]:
-    found: Dict[str, Any] = {"dieID": die.id, "cpus": cpuset.format_list(die.cpus)}
-    for socket in machine.sockets:
-        if die.cpus and not die.cpus & ~socket.cpus:
-            found["socketID"] = socket.id
-    return found
+def _lists(groups: Tuple[Group, ...]) -> List[str]:
+    return [cpuset.format_list(group.cpus) for group in groups]
 
 
-def _numa_node(node: NUMANode) -> Dict[str, Any]:
-    found: Dict[str, Any] = {"numaNodeID": node.id, "cpus": cpuset.format_list(node.cpus)}
+def _numa_node(machine: Machine, node: NUMANode) -> Dict[str, Any]:
+    found: Dict[str, Any] = {"cpus": cpuset.format_list(node.cpus)}
     if node.memory_mib is not None:
         found["memoryMiB"] = node.memory_mib
     if node.distances:
-        found["distances"] = list(node.distances)
+        found["distances"] = {str(other.id): far for other, far in zip(machine.numa_nodes, node.distances)}
     return found
 
 
-def _core_type(core_type: CoreType) -> Dict[str, Any]:
-    found: Dict[str, Any] = {"coreType": core_type.name, "cpus": cpuset.format_list(core_type.cpus)}
-    if core_type.max_frequency_mhz is not None:
-        found["maxFrequencyMHz"] = core_type.max_frequency_mhz
-    if core_type.capacity is not None:
-        found["capacity"] = core_type.capacity
+def _gpu(gpu: GPU) -> Dict[str, Any]:
+    found: Dict[str, Any] = {"address": gpu.address}
+    if gpu.numa_node is not None:
+        found["numaNode"] = gpu.numa_node
     return found
 
 
-def _kubelet(kubelet: Kubelet) -> Dict[str, Any]:
+def core_type_object(kind: CoreType) -> Dict[str, Any]:
+    """What is known of a core type, apart from its name."""
+    found: Dict[str, Any] = {"cpus": cpuset.format_list(kind.cpus)}
+    if kind.max_frequency_mhz is not None:
+        found["maxFrequencyMHz"] = kind.max_frequency_mhz
+    if kind.capacity is not None:
+        found["capacity"] = kind.capacity
+    return found
+
+
+def kubelet_object(kubelet: Kubelet) -> Dict[str, Any]:
+    """What is known of the kubelet's settings."""
     found: Dict[str, Any] = {
         "cpuManagerPolicy": kubelet.cpu_manager_policy,
         "topologyManagerPolicy": kubelet.topology_manager_policy,
@@ -130,197 +122,102 @@ def _kubelet(kubelet: Kubelet) -> Dict[str, Any]:
 
 
 def from_document(document: Mapping[str, Any]) -> Machine:
-    """The machine that a document describes; keys it does not know are ignored.
+    """The machine that a document describes; keys it does not know are ignored, absent ones are unknown facts.
 
-    Raises DocumentError naming the field for anything else than what `to_document` may write: a wrong
-    type, a text that is no CPU set, CPUs that are not online or are in two groups of one kind.
+    Groups get their ids in order, dies within their socket. Raises DocumentError naming the field for anything
+    else than what `to_document` may write: a wrong type, a text that is no CPU set, CPUs that are not online or
+    are in two groups of one kind, distances to other nodes than there are.
     """
-    fields = _Fields(document, "")
+    fields = Fields(document)
     version = fields.number("version", VERSION)
     if version != VERSION:
         raise DocumentError("version", version, str(VERSION))
     online = fields.cpus("cpusOnline")
     if not online:
         raise DocumentError("cpusOnline", document.get("cpusOnline"), "a CPU list with at least one CPU")
-    within = _Within(online)
+    within = Within(online)
+    sockets = sorted(within.lists(fields, "sockets"), key=lowest)
     return Machine(
         online=online,
-        cores=within.cores(fields),
+        cores=tuple(sorted(within.lists(fields, "cores"), key=lowest)),
         offline=fields.cpus("cpusOffline") & ~online,
         isolated=fields.cpus("cpusIsolated"),
-        sockets=within.groups(fields, "sockets", "socketID"),
-        dies=within.groups(fields, "dies", "dieID"),
-        numa_nodes=within.numa_nodes(fields),
-        l3_domains=within.groups(fields, "l3Domains", "cacheL3ID"),
-        core_types=within.core_types(fields),
+        sockets=_in_order(sockets),
+        dies=_dies(sorted(within.lists(fields, "dies"), key=lowest), sockets),
+        numa_nodes=_numa_nodes(fields.child("numaNodes"), within),
+        l3_domains=_in_order(sorted(within.lists(fields, "l3Domains"), key=lowest)),
+        core_types=_core_types(fields.child("coreTypes"), within),
+        gpus=tuple(GPU(gpu.text("address"), gpu.number("numaNode")) for gpu in fields.children("gpus")),
         architecture=fields.text("architecture"),
         model=fields.text("model"),
         boot_id=fields.text("bootID"),
-        kubelet=_read_kubelet(fields.child("kubelet")),
+        kubelet=read_kubelet(fields.child("kubelet")),
         problems=tuple(Problem(one.text("path"), one.text("reason")) for one in fields.children("problems")),
     )
 
 
-class _Fields:
-    """One JSON object at `path`, its fields read with their type checked; absent and null are the default."""
-
-    __slots__ = ("_object", "path")
-
-    def __init__(self, value: Any, path: str) -> None:
-        if not isinstance(value, Mapping):
-            raise DocumentError(path or "document", value, "an object")
-        self._object = value
-        self.path = path
-
-    def at(self, key: str) -> str:
-        return self.path + "." + key if self.path else key
-
-    def _get(self, key: str, default: _Fact, check: Callable[[Any], bool], allowed: str) -> _Fact:
-        value = self._object.get(key)
-        if value is None:
-            return default
-        if not check(value):
-            raise DocumentError(self.at(key), value, allowed)
-        return value  # type: ignore[no-any-return]
-
-    def text(self, key: str) -> str:
-        return self._get(
-            key,
-            "",
-            lambda v: isinstance(v, str) and len(v) <= MAX_TEXT,
-            f"a text of at most {MAX_TEXT} characters",
-        )
-
-    def number(self, key: str, default: Optional[int]) -> Optional[int]:
-        return self._get(key, default, _is_number, "an integer that is not negative")
-
-    def id(self, key: str) -> int:
-        value = self.number(key, None)
-        if value is None:
-            raise DocumentError(self.at(key), None, "an integer that is not negative")
-        return value
-
-    def items(self, key: str) -> List[Any]:
-        empty: List[Any] = []
-        return self._get(
-            key, empty, lambda v: isinstance(v, list) and len(v) <= MAX_ITEMS, f"a list of at most {MAX_ITEMS}"
-        )
-
-    def child(self, key: str) -> "_Fields":
-        value = self._object.get(key)
-        return _Fields({} if value is None else value, self.at(key))
-
-    def children(self, key: str) -> "List[_Fields]":
-        return [_Fields(item, f"{self.at(key)}[{index}]") for index, item in enumerate(self.items(key))]
-
-    def has(self, key: str) -> bool:
-        return self._object.get(key) is not None
-
-    def names(self) -> List[str]:
-        """The keys of a map, sorted. Raises DocumentError for more than a machine can have."""
-        if len(self._object) > MAX_OPTIONS or not all(isinstance(key, str) for key in self._object):
-            raise DocumentError(self.path, self._object, f"a map of at most {MAX_OPTIONS} texts")
-        return sorted(self._object)
-
-    def cpus(self, key: str) -> int:
-        return _parse_cpus(self._object.get(key) or "", self.at(key))
+def _in_order(groups: List[int]) -> Tuple[Group, ...]:
+    return tuple(Group(index, group) for index, group in enumerate(groups))
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_NUMBER
+def _dies(groups: List[int], sockets: List[int]) -> Tuple[Group, ...]:
+    """Dies count from 0 in each socket, as the kernel numbers them."""
+    seen: Dict[int, int] = {}
+    dies = []
+    for group in groups:
+        socket = next((socket for socket in sockets if not group & ~socket), 0)
+        dies.append(Group(seen.get(socket, 0), group))
+        seen[socket] = seen.get(socket, 0) + 1
+    return tuple(dies)
 
 
-def _parse_cpus(value: Any, path: str) -> int:
-    if not isinstance(value, str) or len(value) > MAX_CPUS_TEXT:
-        raise DocumentError(path, value, "a CPU list such as 0-3,8")
-    try:
-        return cpuset.parse_list(value)
-    except ValueError:
-        raise DocumentError(path, value, "a CPU list such as 0-3,8") from None
-
-
-class _Within:
-    """Reads the groups of one machine: every CPU in them is online, and in one group of a kind only."""
-
-    __slots__ = ("_online",)
-
-    def __init__(self, online: int) -> None:
-        self._online = online
-
-    def _take(self, cpus: int, rest: int, path: str) -> int:
-        if cpus & ~self._online:
-            raise DocumentError(path, cpuset.format_list(cpus & ~self._online), "online")
-        if cpus & ~rest:
-            raise DocumentError(path, cpuset.format_list(cpus & ~rest), "in this group only")
-        return rest & ~cpus
-
-    def _each(self, fields: _Fields, key: str) -> List[Tuple[_Fields, int]]:
-        rest = self._online
-        found = []
-        for one in fields.children(key):
-            cpus = one.cpus("cpus")
-            rest = self._take(cpus, rest, one.at("cpus"))
-            found.append((one, cpus))
-        return found
-
-    def cores(self, fields: _Fields) -> Tuple[int, ...]:
-        rest = self._online
-        found = []
-        for index, text in enumerate(fields.items("cores")):
-            path = "{}[{}]".format(fields.at("cores"), index)
-            core = _parse_cpus(text, path)
-            if not core:
-                raise DocumentError(path, text, "a CPU list with at least one CPU")
-            rest = self._take(core, rest, path)
-            found.append(core)
-        return tuple(found)
-
-    def groups(self, fields: _Fields, key: str, id_key: str) -> Tuple[Group, ...]:
-        return tuple(Group(one.id(id_key), cpus) for one, cpus in self._each(fields, key))
-
-    def numa_nodes(self, fields: _Fields) -> Tuple[NUMANode, ...]:
-        return tuple(
-            NUMANode(one.id("numaNodeID"), cpus, one.number("memoryMiB", None), _read_distances(one))
-            for one, cpus in self._each(fields, "numaNodes")
-        )
-
-    def core_types(self, fields: _Fields) -> Tuple[CoreType, ...]:
-        return tuple(
-            CoreType(one.text("coreType"), cpus, one.number("maxFrequencyMHz", None), one.number("capacity", None))
-            for one, cpus in self._each(fields, "coreTypes")
-        )
-
-
-def _read_distances(node: _Fields) -> Tuple[int, ...]:
-    distances = node.items("distances")
-    for index, distance in enumerate(distances):
-        if not _is_number(distance):
-            raise DocumentError(
-                "{}[{}]".format(node.at("distances"), index), distance, "an integer that is not negative"
-            )
-    return tuple(distances)
-
-
-def _read_kubelet(fields: _Fields) -> Kubelet:
-    reserved = fields.has("reservedCPUs")
-    return Kubelet(
-        cpu_manager_policy=_word(fields, "cpuManagerPolicy", CPU_MANAGER_POLICIES),
-        cpu_manager_policy_options=_options(fields.child("cpuManagerPolicyOptions")),
-        topology_manager_policy=_word(fields, "topologyManagerPolicy", TOPOLOGY_MANAGER_POLICIES),
-        reserved_cpus=fields.cpus("reservedCPUs") if reserved else None,
-        topology_manager_scope=_word(fields, "topologyManagerScope", TOPOLOGY_MANAGER_SCOPES),
-        topology_manager_policy_options=_options(fields.child("topologyManagerPolicyOptions")),
-        source=_word(fields, "source", KUBELET_SOURCES, ""),
-        reserved_source=_word(fields, "reservedCPUsSource", RESERVED_SOURCES, "") if reserved else "",
+def _numa_nodes(nodes: Fields, within: Within) -> Tuple[NUMANode, ...]:
+    ids = []
+    for name in nodes.names(MAX_ITEMS):
+        if not (name.isascii() and name.isdigit() and len(name) < 8 and name == str(int(name))):
+            raise DocumentError(nodes.path, name, "a map from the numbers of NUMA nodes")
+        ids.append(int(name))
+    ids.sort()
+    found = within.objects([nodes.child(str(number)) for number in ids])
+    return tuple(
+        NUMANode(number, cpus, node.number("memoryMiB"), _distances(node, ids))
+        for number, (node, cpus) in zip(ids, found)
     )
 
 
-def _word(fields: _Fields, key: str, allowed: Tuple[str, ...], absent: str = "unknown") -> str:
-    word = fields.text(key) or absent
-    if word not in allowed:
-        raise DocumentError(fields.at(key), word, "one of " + ", ".join(filter(None, allowed)))
-    return word
+def _distances(node: Fields, ids: List[int]) -> Tuple[int, ...]:
+    if not node.has("distances"):
+        return ()
+    distances = node.child("distances")
+    if sorted(distances.names(MAX_ITEMS)) != sorted(map(str, ids)):
+        raise DocumentError(distances.path, distances.names(MAX_ITEMS), "a distance to every NUMA node")
+    return tuple(distances.id(str(number)) for number in ids)
 
 
-def _options(fields: _Fields) -> Tuple[Tuple[str, str], ...]:
+def _core_types(kinds: Fields, within: Within) -> Tuple[CoreType, ...]:
+    names = kinds.names()
+    found = within.objects([kinds.child(name) for name in names])
+    types = [
+        CoreType(name, cpus, kind.number("maxFrequencyMHz"), kind.number("capacity"))
+        for name, (kind, cpus) in zip(names, found)
+    ]
+    return tuple(sorted(types, key=lambda kind: kind.cpus & -kind.cpus))
+
+
+def read_kubelet(fields: Fields) -> Kubelet:
+    """What `kubelet_object` wrote. Raises DocumentError naming the field for anything else."""
+    reserved = fields.has("reservedCPUs")
+    return Kubelet(
+        cpu_manager_policy=fields.word("cpuManagerPolicy", CPU_MANAGER_POLICIES),
+        cpu_manager_policy_options=_options(fields.child("cpuManagerPolicyOptions")),
+        topology_manager_policy=fields.word("topologyManagerPolicy", TOPOLOGY_MANAGER_POLICIES),
+        reserved_cpus=fields.cpus("reservedCPUs") if reserved else None,
+        topology_manager_scope=fields.word("topologyManagerScope", TOPOLOGY_MANAGER_SCOPES),
+        topology_manager_policy_options=_options(fields.child("topologyManagerPolicyOptions")),
+        source=fields.word("source", KUBELET_SOURCES),
+        reserved_source=fields.word("reservedCPUsSource", RESERVED_SOURCES) if reserved else "",
+    )
+
+
+def _options(fields: Fields) -> Tuple[Tuple[str, str], ...]:
     return tuple((key, fields.text(key)) for key in fields.names())

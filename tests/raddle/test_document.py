@@ -9,42 +9,64 @@ from machine_strategies import random_machines
 import machines
 from raddle import cpuset
 from raddle.cgroup import Allotment
-from raddle.document import DocumentError, from_document, to_document
+from raddle.document import from_document, to_document
+from raddle.fields import DocumentError
 from raddle.sysfs import read_machine
+from raddle.topology import Group, Machine, NUMANode
 
 KEYS = [
     "version",
     "bootID",
     "architecture",
     "model",
+    "threadsPerCore",
     "cpusOnline",
     "cpusOffline",
     "cpusIsolated",
-    "threadsPerCore",
     "sockets",
     "dies",
-    "numaNodes",
-    "l3Domains",
     "cores",
+    "l3Domains",
+    "numaNodes",
     "coreTypes",
+    "gpus",
     "kubelet",
     "problems",
 ]
 
 
+def travelled(document):
+    """The document after a journey as text, there and back."""
+    return to_document(from_document(json.loads(json.dumps(document))))
+
+
 @given(random_machines())
 def test_a_machine_survives_json(machine):
-    assert from_document(json.loads(json.dumps(to_document(machine)))) == machine
+    document = to_document(machine)
+    assert travelled(document) == document
+    assert list(document) == KEYS
+
+
+@given(random_machines())
+def test_all_but_the_kernels_own_ids_is_in_the_document(machine):
+    read = from_document(to_document(machine))
+    without_ids = {
+        field: tuple(group.cpus for group in getattr(machine, field)) for field in ("sockets", "dies", "l3_domains")
+    }
+    assert {field: tuple(group.cpus for group in getattr(read, field)) for field in without_ids} == without_ids
+    assert read._replace(sockets=(), dies=(), l3_domains=()) == machine._replace(sockets=(), dies=(), l3_domains=())
 
 
 @pytest.mark.parametrize("name", machines.names())
 def test_a_recorded_machine_survives_json(name):
-    machine = read_machine(machines.path(name))
-    assert from_document(json.loads(json.dumps(to_document(machine)))) == machine
+    document = to_document(read_machine(machines.path(name)))
+    assert travelled(document) == document
 
 
 def test_the_document_of_a_small_machine(tmp_path):
     files = machines.synthesize(sockets=1, numa_nodes=1, l3_domains=1, cores=2)
+    gpu = "sys/bus/pci/devices/0000:3b:00.0"
+    files |= {f"{gpu}/class": "0x030200\n", f"{gpu}/vendor": "0x10de\n", f"{gpu}/numa_node": "0\n"}
     document = to_document(read_machine(machines.write(files, tmp_path)))
     assert list(document) == KEYS
     assert document == {
@@ -52,19 +74,59 @@ def test_the_document_of_a_small_machine(tmp_path):
         "bootID": "",
         "architecture": "x86_64",
         "model": "Synthetic",
+        "threadsPerCore": 2,
         "cpusOnline": "0-3",
         "cpusOffline": "",
         "cpusIsolated": "",
-        "threadsPerCore": 2,
-        "sockets": [{"socketID": 0, "cpus": "0-3"}],
-        "dies": [{"socketID": 0, "dieID": 0, "cpus": "0-3"}],
-        "numaNodes": [{"numaNodeID": 0, "cpus": "0-3", "memoryMiB": 257666, "distances": [10]}],
-        "l3Domains": [{"cacheL3ID": 0, "cpus": "0-3"}],
+        "sockets": ["0-3"],
+        "dies": ["0-3"],
         "cores": ["0,2", "1,3"],
-        "coreTypes": [{"coreType": "standard", "cpus": "0-3", "maxFrequencyMHz": 3700}],
+        "l3Domains": ["0-3"],
+        "numaNodes": {"0": {"cpus": "0-3", "memoryMiB": 257666, "distances": {"0": 10}}},
+        "coreTypes": {"standard": {"cpus": "0-3", "maxFrequencyMHz": 3700}},
+        "gpus": [{"address": "0000:3b:00.0", "numaNode": 0}],
         "kubelet": {"cpuManagerPolicy": "unknown", "topologyManagerPolicy": "unknown"},
         "problems": [],
     }
+
+
+def test_a_machine_that_tells_nothing_has_every_key():
+    assert to_document(Machine(online=1, cores=())) == {
+        "version": 1,
+        "bootID": "",
+        "architecture": "",
+        "model": "",
+        "threadsPerCore": None,
+        "cpusOnline": "0",
+        "cpusOffline": "",
+        "cpusIsolated": "",
+        "sockets": [],
+        "dies": [],
+        "cores": [],
+        "l3Domains": [],
+        "numaNodes": {},
+        "coreTypes": {},
+        "gpus": [],
+        "kubelet": {"cpuManagerPolicy": "unknown", "topologyManagerPolicy": "unknown"},
+        "problems": [],
+    }
+
+
+def test_ids_are_made_up_in_order():
+    """Dies count from 0 in each socket, as the kernel numbers them."""
+    machine = from_document(small(sockets=["2-3", "0-1"], dies=["0", "1", "2-3"], cores=[], l3Domains=["2-3", "0-1"]))
+    assert machine.sockets == (Group(0, 0b0011), Group(1, 0b1100))
+    assert machine.dies == (Group(0, 0b0001), Group(1, 0b0010), Group(0, 0b1100))
+    assert machine.l3_domains == machine.sockets
+
+
+def test_numa_nodes_are_in_the_order_of_their_numbers():
+    far = {"2": 21, "10": 10}
+    nodes = {"10": {"cpus": "0-3", "distances": far}, "2": {"distances": {"2": 10, "10": 21}}}
+    assert from_document(small(numaNodes=nodes)).numa_nodes == (
+        NUMANode(2, 0, None, (10, 21)),
+        NUMANode(10, 0b1111, None, (21, 10)),
+    )
 
 
 def test_this_process_share_is_there_when_asked_for(tmp_path):
@@ -75,8 +137,13 @@ def test_this_process_share_is_there_when_asked_for(tmp_path):
     assert (document["allowed"], "quotaCPUs" in document) == ("0-255", False)
 
 
+def test_a_share_of_which_nothing_is_known_is_not_there(tmp_path):
+    machine = read_machine(machines.write(machines.synthesize(), tmp_path))
+    assert to_document(machine, Allotment()) == to_document(machine)
+
+
 def small(**changes):
-    return {"cpusOnline": "0-3", "cores": ["0,2", "1,3"], "sockets": [{"socketID": 0, "cpus": "0-3"}]} | changes
+    return {"cpusOnline": "0-3", "cores": ["0,2", "1,3"], "sockets": ["0-3"]} | changes
 
 
 @pytest.mark.parametrize(
@@ -95,16 +162,27 @@ def small(**changes):
         ({"cores": ["0,1", "1,2"]}, "cores[1]"),
         ({"cores": ["4"]}, "cores[0]"),
         ({"cores": ["0"] * 9000}, "cores"),
-        ({"sockets": [{"cpus": "0"}]}, "sockets[0].socketID"),
-        ({"sockets": [{"socketID": "0", "cpus": "0"}]}, "sockets[0].socketID"),
-        ({"sockets": [{"socketID": True, "cpus": "0"}]}, "sockets[0].socketID"),
-        ({"sockets": [{"socketID": -1, "cpus": "0"}]}, "sockets[0].socketID"),
-        ({"sockets": [{"socketID": 1 << 70, "cpus": "0"}]}, "sockets[0].socketID"),
-        ({"sockets": ["0"]}, "sockets[0]"),
-        ({"numaNodes": [{"numaNodeID": 0, "cpus": "9"}]}, "numaNodes[0].cpus"),
-        ({"numaNodes": [{"numaNodeID": 0, "cpus": "0", "distances": [10, None]}]}, "numaNodes[0].distances[1]"),
-        ({"numaNodes": [{"numaNodeID": 0, "cpus": "0", "memoryMiB": 1.5}]}, "numaNodes[0].memoryMiB"),
-        ({"coreTypes": [{"coreType": 7, "cpus": "0"}]}, "coreTypes[0].coreType"),
+        ({"sockets": {"0": "0-3"}}, "sockets"),
+        ({"sockets": [{"socketID": 0, "cpus": "0"}]}, "sockets[0]"),
+        ({"l3Domains": ["0-1", "1"]}, "l3Domains[1]"),
+        ({"dies": [""]}, "dies[0]"),
+        ({"threadsPerCore": 2, "numaNodes": []}, "numaNodes"),
+        ({"numaNodes": {"0": {"cpus": "9"}}}, "numaNodes.0.cpus"),
+        ({"numaNodes": {"0": {"cpus": "0"}, "1": {"cpus": "0"}}}, "numaNodes.1.cpus"),
+        ({"numaNodes": {"one": {"cpus": "0"}}}, "numaNodes"),
+        ({"numaNodes": {"01": {"cpus": "0"}}}, "numaNodes"),
+        ({"numaNodes": {"0": "0-3"}}, "numaNodes.0"),
+        ({"numaNodes": {"0": {"cpus": "0", "distances": {"0": 10, "1": 20}}}}, "numaNodes.0.distances"),
+        ({"numaNodes": {"0": {"cpus": "0", "distances": {"0": -1}}}}, "numaNodes.0.distances.0"),
+        ({"numaNodes": {"0": {"cpus": "0", "distances": {"0": None}}}}, "numaNodes.0.distances.0"),
+        ({"numaNodes": {"0": {"cpus": "0", "memoryMiB": 1.5}}}, "numaNodes.0.memoryMiB"),
+        ({"numaNodes": {"0": {"cpus": "0", "memoryMiB": 1 << 70}}}, "numaNodes.0.memoryMiB"),
+        ({"numaNodes": {"0": {"cpus": "0", "memoryMiB": True}}}, "numaNodes.0.memoryMiB"),
+        ({"coreTypes": [{"coreType": "p-core", "cpus": "0"}]}, "coreTypes"),
+        ({"coreTypes": {"p-core": {"cpus": "0"}, "x": {"cpus": 7}}}, "coreTypes.x.cpus"),
+        ({"coreTypes": {str(n): {} for n in range(40)}}, "coreTypes"),
+        ({"gpus": ["0000:3b:00.0"]}, "gpus[0]"),
+        ({"gpus": [{"address": "0000:3b:00.0", "numaNode": "0"}]}, "gpus[0].numaNode"),
         ({"model": "x" * 257}, "model"),
         ({"kubelet": []}, "kubelet"),
         ({"kubelet": {"cpuManagerPolicy": "maybe"}}, "kubelet.cpuManagerPolicy"),
