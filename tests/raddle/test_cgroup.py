@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from raddle import cgroup, cpuset
+from raddle import cgroup, cgroupfs, cpuset
 from raddle.cgroup import Allotment, read_allotment, usable_cpus
 
 STATUS = "Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t0-7\n"
@@ -148,7 +148,7 @@ def test_a_hybrid_host_keeps_each_controller_where_it_is(machine):
     ],
 )
 def test_the_visible_path_of_a_process(own, root, path):
-    assert cgroup.visible_path(own, root) == path
+    assert cgroupfs.visible_path(own, root) == path
 
 
 def test_a_mount_from_outside_the_namespace_still_shows_an_ancestor(machine):
@@ -230,19 +230,25 @@ def test_importing_it_loads_nothing_heavy():
     result = subprocess.run(
         [sys.executable, "-S", "-c", code], env={"PYTHONPATH": str(RUNTIME)}, capture_output=True, text=True, check=True
     )
-    assert result.stdout.split() == ["__future__", "raddle", "raddle.cgroup", "raddle.cpuset", "raddle.files"]
+    assert result.stdout.split() == [
+        "__future__",
+        "raddle",
+        "raddle.cgroup",
+        "raddle.cgroupfs",
+        "raddle.cpuset",
+        "raddle.files",
+    ]
 
 
 def controller_folders():
     """(version, folder) of each controller's own cgroup of this process, or a skip with the reason."""
     if os.geteuid() != 0:
         pytest.skip("needs root, to make a cgroup")
-    own = cgroup.parse_own_cgroups(Path("/proc/self/cgroup").read_text())
-    mounts = cgroup.parse_mounts(Path("/proc/self/mountinfo").read_text())
+    view = cgroupfs.View("/", "/proc/self")
     folders = {}
     for controller in ("cpu", "cpuset"):
-        version, directories = cgroup._directories("/", controller, own, mounts)
-        if not directories or not os.access(directories[0], os.W_OK):
+        version, directories, own_seen = view.directories(controller)
+        if not own_seen or not os.access(directories[0], os.W_OK):
             pytest.skip(f"the {controller} controller's cgroup can't be written here")
         folders[controller] = (version, Path(directories[0]))
     return folders

@@ -158,7 +158,7 @@ def read_cpus() -> int | None:
 def _read_cgroup() -> tuple[float | None, tuple[int, int, int] | None, str | None]:
     """Quota, throttling so far, and the folder that says so."""
     try:
-        allotment = cgroup.read_allotment()
+        allotment = cgroup.read_quota()
     except Exception:
         return None, None, None
     periods, throttled, throttled_us = allotment.nr_periods, allotment.nr_throttled, allotment.throttled_us
