@@ -1,20 +1,200 @@
-"""Which CPUs a pool's threads go to, once the container's exclusive CPUs are known."""
+"""Where a container's pool goes on its exclusive CPUs: how many threads, on which CPUs, a CPU set for each worker.
+
+One function, `place`, decides at binding, where the kubelet has not chosen the CPUs yet, and in the container, where
+they are known. Steps: the CPUs of one kind of core; one thread for each physical core; the cores of one NUMA node
+where that holds at least three quarters of them. L3 domains only order the cores. Nothing known about cores, kinds,
+caches or NUMA nodes leaves counts of CPUs.
+"""
 
 from __future__ import annotations
 
-from typing import List, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from raddle import cpuset
-from raddle.topology import Machine
+from raddle.topology import Machine, cores_within
 
 
-def cores_in_order(machine: Machine, cpus: int) -> List[int]:
+class Wish(NamedTuple):
+    """What is asked of the CPUs.
+
+    numa         auto, single (never more than one NUMA node) or any (all that there are).
+    core_type    auto, performance, efficient or any: which kind of core, where a machine has several.
+    all_threads  every thread of a core takes one of the pool's, not one a core.
+    gpu          the container has a GPU.
+    """
+
+    numa: str = "auto"
+    core_type: str = "auto"
+    all_threads: bool = False
+    gpu: bool = False
+
+
+class Placement(NamedTuple):
+    """Where a pool goes.
+
+    cpus     the CPUs that its threads may use, idle SMT siblings included; None: not known yet.
+    threads  how many threads it has at most, at least 1.
+    units    how many it would have without the cut to one NUMA node.
+    because  `threads` in words, e.g. "12 physical cores on one NUMA node".
+    """
+
+    cpus: Optional[int]
+    threads: int
+    units: int
+    because: str
+
+
+def place(machine: Machine, count: int, wish: Wish, cpus: Optional[int] = None) -> Placement:
+    """Where a pool goes on `count` exclusive CPUs: the set `cpus`, or None while the kubelet has not chosen them.
+
+    Then the count is the most that the static CPU manager can make of an empty node: it takes whole cores first,
+    fills one NUMA node before the next, or with distribute-cpus-across-numa spreads what one can't hold
+    (pkg/kubelet/cm/cpumanager/cpu_assignment.go). A larger `count` never gives fewer threads.
+    """
+    if cpus is None:
+        kinds = _kinds(machine, _assignable(machine), wish)
+        return max((_expected(machine, count, kind, wish) for kind in kinds), key=lambda found: found.threads)
+    pool = of_core_type(machine, cpus & machine.online or cpus, wish)
+    units = one_cpu_each(machine, pool, wish)
+    total = cpuset.count(units)
+    largest, share = 0, 0
+    if len(machine.numa_nodes) > 1:
+        _, share, largest = max(_shares(machine, pool, units, wish))
+    if _is_cut(share, total, wish):
+        return Placement(largest, share, total, in_words(machine, share, wish, cut=True))
+    return Placement(pool, max(1, total), max(1, total), in_words(machine, max(1, total), wish))
+
+
+def _shares(machine: Machine, pool: int, units: int, wish: Wish) -> List[Tuple[Tuple[int, bool, int, int], int, int]]:
+    """For each NUMA node what it is preferred by, the pool's units on it, and the pool's CPUs on it."""
+    gpu_nodes = _gpu_nodes(machine, wish)
+    found = []
+    for node in machine.numa_nodes:
+        share, inside = cpuset.count(units & node.cpus), pool & node.cpus
+        found.append(((share, node.id in gpu_nodes, cpuset.count(inside), -node.id), share, inside))
+    return found
+
+
+def _gpu_nodes(machine: Machine, wish: Wish) -> Tuple[int, ...]:
+    return tuple(gpu.numa_node for gpu in machine.gpus if gpu.numa_node is not None) if wish.gpu else ()
+
+
+def _is_cut(share: int, total: int, wish: Wish) -> bool:
+    """Whether the rest of the pool's units are left idle for one NUMA node that holds `share` of the total."""
+    return wish.numa != "any" and 0 < share < total and (wish.numa == "single" or 4 * share >= 3 * total)
+
+
+def _expected(machine: Machine, count: int, pool: int, wish: Wish) -> Placement:
+    """The most that `count` CPUs of these can hold; see `place`."""
+    units = one_cpu_each(machine, pool, wish)
+    total = max(1, min(count, cpuset.count(units)) if wish.all_threads else _packed(machine, count, pool, units, wish))
+    # A NUMA node is filled before the next is begun; without a larger one, all units are on it.
+    share = min(total, max((cpuset.count(units & node.cpus) for node in machine.numa_nodes), default=total))
+    spread = wish.numa == "auto" and _has_option(machine, "distribute-cpus-across-numa")
+    if not spread and _is_cut(share, total, wish):
+        return Placement(None, share, total, in_words(machine, share, wish, cut=True))
+    return Placement(None, total, total, in_words(machine, total, wish))
+
+
+def _packed(machine: Machine, count: int, pool: int, units: int, wish: Wish) -> int:
+    """How many cores `count` CPUs take: whole ones first, those with the fewest CPUs before others."""
+    cores, rest = cpuset.count(units), pool & ~units
+    depth = 1
+    taken = 0
+    # Cores with at least `depth` CPUs in the pool, one level of siblings after the other.
+    while count > 0 and cores > 0:
+        deeper_units = one_cpu_each(machine, rest, wish) if rest else 0
+        deeper = cpuset.count(deeper_units)
+        exactly = min(cores - deeper, -(-count // depth))
+        taken += exactly
+        count -= exactly * depth
+        cores, rest = deeper, rest & ~deeper_units
+        depth += 1
+    return taken
+
+
+def _assignable(machine: Machine) -> int:
+    """The CPUs that the kubelet may give away: all but the reserved ones (isolated ones are given away too)."""
+    return machine.online & ~(machine.kubelet.reserved_cpus or 0) or machine.online or 1
+
+
+def _has_option(machine: Machine, name: str) -> bool:
+    return any(option == name and value == "true" for option, value in machine.kubelet.cpu_manager_policy_options)
+
+
+# --- kinds of core --------------------------------------------------------------------------------------------------
+
+
+def of_core_type(machine: Machine, cpus: int, wish: Wish) -> int:
+    """The CPUs of the wanted kind; one pool never spans two kinds of a hybrid machine unless asked to.
+
+    auto: the fastest kind there is, on Arm all kinds but the slowest; but a slower kind with more than twice as many
+    cores (OpenVINO's threshold, cpu_map_scheduling.cpp). All of `cpus` where the wanted kind is not among them.
+    """
+    kinds = _kinds(machine, cpus, wish)
+    best = kinds[0]
+    if wish.core_type == "auto" and len(kinds) > 1:
+        sizes = [cores_within(machine, kind) for kind in kinds]
+        if max(sizes) > 2 * sizes[0]:
+            return kinds[sizes.index(max(sizes))]
+    return best
+
+
+def _kinds(machine: Machine, cpus: int, wish: Wish) -> List[int]:
+    """What one pool may consist of: sets within `cpus`, the preferred one first; auto may choose any of them."""
+    if wish.core_type == "any" or len(machine.core_types) < 2:
+        return [cpus]
+    # The kernel's capacity where told, else the frequency, else P before E.
+    by_speed = sorted(machine.core_types, key=lambda t: (t.capacity or 0, t.max_frequency_mhz or 0, t.name == "p-core"))
+    slowest = by_speed[0].capacity
+    if wish.core_type == "auto" and slowest is not None:
+        slow = 0
+        for kind in by_speed:
+            slow |= kind.cpus if kind.capacity == slowest else 0
+        kinds = [cpus & ~slow, cpus & slow]
+    else:
+        kinds = [kind.cpus & cpus for kind in by_speed]
+        if wish.core_type != "efficient":
+            kinds.reverse()
+    kinds = [kind for kind in kinds if kind] or [cpus]
+    return kinds if wish.core_type == "auto" else kinds[:1]
+
+
+def one_cpu_each(machine: Machine, cpus: int, wish: Wish) -> int:
+    """The lowest CPU of each core within the set, or with `all_threads` all of the set: one CPU for each thread."""
+    if wish.all_threads:
+        return cpus
+    found, rest = 0, cpus
+    for core in machine.cores:
+        inside = core & rest
+        if inside:
+            found |= inside & -inside
+            rest &= ~core
+    # CPUs that belong to no known core count as one each.
+    return found | rest
+
+
+def in_words(machine: Machine, threads: int, wish: Wish, *, cut: bool = False) -> str:
+    """E.g. "6 physical cores of one type on one NUMA node"."""
+    words = "CPU" if wish.all_threads else "physical core"
+    words = f"{threads} {words}{'s' * (threads != 1)}"
+    if wish.core_type != "any" and len(machine.core_types) > 1:
+        words += " of one type"
+    return words + " on one NUMA node" if cut else words
+
+
+# --- which CPU for which thread -------------------------------------------------------------------------------------
+
+
+def cores_in_order(machine: Machine, cpus: int, *, gpu: bool = False) -> List[int]:
     """The cores within the set, each as the CPUs of it that the set holds.
 
-    Sorted by (NUMA node, most of the set first; L3 domain, most of the set first; lowest CPU).
+    Sorted by (NUMA node, most of the set first; L3 domain, most of the set first; lowest CPU). Of NUMA nodes that
+    hold as many, those with a GPU come first where `gpu`, then lower ids.
     """
-    numa = _ranks([(node.id, node.cpus) for node in machine.numa_nodes], cpus)
-    l3 = _ranks([(domain.id, domain.cpus) for domain in machine.l3_domains], cpus)
+    gpu_nodes = _gpu_nodes(machine, Wish(gpu=gpu))
+    numa = _ranks([(node.id not in gpu_nodes, node.id, node.cpus) for node in machine.numa_nodes], cpus)
+    l3 = _ranks([(False, domain.id, domain.cpus) for domain in machine.l3_domains], cpus)
     known = 0
     found = []
     for core in machine.cores:
@@ -25,8 +205,8 @@ def cores_in_order(machine: Machine, cpus: int) -> List[int]:
     return sorted(found, key=lambda core: (_rank(numa, core), _rank(l3, core), core & -core))
 
 
-def _ranks(groups: List[Tuple[int, int]], cpus: int) -> List[int]:
-    return [g for _, g in sorted(groups, key=lambda group: (-cpuset.count(group[1] & cpus), group[0]))]
+def _ranks(groups: Sequence[Tuple[bool, int, int]], cpus: int) -> List[int]:
+    return [group[2] for group in sorted(groups, key=lambda group: (-cpuset.count(group[2] & cpus), *group[:2]))]
 
 
 def _rank(groups: List[int], core: int) -> int:
@@ -36,27 +216,49 @@ def _rank(groups: List[int], core: int) -> int:
     return len(groups)
 
 
-def affinity_groups(machine: Machine, cpus: int, threads: int, affinity: str) -> Tuple[int, ...]:
-    """One CPU set for each of the threads - 1 workers of a pool that runs in the exclusive set `cpus`.
+def pool_units(machine: Machine, cpus: int, threads: int, *, gpu: bool = False) -> Tuple[int, ...]:
+    """Where each of `threads` threads has its place in the set `cpus`, the caller first: a core, or one CPU of it.
+
+    () where there are more threads than CPUs.
+    """
+    if threads > cpuset.count(cpus):
+        return ()
+    cores = cores_in_order(machine, cpus, gpu=gpu)
+    if threads > len(cores):
+        # All threads of a core are wanted: first one CPU of each core, then their siblings.
+        siblings = [cpuset.ids(core) for core in cores]
+        depth = max(map(len, siblings))
+        cores = [1 << core[n] for n in range(depth) for core in siblings if len(core) > n]
+    return tuple(cores[:threads])
+
+
+def memory_node(machine: Machine, units: Sequence[int]) -> Optional[int]:
+    """The NUMA node that holds all of the pool, so that its memory belongs there; None: several, or not known."""
+    for node in machine.numa_nodes:
+        if units and all(node.cpus & unit for unit in units):
+            return node.id
+    return None
+
+
+def affinity_groups(machine: Machine, cpus: int, threads: int, affinity: str, *, gpu: bool = False) -> Tuple[int, ...]:
+    """One CPU set for each of the threads - 1 workers of a pool that runs in the set `cpus` of a `Placement`.
 
     The caller is never pinned. "numa": each worker may use all of the set's CPUs on the NUMA node it belongs
     to. "core": each has a core; the first core is left to the caller. () when nothing sensible can be said:
     fewer than two threads, "none", or more threads than CPUs.
     """
-    if threads < 2 or affinity == "none" or threads > cpuset.count(cpus):
+    if threads < 2 or affinity == "none":
         return ()
-    cores = cores_in_order(machine, cpus)
-    if threads > len(cores):
-        # All threads of a core are wanted: first one CPU of each core, then their siblings.
-        depth = max(cpuset.count(core) for core in cores)
-        cores = [1 << cpuset.ids(core)[n] for n in range(depth) for core in cores if cpuset.count(core) > n]
-    if affinity == "core":
-        return tuple(cores[1:threads])
-    return tuple(_numa_share(machine, cpus, core) for core in cores[1:threads])
+    units = pool_units(machine, cpus, threads, gpu=gpu)[1:]
+    return units if affinity == "core" else tuple(_numa_share(machine, cpus, unit) for unit in units)
 
 
-def _numa_share(machine: Machine, cpus: int, core: int) -> int:
+def _numa_share(machine: Machine, cpus: int, unit: int) -> int:
+    if unit & machine.isolated:
+        # The scheduler balances no threads between isolated CPUs (kernel-parameters.txt, isolcpus): each has its own.
+        return unit
+    balanced = cpus & ~machine.isolated
     for node in machine.numa_nodes:
-        if node.cpus & core:
-            return node.cpus & cpus
-    return cpus
+        if node.cpus & unit:
+            return node.cpus & balanced
+    return balanced
