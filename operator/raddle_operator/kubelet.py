@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from raddle import cpuset
-from raddle.document import CPU_MANAGER_POLICIES, TOPOLOGY_MANAGER_POLICIES
+from raddle.document import CPU_MANAGER_POLICIES, TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
 from raddle.fields import MAX_OPTIONS, MAX_TEXT
 from raddle.topology import Kubelet
 

@@ -73,6 +73,8 @@ def test_the_object_goes_with_its_node_and_does_not_hold_it_back(wanted):
                 "cpuManagerPolicy": "static",
                 "cpuManagerPolicyOptions": {"full-pcpus-only": "true", "align-by-socket": "false"},
                 "topologyManagerPolicy": "single-numa-node",
+                "topologyManagerScope": "pod",
+                "topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"},
                 "reservedSystemCPUs": "0-1,16",
                 "cpuManagerReconcilePeriod": "10s",
             },
@@ -81,17 +83,54 @@ def test_the_object_goes_with_its_node_and_does_not_hold_it_back(wanted):
                 (("align-by-socket", "false"), ("full-pcpus-only", "true")),
                 "single-numa-node",
                 cpuset.parse_list("0-1,16"),
+                "pod",
+                (("prefer-closest-numa-nodes", "true"),),
+                "Configz",
+                "ReservedSystemCPUs",
             ),
         ),
-        ({"cpuManagerPolicy": "none", "topologyManagerPolicy": "none"}, Kubelet("none", (), "none")),
-        ({"cpuManagerPolicy": "None", "topologyManagerPolicy": ""}, Kubelet("none", (), "none")),
+        (
+            {"cpuManagerPolicy": "none", "topologyManagerPolicy": "none"},
+            Kubelet("none", (), "none", source="Configz"),
+        ),
+        ({"cpuManagerPolicy": "None", "topologyManagerPolicy": ""}, Kubelet("none", (), "none", source="Configz")),
         # A static policy without a list reserves CPUs of its own choice.
-        ({"cpuManagerPolicy": "static", "reservedSystemCPUs": ""}, Kubelet("static", (), "unknown", None)),
-        ({"cpuManagerPolicy": "quantum", "topologyManagerPolicy": 7}, Kubelet()),
-        ({"cpuManagerPolicyOptions": [1], "reservedSystemCPUs": "all"}, Kubelet()),
+        ({"cpuManagerPolicy": "static", "reservedSystemCPUs": ""}, Kubelet("static", source="Configz")),
+        (
+            {"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "1"}, "systemReserved": {"cpu": "500m"}},
+            Kubelet("static", source="Configz"),
+        ),
+        (
+            {"cpuManagerPolicy": "quantum", "topologyManagerPolicy": 7, "topologyManagerScope": "rack"},
+            Kubelet(source="Configz"),
+        ),
+        (
+            {"cpuManagerPolicyOptions": [1], "reservedSystemCPUs": "all", "topologyManagerScope": None},
+            Kubelet(source="Configz"),
+        ),
         (
             {"cpuManagerPolicyOptions": {"a": 1, "b": "x" * 300, "c": "d"}},
-            Kubelet(cpu_manager_policy_options=(("c", "d"),)),
+            Kubelet(cpu_manager_policy_options=(("c", "d"),), source="Configz"),
+        ),
+        # What keeps threads on whole cores and beside one L3: carried as it is, whatever comes in later releases.
+        (
+            {
+                "cpuManagerPolicy": "static",
+                "cpuManagerPolicyOptions": {
+                    "distribute-cpus-across-numa": "true",
+                    "prefer-align-cpus-by-uncorecache": "true",
+                    "strict-cpu-reservation": "true",
+                },
+            },
+            Kubelet(
+                "static",
+                (
+                    ("distribute-cpus-across-numa", "true"),
+                    ("prefer-align-cpus-by-uncorecache", "true"),
+                    ("strict-cpu-reservation", "true"),
+                ),
+                source="Configz",
+            ),
         ),
         (None, Kubelet()),
         ("text", Kubelet()),
