@@ -1,5 +1,7 @@
 """From facts to status: counting, conditions, messages; and whether a topology describes its node."""
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +27,7 @@ from raddle_operator.controller.world import (
 from raddle_operator.injection import Facts
 from raddle_operator.kube import CLUSTER_INFERENCE_THREADINGS, INFERENCE_THREADINGS
 from raddle_operator.matching import Policies
+from raddle_operator.nodecheck import Checker
 from raddle_operator.reasons import SkipReason
 from raddle_operator.spec import policy_from_object
 from raddle_operator.times import epoch_s, rfc3339
@@ -431,10 +434,25 @@ def test_a_node_and_a_topology_are_read():
     assert read_node(node) == NodeFacts(boot_id="b1", capacity_cpus=16)
     assert read_node({}) == NodeFacts(boot_id="", capacity_cpus=None)
     spec = {"bootID": "b1", "cpus": {"online": "0-7,16-23"}, "cores": ["0,16", "1,17"]}
-    found = read_topology({"metadata": metadata(), "spec": spec})
-    assert (found.boot_id, found.cpus, found.cores) == ("b1", 16, 2)
-    broken = read_topology({"metadata": metadata(), "spec": {"cpus": {"online": "all of them"}}})
+    problem_of = Checker().problem
+    found = read_topology({"metadata": metadata(), "spec": spec}, problem_of)
+    assert (found.boot_id, found.cpus, found.cores, found.problem) == ("b1", 16, 2, "")
+    broken = read_topology({"metadata": metadata(), "spec": {"cpus": {"online": "all of them"}}}, problem_of)
     assert (broken.cpus, broken.cores) == (None, None)
+    assert broken.problem == "spec.cpus.online: 'all of them' is not a CPU list such as 0-3,8"
+
+
+def test_a_topology_that_is_no_machine_says_so_and_is_not_called_fresh():
+    node = NodeFacts(boot_id="b1", capacity_cpus=16)
+    found = TopologyRecord(uid="u", generation=1, boot_id="b1", cpus=16, cores=None, status={})
+    valid = condition(topology_status(found, node, now_s=NOW_S), "Valid")
+    assert (valid["status"], valid["reason"]) == ("True", "Machine")
+    broken = dataclasses.replace(found, problem="spec.cores[0]: '400' is not online")
+    status = topology_status(broken, node, now_s=NOW_S)
+    valid, fresh = condition(status, "Valid"), condition(status, "Fresh")
+    assert (valid["status"], valid["reason"]) == ("False", "NoMachine")
+    assert valid["message"].startswith("spec.cores[0]: '400' is not online; pods keep safe values")
+    assert (fresh["status"], fresh["reason"]) == ("Unknown", "NoMachine")
 
 
 def test_a_record_is_what_policy_status_needs():

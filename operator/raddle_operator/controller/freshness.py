@@ -1,7 +1,7 @@
-"""Whether a NodeCPUTopology still describes its node. Pure.
+"""Whether a NodeCPUTopology describes a machine, and still its node. Pure.
 
 The agent writes when the node's facts change and sends no heartbeat; a reboot or a re-created node that the agent has
-not yet seen shows in the Node's own status.
+not yet seen shows in the Node's own status. What somebody else wrote into it shows in itself.
 """
 
 from __future__ import annotations
@@ -12,16 +12,27 @@ from raddle_operator.controller.status import condition, with_times
 from raddle_operator.controller.world import NodeFacts, TopologyRecord
 
 FRESH: Final = "Fresh"
+VALID: Final = "Valid"
 
 
 def topology_status(record: TopologyRecord, node: NodeFacts | None, *, now_s: float) -> dict[str, Any]:
     """Return the whole status of a NodeCPUTopology as it is applied. ``node`` None: there is no such Node."""
-    return {"conditions": with_times([_fresh(record, node)], record.status, record.generation, now_s)}
+    found = [_fresh(record, node), _valid(record)]
+    return {"conditions": with_times(found, record.status, record.generation, now_s)}
+
+
+def _valid(record: TopologyRecord) -> dict[str, str]:
+    if record.problem:
+        message = f"{record.problem}; pods keep safe values, and the node's agent will write it again"
+        return condition(VALID, "False", "NoMachine", message)
+    return condition(VALID, "True", "Machine", "the facts describe a machine")
 
 
 def _fresh(record: TopologyRecord, node: NodeFacts | None) -> dict[str, str]:
     if node is None:
         return condition(FRESH, "False", "NodeGone", "there is no Node of this name")
+    if record.problem:
+        return condition(FRESH, "Unknown", "NoMachine", "the facts describe no machine, see the condition Valid")
     if not record.boot_id or not node.boot_id:
         return condition(FRESH, "Unknown", "BootIDUnknown", "the agent or the kubelet does not say which boot this is")
     if record.boot_id != node.boot_id:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from raddle_operator.controller import metrics
-from raddle_operator.controller.freshness import FRESH
+from raddle_operator.controller.freshness import FRESH, VALID
 from raddle_operator.controller.status import ACCEPTED, DEGRADED, READY, says
 from raddle_operator.events import Recorder, Reference
 from raddle_operator.informer import Key
@@ -17,7 +17,7 @@ from raddle_operator.kube import Conflict, Kube, KubeError, NotFound, Object, Re
 log = logging.getLogger(__name__)
 
 FIELD_MANAGER: Final = "raddle-controller"
-_EXPECTED: Final[Mapping[str, str]] = {ACCEPTED: "True", READY: "True", DEGRADED: "False", FRESH: "True"}
+_EXPECTED: Final[Mapping[str, str]] = {ACCEPTED: "True", READY: "True", DEGRADED: "False", FRESH: "True", VALID: "True"}
 _NOT_ALARMING: Final = frozenset({"NoPodsMatched", "SpinningNotControlled", "NodeGone"})
 
 

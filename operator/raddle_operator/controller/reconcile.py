@@ -57,6 +57,7 @@ from raddle_operator.kube import (
     Resource,
 )
 from raddle_operator.matching import Policies
+from raddle_operator.nodecheck import Checker
 from raddle_operator.volumes import ShimDelivery
 
 log = logging.getLogger(__name__)
@@ -98,6 +99,7 @@ class Reconciler:
         self._counts = PodCounts(settings.unlabelled)
         self._pending_s: dict[Work, float] = {}
         self._reader = PodReader()
+        self._checker = Checker()
         self._writer = StatusWriter(kube, recorder, interval_s=settings.status_interval_s)
         self._namespaces: Informer[NamespaceFacts] = Informer(
             kube, NAMESPACES, read_namespace, metadata_only=True, on_change=self._namespace
@@ -125,7 +127,8 @@ class Reconciler:
         try:
             version = _version(obj)
             if resource is NODE_CPU_TOPOLOGIES:
-                self._topologies.offer(key, version, None if deleted else read_topology(obj))
+                record = None if deleted else read_topology(obj, self._checker.problem)
+                self._topologies.offer(key, version, record)
             else:
                 self._policies[resource.kind].offer(key, version, None if deleted else read_policy(resource, obj))
         except Exception:
@@ -275,7 +278,7 @@ class Reconciler:
             obj = await self._kube.get(PODS, work.name, work.namespace)
         except NotFound:
             return
-        cores = [record.cores for record in self._topologies.values() if record.cores]
+        cores = [record.cores for record in self._topologies.values() if record.cores and not record.problem]
         kept = self._shim is not None and self._shim.is_kept(work.namespace)
         facts = Facts(smallest_cores=min(cores, default=None), config_map_present=kept or None)
         reason = verdict(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -73,7 +73,8 @@ class PolicyRecord:
 class TopologyRecord:
     """A NodeCPUTopology as it is on the server. ``cpus`` is None where its online list can't be read.
 
-    ``cores`` counts the physical cores, None where they are not listed.
+    ``cores`` counts the physical cores, None where they are not listed. ``problem`` says why it describes no machine,
+    empty where it does.
     """
 
     uid: str
@@ -82,6 +83,7 @@ class TopologyRecord:
     cpus: int | None
     cores: int | None
     status: Object
+    problem: str = ""
 
 
 class PodReader:
@@ -161,8 +163,8 @@ def read_policy(resource: Resource, obj: Object) -> PolicyRecord:
     )
 
 
-def read_topology(obj: Object) -> TopologyRecord:
-    """Return the record of a NodeCPUTopology."""
+def read_topology(obj: Object, problem_of: Callable[[Object], str]) -> TopologyRecord:
+    """Return the record of a NodeCPUTopology; ``problem_of`` says why one describes no machine (nodecheck.Checker)."""
     metadata, spec = obj["metadata"], obj.get("spec") or {}
     try:
         cpus = cpuset.count(cpuset.parse_list(str((spec.get("cpus") or {}).get("online", ""))))
@@ -175,6 +177,7 @@ def read_topology(obj: Object) -> TopologyRecord:
         cpus=cpus or None,
         cores=len(spec.get("cores") or ()) or None,
         status=obj.get("status") or {},
+        problem=problem_of(obj),
     )
 
 

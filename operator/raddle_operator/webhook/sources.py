@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from raddle import env
 from raddle.topology import Machine
-from raddle_operator import nodetopology
+from raddle_operator import nodecheck, nodetopology
 from raddle_operator.binding import size_of
 from raddle_operator.informer import Informer, Key, key_of
 from raddle_operator.kube import (
@@ -112,7 +112,7 @@ class TopologyReader:
         shape = self.shapes.get(digest)
         if shape is None:
             try:
-                machine = nodetopology.from_object(obj)
+                machine = nodecheck.machine_of(obj)
             except nodetopology.TopologyError as error:
                 log.warning("NodeCPUTopology %s is left out: %s", key_of(obj)[1], error)
                 return None
