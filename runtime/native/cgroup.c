@@ -1,5 +1,6 @@
-/* The process's CPU quota by the cgroups of version 1 and 2 that it can see: a port of that part of
- * runtime/raddle/cgroup.py. A limit of any ancestor holds, so the tightest one counts. */
+/* The calling thread's CPU quota by the cgroups of version 1 and 2 that it can see: a port of that part of
+ * runtime/raddle/cgroup.py and cgroupfs.py. A limit of any ancestor holds, so the tightest one counts. Trees that lack
+ * mountinfo are read by Python only: a running process has it. */
 #include "raddle.h"
 #include "syscalls.h"
 
@@ -81,10 +82,11 @@ static bool has_name(struct rd_text list, const char *name)
 }
 
 /* The process's path in the hierarchy that has the controller "cpu", from /proc/PID/cgroup: of version 1 where one
- * names it, else the unified one. 0 where there is neither. The last line of several counts. */
+ * names it, else the unified one. 0 where there is neither, -1 where no hierarchy is told at all. The last line of
+ * several counts. */
 static int own_path(struct rd_text text, char *path, size_t size)
 {
-    int version = 0;
+    int version = -1;
     for (bool more = true; more;) {
         struct rd_text rest;
         bool first, second;
@@ -94,6 +96,7 @@ static int own_path(struct rd_text text, char *path, size_t size)
         if (!first || !second) {
             continue;
         }
+        version = version < 0 ? 0 : version;
         int found = has_name(controllers, "cpu") ? 1 : has_name(controllers, "") ? 2 : 0;
         if (found == 1 || (found == 2 && version != 1)) {
             version = found;
@@ -110,11 +113,11 @@ static void unescape(struct rd_text text, char *to, size_t size)
     static const struct {
         const char *code;
         char one;
-    } escapes[] = {{"\\040", ' '}, {"\\011", '\t'}, {"\\012", '\n'}, {"\\134", '\\'}};
+    } escapes[] = {{"\\040", ' '}, {"\\011", '\t'}, {"\\012", '\n'}, {"\\043", '#'}, {"\\134", '\\'}};
     struct rd_out out = rd_out(to, size);
     for (size_t i = 0; i < text.length; i++) {
         char one = text.at[i];
-        for (unsigned k = 0; k < 4 && one == '\\' && i + 4 <= text.length; k++) {
+        for (unsigned k = 0; k < 5 && one == '\\' && i + 4 <= text.length; k++) {
             if (__builtin_memcmp(text.at + i, escapes[k].code, 4) == 0) {
                 one = escapes[k].one;
                 i += 3;
@@ -138,7 +141,7 @@ static bool next_name(struct rd_text *path, struct rd_text *name)
 }
 
 /* The part of the process's path that lies below the mount's root; false where the mount shows another part of the
- * hierarchy. Empty where only the mount's top is known to be above the process: see visible_path in cgroup.py. */
+ * hierarchy. Empty where only the mount's top is known to be above the process: see visible_path in cgroupfs.py. */
 static bool visible_path(struct rd_text own, struct rd_text mount_root, struct rd_text *below)
 {
     struct rd_text above = mount_root, rest = own, name, other;
@@ -166,21 +169,16 @@ static bool visible_path(struct rd_text own, struct rd_text mount_root, struct r
     return true;
 }
 
-/* The folders from the mount's top down to the process's own cgroup: how many of them are there, and the tightest
- * quota among them. `path` is where the top is; it is used up. */
-static int tightest(struct scratch *scratch, int version, struct rd_text below, double *quota_cpus)
+/* Lowers *quota_cpus (0: none yet) to the tightest quota from the mount's top down to the process's own cgroup, as far
+ * as the folders exist. scratch->path is where the top is; it is used up. */
+static void tighten(struct scratch *scratch, int version, struct rd_text below, double *quota_cpus)
 {
     struct rd_out path = {scratch->path, sizeof scratch->path, rd_length(scratch->path)};
     struct rd_text name = {NULL, 0};
-    int visible = 0;
-    *quota_cpus = 0;
     for (int depth = 0; depth <= MAX_DEPTH; depth++) {
         double quota;
-        if (is_directory(path.at)) {
-            visible++;
-            if (quota_of(scratch, version, path.at, &quota) && (*quota_cpus == 0 || quota < *quota_cpus)) {
-                *quota_cpus = quota;
-            }
+        if (quota_of(scratch, version, path.at, &quota) && (*quota_cpus == 0 || quota < *quota_cpus)) {
+            *quota_cpus = quota;
         }
         if (!next_name(&below, &name)) {
             break;
@@ -188,37 +186,54 @@ static int tightest(struct scratch *scratch, int version, struct rd_text below, 
         rd_put_char(&path, '/');
         rd_put_text(&path, name);
     }
-    return visible;
 }
 
-/* Of one line of mountinfo: whether it mounts the hierarchy, and its root and mount point into the scratch. */
-static bool is_mount(struct scratch *scratch, struct rd_text line, int version)
+/* The first `count` fields of a text that spaces part; false where there are fewer. */
+static bool split_fields(struct rd_text text, struct rd_text *fields, int count)
 {
-    struct rd_text fields[5], rest = line, kind[3];
     bool more = true;
+    for (int i = 0; i < count; i++) {
+        if (!more) {
+            return false;
+        }
+        fields[i] = rd_split(text, ' ', &text, &more);
+    }
+    return true;
+}
+
+/* A line of mountinfo: root and mount point are its fields 3 and 4, the kind of file system and its options 0 and 2 of
+ * what follows the dash. */
+static bool split_mount(struct rd_text line, struct rd_text fields[5], struct rd_text kind[3])
+{
     size_t dash = 0;
     while (dash + 3 <= line.length && __builtin_memcmp(line.at + dash, " - ", 3) != 0) {
         dash++;
     }
-    if (dash + 3 > line.length) {
-        return false;
-    }
-    rest.length = dash;
-    for (int i = 0; i < 5; i++) {
-        if (!more) {
-            return false;
+    return dash + 3 <= line.length && split_fields((struct rd_text){line.at, dash}, fields, 5)
+           && split_fields((struct rd_text){line.at + dash + 3, line.length - dash - 3}, kind, 3);
+}
+
+/* Whether one of these lines mounts something over the mount point. */
+static bool is_covered(struct rd_text lines, struct rd_text point)
+{
+    for (bool more = true; more;) {
+        struct rd_text fields[5], kind[3];
+        struct rd_text line = rd_split(lines, '\n', &lines, &more);
+        if (split_mount(line, fields, kind) && fields[4].length == point.length
+            && __builtin_memcmp(fields[4].at, point.at, point.length) == 0) {
+            return true;
         }
-        fields[i] = rd_split(rest, ' ', &rest, &more);
     }
-    rest = (struct rd_text){line.at + dash + 3, line.length - dash - 3};
-    more = true;
-    for (int i = 0; i < 3; i++) {
-        if (!more) {
-            return false;
-        }
-        kind[i] = rd_split(rest, ' ', &rest, &more);
-    }
-    if (!rd_text_is(kind[0], version == 2 ? "cgroup2" : "cgroup") || (version == 1 && !has_name(kind[2], "cpu"))) {
+    return false;
+}
+
+/* Of one line of mountinfo: whether it mounts the hierarchy and can be seen past the lines after it, and its root and
+ * mount point into the scratch. */
+static bool is_mount(struct scratch *scratch, struct rd_text line, struct rd_text after, int version)
+{
+    struct rd_text fields[5], kind[3];
+    if (!split_mount(line, fields, kind) || !rd_text_is(kind[0], version == 2 ? "cgroup2" : "cgroup")
+        || (version == 1 && !has_name(kind[2], "cpu")) || is_covered(after, fields[4])) {
         return false;
     }
     unescape(fields[3], scratch->mount_root, sizeof scratch->mount_root);
@@ -226,32 +241,28 @@ static bool is_mount(struct scratch *scratch, struct rd_text line, int version)
     return true;
 }
 
-static bool read_quota(struct scratch *scratch, const char *root, double *quota_cpus)
+static long read_proc(struct scratch *scratch, const char *root, const char *name, char *to, size_t size)
 {
     struct rd_out path = rd_out(scratch->path, sizeof scratch->path);
     rd_put(&path, root);
-    rd_put(&path, "/proc/self/cgroup");
-    long length = rd_read_file(scratch->path, scratch->own, sizeof scratch->own);
-    if (length < 0) {
-        return false;
+    rd_put(&path, "/proc/thread-self");
+    if (!is_directory(path.at)) {
+        path = rd_out(scratch->path, sizeof scratch->path);
+        rd_put(&path, root);
+        rd_put(&path, "/proc/self");
     }
-    int version = own_path((struct rd_text){scratch->own, (size_t)length}, scratch->hierarchy,
-                           sizeof scratch->hierarchy);
-    path = rd_out(scratch->path, sizeof scratch->path);
-    rd_put(&path, root);
-    rd_put(&path, "/proc/self/mountinfo");
-    length = rd_read_file(scratch->path, scratch->mounts, sizeof scratch->mounts);
-    if (version == 0 || length < 0) {
-        return false;
-    }
-    struct rd_text text = {scratch->mounts, (size_t)length};
-    int most = 0;
-    *quota_cpus = 0;
+    rd_put(&path, name);
+    return rd_read_file(path.at, to, size);
+}
+
+/* The tightest quota of the process's cgroup and its ancestors by all mounts of the hierarchy; 0: there is none. */
+static double quota_by(struct scratch *scratch, const char *root, struct rd_text lines, int version)
+{
+    double quota_cpus = 0;
     for (bool more = true; more;) {
         struct rd_text below;
-        double quota;
-        struct rd_text line = rd_split(text, '\n', &text, &more);
-        if (!is_mount(scratch, line, version)
+        struct rd_text line = rd_split(lines, '\n', &lines, &more);
+        if (!is_mount(scratch, line, lines, version)
             || !visible_path(rd_text_of(scratch->hierarchy), rd_text_of(scratch->mount_root), &below)) {
             continue;
         }
@@ -259,16 +270,34 @@ static bool read_quota(struct scratch *scratch, const char *root, double *quota_
         while (*point == '/') {
             point++;
         }
-        path = rd_out(scratch->path, sizeof scratch->path);
+        struct rd_out path = rd_out(scratch->path, sizeof scratch->path);
         rd_put(&path, root);
         rd_put_char(&path, '/');
         rd_put(&path, point);
-        /* The mount that shows most of the process's path is the one that counts. */
-        int visible = tightest(scratch, version, below, &quota);
-        if (visible > most) {
-            most = visible;
-            *quota_cpus = quota;
-        }
+        tighten(scratch, version, below, &quota_cpus);
+    }
+    return quota_cpus;
+}
+
+static bool read_quota(struct scratch *scratch, const char *root, double *quota_cpus)
+{
+    long own = read_proc(scratch, root, "/cgroup", scratch->own, sizeof scratch->own);
+    int version = own_path((struct rd_text){scratch->own, own < 0 ? 0 : (size_t)own}, scratch->hierarchy,
+                           sizeof scratch->hierarchy);
+    long length = read_proc(scratch, root, "/mountinfo", scratch->mounts, sizeof scratch->mounts);
+    if (version == 0 || length < 0) {
+        return false;
+    }
+    struct rd_text lines = {scratch->mounts, (size_t)length};
+    if (version < 0) {
+        /* The path is not told: what holds at the mount's top holds here too. */
+        struct rd_out top = rd_out(scratch->hierarchy, sizeof scratch->hierarchy);
+        rd_put(&top, "/");
+        *quota_cpus = quota_by(scratch, root, lines, 1);
+        version = 2;
+    }
+    if (*quota_cpus == 0) {
+        *quota_cpus = quota_by(scratch, root, lines, version);
     }
     return *quota_cpus > 0;
 }
@@ -276,6 +305,7 @@ static bool read_quota(struct scratch *scratch, const char *root, double *quota_
 bool rd_quota_read(const char *root, double *quota_cpus)
 {
     struct scratch *scratch = rd_map(sizeof *scratch);
+    *quota_cpus = 0;
     bool found = scratch != NULL && read_quota(scratch, root, quota_cpus);
     rd_unmap(scratch, sizeof *scratch);
     return found;

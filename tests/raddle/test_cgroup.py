@@ -5,6 +5,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from cgroup_layouts import LAYOUTS
 
 from raddle import cgroup, cgroupfs, cpuset
 from raddle.cgroup import Allotment, read_allotment, usable_cpus
@@ -60,6 +61,28 @@ def test_a_v2_container_sees_its_own_limits_at_the_top_of_the_mount(machine):
     assert (found.weight, found.shares) == (59, None)
     assert (found.nr_periods, found.nr_throttled, found.throttled_us) == (80, 7, 1234)
     assert usable_cpus(found) == (0b111100, 1.5)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=[layout.name for layout in LAYOUTS])
+def test_every_layout_tells_what_may_be_used(layout, tmp_path):
+    found = read_allotment(layout.make(tmp_path))
+    told = {name: value for name, value in found._values() if value is not None}
+    if "quota_path" in told:
+        told["quota_path"] = str(Path(told["quota_path"]).relative_to(tmp_path))
+    for name in ("cpuset", "inherited"):
+        if name in told:
+            told[name] = cpuset.format_list(told[name])
+    assert told == layout.expected
+    usable, quota_cpus = usable_cpus(found)
+    assert (usable and cpuset.format_list(usable), quota_cpus) == layout.usable
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=[layout.name for layout in LAYOUTS])
+def test_a_session_reads_the_same_quota_as_the_whole_allotment(layout, tmp_path):
+    whole, quota = read_allotment(layout.make(tmp_path)), cgroup.read_quota(tmp_path)
+    for name in ("quota_cpus", "quota_path", "period_us", "burst_us", "nr_periods", "shares", "weight"):
+        assert getattr(quota, name) == getattr(whole, name)
+    assert (quota.cpuset, quota.inherited, quota.memory_limit_bytes) == (None, None, None)
 
 
 @pytest.mark.parametrize(

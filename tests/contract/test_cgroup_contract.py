@@ -1,0 +1,60 @@
+"""Every language reads the same quota from every layout of cgroups; the expected values stand in cgroup_layouts.
+
+The set of CPUs is not compared: C and Node.js ask the kernel for the thread's affinity, which lies within the cpuset.
+"""
+
+import importlib.util
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from cgroup_layouts import LAYOUTS
+
+HERE = Path(__file__).parent
+NODE_CGROUP = HERE.parents[1] / "runtime" / "node" / "cgroup.cjs"
+RUNNING = [layout for layout in LAYOUTS if not layout.recorded]
+IDS = [layout.name for layout in RUNNING]
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# The harness that is built there, sanitizers and all.
+answers = load("test_native_contract").answers
+
+
+@pytest.fixture(scope="module")
+def roots(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("layouts")
+    return {layout.name: layout.make(folder / str(number)) for number, layout in enumerate(RUNNING)}
+
+
+@pytest.fixture(scope="module")
+def node_answers(roots):
+    """Layout -> what the Node.js shim reads."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node here")
+    code = "const { readQuota } = require(process.argv[1]); const roots = process.argv.slice(2);"
+    code += " console.log(JSON.stringify(roots.map((root) => readQuota(root))));"
+    done = subprocess.run([node, "-e", code, NODE_CGROUP, *roots.values()], capture_output=True, text=True, check=True)
+    return dict(zip(roots, json.loads(done.stdout), strict=True))
+
+
+@pytest.mark.parametrize("layout", RUNNING, ids=IDS)
+def test_node_reads_the_quota_and_where_it_is(layout, roots, node_answers):
+    found, path = node_answers[layout.name], layout.expected.get("quota_path")
+    assert found["quotaCPUs"] == layout.expected.get("quota_cpus")
+    assert found["directory"] == (None if path is None else str(roots[layout.name] / str(path)))
+
+
+@pytest.mark.parametrize("layout", RUNNING, ids=IDS)
+def test_the_native_shim_reads_the_quota(layout, roots, answers):
+    quota_cpus = layout.expected.get("quota_cpus")
+    assert answers([roots[layout.name]], "--quota") == ["-" if quota_cpus is None else f"{quota_cpus:.17g}"]
