@@ -29,7 +29,8 @@ from raddle.topology import Kubelet, Machine
 from raddle_operator import agent_client, nodetopology
 from raddle_operator.agent_client import FAILURES, AgentClient, ApiError
 from raddle_operator.agent_mirror import Backoff, Mirror
-from raddle_operator.kubelet import parse_configz
+from raddle_operator.kubelet import parse_configz, with_allocatable
+from raddle_operator.podresources import allocatable_cpus
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,8 @@ NODES = "/api/v1/nodes"
 KUBELET_CONFIG_MODES = ("Configz", "Proxy", "None")
 # A kubelet that does not answer this often in a row may have been set up anew: what it said before is then unknown.
 KUBELET_FAILURES = 3
+# A kubelet that was set up anew says so in its next answer. Asked by way of the API server it is a load on that.
+KUBELET_INTERVALS_S = {"Configz": 60.0, "Proxy": 600.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,8 @@ class AgentSettings:
     `root` is the folder that holds this node's sys/ and proc/, read anew every `reread_s`. `kubeconfig` None: the
     pod's own service account. `kubelet_config` is one of KUBELET_CONFIG_MODES; Configz needs `node_ip`.
     `kubelet_insecure_tls` accepts any serving certificate of the kubelet: most are self-signed, and the connection
-    never leaves the node.
+    never leaves the node. `pod_resources` is the kubelet's PodResources socket; None: it is not asked.
+    `kubelet_interval_s` None: KUBELET_INTERVALS_S.
     """
 
     node_name: str
@@ -60,8 +64,9 @@ class AgentSettings:
     kubelet_config: str = "Configz"
     kubelet_port: int = 10250
     kubelet_insecure_tls: bool = False
+    pod_resources: Path | None = None
     reread_s: float = 60.0
-    kubelet_interval_s: float = 600.0
+    kubelet_interval_s: float | None = None
     kubelet_retry_s: float = 60.0
     """The pause after a kubelet gave no answer."""
     least_delay_s: float = 1.0
@@ -90,24 +95,50 @@ class KubeletReader:
             self._path = "/configz"
             self._client = AgentClient(_kubelet_endpoint(settings, token))
         self._known = Kubelet()
+        # What the static policy may give out, and the settings that it was told beside: another policy, another set.
+        self._allocatable: tuple[Kubelet, int] | None = None
         self._failures = 0
         self._next = 0.0
         self._said = ""
+        self._socket_said = ""
 
-    def read(self) -> Kubelet:
-        """The settings as last known; asks again when it is time."""
+    def read(self, present: int) -> Kubelet:
+        """The settings as last known, for a node with these CPUs; asks again when it is time."""
         settings = self._settings
         if settings.kubelet_config == "None" or (settings.kubelet_config == "Configz" and not settings.node_ip):
             return self._known
         if time.monotonic() >= self._next:
-            interval_s = settings.kubelet_interval_s if self._ask() else settings.kubelet_retry_s
-            self._next = time.monotonic() + interval_s * random.uniform(0.8, 1.0)  # noqa: S311 (spreads the nodes)
-        return self._known
+            interval_s = settings.kubelet_interval_s
+            if interval_s is None:
+                interval_s = KUBELET_INTERVALS_S[settings.kubelet_config]
+            answered = self._ask()
+            pause_s = interval_s if answered else settings.kubelet_retry_s
+            self._next = time.monotonic() + pause_s * random.uniform(0.8, 1.0)  # noqa: S311 (spreads the nodes)
+            if answered and settings.pod_resources is not None and self._known.cpu_manager_policy == "static":
+                self._ask_socket(settings.pod_resources)
+        known = self._known
+        if self._allocatable is not None and self._allocatable[0] == known:
+            known = with_allocatable(known, self._allocatable[1], present)
+        if known.reserved_cpus is not None:
+            # reservedSystemCPUs may name CPUs that this machine does not have.
+            known = known._replace(reserved_cpus=known.reserved_cpus & present)
+        return known
+
+    def _ask_socket(self, path: Path) -> None:
+        """Ask what may be given out; what was said stands while there is no answer and the settings are the same."""
+        try:
+            self._allocatable = (self._known, allocatable_cpus(path))
+        except (OSError, ValueError) as error:
+            if str(error) != self._socket_said:
+                self._socket_said = str(error)
+                log.warning("reserved CPUs unknown socket=%s error=%r", path, self._socket_said)
+        else:
+            self._socket_said = ""
 
     def _ask(self) -> bool:
         """Whether there was an answer; a refusal is one, as asking again soon would not change it."""
         try:
-            self._known = parse_configz(self._client.get(self._path))
+            self._known = parse_configz(self._client.get(self._path), self._settings.kubelet_config)
         except FAILURES as error:
             self._failures += 1
             refused = isinstance(error, ApiError) and error.status < http.client.INTERNAL_SERVER_ERROR
@@ -227,7 +258,8 @@ class Agent:
         if self._machine is None:
             return None
         # What went wrong in reading is for this node's log, and no part of what the machine is.
-        self._machine = self._machine._replace(kubelet=self._kubelet.read(), problems=())
+        present = self._machine.online | self._machine.offline
+        self._machine = self._machine._replace(kubelet=self._kubelet.read(present), problems=())
         return self._machine
 
     def _complain(self, found: Machine) -> None:

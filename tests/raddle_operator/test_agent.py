@@ -5,6 +5,8 @@ import json
 import ssl
 import threading
 
+import grpc
+import podresources_lab
 import pytest
 import yaml
 from cryptography import x509
@@ -21,6 +23,8 @@ from raddle_operator.agent_client import ConfigError, from_kubeconfig, in_cluste
 from raddle_operator.agent_mirror import Backoff
 from raddle_operator.kubelet import parse_configz
 from raddle_operator.nodetopology import to_object
+
+ALL = cpuset.parse_list("0-31")
 
 
 @pytest.fixture(scope="module")
@@ -187,40 +191,76 @@ def reader(kubelet, **changes):
 
 
 def test_the_kubelet_of_this_node_is_asked_itself(kubelet):
-    assert reader(kubelet).read().cpu_manager_policy == "static"
+    assert reader(kubelet).read(ALL).cpu_manager_policy == "static"
 
 
 def test_the_kubelet_is_asked_now_and_then(kubelet):
     asks = reader(kubelet, kubelet_interval_s=600.0)
-    assert [asks.read().cpu_manager_policy for _ in range(3)] == ["static"] * 3
+    assert [asks.read(ALL).cpu_manager_policy for _ in range(3)] == ["static"] * 3
     assert kubelet.asked == 1
 
 
 def test_a_kubelet_that_must_not_be_asked_is_not(kubelet):
-    assert reader(kubelet, kubelet_config="None").read() == Kubelet()
-    assert reader(kubelet, node_ip="").read() == Kubelet()
+    assert reader(kubelet, kubelet_config="None").read(ALL) == Kubelet()
+    assert reader(kubelet, node_ip="").read(ALL) == Kubelet()
     assert kubelet.asked == 0
 
 
 def test_a_refusal_makes_it_unknown_at_once(kubelet):
     asks = reader(kubelet)
-    assert asks.read().cpu_manager_policy == "static"
+    assert asks.read(ALL).cpu_manager_policy == "static"
     kubelet.answer = (403, {"message": "Forbidden"})
-    assert asks.read() == Kubelet()
+    assert asks.read(ALL) == Kubelet()
 
 
 def test_what_it_said_stands_while_it_only_fails_to_answer_a_little(kubelet):
     asks = reader(kubelet)
-    assert asks.read().cpu_manager_policy == "static"
+    assert asks.read(ALL).cpu_manager_policy == "static"
     kubelet.answer = (503, {})
-    assert [asks.read().cpu_manager_policy for _ in range(3)] == ["static", "static", "unknown"]
+    assert [asks.read(ALL).cpu_manager_policy for _ in range(3)] == ["static", "static", "unknown"]
     kubelet.answer = (200, {"kubeletconfig": {"cpuManagerPolicy": "none"}})
-    assert asks.read().cpu_manager_policy == "none"
+    assert asks.read(ALL).cpu_manager_policy == "none"
 
 
 def test_a_certificate_that_nobody_signed_is_not_trusted_unless_told(kubelet):
-    assert reader(kubelet, kubelet_insecure_tls=False).read() == Kubelet()
+    assert reader(kubelet, kubelet_insecure_tls=False).read(ALL) == Kubelet()
     assert kubelet.asked == 0
+
+
+@pytest.fixture
+def pod_resources(tmp_path):
+    """The kubelet's PodResources socket, and what it says may be given out: all but CPUs 0 and 16 of 32."""
+    with podresources_lab.serving(tmp_path / "kubelet.sock") as served:
+        served.answer = podresources_lab.packed([*range(1, 16), *range(17, 32)])
+        yield tmp_path / "kubelet.sock", served
+
+
+def test_the_socket_tells_which_cpus_a_static_policy_reserves_of_its_own_choice(kubelet, pod_resources):
+    found = reader(kubelet, pod_resources=pod_resources[0]).read(ALL)
+    assert (cpuset.format_list(found.reserved_cpus), found.reserved_source) == ("0,16", "PodResources")
+
+
+def test_a_policy_without_cpus_of_one_container_alone_has_none_to_tell(kubelet, pod_resources):
+    kubelet.answer = (200, {"kubeletconfig": {"cpuManagerPolicy": "none", "reservedSystemCPUs": "0-1"}})
+    found = reader(kubelet, pod_resources=pod_resources[0]).read(ALL)
+    assert (cpuset.format_list(found.reserved_cpus), found.reserved_source) == ("0-1", "ReservedSystemCPUs")
+    assert pod_resources[1].asked == []
+
+
+def test_what_the_socket_said_stands_until_the_kubelet_was_set_up_anew(kubelet, pod_resources):
+    path, served = pod_resources
+    asks = reader(kubelet, pod_resources=path)
+    assert asks.read(ALL).reserved_source == "PodResources"
+    served.answer = grpc.StatusCode.UNAVAILABLE
+    assert asks.read(ALL).reserved_source == "PodResources"
+    changed = {"cpuManagerPolicy": "static", "cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}
+    kubelet.answer = (200, {"kubeletconfig": changed})
+    assert asks.read(ALL).reserved_cpus is None
+
+
+def test_reserved_cpus_that_the_machine_does_not_have_are_left_out(kubelet):
+    kubelet.answer = (200, {"kubeletconfig": {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0,30-40"}})
+    assert cpuset.format_list(reader(kubelet).read(ALL).reserved_cpus) == "0,30-31"
 
 
 # --- how it logs in ----------------------------------------------------------------------------------------------

@@ -148,8 +148,17 @@ def webhook(log_level: str, **options: Any) -> None:
 )
 @option("--kubelet-port", default=10250, help="The kubelet's port.")
 @option("--kubelet-insecure-tls", is_flag=True, help="Accept any certificate of this node's own kubelet.")
+@option(
+    "--pod-resources",
+    type=click.Path(path_type=Path),
+    help="The kubelet's PodResources socket, for the reserved CPUs. Absent: it is not asked.",
+)
 @option("--reread-s", default=60.0, help="Seconds between two looks at /sys.")
-@option("--kubelet-interval-s", default=600.0, help="Seconds between two questions to the kubelet.")
+@option(
+    "--kubelet-interval-s",
+    type=float,
+    help="Seconds between two questions to the kubelet. Absent: 60, and 600 with --kubelet-config Proxy.",
+)
 def agent(log_level: str, namespace: str, **options: Any) -> None:
     """Run the node agent: publish this node's NodeCPUTopology when it changes."""
     from raddle_operator.agent import AgentSettings, run
