@@ -7,10 +7,16 @@ import importlib.util
 import json
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 from cgroup_layouts import LAYOUTS
+from cgroup_strategies import cases, write
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from raddle.cgroup import read_allotment
 
 HERE = Path(__file__).parent
 NODE_CGROUP = HERE.parents[1] / "runtime" / "node" / "cgroup.cjs"
@@ -35,16 +41,21 @@ def roots(tmp_path_factory):
     return {layout.name: layout.make(folder / str(number)) for number, layout in enumerate(RUNNING)}
 
 
-@pytest.fixture(scope="module")
-def node_answers(roots):
-    """Layout -> what the Node.js shim reads."""
+def by_node(roots):
+    """What the Node.js shim reads from each."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("no node here")
     code = "const { readQuota } = require(process.argv[1]); const roots = process.argv.slice(2);"
     code += " console.log(JSON.stringify(roots.map((root) => readQuota(root))));"
-    done = subprocess.run([node, "-e", code, NODE_CGROUP, *roots.values()], capture_output=True, text=True, check=True)
-    return dict(zip(roots, json.loads(done.stdout), strict=True))
+    done = subprocess.run([node, "-e", code, NODE_CGROUP, *roots], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def node_answers(roots):
+    """Layout -> what the Node.js shim reads."""
+    return dict(zip(roots, by_node(roots.values()), strict=True))
 
 
 @pytest.mark.parametrize("layout", RUNNING, ids=IDS)
@@ -58,3 +69,17 @@ def test_node_reads_the_quota_and_where_it_is(layout, roots, node_answers):
 def test_the_native_shim_reads_the_quota(layout, roots, answers):
     quota_cpus = layout.expected.get("quota_cpus")
     assert answers([roots[layout.name]], "--quota") == ["-" if quota_cpus is None else f"{quota_cpus:.17g}"]
+
+
+@settings(deadline=None, max_examples=5, suppress_health_check=list(HealthCheck))
+@given(st.lists(cases(), min_size=30, max_size=30))
+def test_every_language_reads_the_same_from_random_hierarchies(answers, some):
+    with tempfile.TemporaryDirectory() as folder:
+        roots = [Path(folder, str(number)) for number in range(len(some))]
+        for case, root in zip(some, roots, strict=True):
+            write(case, root)
+        expected = [read_allotment(root) for root in roots]
+        native = answers(roots, "--quota")
+        in_node = by_node(roots)
+    assert [None if text == "-" else float(text) for text in native] == [one.quota_cpus for one in expected]
+    assert in_node == [{"quotaCPUs": one.quota_cpus, "directory": one.quota_path} for one in expected]
