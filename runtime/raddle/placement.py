@@ -35,12 +35,14 @@ class Placement(NamedTuple):
     cpus     the CPUs that its threads may use, idle SMT siblings included; None: not known yet.
     threads  how many threads it has at most, at least 1.
     units    how many it would have without the cut to one NUMA node.
+    places   one CPU for each of those; while `cpus` is not known, of all that there are to choose from.
     because  `threads` in words, e.g. "12 physical cores on one NUMA node".
     """
 
     cpus: Optional[int]
     threads: int
     units: int
+    places: int
     because: str
 
 
@@ -61,8 +63,9 @@ def place(machine: Machine, count: int, wish: Wish, cpus: Optional[int] = None) 
     if len(machine.numa_nodes) > 1:
         _, share, largest = max(_shares(machine, pool, units, wish))
     if _is_cut(share, total, wish):
-        return Placement(largest, share, total, in_words(machine, share, wish, cut=True))
-    return Placement(pool, max(1, total), max(1, total), in_words(machine, max(1, total), wish))
+        return Placement(largest, share, total, units, in_words(machine, share, wish, cut=True))
+    total = max(1, total)
+    return Placement(pool, total, total, units, in_words(machine, total, wish))
 
 
 def _shares(machine: Machine, pool: int, units: int, wish: Wish) -> List[Tuple[Tuple[int, bool, int, int], int, int]]:
@@ -92,8 +95,8 @@ def _expected(machine: Machine, count: int, pool: int, wish: Wish) -> Placement:
     share = min(total, max((cpuset.count(units & node.cpus) for node in machine.numa_nodes), default=total))
     spread = wish.numa == "auto" and _has_option(machine, "distribute-cpus-across-numa")
     if not spread and _is_cut(share, total, wish):
-        return Placement(None, share, total, in_words(machine, share, wish, cut=True))
-    return Placement(None, total, total, in_words(machine, total, wish))
+        return Placement(None, share, total, units, in_words(machine, share, wish, cut=True))
+    return Placement(None, total, total, units, in_words(machine, total, wish))
 
 
 def _packed(machine: Machine, count: int, pool: int, units: int, wish: Wish) -> int:
@@ -232,12 +235,12 @@ def pool_units(machine: Machine, cpus: int, threads: int, *, gpu: bool = False) 
     return tuple(cores[:threads])
 
 
-def memory_node(machine: Machine, units: Sequence[int]) -> Optional[int]:
-    """The NUMA node that holds all of the pool, so that its memory belongs there; None: several, or not known."""
-    for node in machine.numa_nodes:
-        if units and all(node.cpus & unit for unit in units):
-            return node.id
-    return None
+def memory_node(machine: Machine, places: Sequence[int]) -> Optional[int]:
+    """The NUMA node that holds all of a pool's places, so its memory belongs there; None: several, or not known."""
+    together = 0
+    for cpus in places:
+        together |= cpus
+    return next((node.id for node in machine.numa_nodes if together and not together & ~node.cpus), None)
 
 
 def affinity_groups(machine: Machine, cpus: int, threads: int, affinity: str, *, gpu: bool = False) -> Tuple[int, ...]:
@@ -249,8 +252,13 @@ def affinity_groups(machine: Machine, cpus: int, threads: int, affinity: str, *,
     """
     if threads < 2 or affinity == "none":
         return ()
-    units = pool_units(machine, cpus, threads, gpu=gpu)[1:]
-    return units if affinity == "core" else tuple(_numa_share(machine, cpus, unit) for unit in units)
+    return groups_of(machine, cpus, pool_units(machine, cpus, threads, gpu=gpu), affinity)
+
+
+def groups_of(machine: Machine, cpus: int, units: Tuple[int, ...], affinity: str) -> Tuple[int, ...]:
+    """As `affinity_groups`, for a pool's units that are known."""
+    workers = units[1:]
+    return workers if affinity == "core" else tuple(_numa_share(machine, cpus, unit) for unit in workers)
 
 
 def _numa_share(machine: Machine, cpus: int, unit: int) -> int:

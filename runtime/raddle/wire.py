@@ -15,6 +15,7 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 from raddle import cpuset, env
 from raddle.planner import Budget, Plan
 from raddle.policy import Policy, PolicyError, from_settings, to_settings
+from raddle.room import wish_of
 
 VERSION = 1
 # Budget's fields that are known before the container runs, with their type.
@@ -29,8 +30,6 @@ _BUDGET_FIELDS: Tuple[Tuple[str, type], ...] = (
     ("because", str),
 )
 _MAX_BECAUSE = 160
-# RADDLE_PLAN's word for placement.numa; Auto is absent.
-_NUMA = {"SingleNUMANode": "single", "Any": "any"}
 
 
 class WireError(ValueError):
@@ -56,11 +55,12 @@ def settings_hash(policy: Policy) -> str:
 
 def shim_text(plan: Plan, policy: Policy) -> str:
     """RADDLE_PLAN for a plan: at most env.RESERVED_SHIM bytes."""
+    wish = wish_of(policy)
     fields: Dict[str, object] = {
         "aff": plan.affinity,
         "excl": plan.exclusive_cpus,
-        "numa": _NUMA.get(policy.numa),
-        "ctype": None if policy.core_type == "Auto" else policy.core_type.lower(),
+        "numa": None if wish.numa == "auto" else wish.numa,
+        "ctype": None if wish.core_type == "auto" else wish.core_type,
         "smt": int(policy.smt == "AllThreads"),
         "streams": plan.streams,
         "workers": plan.workers,
@@ -127,6 +127,9 @@ def values(plan: Plan) -> Dict[str, Any]:
         "torchInterOp": plan.torch_inter_op,
         "peakRunnable": plan.peak_runnable or None,
         "cpus": cpuset.format_list(plan.cpus) if plan.cpus else None,
+        "affinityGroups": [cpuset.format_list(group) for group in plan.affinity_groups] or None,
+        "memoryNUMANode": plan.memory_numa_node,
+        "layout": {"workers": plan.layout.workers, "threads": plan.layout.threads} if plan.layout else None,
     }
     return {name: value for name, value in found.items() if value is not None}
 

@@ -343,7 +343,7 @@ def test_streams_together_never_exceed_what_fits(the_machine, budget, policy):
         assert made.intra_op >= 1
         assert made.intra_op * made.streams <= max(made.streams, made.cap)
     assert made == plan(the_machine, budget, policy)
-    assert set(made.because) <= {"intraOp", "interOp", "spinning", "omp", "blas", "affinity", "streams"}
+    assert set(made.because) <= {"intraOp", "interOp", "spinning", "omp", "blas", "affinity", "streams", "layout"}
 
 
 @given(machines(), budgets, policies)

@@ -1,0 +1,70 @@
+"""Advice for Throughput: how many instances of how many threads fill the CPUs, and why.
+
+An instance is a process, or a session of its own: one model, one pool. About four cores each serve most models best
+(OpenVINO's cpu_streams_calculation.cpp takes 4, 5 or 3; the IPEX launcher's latency mode 4), and none should reach
+across two L3 domains.
+"""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Sequence, Tuple
+
+from raddle import cpuset
+from raddle.topology import Machine
+
+# Cores that an instance may have, the preferred number first.
+CORES_EACH = (4, 3, 2)
+# More of the cores than this are not left idle for the sake of an even division.
+MOST_IDLE = 0.25
+
+
+class Layout(NamedTuple):
+    """`workers` instances with `threads` threads each."""
+
+    workers: int
+    threads: int
+    because: str
+
+
+def layout(cores: int, domains: Sequence[int] = (), what: str = "") -> Layout:
+    """How to divide `cores`; `domains` are the cores that share a cache (`what`), () where that is not known.
+
+    Of four, three and two cores an instance the one that leaves the fewest idle, the larger where two leave as many;
+    one where no domain holds two, or too many would be idle.
+    """
+    parts = _filled(cores, domains)
+    choices = [each for each in CORES_EACH if each <= max(parts)] or [1]
+    threads = min(choices, key=lambda each: (sum(part % each for part in parts), -each))
+    idle = sum(part % threads for part in parts)
+    if idle > MOST_IDLE * cores:
+        threads, idle = 1, 0
+    workers = max(1, sum(part // threads for part in parts))
+    words = f"{threads} core{'s' * (threads != 1)} an instance"
+    if len(parts) > 1 and what:
+        words += f", none across two {what}"
+    if idle:
+        words += f"; {idle} of {cores} cores idle"
+    return Layout(workers, threads, words)
+
+
+def _filled(cores: int, domains: Sequence[int]) -> List[int]:
+    """The parts of `cores` in each domain when one is filled after the other, the largest first."""
+    parts, left = [], cores
+    for size in sorted(domains, reverse=True):
+        part = min(size, left)
+        if part > 0:
+            parts.append(part)
+            left -= part
+    return [*parts, left] if left > 0 or not parts else parts
+
+
+def cache_domains(machine: Machine, places: int) -> Tuple[List[int], str]:
+    """How many of the places (one CPU a core) share each L3 domain, else each NUMA node, and what those are called."""
+    for what, groups in (
+        ("L3 domains", [domain.cpus for domain in machine.l3_domains]),
+        ("NUMA nodes", [node.cpus for node in machine.numa_nodes]),
+    ):
+        sizes = [size for size in (cpuset.count(places & group) for group in groups) if size]
+        if sizes:
+            return sizes, what
+    return [], ""
