@@ -1,7 +1,5 @@
-import os
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 
 import pytest
@@ -261,68 +259,3 @@ def test_importing_it_loads_nothing_heavy():
         "raddle.cpuset",
         "raddle.files",
     ]
-
-
-def controller_folders():
-    """(version, folder) of each controller's own cgroup of this process, or a skip with the reason."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to make a cgroup")
-    view = cgroupfs.View("/", "/proc/self")
-    folders = {}
-    for controller in ("cpu", "cpuset"):
-        version, directories, own_seen = view.directories(controller)
-        if not own_seen or not os.access(directories[0], os.W_OK):
-            pytest.skip(f"the {controller} controller's cgroup can't be written here")
-        folders[controller] = (version, Path(directories[0]))
-    return folders
-
-
-@pytest.fixture
-def real_box():
-    """A cgroup of the kernel's own with a quota of 0.3 CPUs and the first CPU only: the files to join it by."""
-    folders = controller_folders()
-    name = f"raddle-test-{uuid.uuid4().hex[:8]}"
-    made, joins = [], []
-    try:
-        for controller, (version, parent) in folders.items():
-            box = parent / name
-            if box not in made:
-                try:
-                    if version == 2:
-                        (parent / "cgroup.subtree_control").write_text("+cpu +cpuset")
-                    box.mkdir()
-                except OSError as error:
-                    pytest.skip(f"no cgroup can be made in {parent}: {error.strerror}")
-                made.append(box)
-                joins.append(box / "cgroup.procs")
-            if controller == "cpu" and version == 2:
-                (box / "cpu.max").write_text("30000 100000")
-            elif controller == "cpu":
-                (box / "cpu.cfs_period_us").write_text("100000")
-                (box / "cpu.cfs_quota_us").write_text("30000")
-            else:
-                (box / "cpuset.mems").write_text("0")
-                (box / "cpuset.cpus").write_text(str(min(os.sched_getaffinity(0))))
-        yield joins
-    finally:
-        for box in made:
-            box.rmdir()
-
-
-def test_a_real_cgroup_is_read_from_inside(real_box):
-    code = (
-        "import os, sys\n"
-        "for path in sys.argv[1:]: open(path, 'w').write(str(os.getpid()))\n"
-        "from raddle.cgroup import read_allotment, usable_cpus\n"
-        "found = read_allotment()\n"
-        "print(found.quota_cpus, found.period_us, found.cpuset, found.inherited, *usable_cpus(found))\n"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code, *map(str, real_box)],
-        env={"PYTHONPATH": str(RUNTIME)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    first = cpuset.of([min(os.sched_getaffinity(0))])
-    assert result.stdout.split() == ["0.3", "100000", str(first), str(first), str(first), "0.3"]
