@@ -47,6 +47,7 @@ def describe(environ: Mapping[str, str]) -> dict[str, Any]:
         document["problem"] = str(error)
         return document
     document["plan"] = fields
+    facts.placed = live.place(fields, facts.cpus)
     document["effective"] = _effective(fields, facts)
     return document
 

@@ -59,12 +59,21 @@ def _filled(cores: int, domains: Sequence[int]) -> List[int]:
 
 
 def cache_domains(machine: Machine, places: int) -> Tuple[List[int], str]:
-    """How many of the places (one CPU a core) share each L3 domain, else each NUMA node, and what those are called."""
-    for what, groups in (
-        ("L3 domains", [domain.cpus for domain in machine.l3_domains]),
-        ("NUMA nodes", [node.cpus for node in machine.numa_nodes]),
-    ):
+    """How many of the places (one CPU a core) share each L3 domain, else each NUMA node, and what those are called.
+
+    An L3 domain that is wider than a NUMA node is divided: an instance keeps to one memory.
+    """
+    nodes = [node.cpus for node in machine.numa_nodes if node.cpus]
+    parts = [part for domain in machine.l3_domains for part in _divided(domain.cpus, nodes)]
+    for what, groups in (("L3 domains", parts), ("NUMA nodes", nodes)):
         sizes = [size for size in (cpuset.count(places & group) for group in groups) if size]
         if sizes:
             return sizes, what
     return [], ""
+
+
+def _divided(domain: int, nodes: List[int]) -> List[int]:
+    for node in nodes:
+        if domain & node:
+            return [domain] if not domain & ~node else [domain & other for other in nodes if domain & other]
+    return [domain]

@@ -8,7 +8,7 @@ caches or NUMA nodes leaves counts of CPUs.
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from raddle import cpuset
 from raddle.topology import Machine, cores_within
@@ -49,9 +49,10 @@ class Placement(NamedTuple):
 def place(machine: Machine, count: int, wish: Wish, cpus: Optional[int] = None) -> Placement:
     """Where a pool goes on `count` exclusive CPUs: the set `cpus`, or None while the kubelet has not chosen them.
 
-    Then the count is the most that the static CPU manager can make of an empty node: it takes whole cores first,
-    fills one NUMA node before the next, or with distribute-cpus-across-numa spreads what one can't hold
-    (pkg/kubelet/cm/cpumanager/cpu_assignment.go). A larger `count` never gives fewer threads.
+    Then the count is the most that the static CPU manager can make of an empty node: it takes whole cores first (with
+    distribute-cpus-across-cores a CPU of each), fills one NUMA node before the next, or with
+    distribute-cpus-across-numa spreads what one can't hold (pkg/kubelet/cm/cpumanager/cpu_assignment.go).
+    A larger `count` never gives fewer threads.
     """
     if cpus is None:
         kinds = _kinds(machine, _assignable(machine), wish)
@@ -90,7 +91,8 @@ def _is_cut(share: int, total: int, wish: Wish) -> bool:
 def _expected(machine: Machine, count: int, pool: int, wish: Wish) -> Placement:
     """The most that `count` CPUs of these can hold; see `place`."""
     units = one_cpu_each(machine, pool, wish)
-    total = max(1, min(count, cpuset.count(units)) if wish.all_threads else _packed(machine, count, pool, units, wish))
+    alone = wish.all_threads or _has_option(machine, "distribute-cpus-across-cores")
+    total = max(1, min(count, cpuset.count(units)) if alone else _packed(machine, count, pool, units, wish))
     # A NUMA node is filled before the next is begun; without a larger one, all units are on it.
     share = min(total, max((cpuset.count(units & node.cpus) for node in machine.numa_nodes), default=total))
     spread = wish.numa == "auto" and _has_option(machine, "distribute-cpus-across-numa")
@@ -196,27 +198,35 @@ def cores_in_order(machine: Machine, cpus: int, *, gpu: bool = False) -> List[in
     hold as many, those with a GPU come first where `gpu`, then lower ids.
     """
     gpu_nodes = _gpu_nodes(machine, Wish(gpu=gpu))
-    numa = _ranks([(node.id not in gpu_nodes, node.id, node.cpus) for node in machine.numa_nodes], cpus)
-    l3 = _ranks([(False, domain.id, domain.cpus) for domain in machine.l3_domains], cpus)
-    known = 0
-    found = []
+    found, rest, lowest = [], cpus, 0
     for core in machine.cores:
-        if core & cpus:
-            found.append(core & cpus)
-            known |= core
-    found.extend(1 << cpu for cpu in cpuset.ids(cpus & ~known))
-    return sorted(found, key=lambda core: (_rank(numa, core), _rank(l3, core), core & -core))
+        inside = core & rest
+        if inside:
+            found.append(inside)
+            lowest |= inside & -inside
+            rest &= ~core
+    found.extend(1 << cpu for cpu in cpuset.ids(rest))
+    numa = _ranks([(node.id not in gpu_nodes, node.id, node.cpus) for node in machine.numa_nodes], cpus, lowest | rest)
+    l3 = _ranks([(False, domain.id, domain.cpus) for domain in machine.l3_domains], cpus, lowest | rest)
+
+    def order(core: int) -> Tuple[int, int, int]:
+        low = core & -core
+        return numa.get(low, cpuset.MAX_CPUS), l3.get(low, cpuset.MAX_CPUS), low
+
+    return sorted(found, key=order)
 
 
-def _ranks(groups: Sequence[Tuple[bool, int, int]], cpus: int) -> List[int]:
-    return [group[2] for group in sorted(groups, key=lambda group: (-cpuset.count(group[2] & cpus), *group[:2]))]
-
-
-def _rank(groups: List[int], core: int) -> int:
-    for rank, group in enumerate(groups):
-        if group & core:
-            return rank
-    return len(groups)
+def _ranks(groups: Sequence[Tuple[bool, int, int]], cpus: int, wanted: int) -> Dict[int, int]:
+    """For each of the wanted CPUs, as a set of one, the rank of its group; CPUs in no group are absent."""
+    ranks: Dict[int, int] = {}
+    ranked = sorted(groups, key=lambda group: (-cpuset.count(group[2] & cpus), *group[:2]))
+    for rank, group in enumerate(ranked):
+        inside = group[2] & wanted
+        while inside:
+            low = inside & -inside
+            ranks.setdefault(low, rank)
+            inside ^= low
+    return ranks
 
 
 def pool_units(machine: Machine, cpus: int, threads: int, *, gpu: bool = False) -> Tuple[int, ...]:
@@ -241,6 +251,28 @@ def memory_node(machine: Machine, places: Sequence[int]) -> Optional[int]:
     for cpus in places:
         together |= cpus
     return next((node.id for node in machine.numa_nodes if together and not together & ~node.cpus), None)
+
+
+def tie(
+    machine: Machine, cpus: int, threads: int, affinity: str, wish: Wish, *, siblings: bool = True
+) -> Tuple[int, ...]:
+    """One CPU set for each of the threads - 1 workers of a pool on the exclusive set `cpus`; see `affinity_groups`.
+
+    A count of the policy's or of the code's own may be more than was placed. It goes to the first that has room, a
+    core for each where that can be: the placement's CPUs, those without the cut to one NUMA node, all.
+    Without `siblings` a worker may use only one CPU of each core.
+    """
+    uncut = of_core_type(machine, cpus & machine.online or cpus, wish)
+    pools = [place(machine, cpuset.count(cpus), wish, cpus).cpus or uncut, uncut]
+    one_each = wish._replace(all_threads=False)
+    with_cores = [pool for pool in pools if cpuset.count(one_cpu_each(machine, pool, one_each)) >= threads]
+    with_cpus = [pool for pool in pools if cpuset.count(pool) >= threads]
+    pool = [*with_cores, *with_cpus, cpus][0]
+    if not siblings:
+        if not with_cores:
+            return ()
+        pool = one_cpu_each(machine, pool, one_each)
+    return affinity_groups(machine, pool, threads, affinity, gpu=wish.gpu)
 
 
 def affinity_groups(machine: Machine, cpus: int, threads: int, affinity: str, *, gpu: bool = False) -> Tuple[int, ...]:

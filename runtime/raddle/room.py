@@ -109,6 +109,8 @@ def room_for(machine: Optional[Machine], budget: Budget, policy: Policy) -> Room
         fits, where, places = _shared(machine, budget, policy)
         if fits < threads:
             threads, because = fits, f"{source}; {where}"
+        # What the limit allows beyond the node's CPUs is not there.
+        quota = min(quota, float(cpuset.count(_balanced_cpus(machine, budget.cpus))))
     return Room("quota", threads, quota, because, cores=threads, places=places)
 
 
@@ -143,7 +145,7 @@ def _unlimited(machine: Optional[Machine], budget: Budget, policy: Policy) -> Ro
 def _shared(machine: Machine, budget: Budget, policy: Policy) -> Tuple[int, str, int]:
     """Threads that the CPUs a shared container may run on can hold, in words, and a CPU for each on the node."""
     wish = wish_of(policy)
-    units = one_cpu_each(machine, shared_cpus(machine, policy, budget.cpus), wish)
+    units = one_cpu_each(machine, of_core_type(machine, _balanced_cpus(machine, budget.cpus), wish), wish)
     total = max(1, cpuset.count(units))
     one_numa_node = policy.numa == "SingleNUMANode" or (policy.numa == "Auto" and policy.objective == "Latency")
     if one_numa_node and policy.budget_source != "Node" and len(machine.numa_nodes) > 1:
@@ -153,8 +155,8 @@ def _shared(machine: Machine, budget: Budget, policy: Policy) -> Tuple[int, str,
     return total, in_words(machine, total, wish) + " on the node", units
 
 
-def shared_cpus(machine: Machine, policy: Policy, within: Optional[int] = None) -> int:
-    """The CPUs that the kernel may run a shared container on: online, not isolated, not reserved, of the wanted type.
+def _balanced_cpus(machine: Machine, within: Optional[int]) -> int:
+    """The CPUs that the kernel may run a shared container on: online, not isolated, not reserved.
 
     `within` narrows to the container's own CPUs (then the kubelet has already left the reserved ones out).
     """
@@ -163,7 +165,7 @@ def shared_cpus(machine: Machine, policy: Policy, within: Optional[int] = None) 
     cpus = cpus & ~machine.isolated or cpus
     if within is None and machine.kubelet.cpu_manager_policy == "static" and machine.kubelet.reserved_cpus:
         cpus = cpus & ~machine.kubelet.reserved_cpus or cpus
-    return of_core_type(machine, cpus, wish_of(policy))
+    return cpus
 
 
 def _exclusive(machine: Machine, budget: Budget, policy: Policy) -> Room:

@@ -2,16 +2,19 @@
 
 A plan was made at admission or at binding. In the process the cpuset, the quota and the sibling workers can be
 seen, so counts are clamped here, always downwards, and affinity is allowed only where the CPUs turn out to be the
-exclusive ones that the plan expects.
+exclusive ones that the plan expects. Only there the machine is read, and the pool placed on it (`places`).
 """
 
 from __future__ import annotations
 
 import os
 from math import ceil, floor
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
 from raddle import cgroup, cpuset, record
+
+if TYPE_CHECKING:
+    from raddle.placement import Placement
 
 # Sibling processes and threads of the parent that are looked at; more than this many workers share nothing useful.
 MAX_SIBLINGS = 128
@@ -27,9 +30,10 @@ class Facts:
     first_worker  this process is the oldest of them by number.
     throttled     (nr_periods, nr_throttled, throttled_us) of the cgroup so far, None where it can't be read.
     cgroup_path   that cgroup's folder, None where there is none to see.
+    placed        where a pool goes on the CPUs (`place`); None where they are not the plan's exclusive ones.
     """
 
-    __slots__ = ("cgroup_path", "cpus", "first_worker", "quota_cpus", "throttled", "workers_seen")
+    __slots__ = ("cgroup_path", "cpus", "first_worker", "placed", "quota_cpus", "throttled", "workers_seen")
 
     def __init__(
         self,
@@ -40,6 +44,7 @@ class Facts:
         first_worker: bool = True,
         throttled: tuple[int, int, int] | None = None,
         cgroup_path: str | None = None,
+        placed: Placement | None = None,
     ) -> None:
         self.cpus = cpus
         self.quota_cpus = quota_cpus
@@ -47,6 +52,7 @@ class Facts:
         self.first_worker = first_worker
         self.throttled = throttled
         self.cgroup_path = cgroup_path
+        self.placed = placed
 
 
 class Effective:
@@ -77,13 +83,18 @@ DEFAULT_SPIN_US = 200
 def resolve(fields: Mapping[str, Any], facts: Facts) -> Effective:
     """What the plan's fields (env.decode) come to for these facts."""
     found = Effective()
-    room, where = _room(fields, facts)
+    size = cpuset.count(facts.cpus) if facts.cpus else None
+    room, where = cpus_room, cpus_where = _room(fields, facts, size, f"cpuset of {size}")
+    if facts.placed is not None:
+        # Threads that want a CPU are counted against CPUs; those of a pool against what it is placed on.
+        room, where = _room(fields, facts, facts.placed.threads, facts.placed.because)
     workers, streams = fields.get("workers", 1), fields.get("streams", 1)
     crowded = facts.workers_seen > workers
     if crowded:
         streams = facts.workers_seen * max(1, streams // workers)
         workers = facts.workers_seen
-        where = f"{where}, shared by {workers} workers"
+        where += f", shared by {workers} workers"
+        cpus_where += f", shared by {workers} workers"
     share = None if room is None else max(1, room // workers)
     found.cap = None if room is None else max(1, room // streams)
     least = fields.get("min", 1)
@@ -92,14 +103,13 @@ def resolve(fields: Mapping[str, Any], facts: Facts) -> Effective:
     if fields.get("global"):
         planned = fields.get("global_intra", fields.get("intra"))
         found.global_intra = _clamped("global_intra", planned, share, least, where, found.because)
-    size = cpuset.count(facts.cpus) if facts.cpus else 0
     found.exclusive = 0 < fields.get("excl", 0) == size and streams == 1
     found.spin = fields.get("spin")
     if found.spin == "bounded":
         found.spin_us = fields.get("spin_us", DEFAULT_SPIN_US)
-        if crowded or (room is not None and _runnable(fields, found) > room):
+        if crowded or (cpus_room is not None and _runnable(fields, found) > cpus_room):
             found.spin, found.spin_us = "never", 0
-            found.because["spin"] = "planned bounded, stopped: " + where
+            found.because["spin"] = "planned bounded, stopped: " + cpus_where
     return found
 
 
@@ -110,12 +120,11 @@ def _runnable(fields: Mapping[str, Any], found: Effective) -> int:
     return runnable
 
 
-def _room(fields: Mapping[str, Any], facts: Facts) -> tuple[int | None, str]:
-    """Threads that the quota and the cpuset have room for together, and which of the two decided."""
-    size = cpuset.count(facts.cpus) if facts.cpus else None
+def _room(fields: Mapping[str, Any], facts: Facts, size: int | None, words: str) -> tuple[int | None, str]:
+    """The smaller of the quota and `size` (None: not known), and in words which of the two it is."""
     quota = facts.quota_cpus
     if quota is None or (size is not None and quota >= size):
-        return size, f"cpuset of {size}"
+        return size, words
     threads = max(1, floor(quota) if fields.get("floor") else ceil(quota))
     return threads, f"quota {quota:g}"
 
@@ -132,8 +141,25 @@ def _clamped(
     return value
 
 
-def read_facts() -> Facts:
-    """The facts of this process. Never raises: what can't be read is None, and that no quota can be is said."""
+def place(fields: Mapping[str, Any], cpus: int | None) -> Placement | None:
+    """Where a pool goes on these CPUs, where they are the exclusive ones that the plan expects; None elsewhere."""
+    if not cpus or fields.get("excl", 0) != cpuset.count(cpus):
+        return None
+    try:
+        # Imported here: only an exclusive container needs it.
+        from raddle.adapters import places  # noqa: PLC0415
+
+        return places.placed(fields, cpus)
+    except Exception as error:
+        record.complain(f"exclusive CPUs are only counted: {error!r}")
+        return None
+
+
+def read_facts(fields: Mapping[str, Any] | None = None) -> Facts:
+    """The facts of this process; `fields` are the plan's whose pools are to be placed.
+
+    Never raises: what can't be read is None, and that no quota can be is said.
+    """
     cpus = read_cpus()
     quota, throttled, path = _read_cgroup()
     if path is None:
@@ -144,7 +170,8 @@ def read_facts() -> Facts:
         seen, first = max(1, len(siblings)), min(siblings, default=0) in (0, os.getpid())
     except OSError:
         pass
-    return Facts(cpus, quota, seen, first_worker=first, throttled=throttled, cgroup_path=path)
+    placed = place(fields, cpus) if fields else None
+    return Facts(cpus, quota, seen, first_worker=first, throttled=throttled, cgroup_path=path, placed=placed)
 
 
 def read_cpus() -> int | None:

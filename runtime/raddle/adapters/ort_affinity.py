@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Mapping
+
 from raddle import cpuset, record
 
 # Config values may be 8192 characters long in newer versions, 1024 in all.
@@ -32,16 +34,23 @@ def threads_of(text: str) -> int:
     return len([group for group in text.split(";") if group]) + 1
 
 
-def planned_text(planned: str, cpus: int, count: int) -> str:
+def planned_text(fields: Mapping[str, Any], cpus: int, count: int) -> str:
     """The planner's groups for the workers of a pool of `count`, "" where there are none for these CPUs."""
+    planned = fields.get("aff", "none")
     try:
-        # Imported here: only an exclusive container needs them.
-        from raddle.placement import affinity_groups  # noqa: PLC0415
-        from raddle.sysfs import read_machine  # noqa: PLC0415
+        # Imported here: only an exclusive container needs it.
+        from raddle.adapters import places  # noqa: PLC0415
 
-        groups = affinity_groups(read_machine(), cpus, count, planned)
+        text = _text_within(places.groups(fields, cpus, count, planned), cpus, count)
+        # Too long where siblings are numbered apart, so that each group is a list.
+        if not text and planned == "numa":
+            text = _text_within(places.lowest_groups(fields, cpus, count, planned), cpus, count)
     except Exception as error:
         record.complain(f"no affinity: {error!r}")
         return ""
+    return text
+
+
+def _text_within(groups: tuple[int, ...], cpus: int, count: int) -> str:
     fits = len(groups) == count - 1 and not any(group & ~cpus for group in groups)
     return affinity_text(groups) if fits else ""

@@ -269,7 +269,7 @@ class Choice:
         else:
             from raddle.adapters.ort_affinity import planned_text  # noqa: PLC0415
 
-            text = planned_text(planned, cpus, count)
+            text = planned_text(self.fields, cpus, count)
             if text:
                 self.values["affinity"], self.values["affinityGroups"] = planned, text
                 return text

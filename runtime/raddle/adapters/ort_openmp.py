@@ -26,7 +26,7 @@ class OpenMP:
         self.values: dict[str, Any] = {}
         self.because: dict[str, str] = {}
         override = fields.get("existing") == "override"
-        wanted = live.resolve(fields, live.read_facts())
+        wanted = live.resolve(fields, live.read_facts(fields))
         self._count(fields, wanted, override=override)
         self._spinning(wanted, override=override)
 

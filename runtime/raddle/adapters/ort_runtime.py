@@ -122,6 +122,7 @@ class Runtime:
             self.facts_at = now
         else:
             self.facts.cpus = live.read_cpus()
+        self.facts.placed = live.place(self.fields, self.facts.cpus)
         return self.facts
 
     def wanted(self, facts: live.Facts) -> live.Effective:

@@ -1,0 +1,42 @@
+"""Where a pool goes on the container's exclusive CPUs: the machine read once for them, the planner's own rules."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from raddle import placement, sysfs
+from raddle.placement import Placement, Wish
+from raddle.topology import Machine
+
+# (CPUs, machine): they change only when the kubelet moves the container.
+_last: tuple[int, Machine | None] = (0, None)
+
+
+def placed(fields: Mapping[str, Any], cpus: int) -> Placement:
+    """Where a pool goes on these exclusive CPUs."""
+    return placement.place(_machine(cpus), fields.get("excl", 0), _wish(fields), cpus)
+
+
+def groups(fields: Mapping[str, Any], cpus: int, count: int, affinity: str) -> tuple[int, ...]:
+    """A CPU set for each worker of a pool of `count`, () where there is nothing sensible to say."""
+    return placement.tie(_machine(cpus), cpus, count, affinity, _wish(fields))
+
+
+def lowest_groups(fields: Mapping[str, Any], cpus: int, count: int, affinity: str) -> tuple[int, ...]:
+    """The same on one CPU of each core: where siblings are numbered apart, that makes ranges of lists."""
+    return placement.tie(_machine(cpus), cpus, count, affinity, _wish(fields), siblings=False)
+
+
+def _wish(fields: Mapping[str, Any]) -> Wish:
+    return Wish(
+        fields.get("numa", "auto"), fields.get("ctype", "auto"), bool(fields.get("smt")), bool(fields.get("gpu"))
+    )
+
+
+def _machine(cpus: int) -> Machine:
+    global _last  # noqa: PLW0603  # a cache of one
+    known, machine = _last
+    if machine is None or known != cpus:
+        machine = sysfs.read_machine()
+        _last = (cpus, machine)
+    return machine
