@@ -192,7 +192,8 @@ async def running(folder, memory=None, *, kube=None, **changes):
     memory = memory or MemorySources.empty()
     if not (folder / "tls.crt").exists():
         local_issue(folder, ["127.0.0.1", "localhost"])
-    webhook = Webhook(settings(folder, **changes), memory.sources(), kube)
+    told = settings(folder, **changes)
+    webhook = Webhook(told, memory.sources(node_feature_discovery=told.node_feature_discovery), kube)
     stop = asyncio.Event()
     stopped = asyncio.create_task(serve_until(stop, webhook))
     await until(lambda: "https" in webhook.addresses or stopped.done())

@@ -37,7 +37,11 @@ WORKLOADS = (
             "podAnnotations": {"example.com/scrape": "yes"},
             "extraEnv": [{"name": "RADDLE_LOG_LEVEL", "value": "debug"}],
         },
-        "agent": {"kubeletConfig": "None"},
+        "agent": {
+            "kubeletConfig": "None",
+            "podResources": {"enabled": True, "hostPath": "/data/kubelet/pod-resources"},
+        },
+        "nodeFeatureDiscovery": {"enabled": True},
     },
     {"agent": {"enabled": False}, "rbac": {"create": False}},
 )
@@ -211,6 +215,31 @@ def test_every_pod_keeps_the_restricted_pod_security_standard(default):
                 "capabilities": {"drop": ["ALL"]},
             }
             assert {"requests", "limits"} == set(container["resources"])
+
+
+def test_the_kubelets_socket_is_mounted_only_when_asked_for():
+    spec = pod_specs(chart.objects({"agent": {"podResources": {"enabled": True}}}))["raddle-agent"]
+    (container,), (volume,) = spec["containers"], spec["volumes"]
+    assert volume["hostPath"] == {"path": "/var/lib/kubelet/pod-resources", "type": "Directory"}
+    assert container["volumeMounts"] == [{"name": volume["name"], "mountPath": "/pod-resources", "readOnly": True}]
+    assert {"name": "RADDLE_POD_RESOURCES", "value": "/pod-resources/kubelet.sock"} in container["env"]
+    # The socket is root's; nothing else of the restricted profile is given up.
+    assert spec["securityContext"] == {
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_the_webhook_may_read_nodes_only_where_it_plans_by_what_they_say(default):
+    asked = chart.objects({"nodeFeatureDiscovery": {"enabled": True}})
+    for objects, wanted in ((default, set()), (asked, {"nodes", "noderesourcetopologies"})):
+        role = named(objects, "ClusterRole", "raddle-webhook")
+        granted = {resource for rule in role["rules"] for resource in rule["resources"]}
+        assert granted & {"nodes", "noderesourcetopologies"} == wanted
+        env = {one["name"] for one in pod_specs(objects)["raddle-webhook"]["containers"][0]["env"]}
+        assert ("RADDLE_NODE_FEATURE_DISCOVERY" in env) is bool(wanted)
 
 
 def test_the_webhook_never_gets_the_authoritys_key(default):

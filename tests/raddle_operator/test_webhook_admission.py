@@ -243,6 +243,72 @@ async def test_safe_values_stand_where_the_nodes_topology_can_not_be_trusted(her
     assert here.count("raddle_binding_total", outcome=outcome) == 1
 
 
+def reported(name="plain", cpus="64", smt="true"):
+    """A Node as Node Feature Discovery has labelled it."""
+    labels = {"kubernetes.io/arch": "arm64" if smt is None else "amd64"}
+    if smt is not None:
+        labels["feature.node.kubernetes.io/cpu-hardware_multithreading"] = smt
+    return {"metadata": {"name": name, "labels": labels}, "status": {"capacity": {"cpu": cpus}}}
+
+
+def zones(name="plain", *cpus):
+    found = [
+        {"name": f"node-{number}", "type": "Node", "resources": [{"name": "cpu", "capacity": count}]}
+        for number, count in enumerate(cpus)
+    ]
+    return {"metadata": {"name": name}, "zones": found}
+
+
+async def test_a_node_without_an_agent_is_planned_for_by_what_nfd_says_of_it(tmp_path):
+    memory = lab.stocked()
+    memory.nodes.put(reported())
+    async with lab.running(tmp_path, memory, node_feature_discovery=True) as here:
+        memory.unbound.put(await injected(here))
+        annotations = lab.patched(lab.binding(), await here.bind(lab.binding(node="plain")))["metadata"]["annotations"]
+        assert annotations[THREADS] == "32"
+        assert "from NFD labels, no agent" in json.loads(annotations[PLAN])["because"]["intraOp"]
+        memory.zones.put(zones("plain", 32, 32))
+        annotations = lab.patched(lab.binding(), await here.bind(lab.binding(node="plain")))["metadata"]["annotations"]
+        assert annotations[THREADS] == "16"
+        assert "from NFD NodeResourceTopology, no agent" in json.loads(annotations[PLAN])["because"]["intraOp"]
+
+
+async def test_an_agent_knows_better_than_nfd(tmp_path):
+    memory = lab.stocked()
+    memory.nodes.put(reported("n1"))
+    memory.nodes.put(reported("stale"))
+    memory.topologies.put(lab.topology("stale", fresh=False))
+    async with lab.running(tmp_path, memory, node_feature_discovery=True) as here:
+        memory.unbound.put(await injected(here))
+        annotations = lab.patched(lab.binding(), await here.bind(lab.binding(node="n1")))["metadata"]["annotations"]
+        assert annotations[THREADS] == "8"
+        assert "patch" not in await here.bind(lab.binding(node="stale"))
+
+
+@pytest.mark.parametrize(("told", "node"), [(False, "plain"), (True, "unlabelled")])
+async def test_without_leave_or_labels_a_node_without_an_agent_is_not_known(tmp_path, told, node):
+    memory = lab.stocked()
+    memory.nodes.put(reported())
+    memory.nodes.put(reported("unlabelled", smt=None))
+    async with lab.running(tmp_path, memory, node_feature_discovery=told) as here:
+        memory.unbound.put(await injected(here))
+        assert "patch" not in await here.bind(lab.binding(node=node))
+        assert here.count("raddle_binding_total", outcome="SafeNoTopology") == 1
+
+
+def test_the_smallest_node_may_be_one_that_only_nfd_knows():
+    memory = MemorySources.empty()
+    memory.topologies.put(lab.topology("big", of=lab.machine(32)))
+    caches = Caches(memory.sources(node_feature_discovery=True))
+    assert (caches.smallest_cores, caches.architectures) == (32, {"x86_64"})
+    version = caches.version
+    memory.nodes.put(reported("small", cpus="8"))
+    assert (caches.smallest_cores, set(caches.nodes())) == (4, {"big", "small"})
+    assert caches.version > version, "what was decided before is not taken for equal pods"
+    memory.nodes.remove(reported("small"))
+    assert caches.smallest_cores == 32
+
+
 async def test_a_pod_that_arrives_late_is_waited_for(tmp_path):
     async with lab.running(tmp_path, lab.stocked(), arrival_wait_s=30.0) as here:
         pod = await injected(here)

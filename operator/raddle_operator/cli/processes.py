@@ -110,6 +110,11 @@ def controller(log_level: str, **options: Any) -> None:
 @option(
     "--shim-image", default="", help="Image with the shim, for ImageVolume and InitContainer. Absent: neither works."
 )
+@option(
+    "--node-feature-discovery",
+    is_flag=True,
+    help="Plan by what Node Feature Discovery says of nodes that have no agent.",
+)
 @option("--drain-delay", "drain_delay_s", default=5.0, help="Seconds between SIGTERM and closing the port.")
 @option(
     "--lookup-timeout",

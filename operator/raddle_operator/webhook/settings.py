@@ -31,6 +31,8 @@ class WebhookSettings:
     """What a namespace without the label raddle.dev/inject counts as: disabled, labelled or enabled."""
     shim_namespaces: tuple[str, ...] = ()
     """Where the shim's ConfigMap may be looked for; empty: everywhere. Without the right it counts as absent."""
+    node_feature_discovery: bool = False
+    """Whether nodes without a NodeCPUTopology are planned for by what Node Feature Discovery says of them."""
     shim_image: str = ""
     """The image that holds the shim, for policies that ask for ImageVolume or InitContainer; "": they get none."""
     certificate_check_s: float = 10.0

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from raddle import env
 from raddle.topology import Machine
-from raddle_operator import nodecheck, nodetopology
+from raddle_operator import nfd, nodecheck, nodetopology
 from raddle_operator.binding import size_of
 from raddle_operator.informer import Informer, Key, key_of
 from raddle_operator.kube import (
@@ -25,11 +25,14 @@ from raddle_operator.kube import (
     INFERENCE_THREADINGS,
     NAMESPACES,
     NODE_CPU_TOPOLOGIES,
+    NODE_RESOURCE_TOPOLOGIES,
+    NODES,
     PODS,
     Kube,
     Object,
     Resource,
 )
+from raddle_operator.nfd import NodeReport, ZonesReport
 from raddle_operator.spec import PolicyObject, SpecError, policy_from_object
 from raddle_operator.volumes import SHIM_LABEL
 from raddle_operator.webhook.settings import WebhookSettings
@@ -176,6 +179,15 @@ class Sources:
     topologies: Source[NodeFacts]
     unbound: Source[Unbound]
     shims: tuple[Source[str], ...]
+    reported: Reported | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """What NFD says of nodes. ``zones`` may stay unsynced: its CRD need not be installed."""
+
+    nodes: Source[NodeReport]
+    zones: Source[ZonesReport]
 
 
 def informers(kube: Kube, settings: WebhookSettings) -> tuple[Sources, list[Informer[object]]]:
@@ -187,6 +199,11 @@ def informers(kube: Kube, settings: WebhookSettings) -> tuple[Sources, list[Info
         started.append(made)  # type: ignore[arg-type]
         return made
 
+    reported = None
+    if settings.node_feature_discovery:
+        reported = Reported(
+            nodes=informer(NODES, nfd.read_node), zones=informer(NODE_RESOURCE_TOPOLOGIES, nfd.read_zones)
+        )
     sources = Sources(
         policies=informer(INFERENCE_THREADINGS, policy_reader(INFERENCE_THREADINGS)),
         cluster_policies=informer(CLUSTER_INFERENCE_THREADINGS, policy_reader(CLUSTER_INFERENCE_THREADINGS)),
@@ -203,6 +220,7 @@ def informers(kube: Kube, settings: WebhookSettings) -> tuple[Sources, list[Info
             informer(CONFIG_MAPS, read_shim, namespace=namespace, label_selector=SHIM_LABEL, metadata_only=True)
             for namespace in settings.shim_namespaces or ("",)
         ),
+        reported=reported,
     )
     return sources, started
 
@@ -251,6 +269,8 @@ class MemorySources:
     topologies: MemorySource[NodeFacts]
     unbound: MemorySource[Unbound]
     shims: MemorySource[str]
+    nodes: MemorySource[NodeReport]
+    zones: MemorySource[ZonesReport]
 
     @classmethod
     def empty(cls, *, synced: bool = True) -> MemorySources:
@@ -262,9 +282,11 @@ class MemorySources:
             MemorySource(TopologyReader(), synced=synced),
             MemorySource(read_unbound, synced=synced),
             MemorySource(read_shim, synced=synced),
+            MemorySource(nfd.read_node, synced=synced),
+            MemorySource(nfd.read_zones, synced=synced),
         )
 
-    def sources(self) -> Sources:
+    def sources(self, *, node_feature_discovery: bool = False) -> Sources:
         """Return them as the caches take them."""
         return Sources(
             policies=self.policies,
@@ -273,4 +295,5 @@ class MemorySources:
             topologies=self.topologies,
             unbound=self.unbound,
             shims=(self.shims,),
+            reported=Reported(nodes=self.nodes, zones=self.zones) if node_feature_discovery else None,
         )
