@@ -92,6 +92,7 @@ class Informer(Generic[T]):
         self._listed_at_s: float | None = None
         self._heard_at_s: float | None = None
         self._relist_wanted = asyncio.Event()
+        self._said = ""
         self.store: Final[Mapping[Key, T]] = MappingProxyType(self._objects)
 
     def subscribe(self, callback: Callable[[Key, T | None, T | None], None]) -> None:
@@ -126,7 +127,10 @@ class Informer(Generic[T]):
                 self._version = None
             except KubeError as error:
                 self.errors += 1
-                log.warning("%s: %s", self.resource.plural, error)
+                # A kind that is not installed would fill the log with one line.
+                level = logging.DEBUG if str(error) == self._said else logging.WARNING
+                self._said = str(error)
+                log.log(level, "%s: %s", self.resource.plural, error)
                 if not _is_passing(error):
                     self._version = None  # as client-go does: a version from the future is one such refusal
             except Exception:  # a malformed answer must not end the process that lives on this cache
@@ -161,6 +165,7 @@ class Informer(Generic[T]):
         self._replace(found)
         self._version = version
         self._listed_at_s = self._heard_at_s = time.monotonic()
+        self._said = ""
         self.relists += 1
         self.synced.set()
 

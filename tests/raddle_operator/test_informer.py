@@ -5,7 +5,7 @@ import contextlib
 import itertools
 
 from raddle_operator.informer import Informer, backoffs
-from raddle_operator.kube import NODES, Forbidden, Gone, Page, Unauthorized, Unavailable, WatchEvent
+from raddle_operator.kube import NODES, Forbidden, Gone, NotFound, Page, Unauthorized, Unavailable, WatchEvent
 
 
 def thing(name, version, value=0):
@@ -122,6 +122,16 @@ async def test_a_list_that_is_refused_is_tried_again():
     async with following(script) as (informer, _):
         assert dict(informer.store) == {("", "a"): 1}
         assert script.asked == ["list", "list", "watch 5"]
+
+
+async def test_a_kind_that_is_not_installed_is_one_line_in_the_log(caplog):
+    refusals = [NotFound(404, "NotFound", "no such kind")] * 3
+    script = Script(lists=[*refusals, (5, [])])
+    async with following(script) as (informer, _):
+        assert informer.errors == len(refusals)
+        assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+            f"nodes: {refusals[0]}"
+        ]
 
 
 async def test_an_object_that_the_transform_leaves_out_is_not_kept_and_leaves_when_it_changes_so():

@@ -14,13 +14,15 @@ import yaml
 
 from raddle import env
 from raddle.topology import Machine
-from raddle_operator import nodetopology
+from raddle_operator import nfd, nodecheck, nodetopology
 from raddle_operator.kube import (
     CLUSTER_INFERENCE_THREADINGS,
     INFERENCE_THREADINGS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NODE_CPU_TOPOLOGIES,
+    NODE_RESOURCE_TOPOLOGIES,
+    NODES,
     PODS,
     Forbidden,
     Kube,
@@ -58,14 +60,40 @@ class World:
         return {str(key): str(value) for key, value in found.items()}
 
 
-async def machine(node: str, kubeconfig: Path | None = None, context: str | None = None) -> Machine:
-    """Return the machine that a node's NodeCPUTopology describes. Raises click.ClickException."""
+async def machine(
+    node: str, kubeconfig: Path | None = None, context: str | None = None, *, without_agent: bool = False
+) -> Machine:
+    """Return the machine that a node's NodeCPUTopology describes.
+
+    ``without_agent``: where there is none, what NFD says of the node will do; then the CPUs' numbers are made up.
+    Raises click.ClickException.
+    """
     async with _kube(kubeconfig, context) as kube:
-        obj = await _get(kube, NODE_CPU_TOPOLOGIES, node)
+        try:
+            obj = await kube.get(NODE_CPU_TOPOLOGIES, node)
+        except NotFound:
+            found = await _reported(kube, node) if without_agent else None
+            if found is None:
+                said = ", and Node Feature Discovery says nothing of that node" * without_agent
+                raise click.ClickException(f"nodecputopology/{node} not found{said}") from None
+            return found
     try:
-        return nodetopology.from_object(obj)
+        return nodecheck.machine_of(obj)
     except nodetopology.TopologyError as error:
         raise click.ClickException(f"nodecputopology/{node}: {error}") from None
+
+
+async def _reported(kube: Kube, node: str) -> Machine | None:
+    """Return what Node Feature Discovery says of a node; None where that is too little, or one may not look."""
+    try:
+        said = nfd.read_node(await kube.get(NODES, node))
+    except (NotFound, Forbidden):
+        return None
+    try:
+        zones = nfd.read_zones(await kube.get(NODE_RESOURCE_TOPOLOGIES, node))
+    except (NotFound, Forbidden):
+        zones = None
+    return nfd.machine_of(said, zones)
 
 
 async def world(name: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> World:
@@ -115,7 +143,7 @@ async def _machine_of(kube: Kube, node: str | None) -> Machine | None:
     if not node:
         return None
     try:
-        return nodetopology.from_object(await kube.get(NODE_CPU_TOPOLOGIES, node))
+        return nodecheck.machine_of(await kube.get(NODE_CPU_TOPOLOGIES, node))
     except (NotFound, Forbidden, nodetopology.TopologyError):
         return None
 

@@ -88,7 +88,7 @@ def _machine(node: str | None, root: Path | None) -> tuple[str | None, Machine |
     if node is not None:
         from raddle_operator.cli import cluster
 
-        return node, asyncio.run(cluster.machine(node))
+        return node, asyncio.run(cluster.machine(node, without_agent=True))
     if root is None:
         return None, None
     if root.is_dir():
