@@ -280,13 +280,12 @@ def _places(
     machine: Optional[Machine], room: Room, intra_op: Optional[int], affinity: str, budget: Budget
 ) -> Tuple[Tuple[int, ...], Optional[int]]:
     """A CPU set for each worker of the pool, and the NUMA node that holds all of the pool."""
-    if machine is None or room.cpus is None or budget.cpus is None or intra_op is None:
+    if machine is None or room.cpus is None or intra_op is None:
         return (), None
     if affinity == "none":
-        # Threads that are not tied run on any of the container's CPUs.
-        return (), memory_node(machine, (budget.cpus,))
+        return (), memory_node(machine, (room.cpus,))
     units = pool_units(machine, room.cpus, intra_op, gpu=budget.gpu)
-    return groups_of(machine, room.cpus, units, affinity), memory_node(machine, units)
+    return groups_of(machine, room.cpus, units, affinity), memory_node(machine, units or (room.cpus,))
 
 
 def _layout(machine: Optional[Machine], room: Room, policy: Policy, because: Dict[str, str]) -> Optional[Layout]:
