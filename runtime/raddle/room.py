@@ -177,4 +177,7 @@ def _exclusive(machine: Machine, budget: Budget, policy: Policy) -> Room:
         because += " on " + in_words(machine, placed.units, wish)
     if placed.threads < placed.units:
         because += f", cut to the {placed.threads} on one NUMA node"
-    return Room("exclusive", placed.threads, float(whole), because, placed.cpus, placed.units, placed.places)
+    # A stale picture of the node may hold fewer than the kubelet has given.
+    there = cpuset.count(machine.online if budget.cpus is None else budget.cpus & machine.online) or whole
+    counted = float(min(whole, there))
+    return Room("exclusive", placed.threads, counted, because, placed.cpus, placed.units, placed.places)
