@@ -13,6 +13,7 @@ import pytest
 
 from raddle import cgroupfs
 
+# The kernel's default.
 PERIOD_US = 100_000
 
 
@@ -32,15 +33,21 @@ class Box(NamedTuple):
         """The files that a process writes its number to for that."""
         return [str(folder / "cgroup.procs") for folder in sorted({self.cpu, self.cpuset})]
 
-    def limit(self, *, quota_us: int | None = None, cpus: str | None = None, period_us: int = PERIOD_US) -> None:
+    def limit(self, *, quota_us: int | None = None, cpus: str | None = None) -> None:
         """Sets its limits, as the kubelet does at a resize; what is None stays."""
+        for path, text in self.resize(quota_us=quota_us, cpus=cpus).items():
+            Path(path).write_text(text)
+
+    def resize(self, *, quota_us: int | None = None, cpus: str | None = None) -> dict[str, str]:
+        """The same as the files to write, for a process that does it itself. A quota of -1 is none."""
+        files = {}
         if quota_us is not None and self.version == 1:
-            (self.cpu / "cpu.cfs_period_us").write_text(str(period_us))
-            (self.cpu / "cpu.cfs_quota_us").write_text(str(quota_us))
+            files[str(self.cpu / "cpu.cfs_quota_us")] = str(quota_us)
         elif quota_us is not None:
-            (self.cpu / "cpu.max").write_text(f"{'max' if quota_us < 0 else quota_us} {period_us}")
+            files[str(self.cpu / "cpu.max")] = f"{'max' if quota_us < 0 else quota_us} {PERIOD_US}"
         if cpus is not None:
-            (self.cpuset / "cpuset.cpus").write_text(cpus)
+            files[str(self.cpuset / "cpuset.cpus")] = cpus
+        return files
 
 
 @contextlib.contextmanager

@@ -90,16 +90,29 @@ def read_allotment(root: str = "/", pid: int | str = "self") -> Allotment:
     process = cgroupfs.process_folder(root, pid)
     view = cgroupfs.View(root, process)
     facts = _inherited(_text(process + "/status"))
-    facts.update(_cpu_facts(*view.directories("cpu")))
+    cpu = view.directories("cpu")
+    facts.update(_quota_facts(*cpu))
+    facts.update(_weight_facts(*cpu[:2]))
     facts.update(_cpuset_facts(*view.directories("cpuset")[:2]))
     facts.update(_memory_facts(*view.directories("memory")[:2]))
     return Allotment(**facts)
 
 
-def read_quota(root: str = "/", pid: int | str = "self") -> Allotment:
-    """Of `read_allotment` what the cpu controller says: for each session that is created. Never raises."""
-    root = os.fspath(root)
-    return Allotment(**_cpu_facts(*cgroupfs.View(root, cgroupfs.process_folder(root, pid)).directories("cpu")))
+class CPUController:
+    """What the cpu controller says of the calling thread: for each session that is created.
+
+    The cgroups are looked for once; `read` follows what is written to them, as a resize in place does.
+    """
+
+    __slots__ = ("_found",)
+
+    def __init__(self, root: str = "/", pid: int | str = "self") -> None:
+        root = os.fspath(root)
+        self._found = cgroupfs.View(root, cgroupfs.process_folder(root, pid)).directories("cpu")
+
+    def read(self) -> Allotment:
+        """Of `read_allotment` the quota and its statistics, as they are now. Never raises."""
+        return Allotment(**_quota_facts(*self._found))
 
 
 def usable_cpus(allotment: Allotment, online: int = 0) -> tuple[int | None, float | None]:
@@ -120,7 +133,7 @@ def usable_cpus(allotment: Allotment, online: int = 0) -> tuple[int | None, floa
     return usable or None, quota_cpus
 
 
-def _cpu_facts(version: int, directories: list[str], own_seen: bool) -> dict[str, float | str | None]:
+def _quota_facts(version: int, directories: list[str], own_seen: bool) -> dict[str, float | str | None]:
     tightest = None
     for directory in directories:
         quota = _quota(version, directory)
@@ -133,12 +146,18 @@ def _cpu_facts(version: int, directories: list[str], own_seen: bool) -> dict[str
         facts.update(quota_cpus=quota_cpus, period_us=period_us, quota_path=path, burst_us=burst)
     elif own_seen:
         facts["quota_path"] = directories[0]
-    name = "/cpu.shares" if version == 1 else "/cpu.weight"
-    share = next((one for one in (_number(directory + name) for directory in directories) if one is not None), None)
-    facts["shares" if version == 1 else "weight"] = share
     if "quota_path" in facts:
         facts.update(parse_cpu_stat(_text("{}/cpu.stat".format(facts["quota_path"]))))
     return facts
+
+
+def _weight_facts(version: int, directories: list[str]) -> dict[str, float | str | None]:
+    fact = "shares" if version == 1 else "weight"
+    for directory in directories:
+        number = _number(directory + "/cpu." + fact)
+        if number is not None:
+            return {fact: number}
+    return {}
 
 
 def _quota(version: int, directory: str) -> tuple[float, int] | None:

@@ -200,7 +200,7 @@ def _facts() -> dict[str, Any]:
 def _cgroup_path() -> str | None:
     from raddle import cgroup  # noqa: PLC0415  # once, at exit
 
-    return cgroup.read_allotment().quota_path
+    return cgroup.CPUController().read().quota_path
 
 
 def _runtimes() -> dict[str, Any]:

@@ -77,8 +77,8 @@ def test_every_layout_tells_what_may_be_used(layout, tmp_path):
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=[layout.name for layout in LAYOUTS])
 def test_a_session_reads_the_same_quota_as_the_whole_allotment(layout, tmp_path):
-    whole, quota = read_allotment(layout.make(tmp_path)), cgroup.read_quota(tmp_path)
-    for name in ("quota_cpus", "quota_path", "period_us", "burst_us", "nr_periods", "shares", "weight"):
+    whole, quota = read_allotment(layout.make(tmp_path)), cgroup.CPUController(tmp_path).read()
+    for name in ("quota_cpus", "quota_path", "period_us", "burst_us", "nr_periods"):
         assert getattr(quota, name) == getattr(whole, name)
     assert (quota.cpuset, quota.inherited, quota.memory_limit_bytes) == (None, None, None)
 

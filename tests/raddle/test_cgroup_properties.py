@@ -4,13 +4,11 @@ import tempfile
 from pathlib import Path
 
 from cgroup_strategies import cases, write
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from raddle import cpuset
-from raddle.cgroup import Allotment, read_allotment, read_quota, usable_cpus
-
-files_are_slow = settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+from raddle.cgroup import Allotment, CPUController, read_allotment, usable_cpus
 
 
 def read(case):
@@ -19,7 +17,6 @@ def read(case):
         return read_allotment(root)
 
 
-@files_are_slow
 @given(cases())
 def test_the_quota_is_the_tightest_that_can_be_seen_and_the_cpus_lie_in_every_set(case):
     found = read(case)
@@ -34,7 +31,6 @@ def test_the_quota_is_the_tightest_that_can_be_seen_and_the_cpus_lie_in_every_se
     assert found.memory_limit_bytes == (min(memory) if memory else None)
 
 
-@files_are_slow
 @given(cases(), st.data())
 def test_a_tighter_limit_anywhere_or_one_more_mount_never_gives_more(case, data):
     depth = data.draw(st.integers(0, len(case.quotas) - 1))
@@ -49,7 +45,6 @@ def test_a_tighter_limit_anywhere_or_one_more_mount_never_gives_more(case, data)
         assert (after or 8) <= (before or 8)
 
 
-@files_are_slow
 @given(cases(), st.data())
 def test_whatever_the_files_hold_it_is_read_without_an_error(case, data):
     noise = st.binary(max_size=40) | st.sampled_from(
@@ -63,7 +58,7 @@ def test_whatever_the_files_hold_it_is_read_without_an_error(case, data):
         found = read_allotment(root)
         assert isinstance(found, Allotment)
         assert found.quota_cpus is None or found.quota_cpus > 0
-        assert read_quota(root).quota_cpus == found.quota_cpus
+        assert CPUController(root).read().quota_cpus == found.quota_cpus
         usable, quota_cpus = usable_cpus(found)
         assert usable is None or usable > 0
         assert quota_cpus is None or quota_cpus == found.quota_cpus

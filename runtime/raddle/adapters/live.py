@@ -31,9 +31,19 @@ class Facts:
     throttled     (nr_periods, nr_throttled, throttled_us) of the cgroup so far, None where it can't be read.
     cgroup_path   that cgroup's folder, None where there is none to see.
     placed        where a pool goes on the CPUs (`place`); None where they are not the plan's exclusive ones.
+    controller    what `refresh` reads the cgroup's facts from, None where it can't.
     """
 
-    __slots__ = ("cgroup_path", "cpus", "first_worker", "placed", "quota_cpus", "throttled", "workers_seen")
+    __slots__ = (
+        "cgroup_path",
+        "controller",
+        "cpus",
+        "first_worker",
+        "placed",
+        "quota_cpus",
+        "throttled",
+        "workers_seen",
+    )
 
     def __init__(
         self,
@@ -53,6 +63,7 @@ class Facts:
         self.throttled = throttled
         self.cgroup_path = cgroup_path
         self.placed = placed
+        self.controller: cgroup.CPUController | None = None
 
 
 class Effective:
@@ -160,18 +171,40 @@ def read_facts(fields: Mapping[str, Any] | None = None) -> Facts:
 
     Never raises: what can't be read is None, and that no quota can be is said.
     """
-    cpus = read_cpus()
-    quota, throttled, path = _read_cgroup()
-    if path is None:
+    facts = Facts(None)
+    try:
+        facts.controller = cgroup.CPUController()
+    except Exception:
+        pass
+    refresh(facts)
+    if facts.cgroup_path is None:
         record.announce("facts", "no cgroup can be read below /proc and /sys: counts are not cut to a quota")
-    seen, first = 1, True
     try:
         siblings = _siblings()
-        seen, first = max(1, len(siblings)), min(siblings, default=0) in (0, os.getpid())
+        facts.workers_seen = max(1, len(siblings))
+        facts.first_worker = min(siblings, default=0) in (0, os.getpid())
     except OSError:
         pass
-    placed = place(fields, cpus) if fields else None
-    return Facts(cpus, quota, seen, first_worker=first, throttled=throttled, cgroup_path=path, placed=placed)
+    facts.placed = place(fields, facts.cpus) if fields else None
+    return facts
+
+
+def refresh(facts: Facts) -> None:
+    """Reads the CPUs and the cgroup's facts again, which a resize in place changes; the workers stay as they were.
+
+    Never raises: what can't be read is None.
+    """
+    facts.cpus = read_cpus()
+    found = cgroup.Allotment()
+    try:
+        if facts.controller is not None:
+            found = facts.controller.read()
+    except Exception:
+        pass
+    facts.quota_cpus, facts.cgroup_path = found.quota_cpus, found.quota_path
+    facts.throttled = None
+    if found.nr_periods is not None and found.nr_throttled is not None and found.throttled_us is not None:
+        facts.throttled = (found.nr_periods, found.nr_throttled, found.throttled_us)
 
 
 def read_cpus() -> int | None:
@@ -180,18 +213,6 @@ def read_cpus() -> int | None:
         return cpuset.of(os.sched_getaffinity(0))
     except (AttributeError, OSError):
         return None
-
-
-def _read_cgroup() -> tuple[float | None, tuple[int, int, int] | None, str | None]:
-    """Quota, throttling so far, and the folder that says so."""
-    try:
-        allotment = cgroup.read_quota()
-    except Exception:
-        return None, None, None
-    periods, throttled, throttled_us = allotment.nr_periods, allotment.nr_throttled, allotment.throttled_us
-    if periods is None or throttled is None or throttled_us is None:
-        return allotment.quota_cpus, None, allotment.quota_path
-    return allotment.quota_cpus, (periods, throttled, throttled_us), allotment.quota_path
 
 
 def _siblings() -> list[int]:

@@ -115,19 +115,19 @@ class Runtime:
             return held
 
     def current_facts(self) -> live.Facts:
-        """The facts of the process, at most FACTS_AGE_S old, its CPUs never."""
+        """The facts of the process: its CPUs and its quota now, the workers beside it at most FACTS_AGE_S ago."""
         now = time.monotonic()
         if self.facts is None or now - self.facts_at > FACTS_AGE_S:
             self.facts = live.read_facts()
             self.facts_at = now
         else:
-            self.facts.cpus = live.read_cpus()
+            live.refresh(self.facts)
         self.facts.placed = live.place(self.fields, self.facts.cpus)
         return self.facts
 
     def wanted(self, facts: live.Facts) -> live.Effective:
         """What the plan comes to; worked out again when the facts have changed."""
-        key = (self.facts_at, facts.cpus)
+        key = (self.facts_at, facts.cpus, facts.quota_cpus)
         known, effective = self.resolved
         if effective is None or known != key:
             effective = live.resolve(self.fields, facts)
