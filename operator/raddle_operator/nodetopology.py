@@ -136,7 +136,9 @@ def _machine(fields: Fields) -> Machine:
         ),
         l3_domains=groups("l3Domains", "cacheL3ID"),
         core_types=tuple(
-            CoreType(one.text("coreType"), mask, one.number("maxFrequencyMHz"), one.number("capacity"))
+            CoreType(
+                one.text("coreType"), mask, one.number("maxFrequencyMHz"), one.number("capacity"), one.text("model")
+            )
             for one, mask in within.objects(fields.children("coreTypes"))
         ),
         gpus=tuple(GPU(one.text("address"), one.number("numaNodeID")) for one in fields.children("gpus")),

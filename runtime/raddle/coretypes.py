@@ -1,6 +1,7 @@
 """Which kinds of core a machine has, by the kernel's own word where it gives one.
 
-x86: the PMUs cpu_core and cpu_atom list P- and E-cores (Linux 5.13). Arm and RISC-V: cpu_capacity.
+x86: the PMUs cpu_core and cpu_atom list P- and E-cores (Linux 5.13). Arm and RISC-V: cpu_capacity, and on Arm which
+core it is (MIDR_EL1, or cpuinfo), as older kernels tell no capacity and cores of one capacity may differ.
 An x86 tree without any PMU still shows two kinds of core when their level-1 caches differ in size:
 silicon, unlike frequency, which favoured cores and Speed Select vary within one kind.
 """
@@ -9,7 +10,8 @@ from __future__ import annotations
 
 import os
 
-from raddle import cpuset, files
+from raddle import armcores, cpuinfo, cpuset
+from raddle.cpuinfo import Core
 from raddle.topology import CoreType
 from raddle.tree import Directory, Problems
 
@@ -25,23 +27,28 @@ def read(
 ) -> tuple[CoreType, ...]:
     """The core types of the online CPUs, sorted by their lowest CPU; one "standard" where nothing tells them apart.
 
-    `speakers` holds one CPU of each core, `architecture` is as `uname -m` prints it. Capacity types are
-    named capacity-N; cores of one capacity but different design are different types, capacity-N and
-    capacity-N-0xPART.
+    `speakers` holds one CPU of each core, `architecture` is as `uname -m` prints it. Types told apart by capacity
+    are named capacity-N; cores of one capacity but different design are different types, capacity-N and
+    capacity-N-0xPART; without capacities, designs are part-0xPART. `model` is the name of an Arm core.
     """
     if not online:
         return ()
     frequencies = _frequencies_mhz(cpus, speakers)
     capacities = _capacities(cpus, online)
+    arm = architecture.startswith(("aarch64", "arm"))
+    arm_cores = _arm_cores(root, cpus, online) if arm else {}
     types = _by_pmu(root, online, problems)
     if not types and architecture in ("x86_64", "i686"):
         if not os.path.isdir(os.path.join(root, "sys/devices/cpu")):
             types = _by_level1_caches(cpus, online, frequencies)
-    elif not types and len(set(capacities.values())) > 1:
-        types = _by_capacity(root, cpus, capacities)
+    elif not types:
+        types = _by_design(online, capacities, arm_cores)
     if not 1 < len(types) <= MAX_TYPES:
         types = [("standard", online)]
-    found = [CoreType(name, mask, _highest(frequencies, mask), _highest(capacities, mask)) for name, mask in types]
+    found = [
+        CoreType(name, mask, _highest(frequencies, mask), _highest(capacities, mask), _model(arm_cores, mask))
+        for name, mask in types
+    ]
     return tuple(sorted(found, key=lambda kind: kind.cpus & -kind.cpus))
 
 
@@ -72,52 +79,50 @@ def _capacities(cpus: Directory, online: int) -> dict[int, int]:
     return found
 
 
-def _by_capacity(root: str, cpus: Directory, capacities: dict[int, int]) -> list[tuple[str, int]]:
-    parts = _parts(root, cpus, list(capacities))
-    kinds: dict[tuple[int, str], int] = {}
-    for cpu, capacity in capacities.items():
-        key = (capacity, parts.get(cpu, ""))
+def _by_design(online: int, capacities: dict[int, int], arm_cores: dict[int, Core]) -> list[tuple[str, int]]:
+    """CPUs of one capacity and one design. A CPU of which neither is known makes a type of its own with its like."""
+    kinds: dict[tuple[int | None, Core | None], int] = {}
+    for cpu in cpuset.ids(online):
+        key = (capacities.get(cpu), arm_cores.get(cpu))
         kinds[key] = kinds.get(key, 0) | 1 << cpu
     named = []
     taken = set()
-    for (capacity, part), mask in kinds.items():
-        name = f"capacity-{capacity}"
+    for (capacity, core), mask in kinds.items():
+        part = f"0x{core.part:03x}" if core else "0x0"
+        name = f"part-{part}" if capacity is None else f"capacity-{capacity}"
+        if capacity is not None and name in taken:
+            name += f"-{part}"
         if name in taken:
-            name += "-" + (part or "0x0")
+            # Two designers gave their cores the same number.
+            return []
         taken.add(name)
         named.append((name, mask))
     return named
 
 
-def _parts(root: str, cpus: Directory, wanted: list[int]) -> dict[int, str]:
-    """CPU -> the part number that its designer gave the core: bits 4 to 15 of MIDR_EL1, or cpuinfo's "CPU part"."""
-    found: dict[int, str] = {}
-    for cpu in wanted:
-        text = cpus.text(f"cpu{cpu}/regs/identification/midr_el1")
+def _arm_cores(root: str, cpus: Directory, online: int) -> dict[int, Core]:
+    """CPU -> who designed it and which core it is: bits 24 to 31 and 4 to 15 of MIDR_EL1, else what cpuinfo says."""
+    found: dict[int, Core] = {}
+    for cpu in cpuset.ids(online):
+        path = f"cpu{cpu}/regs/identification/midr_el1"
+        text = cpus.text(path)
         if text is None:
-            return _parts_by_cpuinfo(root)
+            if not found:
+                return cpuinfo.arm_cores(root)
+            continue
         try:
-            found[cpu] = f"0x{int(text, 16) >> 4 & 0xFFF:03x}"
+            register = int(text, 16)
         except ValueError:
-            return {}
+            cpus.problem(path, f"{text[:64]!r} is not a register's value")
+            continue
+        found[cpu] = Core(register >> 24 & 0xFF, register >> 4 & 0xFFF)
     return found
 
 
-def _parts_by_cpuinfo(root: str) -> dict[int, str]:
-    found: dict[int, str] = {}
-    try:
-        text = files.read_text(os.path.join(root, "proc/cpuinfo"), to_end=True)
-    except (OSError, ValueError):
-        return found
-    cpu = -1
-    for line in text.splitlines():
-        key, _, value = line.partition(":")
-        key, value = key.strip(), value.strip()
-        if key == "processor":
-            cpu = int(value) if value.isascii() and value.isdigit() and len(value) < 6 else -1
-        elif key == "CPU part" and cpu >= 0:
-            found[cpu] = value[:8]
-    return found
+def _model(arm_cores: dict[int, Core], mask: int) -> str:
+    """The name of the cores in the set, where they all have the same."""
+    cores = {core for cpu, core in arm_cores.items() if mask >> cpu & 1}
+    return armcores.name(*cores.pop()) if len(cores) == 1 else ""
 
 
 def _by_pmu(root: str, online: int, problems: Problems) -> list[tuple[str, int]]:

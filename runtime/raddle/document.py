@@ -97,6 +97,8 @@ def core_type_object(kind: CoreType) -> Dict[str, Any]:
         found["maxFrequencyMHz"] = kind.max_frequency_mhz
     if kind.capacity is not None:
         found["capacity"] = kind.capacity
+    if kind.model:
+        found["model"] = kind.model
     return found
 
 
@@ -198,7 +200,7 @@ def _core_types(kinds: Fields, within: Within) -> Tuple[CoreType, ...]:
     names = kinds.names()
     found = within.objects([kinds.child(name) for name in names])
     types = [
-        CoreType(name, cpus, kind.number("maxFrequencyMHz"), kind.number("capacity"))
+        CoreType(name, cpus, kind.number("maxFrequencyMHz"), kind.number("capacity"), kind.text("model"))
         for name, (kind, cpus) in zip(names, found)
     ]
     return tuple(sorted(types, key=lambda kind: kind.cpus & -kind.cpus))

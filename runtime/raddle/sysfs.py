@@ -9,22 +9,21 @@ Documentation/ABI/stable/sysfs-devices-system-cpu and Documentation/admin-guide/
 from __future__ import annotations
 
 import os
+from typing import Iterable
 
-from raddle import coretypes, cpuset, files, pci
+from raddle import coretypes, cpuinfo, cpuset, files, numa, pci
 from raddle.topology import Group, Machine, NUMANode
 from raddle.tree import Directory, Problems, lowest
 
 CPU_DIRECTORY = "sys/devices/system/cpu"
-NODE_DIRECTORY = "sys/devices/system/node"
 
 # What the same set is called: a list or a mask, by its name since Linux 5.2 or the older one.
 _CORE_FILES = ("core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings")
 _PACKAGE_FILES = ("package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings")
 _DIE_FILES = ("die_cpus_list", "die_cpus")
 _CACHE_FILES = ("shared_cpu_list", "shared_cpu_map")
-_NUMA_FILES = ("cpulist", "cpumap")
 
-_MODEL_LENGTH = 128
+_X86 = ("x86_64", "i686")
 
 
 def read_machine(root: str = "/") -> Machine:
@@ -32,50 +31,64 @@ def read_machine(root: str = "/") -> Machine:
 
     Groups hold online CPUs only, sorted by their lowest CPU; `numa_nodes` are sorted by id, so that
     distances line up. Where the kernel numbers sockets or L3 domains with -1, twice or not at all,
-    they are numbered in order. `architecture` is this process's own where root is "/", else what
-    cpuinfo shows, else "".
+    they are numbered in order. `architecture` is this process's own where root is "/", else what the
+    files tell, else "". Without sysfs the CPUs are those of /proc/cpuinfo or /proc/stat.
     """
     root = os.fspath(root)
     problems = Problems()
-    with Directory(root, CPU_DIRECTORY, problems) as cpus, Directory(root, NODE_DIRECTORY, problems) as nodes:
-        online, offline = _cpus_present(cpus, root)
-        cores = _groups(cpus, _CORE_FILES, online)
+    with Directory(root, CPU_DIRECTORY, problems) as cpus, Directory(root, numa.NODE_DIRECTORY, problems) as nodes:
+        listed = cpus.numbered("cpu")
+        online, offline = _cpus_present(cpus, listed)
+        cores = _alone(online) or _groups(cpus, _CORE_FILES, online, online & listed)
+        listing = cpuinfo.Listing() if cores else cpuinfo.read_listing(root)
+        online = online or listing.online or _online_by_stat(root)
+        cores = cores or sorted(filter(None, (core & online for core in listing.cores)), key=lowest)
+        described = online & listed
         # One CPU of each core speaks for its siblings where they can't differ.
-        speakers = [lowest(core) for core in cores] + cpuset.ids(online & ~sum(cores))
-        model, architecture = _processor(root, problems)
-        sockets = _sockets(cpus, online)
-        numa_nodes = _numa_nodes(nodes, online)
+        speakers = [lowest(core) for core in cores] + cpuset.ids(described & ~sum(cores))
+        processor = cpuinfo.read_processor(root, problems)
+        numa_nodes = numa.read(nodes, online)
+        sockets = _sockets(cpus, online, described, numa_nodes if processor.architecture in _X86 else ())
+        sockets = sockets or _in_order(filter(None, (socket & online for socket in listing.sockets)))
+        silent_l3_is_private = processor.architecture in ("ia64", "")
         machine = Machine(
             online=online,
             cores=tuple(cores),
-            offline=offline,
+            offline=offline & ~online,
             isolated=(cpus.cpus("isolated") or 0) & (online | offline),
             sockets=sockets,
-            dies=_dies(cpus, online, sockets),
+            dies=_dies(cpus, online, described, sockets),
             numa_nodes=numa_nodes,
-            l3_domains=_l3_domains(cpus, online, speakers),
-            core_types=coretypes.read(root, cpus, online, speakers, architecture, problems),
+            l3_domains=_l3_domains(cpus, online, speakers, cores if silent_l3_is_private else []),
+            core_types=coretypes.read(root, cpus, online, speakers, processor.architecture, problems),
             gpus=pci.read_gpus(root, [node.id for node in numa_nodes], problems),
-            architecture=architecture,
-            model=model,
+            architecture=processor.architecture,
+            model=processor.model,
             boot_id=_boot_id(root, problems),
         )
     return machine._replace(problems=problems.all())
 
 
-def _cpus_present(cpus: Directory, root: str) -> tuple[int, int]:
-    """(online, offline), where offline is present but not online.
+def _cpus_present(cpus: Directory, listed: int) -> tuple[int, int]:
+    """(online, offline), where offline is present but not online; `listed` are the CPUs with a directory.
 
     The kernel's own `offline` also names ids that the machine can never have: 16-1023 on a POWER7 of 16 CPUs.
     """
-    listed = cpus.numbered("cpu")
-    present = cpus.cpus("present")
-    if not present:
-        present = (cpus.cpus("possible") or 0) & listed or listed
-    online = cpus.cpus("online")
-    if not online:
-        online = _online_by_directories(cpus, present or listed) or _online_by_stat(root)
-    return online, present & ~online
+    present = cpus.some_cpus("present")
+    possible = cpus.some_cpus("possible")
+    known = present or possible & listed or listed
+    online = cpus.some_cpus("online")
+    strange = online & ~(present | possible | listed) if present | possible else 0
+    if strange and strange != online:
+        cpus.problem("online", f"CPUs {cpuset.format_list(strange)[:64]} are not there")
+        online &= ~strange
+    online = online or _online_by_directories(cpus, known or listed)
+    return online, known & ~online
+
+
+def _alone(online: int) -> list[int]:
+    """A single CPU is a core of its own, also where a kernel without SMP support does not say so."""
+    return [online] if online and not online & (online - 1) else []
 
 
 def _online_by_directories(cpus: Directory, present: int) -> int:
@@ -105,10 +118,10 @@ def _online_by_stat(root: str) -> int:
     return online & ((1 << cpuset.MAX_CPUS) - 1)
 
 
-def _groups(cpus: Directory, names: tuple[str, ...], online: int) -> list[int]:
-    """The sets in which the topology files of these names place the online CPUs."""
+def _groups(cpus: Directory, names: tuple[str, ...], online: int, described: int) -> list[int]:
+    """The sets in which the topology files of these names, which the `described` CPUs have, place the online CPUs."""
     claims = {}
-    for cpu in cpuset.ids(online):
+    for cpu in cpuset.ids(described):
         mask = cpus.first_cpus(f"cpu{cpu}/topology", names)
         if mask:
             claims[cpu] = mask & online | 1 << cpu
@@ -146,24 +159,46 @@ def _numbered(groups: list[int], numbers: list[int | None]) -> tuple[Group, ...]
     return tuple(Group(index, group) for index, group in enumerate(groups))
 
 
-def _sockets(cpus: Directory, online: int) -> tuple[Group, ...]:
-    groups = _groups(cpus, _PACKAGE_FILES, online)
+def _in_order(groups: Iterable[int]) -> tuple[Group, ...]:
+    return tuple(Group(index, group) for index, group in enumerate(sorted(groups, key=lowest)))
+
+
+def _sockets(cpus: Directory, online: int, described: int, numa_nodes: tuple[NUMANode, ...]) -> tuple[Group, ...]:
+    groups = _alone(online) or _groups(cpus, _PACKAGE_FILES, online, described)
     if groups:
-        return _numbered(groups, [cpus.number(f"cpu{lowest(group)}/topology/physical_package_id") for group in groups])
+        ids = [cpus.number(f"cpu{lowest(group)}/topology/physical_package_id") for group in groups]
+        return _numbered(*_whole_packages(groups, ids, numa_nodes))
     # No set in any spelling (a stripped tree): a package id is unique in the machine wherever it is not negative.
     by_id: dict[int, int] = {}
-    for cpu in cpuset.ids(online):
+    for cpu in cpuset.ids(described):
         number = cpus.number(f"cpu{cpu}/topology/physical_package_id")
         if number is not None:
             by_id[number] = by_id.get(number, 0) | 1 << cpu
     return tuple(Group(number, mask) for number, mask in sorted(by_id.items(), key=lambda item: lowest(item[1])))
 
 
-def _dies(cpus: Directory, online: int, sockets: tuple[Group, ...]) -> tuple[Group, ...]:
+def _whole_packages(
+    groups: list[int], ids: list[int | None], numa_nodes: tuple[NUMANode, ...]
+) -> tuple[list[int], list[int | None]]:
+    """Puts packages together that the kernel had cut at the borders of NUMA nodes: sets of one id, a node each.
+
+    Before Linux 3.19 core_siblings held only the CPUs of one node, which is wrong where a socket has two of them
+    (Cluster-on-Die). A number that repeats within a node, or across books, is a number that says nothing.
+    """
+    whole: dict[tuple[int, int | None], int] = {}
+    of_node = {node.cpus for node in numa_nodes if node.cpus}
+    for index, (group, number) in enumerate(zip(groups, ids)):
+        key = (-1, number) if number is not None and group in of_node else (index, number)
+        whole[key] = whole.get(key, 0) | group
+    merged = sorted(whole.items(), key=lambda item: lowest(item[1]))
+    return [group for _, group in merged], [number for (_, number), _ in merged]
+
+
+def _dies(cpus: Directory, online: int, described: int, sockets: tuple[Group, ...]) -> tuple[Group, ...]:
     """Dies keep the kernel's ids, which count from 0 in each socket; a negative id means that there are none."""
-    if not sockets or cpus.number(f"cpu{lowest(online)}/topology/die_id") is None:
+    if not sockets or not described or cpus.number(f"cpu{lowest(described)}/topology/die_id") is None:
         return ()
-    groups = _groups(cpus, _DIE_FILES, online)
+    groups = _groups(cpus, _DIE_FILES, online, described)
     dies: list[Group] = []
     for socket in sockets:
         inside = [group & socket.cpus for group in groups if group & socket.cpus]
@@ -172,117 +207,56 @@ def _dies(cpus: Directory, online: int, sockets: tuple[Group, ...]) -> tuple[Gro
     return tuple(sorted(dies, key=lambda die: die.cpus & -die.cpus))
 
 
-def _numa_nodes(nodes: Directory, online: int) -> tuple[NUMANode, ...]:
-    ids = cpuset.ids(nodes.numbered("node"))
-    found = []
-    rest = online
-    for node in ids:
-        directory = f"node{node}"
-        mask = None
-        for name in _NUMA_FILES:
-            mask = nodes.cpus(f"{directory}/{name}")
-            if mask is not None:
-                break
-        if mask is None:
-            continue
-        mask &= online
-        if mask & ~rest:
-            nodes.problem(directory, f"CPUs {cpuset.format_list(mask & ~rest)[:64]} are in a lower node too")
-            mask &= rest
-        rest &= ~mask
-        found.append(NUMANode(node, mask, _memory_mib(nodes, directory), _distances(nodes, directory, len(ids))))
-    return tuple(found)
+def _l3_domains(cpus: Directory, online: int, speakers: list[int], private_to: list[int]) -> tuple[Group, ...]:
+    """One domain per set of CPUs that share a cache of level 3.
 
-
-def _memory_mib(nodes: Directory, directory: str) -> int | None:
-    """MemTotal of a line such as "Node 0 MemTotal:  16772456 kB"."""
-    for line in (nodes.text(directory + "/meminfo") or "").splitlines():
-        words = line.split()
-        if len(words) == 5 and words[2] == "MemTotal:" and words[3].isdigit() and len(words[3]) < 16:
-            return int(words[3]) // 1024
-    return None
-
-
-def _distances(nodes: Directory, directory: str, count: int) -> tuple[int, ...]:
-    words = (nodes.text(directory + "/distance") or "").split()
-    if not words:
-        return ()
-    if len(words) != count or not all(word.isdigit() and len(word) < 6 for word in words):
-        nodes.problem(directory + "/distance", "{!r} is not {} distances".format(" ".join(words)[:64], count))
-        return ()
-    return tuple(int(word) for word in words)
-
-
-def _l3_domains(cpus: Directory, online: int, speakers: list[int]) -> tuple[Group, ...]:
-    """One domain per set of CPUs that share a cache of level 3."""
+    Itanium's kernels name a cache without any CPU that shares it: it is the core's own, of those in `private_to`.
+    """
     claims = {}
     paths: dict[int, str] = {}
+    silent = 0
     guess = "index3"
     for cpu in speakers:
         index = _l3_index(cpus, cpu, guess)
         if index is None:
             continue
         guess = index
-        path = f"cpu{cpu}/cache/{index}"
-        mask = cpus.first_cpus(path, _CACHE_FILES)
+        paths[cpu] = f"cpu{cpu}/cache/{index}"
+        mask = _sharers(cpus, paths[cpu])
         if mask:
             claims[cpu] = mask & online | 1 << cpu
-            paths[cpu] = path
+        elif mask == 0:
+            silent |= 1 << cpu
     groups = _partition(claims, online, cpus, "shared_cpu_list of its L3 cache")
+    if not groups:
+        groups = [core for core in private_to if core & silent]
+    for cpu in cpuset.ids(silent & ~sum(groups)):
+        cpus.problem(paths[cpu], "names no CPU that shares it")
     # Each set was formed around its first speaker, so it has one.
     own = [next(paths[cpu] for cpu in cpuset.ids(group) if cpu in paths) for group in groups]
     return _numbered(groups, [cpus.number(path + "/id") for path in own])
 
 
+def _sharers(cpus: Directory, path: str) -> int | None:
+    """The CPUs that share a cache; the empty set where the files name none, None where there is none to be read."""
+    found = None
+    for name in _CACHE_FILES:
+        said = cpus.cpus(f"{path}/{name}")
+        if said:
+            return said
+        found = found if said is None else said
+    return found
+
+
 def _l3_index(cpus: Directory, cpu: int, guess: str) -> str | None:
     """The name of the cpu's cache directory of level 3: usually the same as its neighbour's."""
     directory = f"cpu{cpu}/cache"
-    if cpus.text(f"{directory}/{guess}/level") == "3":
+    if cpus.number(f"{directory}/{guess}/level") == 3:
         return guess
     for name in sorted(cpus.names(directory)):
-        if name.startswith("index") and name != guess and cpus.text(f"{directory}/{name}/level") == "3":
+        if name.startswith("index") and name != guess and cpus.number(f"{directory}/{name}/level") == 3:
             return name
     return None
-
-
-def _processor(root: str, problems: Problems) -> tuple[str, str]:
-    """(model, architecture) of the first CPU in cpuinfo. Which keys there are is each architecture's own affair."""
-    path = "proc/cpuinfo"
-    try:
-        text = files.read_head(os.path.join(root, path))
-    except OSError as error:
-        problems.add_error(path, error)
-        text = ""
-    facts: dict[str, str] = {}
-    for line in text.splitlines():
-        key, colon, value = line.partition(":")
-        if colon:
-            facts.setdefault(key.strip(), " ".join(value.split()))
-    return _model(facts), os.uname().machine if os.path.normpath(root) == "/" else _architecture(facts)
-
-
-def _model(facts: dict[str, str]) -> str:
-    if "CPU part" in facts:
-        model = "implementer {} part {}".format(facts.get("CPU implementer", "?"), facts["CPU part"])
-    elif facts.get("vendor_id") == "IBM/S390":
-        machine = facts.get("processor 0", "").rpartition("machine = ")[2]
-        model = f"IBM/S390 machine {machine}" if machine else "IBM/S390"
-    else:
-        model = facts.get("model name") or facts.get("cpu") or ""
-    return "".join(char for char in model if char.isprintable())[:_MODEL_LENGTH]
-
-
-def _architecture(facts: dict[str, str]) -> str:
-    """As `uname -m` prints it; "" where cpuinfo does not tell (POWER hides its byte order)."""
-    if "CPU implementer" in facts:
-        return "aarch64" if facts.get("CPU architecture") in ("8", "AArch64") else ""
-    if facts.get("vendor_id") == "IBM/S390":
-        return "s390x"
-    if "flags" in facts:
-        return "x86_64" if "lm" in facts["flags"].split() else "i686"
-    if facts.get("isa", "").startswith("rv64"):
-        return "riscv64"
-    return ""
 
 
 def _boot_id(root: str, problems: Problems) -> str:

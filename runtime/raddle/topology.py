@@ -32,13 +32,15 @@ class NUMANode(NamedTuple):
 class CoreType(NamedTuple):
     """CPUs of one kind on a hybrid machine. `name` is standard, p-core, e-core or, on Arm, e.g. capacity-1024.
 
-    `max_frequency_mhz` and `capacity` (kernel's cpu_capacity, 1024 = the fastest) are None where not told.
+    `max_frequency_mhz` and `capacity` (kernel's cpu_capacity, 1024 = the fastest) are None where not told; `model`
+    is the name of an Arm core (Cortex-A510), else "".
     """
 
     name: str
     cpus: int
     max_frequency_mhz: Optional[int] = None
     capacity: Optional[int] = None
+    model: str = ""
 
 
 class GPU(NamedTuple):

@@ -97,10 +97,10 @@ class Directory:
         finally:
             os.close(fd)
 
-    def numbered(self, prefix: str) -> int:
-        """The numbers n for which there is an entry <prefix><n>, as a set."""
+    def numbered(self, prefix: str, directory: str = ".") -> int:
+        """The numbers n for which a directory, this one or one below it, has an entry <prefix><n>, as a set."""
         mask = 0
-        for name in self.names():
+        for name in self.names(directory):
             number = name[len(prefix) :]
             if name.startswith(prefix) and number.isascii() and number.isdigit() and len(number) <= 5:
                 mask |= 1 << int(number)
@@ -131,6 +131,13 @@ class Directory:
             self.problem(name, str(error))
             return None
         return mask
+
+    def some_cpus(self, name: str) -> int:
+        """The set in a file that is never empty on a real machine; 0 where it isn't there or can't be used."""
+        mask = self.cpus(name)
+        if mask == 0:
+            self.problem(name, "is empty")
+        return mask or 0
 
     def first_cpus(self, directory: str, names: tuple[str, ...]) -> int | None:
         """The set in the first of these files that holds one; an empty set is no answer."""
