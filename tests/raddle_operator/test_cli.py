@@ -226,22 +226,6 @@ def test_lines_are_found_in_nested_lists():
     assert manifest.line("spec.containers[1].missing.deeper") == 5
 
 
-# --- topology -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", machines.names())
-def test_topology_shows_a_machine(run, golden, name):
-    result = run("topology", "--root", str(machines.path(name)))
-    assert result.exit_code == 0
-    golden(f"topology-{name}.txt", result.stdout)
-
-
-def test_topology_of_a_folder_without_a_machine_is_an_error(run, tmp_path):
-    result = run("topology", "--root", str(tmp_path))
-    assert result.exit_code == 2
-    assert "no online CPU found" in result.stderr
-
-
 # --- all commands ---------------------------------------------------------------------------------------------------
 
 

@@ -1,92 +1,220 @@
-"""`raddle topology`: what a machine is made of, for people or as documented JSON."""
+"""`raddle topology`: what a machine is made of and who runs where on it, as a picture or as documented JSON."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
-from rich.markup import escape
+from rich.console import Console
+from rich.text import Text
 
-from raddle import cgroup, cpuset, document, sysfs
-from raddle.topology import Machine, cores_within, threads_per_core
+from raddle import cgroup, cpuset, document, env, sysfs, wire
+from raddle.cgroup import Allotment
+from raddle.topology import Machine, Problem
 from raddle_operator.cli import output
 from raddle_operator.cli.manifests import ManifestError
+from raddle_operator.cli.picture import layout, overlay, svg, text
+from raddle_operator.cli.picture.layout import Marks
 
 EPILOG = """\b
 Examples:
-  raddle topology                      this machine, and what this process may use
-  raddle topology -o json              the same, as versioned JSON
-  raddle topology --root /captures/worker-7 -o json
+  raddle topology                              this machine, and what this process may use
+  raddle topology -o svg > machine.svg         the same, as a picture for a browser
+  raddle topology -o json                      the same, as versioned JSON
+  raddle topology --root /captures/worker-7    a recorded machine
+  raddle topology --node worker-7              a node of the cluster
+  raddle topology --exclusive 2-9              a pool on these CPUs, if they were a container's own
+  raddle topology -f policy.yaml -f deployment.yaml --exclusive 2-9
+  raddle topology --pod resnet-7d9f -n models  a pod on its node
+  raddle topology --report 17-1a2b3c4d.json    a process, by its report
 
 \b
-Exit codes: 0 done, 2 no machine in that folder.
+Exit codes: 0 done, 1 no answer from the cluster, 2 bad input.
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A machine, what a process may use of it (None: not this machine's business), and plans by container."""
+
+    machine: Machine
+    allotment: Allotment | None = None
+    plans: Mapping[str, wire.Recorded]
 
 
 @click.command(epilog=EPILOG)
 @click.option(
     "--root",
-    default="/",
-    show_default=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A folder that holds sys/ and proc/ of a machine.",
+    help="A folder that holds sys/ and proc/ of a machine.  [default: /]",
 )
-@click.option("-o", "--output", "form", default="text", show_default=True, type=click.Choice(["text", "json", "yaml"]))
-def topology(root: Path, form: str) -> None:
-    """Show a machine: sockets, NUMA nodes, L3 domains, cores, and what may be used of it."""
+@click.option("--node", help="A node of the current cluster, as its agent has published it.")
+@click.option("--pod", help="Draw this pod of the cluster on its node.")
+@click.option("-n", "--namespace", help="The pod's namespace. Absent: the context's.")
+@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="As for kubectl.")
+@click.option("--context", help="Context of the kubeconfig. Absent: its current one.")
+@click.option("-f", "--filename", "sources", multiple=True, help="Draw the workload in these manifests.")
+@click.option("--container", help="Draw only this container.")
+@click.option("--exclusive", metavar="CPUS", help="As if the container got these CPUs (0-7,16) for itself.")
+@click.option(
+    "--report", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Draw the process of this report."
+)
+@click.option(
+    "-o", "--output", "form", default="text", show_default=True, type=click.Choice(["text", "svg", "json", "yaml"])
+)
+def topology(
+    root: Path | None,
+    node: str | None,
+    pod: str | None,
+    namespace: str | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    sources: tuple[str, ...],
+    container: str | None,
+    exclusive: str | None,
+    report: Path | None,
+    form: str,
+) -> None:
+    """Show a machine: sockets, NUMA nodes, L3 domains, cores, threads, and what runs where."""
+    _check_usage(root=root, node=node, pod=pod, sources=sources, exclusive=exclusive, report=report)
+    if pod is not None:
+        seen = _of_pod(pod, namespace, kubeconfig, context)
+    elif node is not None:
+        from raddle_operator.cli import cluster
+
+        seen = Seen(machine=asyncio.run(cluster.machine(node, kubeconfig, context)), plans={})
+    else:
+        seen = _of_folder(root or Path("/"))
+    if form in {"json", "yaml"}:
+        output.write(document.to_document(seen.machine, seen.allotment), form)
+        return
+    if sources:
+        seen = replace(seen, plans=_of_manifests(sources, seen.machine))
+    try:
+        marks = _marks(seen, container, exclusive, report)
+    except overlay.OverlayError as error:
+        raise ManifestError(str(error)) from None
+    picture = layout.picture(seen.machine, marks)
+    if form == "svg":
+        click.echo(svg.draw(picture), nl=False)
+    else:
+        _print(picture, seen.machine.problems)
+
+
+def _check_usage(**given: Any) -> None:
+    """Raise UsageError for options that contradict each other."""
+    for names in (("root", "node", "pod"), ("pod", "sources", "report"), ("exclusive", "report")):
+        both = [name for name in names if given[name]]
+        if len(both) > 1:
+            options = [f"--{'filename' if name == 'sources' else name}" for name in both]
+            raise click.UsageError(f"{' and '.join(options)} exclude each other")
+
+
+# --- what there is to draw ------------------------------------------------------------------------------------------
+
+
+def _of_folder(root: Path) -> Seen:
     machine = sysfs.read_machine(str(root))
     if not machine.online:
         raise ManifestError(f"{root}: no online CPU found below sys/devices/system/cpu")
-    allotment = cgroup.read_allotment(str(root))
-    if form != "text":
-        output.write(document.to_document(machine, allotment), form)
-        return
-    console = output.console()
-    for line in [*describe(machine), *allowed(allotment)]:
-        console.print(line)
-    for problem in machine.problems:
-        console.print(f"[yellow]problem[/]  {escape(problem.path)}: {escape(problem.reason)}")
+    return Seen(machine=machine, allotment=cgroup.read_allotment(str(root)), plans={})
 
 
-def describe(machine: Machine) -> list[str]:
-    """Return the lines about the machine: one for the whole, then sockets, NUMA nodes, L3 domains, core types."""
-    count = cpuset.count
-    threads = threads_per_core(machine)
-    lines = [
-        f"[bold]{escape(machine.model or 'unknown model')}[/] ({machine.architecture or 'unknown architecture'})",
-        f"CPUs         {count(machine.online)} online ({cpuset.format_list(machine.online)})"
-        + (f", offline {cpuset.format_list(machine.offline)}" if machine.offline else "")
-        + (f", isolated {cpuset.format_list(machine.isolated)}" if machine.isolated else ""),
-        f"cores        {len(machine.cores)}, {threads} thread{'s' * (threads > 1)} each at most",
-    ]
-    lines += [f"socket {s.id:<5} {_line(machine, s.cpus)}" for s in machine.sockets]
-    for node in machine.numa_nodes:
-        memory = f", {node.memory_mib / 1024:.1f} GiB" if node.memory_mib is not None else ""
-        far = f", distances {' '.join(map(str, node.distances))}" if len(node.distances) > 1 else ""
-        lines.append(f"NUMA node {node.id:<2} {_line(machine, node.cpus)}{memory}{far}")
-        lines += [f"  L3 {d.id:<7} {_line(machine, d.cpus)}" for d in machine.l3_domains if d.cpus & node.cpus]
-    if not machine.numa_nodes:
-        lines += [f"L3 {d.id:<9} {_line(machine, d.cpus)}" for d in machine.l3_domains]
-    if len(machine.core_types) > 1:
-        for kind in machine.core_types:
-            speed = f", {kind.max_frequency_mhz} MHz" if kind.max_frequency_mhz else ""
-            capacity = f", capacity {kind.capacity}" if kind.capacity else ""
-            lines.append(f"{kind.name:<12} {_line(machine, kind.cpus)}{speed}{capacity}")
-    return lines
+def _of_pod(pod: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> Seen:
+    from raddle_operator.cli import cluster
+
+    world = asyncio.run(cluster.world(pod.rpartition("/")[2], namespace, kubeconfig, context))
+    if world.machine is None:
+        node = (world.pod.get("spec") or {}).get("nodeName")
+        where = f"node {node} has no NodeCPUTopology that can be read" if node else "it is not bound to a node yet"
+        raise click.ClickException(f"pod {pod} can't be drawn: {where}")
+    plans = dict(_plans(world.annotations))
+    if not plans:
+        raise click.ClickException(f"pod {pod} has no plan; `raddle explain {pod}` says why")
+    return Seen(machine=world.machine, plans=plans)
 
 
-def _line(machine: Machine, cpus: int) -> str:
-    if not cpus:
-        return "no CPUs"
-    return f"CPUs {cpuset.format_list(cpus)} ({cores_within(machine, cpus)} cores)"
+def _of_manifests(sources: Sequence[str], machine: Machine) -> dict[str, wire.Recorded]:
+    """Return the plans of the first workload that gets any, by container. Raises ManifestError where none does."""
+    from raddle_operator.cli import manifests, plan, workloads
+    from raddle_operator.matching import Policies
+
+    found = manifests.load(sources)
+    policies = Policies(list(workloads.read_policies(found)))
+    for workload in workloads.read_workloads(found):
+        decided = plan.decide(workload, policies, {env.INJECT_LABEL: "enabled"}, "this machine", machine)
+        plans = dict(_plans(decided.pod["metadata"].get("annotations") or {}))
+        if plans:
+            return plans
+    raise ManifestError("no workload in the files gets a plan; `raddle plan` says why")
 
 
-def allowed(allotment: cgroup.Allotment) -> list[str]:
-    """Return the line about what a process may use, nothing where no cgroup or status file tells."""
-    usable, quota_cpus = cgroup.usable_cpus(allotment)
-    parts = []
-    if usable is not None:
-        parts.append(f"CPUs {cpuset.format_list(usable)}")
-    if quota_cpus is not None:
-        parts.append(f"quota {quota_cpus:g} CPUs")
-    return [f"may use      {', '.join(parts)}"] if parts else []
+def _plans(annotations: Mapping[str, str]) -> Iterator[tuple[str, wire.Recorded]]:
+    for key, value in annotations.items():
+        if key.startswith(env.PLAN_PREFIX):
+            try:
+                yield key.removeprefix(env.PLAN_PREFIX), wire.read_plan_text(value)
+            except wire.WireError as error:
+                raise ManifestError(f"{key}: {error}") from None
+
+
+def _marks(seen: Seen, container: str | None, exclusive: str | None, report: Path | None) -> Marks:
+    """Return what is to be marked on the machine. Raises OverlayError."""
+    if report is not None:
+        return overlay.reported(seen.machine, _read_report(report))
+    cpus = _cpus(exclusive) if exclusive is not None else None
+    plans = {name: one for name, one in seen.plans.items() if container in (None, name)}
+    if container is not None and not plans and seen.plans:
+        raise overlay.OverlayError(f"container {container} has no plan; there are {', '.join(seen.plans)}")
+    if cpus is not None:
+        if len(plans) > 1:
+            raise overlay.OverlayError(f"--exclusive is for one container; choose one: {', '.join(plans)}")
+        assumed = (container or "any", overlay.assumed(cpuset.count(cpus)))
+        name, recorded = next(iter(plans.items()), assumed)
+        return overlay.planned(seen.machine, name, recorded, cpus)
+    if plans:
+        drawn = [overlay.planned(seen.machine, name, recorded) for name, recorded in plans.items()]
+        return Marks(boxes=tuple(box for marks in drawn for box in marks.boxes))
+    if seen.allotment is None:
+        return Marks()
+    return overlay.allowed(seen.machine, *cgroup.usable_cpus(seen.allotment))
+
+
+def _cpus(value: str) -> int:
+    try:
+        return cpuset.parse_list(value)
+    except ValueError as error:
+        raise overlay.OverlayError(f"--exclusive: {error}") from None
+
+
+def _read_report(path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    # A deep nesting raises RecursionError.
+    except (OSError, ValueError, RecursionError) as error:
+        raise ManifestError(f"{path}: is no report: {error}") from None
+    if not isinstance(found, dict) or found.get("v") != 1:
+        raise ManifestError(f"{path}: is no report of version 1")
+    return found
+
+
+# --- how it is printed ----------------------------------------------------------------------------------------------
+
+
+def _print(picture: layout.Picture, problems: Sequence[Problem]) -> None:
+    # COLUMNS, else the terminal's width, else 80.
+    width = shutil.get_terminal_size().columns
+    ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
+    console = Console(width=width, highlight=False, markup=False)
+    for line in text.draw(picture, width, ascii_only=ascii_only):
+        console.print(Text.assemble(*((part, text.style_of(style)) for part, style in line)), soft_wrap=True)
+    for problem in problems:
+        said = layout.printable(f"problem  {problem.path}: {problem.reason}")
+        console.print(Text(said, style="yellow"), soft_wrap=True)

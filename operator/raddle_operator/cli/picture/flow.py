@@ -1,0 +1,79 @@
+"""How boxes of different sizes are put into rows, in characters or in pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from raddle_operator.cli.picture.layout import Box, Core
+
+_Item = TypeVar("_Item")
+
+# Boxes beside each other that are tried.
+BESIDE: Final = (1, 2, 3, 4, 5, 6, 8)
+# Cores in a row: more can't be counted at a look.
+MAX_CORES_A_ROW: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How something comes out: its width and height, and how many boxes or cores are in each of its rows."""
+
+    width: int
+    height: int
+    beside: int
+
+
+def flow(
+    boxes: Sequence[Box],
+    most: int,
+    *,
+    gap: tuple[int, int],
+    least: Callable[[Box], int],
+    size: Callable[[Box, int], Size],
+) -> Size:
+    """Return the flattest way to put boxes into rows of `most` width, and the narrowest of these.
+
+    `gap` is across and down; no box is given less room than `least`, except where there is one a row; `size` tells
+    how a box comes out in some room. All boxes are as wide as the widest. The boxes of one row are as high as its
+    highest.
+    """
+    found: Size | None = None
+    enough = max(map(least, boxes))
+    for beside in BESIDE:
+        room = room_of(most, beside, gap[0])
+        if found is not None and (beside > len(boxes) or room < enough):
+            break
+        sizes = [size(box, room) for box in boxes]
+        width = max(one.width for one in sizes)
+        if found is not None and width > room:
+            continue
+        heights = [max(one.height for one in row) for row in rows(sizes, beside)]
+        height = sum(heights) + gap[1] * (len(heights) - 1)
+        if found is None or height < found.height:
+            found = Size(width=beside * (width + gap[0]) - gap[0], height=height, beside=beside)
+    assert found is not None
+    return found
+
+
+def room_of(most: int, beside: int, gap: int) -> int:
+    """Return the room that each of so many boxes in a row has."""
+    return (most + gap) // beside - gap
+
+
+def cores_a_row(count: int, fit: int) -> int:
+    """Return how many of these cores to put into a row that has room for `fit`: rows that come out even, if any do."""
+    fit = max(1, min(MAX_CORES_A_ROW, fit, count))
+    return next((n for n in range(fit, fit // 2, -1) if count % n == 0), fit)
+
+
+def threads(cores: Sequence[Core]) -> int:
+    """Return the most threads that one of the cores has."""
+    return max(len(core) for core in cores)
+
+
+def rows(items: Sequence[_Item], beside: int) -> Iterator[Sequence[_Item]]:
+    """Yield the items row by row."""
+    for start in range(0, len(items), beside):
+        yield items[start : start + beside]

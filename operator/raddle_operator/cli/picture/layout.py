@@ -1,0 +1,404 @@
+"""What a picture of a machine shows: boxes within boxes, cores in the innermost, a state for each CPU.
+
+`picture` is pure and nests whatever the machine has: levels with fewer groups lie outside (so an L3 that spans NUMA
+nodes and a NUMA node that spans sockets both come out right), a level that does not divide a box only adds its name
+to it, and CPUs that are in no group of a level get a box of their own. Each online CPU is in exactly one cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum, unique
+from typing import Final
+
+from raddle import cpuset
+from raddle.topology import CoreType, Group, Machine, NUMANode, threads_per_core
+
+# Offline CPUs get cells up to here; some kernels name thousands that can't exist.
+MAX_OFFLINE_CELLS: Final = 64
+
+
+@unique
+class State(StrEnum):
+    """What a CPU is to whom the picture is for; the value names the style in both renderers."""
+
+    FREE = "free"
+    OUTSIDE = "outside"
+    RESERVED = "reserved"
+    OFFLINE = "offline"
+    IDLE = "idle"
+    CALLER = "caller"
+    WORKER = "worker"
+    POOL = "pool"
+
+
+SYMBOLS: Final[Mapping[State, tuple[str, str]]] = {
+    State.CALLER: ("c", "left to the caller's thread"),
+    State.WORKER: ("w1", "worker 1 is tied to it, and so on"),
+    State.POOL: ("*", "any thread of the pool"),
+    State.IDLE: ("_", "the container's own, left idle"),
+    State.OUTSIDE: ("-", "outside the CPU set"),
+    State.RESERVED: ("r", "reserved for the system"),
+    State.OFFLINE: ("x", "offline"),
+}
+"""The sign of each state but FREE, and what the legend says of it, in the legend's order."""
+ISOLATED: Final = ("i", "isolated: the scheduler keeps off")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One CPU: its number (None: not known yet), its state, the sign beside the number ("" for none).
+
+    `slow`: of a core type that is not the machine's fastest.
+    """
+
+    cpu: int | None
+    state: State = State.FREE
+    sign: str = ""
+    isolated: bool = False
+    slow: bool = False
+
+
+Core = tuple[Cell, ...]
+"""The threads of one core, ascending."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """A group of CPUs. `names` are its title's parts, `notes` lines inside; it holds boxes or cores, not both.
+
+    `kind` is socket, numa, die, l3, type, cpus (no group is known), memory (no CPUs), offline or pool. `alike` is how
+    many boxes of the machine it stands for: 1, but where `detail` made one of several.
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    boxes: tuple[Box, ...] = ()
+    cores: tuple[Core, ...] = ()
+    alike: int = 1
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield every cell in the box and the boxes in it, in the order in which they are drawn."""
+        for core in self.cores:
+            yield from core
+        for box in self.boxes:
+            yield from box.cells()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """Who uses the CPUs: sets of CPUs that are drawn in another state than free.
+
+    `outside` not for the container; `idle` its own, unused; `pool` for any of its threads; `caller` left to the
+    calling thread; `workers` one set for each worker that is tied to CPUs. `boxes` are drawn below the machine, for
+    what is known to run there but not on which CPUs.
+    """
+
+    outside: int = 0
+    idle: int = 0
+    pool: int = 0
+    caller: int = 0
+    workers: tuple[int, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    boxes: tuple[Box, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """All that is drawn: `facts` are (name, text) lines, `legend` (sign, text, style) of the signs that occur.
+
+    `distances` are (NUMA node, its distances to the nodes in this order), () where there is nothing to compare.
+    """
+
+    title: str
+    subtitle: str
+    facts: tuple[tuple[str, str], ...]
+    boxes: tuple[Box, ...]
+    distances: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    legend: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Named:
+    """A group with its name, what else its title says, and lines of its own."""
+
+    name: str
+    cpus: int
+    also: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Level:
+    """One way to group CPUs. `rest` names the CPUs that are in none of the groups."""
+
+    kind: str
+    rest: str
+    groups: tuple[_Named, ...]
+
+
+def picture(machine: Machine, marks: Marks | None = None) -> Picture:
+    """Return what is to be drawn of a machine, with `marks` for a container."""
+    marks = marks or Marks()
+    nest = _Nest(machine, marks)
+    whole = nest.box(machine.online, _levels(machine))
+    inside = whole.boxes if not whole.names else (whole,)
+    boxes = (*inside, *_memory(machine), *nest.offline(), *marks.boxes)
+    return Picture(
+        title=printable(machine.model) or "unknown model",
+        subtitle=counted(machine),
+        facts=(*_facts(machine), *marks.facts),
+        boxes=boxes,
+        distances=_distances(machine),
+        legend=legend(boxes),
+    )
+
+
+def legend(boxes: Sequence[Box]) -> tuple[tuple[str, str, str], ...]:
+    """Return (sign, what it means, style) for each sign in the boxes."""
+    cells = [cell for box in boxes for cell in box.cells()]
+    states = {cell.state for cell in cells}
+    found = [(sign, text, str(state)) for state, (sign, text) in SYMBOLS.items() if state in states]
+    if any(cell.isolated for cell in cells):
+        found.append((*ISOLATED, "isolated"))
+    return tuple(found)
+
+
+def printable(text: str) -> str:
+    """Return the text as one line that can't steer a terminal."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def plural(count: int, noun: str) -> str:
+    """Return "1 core", "2 cores"."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def amount(memory_mib: int) -> str:
+    """Return an amount of memory as people say it."""
+    if memory_mib < 1024:
+        return f"{memory_mib} MiB"
+    return f"{memory_mib / 1024:.1f}".removesuffix(".0") + " GiB"
+
+
+def counted(machine: Machine) -> str:
+    """Return how many there are of each part, in one line."""
+    parts = [
+        plural(len(machine.sockets), "socket") if machine.sockets else "",
+        plural(len(machine.numa_nodes), "NUMA node") if machine.numa_nodes else "",
+        plural(len(machine.l3_domains), "L3 domain") if machine.l3_domains else "",
+        plural(len(machine.cores), "core") if machine.cores else "",
+        plural(cpuset.count(machine.online), "CPU"),
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+# --- nesting --------------------------------------------------------------------------------------------------------
+
+
+def _levels(machine: Machine) -> list[_Level]:
+    """Return the levels from the outermost to the innermost."""
+    # Where a die is a whole socket it says nothing.
+    dies = machine.dies if {die.cpus for die in machine.dies} - {socket.cpus for socket in machine.sockets} else ()
+    nodes = tuple(
+        _Named(name=f"NUMA node {node.id}", cpus=node.cpus, also=_memory_of(node), notes=_gpus(machine, node))
+        for node in machine.numa_nodes
+    )
+    levels = [
+        _Level(kind="socket", rest="no socket", groups=_named("socket", machine.sockets)),
+        _Level(kind="numa", rest="no NUMA node", groups=nodes),
+        _Level(kind="die", rest="no die", groups=_named("die", dies)),
+        _Level(kind="l3", rest="no L3", groups=_named("L3", machine.l3_domains)),
+    ]
+    # Stable: the canonical order decides between equals.
+    levels.sort(key=lambda level: sum(1 for group in level.groups if group.cpus))
+    if len(machine.core_types) > 1:
+        kinds = tuple(
+            _Named(name=printable(kind.name), cpus=kind.cpus, also=_speed(kind)) for kind in machine.core_types
+        )
+        levels.append(_Level(kind="type", rest="other cores", groups=kinds))
+    return levels
+
+
+def _slower(machine: Machine) -> int:
+    """Return the CPUs of all core types but the fastest."""
+    kinds = sorted(machine.core_types, key=lambda kind: (kind.capacity or 0, kind.max_frequency_mhz or 0))
+    slower = 0
+    for kind in kinds[:-1]:
+        slower |= kind.cpus
+    return slower
+
+
+def _named(noun: str, groups: Sequence[Group]) -> tuple[_Named, ...]:
+    return tuple(_Named(name=f"{noun} {group.id}", cpus=group.cpus) for group in groups)
+
+
+def _memory_of(node: NUMANode) -> tuple[str, ...]:
+    return (amount(node.memory_mib),) if node.memory_mib is not None else ()
+
+
+def _speed(kind: CoreType) -> tuple[str, ...]:
+    return (f"{kind.max_frequency_mhz} MHz",) if kind.max_frequency_mhz else ()
+
+
+def _gpus(machine: Machine, node: NUMANode) -> tuple[str, ...]:
+    return tuple(f"GPU {printable(gpu.address)}" for gpu in machine.gpus if gpu.numa_node == node.id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Title:
+    kind: str = ""
+    names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class _Nest:
+    """Divides a set of CPUs level by level. Notes of a group that lies in several boxes are in the first."""
+
+    def __init__(self, machine: Machine, marks: Marks) -> None:
+        self._machine = machine
+        self._marks = marks
+        self._noted: set[str] = set()
+        self._slow = _slower(machine)
+
+    def box(self, cpus: int, levels: Sequence[_Level], title: _Title | None = None) -> Box:
+        """Return the box of these CPUs, divided by the levels; without names where the first level divides it."""
+        title = title or _Title()
+        for place, level in enumerate(levels):
+            inside = [group for group in level.groups if group.cpus & cpus]
+            if not inside:
+                continue
+            if not cpus & ~inside[0].cpus:
+                title = self._titled(level, inside[0], cpus, title)
+                continue
+            boxes = tuple(self._divided(cpus, inside, level, levels[place + 1 :]))
+            return Box(kind=title.kind or "cpus", names=title.names, notes=title.notes, boxes=boxes)
+        cores = tuple(self._cores(cpus))
+        return Box(kind=title.kind or "cpus", names=title.names or ("CPUs",), notes=title.notes, cores=cores)
+
+    def _divided(self, cpus: int, inside: Sequence[_Named], level: _Level, inner: Sequence[_Level]) -> Iterator[Box]:
+        for group in inside:
+            # Groups of one kind do not overlap; should they do so anyway, a CPU is drawn once.
+            part = group.cpus & cpus
+            if part:
+                yield self.box(part, inner, self._titled(level, group, part, _Title()))
+                cpus &= ~part
+        if cpus:
+            yield self.box(cpus, inner, _Title(kind=level.kind, names=(level.rest,)))
+
+    def _titled(self, level: _Level, group: _Named, part: int, title: _Title) -> _Title:
+        """Return the title with a group's name added, and with its notes where it comes first."""
+        name = group.name if part == group.cpus else f"{group.name} (part)"
+        notes = () if group.name in self._noted else group.notes
+        self._noted.add(group.name)
+        return _Title(
+            kind=title.kind or level.kind,
+            names=(*title.names, name, *group.also),
+            notes=(*title.notes, *notes),
+        )
+
+    def _cores(self, cpus: int) -> list[Core]:
+        found, rest = [], cpus
+        for core in self._machine.cores:
+            if core & rest:
+                found.append(core & rest)
+                rest &= ~core
+        found.extend(1 << cpu for cpu in cpuset.ids(rest))
+        return [
+            tuple(self._cell(cpu) for cpu in cpuset.ids(core)) for core in sorted(found, key=lambda core: core & -core)
+        ]
+
+    def _cell(self, cpu: int) -> Cell:
+        bit = 1 << cpu
+        state, sign = self._state(bit)
+        isolated = bool(bit & self._machine.isolated)
+        return Cell(
+            cpu=cpu, state=state, sign=sign + ISOLATED[0] * isolated, isolated=isolated, slow=bool(bit & self._slow)
+        )
+
+    def _state(self, bit: int) -> tuple[State, str]:
+        marks = self._marks
+        tied = [number for number, cpus in enumerate(marks.workers, 1) if cpus & bit]
+        if len(tied) == 1:
+            return State.WORKER, f"w{tied[0]}"
+        reserved = self._machine.kubelet.reserved_cpus or 0
+        for state, cpus in (
+            (State.POOL, marks.pool if not tied else bit),
+            (State.CALLER, marks.caller),
+            (State.IDLE, marks.idle),
+            (State.RESERVED, reserved),
+            (State.OUTSIDE, marks.outside),
+        ):
+            if cpus & bit:
+                return state, SYMBOLS[state][0]
+        return State.FREE, ""
+
+    def offline(self) -> Iterator[Box]:
+        """Yield the box of the offline CPUs, if there are any."""
+        offline = self._machine.offline
+        if not offline:
+            return
+        count = cpuset.count(offline)
+        if count > MAX_OFFLINE_CELLS:
+            yield Box(kind="offline", names=(f"offline, {count} CPUs",), notes=(cpuset.format_list(offline),))
+            return
+        sign = SYMBOLS[State.OFFLINE][0]
+        cells = tuple((Cell(cpu=cpu, state=State.OFFLINE, sign=sign),) for cpu in cpuset.ids(offline))
+        yield Box(kind="offline", names=("offline",), cores=cells)
+
+
+# --- what is no CPU -------------------------------------------------------------------------------------------------
+
+
+def _memory(machine: Machine) -> Iterator[Box]:
+    """Yield a box for each NUMA node that has memory only."""
+    nodes = _by_id(machine)
+    for node in nodes:
+        if node.cpus:
+            continue
+        note = "memory only, no CPUs"
+        known = [(far, other.id) for far, other in zip(node.distances, nodes, strict=False) if other.cpus]
+        if known:
+            far, nearest = min(known)
+            note += f"; nearest is node {nearest} (distance {far})"
+        yield Box(kind="memory", names=(f"NUMA node {node.id}", *_memory_of(node)), notes=(note, *_gpus(machine, node)))
+
+
+def _by_id(machine: Machine) -> list[NUMANode]:
+    """Return the NUMA nodes in the order of their distances."""
+    return sorted(machine.numa_nodes, key=lambda node: node.id)
+
+
+def _distances(machine: Machine) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    nodes = _by_id(machine)
+    if len(nodes) < 2 or any(len(node.distances) != len(nodes) for node in nodes):
+        return ()
+    return tuple((node.id, node.distances) for node in nodes)
+
+
+def _facts(machine: Machine) -> Iterator[tuple[str, str]]:
+    listed = cpuset.format_list
+    yield "architecture", machine.architecture or "unknown"
+    cpus = f"{listed(machine.online)} online"
+    cpus += f"; {listed(machine.offline)} offline" if machine.offline else ""
+    cpus += f"; {listed(machine.isolated)} isolated" if machine.isolated else ""
+    yield "CPUs", cpus
+    threads = threads_per_core(machine)
+    yield "cores", f"{len(machine.cores)}, {plural(threads, 'thread')} each{' at most' * (threads > 1)}"
+    if len(machine.core_types) > 1:
+        for kind in machine.core_types:
+            capacity = f", capacity {kind.capacity}" if kind.capacity else ""
+            yield (
+                "core type",
+                f"{', '.join((printable(kind.name), *_speed(kind)))}{capacity}: CPUs {listed(kind.cpus) or 'none'}",
+            )
+    kubelet = machine.kubelet
+    if kubelet.cpu_manager_policy != "unknown" or kubelet.reserved_cpus:
+        reserved = f", CPUs {listed(kubelet.reserved_cpus)} reserved" if kubelet.reserved_cpus else ""
+        yield "kubelet", f"CPU manager {kubelet.cpu_manager_policy}{reserved}"
+    known = {node.id for node in machine.numa_nodes}
+    for gpu in machine.gpus:
+        if gpu.numa_node not in known:
+            yield "GPU", f"{printable(gpu.address)}, NUMA node unknown"

@@ -1,0 +1,215 @@
+"""Who runs where on a machine: from a plan, from the report of a process, or from what a process may use.
+
+All functions are pure and give the `Marks` of a picture. A plan is placed by the functions that the container itself
+uses. Which CPUs a container gets is up to the kubelet: until they are known a plan is drawn as a pool of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from raddle import cpuset, env, placement, planner
+from raddle.planner import Budget, Plan
+from raddle.policy import Policy
+from raddle.topology import Machine
+from raddle.wire import Recorded
+from raddle_operator.cli.picture.layout import SYMBOLS, Box, Cell, Marks, State, plural, printable
+
+# Cells of a pool whose CPUs are not known; more are only counted.
+MAX_POOL_CELLS: Final = 64
+MAX_WORKER_LINES: Final = 4
+
+
+class OverlayError(ValueError):
+    """A plan or report that can't be drawn on this machine; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Use:
+    """How a pool uses CPUs: `cpus` are all of its container's, `pool` those that its threads may use.
+
+    `groups` are one set for each worker that is tied to CPUs, `caller` the CPUs that they leave to the caller.
+    """
+
+    cpus: int
+    pool: int
+    groups: tuple[int, ...] = ()
+    caller: int = 0
+
+
+def allowed(machine: Machine, usable: int | None, quota_cpus: float | None) -> Marks:
+    """Return the marks of a process that may use these CPUs (None: not known), with a quota (None: none)."""
+    parts = [] if usable is None else [f"CPUs {cpuset.format_list(usable)}"]
+    parts += [] if quota_cpus is None else [f"quota {quota_cpus:g} CPUs"]
+    outside = 0 if usable is None else machine.online & ~usable
+    return Marks(outside=outside, facts=(("may use", ", ".join(parts)),) if parts else ())
+
+
+def assumed(count: int) -> Recorded:
+    """Return the plan of a container with so many exclusive CPUs and a policy that leaves all to Raddle."""
+    cpus = float(count)
+    budget = Budget(quota_cpus=cpus, request_cpus=cpus, whole_cpus=count, because=f"limit of {count} CPUs")
+    return Recorded(budget, Policy(), None, "", {}, {})
+
+
+def planned(machine: Machine, container: str, recorded: Recorded, exclusive: int | None = None) -> Marks:
+    """Return the marks of a container's plan, on the CPUs `exclusive` if the kubelet gives it these for itself.
+
+    Raises OverlayError where it would not, and for CPUs that are not online.
+    """
+    if exclusive is None:
+        return _unplaced(container, recorded.values, recorded.because)
+    if exclusive & ~machine.online or not exclusive:
+        offline = cpuset.format_list(exclusive & ~machine.online) or "none"
+        raise OverlayError(f"CPUs {offline} are not online; there are {cpuset.format_list(machine.online)}")
+    whole, count = recorded.budget.whole_cpus, cpuset.count(exclusive)
+    if whole != count:
+        asks = f"asks for {whole} CPUs for itself" if whole else "is not Guaranteed with whole CPUs, so it shares them"
+        raise OverlayError(f"container {container} {asks}; {count} are given")
+    machine = machine._replace(kubelet=machine.kubelet._replace(cpu_manager_policy="static"))
+    plan = planner.plan(machine, recorded.budget._replace(cpus=exclusive), recorded.policy)
+    return _placed(machine, container, plan, exclusive)
+
+
+def _placed(machine: Machine, container: str, plan: Plan, exclusive: int) -> Marks:
+    pool, count, groups = plan.cpus or exclusive, plan.intra_op or 1, plan.affinity_groups
+    places = placement.pool_units(machine, pool, count, gpu=plan.gpu) if groups else ()
+    use = _Use(cpus=exclusive, pool=pool, groups=groups, caller=places[0] if places else 0)
+    facts = [
+        ("container", f"{printable(container)}: {plural(count, 'thread')}, affinity {plan.affinity}"),
+        ("because", plan.because.get("intraOp", "")),
+        ("its CPUs", cpuset.format_list(exclusive)),
+        *_workers(groups),
+    ]
+    if plan.memory_numa_node is not None and len(machine.numa_nodes) > 1:
+        facts.append(("memory", f"NUMA node {plan.memory_numa_node} holds the whole pool"))
+    if plan.layout is not None:
+        advice = f"{plural(plan.layout.workers, 'worker')} of {plural(plan.layout.threads, 'thread')}"
+        facts.append(("advice", f"{advice}: {plan.because.get('layout', '')}"))
+    return _marks(machine, use, facts)
+
+
+def _marks(machine: Machine, use: _Use, facts: Sequence[tuple[str, str]]) -> Marks:
+    tied = 0
+    for group in use.groups:
+        tied |= group
+    # Workers that may use the same CPUs can't be told apart there, nor one worker from the caller.
+    apart = sum(map(cpuset.count, use.groups)) == cpuset.count(tied) and (len(use.groups) > 1 or not use.caller & tied)
+    pool = 0 if use.groups and apart else tied or use.pool
+    caller = use.caller & ~tied if apart else 0
+    return Marks(
+        outside=machine.online & ~use.cpus,
+        idle=use.cpus & ~(tied | pool | caller),
+        pool=pool,
+        caller=caller,
+        workers=use.groups if apart else (),
+        facts=tuple((name, text) for name, text in facts if text),
+    )
+
+
+def _workers(groups: Sequence[int]) -> list[tuple[str, str]]:
+    """Return a line for each set of CPUs that workers are tied to; none where the picture says it better."""
+    lines = list(_each_set(groups))
+    return lines if len(lines) <= MAX_WORKER_LINES else []
+
+
+def _each_set(groups: Sequence[int]) -> Iterator[tuple[str, str]]:
+    start = 0
+    for place, group in enumerate(groups, 1):
+        if place == len(groups) or groups[place] != group:
+            number = f"worker {place}" if start == place - 1 else f"workers {start + 1}-{place}"
+            yield number, f"CPUs {cpuset.format_list(group)}"
+            start = place
+
+
+def _unplaced(container: str, values: Mapping[str, Any], because: Mapping[str, str]) -> Marks:
+    """Return the marks of a plan whose CPUs nobody knows yet: its threads in a box of their own."""
+    count, exclusive = _count(values.get("intraOp")), _count(values.get("exclusiveCPUs"))
+    name = f"container {printable(container)}"
+    facts = [("because", printable(str(because.get("intraOp", ""))))]
+    if not count:
+        box = Box(kind="pool", names=(name, "no count is set"), notes=tuple(text for _, text in facts if text))
+        return Marks(boxes=(box,))
+    tied = exclusive and values.get("affinity") in {"numa", "core"}
+    where = (
+        f"on {exclusive} exclusive CPUs; the kubelet chooses them, their numbers are known only in the container"
+        if exclusive
+        else "on shared CPUs; the kernel places the threads"
+    )
+    notes = tuple(text for text in (where, facts[0][1]) if text)
+    names = (name, plural(count, "thread"))
+    if count > MAX_POOL_CELLS:
+        return Marks(boxes=(Box(kind="pool", names=names, notes=notes),))
+    states = [State.CALLER, *[State.WORKER] * (count - 1)] if tied and count > 1 else [State.POOL] * count
+    cells = tuple((Cell(cpu=None, state=state, sign=_sign(state, number)),) for number, state in enumerate(states))
+    return Marks(boxes=(Box(kind="pool", names=names, notes=notes, cores=cells),))
+
+
+def _sign(state: State, number: int) -> str:
+    return f"w{number}" if state is State.WORKER else SYMBOLS[state][0]
+
+
+def _count(value: Any) -> int:
+    """Return a count of untrusted JSON, 0 for anything that is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= env.MAX_THREADS else 0
+
+
+def reported(machine: Machine, report: Mapping[str, Any]) -> Marks:
+    """Return the marks of a process by its report (docs/reference/report.md): its CPUs and its newest session's pool.
+
+    Raises OverlayError where the report doesn't say which CPUs, or has others than the machine.
+    """
+    found = report.get("facts")
+    facts: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
+    cpus = _listed(facts.get("cpus"), "facts.cpus")
+    if cpus & ~machine.online:
+        outside = cpuset.format_list(cpus & ~machine.online)
+        raise OverlayError(f"the process ran on CPUs {outside}, which this machine does not have online")
+    sessions = [one for one in report.get("sessions") or [] if isinstance(one, Mapping)]
+    effective = sessions[-1].get("effective") if sessions else None
+    effective = effective if isinstance(effective, Mapping) else {}
+    groups = _groups(effective.get("affinityGroups"), cpus)
+    tied = 0
+    for group in groups:
+        tied |= group
+    first = placement.cores_in_order(machine, cpus)[0]
+    use = _Use(cpus=cpus, pool=cpus, groups=groups, caller=first if groups else 0)
+    pid, command, language = (_text(report.get(key)) for key in ("pid", "command", "language"))
+    lines = [("process", f"{pid}: {command} ({language})")]
+    if sessions:
+        threads = _count(effective.get("intra"))
+        parts = [f"{_text(sessions[-1].get('runtime'))} {_text(sessions[-1].get('version'))}"]
+        parts += [plural(threads, "thread")] if threads else []
+        parts += [f"the newest of {len(sessions)} sessions"] if len(sessions) > 1 else []
+        lines.append(("session", ", ".join(parts)))
+    lines += [("its CPUs", cpuset.format_list(cpus)), *_workers(groups)]
+    quota = facts.get("quotaCPUs")
+    if isinstance(quota, (int, float)):
+        lines.append(("quota", f"{quota:g} CPUs"))
+    return _marks(machine, use, lines)
+
+
+def _listed(value: Any, field: str) -> int:
+    try:
+        cpus = cpuset.parse_list(value) if isinstance(value, str) else 0
+    except ValueError as error:
+        raise OverlayError(f"{field}: {error}") from None
+    if not cpus:
+        raise OverlayError(f"{field}: the report does not say on which CPUs the process may run")
+    return cpus
+
+
+def _groups(value: Any, cpus: int) -> tuple[int, ...]:
+    """Return the workers' sets of ONNX Runtime's affinity text, whose ids start at 1; () where there is none."""
+    if not isinstance(value, str) or not value:
+        return ()
+    groups = tuple(_listed(part, "affinityGroups") >> 1 for part in value.split(";") if part)
+    if any(group & ~cpus or not group for group in groups):
+        raise OverlayError("affinityGroups: a worker is tied to a CPU that is not among facts.cpus")
+    return groups
+
+
+def _text(value: Any) -> str:
+    return printable(str(value if value is not None else "?")[:64])

@@ -1,0 +1,242 @@
+"""A picture as one self-contained SVG file: no scripts, fonts or links, light and dark by the reader's preference.
+
+`draw` is pure. Each CPU is an element `g.cpu` with its number in `data-cpu` and what it is in a `title`. States differ
+by pattern and sign as well as by colour. Text can't be measured here, so its width is bounded from above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from textwrap import wrap
+from typing import Final
+from xml.sax.saxutils import escape
+
+from raddle_operator.cli.picture import style
+from raddle_operator.cli.picture.flow import Size, cores_a_row, flow, room_of, rows, threads
+from raddle_operator.cli.picture.layout import ISOLATED, SYMBOLS, Box, Cell, Core, Picture, State
+
+WIDTH: Final = 1080
+"""Pixels that a picture has at most; a small machine takes less."""
+MIN_WIDTH: Final = 460
+MAX_DISTANCES: Final = 16
+"""NUMA nodes up to which the table of distances is drawn."""
+
+_MARGIN, _PAD, _GAP = 20, 10, 10
+_TITLE, _LINE = 20, 17  # heights of a box's title and of a line of text
+_CELL, _CORE_GAP, _CORE_PAD = 21, 5, 3
+_SEPARATOR = " · "
+_FACT = 104  # width of a fact's name
+
+
+def draw(picture: Picture) -> str:
+    """Return the SVG document."""
+    return _Sheet(picture).document()
+
+
+class _Sheet:
+    """The drawing: what is known of sizes, and the elements so far."""
+
+    def __init__(self, picture: Picture) -> None:
+        self._picture = picture
+        self._sizes: dict[tuple[int, int], Size] = {}
+        self._out: list[str] = []
+        cells = [cell for box in picture.boxes for cell in box.cells()]
+        ids = max((len(str(cell.cpu)) for cell in cells if cell.cpu is not None), default=1)
+        signs = max((len(cell.sign) for cell in cells), default=0)
+        self._cell_width = max(26, style.mono(ids + signs) + 9 + 3 * bool(signs))
+        self._runs = [tuple(run) for _, run in groupby(picture.boxes, key=lambda box: box.kind)]
+
+    def document(self) -> str:
+        picture = self._picture
+        most = WIDTH - 2 * _MARGIN
+        inside = [self._flow(run, most) for run in self._runs]
+        width = max(MIN_WIDTH - 2 * _MARGIN, self._distances_width(), *(size.width for size in inside))
+        y = self._heading(width)
+        for run, size in zip(self._runs, inside, strict=True):
+            self._boxes(run, _MARGIN, y, most)
+            y += size.height + _GAP
+        y = self._legend(y + 6, width)
+        y = self._distances(y)
+        described = ". ".join([picture.subtitle, *(f"{name}: {text}" for name, text in picture.facts)])
+        return style.document(
+            width=width + 2 * _MARGIN,
+            height=y + _MARGIN - _GAP,
+            title=f"Topology of {picture.title}",
+            description=described,
+            elements=self._out,
+        )
+
+    # --- how large --------------------------------------------------------------------------------------------------
+
+    def _flow(self, boxes: Sequence[Box], most: int) -> Size:
+        return flow(boxes, most, gap=(_GAP, _GAP), least=self._least, size=self._size)
+
+    def _least(self, box: Box) -> int:
+        own = max(style.bold(box.names[0]), self._core_width() if box.cores else 0)
+        return 2 * _PAD + max([own, *map(self._least, box.boxes)])
+
+    def _size(self, box: Box, most: int) -> Size:
+        key = (id(box), most)
+        if key not in self._sizes:
+            self._sizes[key] = self._measured(box, most)
+        return self._sizes[key]
+
+    def _measured(self, box: Box, most: int) -> Size:
+        inner = most - 2 * _PAD
+        inside = Size(width=0, height=0, beside=1)
+        if box.boxes:
+            inside = self._flow(box.boxes, inner)
+        elif box.cores:
+            unit = self._core_width() + _CORE_GAP
+            beside = cores_a_row(len(box.cores), (inner + _CORE_GAP) // unit)
+            high = self._core_height(box.cores) + _CORE_GAP
+            lines = -(-len(box.cores) // beside)
+            inside = Size(width=beside * unit - _CORE_GAP, height=lines * high - _CORE_GAP, beside=beside)
+        title, body = _texts(box, inner)
+        width = max(style.bold(title), inside.width, *map(style.sans, body), 0)
+        height = _TITLE + len(body) * _LINE + inside.height + _PAD + (4 if inside.height else 0)
+        return Size(width=width + 2 * _PAD, height=height, beside=inside.beside)
+
+    def _core_width(self) -> int:
+        return self._cell_width + 2 * _CORE_PAD
+
+    @staticmethod
+    def _core_height(cores: Sequence[Core]) -> int:
+        return threads(cores) * _CELL + 2 * _CORE_PAD
+
+    # --- the machine ------------------------------------------------------------------------------------------------
+
+    def _boxes(self, boxes: Sequence[Box], x: int, y: int, most: int) -> None:
+        beside = self._flow(boxes, most).beside
+        room = room_of(most, beside, _GAP)
+        width = max(self._size(box, room).width for box in boxes)
+        for row in rows(boxes, beside):
+            height = max(self._size(box, room).height for box in row)
+            for place, box in enumerate(row):
+                self._box(box, x + place * (width + _GAP), y, width, height, room)
+            y += height + _GAP
+
+    def _box(self, box: Box, x: int, y: int, width: int, height: int, room: int) -> None:
+        title, body = _texts(box, room - 2 * _PAD)
+        self._out.append(
+            f'<g class="box {box.kind}"><rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6"/>'
+            f'<text class="name" x="{x + _PAD}" y="{y + 15}">{escape(title)}</text>'
+        )
+        top = y + _TITLE
+        for line in body:
+            self._out.append(f'<text class="note" x="{x + _PAD}" y="{top + 12}">{escape(line)}</text>')
+            top += _LINE
+        top += 4
+        if box.boxes:
+            self._boxes(box.boxes, x + _PAD, top, room - 2 * _PAD)
+        elif box.cores:
+            self._cores(box, x + _PAD, top, self._size(box, room).beside)
+        self._out.append("</g>")
+
+    def _cores(self, box: Box, x: int, y: int, beside: int) -> None:
+        wide, high = self._core_width(), self._core_height(box.cores)
+        for row in rows(box.cores, beside):
+            for place, core in enumerate(row):
+                left = x + place * (wide + _CORE_GAP)
+                if box.kind not in {"offline", "pool"}:
+                    corner = 9 if core[0].slow else 4
+                    kind = "core slow" if core[0].slow else "core"
+                    self._out.append(
+                        f'<rect class="{kind}" x="{left}" y="{y}" width="{wide}" height="{high}" rx="{corner}"/>'
+                    )
+                for thread, cell in enumerate(core):
+                    self._cell(cell, left + _CORE_PAD, y + _CORE_PAD + thread * _CELL)
+            y += high + _CORE_GAP
+
+    def _cell(self, cell: Cell, x: int, y: int) -> None:
+        number = "" if cell.cpu is None else str(cell.cpu)
+        kind = f"cpu {cell.state}{' isolated' if cell.isolated else ''}"
+        data = f' data-cpu="{number}"' if number else ""
+        sign = f'<tspan class="sign" dx="{3 if number else 0}">{cell.sign}</tspan>' if cell.sign else ""
+        self._out.append(
+            f'<g class="{kind}"{data}><title>{escape(_described(cell))}</title>'
+            f'<rect x="{x + 1}" y="{y + 1}" width="{self._cell_width - 2}" height="{_CELL - 2}" rx="3"/>'
+            f'<text x="{x + self._cell_width // 2}" y="{y + 15}">{number}{sign}</text></g>'
+        )
+
+    # --- around it --------------------------------------------------------------------------------------------------
+
+    def _heading(self, width: int) -> int:
+        """Draw title and facts, and return where the machine begins."""
+        y = _MARGIN
+        for line in _wrapped(self._picture.title, width, style.TITLE_EM):
+            y += 20
+            self._out.append(f'<text class="title" x="{_MARGIN}" y="{y}">{escape(line)}</text>')
+        for line in _wrapped(self._picture.subtitle, width, style.SANS_EM):
+            y += 19
+            self._out.append(f'<text x="{_MARGIN}" y="{y}">{escape(line)}</text>')
+        y += 5
+        for name, text in self._picture.facts:
+            for place, line in enumerate(_wrapped(text.replace(",", ", "), width - _FACT, style.SANS_EM)):
+                y += _LINE
+                if not place:
+                    self._out.append(f'<text class="note" x="{_MARGIN}" y="{y}">{escape(name)}</text>')
+                self._out.append(f'<text x="{_MARGIN + _FACT}" y="{y}">{escape(line)}</text>')
+        return y + 14
+
+    def _legend(self, y: int, width: int) -> int:
+        x = _MARGIN
+        for sign, meaning, kind in self._picture.legend:
+            wide = 34 + style.sans(meaning) + 16
+            if x > _MARGIN and x + wide > _MARGIN + width:
+                x, y = _MARGIN, y + 26
+            self._out.append(
+                f'<g class="cpu key {kind}"><rect x="{x}" y="{y}" width="26" height="19" rx="3"/>'
+                f'<text x="{x + 13}" y="{y + 14}"><tspan class="sign">{sign}</tspan></text></g>'
+                f'<text x="{x + 33}" y="{y + 14}">{escape(meaning)}</text>'
+            )
+            x += wide
+        return y + 30 if self._picture.legend else y
+
+    def _distances_width(self) -> int:
+        count = len(self._picture.distances)
+        return 56 + 44 * count if count <= MAX_DISTANCES else 0
+
+    def _distances(self, y: int) -> int:
+        table = self._picture.distances
+        if not table or len(table) > MAX_DISTANCES:
+            return y
+        self._out.append(f'<text class="note" x="{_MARGIN}" y="{y + 14}">NUMA distances</text>')
+        y += 24
+        for column, (node, _) in enumerate(table):
+            self._out.append(f'<text class="number note" x="{_MARGIN + 84 + 44 * column}" y="{y + 12}">{node}</text>')
+        for place, (node, row) in enumerate(table):
+            top = y + _LINE * (place + 1) + 12
+            self._out.append(f'<text class="number note" x="{_MARGIN + 40}" y="{top}">{node}</text>')
+            for column, far in enumerate(row):
+                own = " own" if column == place else ""
+                self._out.append(f'<text class="number{own}" x="{_MARGIN + 84 + 44 * column}" y="{top}">{far}</text>')
+        return y + _LINE * (len(table) + 1) + _GAP
+
+
+def _texts(box: Box, inner: int) -> tuple[str, list[str]]:
+    """Return the part of the title that fits above, and the lines below it."""
+    names = list(box.names)
+    title = names.pop(0)
+    while names and style.bold(title + _SEPARATOR + names[0]) <= inner:
+        title += _SEPARATOR + names.pop(0)
+    texts = ([_SEPARATOR.join(names)] if names else []) + list(box.notes)
+    first, *more = _wrapped(title, inner, style.BOLD_EM)
+    return first, [*more, *(line for text in texts for line in _wrapped(text, inner, style.SANS_EM))]
+
+
+def _wrapped(text: str, width: int, em: float) -> list[str]:
+    return wrap(text, max(8, int(width / em)), break_on_hyphens=False) or [""]
+
+
+def _described(cell: Cell) -> str:
+    """Return what a reader is told of a CPU."""
+    parts = [] if cell.cpu is None else [f"CPU {cell.cpu}"]
+    if cell.state is State.WORKER:
+        parts.append(f"worker {cell.sign.removeprefix('w').rstrip(ISOLATED[0])}")
+    elif cell.state is not State.FREE:
+        parts.append(SYMBOLS[cell.state][1])
+    if cell.isolated:
+        parts.append("isolated")
+    return ", ".join(parts)

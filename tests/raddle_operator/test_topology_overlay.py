@@ -1,0 +1,219 @@
+"""Who runs where: plans and reports as marks on a machine."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from picture_machines import regular
+
+import machines
+from raddle import cpuset, planner, sysfs
+from raddle.policy import Policy
+from raddle.wire import Recorded
+from raddle_operator.cli.picture import layout, overlay
+from raddle_operator.cli.picture.layout import Marks, State
+
+# 32 CPUs: cores 0 to 7 with CPUs 16 to 23 are socket 0, cores 8 to 15 with CPUs 24 to 31 are socket 1.
+MACHINE = regular(32)
+
+
+def mask(text):
+    return cpuset.parse_list(text)
+
+
+def plan_of(count, **policy):
+    return overlay.assumed(count)._replace(policy=Policy(**policy))
+
+
+def lists(marks):
+    """The marks as kernel lists, without those that mark nothing."""
+    sets = {name: getattr(marks, name) for name in ("outside", "idle", "pool", "caller") if getattr(marks, name)}
+    found = {name: cpuset.format_list(cpus) for name, cpus in sets.items()}
+    return found | ({"workers": [cpuset.format_list(one) for one in marks.workers]} if marks.workers else {})
+
+
+def test_workers_that_may_use_a_whole_numa_node_share_the_pools_cpus():
+    marks = overlay.planned(MACHINE, "serve", plan_of(8), mask("0-3,16-19"))
+    assert lists(marks) == {"outside": "4-15,20-31", "pool": "0-3,16-19"}
+    assert dict(marks.facts) == {
+        "container": "serve: 4 threads, affinity numa",
+        "because": "8 exclusive CPUs (Guaranteed, static CPU manager) on 4 physical cores",
+        "its CPUs": "0-3,16-19",
+        "workers 1-3": "CPUs 0-3,16-19",
+        "memory": "NUMA node 0 holds the whole pool",
+    }
+
+
+def test_workers_with_a_core_each_leave_the_first_to_the_caller():
+    marks = overlay.planned(MACHINE, "serve", plan_of(8, affinity="PerCore"), mask("0-3,16-19"))
+    assert lists(marks) == {"outside": "4-15,20-31", "caller": "0,16", "workers": ["1,17", "2,18", "3,19"]}
+
+
+def test_what_is_left_idle_for_one_numa_node_is_marked():
+    marks = overlay.planned(MACHINE, "serve", plan_of(16), mask("0-6,8,16-22,24"))
+    assert lists(marks) == {"outside": "7,9-15,23,25-31", "idle": "8,24", "pool": "0-6,16-22"}
+
+
+def test_a_core_that_no_thread_gets_is_idle():
+    marks = overlay.planned(MACHINE, "serve", plan_of(8, affinity="PerCore", intra_op=2), mask("0-3,16-19"))
+    assert lists(marks) == {"outside": "4-15,20-31", "caller": "0,16", "workers": ["1,17"], "idle": "2-3,18-19"}
+
+
+def test_threads_that_are_not_tied_are_the_pools():
+    marks = overlay.planned(MACHINE, "serve", plan_of(8, affinity="Never"), mask("0-3,16-19"))
+    assert lists(marks) == {"outside": "4-15,20-31", "pool": "0-3,16-19"}
+
+
+def test_advice_for_throughput_is_said():
+    marks = overlay.planned(MACHINE, "serve", plan_of(16, objective="Throughput"), mask("0-7,16-23"))
+    assert dict(marks.facts)["advice"].startswith("2 workers of 4 threads: ")
+
+
+def test_many_workers_with_a_core_each_are_left_to_the_picture():
+    marks = overlay.planned(MACHINE, "serve", plan_of(16, affinity="PerCore"), mask("0-7,16-23"))
+    assert len(marks.workers) == 7
+    assert not [name for name, _ in marks.facts if name.startswith("worker")]
+
+
+@given(st.sets(st.integers(0, 31), min_size=1), st.sampled_from(["Auto", "PerCore", "Never"]))
+def test_each_exclusive_cpu_has_exactly_one_use_and_all_others_are_outside(cpus, affinity):
+    marks = overlay.planned(MACHINE, "serve", plan_of(len(cpus), affinity=affinity), cpuset.of(cpus))
+    uses = [marks.outside, marks.idle, marks.pool, marks.caller, *marks.workers]
+    assert sum(map(cpuset.count, uses)) == 32
+    assert cpuset.ids(marks.outside) == [cpu for cpu in range(32) if cpu not in cpus]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "cpus", "message"),
+    [
+        (plan_of(2), "30-33", "CPUs 32-33 are not online; there are 0-31"),
+        (plan_of(2), "", "CPUs none are not online"),
+        (plan_of(2), "0-3", "container serve asks for 2 CPUs for itself; 4 are given"),
+        (plan_of(2)._replace(budget=planner.Budget(quota_cpus=2.0)), "0-1", "is not Guaranteed with whole CPUs"),
+    ],
+)
+def test_cpus_that_the_kubelet_would_not_give_are_an_error(recorded, cpus, message):
+    with pytest.raises(overlay.OverlayError, match=message):
+        overlay.planned(MACHINE, "serve", recorded, mask(cpus))
+
+
+# --- plans whose CPUs nobody knows yet ------------------------------------------------------------------------------
+
+
+def unplaced(**values):
+    recorded = Recorded(planner.Budget(), Policy(), None, "", values, {"intraOp": "limit of 4 CPUs"})
+    (box,) = overlay.planned(MACHINE, "serve", recorded).boxes
+    return box
+
+
+def test_an_exclusive_plan_has_a_cell_for_each_thread_and_no_numbers():
+    box = unplaced(intraOp=4, exclusiveCPUs=8, affinity="numa")
+    assert box.names == ("container serve", "4 threads")
+    assert [(cell.cpu, cell.sign) for cell in box.cells()] == [(None, "c"), (None, "w1"), (None, "w2"), (None, "w3")]
+    assert box.notes == (
+        "on 8 exclusive CPUs; the kubelet chooses them, their numbers are known only in the container",
+        "limit of 4 CPUs",
+    )
+
+
+def test_a_shared_plan_ties_no_thread():
+    box = unplaced(intraOp=2, affinity="none")
+    assert {cell.state for cell in box.cells()} == {State.POOL}
+    assert box.notes == ("on shared CPUs; the kernel places the threads", "limit of 4 CPUs")
+
+
+@pytest.mark.parametrize("count", [None, "many", True, -1, 10**9])
+def test_a_plan_without_a_count_is_drawn_without_threads(count):
+    box = unplaced(intraOp=count)
+    assert (box.names, list(box.cells())) == (("container serve", "no count is set"), [])
+
+
+def test_hundreds_of_threads_are_only_counted():
+    assert (unplaced(intraOp=500).names[1], unplaced(intraOp=500).cores) == ("500 threads", ())
+
+
+# --- reports --------------------------------------------------------------------------------------------------------
+
+
+def report(cpus="0-3,16-19", **effective):
+    session = {"runtime": "onnxruntime", "version": "1.29.0", "effective": effective}
+    facts = {"cpus": cpus, "quotaCPUs": 8.0}
+    return {"v": 1, "pid": 17, "command": "serve.py", "language": "python", "facts": facts, "sessions": [session]}
+
+
+def test_a_report_says_where_each_worker_is_tied():
+    # ONNX Runtime counts CPUs from 1.
+    marks = overlay.reported(MACHINE, report(intra=4, affinityGroups="2,18;3,19;4,20"))
+    assert lists(marks) == {"outside": "4-15,20-31", "caller": "0,16", "workers": ["1,17", "2,18", "3,19"]}
+    assert dict(marks.facts) == {
+        "process": "17: serve.py (python)",
+        "session": "onnxruntime 1.29.0, 4 threads",
+        "its CPUs": "0-3,16-19",
+        "worker 1": "CPUs 1,17",
+        "worker 2": "CPUs 2,18",
+        "worker 3": "CPUs 3,19",
+        "quota": "8 CPUs",
+    }
+
+
+def test_a_report_without_affinity_has_one_pool():
+    assert lists(overlay.reported(MACHINE, report(intra=4)))["pool"] == "0-3,16-19"
+
+
+def test_of_several_sessions_the_newest_is_drawn():
+    several = report(intra=4)
+    several["sessions"].append({"runtime": "onnxruntime", "version": "1.29.0", "effective": {"intra": 2}})
+    facts = dict(overlay.reported(MACHINE, several).facts)
+    assert facts["session"] == "onnxruntime 1.29.0, 2 threads, the newest of 2 sessions"
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        ({}, "does not say on which CPUs"),
+        ({"facts": {"cpus": "0-"}}, "facts.cpus: "),
+        ({"facts": {"cpus": 3}, "sessions": 5}, "does not say on which CPUs"),
+        (report(cpus="0-63"), "ran on CPUs 32-63"),
+        (report(affinityGroups="9"), "not among facts.cpus"),
+        (report(affinityGroups="x"), "affinityGroups: "),
+    ],
+)
+def test_a_report_of_another_machine_or_of_nonsense_is_an_error(found, message):
+    with pytest.raises(overlay.OverlayError, match=message):
+        overlay.reported(MACHINE, found)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(("facts", "sessions", "pid", "command"), JSON)))
+def test_no_report_can_do_more_than_be_refused(found):
+    try:
+        marks = overlay.reported(MACHINE, found)
+    except overlay.OverlayError:
+        return
+    assert isinstance(marks, Marks)
+
+
+# --- what a process may use -----------------------------------------------------------------------------------------
+
+
+def test_cpus_that_a_process_may_not_use_are_outside():
+    marks = overlay.allowed(MACHINE, mask("0-1"), 1.5)
+    assert lists(marks) == {"outside": "2-31"}
+    assert marks.facts == (("may use", "CPUs 0-1, quota 1.5 CPUs"),)
+
+
+def test_nothing_is_said_of_a_process_that_nothing_is_known_of():
+    assert overlay.allowed(MACHINE, None, None) == Marks()
+
+
+def test_a_reserved_cpu_of_a_hybrid_machine_stays_marked_beside_a_pool():
+    machine = sysfs.read_machine(str(machines.path("hybrid-6p8e-20t")))
+    machine = machine._replace(kubelet=machine.kubelet._replace(reserved_cpus=mask("12")))
+    boxes = layout.picture(machine, overlay.planned(machine, "serve", plan_of(4), mask("0-3"))).boxes
+    states = {cell.cpu: cell.state for box in boxes for cell in box.cells()}
+    assert (states[0], states[12], states[13]) == (State.POOL, State.RESERVED, State.OUTSIDE)
