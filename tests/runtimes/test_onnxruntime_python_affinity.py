@@ -1,6 +1,8 @@
 """Affinity in every release: the kernel says where each pool thread may run, and ONNX Runtime logs no error."""
 
 import json
+import os
+import shlex
 import subprocess
 
 import ort_lab
@@ -8,6 +10,7 @@ import pytest
 import shim_lab
 from ort_lab import CPUS, ROW, version
 
+import machines
 from raddle import cpuset, env
 
 pytestmark = ort_lab.MARKS
@@ -128,3 +131,60 @@ def test_a_cpu_that_is_not_there_in_the_code_s_own_string_is_the_application_s_b
     assert found["stderr"].count("pthread_setaffinity_np failed") == bare["stderr"].count(
         "pthread_setaffinity_np failed"
     )
+
+
+# --- exclusive CPUs of a machine that is built otherwise ------------------------------------------------------------
+
+
+@pytest.fixture
+def on(lab, tmp_path):
+    """Runs the probe where the first two CPUs seem to be those of a machine of this shape, and the container's own."""
+    if os.geteuid() != 0 or TWO != [0, 1]:
+        pytest.skip("only root may show a process another /sys, and CPUs 0 and 1 have to be there")
+    executable = shim_lab.release("ort-1.31.1")
+    check = subprocess.run(["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"], check=False)
+    if check.returncode:
+        pytest.skip("no mount namespace can be made here")
+
+    def probe(plan, **shape):
+        root = machines.unpack(machines.pack(machines.synthesize(**shape), ""), tmp_path)
+        asked = {"name": "", "model": str(lab.model), "sessions": [None], "idle_s": 0.0, "before": EXCLUSIVE}
+        program = shlex.join(map(str, (executable, shim_lab.PROBE, json.dumps(asked))))
+        mounts = "mount --make-rprivate / && " + " && ".join(
+            f"mount --bind {shlex.quote(str(root / folder))} /{folder}"
+            for folder in ("sys/devices/system/cpu", "sys/devices/system/node")
+        )
+        variables = {**shim_lab.python_path(lab.mounted), env.PLAN: f"v=1;inter=1;spin=never;excl=2;{plan}"}
+        done = shim_lab.python("/usr/bin/unshare", "--mount", "sh", "-c", f"{mounts} && exec {program}", env=variables)
+        return {**json.loads(done.stdout.splitlines()[-1]), "stderr": done.stderr}
+
+    return probe
+
+
+ONE_CORE = {"sockets": 1, "numa_nodes": 1, "l3_domains": 1, "cores": 1, "threads": 2}
+TWO_NUMA_NODES = {"sockets": 2, "numa_nodes": 2, "l3_domains": 2, "cores": 2, "threads": 1}
+
+
+def test_two_threads_of_one_core_hold_one_thread_of_a_pool(on):
+    found = on("intra=2;aff=numa", **ONE_CORE)
+    assert found["sessions"][0]["pool"] == 0
+    assert found["records"][0]["because"]["intra"] == "planned 2, cut to 1 physical core"
+    assert "intra_op=1 (planned 2, cut to 1 physical core)" in found["stderr"]
+
+
+def test_two_threads_of_one_core_hold_two_where_the_policy_takes_all(on):
+    found = on("intra=2;aff=core;smt=1", **ONE_CORE)
+    assert found["sessions"][0]["affinity"] == ["1"]
+
+
+def test_cpus_of_two_numa_nodes_hold_a_pool_that_is_tied_to_both(on):
+    found = on("intra=2;aff=numa", **TWO_NUMA_NODES)
+    # The caller has the first node; the worker may use all that the container has on the second.
+    assert found["sessions"][0]["affinity"] == ["1"]
+    assert found["records"][0]["because"].get("intra") is None
+
+
+def test_cpus_of_two_numa_nodes_are_cut_to_one_where_the_policy_wants_no_more(on):
+    found = on("intra=2;aff=numa;numa=single", **TWO_NUMA_NODES)
+    assert found["sessions"][0]["pool"] == 0
+    assert found["records"][0]["because"]["intra"] == "planned 2, cut to 1 physical core on one NUMA node"

@@ -1,0 +1,81 @@
+"""Pools on the container's own exclusive CPUs: counts go down to what is placed there, and say why."""
+
+import os
+
+import pytest
+
+from raddle import cpuset
+from raddle.adapters import live, places
+from raddle.adapters.live import Facts, place, resolve
+from raddle.adapters.ort_affinity import planned_text
+from raddle.placement import Placement
+
+SIX = Placement(0b111111, 6, 8, 0b11111111, "6 physical cores on one NUMA node")
+EIGHT = 0xFF
+
+
+@pytest.mark.parametrize(
+    ("fields", "facts", "intra", "because"),
+    [
+        ({"intra": 8}, Facts(EIGHT, placed=SIX), 6, "planned 8, cut to 6 physical cores on one NUMA node"),
+        ({"intra": 6}, Facts(EIGHT, placed=SIX), 6, None),
+        # Never raised to what would fit.
+        ({"intra": 4}, Facts(EIGHT, placed=SIX), 4, None),
+        ({"intra": 8}, Facts(EIGHT, 4.0, placed=SIX), 4, "planned 8, cut to quota 4"),
+        ({"intra": 8}, Facts(EIGHT, 7.0, placed=SIX), 6, "planned 8, cut to 6 physical cores on one NUMA node"),
+        ({"intra": 8, "min": 8}, Facts(EIGHT, placed=SIX), 8, None),
+        (
+            {"intra": 4, "streams": 2},
+            Facts(EIGHT, placed=SIX),
+            3,
+            "planned 4, cut to 6 physical cores on one NUMA node",
+        ),
+        (
+            {"intra": 8},
+            Facts(EIGHT, workers_seen=2, placed=SIX),
+            3,
+            "planned 8, cut to 6 physical cores on one NUMA node, shared by 2 workers",
+        ),
+    ],
+)
+def test_a_count_is_cut_to_the_placement(fields, facts, intra, because):
+    found = resolve(fields, facts)
+    assert (found.intra, found.because.get("intra")) == (intra, because)
+
+
+def test_threads_that_want_a_cpu_are_counted_against_all_of_the_containers_cpus():
+    # Eight CPUs are four cores: four threads and four more callers have a CPU each, a fifth caller has none.
+    cores = Placement(EIGHT, 4, 4, 0b1111, "4 physical cores")
+    fields = {"intra": 4, "spin": "bounded", "excl": 8}
+    assert resolve({**fields, "runs": 5}, Facts(EIGHT, placed=cores)).spin == "bounded"
+    found = resolve({**fields, "runs": 6}, Facts(EIGHT, placed=cores))
+    assert (found.spin, found.because["spin"]) == ("never", "planned bounded, stopped: cpuset of 8")
+
+
+@pytest.mark.parametrize(
+    ("fields", "cpus"), [({}, EIGHT), ({"excl": 0}, 0), ({"excl": 4}, EIGHT), ({"excl": 8}, None), ({"excl": 0}, 1)]
+)
+def test_nothing_is_placed_on_cpus_that_are_not_the_exclusive_ones_of_the_plan(fields, cpus):
+    assert place(fields, cpus) is None
+
+
+def test_this_machines_cpus_are_read_once_and_hold_the_pool():
+    cpus = cpuset.of(os.sched_getaffinity(0))
+    size = cpuset.count(cpus)
+    fields = {"excl": size, "aff": "core", "intra": size}
+    found = live.read_facts(fields).placed
+    assert found == places.placed(fields, cpus)
+    assert found.cpus
+    assert not found.cpus & ~cpus
+    assert 1 <= found.threads <= size
+    assert places._machine(cpus) is places._machine(cpus)
+
+
+def test_all_cpus_of_this_machine_can_be_written_in_onnxruntimes_words():
+    cpus = cpuset.of(os.sched_getaffinity(0))
+    size = cpuset.count(cpus)
+    if size == 1:
+        pytest.skip("one CPU has no workers")
+    text = planned_text({"excl": size, "aff": "core", "smt": 1}, cpus, size)
+    assert len(text.split(";")) == size - 1
+    assert planned_text({"excl": size, "aff": "core", "smt": 1}, cpus, size + 1) == ""
