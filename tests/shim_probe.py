@@ -6,6 +6,7 @@ onnxruntime is imported, "sessions": [null or options, ...]}; options, all of th
     per_session: false       use_per_session_threads
     entries: {key: value}    session config entries
     again: true              the former object again
+    plain: true              no object
     model: path              another model
     optimized: path          where the optimized model goes
     profile: prefix          an execution profile is made, looked at and removed
@@ -16,6 +17,7 @@ onnxruntime is imported, "sessions": [null or options, ...]}; options, all of th
     by: "iobinding"          run_with_iobinding in place of run
     set_providers: [...]     are set on the session afterwards
     drop: true               the session is not kept
+    write: {path: text}      files are written first
     native_pool: [2, 1]      onnxruntime.set_global_thread_pool_sizes is called first
     native_arena: true       onnxruntime.create_and_register_allocator is called first
 
@@ -103,7 +105,7 @@ def attributes(options):
 
 
 def built(wanted, former):
-    if wanted is None:
+    if wanted is None or wanted.get("plain"):
         return None
     if wanted.get("again"):
         return former
@@ -239,6 +241,8 @@ def main():
     reached = watch_providers()
     seen, kept, options = [], [], None
     for wanted in REQUEST["sessions"]:
+        for path, text in (wanted or {}).get("write", {}).items():
+            pathlib.Path(path).write_text(text)
         options = built(wanted, options)
         before = threads()
         session = made(wanted, options)

@@ -107,17 +107,22 @@ function runs(child, line) {
  *     directory of the quota; `first`: this is the oldest worker, and its oldest thread that uses ONNX Runtime
  */
 function readFacts(sessions) {
-  const quota = attempt(() => cgroup.readQuota(), { quotaCPUs: null, directory: null });
   const processes = attempt(siblings, []);
   const entered = attempt(threads, []);
   const own = attempt(() => (entry === null ? null : threadOf(entry)), null);
-  return {
-    cpus: attempt(readCPUs, null),
-    quotaCPUs: quota.quotaCPUs,
-    cgroup: quota.directory,
+  return refreshed({
     workersSeen: Math.max(1, processes.length) * Math.max(1, Math.ceil(entered.length / sessions)),
     first: processes.every((pid) => pid >= process.pid) && (own === null || entered.every((thread) => thread >= own)),
-  };
+  });
+}
+
+/**
+ * The same facts with the CPUs and the quota of now, which a resize in place changes; the workers stay as they were.
+ * Never throws.
+ */
+function refreshed(facts) {
+  const quota = attempt(() => cgroup.readQuota(), { quotaCPUs: null, directory: null });
+  return { ...facts, cpus: attempt(readCPUs, null), quotaCPUs: quota.quotaCPUs, cgroup: quota.directory };
 }
 
 function attempt(read, otherwise) {
@@ -128,4 +133,4 @@ function attempt(read, otherwise) {
   }
 }
 
-module.exports = { enterThread, readCPUs, readFacts };
+module.exports = { enterThread, readCPUs, readFacts, refreshed };

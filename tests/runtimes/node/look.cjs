@@ -61,7 +61,10 @@ async function session(ort, request, options) {
   }
 }
 
-/** What a thread of the process saw, as a line on standard output. */
+/**
+ * What a thread of the process saw, as a line on standard output. Before the session of the same number the files of
+ * `request.writes` are written: path -> text.
+ */
 module.exports = async function look(ort, request) {
   // From 1.21 on ONNX Runtime's environment, which may have a thread, is made with the first session.
   const { initOrt } = require('onnxruntime-node/dist/binding.js');
@@ -69,7 +72,10 @@ module.exports = async function look(ort, request) {
     initOrt();
   }
   const sessions = [];
-  for (const options of request.sessions) {
+  for (const [number, options] of request.sessions.entries()) {
+    for (const [path, text] of Object.entries((request.writes || [])[number] || {})) {
+      fs.writeFileSync(path, text);
+    }
     sessions.push(await session(ort, request, options));
   }
   fs.writeSync(1, `${JSON.stringify({ pid: process.pid, sessions })}\n`);
