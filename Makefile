@@ -34,7 +34,7 @@ test: check native ## Run every check and every test; ARGS goes to pytest
 	@$(if $(ARGS),true,$(PYTHON) -m supported --check)
 
 .PHONY: fuzz
-fuzz: setup native ## Fuzz the plan's parsers in Python, Node.js and C, a million cases and more (minutes)
+fuzz: setup native ## Fuzz the parsers in Python, Node.js and C, and placement: two million cases and more (minutes)
 	@$(PYTHON) -m fuzz $(ARGS)
 
 .PHONY: bench

@@ -1,4 +1,9 @@
-"""Random machines for property tests: regular or odd, but possible; groups partition some of the online CPUs."""
+"""Random machines for property tests: regular or odd, but possible; groups partition some of the online CPUs.
+
+`random_machines` draws every field of a small machine freely, for what reads and writes machines. `machines` draws
+machines as they are built, of 1 to 1024 CPUs, and `containers` what containers there have and ask for; the
+fuzzer draws from the same generators (tools/specification).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,8 @@ from hypothesis import strategies as st
 
 from raddle import cpuset
 from raddle.topology import CoreType, Group, Kubelet, Machine, NUMANode, Problem
+from specification import random_budgets
+from specification.random_machines import machine
 
 WORDS = st.text("abcdefghij 0123456789()@.-", max_size=40)
 
@@ -82,3 +89,31 @@ def random_machines(draw):
         ),
         problems=tuple(draw(st.lists(st.builds(Problem, WORDS, WORDS), max_size=3))),
     )
+
+
+def machines(most=1024):
+    return st.randoms(use_true_random=False).map(lambda rng: machine(rng, most))
+
+
+def policies():
+    return st.randoms(use_true_random=False).map(random_budgets.policy)
+
+
+def absurd_budgets():
+    return st.randoms(use_true_random=False).map(random_budgets.absurd)
+
+
+@st.composite
+def containers(draw, most=1024):
+    """A machine, a container's budget on it, and its policy."""
+    on = draw(machines(most))
+    rng = draw(st.randoms(use_true_random=False))
+    return on, random_budgets.budget(rng, on), random_budgets.policy(rng)
+
+
+@st.composite
+def wider_containers(draw, most=1024):
+    """A machine, two budgets of one class on it, the second the wider, and a policy."""
+    on = draw(machines(most))
+    rng = draw(st.randoms(use_true_random=False))
+    return on, random_budgets.pair(rng, on), random_budgets.policy(rng)

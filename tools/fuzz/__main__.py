@@ -1,4 +1,4 @@
-"""Fuzzes every language's readers of untrusted text: `python -m fuzz`, what `make fuzz` runs."""
+"""Fuzzes the readers of untrusted text in every language, and placement: `python -m fuzz`, what `make fuzz` runs."""
 
 from __future__ import annotations
 
@@ -42,17 +42,25 @@ def native(cases: int) -> int:
         return subprocess.run([built, str(cases)], check=False).returncode
 
 
-FUZZERS: dict[str, Callable[[int], int]] = {"python": python, "node": node, "native": native}
+def machine(cases: int) -> int:
+    """The same for placement on random machines, in a process of its own."""
+    return subprocess.run([sys.executable, "-m", "fuzz.machine", "--cases", str(cases)], check=False).returncode
+
+
+FUZZERS: dict[str, Callable[[int], int]] = {"python": python, "node": node, "native": native, "machine": machine}
+DEFAULT_CASES = {"machine": 1_000_000}
+OTHERWISE = 400_000
 
 
 def main() -> int:
     """Runs the fuzzers; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=400_000, help="inputs for each language (default 400000)")
-    parser.add_argument("--only", choices=sorted(FUZZERS), action="append", help="one language; may be repeated")
+    parser.add_argument("--cases", type=int, help="inputs for each (default 400000 a language, 1000000 machine cases)")
+    parser.add_argument("--only", choices=sorted(FUZZERS), action="append", help="one of them; may be repeated")
     arguments = parser.parse_args()
-    statuses = {name: FUZZERS[name](arguments.cases) for name in arguments.only or FUZZERS}
-    done = sum(arguments.cases for status in statuses.values() if status == 0)
+    wanted = {name: arguments.cases or DEFAULT_CASES.get(name, OTHERWISE) for name in arguments.only or FUZZERS}
+    statuses = {name: FUZZERS[name](cases) for name, cases in wanted.items()}
+    done = sum(wanted[name] for name, status in statuses.items() if status == 0)
     print(f"{done} inputs in all")
     return 1 if any(status not in (0, UNAVAILABLE) for status in statuses.values()) else 0
 

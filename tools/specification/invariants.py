@@ -1,0 +1,283 @@
+"""What holds for every plan, whatever the machine, the budget and the policy: design §5's properties and some more.
+
+`violations` yields a sentence for each thing that does not hold. The property tests and `make fuzz` share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil, isfinite
+
+from raddle import cpuset, env, wire
+from raddle.adapters.ort_affinity import affinity_text
+from raddle.planner import Budget, Plan, plan
+from raddle.policy import Policy
+from raddle.topology import Machine
+from specification.reference import Picture, as_set
+
+
+def violations(
+    machine: Machine | None, budget: Budget, policy: Policy, picture: Picture | None = None
+) -> Iterator[str]:
+    """What does not hold for the plan of these; `picture` is the machine's, made once for many budgets."""
+    made = plan(machine, budget, policy)
+    if plan(machine, budget, policy) != made:
+        yield "the same inputs give another plan"
+    yield from faults(made, machine, budget, policy, picture)
+    if budget.cpus is None:
+        yield from _annotations(made, budget, policy)
+
+
+def faults(
+    made: Plan, machine: Machine | None, budget: Budget, policy: Policy, picture: Picture | None = None
+) -> Iterator[str]:
+    """What is wrong with this plan of these."""
+    yield from _counts(made, machine, budget, policy)
+    yield from _spinning(made, budget, policy)
+    yield from _reasons(made, policy)
+    yield from _layout(made, policy)
+    if machine is None:
+        if not made.safe or made.cpus is not None or made.affinity_groups or made.memory_numa_node is not None:
+            yield "CPUs of an unknown machine"
+        return
+    if made.safe:
+        yield "a plan for a known node calls itself safe"
+    yield from _room(made, machine, budget, policy)
+    yield from _exclusiveness(made, machine, budget)
+    if made.cpus is not None:
+        yield from _cpus(made, machine, budget, policy)
+        yield from _workers(made, machine)
+        yield from _memory(made, machine)
+        yield from _against_the_reference(made, picture or Picture(machine), budget, policy)
+
+
+def _annotations(made: Plan, budget: Budget, policy: Policy) -> Iterator[str]:
+    shim = wire.shim_text(made, policy)
+    if len(shim) > env.RESERVED_SHIM or env.decode(shim).get("intra", made.intra_op) != made.intra_op:
+        yield f"RADDLE_PLAN is {shim}"
+    text = wire.plan_text(made, budget, policy, "InferenceThreading/name", "node")
+    if len(text.encode()) > env.RESERVED_PLAN:
+        yield f"the plan annotation has {len(text)} characters"
+
+
+def _counts(made: Plan, machine: Machine | None, budget: Budget, policy: Policy) -> Iterator[str]:
+    intra = made.intra_op
+    if intra is None:
+        limited = budget.quota_cpus is not None or (machine is not None and policy.budget_source != "Limit")
+        if policy.intra_op is not None or (limited and policy.budget_source != "Node"):
+            yield "no count although something bounds it"
+        if (made.omp, made.blas, made.torch_inter_op, made.global_intra_op) != (None, None, None, None):
+            yield "other counts without an intra-op count"
+        return
+    if not 1 <= intra <= env.MAX_THREADS:
+        yield f"intraOp {intra}"
+    if policy.intra_op is None:
+        if not policy.min_intra_op <= intra <= policy.max_intra_op:
+            yield f"intraOp {intra} outside minIntraOp and maxIntraOp"
+        if made.cap is None:
+            yield "a count without a cap"
+        elif intra * made.streams > max(made.streams, made.cap) and intra > policy.min_intra_op:
+            yield f"{made.streams} streams of {intra} threads, a cap of {made.cap}"
+    elif intra != policy.intra_op:
+        yield "another count than the policy's"
+    yield from _other_counts(made, intra)
+
+
+def _other_counts(made: Plan, intra: int) -> Iterator[str]:
+    for name, count in (("omp", made.omp), ("blas", made.blas)):
+        if count is not None and not 1 <= count <= intra:
+            yield f"{name} {count} beside intraOp {intra}"
+    for name, count in (("interOp", made.inter_op), ("global", made.global_intra_op), ("torch", made.torch_inter_op)):
+        if count is not None and not 1 <= count <= env.MAX_THREADS:
+            yield f"{name} {count}"
+
+
+def _spinning(made: Plan, budget: Budget, policy: Policy) -> Iterator[str]:
+    if policy.spinning != "Auto":
+        if made.spinning != policy.spinning.lower():
+            yield "another spinning than the policy's"
+    elif made.spinning != "never":
+        if made.spinning != "bounded" or made.spin_us < 1:
+            yield f"spinning {made.spinning} for {made.spin_us} µs without the policy's word"
+        if made.streams > 1 or budget.gpu or (made.budget_cpus or 0) < 1:
+            yield f"spinning with {made.streams} streams, GPU {budget.gpu}, {made.budget_cpus} CPUs"
+        if made.peak_runnable.get("onnxruntime", 0) > ceil(made.budget_cpus or 0):
+            yield f"spinning with {made.peak_runnable} runnable on {made.budget_cpus} CPUs"
+
+
+def _reasons(made: Plan, policy: Policy) -> Iterator[str]:
+    values = {
+        "intraOp": True,
+        "interOp": True,
+        "spinning": True,
+        "affinity": True,
+        "omp": made.omp is not None,
+        "blas": made.blas is not None,
+        "streams": made.streams > 1,
+        "globalIntraOp": made.global_intra_op is not None,
+        "layout": made.layout is not None,
+    }
+    for name, there in values.items():
+        if there and not made.because.get(name):
+            yield f"no reason for {name}"
+    if made.layout is not None and policy.objective != "Throughput":
+        yield "a layout without Throughput"
+
+
+def _layout(made: Plan, policy: Policy) -> Iterator[str]:
+    if made.layout is None:
+        if policy.objective == "Throughput" and made.cap is not None:
+            yield "no layout for Throughput"
+        return
+    if made.layout.workers < 1 or not 1 <= made.layout.threads <= 4:
+        yield f"a layout of {made.layout.workers} x {made.layout.threads}"
+
+
+def _room(made: Plan, machine: Machine, budget: Budget, policy: Policy) -> Iterator[str]:
+    allowed = machine.online if budget.cpus is None else budget.cpus & machine.online
+    room = places(machine, allowed, policy)
+    if made.cap is not None and made.cap > room:
+        yield f"a cap of {made.cap} where {room} threads have a {'CPU' if policy.smt == 'AllThreads' else 'core'} each"
+    if made.budget_cpus is not None and made.budget_cpus > cpuset.count(allowed):
+        yield f"{made.budget_cpus} CPUs counted where {cpuset.count(allowed)} may be used"
+    exclusive = made.exclusive_cpus > 0
+    if exclusive and budget.cpus is None and made.cap is not None and made.cap > made.exclusive_cpus:
+        yield f"a cap of {made.cap} on {made.exclusive_cpus} exclusive CPUs"
+    quota = budget.quota_cpus
+    if not exclusive and quota is not None and isfinite(quota) and policy.budget_source in {"Auto", "Limit"}:
+        latency = policy.objective == "Latency"
+        if made.cap is not None and made.cap > max(1, ceil(quota) if latency else int(quota)):
+            yield f"a cap of {made.cap} under a limit of {quota} CPUs"
+    if made.layout is not None and made.layout.workers * made.layout.threads > room:
+        yield f"a layout of {made.layout.workers} x {made.layout.threads} on {room} cores"
+
+
+def _exclusiveness(made: Plan, machine: Machine, budget: Budget) -> Iterator[str]:
+    expected = (
+        machine.kubelet.cpu_manager_policy == "static"
+        and budget.whole_cpus >= 1
+        and (budget.cpus is None or cpuset.count(budget.cpus) == budget.whole_cpus)
+    )
+    if made.exclusive_cpus != (budget.whole_cpus if expected else 0):
+        yield f"{made.exclusive_cpus} exclusive CPUs"
+    if made.affinity != "none" and (not expected or made.streams > 1 or (made.intra_op or 0) < 2):
+        yield f"affinity {made.affinity} with {made.streams} streams of {made.intra_op} threads"
+    if (made.cpus is None) != (not expected or budget.cpus is None):
+        yield "CPUs are chosen exactly where they are known and exclusive"
+    if made.cpus is None and (made.affinity_groups or made.memory_numa_node is not None):
+        yield "groups or a memory node without CPUs"
+
+
+def _cpus(made: Plan, machine: Machine, budget: Budget, policy: Policy) -> Iterator[str]:
+    cpus = made.cpus or 0
+    if not cpus or cpus & ~(budget.cpus or 0) or cpus & ~machine.online:
+        yield f"CPUs {cpuset.format_list(cpus)} outside {cpuset.format_list(budget.cpus or 0)}"
+    if policy.core_type != "Any" and len(machine.core_types) > 1:
+        touched = [kind for kind in machine.core_types if kind.cpus & cpus]
+        capacities = {kind.capacity for kind in touched}
+        lowest = min((kind.capacity or 0 for kind in machine.core_types), default=0)
+        on_arm = policy.core_type == "Auto" and None not in {kind.capacity for kind in machine.core_types}
+        if len(touched) > 1 and not (on_arm and (lowest not in capacities or capacities == {lowest})):
+            yield f"one pool across {', '.join(kind.name for kind in touched)}"
+    if policy.numa == "SingleNUMANode" and sum(1 for node in machine.numa_nodes if node.cpus & cpus) > 1:
+        yield "more than one NUMA node for SingleNUMANode"
+
+
+def _workers(made: Plan, machine: Machine) -> Iterator[str]:
+    cpus, groups, threads = made.cpus or 0, made.affinity_groups, made.intra_op or 1
+    tied = made.affinity != "none" and threads <= cpuset.count(cpus)
+    if len(groups) != (threads - 1 if tied else 0):
+        yield f"{len(groups)} groups for {threads} threads, affinity {made.affinity}"
+    if any(not group or group & ~cpus for group in groups):
+        yield "a group outside the pool's CPUs"
+    if made.affinity == "core":
+        yield from _by_core(made, machine)
+    if made.affinity == "numa":
+        yield from _by_numa_node(made, machine)
+    yield from _written(groups)
+
+
+def _by_core(made: Plan, machine: Machine) -> Iterator[str]:
+    cpus, groups, threads = made.cpus or 0, made.affinity_groups, made.intra_op or 1
+    used = [core for core in machine.cores if core & cpus]
+    # Cores that the machine doesn't tell of are CPUs.
+    whole = len(used) + cpuset.count(cpus & ~_union(used))
+    taken = 0
+    for group in groups:
+        if group & taken:
+            yield "two workers on one CPU"
+        taken |= group
+    cores = [core for core in used for group in groups if group & core]
+    if threads <= whole and len(set(cores)) != len(cores):
+        yield "siblings used while a whole core is free"
+    if groups and threads <= whole and not cpus & ~_union([core for core in used if core & taken]) & ~taken:
+        yield "no core is left to the caller"
+
+
+def _by_numa_node(made: Plan, machine: Machine) -> Iterator[str]:
+    cpus, groups = made.cpus or 0, made.affinity_groups
+    nodes = [node for node in machine.numa_nodes if node.cpus]
+    for group in set(groups):
+        touched = [node.id for node in nodes if node.cpus & group]
+        if len(touched) > 1 and cpuset.count(group) < cpuset.count(cpus & ~machine.isolated):
+            yield f"a worker across NUMA nodes {touched}"
+
+
+def _memory(made: Plan, machine: Machine) -> Iterator[str]:
+    cpus = made.cpus or 0
+    inside = [node.id for node in machine.numa_nodes if cpus and not cpus & ~node.cpus]
+    if inside and made.memory_numa_node not in inside:
+        yield f"memory node {made.memory_numa_node}, all CPUs are on {inside[0]}"
+    if made.memory_numa_node is not None:
+        near = next((node.cpus for node in machine.numa_nodes if node.id == made.memory_numa_node), 0)
+        if not near & cpus or any(not group & near for group in made.affinity_groups):
+            yield f"memory node {made.memory_numa_node} is not the workers'"
+
+
+def _written(groups: tuple[int, ...]) -> Iterator[str]:
+    """ONNX Runtime takes the text, and reads the same groups from it."""
+    text = affinity_text(groups)
+    if text:
+        read = []
+        for part in text.split(";"):
+            first, dash, last = part.partition("-")
+            ids = range(int(first), int(last) + 1) if dash else [int(cpu) for cpu in part.split(",")]
+            read.append(cpuset.of([cpu - 1 for cpu in ids]))
+        if tuple(read) != groups:
+            yield f"the affinity text {text} is not the groups"
+
+
+def _against_the_reference(made: Plan, picture: Picture, budget: Budget, policy: Policy) -> Iterator[str]:
+    pool = picture.pool(as_set(budget.cpus or 0), policy, gpu=budget.gpu)
+    if as_set(made.cpus or 0) != pool.cpus:
+        yield f"pool {cpuset.format_list(made.cpus or 0)}, the rules say {sorted(pool.cpus)}"
+    if made.cap != pool.threads:
+        yield f"a cap of {made.cap}, the rules say {pool.threads}"
+    groups = picture.groups(pool, made.intra_op or 1, made.affinity)
+    masks = {group: cpuset.of(set(group)) for group in set(groups)}
+    if made.affinity_groups != tuple(masks[group] for group in groups):
+        yield f"groups {made.affinity_groups}, the rules say {[sorted(group) for group in groups]}"
+
+
+def places(machine: Machine, cpus: int, policy: Policy) -> int:
+    """How many threads have a core each among these CPUs, or a CPU each for AllThreads."""
+    if policy.smt == "AllThreads":
+        return cpuset.count(cpus)
+    touched = [core for core in machine.cores if core & cpus]
+    return len(touched) + cpuset.count(cpus & ~_union(touched))
+
+
+def wider(machine: Machine | None, budgets: tuple[Budget, Budget], policy: Policy) -> Iterator[str]:
+    """What does not hold for two budgets of one class, the second the wider one."""
+    less, more = (plan(machine, budget, policy) for budget in budgets)
+    if less.intra_op is not None and (more.intra_op is None or more.intra_op < less.intra_op):
+        yield f"{less.intra_op} threads, with a wider budget {more.intra_op}"
+    if less.cap is not None and (more.cap is None or more.cap < less.cap):
+        yield f"a cap of {less.cap}, with a wider budget {more.cap}"
+
+
+def _union(masks: list[int]) -> int:
+    found = 0
+    for mask in masks:
+        found |= mask
+    return found
