@@ -143,7 +143,7 @@ def test_it_restores_an_object_that_was_deleted(cluster, node, watcher):
 def test_it_restores_an_object_that_was_edited(cluster, node, watcher):
     with running_agent(cluster, machines.path("2s16c32t")):
         first = awaited(cluster, watcher, any_topology)
-        edit = {"spec": {"cores": None, "kubelet": {"cpuManagerPolicy": "static", "reservedCPUs": "0-3"}}}
+        edit = {"spec": {"l3Domains": None, "kubelet": {"cpuManagerPolicy": "static", "reservedCPUs": "0-3"}}}
         cluster.client.merge(f"{TOPOLOGIES}/{NODE}", edit)
         restored = awaited(cluster, watcher, lambda obj: obj["spec"] == first["spec"])
         assert restored["metadata"]["generation"] == first["metadata"]["generation"] + 2
