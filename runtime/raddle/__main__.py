@@ -17,7 +17,7 @@ import sys
 from importlib import metadata
 from typing import Any, List, Mapping, Optional
 
-from raddle import __version__, cpuset, env, summary
+from raddle import __version__, cgroup, cpuset, env, summary
 from raddle.adapters import live
 from raddle.document import to_document
 from raddle.sysfs import read_machine
@@ -32,6 +32,7 @@ def describe(environ: Mapping[str, str]) -> dict[str, Any]:
         "budget": {
             "cpus": None if facts.cpus is None else cpuset.format_list(facts.cpus),
             "quotaCPUs": facts.quota_cpus,
+            **_limits(),
             "workersSeen": facts.workers_seen,
             "throttling": _throttling(facts),
         },
@@ -58,6 +59,16 @@ def _machine() -> Optional[dict[str, Any]]:
     except Exception:
         return None
     return machine
+
+
+def _limits() -> dict[str, Any]:
+    """What bounds no thread count: the memory limit, and how much unused quota may be saved up for later."""
+    try:
+        found = cgroup.read_allotment()
+    except Exception:
+        found = cgroup.Allotment()
+    limit_bytes = found.memory_limit_bytes
+    return {"burstUs": found.burst_us, "memoryLimitMiB": None if limit_bytes is None else limit_bytes >> 20}
 
 
 def _throttling(facts: live.Facts) -> Optional[dict[str, int]]:

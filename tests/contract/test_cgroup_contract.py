@@ -16,6 +16,7 @@ from cgroup_strategies import cases, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from raddle import totals
 from raddle.cgroup import read_allotment
 
 HERE = Path(__file__).parent
@@ -41,15 +42,19 @@ def roots(tmp_path_factory):
     return {layout.name: layout.make(folder / str(number)) for number, layout in enumerate(RUNNING)}
 
 
+def node(code, *arguments):
+    """What a Node.js program prints."""
+    found = shutil.which("node")
+    if found is None:
+        pytest.skip("no node here")
+    return subprocess.run([found, "-e", code, *arguments], capture_output=True, text=True, check=True).stdout
+
+
 def by_node(roots):
     """What the Node.js shim reads from each."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("no node here")
     code = "const { readQuota } = require(process.argv[1]); const roots = process.argv.slice(2);"
     code += " console.log(JSON.stringify(roots.map((root) => readQuota(root))));"
-    done = subprocess.run([node, "-e", code, NODE_CGROUP, *roots], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+    return json.loads(node(code, NODE_CGROUP, *roots))
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +88,25 @@ def test_every_language_reads_the_same_from_random_hierarchies(answers, some):
         in_node = by_node(roots)
     assert [None if text == "-" else float(text) for text in native] == [one.quota_cpus for one in expected]
     assert in_node == [{"quotaCPUs": one.quota_cpus, "directory": one.quota_path} for one in expected]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"cpu.stat": "usage_usec 900\nnr_periods 4\nnr_throttled 2\nthrottled_usec 77\nnr_bursts 3\n"},
+        {"cpu.stat": "usage_usec 5\n", "cpu.pressure": "some avg10=0.00 total=123\nfull avg10=0.00 total=9\n"},
+        {"cpu.stat": "nr_periods 4\nnr_throttled 2\nthrottled_time 77123\n", "cpuacct.usage": "900999\n"},
+        {"cpu.stat": "usage_usec many\nrubbish\n\n__proto__ 5\n", "cpu.pressure": "total=\n"},
+        {},
+    ],
+)
+def test_a_cgroup_s_totals_have_the_same_names_and_numbers(texts, tmp_path):
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    code = "const { read } = require(process.argv[1]); console.log(JSON.stringify(read(process.argv[2])));"
+    found = json.loads(node(code, NODE_CGROUP.with_name("totals.cjs"), tmp_path))
+    expected = dict(totals.read(str(tmp_path), recent=False))
+    for one in (found, expected):
+        assert one.pop("processCpuUs") > 0
+        assert one.pop("tasks") >= 1
+    assert found == expected

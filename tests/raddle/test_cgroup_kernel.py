@@ -16,7 +16,7 @@ RUNTIME = Path(__file__).parents[2] / "runtime"
 CPUS = sorted(os.sched_getaffinity(0))
 PRELUDE = """
 import json, os, sys, threading, time
-from raddle import cgroup, cpuset
+from raddle import cgroup, cpuset, totals
 def show():
     found = cgroup.read_allotment()
     usable, quota = cgroup.usable_cpus(found)
@@ -63,7 +63,8 @@ began, used = time.monotonic(), time.process_time()
 while not controller.read().nr_throttled and time.monotonic() < began + 30:
     pass
 wall, used = time.monotonic() - began, time.process_time() - used
-print(json.dumps(dict(show(), wall=wall, used=used)))
+path = cgroup.read_allotment().quota_path
+print(json.dumps(dict(show(), wall=wall, used=used, totals=totals.read(path, recent=False))))
 """
 
 
@@ -78,6 +79,9 @@ def test_the_quota_that_is_read_is_the_one_that_throttles(outer_us, inner_us, wh
         assert found["quota_path"] == str(nested[where].cpu)
     assert (found["quota_cpus"], found["binding"], found["period_us"]) == (0.2, 0.2, 100_000)
     assert found["nr_periods"] >= found["nr_throttled"] >= 1
+    # Counted where the quota is set, and only there.
+    assert found["totals"]["throttledPeriods"] >= 1
+    assert found["totals"]["throttledUs"] > 0
     # A period may begin just before and just after; the last slice of each CPU may be overdrawn.
     assert found["used"] <= 0.2 * (found["wall"] + 0.2) + 0.03
 

@@ -7,6 +7,7 @@ import pytest
 import shim_lab
 
 from raddle import cpuset, env
+from raddle.cgroup import read_allotment
 
 PLAN = "v=1;intra=512;inter=1;spin=never;mode=sequential;aff=numa;excl=0"
 
@@ -30,6 +31,13 @@ def test_it_prints_machine_budget_plan_and_what_the_plan_comes_to_here(mounted):
     assert document["plan"] == env.decode(PLAN)
     assert 1 <= document["effective"]["intraOp"] <= len(cpus)
     assert document["effective"]["because"]["intra"].startswith("planned 512, cut to ")
+
+
+def test_the_memory_limit_is_told_as_the_process_s_cgroups_have_it(mounted):
+    budget = json.loads(shown(mounted, {"PYTHONPATH": str(mounted / "python")}).stdout)["budget"]
+    limit_bytes = read_allotment().memory_limit_bytes
+    assert budget["memoryLimitMiB"] == (None if limit_bytes is None else limit_bytes >> 20)
+    assert budget["burstUs"] == read_allotment().burst_us
 
 
 def test_a_container_without_a_plan_is_described_too(mounted):
