@@ -86,6 +86,18 @@ def test_plan_for_a_machine_gives_that_machines_numbers(run):
     assert workload["governedBy"] == "InferenceThreading/resnet"
 
 
+def test_plan_advises_how_many_instances_fill_the_cpus_for_throughput(run):
+    files = {"policy.yaml": POLICY + "  objective: Throughput\n", "deployment.yaml": DEPLOYMENT}
+    advice = "advice deployment/resnet serve: instances x threads that fill its CPUs: 3 x 4 (4 cores an instance)"
+    assert advice in plan(run, files=files).stdout.splitlines()
+    root = str(machines.path("2s16c32t"))
+    (workload,) = json.loads(plan(run, "--machine", root, "-o", "json", files=files).stdout)
+    assert workload["containers"][0]["values"]["layout"] == {"workers": 3, "threads": 4}
+    because = "4 cores an instance, none across two L3 domains"
+    assert workload["containers"][0]["because"]["layout"] == because
+    assert "advice" not in plan(run).stdout
+
+
 def test_plan_for_a_topology_file_needs_no_recorded_machine(run, tmp_path):
     document = run("topology", "--root", str(machines.path("hybrid-6p8e-20t")), "-o", "json")
     assert document.exit_code == 0

@@ -199,9 +199,22 @@ def _print(planned: Sequence[Planned], node: str | None) -> None:
         for outcome in one.decision.containers:
             for skip in outcome.withheld:
                 console.print(f"[yellow]note[/] {escape(f'{one.workload.title} {outcome.name}: {skip}')}")
+            advice = _layout(one.pod, outcome.name)
+            if advice:
+                console.print(f"[dim]advice[/] {escape(f'{one.workload.title} {outcome.name}: {advice}')}")
             if outcome.kept:
                 note = f"{one.workload.title} {outcome.name}: kept as the pod spec sets it: {', '.join(outcome.kept)}"
                 console.print(f"[yellow]note[/] {escape(note)}")
+
+
+def _layout(pod: manifests.Object, container: str) -> str:
+    """Return how many instances would fill the container's CPUs and why, "" where the plan says nothing of it."""
+    recorded = _recorded(pod, container)
+    layout = recorded.values.get("layout") if recorded else None
+    if recorded is None or not isinstance(layout, dict):
+        return ""
+    workers, threads = layout.get("workers"), layout.get("threads")
+    return f"instances x threads that fill its CPUs: {workers} x {threads} ({recorded.because.get('layout', '')})"
 
 
 def _print_elsewhere(planned: Sequence[Planned], policies: Policies) -> None:
