@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from raddle import placement, sysfs
+from raddle import cpuset, placement, sysfs
 from raddle.placement import Placement, Wish
 from raddle.topology import Machine
 
-# (CPUs, machine): they change only when the kubelet moves the container.
-_last: tuple[int, Machine | None] = (0, None)
+# (CPUs, machine, wish -> placement): they change only when the kubelet moves the container.
+_last: tuple[int, Machine | None, dict[Wish, Placement]] = (0, None, {})
 
 
 def placed(fields: Mapping[str, Any], cpus: int) -> Placement:
-    """Where a pool goes on these exclusive CPUs."""
-    return placement.place(_machine(cpus), fields.get("excl", 0), _wish(fields), cpus)
+    """Where a pool goes on these exclusive CPUs; worked out once for them."""
+    machine, wish = _machine(cpus), _wish(fields)
+    known = _last[2]
+    if wish not in known:
+        known[wish] = placement.place(machine, cpuset.count(cpus), wish, cpus)
+    return known[wish]
 
 
 def groups(fields: Mapping[str, Any], cpus: int, count: int, affinity: str) -> tuple[int, ...]:
@@ -35,8 +39,8 @@ def _wish(fields: Mapping[str, Any]) -> Wish:
 
 def _machine(cpus: int) -> Machine:
     global _last  # noqa: PLW0603  # a cache of one
-    known, machine = _last
+    known, machine, _ = _last
     if machine is None or known != cpus:
         machine = sysfs.read_machine()
-        _last = (cpus, machine)
+        _last = (cpus, machine, {})
     return machine
