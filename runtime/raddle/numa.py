@@ -23,13 +23,13 @@ def read(nodes: Directory, online: int) -> tuple[NUMANode, ...]:
     rest = online
     for node in present:
         directory = f"node{node}"
-        mask = _cpus(nodes, directory)
-        if mask is None:
+        told = _cpus(nodes, directory)
+        if told is None:
             nodes.problem(directory, "tells no CPUs")
             continue
-        mask &= online
+        mask = told[0] & online
         if mask & ~rest:
-            nodes.problem(directory, f"CPUs {cpuset.format_list(mask & ~rest)[:64]} are in a lower node too")
+            nodes.problem(told[1], f"CPUs {cpuset.format_list(mask & ~rest)[:64]} are in a lower node too")
             continue
         rest &= ~mask
         found.append(NUMANode(node, mask, _memory_mib(nodes, directory)))
@@ -37,16 +37,20 @@ def read(nodes: Directory, online: int) -> tuple[NUMANode, ...]:
     return tuple(node._replace(distances=_distances(nodes, node.id, columns, ids)) for node in found)
 
 
-def _cpus(nodes: Directory, directory: str) -> int | None:
-    """The node's CPUs, online or not; by its links to them in a tree that has neither list nor mask."""
-    mask = None
+def _cpus(nodes: Directory, directory: str) -> tuple[int, str] | None:
+    """The node's CPUs, online or not, and what tells them; its links to them in a tree without list and mask."""
+    found: tuple[int, str] | None = None
     for name in _FILES:
-        said = nodes.cpus(f"{directory}/{name}")
-        if said is not None:
-            mask = (mask or 0) | said
+        path = f"{directory}/{name}"
+        mask = nodes.cpus(path)
         if mask:
-            return mask
-    return mask if mask is not None else nodes.numbered("cpu", directory) or None
+            return mask, path
+        if mask == 0:
+            found = mask, path
+    if found is None:
+        links = nodes.numbered("cpu", directory)
+        found = (links, directory) if links else None
+    return found
 
 
 def _columns(nodes: Directory, present: list[int]) -> list[int]:

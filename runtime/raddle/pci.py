@@ -27,6 +27,7 @@ _GPU_CLASSES = {
     "0x8086": (_3D, _OTHER_DISPLAY),
 }
 _CLASSES = frozenset(name for classes in _GPU_CLASSES.values() for name in classes)
+_NUMBER = re.compile("0x[0-9a-f]{4,8}")
 _ADDRESS = re.compile("[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]")
 
 
@@ -41,8 +42,8 @@ def read_gpus(root: str, numa_nodes: Collection[int], problems: Problems) -> tup
         for address in sorted(devices.names())[:MAX_DEVICES]:
             if not _ADDRESS.fullmatch(address):
                 continue
-            kind = (devices.text(address + "/class") or "")[:6]
-            if kind not in _CLASSES or kind not in _GPU_CLASSES.get(devices.text(address + "/vendor") or "", ()):
+            kind = _hexadecimal(devices, address + "/class")[:6]
+            if kind not in _CLASSES or kind not in _GPU_CLASSES.get(_hexadecimal(devices, address + "/vendor"), ()):
                 continue
             node = devices.number(address + "/numa_node")
             if node is not None and node not in numa_nodes:
@@ -51,3 +52,13 @@ def read_gpus(root: str, numa_nodes: Collection[int], problems: Problems) -> tup
                 node = None
             found.append(GPU(address, node))
     return tuple(found[:MAX_GPUS])
+
+
+def _hexadecimal(devices: Directory, name: str) -> str:
+    text = devices.text(name)
+    if text is None:
+        return ""
+    if not _NUMBER.fullmatch(text):
+        devices.problem(name, f"{text[:64]!r} is not a number such as 0x10de")
+        return ""
+    return text

@@ -121,15 +121,17 @@ def _online_by_stat(root: str) -> int:
 def _groups(cpus: Directory, names: tuple[str, ...], online: int, described: int) -> list[int]:
     """The sets in which the topology files of these names, which the `described` CPUs have, place the online CPUs."""
     claims = {}
+    paths = {}
     for cpu in cpuset.ids(described):
-        mask = cpus.first_cpus(f"cpu{cpu}/topology", names)
-        if mask:
-            claims[cpu] = mask & online | 1 << cpu
-    return _partition(claims, online, cpus, names[0])
+        found = cpus.first_cpus(f"cpu{cpu}/topology", names)
+        if found:
+            claims[cpu] = found[0] & online | 1 << cpu
+            paths[cpu] = found[1]
+    return _partition(claims, paths, online, cpus)
 
 
-def _partition(claims: dict[int, int], online: int, cpus: Directory, what: str) -> list[int]:
-    """Disjoint sets, sorted by lowest CPU, from what each CPU says about its siblings.
+def _partition(claims: dict[int, int], paths: dict[int, str], online: int, cpus: Directory) -> list[int]:
+    """Disjoint sets, sorted by lowest CPU, from what each CPU says about its siblings, and the file that says it.
 
     Two CPUs are siblings when neither denies it. Where claims contradict each other that is recorded,
     and each CPU still lands in one set only; a CPU that nobody speaks for is in none.
@@ -145,7 +147,7 @@ def _partition(claims: dict[int, int], online: int, cpus: Directory, what: str) 
                 group |= 1 << other
         if group != claim or any(claims.get(other, claim) != claim for other in cpuset.ids(group)):
             said, used = cpuset.format_list(claim)[:64], cpuset.format_list(group)[:64]
-            cpus.problem(f"cpu{cpu}", f"{what} says {said}, its siblings do not agree; used {used}")
+            cpus.problem(paths[cpu], f"says {said}, which these CPUs' own files deny; used {used}")
         groups.append(group)
         rest &= ~group
     return sorted(groups, key=lowest)
@@ -213,39 +215,34 @@ def _l3_domains(cpus: Directory, online: int, speakers: list[int], private_to: l
     Itanium's kernels name a cache without any CPU that shares it: it is the core's own, of those in `private_to`.
     """
     claims = {}
+    folders: dict[int, str] = {}
     paths: dict[int, str] = {}
-    silent = 0
+    silent: dict[int, str] = {}
     guess = "index3"
     for cpu in speakers:
         index = _l3_index(cpus, cpu, guess)
         if index is None:
             continue
         guess = index
-        paths[cpu] = f"cpu{cpu}/cache/{index}"
-        mask = _sharers(cpus, paths[cpu])
-        if mask:
-            claims[cpu] = mask & online | 1 << cpu
-        elif mask == 0:
-            silent |= 1 << cpu
-    groups = _partition(claims, online, cpus, "shared_cpu_list of its L3 cache")
+        folders[cpu] = f"cpu{cpu}/cache/{index}"
+        for name in _CACHE_FILES:
+            path = f"{folders[cpu]}/{name}"
+            mask = cpus.cpus(path)
+            if mask:
+                claims[cpu] = mask & online | 1 << cpu
+                paths[cpu] = path
+                break
+            if mask == 0:
+                silent.setdefault(cpu, path)
+    groups = _partition(claims, paths, online, cpus)
     if not groups:
-        groups = [core for core in private_to if core & silent]
-    for cpu in cpuset.ids(silent & ~sum(groups)):
-        cpus.problem(paths[cpu], "names no CPU that shares it")
+        groups = [core for core in private_to if any(core >> cpu & 1 for cpu in silent)]
+    if claims or not groups:
+        for path in silent.values():
+            cpus.problem(path, "is empty")
     # Each set was formed around its first speaker, so it has one.
-    own = [next(paths[cpu] for cpu in cpuset.ids(group) if cpu in paths) for group in groups]
-    return _numbered(groups, [cpus.number(path + "/id") for path in own])
-
-
-def _sharers(cpus: Directory, path: str) -> int | None:
-    """The CPUs that share a cache; the empty set where the files name none, None where there is none to be read."""
-    found = None
-    for name in _CACHE_FILES:
-        said = cpus.cpus(f"{path}/{name}")
-        if said:
-            return said
-        found = found if said is None else said
-    return found
+    own = [next(folders[cpu] for cpu in cpuset.ids(group) if cpu in folders) for group in groups]
+    return _numbered(groups, [cpus.number(folder + "/id") for folder in own])
 
 
 def _l3_index(cpus: Directory, cpu: int, guess: str) -> str | None:

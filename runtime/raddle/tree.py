@@ -139,13 +139,13 @@ class Directory:
             self.problem(name, "is empty")
         return mask or 0
 
-    def first_cpus(self, directory: str, names: tuple[str, ...]) -> int | None:
-        """The set in the first of these files that holds one; an empty set is no answer."""
+    def first_cpus(self, directory: str, names: tuple[str, ...]) -> tuple[int, str] | None:
+        """The set in the first of these files that holds one, and which file that is; an empty set is no answer."""
         for name in names:
             path = directory + "/" + name
             mask = self.cpus(path)
             if mask:
-                return mask
+                return mask, path
             if mask == 0:
                 self.problem(path, "is empty")
         return None
