@@ -33,6 +33,10 @@ test: check native ## Run every check and every test; ARGS goes to pytest
 	@$(PYTHON) -m pytest $(or $(ARGS),-n 2 --dist loadfile)
 	@$(if $(ARGS),true,$(PYTHON) -m supported --check)
 
+.PHONY: lab
+lab: setup packages ## Run containers on NUMA machines under QEMU: where each thread and its memory really are (minutes)
+	@$(PYTHON) -m lab $(ARGS)
+
 .PHONY: fuzz
 fuzz: setup native ## Fuzz the parsers in Python, Node.js and C, and placement: two million cases and more (minutes)
 	@$(PYTHON) -m fuzz $(ARGS)

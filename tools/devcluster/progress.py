@@ -13,8 +13,9 @@ CLEAR_LINE = "\r\x1b[K"
 class Progress:
     """Says what is going on and for how long, on standard error unless another stream is given."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        """Start the clock."""
+    def __init__(self, stream: TextIO | None = None, *, name: str = "devcluster") -> None:
+        """Start the clock; `name` begins each line."""
+        self._name = name
         self._stream = stream if stream is not None else sys.stderr
         self._terminal = self._stream.isatty()
         self._start = self._shown = time.monotonic()
@@ -22,13 +23,13 @@ class Progress:
     def say(self, text: str) -> None:
         """Print a line that stays."""
         self._shown = time.monotonic()
-        self._stream.write(f"{CLEAR_LINE if self._terminal else ''}devcluster: {text}\n")
+        self._stream.write(f"{CLEAR_LINE if self._terminal else ''}{self._name}: {text}\n")
         self._stream.flush()
 
     def tick(self, text: str) -> None:
         """Show how a step is doing: at once on a terminal, every 15 s elsewhere."""
         now = time.monotonic()
-        line = f"devcluster: {text} ({now - self._start:.0f} s)"
+        line = f"{self._name}: {text} ({now - self._start:.0f} s)"
         if self._terminal:
             self._stream.write(CLEAR_LINE + line)
         elif now - self._shown >= LOG_INTERVAL_SECONDS:

@@ -1,0 +1,35 @@
+"""What is made once and kept outside the checkout: a folder, a lock beside it, and `ready` in it when it is whole."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from devcluster.locking import exclusive
+from devcluster.progress import Progress
+
+
+def folder() -> Path:
+    """`raddle/lab` below $XDG_CACHE_HOME, or below ~/.cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "raddle" / "lab"
+
+
+def made(name: str, what: str, make: Callable[[Path], None], progress: Progress) -> Path:
+    """The cached folder of this name, filled by `make` at the first call; `what` it is, for messages.
+
+    A folder that was left half made is made again. Raises what `make` raises.
+    """
+    home = folder() / name
+    if (home / "ready").exists():
+        return home
+    with exclusive(folder() / f"{name}.lock", what, progress):
+        if not (home / "ready").exists():
+            progress.say(f"making {what}")
+            shutil.rmtree(home, ignore_errors=True)
+            home.mkdir(parents=True)
+            make(home)
+            (home / "ready").touch()
+    return home

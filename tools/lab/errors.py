@@ -1,0 +1,9 @@
+"""What this package raises on purpose."""
+
+
+class LabError(RuntimeError):
+    """A guest or a build failed; the message is meant for people and names the log."""
+
+
+class LabUnavailableError(LabError):
+    """The lab can't run on this machine at all: QEMU or a kernel can't be had. The message says which and why."""

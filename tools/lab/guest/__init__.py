@@ -1,0 +1,1 @@
+"""Programs that run in the guest, in its own Python and busybox: nothing on the host imports them."""

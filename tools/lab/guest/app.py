@@ -1,0 +1,154 @@
+"""An application in a container: makes a session of default options, answers, and says where threads and memory are.
+
+    app.py MODEL
+
+Prints one line of JSON a look and waits for a line: "again" makes another session. A look is
+{"threads": 1 + workers, "caller": CPUs, "workers": [CPUs, ...], "memory": {NUMA node: pages}, "spinning": workers,
+"kernel": {...}, "raddle": {...} or null}, CPUs as kernel lists; see each function.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+IDLE_SECONDS = 0.5
+SETTLE_SECONDS = 20
+RUNS = 3
+REPORT_CHARACTERS = 3000
+
+
+def main() -> None:
+    """Look, and again for as long as somebody asks."""
+    kept = []
+    while True:
+        kept.append(look())
+        if sys.stdin.readline().strip() != "again":
+            break
+
+
+def look() -> Any:
+    """One session, seen from inside; it is returned so that it lives on."""
+    import numpy as np
+    import onnxruntime as ort
+
+    tasks, pages = threads(), anonymous_pages()
+    session = ort.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+    pool = sorted(threads() - tasks)
+    given = session.get_inputs()[0]
+    value = np.zeros(given.shape, np.float32)
+    for _ in range(RUNS):
+        session.run(None, {given.name: value})
+    settle(pool)
+    spinning = still_running(pool)
+    after = anonymous_pages()
+    found = {
+        "threads": 1 + len(pool),
+        "caller": allowed("self"),
+        "workers": [allowed(f"self/task/{task}") for task in pool],
+        "memory": {node: after[node] - pages.get(node, 0) for node in after if after[node] > pages.get(node, 0)},
+        "spinning": spinning,
+        "kernel": kernel(),
+        "raddle": raddle(),
+    }
+    print(json.dumps(found), flush=True)
+    return session
+
+
+def threads() -> set[int]:
+    """The ids of this process's threads."""
+    return {int(task.name) for task in Path("/proc/self/task").iterdir()}
+
+
+def allowed(process: str) -> str:
+    """Where a thread may run, below /proc."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list"))
+
+
+def settle(pool: Iterable[int]) -> None:
+    """Wait until every worker has run: it ties itself to its CPUs before it looks for work, not before birth."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while any(switches(task) == 0 for task in pool) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def switches(task: int) -> int:
+    """How often a thread has left a CPU."""
+    lines = Path(f"/proc/self/task/{task}/status").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if "voluntary_ctxt_switches" in line)
+
+
+def still_running(pool: Iterable[int]) -> int:
+    """How many workers burn CPU time after the answer."""
+
+    def ticks(task: int) -> int:
+        fields = Path(f"/proc/self/task/{task}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    before = {task: ticks(task) for task in pool}
+    time.sleep(IDLE_SECONDS)
+    return sum(ticks(task) > before[task] for task in pool)
+
+
+def anonymous_pages() -> dict[str, int]:
+    """NUMA node -> pages of this process's own memory on it, by /proc/self/numa_maps."""
+    found: dict[str, int] = {}
+    for line in Path("/proc/self/numa_maps").read_text().splitlines():
+        words = line.split()
+        if any(word.startswith("anon=") for word in words):
+            for word in words:
+                node, _, pages = word.partition("=")
+                if node[:1] == "N" and node[1:].isdigit():
+                    found[node[1:]] = found.get(node[1:], 0) + int(pages)
+    return found
+
+
+def kernel() -> dict[str, Any]:
+    """What the kernel says of this container's limits."""
+    group = Path("/sys/fs/cgroup")
+    quota, period = (group / "cpu.max").read_text().split()
+    return {
+        "cpuset": (group / "cpuset.cpus.effective").read_text().strip(),
+        "quota_cpus": None if quota == "max" else int(quota) / int(period),
+    }
+
+
+def raddle() -> dict[str, Any] | None:
+    """What Raddle says here: its commands and its readers; None where it isn't in the process."""
+    if "raddle" not in sys.modules:
+        return None
+    from raddle import cgroup, cpuset
+
+    allotment = cgroup.read_allotment()
+    shown = command("show")
+    report = command("report", "/opt/raddle-report", "-o", "json")
+    return {
+        "cpuset": None if allotment.cpuset is None else cpuset.format_list(allotment.cpuset),
+        "quota_cpus": allotment.quota_cpus,
+        "show": json.loads(shown.stdout) if shown.returncode == 0 else shown.stderr[-500:],
+        "report": report.returncode,
+        "reported": report.stdout[-REPORT_CHARACTERS:] if report.returncode else "",
+    }
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`python -m raddle` with these arguments, in this container."""
+    return subprocess.run(
+        [sys.executable, "-m", "raddle", *arguments],
+        env={**os.environ, "PYTHONPATH": "/opt/raddle/python"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+if __name__ == "__main__":
+    main()

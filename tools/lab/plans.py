@@ -1,0 +1,78 @@
+"""What the webhook gives a pod: its decision at CREATE, the values at binding, and the container's environment.
+
+The real functions of the operator; the API server and the kubelet are left out, so annotations are resolved here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jsonpatch
+
+import machines
+from raddle import cpuset, delivery
+from raddle.sysfs import read_machine
+from raddle.topology import Kubelet, Machine
+from raddle_operator import binding, injection, matching, spec, volumes
+
+NODE = "node"
+CONTAINER = "serve"
+_ANNOTATION = re.compile(r"metadata\.annotations\['([^']+)'\]")
+
+
+def machine(shape: str, reserved: str = "") -> Machine:
+    """The recorded machine of a shape as a node with the static CPU manager, with these CPUs reserved."""
+    kubelet = Kubelet("static", reserved_cpus=cpuset.parse_list(reserved) if reserved else None)
+    return read_machine(str(machines.path(shape)))._replace(kubelet=kubelet)
+
+
+def pod(resources: Mapping[str, Any], command: list[str]) -> dict[str, Any]:
+    """A pod of one container."""
+    container = {"name": CONTAINER, "image": "models/serve:1", "command": command, "resources": resources}
+    return {"metadata": {"name": "serve", "namespace": "models"}, "spec": {"containers": [container]}}
+
+
+def environment(created: Mapping[str, Any], node: Machine, policy: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """The variables that the container starts with on this node, under a policy with these fields.
+
+    Raises AssertionError where the webhook would not have changed the pod or would have kept safe values.
+    """
+    governing = spec.policy_from_object(
+        {
+            "apiVersion": "raddle.dev/v1alpha1",
+            "kind": "InferenceThreading",
+            "metadata": {"name": "all", "namespace": "models"},
+            "spec": {"podSelector": {}, "imageEnv": {"PYTHONPATH": ""}, "reports": True, **(policy or {})},
+        }
+    )
+    shipped = volumes.ShimDelivery(config_map="raddle-shim-lab", items=delivery.items())
+    facts = injection.Facts(smallest_cores=len(node.cores), config_map_present=True)
+    decision = injection.decide_object(
+        created,
+        "models",
+        {"raddle.dev/inject": "enabled"},
+        matching.Policies([governing]),
+        facts,
+        injection.Settings(shim=shipped),
+    )
+    assert decision.injected, decision
+    changed = jsonpatch.apply_patch(created, decision.operations)
+    annotations = changed["metadata"]["annotations"]
+    bound = binding.rebind(annotations, NODE, node)
+    assert bound.outcome is binding.BindingOutcome.NODE_SPECIFIC, bound
+    return _resolved(changed, {**annotations, **bound.annotations})
+
+
+def _resolved(changed: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, str]:
+    """As the kubelet resolves them: makeEnvironmentVariables in pkg/kubelet/kubelet_pods.go."""
+    found: dict[str, str] = {}
+    for entry in changed["spec"]["containers"][0]["env"]:
+        if "valueFrom" in entry:
+            key = _ANNOTATION.fullmatch(entry["valueFrom"]["fieldRef"]["fieldPath"])
+            assert key is not None, entry
+            found[entry["name"]] = annotations.get(key[1], "")
+        else:
+            found[entry["name"]] = entry["value"]
+    return found

@@ -1,0 +1,122 @@
+"""QEMU's arguments for a shape, and a guest's run: booted, watched, ended.
+
+The guest says what it does on its first serial line (the kernel's console) and writes its results to the second.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.errors import LabError
+from lab.shapes import SMALLEST_MEMORY_MIB, Shape
+
+PROGRAM = "qemu-system-x86_64"
+# Models of AMD and "max" lose SMT under emulation; this one has AVX2, which ONNX Runtime uses.
+CPU_MODEL = "Skylake-Server-v4"
+LOG_LINES = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guest:
+    """What is booted: a kernel, an initramfs, perhaps a disk that is not written to, and the memory of each node."""
+
+    kernel: Path
+    initramfs: Path
+    disk: Path | None = None
+    node_mib: int = SMALLEST_MEMORY_MIB
+
+
+def arguments(shape: Shape, guest: Guest) -> list[str]:
+    """The command line of QEMU without its serial lines."""
+    nodes = len(shape.numa_nodes)
+    memory_mib = guest.node_mib * nodes if nodes else max(1024, guest.node_mib)
+    command = [PROGRAM, "-nodefaults", "-no-reboot", "-display", "none", "-machine", "q35"]
+    command += ["-accel", "tcg,thread=multi", "-cpu", CPU_MODEL, "-m", f"{memory_mib}M", "-smp", smp(shape)]
+    command += ["-rtc", "base=utc"]
+    for node in range(nodes):
+        command += ["-object", f"memory-backend-ram,id=m{node},size={guest.node_mib}M"]
+        command += ["-numa", f"node,nodeid={node},memdev=m{node}"]
+    for node, has in enumerate(shape.numa_nodes):
+        for socket, die in has.dies:
+            within = f",die-id={die}" if shape.dies > 1 else ""
+            command += ["-numa", f"cpu,node-id={node},socket-id={socket}{within}"]
+    for source, row in enumerate(shape.distances):
+        for destination, distance in enumerate(row):
+            if source != destination:
+                command += ["-numa", f"dist,src={source},dst={destination},val={distance}"]
+    if guest.disk is not None:
+        # What the guest writes is thrown away: the disk is shared by all runs.
+        command += ["-drive", f"file={guest.disk},if=none,id=root,format=raw,snapshot=on"]
+        command += ["-device", "nvme,serial=root,drive=root"]
+    command += ["-kernel", str(guest.kernel), "-initrd", str(guest.initramfs)]
+    return [*command, "-append", kernel_arguments(shape)]
+
+
+def smp(shape: Shape) -> str:
+    """QEMU's -smp."""
+    parts = {"sockets": shape.sockets, "dies": shape.dies, "cores": shape.cores, "threads": shape.threads}
+    return f"{shape.cpus}," + ",".join(f"{name}={size}" for name, size in parts.items())
+
+
+def kernel_arguments(shape: Shape) -> str:
+    """Linux's command line; raddle.offline= is read by the guest's first process."""
+    found = "console=ttyS0 quiet loglevel=3 mitigations=off tsc=reliable nokaslr random.trust_cpu=on panic=-1"
+    if shape.isolated:
+        found += f" isolcpus={','.join(map(str, shape.isolated))}"
+    if shape.offline:
+        found += f" raddle.offline={','.join(map(str, shape.offline))}"
+    return found
+
+
+def run(shape: Shape, guest: Guest, folder: Path, *, timeout_s: float) -> Iterator[None]:
+    """Run a guest until it powers off; files `log` and `results` are left in `folder`.
+
+    Yields while it runs, so that the caller can wait, tell how far it is, run several, and stop. Raises LabError when
+    the guest does not end in time or QEMU refuses to start. However this ends, QEMU has ended too.
+    """
+    log, results = folder / "log", folder / "results"
+    command = arguments(shape, guest)
+    for index, path in enumerate((log, results)):
+        path.write_bytes(b"")
+        command += ["-chardev", f"file,id=c{index},path={path}", "-serial", f"chardev:c{index}"]
+    ends_at = time.monotonic() + timeout_s
+    errors = folder / "qemu"
+    with errors.open("wb") as stream:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream)
+    try:
+        while process.poll() is None:
+            if time.monotonic() > ends_at:
+                raise LabError(f"the guest did not end within {timeout_s:.0f} s\n{last_lines(folder)}")
+            yield
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+    if process.returncode:
+        raise LabError(f"QEMU ended with {process.returncode}\n{last_lines(folder)}")
+
+
+def last_lines(folder: Path) -> str:
+    """The end of what QEMU and the guest's console have said, for a message."""
+    found: list[str] = []
+    for name in ("qemu", "log"):
+        path = folder / name
+        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+        # It warns so once a CPU.
+        kept = [line for line in lines if "TCG doesn't support requested feature" not in line]
+        found += [f"[{name}] {line}" for line in kept[-LOG_LINES:]]
+    return "\n".join(found)
+
+
+def initramfs(into: Path, folder: Path) -> Path:
+    """Write the archive `into` of everything below `folder`, which holds `init`, the guest's first process."""
+    names = "\n".join([".", *(str(path.relative_to(folder)) for path in sorted(folder.rglob("*")))]) + "\n"
+    with into.open("wb") as stream:
+        subprocess.run(
+            ["cpio", "-o", "-H", "newc", "--quiet"], cwd=folder, input=names.encode(), stdout=stream, check=True
+        )
+    return into

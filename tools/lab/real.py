@@ -1,0 +1,161 @@
+"""The real run: scenarios' containers in guests, and what came of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from devcluster.progress import Progress
+from lab import model, plans, programs, qemu, rootfs, verdict
+from lab.errors import LabError
+from lab.scenarios import Scenario, on
+from lab.shapes import get
+from lab.verdict import RADDLE, STOCK, Verdict
+from raddle import delivery
+
+GUEST = Path(__file__).parent / "guest"
+COMMAND = ["/python/bin/python3", "/job/app.py", "/job/model.onnx"]
+BASE_ENVIRONMENT = {"PATH": "/python/bin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
+# Python, ONNX Runtime and the model need 200 MiB a container.
+NODE_MIB = 512
+# Under software emulation on a machine that does something else too.
+GUEST_SECONDS = 900
+CONTAINER_SECONDS = 300
+ATTEMPTS = 2
+POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What all guests of a run share: kernel, disk, and the files that go with every job."""
+
+    kernel: Path
+    disk: Path
+    files: Path
+
+
+def prepare(folder: Path, kernel: Path | None, progress: Progress) -> Prepared:
+    """Find or make the kernel and the disk; write the shim and the model below `folder`. Raises LabError."""
+    programs.need()
+    found = Prepared(kernel=kernel or programs.kernel(progress), disk=rootfs.disk(progress), files=folder / "files")
+    for name in ("bin", "proc", "sys", "dev", "root", "job"):
+        (found.files / name).mkdir(parents=True)
+    busybox = programs.find("busybox")
+    assert busybox is not None
+    shutil.copy(busybox, found.files / "bin" / "busybox")
+    for name, target in (("init.sh", "init"), ("offline.sh", "offline.sh")):
+        shutil.copy(GUEST / name, found.files / target)
+        (found.files / target).chmod(0o755)
+    for name in ("node.py", "app.py"):
+        shutil.copy(GUEST / name, found.files / "job" / name)
+    model.write(found.files / "job" / "model.onnx")
+    delivery.write(str(found.files / delivery.MOUNT_PATH.lstrip("/")))
+    (found.files / delivery.REPORT_PATH.lstrip("/")).mkdir()
+    return found
+
+
+def run(shapes: Sequence[str], prepared: Prepared, folder: Path, progress: Progress) -> list[Verdict]:
+    """Every scenario of these shapes, one guest a shape, as many at once as there are two CPUs for.
+
+    Raises LabError where a guest does not come to its end twice; its console is in the message.
+    """
+    waiting = [(shape, _attempts(shape, prepared, folder)) for shape in shapes]
+    at_once = max(1, len(os.sched_getaffinity(0)) // 2)
+    running: dict[str, Iterator[tuple[int, list[Verdict]]]] = {}
+    found: dict[str, list[Verdict]] = {}
+    done: dict[str, int] = {}
+    containers = sum(2 * len(on(shape)) for shape in shapes)
+    while waiting or running:
+        while waiting and len(running) < at_once:
+            shape, attempts = waiting.pop(0)
+            running[shape] = attempts
+        for shape, attempts in list(running.items()):
+            step = next(attempts, None)
+            if step is None:
+                del running[shape]
+                progress.say(f"{shape}: {_summary(found[shape])}")
+            else:
+                done[shape], found[shape] = step
+        progress.tick(f"{' '.join(running)}: {sum(done.values())} of {containers} containers")
+        time.sleep(POLL_SECONDS)
+    return [one for shape in shapes for one in found[shape]]
+
+
+def _summary(verdicts: Sequence[Verdict]) -> str:
+    wrong = sum(bool(one.wrong) for one in verdicts)
+    return f"{len(verdicts)} sessions, {f'{wrong} not as expected' if wrong else 'all as expected'}"
+
+
+def _attempts(shape: str, prepared: Prepared, folder: Path) -> Iterator[tuple[int, list[Verdict]]]:
+    """(containers done, verdicts) while the guest runs; a guest that does not come to its end is booted once more."""
+    for attempt in range(ATTEMPTS):
+        work = folder / f"{shape}-{attempt}"
+        work.mkdir()
+        try:
+            yield from _guest(shape, prepared, work)
+        except LabError:
+            if attempt == ATTEMPTS - 1:
+                raise
+        else:
+            return
+
+
+def _guest(shape: str, prepared: Prepared, work: Path) -> Iterator[tuple[int, list[Verdict]]]:
+    environments = {scenario.name: _environment(scenario) for scenario in on(shape)}
+    guest = qemu.Guest(
+        kernel=prepared.kernel,
+        initramfs=_initramfs(shape, environments, prepared, work),
+        disk=prepared.disk,
+        node_mib=NODE_MIB,
+    )
+    results: list[dict[str, Any]] = []
+    for _ in qemu.run(get(shape), guest, work, timeout_s=GUEST_SECONDS):
+        results = _results(work)
+        yield sum("id" in result for result in results), []
+    results = _results(work)
+    if not any(result.get("done") for result in results):
+        failed = next((result["failed"] for result in results if "failed" in result), "it ended early")
+        raise LabError(f"the guest of shape {shape} failed: {failed}\n{qemu.last_lines(work)}")
+    verdicts = [one for scenario in on(shape) for one in verdict.judge(scenario, environments[scenario.name], results)]
+    yield sum("id" in result for result in results), verdicts
+
+
+def _results(work: Path) -> list[dict[str, Any]]:
+    return verdict.read_results((work / "results").read_text(errors="replace"))
+
+
+def _environment(scenario: Scenario) -> dict[str, str]:
+    node = plans.machine(scenario.shape, scenario.reserved)
+    return plans.environment(plans.pod(scenario.resources, COMMAND), node, scenario.policy)
+
+
+def _initramfs(shape: str, environments: dict[str, dict[str, str]], prepared: Prepared, work: Path) -> Path:
+    root = work / "root"
+    shutil.copytree(prepared.files, root, symlinks=True)
+    containers = [
+        container(scenario, side, environments[scenario.name]) for scenario in on(shape) for side in (RADDLE, STOCK)
+    ]
+    job = {"containers": containers, "at_once": 2, "timeout_s": CONTAINER_SECONDS}
+    (root / "job" / "job.json").write_text(json.dumps(job))
+    made = qemu.initramfs(work / "initramfs", root)
+    shutil.rmtree(root)
+    return made
+
+
+def container(scenario: Scenario, side: str, environ: dict[str, str]) -> dict[str, Any]:
+    """The guest's order for one container; see guest/node.py."""
+    steps = [{"cpuset": limits.cpuset, "quota_cpus": limits.quota_cpus} for limits, _ in scenario.sessions]
+    return {
+        "id": f"{scenario.name}-{side}",
+        "qos": scenario.qos,
+        **steps[0],
+        "steps": steps[1:],
+        "command": COMMAND,
+        "env": {**BASE_ENVIRONMENT, **(environ if side == RADDLE else {})},
+    }

@@ -1,0 +1,163 @@
+"""What a guest has told, against the specification: pure functions from the guest's lines to verdicts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lab import model, plans
+from lab.scenarios import Expected, Limits, Scenario
+from raddle import cpuset, env
+from raddle.adapters.live import Facts, resolve
+
+RADDLE, STOCK = "raddle", "stock"
+# Of what a session has allocated; the rest is Python's, and pages that the kernel has moved.
+MEMORY_SHARE = 0.95
+PAGE_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One session of a scenario: what was expected, what was seen with Raddle and without, and what is wrong."""
+
+    scenario: str
+    shape: str
+    session: int
+    why: str
+    limits: Limits
+    planned: int | None
+    expected: Expected
+    raddle: Mapping[str, Any] | None
+    stock: Mapping[str, Any] | None
+    wrong: tuple[str, ...]
+
+
+def read_results(text: str) -> list[dict[str, Any]]:
+    """The guest's lines so far; a last one without its end is left for later. Raises ValueError for what is no JSON."""
+    whole = text[: text.rfind("\n") + 1]
+    found = []
+    for line in whole.splitlines():
+        result = json.loads(line)
+        if not isinstance(result, dict):
+            raise ValueError(f"the guest said {line[:80]!r}, expected an object")  # noqa: TRY004 (one kind of error)
+        found.append(result)
+    return found
+
+
+def judge(scenario: Scenario, environ: Mapping[str, str], results: Sequence[Mapping[str, Any]]) -> list[Verdict]:
+    """One verdict a session of the scenario; `environ` is what Raddle's container was started with."""
+    by_id = {result.get("id"): result for result in results}
+    sides = {side: by_id.get(f"{scenario.name}-{side}") for side in (RADDLE, STOCK)}
+    fields: Mapping[str, Any] = env.decode(environ[env.PLAN])
+    found = []
+    for number, (limits, expected) in enumerate(scenario.sessions):
+        raddle, stock = (_session(sides[side], number) for side in (RADDLE, STOCK))
+        wrong = [*_ended(sides[RADDLE], RADDLE), *_ended(sides[STOCK], STOCK)] if number == 0 else []
+        if raddle is None:
+            wrong.append("Raddle's session did not come")
+        else:
+            wrong += _differences(scenario, limits, expected, raddle)
+        wrong += _decided(limits, expected, fields)
+        found.append(
+            Verdict(
+                scenario=scenario.name,
+                shape=scenario.shape,
+                session=number,
+                why=scenario.why,
+                limits=limits,
+                planned=fields.get("intra"),
+                expected=expected,
+                raddle=raddle,
+                stock=stock,
+                wrong=tuple(wrong),
+            )
+        )
+    return found
+
+
+def _session(result: Mapping[str, Any] | None, number: int) -> dict[str, Any] | None:
+    """A look with what holds for the whole container; None where the container did not come so far."""
+    looks = (result or {}).get("looks", [])
+    if result is None or number >= len(looks):
+        return None
+    whole = {key: result[key] for key in ("affinity_errors", "throttled_periods")}
+    return {**looks[number], **whole}
+
+
+def _ended(result: Mapping[str, Any] | None, side: str) -> Iterator[str]:
+    if result is None:
+        yield f"{side}: the guest said nothing of it"
+    elif "failed" in result:
+        yield f"{side}: {result['failed']}"
+    elif result["code"]:
+        yield f"{side}: ended with {result['code']}: {result['stderr'][-600:]}"
+
+
+def _differences(scenario: Scenario, limits: Limits, expected: Expected, seen: Mapping[str, Any]) -> Iterator[str]:
+    """Between what was expected and what the kernel says of the threads and the memory."""
+    if seen["threads"] != expected.threads:
+        yield f"{seen['threads']} threads, expected {expected.threads}"
+    if tuple(seen["workers"]) != expected.workers:
+        yield f"workers on {' '.join(seen['workers'])}, expected {' '.join(expected.workers)}"
+    if seen["caller"] != limits.cpuset:
+        yield f"the caller is tied to {seen['caller']}, the container has {limits.cpuset}"
+    if seen["affinity_errors"]:
+        yield f"{seen['affinity_errors']} lines 'pthread_setaffinity_np failed'"
+    yield from _memory(expected, seen["memory"])
+    yield from _facts(scenario, limits, expected, seen)
+
+
+def _memory(expected: Expected, pages: Mapping[str, int]) -> Iterator[str]:
+    total = sum(pages.values())
+    if total * PAGE_BYTES < model.WEIGHTS_MIB * 2**20:
+        yield f"{total} pages are less than the model's weights: {dict(pages)}"
+    if expected.memory:
+        there = sum(pages.get(str(node), 0) for node in expected.memory)
+        if there < MEMORY_SHARE * total:
+            yield f"{there} of {total} pages on NUMA nodes {expected.memory}: {dict(pages)}"
+
+
+def _facts(scenario: Scenario, limits: Limits, expected: Expected, seen: Mapping[str, Any]) -> Iterator[str]:
+    """What Raddle's readers and commands say in the container, against the kernel."""
+    kernel, raddle = seen["kernel"], seen["raddle"]
+    if kernel["cpuset"] != limits.cpuset or kernel["quota_cpus"] != limits.quota_cpus:
+        yield f"the guest's cgroup is not as it was asked for: {kernel}"
+    if raddle is None:
+        yield "Raddle is not in the process"
+        return
+    for name in ("cpuset", "quota_cpus"):
+        if raddle[name] != kernel[name]:
+            yield f"Raddle reads {name} {raddle[name]}, the kernel says {kernel[name]}"
+    if raddle["report"]:
+        yield f"`raddle report` ended with {raddle['report']}: {raddle['reported']}"
+    shown = raddle["show"]
+    if not isinstance(shown, dict):
+        yield f"`raddle show` failed: {shown}"
+        return
+    online = cpuset.format_list(plans.machine(scenario.shape).online)
+    if shown["machine"]["cpusOnline"] != online:
+        yield f"`raddle show` says CPUs {shown['machine']['cpusOnline']} are online, recorded are {online}"
+    if shown["budget"]["cpus"] != limits.cpuset:
+        yield f"`raddle show` says CPUs {shown['budget']['cpus']}"
+    if shown["effective"]["intraOp"] != expected.threads:
+        yield f"`raddle show` says {shown['effective']['intraOp']} threads"
+
+
+def _decided(limits: Limits, expected: Expected, fields: Mapping[str, Any]) -> Iterator[str]:
+    """The plan itself, and what the runtime's own rule makes of it on this machine."""
+    planned = fields.get("intra")
+    if planned is None or planned < expected.threads:
+        yield f"{planned} threads were planned, expected are {expected.threads}"
+    found = resolve(fields, Facts(cpuset.parse_list(limits.cpuset), limits.quota_cpus))
+    if found.intra != expected.threads:
+        yield f"Raddle's rule comes to {found.intra} threads here, expected {expected.threads}"
+
+
+def told(places: Sequence[str]) -> str:
+    """Workers' places in few characters: "8-15 x3"."""
+    counted: dict[str, int] = {}
+    for place in places:
+        counted[place] = counted.get(place, 0) + 1
+    return " ".join(place if times == 1 else f"{place} x{times}" for place, times in counted.items()) or "-"
