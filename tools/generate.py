@@ -6,10 +6,10 @@ import sys
 
 import chart
 import crds
-from docs import apireference, families, placement
+from docs import apireference, families, machinepictures, placement
 
 # In this order: the reference reads the CRDs, and the chart holds them.
-GENERATORS = (crds.main, apireference.main, families.main, placement.main, chart.main)
+GENERATORS = (crds.main, apireference.main, families.main, placement.main, machinepictures.main, chart.main)
 
 
 def main() -> int:

@@ -3,11 +3,16 @@
 import json
 import xml.etree.ElementTree as ET
 
+import click
 import pytest
 from click.testing import CliRunner
+from picture_machines import regular
 
 import machines
-from raddle_operator.cli import main
+from raddle import env, wire
+from raddle.planner import Budget, plan
+from raddle.policy import Policy
+from raddle_operator.cli import cluster, main, topology
 
 POLICY = """\
 apiVersion: raddle.dev/v1alpha1
@@ -159,3 +164,33 @@ def test_a_file_that_cannot_be_read_is_told_below_the_picture(run, tmp_path):
     result = run("--root", str(machine))
     assert result.exit_code == 0
     assert "problem  sys/devices/system/cpu/cpu1/topology/core_cpus_list" in result.stdout
+
+
+# --- a pod of the cluster -------------------------------------------------------------------------------------------
+
+
+def world(*, annotations=None, machine=None, node="worker-7"):
+    metadata = {"name": "resnet-7d9f", "annotations": annotations or {}}
+    pod = {"metadata": metadata, "spec": {"nodeName": node} if node else {}}
+    return cluster.World(pod=pod, namespace="models", namespace_labels={}, policies=(), machine=machine)
+
+
+def test_a_pod_is_drawn_on_its_node_by_the_plan_that_it_carries():
+    text = wire.plan_text(plan(regular(32), Budget(quota_cpus=4.0), Policy()), Budget(quota_cpus=4.0), Policy(), "p")
+    seen = topology.of_world(world(annotations={env.PLAN_PREFIX + "serve": text}, machine=regular(32)))
+    assert seen.machine == regular(32)
+    assert {name: one.values["intraOp"] for name, one in seen.plans.items()} == {"serve": 4}
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (world(), "node worker-7 has no NodeCPUTopology that can be read"),
+        (world(node=None), "it is not bound to a node yet"),
+        (world(machine=regular(2)), "pod resnet-7d9f has no plan; `raddle explain resnet-7d9f` says why"),
+        (world(machine=regular(2), annotations={env.PLAN_PREFIX + "serve": "{"}), "plan.raddle.dev/serve: "),
+    ],
+)
+def test_a_pod_that_cannot_be_drawn_says_why(found, message):
+    with pytest.raises(click.ClickException, match=message):
+        topology.of_world(found)

@@ -8,7 +8,7 @@ import machines
 from raddle import cpuset, sysfs
 from raddle.topology import GPU, CoreType, Group, Kubelet, Machine, NUMANode
 from raddle_operator.cli.picture import layout
-from raddle_operator.cli.picture.layout import Box, Marks, State
+from raddle_operator.cli.picture.model import Box, Cell, Marks, State
 
 
 def mask(text):
@@ -195,5 +195,5 @@ def test_a_model_cannot_steer_a_terminal():
 
 
 def test_a_box_of_boxes_yields_their_cells_in_drawing_order():
-    inner = [Box(kind="l3", names=("L3",), cores=((layout.Cell(cpu=number),),)) for number in (3, 1)]
+    inner = [Box(kind="l3", names=("L3",), cores=((Cell(cpu=number),),)) for number in (3, 1)]
     assert [cell.cpu for cell in Box(kind="socket", names=("socket",), boxes=tuple(inner)).cells()] == [3, 1]

@@ -10,7 +10,7 @@ from raddle import cpuset, planner, sysfs
 from raddle.policy import Policy
 from raddle.wire import Recorded
 from raddle_operator.cli.picture import layout, overlay
-from raddle_operator.cli.picture.layout import Marks, State
+from raddle_operator.cli.picture.model import Marks, State
 
 # 32 CPUs: cores 0 to 7 with CPUs 16 to 23 are socket 0, cores 8 to 15 with CPUs 24 to 31 are socket 1.
 MACHINE = regular(32)

@@ -9,9 +9,9 @@ from machine_strategies import random_machines
 from picture_machines import SIZES, regular
 
 from raddle import cpuset
-from raddle_operator.cli.picture import detail, layout, text
+from raddle_operator.cli.picture import detail, layout, model, text
 from raddle_operator.cli.picture.frames import UNICODE, Drawing
-from raddle_operator.cli.picture.layout import Box, Cell
+from raddle_operator.cli.picture.model import Box, Cell
 
 
 def picture(cpus):
@@ -101,7 +101,7 @@ def test_merged_names_list_their_ids_and_span_other_numbers():
 
 
 def test_signs_stay_where_cpus_are_lists():
-    cores = tuple((Cell(cpu=cpu, state=layout.State.RESERVED, sign="r" if cpu < 2 else ""),) for cpu in range(4))
+    cores = tuple((Cell(cpu=cpu, state=model.State.RESERVED, sign="r" if cpu < 2 else ""),) for cpu in range(4))
     assert detail.summarised(Box(kind="l3", names=("L3",), cores=cores)).notes == ("4 cores", "CPUs 0-3", "r on 0-1")
 
 
@@ -114,9 +114,7 @@ def test_without_utf_8_a_picture_is_ascii(cpus):
 
 def test_more_numa_nodes_than_a_table_has_room_for_get_a_line_each():
     table = tuple((node, tuple(10 if node == other else 32 for other in range(32))) for node in range(32))
-    wide = layout.Picture(
-        title="t", subtitle="s", facts=(), boxes=(Box(kind="cpus", names=("CPUs",)),), distances=table
-    )
+    wide = model.Picture(title="t", subtitle="s", facts=(), boxes=(Box(kind="cpus", names=("CPUs",)),), distances=table)
     lines = text.plain(text.draw(wide, 80)).splitlines()
     assert "from node 1   10 to 1; 32 to 0, 2-31" in lines
 

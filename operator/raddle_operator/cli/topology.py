@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -21,7 +21,10 @@ from raddle.topology import Machine, Problem
 from raddle_operator.cli import output
 from raddle_operator.cli.manifests import ManifestError
 from raddle_operator.cli.picture import layout, overlay, svg, text
-from raddle_operator.cli.picture.layout import Marks
+from raddle_operator.cli.picture.model import Marks, Picture, printable
+
+if TYPE_CHECKING:
+    from raddle_operator.cli.cluster import World
 
 EPILOG = """\b
 Examples:
@@ -130,9 +133,13 @@ def _of_folder(root: Path) -> Seen:
 def _of_pod(pod: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> Seen:
     from raddle_operator.cli import cluster
 
-    world = asyncio.run(cluster.world(pod.rpartition("/")[2], namespace, kubeconfig, context))
+    return of_world(asyncio.run(cluster.world(pod.rpartition("/")[2], namespace, kubeconfig, context)))
+
+
+def of_world(world: World) -> Seen:
+    """Return the machine of a pod and the plans that its annotations hold. Raises ClickException without either."""
+    pod, node = world.pod["metadata"]["name"], (world.pod.get("spec") or {}).get("nodeName")
     if world.machine is None:
-        node = (world.pod.get("spec") or {}).get("nodeName")
         where = f"node {node} has no NodeCPUTopology that can be read" if node else "it is not bound to a node yet"
         raise click.ClickException(f"pod {pod} can't be drawn: {where}")
     plans = dict(_plans(world.annotations))
@@ -208,7 +215,7 @@ def _read_report(path: Path) -> Mapping[str, Any]:
 # --- how it is printed ----------------------------------------------------------------------------------------------
 
 
-def _print(picture: layout.Picture, problems: Sequence[Problem]) -> None:
+def _print(picture: Picture, problems: Sequence[Problem]) -> None:
     # COLUMNS, else the terminal's width, else 80.
     width = shutil.get_terminal_size().columns
     ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
@@ -216,5 +223,5 @@ def _print(picture: layout.Picture, problems: Sequence[Problem]) -> None:
     for line in text.draw(picture, width, ascii_only=ascii_only):
         console.print(Text.assemble(*((part, text.style_of(style)) for part, style in line)), soft_wrap=True)
     for problem in problems:
-        said = layout.printable(f"problem  {problem.path}: {problem.reason}")
+        said = printable(f"problem  {problem.path}: {problem.reason}")
         console.print(Text(said, style="yellow"), soft_wrap=True)

@@ -1,1 +1,1 @@
-"""Pictures of a machine: `layout` says what is drawn, `text` and `svg` draw it, `overlay` says who runs where."""
+"""Pictures of a machine: `layout` makes the `model`, `text` and `svg` draw it, `overlay` says who runs where."""

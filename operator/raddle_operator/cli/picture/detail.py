@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Final
 
 from raddle import cpuset
-from raddle_operator.cli.picture.layout import Box, Cell, Core, plural
+from raddle_operator.cli.picture.model import Box, Cell, Core, plural
 
 # A list of ids, or a number that may have a fraction; the 3 of L3 is neither.
 _NUMBER: Final = re.compile(r"(?<![A-Za-z0-9.])(?:\d+(?:[-,]\d+)+|\d+(?:\.\d+)?)")

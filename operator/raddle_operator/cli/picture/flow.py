@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from raddle_operator.cli.picture.layout import Box, Core
+from raddle_operator.cli.picture.model import Box, Core
 
 _Item = TypeVar("_Item")
 

@@ -12,7 +12,7 @@ from textwrap import wrap
 from typing import Final
 
 from raddle_operator.cli.picture.flow import Size, cores_a_row, flow, room_of, rows, threads
-from raddle_operator.cli.picture.layout import Box, Cell, Core
+from raddle_operator.cli.picture.model import Box, Cell, Core
 
 Span = tuple[str, str]
 Line = tuple[Span, ...]

@@ -15,7 +15,7 @@ from raddle.planner import Budget, Plan
 from raddle.policy import Policy
 from raddle.topology import Machine
 from raddle.wire import Recorded
-from raddle_operator.cli.picture.layout import SYMBOLS, Box, Cell, Marks, State, plural, printable
+from raddle_operator.cli.picture.model import SYMBOLS, Box, Cell, Marks, State, plural, printable
 
 # Cells of a pool whose CPUs are not known; more are only counted.
 MAX_POOL_CELLS: Final = 64

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 from raddle_operator.cli.picture import style
 from raddle_operator.cli.picture.flow import Size, cores_a_row, flow, room_of, rows, threads
-from raddle_operator.cli.picture.layout import ISOLATED, SYMBOLS, Box, Cell, Core, Picture, State
+from raddle_operator.cli.picture.model import ISOLATED, SYMBOLS, Box, Cell, Core, Picture, State
 
 WIDTH: Final = 1080
 """Pixels that a picture has at most; a small machine takes less."""

@@ -14,7 +14,7 @@ from typing import Final
 from raddle import cpuset
 from raddle_operator.cli.picture import detail
 from raddle_operator.cli.picture.frames import ASCII, UNICODE, Drawing, Glyphs, Line
-from raddle_operator.cli.picture.layout import Box, Picture
+from raddle_operator.cli.picture.model import Box, Picture
 
 MIN_WIDTH: Final = 40
 # Of each grade: the most lines that its boxes may have. A screen or two can be read; the last grade has no bound.

@@ -1,0 +1,136 @@
+"""What a picture is made of, as values: boxes within boxes, cores in the innermost, a state for each CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum, unique
+from typing import Final
+
+
+@unique
+class State(StrEnum):
+    """What a CPU is to whom the picture is for; the value names the style in both renderers."""
+
+    FREE = "free"
+    OUTSIDE = "outside"
+    RESERVED = "reserved"
+    OFFLINE = "offline"
+    IDLE = "idle"
+    CALLER = "caller"
+    WORKER = "worker"
+    POOL = "pool"
+
+
+SYMBOLS: Final[Mapping[State, tuple[str, str]]] = {
+    State.CALLER: ("c", "left to the caller's thread"),
+    State.WORKER: ("w1", "worker 1 is tied to it, and so on"),
+    State.POOL: ("*", "any thread of the pool"),
+    State.IDLE: ("_", "the container's own, left idle"),
+    State.OUTSIDE: ("-", "outside the CPU set"),
+    State.RESERVED: ("r", "reserved for the system"),
+    State.OFFLINE: ("x", "offline"),
+}
+"""The sign of each state but FREE, and what the legend says of it, in the legend's order."""
+ISOLATED: Final = ("i", "isolated: the scheduler keeps off")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One CPU: its number (None: not known yet), its state, the sign beside the number ("" for none).
+
+    `slow`: of a core type that is not the machine's fastest.
+    """
+
+    cpu: int | None
+    state: State = State.FREE
+    sign: str = ""
+    isolated: bool = False
+    slow: bool = False
+
+
+Core = tuple[Cell, ...]
+"""The threads of one core, ascending."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """A group of CPUs. `names` are its title's parts, `notes` lines inside; it holds boxes or cores, not both.
+
+    `kind` is socket, numa, die, l3, type, cpus (no group is known), memory (no CPUs), offline or pool. `alike` is how
+    many boxes of the machine it stands for: 1, but where `detail` made one of several.
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    boxes: tuple[Box, ...] = ()
+    cores: tuple[Core, ...] = ()
+    alike: int = 1
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield every cell in the box and the boxes in it, in the order in which they are drawn."""
+        for core in self.cores:
+            yield from core
+        for box in self.boxes:
+            yield from box.cells()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """Who uses the CPUs: sets of CPUs that are drawn in another state than free.
+
+    `outside` not for the container; `idle` its own, unused; `pool` for any of its threads; `caller` left to the
+    calling thread; `workers` one set for each worker that is tied to CPUs. `boxes` are drawn below the machine, for
+    what is known to run there but not on which CPUs.
+    """
+
+    outside: int = 0
+    idle: int = 0
+    pool: int = 0
+    caller: int = 0
+    workers: tuple[int, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    boxes: tuple[Box, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """All that is drawn: `facts` are (name, text) lines, `legend` (sign, text, style) of the signs that occur.
+
+    `distances` are (NUMA node, its distances to the nodes in this order), () where there is nothing to compare.
+    """
+
+    title: str
+    subtitle: str
+    facts: tuple[tuple[str, str], ...]
+    boxes: tuple[Box, ...]
+    distances: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    legend: tuple[tuple[str, str, str], ...] = ()
+
+
+def legend(boxes: Sequence[Box]) -> tuple[tuple[str, str, str], ...]:
+    """Return (sign, what it means, style) for each sign in the boxes."""
+    cells = [cell for box in boxes for cell in box.cells()]
+    states = {cell.state for cell in cells}
+    found = [(sign, text, str(state)) for state, (sign, text) in SYMBOLS.items() if state in states]
+    if any(cell.isolated for cell in cells):
+        found.append((*ISOLATED, "isolated"))
+    return tuple(found)
+
+
+def printable(text: str) -> str:
+    """Return the text as one line that can't steer a terminal."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def plural(count: int, noun: str) -> str:
+    """Return "1 core", "2 cores"."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def amount(memory_mib: int) -> str:
+    """Return an amount of memory as people say it."""
+    if memory_mib < 1024:
+        return f"{memory_mib} MiB"
+    return f"{memory_mib / 1024:.1f}".removesuffix(".0") + " GiB"

@@ -1,0 +1,143 @@
+"""Pictures as SVG: self-contained, readable by machines and people, and right when a browser lays them out."""
+
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+from hypothesis import given
+from machine_strategies import random_machines
+from picture_browser import BROWSER, wrong_with
+from picture_machines import SIZES, regular
+
+import machines
+from raddle import cpuset, sysfs
+from raddle.policy import Policy
+from raddle.topology import GPU, Kubelet
+from raddle_operator.cli.picture import layout, overlay, style, svg
+
+NS = {"s": "http://www.w3.org/2000/svg"}
+
+
+def drawn(machine, marks=None):
+    return svg.draw(layout.picture(machine, marks))
+
+
+def parsed(machine, marks=None):
+    return ET.fromstring(drawn(machine, marks))
+
+
+def numbers(root):
+    """The CPUs' numbers, and the class of each."""
+    return {int(group.get("data-cpu")): group.get("class") for group in root.iterfind(".//s:g[@data-cpu]", NS)}
+
+
+@given(random_machines())
+def test_every_cpu_of_any_machine_has_one_element(machine):
+    groups = parsed(machine).findall(".//s:g[@data-cpu]", NS)
+    shown = sorted(int(group.get("data-cpu")) for group in groups)
+    assert shown == cpuset.ids(machine.online | machine.offline)
+
+
+def test_it_has_a_title_a_description_and_a_role():
+    root = parsed(regular(32))
+    title, description = root.find("s:title", NS), root.find("s:desc", NS)
+    assert root.get("role") == "img"
+    assert root.get("aria-labelledby").split() == [title.get("id"), description.get("id")]
+    assert title.text == "Topology of Synthetic"
+    assert "2 sockets, 2 NUMA nodes, 2 L3 domains, 16 cores, 32 CPUs" in description.text
+
+
+def test_it_refers_to_nothing_outside_itself():
+    text = drawn(regular(32))
+    assert set(re.findall(r"url\((.)", text)) <= {"#"}
+    assert not re.search(r"href|@import|<script|<image|<foreignObject", text)
+    assert re.findall(r"https?://[^\"]*", text) == ["http://www.w3.org/2000/svg"]
+
+
+def test_every_colour_has_one_for_light_and_one_for_dark():
+    sheet = style.document(width=1, height=1, title="", description="", elements=[])
+    light, dark = sheet.split("prefers-color-scheme:dark")
+    assert set(re.findall(r"--[a-z0-9-]+(?=:)", light)) == set(re.findall(r"(--[a-z0-9-]+):", dark.split("}}")[0]))
+    assert set(re.findall(r"var\((--[a-z0-9-]+)\)", sheet)) <= set(re.findall(r"(--[a-z0-9-]+):", light))
+
+
+def test_what_a_model_is_called_cannot_become_markup():
+    root = parsed(regular(2)._replace(model='<script>&"'))
+    assert root.find("s:title", NS).text == 'Topology of <script>&"'
+    assert not root.findall(".//s:script", NS)
+
+
+def test_each_state_has_a_class_and_is_said_in_words():
+    machine = regular(32)._replace(
+        offline=cpuset.parse_list("32"),
+        isolated=cpuset.parse_list("15"),
+        kubelet=Kubelet("static", reserved_cpus=cpuset.parse_list("14")),
+    )
+    plan = overlay.assumed(8)._replace(policy=Policy(affinity="PerCore", intra_op=3))
+    root = parsed(machine, overlay.planned(machine, "serve", plan, cpuset.parse_list("0-3,16-19")))
+    classes = numbers(root)
+    titles = {
+        int(group.get("data-cpu")): group.find("s:title", NS).text for group in root.iterfind(".//s:g[@data-cpu]", NS)
+    }
+    said = {cpu: (classes[cpu], titles[cpu]) for cpu in (0, 1, 3, 13, 14, 15, 32)}
+    assert said == {
+        0: ("cpu caller", "CPU 0, left to the caller's thread"),
+        1: ("cpu worker", "CPU 1, worker 1"),
+        3: ("cpu idle", "CPU 3, the container's own, left idle"),
+        13: ("cpu outside", "CPU 13, outside the CPU set"),
+        14: ("cpu reserved", "CPU 14, reserved for the system"),
+        15: ("cpu outside isolated", "CPU 15, outside the CPU set, isolated"),
+        32: ("cpu offline", "CPU 32, offline"),
+    }
+
+
+def test_slower_cores_are_drawn_otherwise():
+    root = parsed(sysfs.read_machine(str(machines.path("hybrid-6p8e-20t"))))
+    assert len(root.findall(".//s:rect[@class='core']", NS)) == 6
+    assert len(root.findall(".//s:rect[@class='core slow']", NS)) == 8
+
+
+@pytest.mark.parametrize("cpus", SIZES)
+def test_it_is_never_wider_than_a_page(cpus):
+    assert int(parsed(regular(cpus)).get("width")) <= svg.WIDTH
+
+
+# --- in a browser ---------------------------------------------------------------------------------------------------
+
+browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+
+
+def marked(cpus, exclusive):
+    """A machine with all that can be marked at once, and a pool on some of its CPUs."""
+    machine = regular(cpus)._replace(
+        offline=cpuset.parse_list(f"{cpus}-{cpus + 3}"),
+        isolated=cpuset.parse_list("1"),
+        gpus=(GPU("0000:3b:00.0", 0), GPU("0000:af:00.0", None)),
+        kubelet=Kubelet("static", reserved_cpus=cpuset.parse_list("0")),
+    )
+    mask = cpuset.parse_list(exclusive)
+    plan = overlay.assumed(cpuset.count(mask))._replace(policy=Policy(affinity="PerCore"))
+    return drawn(machine, overlay.planned(machine, "a-container-with-a-long-name" * 3, plan, mask))
+
+
+@browser
+def test_a_browser_finds_nothing_that_overlaps_or_leaves_its_box(tmp_path):
+    pictures = {name: drawn(sysfs.read_machine(str(machines.path(name)))) for name in machines.names()}
+    pictures |= {f"regular {cpus}": drawn(regular(cpus)) for cpus in (2, 16, 32, 256)}
+    pictures |= {"marked 32": marked(32, "2-5,18-21"), "marked 256": marked(256, "2-65,130-193")}
+    pictures["a long name"] = drawn(regular(2)._replace(model="Processor WWWW " * 12))
+    assert wrong_with(pictures, tmp_path) == {name: [] for name in pictures}
+
+
+@browser
+def test_a_browser_would_find_it(tmp_path):
+    right = drawn(regular(16))
+    moved = re.sub(r'(<g class="cpu free" data-cpu="3">.*?<rect x=")\d+', r"\g<1>900", right, flags=re.DOTALL)
+    widened = right.replace(">socket 0", f">socket 0{'M' * 60}", 1)
+    found = wrong_with(
+        {"moved": moved, "widened": widened, "empty": re.sub(r"(?s)<g class.*</g>|<text.*?</text>", "", right)},
+        tmp_path,
+    )
+    assert 'cpu free "3" leaves its cell' in found["moved"]
+    assert any("leaves its box" in one for one in found["widened"])
+    assert found["empty"] == ["holds no text"]
