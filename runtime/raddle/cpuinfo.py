@@ -165,23 +165,25 @@ def arm_cores(root: str) -> dict[int, Core]:
 def read_listing(root: str) -> Listing:
     """The CPUs online and, on x86, their cores and sockets: for a tree without sysfs.
 
-    A core is told by "physical id" and "core id" only where each socket has as many of them as it says ("cpu cores"):
-    some AMD sockets number their cores from 0 twice.
+    "physical id" and "core id" tell only where each socket has as many CPUs and cores as it says ("siblings", "cpu
+    cores"): some AMD sockets number their cores from 0 twice, and a Xen guest may number all its CPUs 0.
     """
     entries = _entries(root)
     online = cpuset.of(set(entries))
     sockets: dict[str, int] = {}
     cores: dict[tuple[str, str], int] = {}
-    said: dict[str, str] = {}
+    said: dict[str, tuple[str | None, str | None]] = {}
     for cpu, facts in entries.items():
         if "physical id" not in facts or "core id" not in facts:
             return Listing(online)
         socket, core = facts["physical id"], facts["core id"]
         sockets[socket] = sockets.get(socket, 0) | 1 << cpu
         cores[socket, core] = cores.get((socket, core), 0) | 1 << cpu
-        said[socket] = facts.get("cpu cores", "")
-    found: dict[str, int] = {}
+        said[socket] = facts.get("siblings"), facts.get("cpu cores")
+    if any(said[socket][0] != str(cpuset.count(cpus)) for socket, cpus in sockets.items()):
+        return Listing(online)
+    counted: dict[str, int] = {}
     for socket, _ in cores:
-        found[socket] = found.get(socket, 0) + 1
-    sure = all(said[socket] == str(found[socket]) for socket in sockets)
+        counted[socket] = counted.get(socket, 0) + 1
+    sure = all(said[socket][1] == str(count) for socket, count in counted.items())
     return Listing(online, tuple(cores.values()) if sure else (), tuple(sockets.values()))

@@ -23,6 +23,9 @@ _PACKAGE_FILES = ("package_cpus_list", "core_siblings_list", "package_cpus", "co
 _DIE_FILES = ("die_cpus_list", "die_cpus")
 _CACHE_FILES = ("shared_cpu_list", "shared_cpu_map")
 
+# The counters of a large machine's interrupts are in it too.
+_STAT_LIMIT_BYTES = 4 * 1024 * 1024
+
 _X86 = ("x86_64", "i686")
 
 
@@ -108,7 +111,7 @@ def _online_by_stat(root: str) -> int:
     """The CPUs that /proc/stat counts for: it shows online CPUs only."""
     online = 0
     try:
-        text = files.read_text(os.path.join(root, "proc/stat"), to_end=True)
+        text = files.read_text(os.path.join(root, "proc/stat"), to_end=True, limit_bytes=_STAT_LIMIT_BYTES)
     except (OSError, ValueError):
         return 0
     for line in text.splitlines():
@@ -184,7 +187,7 @@ def _whole_packages(
 ) -> tuple[list[int], list[int | None]]:
     """Puts packages together that the kernel had cut at the borders of NUMA nodes: sets of one id, a node each.
 
-    Before Linux 3.19 core_siblings held only the CPUs of one node, which is wrong where a socket has two of them
+    Before Linux 3.18 core_siblings held only the CPUs of one node, which is wrong where a socket has two of them
     (Cluster-on-Die). A number that repeats within a node, or across books, is a number that says nothing.
     """
     whole: dict[tuple[int, int | None], int] = {}

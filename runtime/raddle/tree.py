@@ -89,13 +89,13 @@ class Directory:
             return []
         try:
             fd = os.open(name, _DIRECTORY_FLAGS, dir_fd=self._fd)
+            try:
+                return os.listdir(fd)
+            finally:
+                os.close(fd)
         except OSError as error:
             self._problems.add_error(self.path + "/" + name, error)
             return []
-        try:
-            return os.listdir(fd)
-        finally:
-            os.close(fd)
 
     def numbered(self, prefix: str, directory: str = ".") -> int:
         """The numbers n for which a directory, this one or one below it, has an entry <prefix><n>, as a set."""

@@ -353,7 +353,7 @@ def without(files, *names):
 
 
 def test_packages_that_an_old_kernel_cut_at_numa_borders_are_whole(tmp_path):
-    """Linux before 3.19 on a Haswell with Cluster-on-Die: core_siblings holds the CPUs of one node only."""
+    """Linux before 3.18 on a Haswell with Cluster-on-Die: core_siblings holds the CPUs of one node only."""
     files = machines.synthesize(sockets=2, numa_nodes=4, l3_domains=4, cores=8, threads=1)
     for cpu in range(8):
         node = cpu // 2

@@ -11,7 +11,7 @@ processor\t: {cpu}
 vendor_id\t: GenuineIntel
 model name\t: A CPU
 physical id\t: {socket}
-siblings\t: 4
+siblings\t: {siblings}
 core id\t\t: {core}
 cpu cores\t: {cores}
 flags\t\t: fpu lm
@@ -119,7 +119,7 @@ def cores_of(machine):
 
 
 def test_cpus_cores_and_sockets_come_from_cpuinfo_where_there_is_no_sysfs(tree):
-    text = "".join(X86.format(cpu=cpu, socket=cpu % 2, core=cpu // 2 % 2, cores=2) for cpu in range(8))
+    text = "".join(X86.format(cpu=cpu, socket=cpu % 2, core=cpu // 2 % 2, cores=2, siblings=4) for cpu in range(8))
     machine = read_machine(tree({"proc/cpuinfo": text}))
     assert cpuset.ids(machine.online) == list(range(8))
     assert sockets_of(machine) == [[0, 2, 4, 6], [1, 3, 5, 7]]
@@ -128,14 +128,23 @@ def test_cpus_cores_and_sockets_come_from_cpuinfo_where_there_is_no_sysfs(tree):
 
 def test_core_numbers_that_repeat_in_a_socket_make_no_cores(tree):
     """Two dies in a socket, each numbering its cores from 0: an Opteron 6100."""
-    text = "".join(X86.format(cpu=cpu, socket=0, core=cpu % 4, cores=8) for cpu in range(8))
+    text = "".join(X86.format(cpu=cpu, socket=0, core=cpu % 4, cores=8, siblings=8) for cpu in range(8))
     machine = read_machine(tree({"proc/cpuinfo": text}))
     assert (cores_of(machine), sockets_of(machine)) == ([], [list(range(8))])
 
 
+def test_numbers_that_contradict_the_count_of_siblings_tell_nothing(tree):
+    """Each CPU of a Xen guest calls itself the only one of socket 0."""
+    text = "".join(X86.format(cpu=cpu, socket=0, core=0, cores=1, siblings=1) for cpu in range(4))
+    machine = read_machine(tree({"proc/cpuinfo": text}))
+    assert (cpuset.ids(machine.online), machine.cores, machine.sockets) == ([0, 1, 2, 3], (), ())
+
+
 def test_cpuinfo_tells_the_cores_where_sysfs_has_no_sets(tree):
     files = {f"sys/devices/system/cpu/cpu{cpu}/crash_notes": "0\n" for cpu in range(4)}
-    files["proc/cpuinfo"] = "".join(X86.format(cpu=cpu, socket=0, core=cpu // 2, cores=2) for cpu in range(4))
+    files["proc/cpuinfo"] = "".join(
+        X86.format(cpu=cpu, socket=0, core=cpu // 2, cores=2, siblings=4) for cpu in range(4)
+    )
     machine = read_machine(tree(files))
     assert (cores_of(machine), sockets_of(machine)) == ([[0, 1], [2, 3]], [[0, 1, 2, 3]])
 
