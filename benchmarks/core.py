@@ -1,7 +1,10 @@
-"""How long planning and reading a machine take: `python -m core`.
+"""How long planning, placing and reading a machine take, and the agent's footprint: `python -m core`.
 
-Sizes from two CPUs to 1024: `plan()` with parsing excluded, reading a made-up /sys tree with everything in it. The
-agent's memory and its CPU time while nothing changes are measured on a local API server.
+Sizes from two CPUs to 1024: reading a made-up /sys tree with everything in it; `plan()`, parsing excluded, under a
+limit, without one, and for exclusive CPUs whose numbers are known; what a container's first session costs more when its
+CPUs are exclusive (machine read, pool placed, affinity written), and a later one. All kinds take turns; beside each
+figure is its A/A difference, how far the medians of two halves of its repetitions lie apart. The agent's memory and its
+CPU time while nothing changes are measured on a local API server.
 """
 
 from __future__ import annotations
@@ -18,57 +21,103 @@ import psutil
 import machines
 from devcluster import Cluster
 from localraddle import LocalRaddle
-from raddle import sysfs
+from raddle import cpuset, sysfs
+from raddle.adapters.ort_affinity import affinity_text
+from raddle.placement import Wish, place, tie
 from raddle.planner import Budget, plan
 from raddle.policy import Policy
-from raddle.topology import Machine
+from raddle.topology import Kubelet, Machine
 from report import BUDGET_HEADINGS, markdown_table, spread, write_section
 from report import Budget as Line
 from report import machine as this_machine
 
-REPETITIONS = 15
+REPETITIONS = 16
 IDLE_SECONDS = 20.0
 # CPUs -> sockets, NUMA nodes, L3 domains, cores
 SHAPES = {2: (1, 1, 1, 1), 64: (2, 2, 4, 32), 256: (2, 4, 16, 128), 512: (2, 8, 32, 256), 1024: (4, 16, 64, 512)}
-
-
-def _repeated(call: Callable[[], object], calls: int) -> list[float]:
-    """Seconds a call, once per repetition."""
-    figures = []
-    for _ in range(REPETITIONS):
-        start = time.perf_counter()
-        for _ in range(calls):
-            call()
-        figures.append((time.perf_counter() - start) / calls)
-    return figures
+PLANS = ("plan, limit 4", "plan, no limit", "plan, exclusive")
+# What is measured -> its unit and how often it is called for one figure.
+MEASURES = {
+    **dict.fromkeys(PLANS, ("µs", 100)),
+    "read /sys": ("ms", 1),
+    "first exclusive session": ("ms", 1),
+    "later one": ("µs", 20),
+}
+_PER_SECOND = {"µs": 1e6, "ms": 1e3}
 
 
 def planning_and_reading() -> tuple[list[list[str]], list[Line]]:
-    """Rows of a table (CPUs, plan in µs with a limit and without, reading in ms), and the budgets."""
+    """Rows of a table (a size each, a column for each of MEASURES), and the budgets."""
     rows, budgets = [], []
     for cpus, (sockets, numa_nodes, l3_domains, cores) in SHAPES.items():
         shape = machines.synthesize(sockets=sockets, numa_nodes=numa_nodes, l3_domains=l3_domains, cores=cores)
         with tempfile.TemporaryDirectory() as folder:
             root = machines.unpack(machines.pack(shape, ""), Path(folder))
-            machine = sysfs.read_machine(str(root))
-            reading = [seconds * 1e3 for seconds in _repeated(lambda root=root: sysfs.read_machine(str(root)), 1)]  # type: ignore[misc]
-        limited, open_ended = (_plan_us(machine, budget) for budget in (Budget(quota_cpus=4), Budget()))
-        rows.append([str(cpus), spread(limited), spread(open_ended), spread(reading)])
-        if cpus == 64:
-            budgets.append(_budget("plan(), 2 NUMA nodes, 64 CPUs", limited, 50, "µs"))
-        if cpus == 512:
-            budgets.append(_budget("plan(), 512 CPUs", limited, 300, "µs"))
+            figures = _measured(_calls(str(root)))
+        rows.append([str(cpus), *(f"{spread(found)}; {_apart(found):.2g}" for found in figures.values())])
+        if cpus in {64, 512}:
+            what, allowed = ("plan(), 2 NUMA nodes, 64 CPUs", 50) if cpus == 64 else ("plan(), 512 CPUs", 300)
+            slowest = max((figures[name] for name in PLANS), key=statistics.median)
+            budgets.append(_budget(what + ", the slowest of three", slowest, allowed, "µs"))
         if cpus == 256:
-            budgets.append(_budget("reading a 256-CPU tree", reading, 30, "ms"))
+            budgets.append(_budget("reading a 256-CPU tree", figures["read /sys"], 30, "ms"))
     return rows, budgets
 
 
-def _plan_us(machine: Machine, budget: Budget) -> list[float]:
-    return [seconds * 1e6 for seconds in _repeated(lambda: plan(machine, budget, Policy()), 300)]
+def _calls(root: str) -> dict[str, Callable[[], object]]:
+    """What MEASURES names, for the machine below `root`."""
+    machine = sysfs.read_machine(root)._replace(kubelet=Kubelet(cpu_manager_policy="static"))
+    cpus = _half(machine)
+    whole = cpuset.count(cpus)
+    exclusive = Budget(whole_cpus=whole, cpus=cpus)
+
+    def session(known: Machine | None) -> str:
+        on, wish = known or sysfs.read_machine(root), Wish()
+        placed = place(on, whole, wish, cpus)
+        # As adapters.ort_affinity: a CPU of each core where the whole text is too long.
+        groups = tie(on, cpus, placed.threads, "numa", wish)
+        return affinity_text(groups) or affinity_text(tie(on, cpus, placed.threads, "numa", wish, siblings=False))
+
+    return {
+        "plan, limit 4": lambda: plan(machine, Budget(quota_cpus=4), Policy()),
+        "plan, no limit": lambda: plan(machine, Budget(), Policy()),
+        "plan, exclusive": lambda: plan(machine, exclusive, Policy()),
+        "read /sys": lambda: sysfs.read_machine(root),
+        "first exclusive session": lambda: session(None),
+        "later one": lambda: session(machine),
+    }
+
+
+def _half(machine: Machine) -> int:
+    """Half of the machine's cores with all their threads, or its only one."""
+    found = 0
+    for core in machine.cores[: max(1, len(machine.cores) // 2)]:
+        found |= core
+    return found
+
+
+def _measured(calls: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
+    """A figure a repetition for each of MEASURES, in its unit; they take turns."""
+    figures: dict[str, list[float]] = {name: [] for name in MEASURES}
+    for _ in range(REPETITIONS):
+        for name, (unit, times) in MEASURES.items():
+            call = calls[name]
+            start = time.perf_counter()
+            for _ in range(times):
+                call()
+            figures[name].append((time.perf_counter() - start) / times * _PER_SECOND[unit])
+    return figures
+
+
+def _apart(figures: list[float]) -> float:
+    """A/A: how far the medians of two halves of the repetitions, taken in turns, lie apart."""
+    return abs(statistics.median(figures[::2]) - statistics.median(figures[1::2]))
 
 
 def _budget(what: str, figures: list[float], allowed: float, unit: str) -> Line:
-    return Line(what=what, value=statistics.median(figures), allowed=allowed, unit=unit)
+    return Line(
+        what=f"{what} (A/A {_apart(figures):.2g})", value=statistics.median(figures), allowed=allowed, unit=unit
+    )
 
 
 def agent() -> list[Line]:
@@ -101,8 +150,9 @@ def main() -> None:
     budgets += agent()
     text = (
         "### Planning, reading, the agent\n\n`python -m core`, from benchmarks/. "
-        f"{this_machine()}. Median of {REPETITIONS} repetitions, range in brackets.\n\n"
-        + markdown_table(["CPUs", "plan, limit 4 (µs)", "plan, no limit (µs)", "read /sys (ms)"], rows)
+        f"{this_machine()}. Median of {REPETITIONS} repetitions, range in brackets, A/A difference after it. A session "
+        "on exclusive CPUs, half of the machine: what reading and placing add to it, the first time and later.\n\n"
+        + markdown_table(["CPUs", *(f"{name} ({unit})" for name, (unit, _) in MEASURES.items())], rows)
         + "\n"
         + markdown_table(BUDGET_HEADINGS, [budget.cells() for budget in budgets])
     )

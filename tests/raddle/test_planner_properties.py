@@ -11,6 +11,7 @@ from machine_strategies import absurd_budgets, containers, machines, policies, w
 
 from raddle import cpuset, env, wire
 from raddle.adapters import live
+from raddle.layout import Layout
 from raddle.planner import Budget, plan
 from raddle.policy import Policy
 from specification.cases_at_random import CASES_A_MACHINE, cases
@@ -113,11 +114,13 @@ def test_random_machines_have_all_the_oddities_that_real_ones_have():
 # --- a fault is noticed ---------------------------------------------------------------------------------------------
 
 ICE_LAKE = MACHINES["icelake-2s"].machine
+SNC = MACHINES["sapphire-rapids-snc4"].machine
 HYBRID = MACHINES["hybrid-6p8e"].machine
 FOUR_CORES = cpuset.parse_list("0-3,64-67")
 ON_FOUR_CORES = Budget(whole_cpus=8, cpus=FOUR_CORES)
 MIXED = Budget(whole_cpus=8, cpus=cpuset.parse_list("8-15"))
 PER_CORE = Policy(affinity="PerCore")
+THROUGHPUT = Policy(objective="Throughput")
 LIMIT = Budget(quota_cpus=2, because="limits.cpu 2")
 
 
@@ -149,6 +152,8 @@ LIMIT = Budget(quota_cpus=2, because="limits.cpu 2")
         (ICE_LAKE, ON_FOUR_CORES, PER_CORE, {"affinity_groups": (1, 1 << 64, 2)}, "siblings used while a whole core"),
         (ICE_LAKE, ON_FOUR_CORES, Policy(), {"cap": 3}, "a cap of 3, the rules say 4"),
         (HYBRID, MIXED, Policy(), {"cpus": MIXED.cpus}, "one pool across p-core, e-core"),
+        (ICE_LAKE, Budget(), THROUGHPUT, {"layout": Layout(17, 4, "")}, "a layout of 17 x 4 on 64 cores"),
+        (SNC, Budget(), THROUGHPUT, {"layout": Layout(28, 4, "")}, "a layout of 28 x 4 on 112 cores"),
         (None, LIMIT, Policy(), {"cpus": 1}, "CPUs of an unknown machine"),
     ],
 )

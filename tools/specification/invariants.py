@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from math import ceil, isfinite
 
 from raddle import cpuset, env, wire
-from raddle.adapters.ort_affinity import affinity_text
 from raddle.planner import Budget, Plan, plan
 from raddle.policy import Policy
 from raddle.topology import Machine
+from specification import worker_invariants
 from specification.reference import Picture, as_set
+from specification.worker_invariants import places, union
 
 
 def violations(
@@ -46,9 +47,9 @@ def faults(
     yield from _exclusiveness(made, machine, budget)
     if made.cpus is not None:
         yield from _cpus(made, machine, budget, policy)
-        yield from _workers(made, machine)
-        yield from _memory(made, machine)
+        yield from worker_invariants.faults(made, machine)
         yield from _against_the_reference(made, picture or Picture(machine), budget, policy)
+        yield from worker_invariants.other_counts(machine, budget, policy)
 
 
 def _annotations(made: Plan, budget: Budget, policy: Policy) -> Iterator[str]:
@@ -148,8 +149,18 @@ def _room(made: Plan, machine: Machine, budget: Budget, policy: Policy) -> Itera
         latency = policy.objective == "Latency"
         if made.cap is not None and made.cap > max(1, ceil(quota) if latency else int(quota)):
             yield f"a cap of {made.cap} under a limit of {quota} CPUs"
-    if made.layout is not None and made.layout.workers * made.layout.threads > room:
+    if made.layout is not None and made.layout.workers > _instances(made.layout.threads, machine, allowed, policy):
         yield f"a layout of {made.layout.workers} x {made.layout.threads} on {room} cores"
+
+
+def _instances(threads: int, machine: Machine, cpus: int, policy: Policy) -> int:
+    """How many instances of that many threads fit, none across two L3 domains or NUMA nodes where all are known."""
+    nodes = [node.cpus for node in machine.numa_nodes] or [cpus]
+    l3_domains = [domain.cpus for domain in machine.l3_domains] or [cpus]
+    if cpus & ~union(nodes) or cpus & ~union(l3_domains):
+        return places(machine, cpus, policy) // threads
+    parts = [cpus & node & l3 for node in nodes for l3 in l3_domains]
+    return sum(places(machine, part, policy) // threads for part in parts)
 
 
 def _exclusiveness(made: Plan, machine: Machine, budget: Budget) -> Iterator[str]:
@@ -183,70 +194,6 @@ def _cpus(made: Plan, machine: Machine, budget: Budget, policy: Policy) -> Itera
         yield "more than one NUMA node for SingleNUMANode"
 
 
-def _workers(made: Plan, machine: Machine) -> Iterator[str]:
-    cpus, groups, threads = made.cpus or 0, made.affinity_groups, made.intra_op or 1
-    tied = made.affinity != "none" and threads <= cpuset.count(cpus)
-    if len(groups) != (threads - 1 if tied else 0):
-        yield f"{len(groups)} groups for {threads} threads, affinity {made.affinity}"
-    if any(not group or group & ~cpus for group in groups):
-        yield "a group outside the pool's CPUs"
-    if made.affinity == "core":
-        yield from _by_core(made, machine)
-    if made.affinity == "numa":
-        yield from _by_numa_node(made, machine)
-    yield from _written(groups)
-
-
-def _by_core(made: Plan, machine: Machine) -> Iterator[str]:
-    cpus, groups, threads = made.cpus or 0, made.affinity_groups, made.intra_op or 1
-    used = [core for core in machine.cores if core & cpus]
-    # Cores that the machine doesn't tell of are CPUs.
-    whole = len(used) + cpuset.count(cpus & ~_union(used))
-    taken = 0
-    for group in groups:
-        if group & taken:
-            yield "two workers on one CPU"
-        taken |= group
-    cores = [core for core in used for group in groups if group & core]
-    if threads <= whole and len(set(cores)) != len(cores):
-        yield "siblings used while a whole core is free"
-    if groups and threads <= whole and not cpus & ~_union([core for core in used if core & taken]) & ~taken:
-        yield "no core is left to the caller"
-
-
-def _by_numa_node(made: Plan, machine: Machine) -> Iterator[str]:
-    cpus, groups = made.cpus or 0, made.affinity_groups
-    nodes = [node for node in machine.numa_nodes if node.cpus]
-    for group in set(groups):
-        touched = [node.id for node in nodes if node.cpus & group]
-        if len(touched) > 1 and cpuset.count(group) < cpuset.count(cpus & ~machine.isolated):
-            yield f"a worker across NUMA nodes {touched}"
-
-
-def _memory(made: Plan, machine: Machine) -> Iterator[str]:
-    cpus = made.cpus or 0
-    inside = [node.id for node in machine.numa_nodes if cpus and not cpus & ~node.cpus]
-    if inside and made.memory_numa_node not in inside:
-        yield f"memory node {made.memory_numa_node}, all CPUs are on {inside[0]}"
-    if made.memory_numa_node is not None:
-        near = next((node.cpus for node in machine.numa_nodes if node.id == made.memory_numa_node), 0)
-        if not near & cpus or any(not group & near for group in made.affinity_groups):
-            yield f"memory node {made.memory_numa_node} is not the workers'"
-
-
-def _written(groups: tuple[int, ...]) -> Iterator[str]:
-    """ONNX Runtime takes the text, and reads the same groups from it."""
-    text = affinity_text(groups)
-    if text:
-        read = []
-        for part in text.split(";"):
-            first, dash, last = part.partition("-")
-            ids = range(int(first), int(last) + 1) if dash else [int(cpu) for cpu in part.split(",")]
-            read.append(cpuset.of([cpu - 1 for cpu in ids]))
-        if tuple(read) != groups:
-            yield f"the affinity text {text} is not the groups"
-
-
 def _against_the_reference(made: Plan, picture: Picture, budget: Budget, policy: Policy) -> Iterator[str]:
     pool = picture.pool(as_set(budget.cpus or 0), policy, gpu=budget.gpu)
     if as_set(made.cpus or 0) != pool.cpus:
@@ -259,14 +206,6 @@ def _against_the_reference(made: Plan, picture: Picture, budget: Budget, policy:
         yield f"groups {made.affinity_groups}, the rules say {[sorted(group) for group in groups]}"
 
 
-def places(machine: Machine, cpus: int, policy: Policy) -> int:
-    """How many threads have a core each among these CPUs, or a CPU each for AllThreads."""
-    if policy.smt == "AllThreads":
-        return cpuset.count(cpus)
-    touched = [core for core in machine.cores if core & cpus]
-    return len(touched) + cpuset.count(cpus & ~_union(touched))
-
-
 def wider(machine: Machine | None, budgets: tuple[Budget, Budget], policy: Policy) -> Iterator[str]:
     """What does not hold for two budgets of one class, the second the wider one."""
     less, more = (plan(machine, budget, policy) for budget in budgets)
@@ -274,10 +213,3 @@ def wider(machine: Machine | None, budgets: tuple[Budget, Budget], policy: Polic
         yield f"{less.intra_op} threads, with a wider budget {more.intra_op}"
     if less.cap is not None and (more.cap is None or more.cap < less.cap):
         yield f"a cap of {less.cap}, with a wider budget {more.cap}"
-
-
-def _union(masks: list[int]) -> int:
-    found = 0
-    for mask in masks:
-        found |= mask
-    return found
