@@ -8,7 +8,9 @@ import pytest
 
 from docs import placement as page
 from raddle import cpuset
-from raddle.planner import plan
+from raddle.planner import Budget, plan
+from raddle.policy import Policy
+from specification.limits import COMMON, HEADINGS, LIMITS
 from specification.named import MACHINES
 from specification.rules import NAMES
 from specification.table import CASES
@@ -38,6 +40,22 @@ def test_the_plan_is_what_an_expert_would_set(case):
     }, case.why
 
 
+@pytest.mark.parametrize("objective", ["Latency", "Throughput"])
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_limit_gives_the_threads_of_the_table_and_spins_from_one_cpu_on(name, objective):
+    own, *threads = LIMITS[name]
+    expected = dict(zip(HEADINGS, threads[objective == "Throughput"], strict=True))
+    limits = dict(zip(HEADINGS, (*COMMON, *own), strict=True))
+    plans = {
+        heading: plan(MACHINES[name].machine, Budget(quota_cpus=cpus, because="limit"), Policy(objective=objective))
+        for heading, cpus in limits.items()
+    }
+    assert {heading: made.intra_op for heading, made in plans.items()} == expected
+    assert {heading: made.spinning for heading, made in plans.items()} == {
+        heading: "never" if cpus < 1 else "bounded" for heading, cpus in limits.items()
+    }
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name())
 def test_every_row_gives_a_reason_and_the_rules_behind_it(case):
     assert case.why.endswith(".")
@@ -48,7 +66,7 @@ def test_every_row_gives_a_reason_and_the_rules_behind_it(case):
 def test_no_row_is_there_twice_and_every_machine_and_rule_has_one():
     names = [case.name() for case in CASES]
     assert len(set(names)) == len(names)
-    assert {case.machine for case in CASES} == set(MACHINES)
+    assert {case.machine for case in CASES} == set(MACHINES) == set(LIMITS)
     assert {rule for case in CASES for rule in case.rules} == set(NAMES)
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from specification import limits
 from specification.cases import Case
 from specification.named import MACHINES
 from specification.rules import RULES
@@ -48,6 +49,13 @@ HOW_TO_READ = """
 
 ## Machines
 """
+LIMITS_AT_A_GLANCE = """
+## Limits at a glance
+
+Threads for a container that shares its CPUs and has a limit, Latency / Throughput where they differ. It spins from one
+CPU on, for 200 µs at most. The last three limits are the machine's own; brackets hold their CPUs.
+
+"""
 HEADINGS = ("container", "policy", "threads", "spinning", "tied", "memory", "layout", "why")
 # Policy's field -> its name in a policy's spec, for what the table uses.
 SPEC = {
@@ -67,11 +75,21 @@ def render() -> str:
     text = HEADER
     for rule in RULES:
         text += f"- **{rule.name}**: {rule.text}\n  Sources: {'; '.join(rule.sources)}.\n"
-    text += HOW_TO_READ
+    text += LIMITS_AT_A_GLANCE + _limits() + HOW_TO_READ
     for name, named in MACHINES.items():
         text += f"\n### {named.title}\n\n{named.about}\n\n"
         text += _line(HEADINGS) + _line("---" for _ in HEADINGS)
         text += "".join(_line(_cells(case)) for case in CASES if case.machine == name)
+    return text
+
+
+def _limits() -> str:
+    text = _line(["machine", *limits.HEADINGS]) + _line("---" for _ in range(len(limits.HEADINGS) + 1))
+    for name, (own, latency, throughput) in limits.LIMITS.items():
+        cells = [str(low) if low == high else f"{low} / {high}" for low, high in zip(latency, throughput, strict=True)]
+        common = len(limits.COMMON)
+        cells[common:] = [f"{cell} ({cpus:g})" for cell, cpus in zip(cells[common:], own, strict=True)]
+        text += _line([MACHINES[name].title, *cells])
     return text
 
 
