@@ -186,10 +186,14 @@ class LocalRaddle:
         options = ["--host", "127.0.0.1", "--port", str(health_port), "--identity", name, "--no-issue-certificates"]
         return self._process(name, "controller", [*options, *self._controller_options], health_port)
 
-    def start_agent(self, node: str, root: str = "/") -> Process:
+    def start_agent(self, node: str, root: str = "/", options: Sequence[str] = ()) -> Process:
         """Start the agent of a registered node, with a token that is bound to that node as a kubelet's are."""
         process = self._process(
-            f"agent-{node}", "agent", ["--node-name", node, "--root", root], None, token=self._node_token(node)
+            f"agent-{node}",
+            "agent",
+            ["--node-name", node, "--root", root, *options],
+            None,
+            token=self._node_token(node),
         )
         return process.start()
 

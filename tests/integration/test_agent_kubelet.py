@@ -1,0 +1,94 @@
+"""The agent beside a real kubelet: what it says of its CPU manager, what it keeps back, and what it says set up anew."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import kubelet_lab
+import pytest
+from integration.world import Space
+
+from devcluster import Cluster
+from localraddle import LocalRaddle
+from raddle import cpuset
+from raddle.sysfs import read_machine
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(bool(kubelet_lab.possible()), reason=kubelet_lab.possible()),
+]
+
+TOPOLOGIES = "/apis/raddle.dev/v1alpha1/nodecputopologies"
+STATIC = {
+    "cpuManagerPolicy": "static",
+    "cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"},
+    "topologyManagerPolicy": "best-effort",
+    "topologyManagerScope": "pod",
+    # So many CPUs, and the kubelet chooses which.
+    "kubeReserved": {"cpu": "500m"},
+}
+
+
+@pytest.fixture(scope="module")
+def raddle():
+    with Cluster(scheduler=False, name="kubelet") as cluster, LocalRaddle(cluster, start=()) as running:
+        yield running
+
+
+@pytest.fixture
+def kubelet(raddle, tmp_path):
+    with kubelet_lab.runtime(tmp_path / "cri.sock") as endpoint:
+        made = kubelet_lab.Kubelet(raddle.cluster, tmp_path, endpoint, f"real-{time.monotonic_ns()}")
+        yield made
+        made.stop()
+        print(made.log())
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="a static CPU manager needs a CPU beside the reserved one")
+def test_what_a_real_kubelet_says_is_published_and_followed(raddle, kubelet):
+    space = Space(raddle.cluster, raddle, "default")
+    kubelet.start(**STATIC)
+    nodes = f"/api/v1/nodes/{kubelet.node}"
+    space.wait(
+        lambda: kubelet.node in [one["metadata"]["name"] for one in space.client.get("/api/v1/nodes")["items"]], 60
+    )
+    space.wait(kubelet.pod_resources.exists, 60)
+    options = ["--node-ip", "127.0.0.1", "--kubelet-port", str(kubelet.port), "--kubelet-insecure-tls"]
+    options += ["--kubelet-interval-s", "0.5", "--reread-s", "0.5", "--pod-resources", str(kubelet.pod_resources)]
+    agent = raddle.start_agent(kubelet.node, options=options)
+
+    def said(check):
+        def look():
+            items = space.client.get(TOPOLOGIES, fieldSelector=f"metadata.name={kubelet.node}")["items"]
+            return next((obj["spec"]["kubelet"] for obj in items if check(obj["spec"]["kubelet"])), None)
+
+        return space.wait(look, 60)
+
+    known = said(lambda found: found.get("reservedCPUsSource"))
+    online = read_machine("/").online
+    # The kubelet takes the CPUs of the lowest cores first; here it needs one.
+    assert known == {
+        "source": "Configz",
+        "cpuManagerPolicy": "static",
+        "cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"},
+        "topologyManagerPolicy": "best-effort",
+        "topologyManagerScope": "pod",
+        "reservedCPUs": cpuset.format_list(online & -online),
+        "reservedCPUsSource": "PodResources",
+    }
+    # Nothing changes: nothing is written, however often it looks.
+    before = space.client.get(f"{TOPOLOGIES}/{kubelet.node}")["metadata"]["resourceVersion"]
+    asked = space.client.get(nodes)["metadata"]["resourceVersion"]
+    space.wait(lambda: space.client.get(nodes)["metadata"]["resourceVersion"] != asked, 60)
+    assert space.client.get(f"{TOPOLOGIES}/{kubelet.node}")["metadata"]["resourceVersion"] == before
+
+    kubelet.start(cpuManagerPolicy="none")
+    known = said(lambda found: found["cpuManagerPolicy"] == "none")
+    assert known == {
+        "source": "Configz",
+        "cpuManagerPolicy": "none",
+        "topologyManagerPolicy": "none",
+        "topologyManagerScope": "container",
+    }
+    agent.stop()
