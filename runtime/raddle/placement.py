@@ -198,35 +198,36 @@ def cores_in_order(machine: Machine, cpus: int, *, gpu: bool = False) -> List[in
     hold as many, those with a GPU come first where `gpu`, then lower ids.
     """
     gpu_nodes = _gpu_nodes(machine, Wish(gpu=gpu))
-    found, rest, lowest = [], cpus, 0
+    by_lowest: Dict[int, int] = {}
+    rest = cpus
     for core in machine.cores:
         inside = core & rest
         if inside:
-            found.append(inside)
-            lowest |= inside & -inside
+            by_lowest[inside & -inside] = inside
             rest &= ~core
-    found.extend(1 << cpu for cpu in cpuset.ids(rest))
-    numa = _ranks([(node.id not in gpu_nodes, node.id, node.cpus) for node in machine.numa_nodes], cpus, lowest | rest)
-    l3 = _ranks([(False, domain.id, domain.cpus) for domain in machine.l3_domains], cpus, lowest | rest)
+    left = rest
+    for low in by_lowest:
+        left |= low
+    numa = _ranked([(node.id not in gpu_nodes, node.id, node.cpus) for node in machine.numa_nodes], cpus)
+    l3 = _ranked([(False, domain.id, domain.cpus) for domain in machine.l3_domains], cpus)
+    found = []
+    for node in numa:
+        inside = left & node
+        left &= ~node
+        for domain in l3:
+            part = inside & domain
+            inside &= ~part
+            while part:
+                low = part & -part
+                found.append(by_lowest.get(low, low))
+                part ^= low
+    return found
 
-    def order(core: int) -> Tuple[int, int, int]:
-        low = core & -core
-        return numa.get(low, cpuset.MAX_CPUS), l3.get(low, cpuset.MAX_CPUS), low
 
-    return sorted(found, key=order)
-
-
-def _ranks(groups: Sequence[Tuple[bool, int, int]], cpus: int, wanted: int) -> Dict[int, int]:
-    """For each of the wanted CPUs, as a set of one, the rank of its group; CPUs in no group are absent."""
-    ranks: Dict[int, int] = {}
-    ranked = sorted(groups, key=lambda group: (-cpuset.count(group[2] & cpus), *group[:2]))
-    for rank, group in enumerate(ranked):
-        inside = group[2] & wanted
-        while inside:
-            low = inside & -inside
-            ranks.setdefault(low, rank)
-            inside ^= low
-    return ranks
+def _ranked(groups: Sequence[Tuple[bool, int, int]], cpus: int) -> List[int]:
+    """The groups that hold any of the CPUs, most of them first, and last all CPUs for those that are in none."""
+    sizes = [(-cpuset.count(mask & cpus), behind, number, mask) for behind, number, mask in groups]
+    return [*(mask for size, _, _, mask in sorted(sizes) if size), cpus]
 
 
 def pool_units(machine: Machine, cpus: int, threads: int, *, gpu: bool = False) -> Tuple[int, ...]:
@@ -290,15 +291,18 @@ def affinity_groups(machine: Machine, cpus: int, threads: int, affinity: str, *,
 def groups_of(machine: Machine, cpus: int, units: Tuple[int, ...], affinity: str) -> Tuple[int, ...]:
     """As `affinity_groups`, for a pool's units that are known."""
     workers = units[1:]
-    return workers if affinity == "core" else tuple(_numa_share(machine, cpus, unit) for unit in workers)
-
-
-def _numa_share(machine: Machine, cpus: int, unit: int) -> int:
-    if unit & machine.isolated:
-        # The scheduler balances no threads between isolated CPUs (kernel-parameters.txt, isolcpus): each has its own.
-        return unit
+    if affinity == "core":
+        return workers
     balanced = cpus & ~machine.isolated
-    for node in machine.numa_nodes:
-        if node.cpus & unit:
-            return node.cpus & balanced
-    return balanced
+    found = []
+    node = share = 0
+    for unit in workers:
+        if unit & machine.isolated:
+            # The scheduler balances no threads between isolated CPUs (kernel-parameters.txt, isolcpus): each its own.
+            found.append(unit)
+            continue
+        if not unit & node:
+            node = next((one.cpus for one in machine.numa_nodes if one.cpus & unit), 0)
+            share = node & balanced or balanced
+        found.append(share)
+    return tuple(found)
