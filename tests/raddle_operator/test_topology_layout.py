@@ -186,8 +186,10 @@ def test_marks_say_whose_a_cpu_is():
     }
 
 
-def test_a_cpu_that_several_workers_may_use_is_the_pools():
-    assert set(states(drawn(machine("0-1"), Marks(workers=(mask("0-1"), mask("0-1"))))).values()) == {State.POOL}
+def test_a_cpu_that_several_workers_may_use_names_them():
+    marks = Marks(workers=tuple(map(mask, ("0", "1-2", "1", "1", "3"))))
+    signs = {cell.cpu: cell.sign for box in drawn(machine("0-3"), marks) for cell in box.cells()}
+    assert signs == {0: "w1", 1: "w2-4", 2: "w2", 3: "w5"}
 
 
 def test_a_model_cannot_steer_a_terminal():

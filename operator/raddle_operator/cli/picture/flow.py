@@ -1,9 +1,10 @@
-"""How boxes of different sizes are put into rows, in characters or in pixels."""
+"""How boxes of different sizes are put into rows, and text into lines, in characters or in pixels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Final, TypeVar
 
 from raddle_operator.cli.picture.model import Box, Core
@@ -77,3 +78,13 @@ def rows(items: Sequence[_Item], beside: int) -> Iterator[Sequence[_Item]]:
     """Yield the items row by row."""
     for start in range(0, len(items), beside):
         yield items[start : start + beside]
+
+
+def unbroken(names: Sequence[str], separator: str) -> str:
+    """Return the names in one text that `folded` breaks between two names only, unless one is longer than a line."""
+    return separator.join(name.replace(" ", "\N{NO-BREAK SPACE}") for name in names)
+
+
+def folded(text: str, width: int) -> list[str]:
+    """Return the text as lines of so many characters; [] for an empty one."""
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in wrap(text, width, break_on_hyphens=False)]

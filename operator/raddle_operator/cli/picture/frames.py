@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from textwrap import wrap
 from typing import Final
 
-from raddle_operator.cli.picture.flow import Size, cores_a_row, flow, room_of, rows, threads
+from raddle_operator.cli.picture.flow import Size, cores_a_row, flow, folded, room_of, rows, threads, unbroken
 from raddle_operator.cli.picture.model import Box, Cell, Core
 
 Span = tuple[str, str]
@@ -95,8 +94,8 @@ class Drawing:
             shown += SEPARATOR + names.pop(0)
         if len(shown) + _SIDES > most:
             names, shown = [shown, *names], ""
-        texts = ([SEPARATOR.join(names)] if names else []) + list(box.notes)
-        return shown, [line for text in texts for line in _wrapped(text, most - _SIDES)]
+        texts = ([unbroken(names, SEPARATOR)] if names else []) + list(box.notes)
+        return shown, [line for text in texts for line in folded(text, max(8, most - _SIDES))]
 
     def _flow(self, boxes: Sequence[Box], most: int) -> Size:
         return flow(boxes, most, gap=(1, 0), least=_least, size=self._size)
@@ -216,7 +215,3 @@ class Drawing:
 def _least(box: Box) -> int:
     """Return the width in which the box and those in it have room for their first names."""
     return _SIDES + max([len(box.names[0]), *map(_least, box.boxes)])
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    return wrap(text, max(8, width), break_on_hyphens=False)

@@ -205,12 +205,12 @@ class _Nest:
 
     def _state(self, bit: int) -> tuple[State, str]:
         marks = self._marks
-        tied = [number for number, cpus in enumerate(marks.workers, 1) if cpus & bit]
-        if len(tied) == 1:
-            return State.WORKER, f"w{tied[0]}"
+        tied = cpuset.of([number for number, cpus in enumerate(marks.workers, 1) if cpus & bit])
+        if tied:
+            return State.WORKER, f"w{cpuset.format_list(tied)}"
         reserved = self._machine.kubelet.reserved_cpus or 0
         for state, cpus in (
-            (State.POOL, marks.pool if not tied else bit),
+            (State.POOL, marks.pool),
             (State.CALLER, marks.caller),
             (State.IDLE, marks.idle),
             (State.RESERVED, reserved),

@@ -24,7 +24,7 @@ class State(StrEnum):
 
 SYMBOLS: Final[Mapping[State, tuple[str, str]]] = {
     State.CALLER: ("c", "left to the caller's thread"),
-    State.WORKER: ("w1", "worker 1 is tied to it, and so on"),
+    State.WORKER: ("w1", "worker 1 is tied to it; w2-3: workers 2 and 3"),
     State.POOL: ("*", "any thread of the pool"),
     State.IDLE: ("_", "the container's own, left idle"),
     State.OUTSIDE: ("-", "outside the CPU set"),
@@ -81,8 +81,9 @@ class Marks:
     """Who uses the CPUs: sets of CPUs that are drawn in another state than free.
 
     `outside` not for the container; `idle` its own, unused; `pool` for any of its threads; `caller` left to the
-    calling thread; `workers` one set for each worker that is tied to CPUs. `boxes` are drawn below the machine, for
-    what is known to run there but not on which CPUs.
+    calling thread; `workers` one set for each worker that is tied to CPUs, which may be the same for several.
+    `facts` are lines above the picture. `boxes` are drawn below the machine, for what is known to run there but not on
+    which CPUs.
     """
 
     outside: int = 0

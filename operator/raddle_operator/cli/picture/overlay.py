@@ -95,16 +95,17 @@ def _marks(machine: Machine, use: _Use, facts: Sequence[tuple[str, str]]) -> Mar
     tied = 0
     for group in use.groups:
         tied |= group
-    # Workers that may use the same CPUs can't be told apart there, nor one worker from the caller.
-    apart = sum(map(cpuset.count, use.groups)) == cpuset.count(tied) and (len(use.groups) > 1 or not use.caller & tied)
-    pool = 0 if use.groups and apart else tied or use.pool
-    caller = use.caller & ~tied if apart else 0
+    # Where all may use the same CPUs it is the pool that does, with the caller.
+    alike = len(set(use.groups)) == 1 and (len(use.groups) > 1 or bool(use.caller & tied))
+    workers = () if alike else use.groups
+    pool = 0 if workers else tied or use.pool
+    caller = use.caller & ~(tied | pool)
     return Marks(
         outside=machine.online & ~use.cpus,
         idle=use.cpus & ~(tied | pool | caller),
         pool=pool,
         caller=caller,
-        workers=use.groups if apart else (),
+        workers=workers,
         facts=tuple((name, text) for name, text in facts if text),
     )
 

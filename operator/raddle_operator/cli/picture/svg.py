@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from textwrap import wrap
 from typing import Final
 from xml.sax.saxutils import escape
 
 from raddle_operator.cli.picture import style
-from raddle_operator.cli.picture.flow import Size, cores_a_row, flow, room_of, rows, threads
+from raddle_operator.cli.picture.flow import Size, cores_a_row, flow, folded, room_of, rows, threads, unbroken
 from raddle_operator.cli.picture.model import ISOLATED, SYMBOLS, Box, Cell, Core, Picture, State
 
 WIDTH: Final = 1080
@@ -221,20 +220,21 @@ def _texts(box: Box, inner: int) -> tuple[str, list[str]]:
     title = names.pop(0)
     while names and style.bold(title + _SEPARATOR + names[0]) <= inner:
         title += _SEPARATOR + names.pop(0)
-    texts = ([_SEPARATOR.join(names)] if names else []) + list(box.notes)
+    texts = ([unbroken(names, _SEPARATOR)] if names else []) + list(box.notes)
     first, *more = _wrapped(title, inner, style.BOLD_EM)
     return first, [*more, *(line for text in texts for line in _wrapped(text, inner, style.SANS_EM))]
 
 
 def _wrapped(text: str, width: int, em: float) -> list[str]:
-    return wrap(text, max(8, int(width / em)), break_on_hyphens=False) or [""]
+    return folded(text, max(8, int(width / em))) or [""]
 
 
 def _described(cell: Cell) -> str:
     """Return what a reader is told of a CPU."""
     parts = [] if cell.cpu is None else [f"CPU {cell.cpu}"]
     if cell.state is State.WORKER:
-        parts.append(f"worker {cell.sign.removeprefix('w').rstrip(ISOLATED[0])}")
+        number = cell.sign.removeprefix("w").rstrip(ISOLATED[0])
+        parts.append(f"worker{'' if number.isdigit() else 's'} {number}")
     elif cell.state is not State.FREE:
         parts.append(SYMBOLS[cell.state][1])
     if cell.isolated:
