@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jsonpatch
 
 import machines
-from raddle import cpuset, delivery
+from raddle import cpuset, delivery, env, wire
+from raddle.planner import Budget, Plan, plan
+from raddle.policy import Policy
 from raddle.sysfs import read_machine
 from raddle.topology import Kubelet, Machine
 from raddle_operator import binding, injection, matching, spec, volumes
@@ -34,8 +37,27 @@ def pod(resources: Mapping[str, Any], command: list[str]) -> dict[str, Any]:
     return {"metadata": {"name": "serve", "namespace": "models"}, "spec": {"containers": [container]}}
 
 
-def environment(created: Mapping[str, Any], node: Machine, policy: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """The variables that the container starts with on this node, under a policy with these fields.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A container on a node: the variables that it starts with, and what its plan was made of."""
+
+    environ: Mapping[str, str]
+    machine: Machine
+    budget: Budget
+    policy: Policy
+
+    def planned(self) -> dict[str, Any]:
+        """The fields of RADDLE_PLAN."""
+        return dict(env.decode(self.environ[env.PLAN]))
+
+    def within(self, cpus: str, quota_cpus: float | None) -> Plan:
+        """What the planner makes of it once the container's CPUs and its quota are known."""
+        budget = self.budget._replace(cpus=cpuset.parse_list(cpus), quota_cpus=quota_cpus)
+        return plan(self.machine, budget, self.policy)
+
+
+def bind(created: Mapping[str, Any], node: Machine, policy: Mapping[str, Any] | None = None) -> Bound:
+    """A pod's container on this node, under a policy with these fields.
 
     Raises AssertionError where the webhook would not have changed the pod or would have kept safe values.
     """
@@ -62,7 +84,9 @@ def environment(created: Mapping[str, Any], node: Machine, policy: Mapping[str, 
     annotations = changed["metadata"]["annotations"]
     bound = binding.rebind(annotations, NODE, node)
     assert bound.outcome is binding.BindingOutcome.NODE_SPECIFIC, bound
-    return _resolved(changed, {**annotations, **bound.annotations})
+    final = {**annotations, **bound.annotations}
+    recorded = wire.read_plan_text(final[env.PLAN_PREFIX + CONTAINER])
+    return Bound(environ=_resolved(changed, final), machine=node, budget=recorded.budget, policy=recorded.policy)
 
 
 def _resolved(changed: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from typing import Any
 from devcluster.progress import Progress
 from lab import model, plans, programs, qemu, rootfs, verdict
 from lab.errors import LabError
-from lab.scenarios import Scenario, on
+from lab.plans import Bound
+from lab.scenarios import Scenario, alike, on
 from lab.shapes import get
 from lab.verdict import RADDLE, STOCK, Verdict
 from raddle import delivery
@@ -25,8 +26,8 @@ BASE_ENVIRONMENT = {"PATH": "/python/bin:/bin", "HOME": "/root", "LANG": "C.UTF-
 # Python, ONNX Runtime and the model need 200 MiB a container.
 NODE_MIB = 512
 # Under software emulation on a machine that does something else too.
-GUEST_SECONDS = 900
-CONTAINER_SECONDS = 300
+GUEST_SECONDS = 1800
+CONTAINER_SECONDS = 600
 ATTEMPTS = 2
 POLL_SECONDS = 0.1
 
@@ -70,7 +71,7 @@ def run(shapes: Sequence[str], prepared: Prepared, folder: Path, progress: Progr
     running: dict[str, Iterator[tuple[int, list[Verdict]]]] = {}
     found: dict[str, list[Verdict]] = {}
     done: dict[str, int] = {}
-    containers = sum(2 * len(on(shape)) for shape in shapes)
+    containers = sum(len(sides(shape)) for shape in shapes)
     while waiting or running:
         while waiting and len(running) < at_once:
             shape, attempts = waiting.pop(0)
@@ -107,10 +108,10 @@ def _attempts(shape: str, prepared: Prepared, folder: Path) -> Iterator[tuple[in
 
 
 def _guest(shape: str, prepared: Prepared, work: Path) -> Iterator[tuple[int, list[Verdict]]]:
-    environments = {scenario.name: _environment(scenario) for scenario in on(shape)}
+    bound = {scenario.name: _bound(scenario) for scenario in on(shape)}
     guest = qemu.Guest(
         kernel=prepared.kernel,
-        initramfs=_initramfs(shape, environments, prepared, work),
+        initramfs=_initramfs(shape, bound, prepared, work),
         disk=prepared.disk,
         node_mib=NODE_MIB,
     )
@@ -122,7 +123,7 @@ def _guest(shape: str, prepared: Prepared, work: Path) -> Iterator[tuple[int, li
     if not any(result.get("done") for result in results):
         failed = next((result["failed"] for result in results if "failed" in result), "it ended early")
         raise LabError(f"the guest of shape {shape} failed: {failed}\n{qemu.last_lines(work)}")
-    verdicts = [one for scenario in on(shape) for one in verdict.judge(scenario, environments[scenario.name], results)]
+    verdicts = [one for scenario in on(shape) for one in verdict.judge(scenario, bound[scenario.name], results)]
     yield sum("id" in result for result in results), verdicts
 
 
@@ -130,17 +131,15 @@ def _results(work: Path) -> list[dict[str, Any]]:
     return verdict.read_results((work / "results").read_text(errors="replace"))
 
 
-def _environment(scenario: Scenario) -> dict[str, str]:
+def _bound(scenario: Scenario) -> Bound:
     node = plans.machine(scenario.shape, scenario.reserved)
-    return plans.environment(plans.pod(scenario.resources, COMMAND), node, scenario.policy)
+    return plans.bind(plans.pod(scenario.resources, COMMAND), node, scenario.policy)
 
 
-def _initramfs(shape: str, environments: dict[str, dict[str, str]], prepared: Prepared, work: Path) -> Path:
+def _initramfs(shape: str, bound: Mapping[str, Bound], prepared: Prepared, work: Path) -> Path:
     root = work / "root"
     shutil.copytree(prepared.files, root, symlinks=True)
-    containers = [
-        container(scenario, side, environments[scenario.name]) for scenario in on(shape) for side in (RADDLE, STOCK)
-    ]
+    containers = [container(scenario, side, bound[scenario.name].environ) for scenario, side in sides(shape)]
     job = {"containers": containers, "at_once": 2, "timeout_s": CONTAINER_SECONDS}
     (root / "job" / "job.json").write_text(json.dumps(job))
     made = qemu.initramfs(work / "initramfs", root)
@@ -148,7 +147,17 @@ def _initramfs(shape: str, environments: dict[str, dict[str, str]], prepared: Pr
     return made
 
 
-def container(scenario: Scenario, side: str, environ: dict[str, str]) -> dict[str, Any]:
+def sides(shape: str) -> list[tuple[Scenario, str]]:
+    """The containers of a shape: each scenario with Raddle, and without where no other is alike."""
+    return [
+        (scenario, side)
+        for scenario in on(shape)
+        for side in (RADDLE, STOCK)
+        if side == RADDLE or alike(scenario) == scenario.name
+    ]
+
+
+def container(scenario: Scenario, side: str, environ: Mapping[str, str]) -> dict[str, Any]:
     """The guest's order for one container; see guest/node.py."""
     steps = [{"cpuset": limits.cpuset, "quota_cpus": limits.quota_cpus} for limits, _ in scenario.sessions]
     return {

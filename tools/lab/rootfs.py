@@ -91,7 +91,8 @@ def _python(into: Path) -> Path:
                 continue
             target = packages / file
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(Path(str(file.locate())), target)
+            # With the time of the file, by which Python knows that its bytecode is of it.
+            shutil.copy2(Path(str(file.locate())), target)
     return program
 
 

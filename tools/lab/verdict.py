@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lab import model, plans
-from lab.scenarios import Expected, Limits, Scenario
-from raddle import cpuset, env
-from raddle.adapters.live import Facts, resolve
+from lab import model
+from lab.plans import Bound
+from lab.scenarios import Expected, Limits, Scenario, alike
+from raddle import cpuset
 
 RADDLE, STOCK = "raddle", "stock"
 # Of what a session has allocated; the rest is Python's, and pages that the kernel has moved.
@@ -46,11 +46,11 @@ def read_results(text: str) -> list[dict[str, Any]]:
     return found
 
 
-def judge(scenario: Scenario, environ: Mapping[str, str], results: Sequence[Mapping[str, Any]]) -> list[Verdict]:
-    """One verdict a session of the scenario; `environ` is what Raddle's container was started with."""
+def judge(scenario: Scenario, bound: Bound, results: Sequence[Mapping[str, Any]]) -> list[Verdict]:
+    """One verdict a session of the scenario; `bound` is Raddle's container."""
     by_id = {result.get("id"): result for result in results}
-    sides = {side: by_id.get(f"{scenario.name}-{side}") for side in (RADDLE, STOCK)}
-    fields: Mapping[str, Any] = env.decode(environ[env.PLAN])
+    sides = {RADDLE: by_id.get(f"{scenario.name}-{RADDLE}"), STOCK: by_id.get(f"{alike(scenario)}-{STOCK}")}
+    planned = bound.planned().get("intra")
     found = []
     for number, (limits, expected) in enumerate(scenario.sessions):
         raddle, stock = (_session(sides[side], number) for side in (RADDLE, STOCK))
@@ -58,8 +58,8 @@ def judge(scenario: Scenario, environ: Mapping[str, str], results: Sequence[Mapp
         if raddle is None:
             wrong.append("Raddle's session did not come")
         else:
-            wrong += _differences(scenario, limits, expected, raddle)
-        wrong += _decided(limits, expected, fields)
+            wrong += _differences(bound, limits, expected, raddle)
+        wrong += _decided(limits, expected, bound, planned)
         found.append(
             Verdict(
                 scenario=scenario.name,
@@ -67,7 +67,7 @@ def judge(scenario: Scenario, environ: Mapping[str, str], results: Sequence[Mapp
                 session=number,
                 why=scenario.why,
                 limits=limits,
-                planned=fields.get("intra"),
+                planned=planned,
                 expected=expected,
                 raddle=raddle,
                 stock=stock,
@@ -95,7 +95,7 @@ def _ended(result: Mapping[str, Any] | None, side: str) -> Iterator[str]:
         yield f"{side}: ended with {result['code']}: {result['stderr'][-600:]}"
 
 
-def _differences(scenario: Scenario, limits: Limits, expected: Expected, seen: Mapping[str, Any]) -> Iterator[str]:
+def _differences(bound: Bound, limits: Limits, expected: Expected, seen: Mapping[str, Any]) -> Iterator[str]:
     """Between what was expected and what the kernel says of the threads and the memory."""
     if seen["threads"] != expected.threads:
         yield f"{seen['threads']} threads, expected {expected.threads}"
@@ -106,7 +106,7 @@ def _differences(scenario: Scenario, limits: Limits, expected: Expected, seen: M
     if seen["affinity_errors"]:
         yield f"{seen['affinity_errors']} lines 'pthread_setaffinity_np failed'"
     yield from _memory(expected, seen["memory"])
-    yield from _facts(scenario, limits, expected, seen)
+    yield from _facts(bound, limits, expected, seen)
 
 
 def _memory(expected: Expected, pages: Mapping[str, int]) -> Iterator[str]:
@@ -119,7 +119,7 @@ def _memory(expected: Expected, pages: Mapping[str, int]) -> Iterator[str]:
             yield f"{there} of {total} pages on NUMA nodes {expected.memory}: {dict(pages)}"
 
 
-def _facts(scenario: Scenario, limits: Limits, expected: Expected, seen: Mapping[str, Any]) -> Iterator[str]:
+def _facts(bound: Bound, limits: Limits, expected: Expected, seen: Mapping[str, Any]) -> Iterator[str]:
     """What Raddle's readers and commands say in the container, against the kernel."""
     kernel, raddle = seen["kernel"], seen["raddle"]
     if kernel["cpuset"] != limits.cpuset or kernel["quota_cpus"] != limits.quota_cpus:
@@ -136,7 +136,7 @@ def _facts(scenario: Scenario, limits: Limits, expected: Expected, seen: Mapping
     if not isinstance(shown, dict):
         yield f"`raddle show` failed: {shown}"
         return
-    online = cpuset.format_list(plans.machine(scenario.shape).online)
+    online = cpuset.format_list(bound.machine.online)
     if shown["machine"]["cpusOnline"] != online:
         yield f"`raddle show` says CPUs {shown['machine']['cpusOnline']} are online, recorded are {online}"
     if shown["budget"]["cpus"] != limits.cpuset:
@@ -145,14 +145,17 @@ def _facts(scenario: Scenario, limits: Limits, expected: Expected, seen: Mapping
         yield f"`raddle show` says {shown['effective']['intraOp']} threads"
 
 
-def _decided(limits: Limits, expected: Expected, fields: Mapping[str, Any]) -> Iterator[str]:
-    """The plan itself, and what the runtime's own rule makes of it on this machine."""
-    planned = fields.get("intra")
+def _decided(limits: Limits, expected: Expected, bound: Bound, planned: int | None) -> Iterator[str]:
+    """What was planned at binding, and what the same function says once the container's CPUs are known."""
     if planned is None or planned < expected.threads:
         yield f"{planned} threads were planned, expected are {expected.threads}"
-    found = resolve(fields, Facts(cpuset.parse_list(limits.cpuset), limits.quota_cpus))
-    if found.intra != expected.threads:
-        yield f"Raddle's rule comes to {found.intra} threads here, expected {expected.threads}"
+        return
+    within = bound.within(limits.cpuset, limits.quota_cpus)
+    if within.intra_op is None or min(planned, within.intra_op) != expected.threads:
+        yield f"the planner says {within.intra_op} threads here, expected {expected.threads}"
+    workers = tuple(cpuset.format_list(group) for group in within.affinity_groups)
+    if workers and within.intra_op == expected.threads and workers != expected.workers:
+        yield f"the planner puts workers on {' '.join(workers)}, expected {' '.join(expected.workers)}"
 
 
 def told(places: Sequence[str]) -> str:

@@ -1,0 +1,158 @@
+"""What a guest tells against the specification, without a guest."""
+
+import json
+
+import pytest
+
+from lab import model, plans, real, table, verdict
+from lab.__main__ import main
+from lab.scenarios import SCENARIOS
+from raddle import env
+
+PAGES = model.WEIGHTS_MIB * 256
+
+
+def scenario(name):
+    return next(one for one in SCENARIOS if one.name == name)
+
+
+@pytest.fixture(scope="module")
+def bound():
+    one = scenario("one-node")
+    return plans.bind(plans.pod(one.resources, real.COMMAND), plans.machine(one.shape))
+
+
+def look(**changes):
+    """A session of scenario one-node that is as it should be."""
+    kernel = {"cpuset": "8-15", "quota_cpus": None}
+    shown = {"machine": {"cpusOnline": "0-31"}, "budget": {"cpus": "8-15"}, "effective": {"intraOp": 4}}
+    return {
+        "threads": 4,
+        "caller": "8-15",
+        "workers": ["8-15"] * 3,
+        "memory": {"1": PAGES},
+        "spinning": 0,
+        "kernel": kernel,
+        "raddle": {**kernel, "show": shown, "report": 0, "reported": ""},
+        **changes,
+    }
+
+
+def result(side, *looks, **changes):
+    return {
+        "id": f"one-node-{side}",
+        "looks": list(looks),
+        "code": 0,
+        "stderr": "",
+        "affinity_errors": 0,
+        "throttled_periods": 0,
+        **changes,
+    }
+
+
+def judged(bound, raddle, stock=None):
+    given = [raddle, stock or result("stock", look(threads=16, raddle=None))]
+    (only,) = verdict.judge(scenario("one-node"), bound, given)
+    return only
+
+
+def test_the_webhooks_decision_for_a_node_is_what_the_container_starts_with(bound):
+    assert bound.planned()["intra"] == 4
+    assert bound.planned()["excl"] == 8
+    assert bound.environ[env.ORT_INTRA] == "4"
+    assert bound.environ["PYTHONPATH"] == "/opt/raddle/python"
+
+
+@pytest.mark.parametrize("one", SCENARIOS, ids=lambda one: one.name)
+def test_the_planner_decides_each_scenario_as_the_specification_says(one):
+    node = plans.machine(one.shape, one.reserved)
+    container = plans.bind(plans.pod(one.resources, real.COMMAND), node, one.policy)
+    planned = container.planned()["intra"]
+    for limits, expected in one.sessions:
+        within = container.within(limits.cpuset, limits.quota_cpus)
+        assert min(planned, within.intra_op) == expected.threads
+
+
+def test_a_session_that_is_as_expected_is_ok(bound):
+    assert judged(bound, result("raddle", look())).wrong == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"threads": 8}, "8 threads, expected 4"),
+        ({"workers": ["8-15", "0-7", "8-15"]}, "workers on 8-15 0-7 8-15, expected 8-15 8-15 8-15"),
+        ({"caller": "8-9"}, "the caller is tied to 8-9"),
+        ({"memory": {"0": PAGES, "1": PAGES}}, "of 8192 pages on NUMA nodes (1,)"),
+        ({"memory": {"1": 10}}, "10 pages are less than the model's weights"),
+        ({"kernel": {"cpuset": "0-31", "quota_cpus": None}}, "the guest's cgroup is not as it was asked for"),
+        ({"raddle": None}, "Raddle is not in the process"),
+        ({"raddle": {**look()["raddle"], "quota_cpus": 2}}, "Raddle reads quota_cpus 2, the kernel says None"),
+        ({"raddle": {**look()["raddle"], "report": 1, "reported": "?"}}, "`raddle report` ended with 1: ?"),
+        ({"raddle": {**look()["raddle"], "show": "no plan"}}, "`raddle show` failed: no plan"),
+    ],
+)
+def test_what_is_not_as_expected_is_said(bound, changes, says):
+    assert any(says in problem for problem in judged(bound, result("raddle", look(**changes))).wrong)
+
+
+def test_lines_of_failed_affinity_are_raddles_fault_but_only_shown_of_stock(bound):
+    stock = result("stock", look(threads=16), affinity_errors=12)
+    assert judged(bound, result("raddle", look()), stock).wrong == ()
+    assert judged(bound, result("raddle", look(), affinity_errors=1)).wrong == (
+        "1 lines 'pthread_setaffinity_np failed'",
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (result("raddle", code=1, stderr="Killed"), "raddle: ended with 1: Killed"),
+        ({"id": "one-node-raddle", "failed": "OSError()"}, "raddle: OSError()"),
+        ({"id": "another"}, "raddle: the guest said nothing of it"),
+    ],
+)
+def test_a_container_that_did_not_come_to_its_end_is_no_success(bound, given, says):
+    wrong = judged(bound, given).wrong
+    assert says in wrong
+    assert "Raddle's session did not come" in wrong
+
+
+def test_a_line_that_the_guest_is_still_writing_is_left_for_later():
+    assert verdict.read_results('{"id": "a"}\n{"id": ') == [{"id": "a"}]
+    assert verdict.read_results("") == []
+
+
+@pytest.mark.parametrize("line", ["[]\n", "what\n"])
+def test_what_is_no_object_is_refused(line):
+    with pytest.raises(ValueError, match=r"."):
+        verdict.read_results(line)
+
+
+def test_workers_places_are_told_in_few_characters():
+    assert verdict.told(["4-7", "8-11", "8-11"]) == "4-7 8-11 x2"
+    assert verdict.told([]) == "-"
+
+
+def test_a_row_shows_plan_raddle_and_stock_side_by_side(bound):
+    lines = table.table([judged(bound, result("raddle", look(memory={"1": 3 * PAGES, "2": PAGES})))]).splitlines()
+    assert lines[1].split() == [
+        *["2s4n-16c32t", "one-node", "8-15", "-", "4", "4", "8-15", "x3", "1:75%", "2:25%", "16", "0", "0", "WRONG"]
+    ]
+    assert lines[2].startswith("    ! 12288 of 16384") or "pages on NUMA nodes (1,)" in lines[2]
+
+
+def test_json_counts_what_is_wrong(bound):
+    found = json.loads(table.document([judged(bound, result("raddle", look(threads=1)))]))
+    assert found["wrong"] == 1
+    assert found["sessions"][0]["scenario"] == "one-node"
+
+
+def test_shapes_are_listed(capsys):
+    assert main(["shapes"]) == 0
+    assert "2s4n-16c32t" in capsys.readouterr().out
+
+
+def test_a_shape_without_scenarios_is_refused_with_those_that_have_some(capsys):
+    assert main(["run", "1s2c2t"]) == 2
+    assert "no scenario has shape 1s2c2t; there are 2s4n-16c32t" in capsys.readouterr().err
