@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import os
 
-from raddle import cgroupfs, cpuset
-from raddle.cgroupfs import read as _text
+from raddle import cgroupfs, cpuset, files
 
 # v1 says "no limit" with LONG_MAX rounded down to a page; anything this large limits nothing.
 _NO_MEMORY_LIMIT_BYTES = 1 << 60
@@ -89,7 +88,7 @@ def read_allotment(root: str = "/", pid: int | str = "self") -> Allotment:
     root = os.fspath(root)
     process = cgroupfs.process_folder(root, pid)
     view = cgroupfs.View(root, process)
-    facts = _inherited(_text(process + "/status"))
+    facts = _inherited(cgroupfs.read(process + "/status"))
     cpu = view.directories("cpu")
     facts.update(_quota_facts(*cpu))
     facts.update(_weight_facts(*cpu[:2]))
@@ -242,6 +241,14 @@ def _inherited(status: str) -> dict[str, float | str | None]:
                 if mask:
                     return {"inherited": mask}
     return {}
+
+
+def _text(path: str) -> str:
+    """The cgroup's file; "" where it can't be read, which each parser takes for an absent fact."""
+    try:
+        return files.read_text(path)
+    except (OSError, ValueError):
+        return ""
 
 
 def _number(path: str) -> int | None:
