@@ -7,7 +7,7 @@ from random import Random
 
 from raddle.planner import plan
 from specification import random_budgets, random_machines
-from specification.invariants import violations, wider
+from specification.invariants import in_the_container, violations, wider
 from specification.reference import Picture
 
 # A machine costs more to make than a plan, so it serves several containers.
@@ -30,6 +30,8 @@ def cases(seed: int) -> Iterator[list[str]]:
                 yield list(wider(machine, random_budgets.pair(rng, machine), policy))
             elif number == 5:
                 yield list(violations(None, random_budgets.budget(rng, machine)._replace(cpus=None), policy))
+            elif number < 10:
+                yield list(in_the_container(machine, random_budgets.budget(rng, machine), policy))
             else:
                 yield list(violations(machine, random_budgets.budget(rng, machine), policy, picture))
         except Exception as error:  # noqa: BLE001  # whatever it is, the planner never raises

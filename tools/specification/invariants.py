@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from math import ceil, isfinite
 
 from raddle import cpuset, env, wire
+from raddle.adapters import live
+from raddle.placement import place
 from raddle.planner import Budget, Plan, plan
 from raddle.policy import Policy
+from raddle.room import wish_of
 from raddle.topology import Machine
 from specification import worker_invariants
 from specification.reference import Picture, as_set
@@ -213,3 +216,23 @@ def wider(machine: Machine | None, budgets: tuple[Budget, Budget], policy: Polic
         yield f"{less.intra_op} threads, with a wider budget {more.intra_op}"
     if less.cap is not None and (more.cap is None or more.cap < less.cap):
         yield f"a cap of {less.cap}, with a wider budget {more.cap}"
+
+
+def in_the_container(machine: Machine, budget: Budget, policy: Policy) -> Iterator[str]:
+    """What does not hold where a plan made at binding meets the CPUs of `budget`: it is cut to what there is."""
+    planned = plan(machine, budget._replace(cpus=None), policy)
+    fields = env.decode(wire.shim_text(planned, policy))
+    there = plan(machine, budget, policy)
+    facts = live.Facts(budget.cpus, budget.quota_cpus, min(budget.workers, env.MAX_STREAMS))
+    exclusive = there.exclusive_cpus > 0 and budget.cpus is not None
+    if exclusive:
+        facts.placed = place(machine, there.exclusive_cpus, wish_of(policy, gpu=budget.gpu), budget.cpus)
+    found = live.resolve(fields, facts)
+    for name, count in (("intra", found.intra), ("inter", found.inter), ("global_intra", found.global_intra)):
+        if (count is None) != (name not in fields) or not 1 <= (count or 1) <= int(fields.get(name, 1)):
+            yield f"{name} {count} in the container, planned {fields.get(name)}"
+    # A share in percent is of what was planned for, not of what there is.
+    if exclusive and found.intra is not None and policy.intra_op_percent is None:
+        least = min(planned.intra_op or 1, there.intra_op or 1)
+        if found.intra != least:
+            yield f"{found.intra} threads in the container, planned {planned.intra_op}, there {there.intra_op}"
