@@ -22,6 +22,9 @@ _LIMIT_BYTES = 16 * 1024 * 1024
 
 # In the order of how much they say: x86, ia64, newer Arm; LoongArch; POWER, SPARC; older Arm; Alpha, MIPS; RISC-V.
 _MODEL_KEYS = ("model name", "Model Name", "cpu model", "cpu", "Processor", "uarch", "family")
+# Where a folder says what `uname -m` printed: in the kernel's own file (Linux 6.1), and in one that hwloc wrote.
+_KERNEL = ("proc/sys/kernel/arch", "")
+_HWLOC = ("proc/hwloc-nofile-info", "Architecture: ")
 # The end of a kernel's release, where distributions name the architecture: 3.10.0-957.el7.ppc64le.
 _RELEASE = re.compile(r"Linux version \S+[.](x86_64|i686|aarch64|ppc64le|ppc64|s390x|riscv64|loongarch64|ia64)\b")
 _ARM_PLATFORM = re.compile(r"\((v[4-9][a-z]*)\)$")
@@ -64,8 +67,11 @@ def read_processor(root: str, problems: Problems) -> Processor:
             facts.setdefault(key.strip(), " ".join(value.split()))
     if text is not None and not facts:
         problems.add(PATH, "has no line of the form key : value")
-    own = os.path.normpath(root) == "/"
-    return Processor(_model(facts), os.uname().machine if own else _told(root) or _architecture(facts) or _built(root))
+    if os.path.normpath(root) == "/":
+        return Processor(_model(facts), os.uname().machine)
+    return Processor(
+        _model(facts), _word(root, *_KERNEL) or _architecture(facts) or _word(root, *_HWLOC) or _built(root)
+    )
 
 
 def _model(facts: dict[str, str]) -> str:
@@ -76,10 +82,13 @@ def _model(facts: dict[str, str]) -> str:
         model = armcores.name(*core) if core else ""
         model = model or f"implementer {implementer} part {part}"
     elif facts.get("vendor_id") == "IBM/S390":
-        machine = facts.get("processor 0", "").rpartition("machine = ")[2]
+        # "processor 0", or another where that one is off.
+        first = next((value for key, value in facts.items() if key.startswith("processor ")), "")
+        machine = first.rpartition("machine = ")[2]
         model = f"IBM/S390 machine {machine}" if machine else "IBM/S390"
     else:
-        model = next((facts[key] for key in _MODEL_KEYS if facts.get(key)), "")
+        # "family : 32" of an Itanium is a number and no name.
+        model = next((facts[key] for key in _MODEL_KEYS if facts.get(key) and not facts[key].isdigit()), "")
     return "".join(char for char in model if char.isprintable())[:_MODEL_LENGTH]
 
 
@@ -90,13 +99,9 @@ def _core(implementer: str, part: str) -> Core | None:
         return None
 
 
-def _told(root: str) -> str:
-    """What the kernel says (kernel.arch, Linux 6.1), or what hwloc wrote beside a tree that it recorded."""
-    for path, pattern in (("proc/sys/kernel/arch", "([a-z0-9_]+)"), ("proc/hwloc-nofile-info", "Architecture: (.+)")):
-        found = re.search(f"^{pattern}$", _text(root, path), re.MULTILINE)
-        if found and re.fullmatch("[a-z0-9_]{2,32}", found.group(1)):
-            return found.group(1)
-    return ""
+def _word(root: str, path: str, before: str) -> str:
+    found = re.search(f"^{before}([a-z0-9_]{{2,32}})$", _text(root, path), re.MULTILINE)
+    return found.group(1) if found else ""
 
 
 def _built(root: str) -> str:

@@ -30,6 +30,8 @@ def tree(tmp_path):
     [
         ("model name\t: A  B\nflags\t: fpu lm\n", "A B", "x86_64"),
         ("model name\t: Old\nflags\t: fpu\n", "Old", "i686"),
+        ("vendor_id : IBM/S390\nprocessor 7: version = FF,  machine = 2817\n", "IBM/S390 machine 2817", "s390x"),
+        ("processor : 0\narch : IA-64\nfamily : 32\nmodel : 1\n", "", "ia64"),
         ("CPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd0c\n", "Neoverse-N1", "aarch64"),
         ("CPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xfff\n", "implementer 0x41 part 0xfff", "aarch64"),
         ("CPU implementer\t: 0x48\nCPU architecture: 8\nCPU part\t: 0xd01\n", "Kunpeng-920", "aarch64"),
