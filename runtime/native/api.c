@@ -72,6 +72,17 @@ static int own_count(enum rd_key key, const char *name)
     return counts && (int64_t)count != rd_plan_get(&rd_runtime.plan, key, 0) ? (int)count : 0;
 }
 
+/* The units of the CPUs; read anew only where these are others than before. */
+static void place(struct rd_facts *facts, const struct rd_facts *before)
+{
+    if (before->units > 0 && __builtin_memcmp(&before->cpus, &facts->cpus, sizeof facts->cpus) == 0) {
+        facts->units = before->units;
+        __builtin_memcpy(facts->units_words, before->units_words, sizeof facts->units_words);
+    } else {
+        rd_place("", &rd_runtime.plan, facts);
+    }
+}
+
 void rd_current(struct rd_facts *facts, struct rd_effective *wanted)
 {
     int pid = rd_pid();
@@ -80,17 +91,20 @@ void rd_current(struct rd_facts *facts, struct rd_effective *wanted)
         if (facts_pid != pid) {
             forked(pid);
         }
+        *facts = kept_facts;
         if (facts_pid != pid || now - facts_at_ms > FACTS_AGE_MS) {
             rd_facts_read(&kept_facts);
             facts_at_ms = now;
             facts_pid = pid;
         } else {
-            rd_facts_read_cpus(&kept_facts);
+            rd_facts_refresh(&kept_facts);
         }
+        place(&kept_facts, facts);
         *facts = kept_facts;
         rd_unlock(&facts_lock);
     } else {
         rd_facts_read(facts);
+        rd_place("", &rd_runtime.plan, facts);
     }
     rd_resolve(&rd_runtime.plan, facts, wanted);
 }

@@ -1,4 +1,4 @@
-/* Sets of CPUs as bits, and the kernel's list text: a port of runtime/raddle/cpuset.py up to 8192 CPUs, Linux's own
+/* Sets of CPUs as bits, and the kernel's list and mask text: a port of runtime/raddle/cpuset.py up to 8192 CPUs, Linux's own
  * limit. lib/bitmap.c defines the text. */
 #include "raddle.h"
 
@@ -70,6 +70,72 @@ bool rd_cpus_parse(struct rd_text text, struct rd_cpus *set)
         }
     }
     return true;
+}
+
+static int hex_digit(char one)
+{
+    if (one >= '0' && one <= '9') {
+        return one - '0';
+    }
+    one |= ' ';
+    return one >= 'a' && one <= 'f' ? one - 'a' + 10 : -1;
+}
+
+/* "ff,00000001" as a set: words of 32 bits, the highest first. False for anything else. */
+bool rd_cpus_parse_mask(struct rd_text text, struct rd_cpus *set)
+{
+    __builtin_memset(set, 0, sizeof *set);
+    text = stripped(text);
+    if (text.length == 0 || rd_text_is(text, "(null)")) {
+        return true;
+    }
+    int digits = 0, word = 0;
+    for (size_t i = text.length; i-- > 0;) {
+        int digit = hex_digit(text.at[i]);
+        if (text.at[i] == ',' && digits > 0) {
+            word++;
+            digits = 0;
+            continue;
+        }
+        if (digit < 0 || digits == 8 || (digit > 0 && word >= RD_MAX_CPUS / 32)) {
+            return false;
+        }
+        if (word < RD_MAX_CPUS / 32) {
+            set->word[word / 2] |= (uint64_t)digit << (word % 2 * 32 + digits * 4);
+        }
+        digits++;
+    }
+    return digits > 0;
+}
+
+void rd_cpus_keep(struct rd_cpus *set, const struct rd_cpus *other)
+{
+    for (unsigned i = 0; i < RD_MAX_CPUS / 64; i++) {
+        set->word[i] &= other->word[i];
+    }
+}
+
+void rd_cpus_drop(struct rd_cpus *set, const struct rd_cpus *other)
+{
+    for (unsigned i = 0; i < RD_MAX_CPUS / 64; i++) {
+        set->word[i] &= ~other->word[i];
+    }
+}
+
+void rd_cpus_join(struct rd_cpus *set, const struct rd_cpus *other)
+{
+    for (unsigned i = 0; i < RD_MAX_CPUS / 64; i++) {
+        set->word[i] |= other->word[i];
+    }
+}
+
+bool rd_cpus_overlap(const struct rd_cpus *one, const struct rd_cpus *other)
+{
+    uint64_t both = 0;
+    for (unsigned i = 0; i < RD_MAX_CPUS / 64; i++) {
+        both |= one->word[i] & other->word[i];
+    }
+    return both != 0;
 }
 
 unsigned rd_cpus_count(const struct rd_cpus *set)

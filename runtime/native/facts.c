@@ -12,7 +12,6 @@ struct scratch {
     char own[FILE_BYTES];
     char file[FILE_BYTES];
     char other[FILE_BYTES];
-    char names[32768];
 };
 
 /* The process's command line without digits: a pool numbers its workers' pipes and sockets. -1 where unreadable. */
@@ -57,14 +56,6 @@ static void count_children(struct scratch *scratch, const char *path, long mine,
     }
 }
 
-struct entry {
-    uint64_t inode;
-    int64_t offset;
-    uint16_t size;
-    uint8_t type;
-    char name[];
-};
-
 /* The parent's children with this process's command line, this one among them: /proc/<pid>/task/<tid>/children. */
 static void read_workers(struct scratch *scratch, struct rd_facts *facts)
 {
@@ -79,25 +70,18 @@ static void read_workers(struct scratch *scratch, struct rd_facts *facts)
     rd_put_number(&out, parent);
     rd_put(&out, "/task");
     size_t folder = out.length;
-    long tasks = parent == 0 || mine < 0
-                     ? -1
-                     : rd_syscall(NR_OPENAT, AT_FDCWD, (long)path, O_CLOEXEC | O_DIRECTORY, 0, 0, 0);
-    if (!rd_failed(tasks) && tasks >= 0) {
-        long length = rd_syscall(NR_GETDENTS64, tasks, (long)scratch->names, sizeof scratch->names, 0, 0, 0);
-        rd_syscall(NR_CLOSE, tasks, 0, 0, 0, 0, 0);
-        for (long at = 0; !rd_failed(length) && at < length && threads < MAX_PARENT_THREADS;) {
-            const struct entry *entry = (const struct entry *)(const void *)(scratch->names + at);
-            at += entry->size;
-            if (entry->name[0] == '.') {
-                continue;
-            }
-            threads++;
-            path[out.length = folder] = '\0';
-            rd_put_char(&out, '/');
-            rd_put(&out, entry->name);
-            rd_put(&out, "/children");
-            count_children(scratch, path, mine, facts, &lowest);
+    struct rd_names names;
+    const char *thread = parent == 0 || mine < 0 ? NULL : rd_names(&names, "", path);
+    for (; thread != NULL; thread = rd_names_next(&names)) {
+        if (threads++ == MAX_PARENT_THREADS) {
+            rd_names_end(&names);
+            break;
         }
+        path[out.length = folder] = '\0';
+        rd_put_char(&out, '/');
+        rd_put(&out, thread);
+        rd_put(&out, "/children");
+        count_children(scratch, path, mine, facts, &lowest);
     }
     if (lowest != 0) {
         facts->first_worker = lowest == rd_pid();
@@ -107,8 +91,9 @@ static void read_workers(struct scratch *scratch, struct rd_facts *facts)
     }
 }
 
-void rd_facts_read_cpus(struct rd_facts *facts)
+void rd_facts_refresh(struct rd_facts *facts)
 {
+    facts->has_quota = rd_quota_read("", &facts->quota_cpus);
     __builtin_memset(&facts->cpus, 0, sizeof facts->cpus);
     long length = rd_syscall(NR_SCHED_GETAFFINITY, 0, sizeof facts->cpus, (long)&facts->cpus, 0, 0, 0);
     facts->knows_cpus = !rd_failed(length);
@@ -121,8 +106,7 @@ void rd_facts_read(struct rd_facts *facts)
     __builtin_memset(facts, 0, sizeof *facts);
     facts->workers_seen = 1;
     facts->first_worker = true;
-    rd_facts_read_cpus(facts);
-    facts->has_quota = rd_quota_read("", &facts->quota_cpus);
+    rd_facts_refresh(facts);
     struct scratch *scratch = rd_map(sizeof *scratch);
     if (scratch == NULL) {
         return;

@@ -101,7 +101,7 @@ struct rd_choice {
     bool failed;
     struct rd_pool *pool;
     const char *intra_because, *inter_because, *mode_because, *spin_because, *affinity_because, *pool_because;
-    char cut[160];
+    char cut[192];
     char message[160]; /* of the first setter that failed */
 };
 

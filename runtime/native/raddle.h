@@ -8,7 +8,8 @@
  *   resolve.c   plan and facts -> values              ... adapters/live.py: resolve
  *   facts.c     what the process really has           ... adapters/live.py: read_facts
  *   cgroup.c    its quota                             ... cgroup.py
- *   topology.c  one CPU set a worker                  ... placement.py, sysfs.py
+ *   placement.c how many threads exclusive CPUs hold, one CPU set a worker   ... placement.py
+ *   topology.c, coretypes.c   the machine they are part of                   ... sysfs.py, coretypes.py
  *   elf.c, elf_file.c   symbols of loaded objects; whether a file on disk can be loaded
  *   api.c       OrtGetApiBase, the wrapped API table
  *   choice.c    the plan against one session's options ... adapters/ort_choice.py
@@ -36,6 +37,16 @@ long rd_syscall(long number, long a, long b, long c, long d, long e, long f);
 
 /* Reads the whole file from its start into `to`; the length, -1 where it can't be read or is `size` or longer. */
 long rd_read_file(const char *path, char *to, size_t size);
+/* The names in a folder, one after the other; NULL after the last one. To be ended where it isn't read to there. */
+struct rd_names {
+    bool found; /* the folder could be opened */
+    long file;
+    long length, at;
+    char text[4096] __attribute__((aligned(8)));
+};
+const char *rd_names(struct rd_names *names, const char *root, const char *folder);
+const char *rd_names_next(struct rd_names *names);
+void rd_names_end(struct rd_names *names);
 /* Memory from the kernel, zeroed; NULL where there is none. */
 void *rd_map(size_t size);
 void rd_unmap(void *memory, size_t size);
@@ -94,6 +105,12 @@ struct rd_cpus {
     uint64_t word[RD_MAX_CPUS / 64];
 };
 bool rd_cpus_parse(struct rd_text text, struct rd_cpus *set);
+bool rd_cpus_parse_mask(struct rd_text text, struct rd_cpus *set);
+/* Leaves in the set what the other has too; what it has not; adds what it has. */
+void rd_cpus_keep(struct rd_cpus *set, const struct rd_cpus *other);
+void rd_cpus_drop(struct rd_cpus *set, const struct rd_cpus *other);
+void rd_cpus_join(struct rd_cpus *set, const struct rd_cpus *other);
+bool rd_cpus_overlap(const struct rd_cpus *one, const struct rd_cpus *other);
 unsigned rd_cpus_count(const struct rd_cpus *set);
 int rd_cpus_next(const struct rd_cpus *set, int after);
 static inline bool rd_cpus_has(const struct rd_cpus *set, int cpu)
@@ -104,6 +121,12 @@ static inline void rd_cpus_add(struct rd_cpus *set, int cpu)
 {
     if (cpu >= 0 && cpu < RD_MAX_CPUS) {
         set->word[cpu / 64] |= 1UL << (cpu % 64);
+    }
+}
+static inline void rd_cpus_remove(struct rd_cpus *set, int cpu)
+{
+    if (cpu >= 0 && cpu < RD_MAX_CPUS) {
+        set->word[cpu / 64] &= ~(1UL << (cpu % 64));
     }
 }
 
@@ -217,14 +240,18 @@ struct rd_facts {
     double quota_cpus;
     unsigned workers_seen;
     bool first_worker;
+    /* What the CPUs hold threads for, once placed, and in words; 0: they are not the exclusive ones of the plan. */
+    unsigned units;
+    char units_words[64];
 };
 void rd_facts_read(struct rd_facts *facts);
-void rd_facts_read_cpus(struct rd_facts *facts);
+/* The CPUs and the quota again, which a resize in place changes; the workers stay as they were. */
+void rd_facts_refresh(struct rd_facts *facts);
 /* The quota of the tightest visible cgroup by the files below `root` ("" for /); false where there is none. */
 bool rd_quota_read(const char *root, double *quota_cpus);
 
 /* Why a value is not simply the plan's; "" where it is. */
-typedef char rd_because[96];
+typedef char rd_because[128];
 struct rd_effective {
     int intra; /* 0: leave alone; likewise inter and global_intra */
     int inter;
@@ -240,11 +267,14 @@ struct rd_effective {
 };
 void rd_resolve(const struct rd_plan *plan, const struct rd_facts *facts, struct rd_effective *found);
 
-/* ---- topology.c ---- */
+/* ---- placement.c ---- */
 
-/* Sets `group[i]` for each of the threads - 1 workers of a pool in the CPUs; false where nothing sensible can be said.
- * `root` is "" for the real /sys. */
-bool rd_affinity_groups(const char *root, const struct rd_cpus *cpus, int threads, int affinity, struct rd_cpus *group);
+/* Sets the units of the facts: physical cores, or CPUs where the plan wants all threads of a core, of one type and, where
+ * that holds enough of them, on one NUMA node. `root` is "" for the real /sys. */
+void rd_place(const char *root, const struct rd_plan *plan, struct rd_facts *facts);
+/* Sets `group[i]` for each of the threads - 1 workers of a pool in the CPUs; false where nothing sensible can be said. */
+bool rd_affinity_groups(const char *root, const struct rd_plan *plan, const struct rd_cpus *cpus, int threads,
+                        int affinity, struct rd_cpus *group);
 
 /* ---- elf.c ---- */
 

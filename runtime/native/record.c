@@ -60,19 +60,10 @@ void rd_complain(const char *line)
 /* Whether this is the process's only thread: the environment may be changed only then. */
 static bool is_alone(void)
 {
-    char names[1024];
-    long tasks = rd_syscall(NR_OPENAT, AT_FDCWD, (long)"/proc/self/task", O_CLOEXEC | O_DIRECTORY, 0, 0, 0);
-    if (rd_failed(tasks)) {
-        return false;
-    }
-    long length = rd_syscall(NR_GETDENTS64, tasks, (long)names, sizeof names, 0, 0, 0);
-    rd_syscall(NR_CLOSE, tasks, 0, 0, 0, 0, 0);
+    struct rd_names names;
     int threads = 0;
-    for (long at = 0; !rd_failed(length) && at < length;) {
-        uint16_t size;
-        __builtin_memcpy(&size, names + at + 16, sizeof size);
-        threads += names[at + 19] != '.';
-        at += size;
+    for (const char *name = rd_names(&names, "", "/proc/self/task"); name != NULL; name = rd_names_next(&names)) {
+        threads++;
     }
     return threads == 1;
 }

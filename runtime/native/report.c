@@ -210,22 +210,12 @@ static void put_report(struct rd_out *out)
 /* The files of the folder, -1 where it can't be read. */
 static long count_files(const char *folder)
 {
-    char names[4096];
-    long found = 0, length;
-    long file = rd_syscall(NR_OPENAT, AT_FDCWD, (long)folder, O_CLOEXEC | O_DIRECTORY, 0, 0, 0);
-    if (rd_failed(file)) {
-        return -1;
+    struct rd_names names;
+    long found = 0;
+    for (const char *name = rd_names(&names, "", folder); name != NULL; name = rd_names_next(&names)) {
+        found++;
     }
-    while (!rd_failed(length = rd_syscall(NR_GETDENTS64, file, (long)names, sizeof names, 0, 0, 0)) && length > 0) {
-        for (long at = 0; at < length;) {
-            uint16_t size;
-            __builtin_memcpy(&size, names + at + 16, sizeof size);
-            found += !(rd_same(names + at + 19, ".") || rd_same(names + at + 19, ".."));
-            at += size;
-        }
-    }
-    rd_syscall(NR_CLOSE, file, 0, 0, 0, 0, 0);
-    return found;
+    return names.found ? found : -1;
 }
 
 static bool write_file(const char *path, const char *text, size_t length)

@@ -4,27 +4,19 @@
 
 #define DEFAULT_SPIN_US 200
 
-/* What decided, as text: "quota 1.5, shared by 4 workers". */
-struct where {
-    char text[64];
-};
+#define MAX_WHERE 112
 
 static int64_t at_least_one(int64_t value)
 {
     return value < 1 ? 1 : value;
 }
 
-/* Threads that the quota and the cpuset have room for together, 0 where neither is known. */
-static int64_t room_of(const struct rd_plan *plan, const struct rd_facts *facts, struct rd_out *where)
+/* The smaller of the quota and `size` CPUs, 0 where neither is known; `words` say what `size` is. */
+static int64_t room_of(const struct rd_plan *plan, const struct rd_facts *facts, int64_t size, const char *words,
+                       struct rd_out *where)
 {
-    int64_t size = facts->knows_cpus ? facts->cpu_count : 0;
     if (!facts->has_quota || (size > 0 && facts->quota_cpus >= (double)size)) {
-        rd_put(where, "cpuset of ");
-        if (size > 0) {
-            rd_put_number(where, size);
-        } else {
-            rd_put(where, "None");
-        }
+        rd_put(where, words);
         return size;
     }
     rd_put(where, "quota ");
@@ -34,6 +26,13 @@ static int64_t room_of(const struct rd_plan *plan, const struct rd_facts *facts,
     int64_t whole = (int64_t)quota;
     bool round_up = rd_plan_get(plan, RD_FLOOR, 0) == 0 && (double)whole < quota;
     return at_least_one(whole + round_up);
+}
+
+static void put_workers(struct rd_out *where, int64_t workers)
+{
+    rd_put(where, ", shared by ");
+    rd_put_number(where, workers);
+    rd_put(where, " workers");
 }
 
 static int clamped(const struct rd_plan *plan, enum rd_key key, enum rd_key otherwise, int64_t cap, int64_t least,
@@ -66,28 +65,39 @@ static int64_t runnable(const struct rd_plan *plan, const struct rd_effective *f
 void rd_resolve(const struct rd_plan *plan, const struct rd_facts *facts, struct rd_effective *found)
 {
     __builtin_memset(found, 0, sizeof *found);
-    struct where reason;
-    struct rd_out where = rd_out(reason.text, sizeof reason.text);
-    int64_t room = room_of(plan, facts, &where);
+    /* What decided: "quota 1.5, shared by 4 workers". */
+    char words[32], reason[MAX_WHERE], cpus_reason[MAX_WHERE];
+    struct rd_out where = rd_out(reason, sizeof reason), cpus_where = rd_out(cpus_reason, sizeof cpus_reason);
+    struct rd_out cpuset = rd_out(words, sizeof words);
+    int64_t size = facts->knows_cpus ? facts->cpu_count : 0;
+    rd_put(&cpuset, "cpuset of ");
+    if (size > 0) {
+        rd_put_number(&cpuset, size);
+    } else {
+        rd_put(&cpuset, "None");
+    }
+    /* Threads that want a CPU are counted against CPUs; those of a pool against what they are placed on. */
+    int64_t cpus_room = room_of(plan, facts, size, words, &cpus_where);
+    int64_t room = facts->units > 0 ? room_of(plan, facts, facts->units, facts->units_words, &where)
+                                    : room_of(plan, facts, size, words, &where);
     int64_t workers = rd_plan_get(plan, RD_WORKERS, 1), streams = rd_plan_get(plan, RD_STREAMS, 1);
     bool crowded = facts->workers_seen > workers;
     if (crowded) {
         streams = facts->workers_seen * at_least_one(streams / workers);
         workers = facts->workers_seen;
-        rd_put(&where, ", shared by ");
-        rd_put_number(&where, workers);
-        rd_put(&where, " workers");
+        put_workers(&where, workers);
+        put_workers(&cpus_where, workers);
     }
     int64_t share = room == 0 ? 0 : at_least_one(room / workers);
     int64_t cap = room == 0 ? 0 : at_least_one(room / streams);
     found->cap = (int)cap;
     int64_t least = rd_plan_get(plan, RD_MIN, 1);
-    found->intra = clamped(plan, RD_INTRA, RD_INTRA, cap, least, reason.text, found->intra_because,
+    found->intra = clamped(plan, RD_INTRA, RD_INTRA, cap, least, reason, found->intra_because,
                            sizeof found->intra_because);
-    found->inter = clamped(plan, RD_INTER, RD_INTER, cap, rd_plan_get(plan, RD_MIN_INTER, 1), reason.text,
+    found->inter = clamped(plan, RD_INTER, RD_INTER, cap, rd_plan_get(plan, RD_MIN_INTER, 1), reason,
                            found->inter_because, sizeof found->inter_because);
     if (rd_plan_get(plan, RD_GLOBAL, 0) != 0) {
-        found->global_intra = clamped(plan, RD_GLOBAL_INTRA, RD_INTRA, share, least, reason.text,
+        found->global_intra = clamped(plan, RD_GLOBAL_INTRA, RD_INTRA, share, least, reason,
                                       found->global_because, sizeof found->global_because);
     }
     int64_t exclusive = rd_plan_get(plan, RD_EXCL, 0);
@@ -95,12 +105,12 @@ void rd_resolve(const struct rd_plan *plan, const struct rd_facts *facts, struct
     found->spin = (int)rd_plan_get(plan, RD_SPIN, -1);
     if (found->spin == RD_SPIN_BOUNDED) {
         found->spin_us = (int)rd_plan_get(plan, RD_SPIN_US, DEFAULT_SPIN_US);
-        if (crowded || (room != 0 && runnable(plan, found) > room)) {
+        if (crowded || (cpus_room != 0 && runnable(plan, found) > cpus_room)) {
             found->spin = RD_SPIN_NEVER;
             found->spin_us = 0;
             struct rd_out out = rd_out(found->spin_because, sizeof found->spin_because);
             rd_put(&out, "planned bounded, stopped: ");
-            rd_put(&out, reason.text);
+            rd_put(&out, cpus_reason);
         }
     }
 }

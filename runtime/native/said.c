@@ -81,7 +81,7 @@ void rd_keep(const struct rd_choice *choice, uint64_t took_us)
 {
     static const char *const spins[] = {"never", "bounded", "always", "code"};
     static const char *const graphs[] = {"disable", "basic", "extended", "all"};
-    char effective[320], because[640], text[600];
+    char effective[320], because[800], text[720];
     struct rd_out values = rd_out(effective, sizeof effective), reasons = rd_out(because, sizeof because);
     put_number(&values, "intra", choice->intra);
     put_number(&values, "inter", choice->inter);

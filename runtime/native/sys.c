@@ -93,6 +93,49 @@ long rd_read_file(const char *path, char *to, size_t size)
     return part < 0 || length >= size ? -1 : (long)length;
 }
 
+const char *rd_names(struct rd_names *names, const char *root, const char *folder)
+{
+    char path[512];
+    struct rd_out out = rd_out(path, sizeof path);
+    rd_put(&out, root);
+    rd_put(&out, folder);
+    names->length = names->at = 0;
+    names->file = rd_syscall(NR_OPENAT, AT_FDCWD, (long)path, O_CLOEXEC | O_DIRECTORY, 0, 0, 0);
+    names->found = !rd_failed(names->file);
+    return rd_names_next(names);
+}
+
+const char *rd_names_next(struct rd_names *names)
+{
+    while (!rd_failed(names->file)) {
+        if (names->at >= names->length) {
+            names->at = 0;
+            names->length = rd_syscall(NR_GETDENTS64, names->file, (long)names->text, sizeof names->text, 0, 0, 0);
+            if (names->length <= 0) {
+                rd_names_end(names);
+                break;
+            }
+        }
+        /* struct linux_dirent64: inode, offset, 16 bits of size, a byte of type, the name. */
+        const char *entry = names->text + names->at;
+        uint16_t size;
+        __builtin_memcpy(&size, entry + 16, sizeof size);
+        names->at += size;
+        if (!rd_same(entry + 19, ".") && !rd_same(entry + 19, "..")) {
+            return entry + 19;
+        }
+    }
+    return NULL;
+}
+
+void rd_names_end(struct rd_names *names)
+{
+    if (!rd_failed(names->file)) {
+        rd_syscall(NR_CLOSE, names->file, 0, 0, 0, 0, 0);
+        names->file = -1;
+    }
+}
+
 void *rd_map(size_t size)
 {
     /* Readable and writable, private and anonymous. */

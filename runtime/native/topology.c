@@ -1,252 +1,294 @@
-/* Which CPUs each worker of a pool goes to: a port of runtime/raddle/placement.py and of the part of sysfs.py that it
- * needs. Read only where the CPUs are the exclusive ones that the plan expects, and once for the same CPUs. */
-#include "raddle.h"
+/* Reads cores, NUMA nodes, caches of level 3 and GPUs as sysfs.py and pci.py do, for a process's CPUs. The kernel's sets
+ * are the facts; of its numbers only those of NUMA nodes are looked at. What can't be read is unknown. */
+#include "machine.h"
 
-#define MAX_CORES 1024
-#define MAX_NUMA_NODES 256
-#define CPU_FOLDER "/sys/devices/system/cpu/cpu"
-#define NODE_FOLDER "/sys/devices/system/node/"
+#define NODE_FOLDER "/sys/devices/system/node"
+#define PCI_FOLDER "/sys/bus/pci/devices/"
+#define MAX_PCI_DEVICES 4096
 
-struct core {
-    struct rd_cpus cpus;
-    int lowest;
-    int numa; /* index into numa, -1 unknown */
-    int l3;   /* index into l3, -1 unknown */
-};
-
-/* CPUs that share something. */
-struct group {
-    struct rd_cpus cpus;
-    uint64_t id;
-    unsigned size; /* how many of the process's CPUs are in it */
-};
-
-struct machine {
-    struct core core[MAX_CORES];
-    struct group numa[MAX_NUMA_NODES];
-    struct group l3[MAX_CORES];
-    int order[MAX_CORES];
-    int cores, numa_nodes, l3_domains;
-    char text[65536];
-};
-
-static bool read_path(struct machine *machine, const char *root, const char *folder, int64_t number, const char *name,
-                      struct rd_text *text)
+bool rd_machine_text(struct rd_machine *machine, const char *folder, int number, const char *name, struct rd_text *text)
 {
     char path[512];
     struct rd_out out = rd_out(path, sizeof path);
-    rd_put(&out, root);
+    rd_put(&out, machine->root);
     rd_put(&out, folder);
     if (number >= 0) {
         rd_put_number(&out, number);
     }
     rd_put(&out, name);
     long length = rd_read_file(path, machine->text, sizeof machine->text);
-    while (length > 0 && machine->text[length - 1] == '\n') {
+    while (length > 0 && (machine->text[length - 1] == '\n' || machine->text[length - 1] == ' ')) {
         length--;
     }
     *text = (struct rd_text){machine->text, length < 0 ? 0 : (size_t)length};
-    return length > 0;
+    return length >= 0;
 }
 
-static bool read_set(struct machine *machine, const char *root, const char *folder, int64_t number, const char *name,
-                     struct rd_cpus *set)
+bool rd_machine_cpus(struct rd_machine *machine, const char *folder, int number, const char *name, struct rd_cpus *set)
 {
     struct rd_text text;
-    return read_path(machine, root, folder, number, name, &text) && rd_cpus_parse(text, set);
+    return rd_machine_text(machine, folder, number, name, &text) && rd_cpus_parse(text, set);
 }
 
-static void keep_only(struct rd_cpus *set, const struct rd_cpus *other)
+static bool read_mask(struct rd_machine *machine, const char *folder, int number, const char *name,
+                      struct rd_cpus *set)
 {
-    for (unsigned i = 0; i < RD_MAX_CPUS / 64; i++) {
-        set->word[i] &= other->word[i];
+    struct rd_text text;
+    return rd_machine_text(machine, folder, number, name, &text) && rd_cpus_parse_mask(text, set);
+}
+
+/* ---- sets that CPUs claim to be in ---- */
+
+static bool core_of(struct rd_machine *machine, int cpu, struct rd_cpus *set)
+{
+    static const char *const lists[] = {"/topology/core_cpus_list", "/topology/thread_siblings_list"};
+    static const char *const masks[] = {"/topology/core_cpus", "/topology/thread_siblings"};
+    for (int i = 0; i < 2; i++) {
+        if (rd_machine_cpus(machine, RD_CPU_FOLDER "/cpu", cpu, lists[i], set) && rd_cpus_count(set) > 0) {
+            return true;
+        }
     }
-}
-
-static bool overlap(const struct rd_cpus *one, const struct rd_cpus *other)
-{
-    for (unsigned i = 0; i < RD_MAX_CPUS / 64; i++) {
-        if ((one->word[i] & other->word[i]) != 0) {
+    for (int i = 0; i < 2; i++) {
+        if (read_mask(machine, RD_CPU_FOLDER "/cpu", cpu, masks[i], set) && rd_cpus_count(set) > 0) {
             return true;
         }
     }
     return false;
 }
 
-static void add_group(struct group *group, uint64_t id, const struct rd_cpus *cpus)
+/* The number of the CPU's cache of level 3, usually the fourth; -1 where it has none. */
+static int l3_index(struct rd_machine *machine, int cpu)
 {
-    keep_only(&group->cpus, cpus);
-    group->id = id;
-    group->size = rd_cpus_count(&group->cpus);
-}
-
-static void read_numa_nodes(struct machine *machine, const char *root, const struct rd_cpus *cpus)
-{
-    struct rd_cpus nodes;
-    if (!read_set(machine, root, NODE_FOLDER, -1, "online", &nodes)) {
-        return;
-    }
-    for (int node = rd_cpus_next(&nodes, -1); node >= 0 && machine->numa_nodes < MAX_NUMA_NODES;
-         node = rd_cpus_next(&nodes, node)) {
-        struct group *group = &machine->numa[machine->numa_nodes];
-        if (read_set(machine, root, NODE_FOLDER "node", node, "/cpulist", &group->cpus)) {
-            add_group(group, (uint64_t)node, cpus);
-            machine->numa_nodes++;
-        }
-    }
-}
-
-/* The domain of the CPU's cache of level 3; -1 where it has none. */
-static int l3_of(struct machine *machine, const char *root, int cpu, const struct rd_cpus *cpus)
-{
-    for (int i = 0; i < machine->l3_domains; i++) {
-        if (rd_cpus_has(&machine->l3[i].cpus, cpu)) {
-            return i;
-        }
-    }
-    for (char index = '3'; index >= '0' && machine->l3_domains < MAX_CORES; index--) {
-        char level[] = "/cache/index?/level", shared[] = "/cache/index?/shared_cpu_list", id[] = "/cache/index?/id";
-        level[12] = shared[12] = id[12] = index;
+    for (int try = 0; try < 10; try++) {
+        char level[] = "/cache/index?/level";
         struct rd_text text;
-        uint64_t number;
-        struct group *group = &machine->l3[machine->l3_domains];
-        if (!read_path(machine, root, CPU_FOLDER, cpu, level, &text) || !rd_text_is(text, "3")
-            || !read_set(machine, root, CPU_FOLDER, cpu, shared, &group->cpus)) {
-            continue;
+        int index = try == 0 ? 3 : try - (try <= 3);
+        level[12] = (char)('0' + index);
+        if (rd_machine_text(machine, RD_CPU_FOLDER "/cpu", cpu, level, &text) && rd_text_is(text, "3")) {
+            return index;
         }
-        rd_cpus_add(&group->cpus, cpu);
-        if (!read_path(machine, root, CPU_FOLDER, cpu, id, &text) || !rd_number(text, &number)) {
-            number = (uint64_t)cpu;
-        }
-        add_group(group, number, cpus);
-        return machine->l3_domains++;
     }
     return -1;
 }
 
-static void read_cores(struct machine *machine, const char *root, const struct rd_cpus *cpus)
+/* The set that shares it; one CPU of each core speaks for it. */
+static bool l3_of(struct rd_machine *machine, int cpu, struct rd_cpus *set)
 {
-    struct rd_cpus done = {{0}};
-    for (int cpu = rd_cpus_next(cpus, -1); cpu >= 0 && machine->cores < MAX_CORES; cpu = rd_cpus_next(cpus, cpu)) {
-        if (rd_cpus_has(&done, cpu)) {
+    char list[] = "/cache/index?/shared_cpu_list", mask[] = "/cache/index?/shared_cpu_map";
+    int index = rd_cpus_has(&machine->speakers, cpu) ? l3_index(machine, cpu) : -1;
+    list[12] = mask[12] = (char)('0' + index);
+    return index >= 0
+           && ((rd_machine_cpus(machine, RD_CPU_FOLDER "/cpu", cpu, list, set) && rd_cpus_count(set) > 0)
+               || (read_mask(machine, RD_CPU_FOLDER "/cpu", cpu, mask, set) && rd_cpus_count(set) > 0));
+}
+
+/* Disjoint groups, sorted by lowest CPU: two CPUs are together when neither denies it. Taken CPUs leave `rest`. */
+static int partition(struct rd_machine *machine, bool (*claim_of)(struct rd_machine *, int, struct rd_cpus *),
+                     struct rd_group *group, struct rd_cpus *rest)
+{
+    int groups = 0;
+    for (int cpu = rd_cpus_next(&machine->cpus, -1); cpu >= 0; cpu = rd_cpus_next(&machine->cpus, cpu)) {
+        struct rd_cpus *claim = &machine->claim[machine->position[cpu]];
+        if (claim_of(machine, cpu, claim)) {
+            rd_cpus_add(claim, cpu);
+            rd_cpus_keep(claim, &machine->cpus);
+        } else {
+            __builtin_memset(claim, 0, sizeof *claim);
+        }
+    }
+    *rest = machine->cpus;
+    for (int cpu = rd_cpus_next(rest, -1); cpu >= 0; cpu = rd_cpus_next(rest, cpu)) {
+        struct rd_cpus *set = &group[groups].cpus;
+        *set = machine->claim[machine->position[cpu]];
+        if (!rd_cpus_has(set, cpu)) {
             continue;
         }
-        struct core *core = &machine->core[machine->cores];
-        if (!read_set(machine, root, CPU_FOLDER, cpu, "/topology/core_cpus_list", &core->cpus)
-            && !read_set(machine, root, CPU_FOLDER, cpu, "/topology/thread_siblings_list", &core->cpus)) {
-            __builtin_memset(&core->cpus, 0, sizeof core->cpus);
+        rd_cpus_keep(set, rest);
+        for (int other = rd_cpus_next(set, -1); other >= 0; other = rd_cpus_next(set, other)) {
+            const struct rd_cpus *claim = &machine->claim[machine->position[other]];
+            if (rd_cpus_has(claim, other) && !rd_cpus_has(claim, cpu)) {
+                rd_cpus_remove(set, other);
+            }
         }
-        rd_cpus_add(&core->cpus, cpu);
-        keep_only(&core->cpus, cpus);
-        for (unsigned i = 0; i < RD_MAX_CPUS / 64; i++) {
-            core->cpus.word[i] &= ~done.word[i];
-            done.word[i] |= core->cpus.word[i];
+        rd_cpus_drop(rest, set);
+        groups++;
+    }
+    return groups;
+}
+
+/* Numbers the domains as the kernel does where that tells them apart, else by the lowest CPU of each. */
+static void number_l3_domains(struct rd_machine *machine)
+{
+    bool known = true;
+    for (int i = 0; i < machine->l3_domains; i++) {
+        struct rd_group *group = &machine->l3[i];
+        struct rd_cpus sharing = group->cpus;
+        struct rd_text text;
+        uint64_t id;
+        rd_cpus_keep(&sharing, &machine->speakers);
+        int cpu = rd_cpus_next(&sharing, -1);
+        char name[] = "/cache/index?/id";
+        name[12] = (char)('0' + l3_index(machine, cpu));
+        known = known && rd_machine_text(machine, RD_CPU_FOLDER "/cpu", cpu, name, &text) && rd_number(text, &id)
+                && id <= INT32_MAX;
+        group->id = known ? (int)id : -1;
+        for (int other = 0; other < i && known; other++) {
+            known = machine->l3[other].id != group->id;
         }
-        core->lowest = cpu;
-        core->l3 = l3_of(machine, root, cpu, cpus);
-        core->numa = -1;
-        for (int i = 0; i < machine->numa_nodes && core->numa < 0; i++) {
-            core->numa = overlap(&machine->numa[i].cpus, &core->cpus) ? i : -1;
-        }
-        machine->cores++;
+    }
+    for (int i = 0; i < machine->l3_domains && !known; i++) {
+        struct rd_cpus sharing = machine->l3[i].cpus;
+        rd_cpus_keep(&sharing, &machine->speakers);
+        l3_of(machine, rd_cpus_next(&sharing, -1), &sharing);
+        rd_cpus_keep(&sharing, &machine->online);
+        machine->l3[i].id = rd_cpus_next(&sharing, -1);
     }
 }
 
-/* Whether the group comes first: most of the set, then the lower id; a core in none comes last. */
-static int compare_groups(const struct group *groups, int one, int other)
+static void read_cores(struct rd_machine *machine)
 {
-    if (one == other) {
-        return 0;
+    struct rd_cpus rest;
+    machine->cores = partition(machine, core_of, machine->core, &rest);
+    /* A CPU that nobody speaks for counts as a core. */
+    for (int cpu = rd_cpus_next(&rest, -1); cpu >= 0; cpu = rd_cpus_next(&rest, cpu)) {
+        struct rd_cpus *alone = &machine->core[machine->cores++].cpus;
+        __builtin_memset(alone, 0, sizeof *alone);
+        rd_cpus_add(alone, cpu);
     }
-    if (one < 0 || other < 0) {
-        return one < 0 ? 1 : -1;
-    }
-    if (groups[one].size != groups[other].size) {
-        return groups[one].size > groups[other].size ? -1 : 1;
-    }
-    return groups[one].id < groups[other].id ? -1 : groups[one].id > groups[other].id;
-}
-
-static bool comes_first(const struct machine *machine, int one, int other)
-{
-    const struct core *left = &machine->core[one], *right = &machine->core[other];
-    int order = compare_groups(machine->numa, left->numa, right->numa);
-    if (order == 0) {
-        order = compare_groups(machine->l3, left->l3, right->l3);
-    }
-    return order != 0 ? order < 0 : left->lowest < right->lowest;
-}
-
-static void sort_cores(struct machine *machine)
-{
     for (int i = 0; i < machine->cores; i++) {
-        int at = i;
-        for (; at > 0 && comes_first(machine, i, machine->order[at - 1]); at--) {
-            machine->order[at] = machine->order[at - 1];
+        rd_cpus_add(&machine->speakers, rd_cpus_next(&machine->core[i].cpus, -1));
+    }
+    machine->l3_domains = partition(machine, l3_of, machine->l3, &rest);
+    number_l3_domains(machine);
+}
+
+/* ---- NUMA nodes and GPUs ---- */
+
+/* The numbers n of the folder's entries <prefix>n. */
+static void numbers_in(const struct rd_machine *machine, const char *folder, const char *prefix, struct rd_cpus *set)
+{
+    struct rd_names names;
+    size_t length = rd_length(prefix);
+    __builtin_memset(set, 0, sizeof *set);
+    for (const char *name = rd_names(&names, machine->root, folder); name != NULL; name = rd_names_next(&names)) {
+        uint64_t number;
+        if (rd_starts(name, prefix) && rd_number(rd_text_of(name + length), &number) && number < RD_MAX_CPUS) {
+            rd_cpus_add(set, (int)number);
         }
-        machine->order[at] = i;
     }
 }
 
-/* The nth place for a thread: cores in order, or, where all threads of a core are wanted, first one CPU of each core,
- * then their siblings. */
-static bool place(const struct machine *machine, int nth, bool whole_cores, struct rd_cpus *set,
-                  const struct core **core)
+/* The online CPUs of a NUMA node; by its links to them in a tree that has neither list nor mask. */
+static bool node_cpus(struct rd_machine *machine, int node, struct rd_cpus *set)
 {
-    if (whole_cores) {
-        *core = &machine->core[machine->order[nth]];
-        *set = (*core)->cpus;
-        return true;
+    struct rd_cpus mask;
+    bool told = rd_machine_cpus(machine, NODE_FOLDER "/node", node, "/cpulist", set);
+    if ((!told || rd_cpus_count(set) == 0) && read_mask(machine, NODE_FOLDER "/node", node, "/cpumap", &mask)) {
+        *set = mask;
+        told = true;
     }
-    for (int depth = 0; depth < RD_MAX_CPUS; depth++) {
-        bool any = false;
-        for (int i = 0; i < machine->cores; i++) {
-            *core = &machine->core[machine->order[i]];
-            int cpu = -1;
-            for (int k = 0; k <= depth; k++) {
-                cpu = rd_cpus_next(&(*core)->cpus, cpu);
-                if (cpu < 0) {
-                    break;
-                }
-            }
-            if (cpu < 0) {
-                continue;
-            }
-            any = true;
-            if (nth-- == 0) {
-                __builtin_memset(set, 0, sizeof *set);
-                rd_cpus_add(set, cpu);
-                return true;
-            }
-        }
-        if (!any) {
-            break;
-        }
+    if (!told) {
+        char folder[64];
+        struct rd_out out = rd_out(folder, sizeof folder);
+        rd_put(&out, NODE_FOLDER "/node");
+        rd_put_number(&out, node);
+        numbers_in(machine, folder, "cpu", set);
+        told = rd_cpus_count(set) > 0;
     }
-    return false;
+    rd_cpus_keep(set, &machine->online);
+    return told;
 }
 
-bool rd_affinity_groups(const char *root, const struct rd_cpus *cpus, int threads, int affinity, struct rd_cpus *group)
+static void read_numa_nodes(struct rd_machine *machine)
 {
-    if (threads < 2 || affinity == RD_AFF_NONE || (unsigned)threads > rd_cpus_count(cpus)) {
+    struct rd_cpus nodes, taken = {{0}};
+    numbers_in(machine, NODE_FOLDER, "node", &nodes);
+    for (int node = rd_cpus_next(&nodes, -1); node >= 0; node = rd_cpus_next(&nodes, node)) {
+        /* There is room for one more than there are CPUs. */
+        struct rd_group *group = &machine->numa[machine->numa_nodes];
+        if (node_cpus(machine, node, &group->cpus) && !rd_cpus_overlap(&group->cpus, &taken)) {
+            rd_cpus_join(&taken, &group->cpus);
+            rd_cpus_keep(&group->cpus, &machine->cpus);
+            group->id = node;
+            machine->nodes_known++;
+            machine->numa_nodes += rd_cpus_count(&group->cpus) > 0;
+        }
+    }
+}
+
+/* The file of a device on the PCI bus; empty where it can't be read. */
+static struct rd_text device_text(struct rd_machine *machine, const char *device, const char *name)
+{
+    char path[300];
+    struct rd_text text;
+    struct rd_out out = rd_out(path, sizeof path);
+    rd_put(&out, device);
+    rd_put(&out, name);
+    rd_machine_text(machine, PCI_FOLDER, -1, path, &text);
+    return text;
+}
+
+static bool is_gpu(struct rd_machine *machine, const char *device)
+{
+    struct rd_text kind = device_text(machine, device, "/class");
+    kind.length = kind.length < 6 ? kind.length : 6;
+    bool vga = rd_text_is(kind, "0x0300"), accelerator = rd_text_is(kind, "0x1200");
+    if (!vga && !accelerator && !rd_text_is(kind, "0x0302") && !rd_text_is(kind, "0x0380")) {
         return false;
     }
-    struct machine *machine = rd_map(sizeof *machine);
+    struct rd_text vendor = device_text(machine, device, "/vendor");
+    return rd_text_is(vendor, "0x1002") || (rd_text_is(vendor, "0x10de") && !accelerator)
+           || (rd_text_is(vendor, "0x8086") && !accelerator && !vga);
+}
+
+static void read_gpus(struct rd_machine *machine)
+{
+    struct rd_names names;
+    int devices = 0;
+    for (const char *name = rd_names(&names, machine->root, PCI_FOLDER); name != NULL; name = rd_names_next(&names)) {
+        uint64_t node;
+        if (devices++ < MAX_PCI_DEVICES && is_gpu(machine, name)
+            && rd_number(device_text(machine, name, "/numa_node"), &node)) {
+            for (int i = 0; i < machine->numa_nodes; i++) {
+                machine->numa[i].gpu |= (uint64_t)machine->numa[i].id == node;
+            }
+        }
+    }
+}
+
+struct rd_machine *rd_machine_read(const char *root, const struct rd_plan *plan, const struct rd_cpus *cpus)
+{
+    size_t count = rd_cpus_count(cpus);
+    struct rd_machine *machine;
+    size_t size = sizeof *machine
+                  + (count + 1) * (3 * sizeof *machine->core + sizeof *machine->seat + sizeof *machine->claim);
+    machine = rd_map(size);
     if (machine == NULL) {
-        return false;
+        return NULL;
     }
-    read_numa_nodes(machine, root, cpus);
-    read_cores(machine, root, cpus);
-    sort_cores(machine);
-    bool placed = true;
-    /* The first place is left to the caller, who is never pinned. */
-    for (int i = 1; i < threads && placed; i++) {
-        const struct core *core;
-        placed = place(machine, i, threads <= machine->cores, &group[i - 1], &core);
-        if (placed && affinity == RD_AFF_NUMA) {
-            group[i - 1] = core->numa < 0 ? *cpus : machine->numa[core->numa].cpus;
-        }
+    machine->root = root;
+    machine->plan = plan;
+    machine->size = size;
+    machine->cpus = *cpus;
+    machine->core = (void *)(machine + 1);
+    machine->numa = machine->core + count + 1;
+    machine->l3 = machine->numa + count + 1;
+    machine->seat = (void *)(machine->l3 + count + 1);
+    machine->claim = (void *)(machine->seat + count + 1);
+    for (int cpu = rd_cpus_next(cpus, -1), at = 0; cpu >= 0; cpu = rd_cpus_next(cpus, cpu), at++) {
+        machine->position[cpu] = (uint16_t)at;
     }
-    rd_unmap(machine, sizeof *machine);
-    return placed;
+    if (!rd_machine_cpus(machine, RD_CPU_FOLDER, -1, "/online", &machine->online)
+        || !rd_cpus_overlap(&machine->online, cpus)) {
+        machine->online = *cpus;
+    }
+    read_cores(machine);
+    read_numa_nodes(machine);
+    if (machine->numa_nodes > 1 && rd_plan_get(plan, RD_GPU, 0) != 0) {
+        read_gpus(machine);
+    }
+    if (!rd_machine_cpus(machine, RD_CPU_FOLDER, -1, "/isolated", &machine->isolated)) {
+        __builtin_memset(&machine->isolated, 0, sizeof machine->isolated);
+    }
+    return machine;
 }

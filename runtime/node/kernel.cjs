@@ -1,7 +1,7 @@
 'use strict';
 
 /**
- * The kernel's small text files, read with bounds, and its lists of CPUs.
+ * The kernel's small text files, read with bounds, and its lists and masks of CPUs.
  *
  * Inside a container a FIFO, a device or something endless may stand where a short file is expected: a read never
  * blocks, and ends. A set of CPUs is an ascending array of their ids.
@@ -102,6 +102,56 @@ function parseList(list) {
 }
 
 /**
+ * The set that a kernel mask names, "ff,00000001": words of 32 bits, the highest first.
+ * @param {string} mask
+ * @returns {number[]}
+ * @throws {RangeError} where it is none
+ */
+function parseMask(mask) {
+  const trimmed = mask.trim();
+  if (trimmed === '' || trimmed === '(null)') {
+    return [];
+  }
+  const ids = [];
+  trimmed.split(',').reverse().forEach((word, at) => {
+    if (!/^[0-9a-fA-F]{1,8}$/.test(word) || (at >= MAX_CPUS / 32 && Number(`0x${word}`) !== 0)) {
+      throw new RangeError(`'${trimmed.slice(0, 64)}' is not a CPU mask`);
+    }
+    const bits = Number(`0x${word}`);
+    for (let bit = 0; bit < 32; bit++) {
+      if (Math.floor(bits / 2 ** bit) % 2 === 1) {
+        ids.push(32 * at + bit);
+      }
+    }
+  });
+  return ids;
+}
+
+/**
+ * @param {string} folder
+ * @returns {boolean} whether there is such a folder
+ */
+function isFolder(folder) {
+  try {
+    return fs.statSync(folder).isDirectory();
+  } catch (error) {
+    return false;
+  }
+}
+
+/**
+ * @param {string} folder
+ * @returns {string[]} the names in it, none where it can't be read
+ */
+function names(folder) {
+  try {
+    return fs.readdirSync(folder);
+  } catch (error) {
+    return [];
+  }
+}
+
+/**
  * @param {number[]} cpus ascending
  * @returns {string} the shortest kernel list of the set
  */
@@ -117,4 +167,4 @@ function formatList(cpus) {
   return parts.join(',');
 }
 
-module.exports = { formatList, isNumber, number, parseList, read, text };
+module.exports = { formatList, isFolder, isNumber, names, number, parseList, parseMask, read, text };

@@ -139,6 +139,7 @@ class Runtime {
     this.observe = this.level === 'none' ? null : require('./observe.cjs');
     this.facts = null;
     this.factsAt = 0;
+    this.placement = null;
     record.state.runtimes[RUNTIME] = { version: this.version };
     // Sessions whose workers have a core each; those that are gone are dropped.
     this.pinned = [];
@@ -211,17 +212,37 @@ class Runtime {
       const { streams = 1, workers = 1 } = this.fields;
       this.facts = facts.readFacts(Math.max(1, Math.floor(streams / workers)));
       this.factsAt = now;
-      record.state.facts = this.facts;
+    } else {
+      this.facts = facts.refreshed(this.facts);
     }
+    this.facts.placed = this.place(this.facts.cpus);
+    record.state.facts = this.facts;
     return this.facts;
+  }
+
+  /** Where the exclusive CPUs of the plan have room; null where the CPUs are others. */
+  place(cpus) {
+    if (!cpus || this.fields.excl !== cpus.length) {
+      this.placement = null;
+    } else if (this.placement === null || String(this.placement.machine.cpus) !== String(cpus)) {
+      try {
+        // Loaded here: only an exclusive container needs it.
+        const { Placement } = require('./placement.cjs');
+        this.placement = new Placement(cpus, this.fields);
+      } catch (error) {
+        record.complain(`exclusive CPUs are only counted: ${error}`);
+        this.placement = null;
+      }
+    }
+    return this.placement;
   }
 
   groups(affinity, cpus, threads) {
     if (affinity === 'core' && this.pinned.some((held) => held.deref() !== undefined)) {
       return { text: '', why: "another session's workers have a core each" };
     }
-    // Loaded here: only an exclusive container needs it.
-    const text = require('./placement.cjs').affinityText(cpus, threads, affinity);
+    const placement = this.place(cpus);
+    const text = placement === null ? '' : placement.affinityText(threads, affinity);
     return { text, why: `no groups for ${threads} threads on these CPUs` };
   }
 

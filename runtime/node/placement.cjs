@@ -1,45 +1,166 @@
 'use strict';
 
 /**
- * Which CPUs the workers of a pool are tied to within exclusive CPUs, in ONNX Runtime's words. The same groups as
- * runtime/raddle/placement.py, which says why; only what the kernel tells of these CPUs is read.
+ * How many threads exclusive CPUs have room for, and where each goes, in ONNX Runtime's words: what
+ * runtime/raddle/placement.py decides, which says why.
  */
 
-const fs = require('fs');
-const path = require('path');
+const { readMachine } = require('./topology.cjs');
 
-const kernel = require('./kernel.cjs');
-
-const CORE_FILES = ['core_cpus_list', 'thread_siblings_list'];
 // Linux's cpu_set_t, which ONNX Runtime uses, ends here.
 const CPU_SETSIZE = 1024;
 // What every version takes for a configuration entry.
 const MAX_TEXT = 1024;
-const MAX_CACHES = 16;
 
-/**
- * One CPU set for each of the threads - 1 workers; the caller is never pinned. "" where nothing sensible can be said.
- * @param {number[]} cpus the exclusive CPUs
- * @param {number} threads the pool's size
- * @param {'numa' | 'core'} affinity `numa`: all of the set's CPUs on the worker's NUMA node; `core`: a core each
- * @param {string} [root] the folder that has /sys below it
- * @returns {string}
- */
-function affinityText(cpus, threads, affinity, root = '/') {
-  if (threads < 2 || threads > cpus.length) {
-    return '';
+/** Where a pool goes on exclusive CPUs. */
+class Placement {
+  /**
+   * @param {number[]} cpus the exclusive CPUs, ascending
+   * @param {Record<string, any>} fields the plan
+   * @param {string} [root] the folder that has /sys below it
+   */
+  constructor(cpus, fields, root = '/') {
+    this.machine = readMachine(root, cpus, fields.gpu === 1);
+    this.allThreads = fields.smt === 1;
+    this.uncut = this.ofOneKind(fields.ctype);
+    const pool = this.cutToNode(fields.numa);
+    this.isCut = pool !== null;
+    this.pool = this.isCut ? pool : this.uncut;
+    /** How many threads there is room for. */
+    this.threads = this.units(this.pool).length;
   }
-  const nodes = readNodes(root, cpus);
-  let cores = coresInOrder(root, cpus, nodes);
-  if (threads > cores.length) {
-    // All threads of a core are wanted: first one CPU of each core, then their siblings.
-    const depth = Math.max(...cores.map((core) => core.length));
-    const level = (n) => cores.filter((core) => core.length > n).map((core) => [core[n]]);
-    cores = [].concat(...Array.from({ length: depth }, (_, n) => level(n)));
+
+  /** `threads` in words: "6 physical cores of one type on one NUMA node". */
+  get because() {
+    const { threads } = this;
+    const words = `${threads} ${this.allThreads ? 'CPU' : 'physical core'}${threads === 1 ? '' : 's'}`;
+    return `${words}${this.isOneKind ? ' of one type' : ''}${this.isCut ? ' on one NUMA node' : ''}`;
   }
-  const workers = cores.slice(1, threads);
-  const share = (core) => nodes.find((node) => overlap(node, core)) || cpus;
-  return groupsText(affinity === 'core' ? workers : workers.map(share));
+
+  ofOneKind(wanted) {
+    const { cpus, kinds, capacities } = this.machine;
+    this.isOneKind = wanted !== 'any' && kinds.length > 1;
+    if (!this.isOneKind) {
+      return cpus;
+    }
+    const bySpeed = kinds.slice().sort((one, other) => other.speed - one.speed);
+    const within = (kind) => cpus.filter((cpu) => kind.cpus.has(cpu));
+    if (wanted !== undefined) {
+      const order = wanted === 'efficient' ? bySpeed.reverse() : bySpeed;
+      return order.map(within).find((found) => found.length) || cpus;
+    }
+    // All but the slowest: Arm clusters come in many small kinds. But a slow kind of more than twice as many cores.
+    const slowest = bySpeed[bySpeed.length - 1];
+    const slow = within(slowest);
+    const fast = capacities ? cpus.filter((cpu) => !slowest.cpus.has(cpu)) : within(bySpeed[0]);
+    const [few, many] = [this.oneEach(fast).length, this.oneEach(slow).length];
+    return many > 2 * few ? slow : fast.length ? fast : cpus;
+  }
+
+  /** The lowest CPU of each core in the set. */
+  oneEach(cpus) {
+    const inside = new Set(cpus);
+    const lowest = this.machine.cores.map((core) => core.find((cpu) => inside.has(cpu)));
+    return lowest.filter((cpu) => cpu !== undefined);
+  }
+
+  units(cpus) {
+    return this.allThreads ? cpus : this.oneEach(cpus);
+  }
+
+  /** The pool's CPUs on the NUMA node that holds enough of it; null where none does. */
+  cutToNode(wanted) {
+    const units = this.units(this.uncut);
+    const shares = this.machine.numaNodes.map((node) => {
+      const within = (cpus) => cpus.filter((cpu) => node.set.has(cpu));
+      const inside = within(this.uncut);
+      return { inside, key: [-within(units).length, node.gpu ? 0 : 1, -inside.length, node.id] };
+    });
+    const best = shares.sort((one, other) => compare(one.key, other.key))[0];
+    if (wanted === 'any' || this.machine.nodesKnown < 2 || best === undefined) {
+      return null;
+    }
+    const share = -best.key[0];
+    const isEnough = wanted === 'single' || 4 * share >= 3 * units.length;
+    return isEnough && share > 0 && share < units.length ? best.inside : null;
+  }
+
+  /**
+   * One CPU set for each of the threads - 1 workers in ONNX Runtime's words; the caller is never pinned. "" where
+   * nothing sensible can be said.
+   * @param {number} threads the pool's size
+   * @param {'numa' | 'core'} affinity `numa`: all of the pool's CPUs on the worker's NUMA node; `core`: a core each
+   * @returns {string}
+   */
+  affinityText(threads, affinity) {
+    if (threads < 2 || threads > this.machine.cpus.length) {
+      return '';
+    }
+    const pool = this.poolFor(threads);
+    const text = groupsText(this.groups(pool, threads, affinity));
+    const lowest = this.oneEach(pool);
+    // Too long with the idle siblings: servers number them apart, so that each group is a list.
+    return text || affinity === 'core' || lowest.length < threads ? text : groupsText(this.groups(lowest, threads, affinity));
+  }
+
+  /**
+   * A count of a policy's or of the code's own may be above what was placed: the first set that has room, with a core
+   * for each where that can be.
+   */
+  poolFor(threads) {
+    const pools = [this.pool, this.uncut];
+    const withCores = pools.find((cpus) => this.oneEach(cpus).length >= threads);
+    return withCores || pools.find((cpus) => cpus.length >= threads) || this.machine.cpus;
+  }
+
+  groups(pool, threads, affinity) {
+    let units = this.coresInOrder(pool);
+    if (threads > units.length) {
+      // All threads of a core are wanted: first one CPU of each core, then their siblings.
+      const depth = Math.max(...units.map((core) => core.length));
+      const level = (n) => units.filter((core) => core.length > n).map((core) => [core[n]]);
+      units = [].concat(...Array.from({ length: depth }, (_, n) => level(n)));
+    }
+    const workers = units.slice(1, threads);
+    return affinity === 'core' ? workers : workers.map((unit) => this.share(pool, unit));
+  }
+
+  share(pool, unit) {
+    const { isolated, numaNodes } = this.machine;
+    if (unit.some((cpu) => isolated.has(cpu))) {
+      // The scheduler balances no threads between isolated CPUs: each has its own.
+      return unit;
+    }
+    const node = numaNodes.find(({ set }) => unit.some((cpu) => set.has(cpu)));
+    return pool.filter((cpu) => !isolated.has(cpu) && (node === undefined || node.set.has(cpu)));
+  }
+
+  /** The cores within the set, by (NUMA node, most of the set first; L3 domain, most of the set first; lowest CPU). */
+  coresInOrder(pool) {
+    const inside = new Set(pool);
+    const within = (cpus) => cpus.filter((cpu) => inside.has(cpu));
+    const numa = ranks(this.machine.numaNodes.map((node) => [within(node.cpus), node.gpu ? 0 : 1, node.id]));
+    const l3 = ranks(this.machine.l3Domains.map((domain) => [within(domain.cpus), 0, domain.id]));
+    const rank = (found, cpu) => (found.has(cpu) ? found.get(cpu) : Infinity);
+    const seats = this.machine.cores.map(within).filter((core) => core.length);
+    const keyed = seats.map((core) => ({ core, key: [rank(numa, core[0]), rank(l3, core[0]), core[0]] }));
+    return keyed.sort((one, other) => compare(one.key, other.key)).map(({ core }) => core);
+  }
+}
+
+/** cpu -> the rank of its group; groups are [cpus, key, key], most CPUs first, then by the keys. */
+function ranks(groups) {
+  const order = groups.slice().sort(([one, ...keys], [other, ...others]) =>
+    compare([-one.length, ...keys], [-other.length, ...others]),
+  );
+  const found = new Map();
+  order.forEach(([cpus], rank) => cpus.forEach((cpu) => found.set(cpu, rank)));
+  return found;
+}
+
+function compare(one, other) {
+  const at = one.findIndex((value, index) => value !== other[index]);
+  return at < 0 ? 0 : one[at] < other[at] ? -1 : 1;
 }
 
 /**
@@ -61,90 +182,4 @@ function groupsText(groups) {
   return text.join(';').length <= MAX_TEXT ? text.join(';') : '';
 }
 
-/** The cores within the set, by (NUMA node, most of the set first; L3 domain, most of the set first; lowest CPU). */
-function coresInOrder(root, cpus, nodes) {
-  const folder = (cpu) => path.join(root, `sys/devices/system/cpu/cpu${cpu}`);
-  const cores = grouped(cpus, (cpu) => firstList(CORE_FILES.map((name) => `${folder(cpu)}/topology/${name}`)));
-  const domains = grouped(cpus, (cpu) => l3Of(`${folder(cpu)}/cache`));
-  const ranked = (groups) => groups.slice().sort((one, other) => other.length - one.length);
-  const numa = ranked(nodes);
-  const l3 = ranked(domains);
-  const rank = (groups, core) => {
-    const found = groups.findIndex((group) => overlap(group, core));
-    return found < 0 ? groups.length : found;
-  };
-  const key = (core) => [rank(numa, core), rank(l3, core), core[0]];
-  return cores.sort((one, other) => {
-    const [a, b] = [key(one), key(other)];
-    return a[0] - b[0] || a[1] - b[1] || a[2] - b[2];
-  });
-}
-
-/** Disjoint groups of the CPUs, by lowest CPU: two are together when neither denies it; one that is silent is alone. */
-function grouped(cpus, read) {
-  const claims = new Map(cpus.map((cpu) => [cpu, new Set(read(cpu)).add(cpu)]));
-  const groups = [];
-  const placed = new Set();
-  for (const cpu of cpus) {
-    if (!placed.has(cpu)) {
-      const together = (other) => !placed.has(other) && claims.get(cpu).has(other) && claims.get(other).has(cpu);
-      const group = cpus.filter(together);
-      group.forEach((other) => placed.add(other));
-      groups.push(group);
-    }
-  }
-  return groups;
-}
-
-/** The set's CPUs on each NUMA node, by the node's id. */
-function readNodes(root, cpus) {
-  const folder = path.join(root, 'sys/devices/system/node');
-  const rest = new Set(cpus);
-  return numbered(folder, /^node([0-9]{1,5})$/).map((node) => {
-    const own = firstList([`${folder}/node${node}/cpulist`]).filter((cpu) => rest.delete(cpu));
-    return own;
-  });
-}
-
-function numbered(folder, pattern) {
-  const found = list(folder).map((name) => pattern.exec(name)).filter(Boolean);
-  return found.map((match) => Number(match[1])).sort((one, other) => one - other);
-}
-
-function list(folder) {
-  try {
-    return fs.readdirSync(folder);
-  } catch (error) {
-    return [];
-  }
-}
-
-function l3Of(folder) {
-  for (const index of numbered(folder, /^index([0-9]{1,3})$/).slice(0, MAX_CACHES)) {
-    if (kernel.number(`${folder}/index${index}/level`) === 3) {
-      return firstList([`${folder}/index${index}/shared_cpu_list`]);
-    }
-  }
-  return [];
-}
-
-/** The set in the first of these files that has one. */
-function firstList(paths) {
-  for (const file of paths) {
-    try {
-      const cpus = kernel.parseList(kernel.read(file));
-      if (cpus.length) {
-        return cpus;
-      }
-    } catch (error) {
-      // Absent on older kernels.
-    }
-  }
-  return [];
-}
-
-function overlap(one, other) {
-  return one.some((cpu) => other.includes(cpu));
-}
-
-module.exports = { affinityText, groupsText };
+module.exports = { Placement, groupsText };

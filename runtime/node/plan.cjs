@@ -162,6 +162,8 @@ function integer(key, value) {
  * @property {number[] | null} cpus the CPUs that it may run on, ascending; null or empty: not known
  * @property {number | null} quotaCPUs CFS quota of the tightest visible cgroup in CPUs; null: none
  * @property {number} workersSeen processes like this one with the same parent, this one counted
+ * @property {{threads: number, because: string} | null} [placed] what the CPUs have room for, where they are the
+ *     exclusive ones of the plan
  */
 
 /**
@@ -183,16 +185,19 @@ function integer(key, value) {
  */
 function resolve(fields, facts) {
   const size = facts.cpus && facts.cpus.length ? facts.cpus.length : null;
-  const found = roomFor(fields, facts.quotaCPUs, size);
+  // Threads that want a CPU are counted against CPUs; those of a pool against what they are placed on.
+  const cpusRoom = roomFor(fields, facts.quotaCPUs, size, `cpuset of ${size}`);
+  const { placed } = facts;
+  const found = placed ? roomFor(fields, facts.quotaCPUs, placed.threads, placed.because) : cpusRoom;
   const room = found.threads;
-  let where = found.where;
   const workers = either(fields.workers, 1);
   let streams = either(fields.streams, 1);
   const crowded = facts.workersSeen > workers;
   if (crowded) {
     streams = facts.workersSeen * Math.max(1, Math.floor(streams / workers));
-    where = `${where}, shared by ${facts.workersSeen} workers`;
   }
+  const shared = crowded ? `, shared by ${facts.workersSeen} workers` : '';
+  const where = found.where + shared;
   const cap = room === null ? null : Math.max(1, Math.floor(room / streams));
   const because = {};
   const intra = clamped('intra', fields, cap, either(fields.min, 1), where, because);
@@ -202,10 +207,10 @@ function resolve(fields, facts) {
   let spinUs = 0;
   if (spin === 'bounded') {
     spinUs = either(fields.spin_us, DEFAULT_SPIN_US);
-    if (crowded || (room !== null && runnable(fields, intra, inter) > room)) {
+    if (crowded || (cpusRoom.threads !== null && runnable(fields, intra, inter) > cpusRoom.threads)) {
       spin = 'never';
       spinUs = 0;
-      because.spin = `planned bounded, stopped: ${where}`;
+      because.spin = `planned bounded, stopped: ${cpusRoom.where}${shared}`;
     }
   }
   return { intra, inter, spin, spinUs, cap, exclusive, because };
@@ -216,10 +221,10 @@ function runnable(fields, intra, inter) {
   return either(fields.runs, 1) + (intra || 1) - 1 + (fields.mode === 'parallel' ? (inter || 1) - 1 : 0);
 }
 
-/** Threads that the quota and the cpuset have room for together (null: not known), and which of the two decided. */
-function roomFor(fields, quotaCPUs, size) {
+/** The smaller of the quota and `size` CPUs (null: neither is known), and which of the two decided. */
+function roomFor(fields, quotaCPUs, size, words) {
   if (quotaCPUs === null || (size !== null && quotaCPUs >= size)) {
-    return { threads: size, where: `cpuset of ${size}` };
+    return { threads: size, where: words };
   }
   const threads = Math.max(1, fields.floor ? Math.floor(quotaCPUs) : Math.ceil(quotaCPUs));
   return { threads, where: `quota ${Number(quotaCPUs.toPrecision(6))}` };

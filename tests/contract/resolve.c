@@ -6,7 +6,9 @@
  *     resolve --because   the same -> the reasons, joined by "|"
  *     resolve --error     a plan -> what is wrong with it, "-" for nothing
  *     resolve --quota     the root of a tree -> the quota in CPUs, "-" for none
- *     resolve --affinity  the root of a tree, CPU list, threads and numa or core -> ONNX Runtime's string
+ *     resolve --place     the root of a tree, plan, CPU list -> how many threads it has room for, and in words
+ *     resolve --affinity  the same and a pool's size -> the workers' CPU lists, joined by ";"
+ *     resolve --effective the same and the quota in CPUs -> effective intra and why
  */
 #include "raddle.h"
 
@@ -22,7 +24,7 @@ static const char *part(char **line)
 
 static void shown(const char *name, int value)
 {
-    printf(value == 0 ? "%s=-" : "%s=%d", name, value);
+    printf(value == 0 ? "%s-" : "%s%d", name, value);
 }
 
 static void resolve(const char *mode, char *line)
@@ -50,7 +52,7 @@ static void resolve(const char *mode, char *line)
     facts.workers_seen = (unsigned)atoi(workers);
     rd_resolve(&plan, &facts, &found);
     if (strcmp(mode, "--global") == 0) {
-        shown("global_intra", found.global_intra);
+        shown("global_intra=", found.global_intra);
         puts("");
         return;
     }
@@ -58,10 +60,10 @@ static void resolve(const char *mode, char *line)
         printf("%s|%s|%s|%s\n", found.intra_because, found.inter_because, found.global_because, found.spin_because);
         return;
     }
-    shown("intra", found.intra);
-    shown(" inter", found.inter);
+    shown("intra=", found.intra);
+    shown(" inter=", found.inter);
     printf(" spin=%s spin_us=%d", spinning[found.spin + 1], found.spin_us);
-    shown(" cap", found.cap);
+    shown(" cap=", found.cap);
     printf(" exclusive=%d\n", found.exclusive);
 }
 
@@ -75,42 +77,57 @@ static void quota(const char *root)
     }
 }
 
-/* ids from 1, each group a range or a list, at most 1024 characters: as affinity_text of adapters/ort_affinity.py. */
-static void put_group(FILE *out, const struct rd_cpus *group)
+static void put_list(const struct rd_cpus *set)
 {
-    int first = rd_cpus_next(group, -1), last = first;
-    while (rd_cpus_has(group, last + 1)) {
-        last++;
-    }
-    if (last > first && rd_cpus_next(group, last) < 0) {
-        fprintf(out, "%d-%d", first + 1, last + 1);
-        return;
-    }
-    for (int cpu = first; cpu >= 0; cpu = rd_cpus_next(group, cpu)) {
-        fprintf(out, cpu == first ? "%d" : ",%d", cpu + 1);
+    const char *comma = "";
+    for (int first = rd_cpus_next(set, -1); first >= 0;) {
+        int last = first;
+        while (rd_cpus_has(set, last + 1)) {
+            last++;
+        }
+        printf(last > first ? "%s%d-%d" : "%s%d", comma, first, last);
+        comma = ",";
+        first = rd_cpus_next(set, last);
     }
 }
 
-static void affinity(char *line)
+static void placed(const char *mode, char *line)
 {
-    struct rd_cpus set;
-    const char *root = part(&line), *cpus = part(&line), *threads = part(&line), *kind = part(&line);
-    int count = atoi(threads);
-    char *text = NULL;
-    size_t size;
-    FILE *out = open_memstream(&text, &size);
-    struct rd_cpus *group = calloc(count > 1 ? (size_t)count : 1, sizeof *group);
-    if (rd_cpus_parse(rd_text_of(cpus), &set)
-        && rd_affinity_groups(root, &set, count, strcmp(kind, "core") == 0 ? RD_AFF_CORE : RD_AFF_NUMA, group)) {
-        for (int i = 0; i < count - 1; i++) {
-            fputs(i > 0 ? ";" : "", out);
-            put_group(out, &group[i]);
-        }
+    static const char *const spinning[] = {"-", "never", "bounded", "always"};
+    struct rd_plan plan;
+    struct rd_facts facts = {.workers_seen = 1, .knows_cpus = true};
+    struct rd_effective found;
+    char problem[256];
+    struct rd_out error = rd_out(problem, sizeof problem);
+    const char *root = part(&line), *text = part(&line), *cpus = part(&line), *rest = part(&line);
+    if (!rd_plan_parse(text, &plan, &error) || !rd_cpus_parse(rd_text_of(cpus), &facts.cpus)) {
+        puts("error");
+        return;
     }
-    fclose(out);
-    puts(size <= 1024 ? text : "");
-    free(text);
-    free(group);
+    facts.cpu_count = rd_cpus_count(&facts.cpus);
+    if (strcmp(mode, "--affinity") == 0) {
+        int threads = atoi(rest);
+        struct rd_cpus *group = calloc(threads > 1 ? (size_t)threads : 1, sizeof *group);
+        int affinity = (int)rd_plan_get(&plan, RD_AFF, RD_AFF_NONE);
+        bool has = rd_affinity_groups(root, &plan, &facts.cpus, threads, affinity, group);
+        for (int i = 0; has && i < threads - 1; i++) {
+            fputs(i > 0 ? ";" : "", stdout);
+            put_list(&group[i]);
+        }
+        puts("");
+        free(group);
+        return;
+    }
+    rd_place(root, &plan, &facts);
+    if (strcmp(mode, "--place") == 0) {
+        printf("%u %s\n", facts.units, facts.units_words);
+        return;
+    }
+    facts.has_quota = rest[0] != '\0';
+    facts.quota_cpus = strtod(rest, NULL);
+    rd_resolve(&plan, &facts, &found);
+    shown("", found.intra);
+    printf("|%s|%s|%s\n", spinning[found.spin + 1], found.intra_because, found.spin_because);
 }
 
 int main(int count, char **arguments)
@@ -122,8 +139,9 @@ int main(int count, char **arguments)
         line[length - 1] = '\0';
         if (strcmp(mode, "--quota") == 0) {
             quota(line);
-        } else if (strcmp(mode, "--affinity") == 0) {
-            affinity(line);
+        } else if (strcmp(mode, "--place") == 0 || strcmp(mode, "--affinity") == 0
+                   || strcmp(mode, "--effective") == 0) {
+            placed(mode, line);
         } else {
             resolve(mode, line);
         }

@@ -5,7 +5,9 @@
  *
  *     node resolve.cjs             plan, CPU list, quota in CPUs, workers seen, joined by tabs -> the effective values
  *     node resolve.cjs --quota     the root of a tree -> the quota in CPUs, "-" for none
- *     node resolve.cjs --affinity  the root of a tree, CPU list, threads and numa or core -> ONNX Runtime's string
+ *     node resolve.cjs --place     the root of a tree, plan, CPU list -> how many threads it has room for, and in words
+ *     node resolve.cjs --affinity  the same and a pool's size -> ONNX Runtime's string
+ *     node resolve.cjs --effective the same and the quota in CPUs -> effective intra and why
  */
 
 const path = require('path');
@@ -42,12 +44,31 @@ function quota(line) {
   return shown(cgroup.readQuota(line).quotaCPUs);
 }
 
-function affinity(line) {
-  const [root, cpus, threads, kind] = line.split('\t');
-  return placement.affinityText(kernel.parseList(cpus), Number(threads), kind, root);
+function placed(line) {
+  const [root, text, cpus, rest] = line.split('\t');
+  const fields = plan.decode(text);
+  return { fields, placement: new placement.Placement(kernel.parseList(cpus), fields, root), rest };
 }
 
-const answer = { '--quota': quota, '--affinity': affinity }[process.argv[2]] || resolved;
+function place(line) {
+  const { placement: found } = placed(line);
+  return `${found.threads} ${found.because}`;
+}
+
+function affinity(line) {
+  const { fields, placement: found, rest } = placed(line);
+  return found.affinityText(Number(rest), fields.aff);
+}
+
+function effective(line) {
+  const { fields, placement: found, rest } = placed(line);
+  const facts = { cpus: found.machine.cpus, quotaCPUs: rest === '' ? null : Number(rest), workersSeen: 1, placed: found };
+  const { intra, spin, because } = plan.resolve(fields, facts);
+  return [shown(intra), shown(spin), because.intra || '', because.spin || ''].join('|');
+}
+
+const modes = { '--quota': quota, '--place': place, '--affinity': affinity, '--effective': effective };
+const answer = modes[process.argv[2]] || resolved;
 const chunks = [];
 process.stdin.on('data', (chunk) => chunks.push(chunk));
 process.stdin.on('end', () => {

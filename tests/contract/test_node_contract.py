@@ -8,13 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import machines
 from raddle import __version__, cpuset, env, observe, record, report
 from raddle.adapters import live
-from raddle.adapters.ort_affinity import affinity_text
 from raddle.cgroup import read_allotment
-from raddle.placement import affinity_groups
-from raddle.sysfs import read_machine
 
 HARNESS = Path(__file__).with_name("resolve.cjs")
 REPORT = Path(__file__).parents[2] / "runtime" / "node" / "report.cjs"
@@ -205,28 +201,6 @@ def test_the_quota_is_read_alike_from_every_kind_of_tree(tmp_path):
     # The trees are worth something: many have a quota, and not all the same.
     assert len(set(expected)) > 4
     assert sum(quota is not None for quota in expected) > 30
-
-
-# --- affinity -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", machines.names())
-def test_workers_get_the_same_cpus(name):
-    rng = random.Random(SEED)
-    root = machines.path(name)
-    machine = read_machine(str(root))
-    online = cpuset.ids(machine.online)
-    lines, expected = [], []
-    for _ in range(150):
-        some = rng.sample(online, rng.randint(1, len(online)))
-        first = rng.choice(online)
-        cpus = cpuset.of(rng.choice([some, [cpu for cpu in online if first <= cpu < first + rng.randint(1, 9)]]))
-        threads = rng.choice([1, 2, 3, 4, 8, cpuset.count(cpus), cpuset.count(cpus) + 1])
-        kind = rng.choice(["numa", "core"])
-        lines.append(f"{root}\t{cpuset.format_list(cpus)}\t{threads}\t{kind}")
-        expected.append(affinity_text(affinity_groups(machine, cpus, threads, kind)))
-    assert answers(lines, "--affinity") == expected
-    assert len(set(expected)) > 20
 
 
 def test_reports_name_this_version():

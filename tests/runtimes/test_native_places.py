@@ -30,7 +30,7 @@ def proven(proves):
 
 @pytest.mark.parametrize(("kind", "version"), CALLERS)
 def test_each_thread_has_a_core_of_its_own_in_an_exclusive_cpuset(kind, version, proven):
-    with started(kind, version, "intra=2;spin=never;aff=core;excl=2") as caller:
+    with started(kind, version, "intra=2;spin=never;aff=core;excl=2;smt=1") as caller:
         caller.session("", name="first")
         (first,) = caller.pool()
         assert first.cpus in map(str, CPUS)
@@ -45,7 +45,7 @@ def test_each_thread_has_a_core_of_its_own_in_an_exclusive_cpuset(kind, version,
 
 @pytest.mark.parametrize(("kind", "version"), CALLERS)
 def test_affinity_to_a_numa_node_is_its_whole_share(kind, version, proven):
-    with started(kind, version, "intra=2;spin=never;aff=numa;excl=2") as caller:
+    with started(kind, version, "intra=2;spin=never;aff=numa;excl=2;smt=1") as caller:
         caller.session("")
         (thread,) = caller.pool()
         assert thread.cpus == f"{CPUS[0]}-{CPUS[1]}"
@@ -126,7 +126,7 @@ def test_a_global_pool_of_the_codes_own_gets_the_plan_where_it_sets_nothing(kind
 
 @pytest.mark.parametrize("version", ["1.16.3", "1.31.1"])
 def test_a_global_pool_is_pinned_like_any_other(version, proven):
-    with started("c", version, "intra=2;spin=never;global=1;aff=core;excl=2") as caller:
+    with started("c", version, "intra=2;spin=never;global=1;aff=core;excl=2;smt=1") as caller:
         caller.session("")
         assert [thread.cpus in map(str, CPUS) for thread in caller.pool()] == [True]
     proven("c", version, "affinity")
@@ -135,8 +135,8 @@ def test_a_global_pool_is_pinned_like_any_other(version, proven):
 def test_two_processes_of_one_program_share_the_cpus_and_neither_pins_its_threads():
     """Workers that somebody started beside each other, and of which the plan knows nothing."""
     with (
-        started("c", "1.31.1", "intra=2;aff=core;excl=2") as one,
-        started("c", "1.31.1", "intra=2;aff=core;excl=2") as two,
+        started("c", "1.31.1", "intra=2;aff=core;excl=2;smt=1") as one,
+        started("c", "1.31.1", "intra=2;aff=core;excl=2;smt=1") as two,
     ):
         one.session("")
         two.session("")
@@ -144,4 +144,4 @@ def test_two_processes_of_one_program_share_the_cpus_and_neither_pins_its_thread
         lines = one.lines + two.lines
         # The first of them speaks for both.
         assert len(lines) == 1
-        assert "intra_op=1 (planned 2, cut to cpuset of 2, shared by 2 workers)" in lines[0]
+        assert "intra_op=1 (planned 2, cut to 2 CPUs, shared by 2 workers)" in lines[0]

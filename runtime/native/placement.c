@@ -1,0 +1,234 @@
+/* How many threads exclusive CPUs have room for, and where each goes: a port of runtime/raddle/placement.py, which says
+ * why. Asked only where the CPUs are as many as the plan expects to be exclusive. */
+#include "machine.h"
+
+static unsigned cpus_within(const struct rd_cpus *one, const struct rd_cpus *other)
+{
+    struct rd_cpus both = *one;
+    rd_cpus_keep(&both, other);
+    return rd_cpus_count(&both);
+}
+
+static int lowest_within(const struct rd_cpus *one, const struct rd_cpus *other)
+{
+    struct rd_cpus both = *one;
+    rd_cpus_keep(&both, other);
+    return rd_cpus_next(&both, -1);
+}
+
+/* The lowest CPU of each core in the pool. */
+static void one_cpu_each(const struct rd_machine *machine, const struct rd_cpus *pool, struct rd_cpus *units)
+{
+    __builtin_memset(units, 0, sizeof *units);
+    for (int i = 0; i < machine->cores; i++) {
+        rd_cpus_add(units, lowest_within(&machine->core[i].cpus, pool));
+    }
+}
+
+/* ---- how many, and on which CPUs ---- */
+
+/* The pool that the plan wants of the process's CPUs, before the cut to one NUMA node and after it. */
+struct placed {
+    struct rd_cpus uncut;
+    struct rd_cpus pool;
+    unsigned units;
+    bool one_kind, cut;
+};
+
+static bool is_better(const struct rd_group *node, unsigned units, unsigned cpus, const struct rd_group *best,
+                      unsigned most, unsigned most_cpus)
+{
+    if (best == NULL || units != most) {
+        return best == NULL || units > most;
+    }
+    return node->gpu != best->gpu ? node->gpu : cpus > most_cpus;
+}
+
+static void place(struct rd_machine *machine, struct placed *placed)
+{
+    int64_t wanted = rd_plan_get(machine->plan, RD_NUMA, -1);
+    unsigned most = 0, most_cpus = 0;
+    const struct rd_group *best = NULL;
+    struct rd_cpus units;
+    placed->one_kind = rd_one_kind(machine, &placed->uncut);
+    placed->pool = units = placed->uncut;
+    if (rd_plan_get(machine->plan, RD_SMT, 0) == 0) {
+        one_cpu_each(machine, &placed->pool, &units);
+    }
+    placed->units = rd_cpus_count(&units);
+    for (int i = 0; i < machine->numa_nodes && machine->nodes_known > 1; i++) {
+        const struct rd_group *node = &machine->numa[i];
+        unsigned share = cpus_within(&units, &node->cpus), cpus = cpus_within(&placed->pool, &node->cpus);
+        if (is_better(node, share, cpus, best, most, most_cpus)) {
+            best = node;
+            most = share;
+            most_cpus = cpus;
+        }
+    }
+    placed->cut = wanted != RD_NUMA_ANY && most > 0 && most < placed->units
+                  && (wanted == RD_NUMA_SINGLE || 4 * most >= 3 * placed->units);
+    if (placed->cut) {
+        rd_cpus_keep(&placed->pool, &best->cpus);
+        placed->units = most;
+    }
+}
+
+void rd_place(const char *root, const struct rd_plan *plan, struct rd_facts *facts)
+{
+    int64_t expected = rd_plan_get(plan, RD_EXCL, 0);
+    struct rd_machine *machine = NULL;
+    struct placed placed;
+    facts->units = 0;
+    if (expected > 0 && facts->knows_cpus && expected == facts->cpu_count) {
+        machine = rd_machine_read(root, plan, &facts->cpus);
+    }
+    if (machine == NULL) {
+        return;
+    }
+    place(machine, &placed);
+    facts->units = placed.units;
+    struct rd_out words = rd_out(facts->units_words, sizeof facts->units_words);
+    rd_put_number(&words, placed.units);
+    rd_put(&words, rd_plan_get(plan, RD_SMT, 0) == 0 ? " physical core" : " CPU");
+    rd_put(&words, placed.units != 1 ? "s" : "");
+    rd_put(&words, placed.one_kind ? " of one type" : "");
+    rd_put(&words, placed.cut ? " on one NUMA node" : "");
+    rd_unmap(machine, machine->size);
+}
+
+/* ---- which CPU for which thread ---- */
+
+/* Ranks the groups: most of the pool first, then those with a GPU, then by number. */
+static void rank(struct rd_group *groups, int count, const struct rd_cpus *pool)
+{
+    for (struct rd_group *group = groups; group < groups + count; group++) {
+        group->size = cpus_within(&group->cpus, pool);
+    }
+    for (struct rd_group *group = groups; group < groups + count; group++) {
+        group->rank = 0;
+        for (const struct rd_group *other = groups; other < groups + count; other++) {
+            group->rank += other->size != group->size ? other->size > group->size
+                           : other->gpu != group->gpu ? other->gpu
+                                                      : other->id < group->id;
+        }
+    }
+}
+
+/* The rank of the group that has the CPU; `count` where none has. */
+static int rank_of(const struct rd_group *groups, int count, int cpu)
+{
+    for (const struct rd_group *group = groups; group < groups + count; group++) {
+        if (rd_cpus_has(&group->cpus, cpu)) {
+            return group->rank;
+        }
+    }
+    return count;
+}
+
+static bool comes_first(const struct rd_seat *one, const struct rd_seat *other)
+{
+    if (one->numa != other->numa) {
+        return one->numa < other->numa;
+    }
+    return one->l3 != other->l3 ? one->l3 < other->l3 : one->lowest < other->lowest;
+}
+
+/* Seats the cores of the pool in order; how many they are. */
+static int seat_cores(struct rd_machine *machine, const struct rd_cpus *pool)
+{
+    int seats = 0;
+    rank(machine->numa, machine->numa_nodes, pool);
+    rank(machine->l3, machine->l3_domains, pool);
+    for (int i = 0; i < machine->cores; i++) {
+        int lowest = lowest_within(&machine->core[i].cpus, pool);
+        if (lowest < 0) {
+            continue;
+        }
+        struct rd_seat seat = {&machine->core[i], rank_of(machine->numa, machine->numa_nodes, lowest),
+                               rank_of(machine->l3, machine->l3_domains, lowest), lowest};
+        int at = seats++;
+        for (; at > 0 && comes_first(&seat, &machine->seat[at - 1]); at--) {
+            machine->seat[at] = machine->seat[at - 1];
+        }
+        machine->seat[at] = seat;
+    }
+    return seats;
+}
+
+/* The CPUs of a worker whose place is the unit. */
+static void put_group(const struct rd_machine *machine, const struct rd_cpus *pool, int affinity,
+                      const struct rd_cpus *unit, struct rd_cpus *group)
+{
+    *group = *unit;
+    /* The scheduler balances no threads between isolated CPUs: each has its own. */
+    if (affinity == RD_AFF_CORE || rd_cpus_overlap(unit, &machine->isolated)) {
+        return;
+    }
+    *group = *pool;
+    rd_cpus_drop(group, &machine->isolated);
+    for (int i = 0; i < machine->numa_nodes; i++) {
+        if (rd_cpus_overlap(&machine->numa[i].cpus, unit)) {
+            rd_cpus_keep(group, &machine->numa[i].cpus);
+            return;
+        }
+    }
+}
+
+/* Fills the groups of the pool's threads but the first, which is the caller, who is never pinned. */
+static void put_groups(struct rd_machine *machine, const struct rd_cpus *pool, int threads, int affinity,
+                       struct rd_cpus *group)
+{
+    int seats = seat_cores(machine, pool), done = 0;
+    bool whole_cores = threads <= seats;
+    /* Where all threads of a core are wanted: first one CPU of each core, then their siblings. */
+    for (int depth = 0; done < threads && depth < RD_MAX_CPUS; depth++) {
+        for (int i = 0; i < seats && done < threads; i++) {
+            struct rd_cpus unit = machine->seat[i].core->cpus;
+            rd_cpus_keep(&unit, pool);
+            if (!whole_cores) {
+                int cpu = rd_cpus_next(&unit, -1);
+                for (int n = 0; n < depth && cpu >= 0; n++) {
+                    cpu = rd_cpus_next(&unit, cpu);
+                }
+                if (cpu < 0) {
+                    continue;
+                }
+                __builtin_memset(&unit, 0, sizeof unit);
+                rd_cpus_add(&unit, cpu);
+            }
+            if (done++ > 0) {
+                put_group(machine, pool, affinity, &unit, &group[done - 2]);
+            }
+        }
+    }
+}
+
+bool rd_affinity_groups(const char *root, const struct rd_plan *plan, const struct rd_cpus *cpus, int threads,
+                        int affinity, struct rd_cpus *group)
+{
+    if (threads < 2 || affinity == RD_AFF_NONE || (unsigned)threads > rd_cpus_count(cpus)) {
+        return false;
+    }
+    struct rd_machine *machine = rd_machine_read(root, plan, cpus);
+    if (machine == NULL) {
+        return false;
+    }
+    struct placed placed;
+    place(machine, &placed);
+    /* A count of a policy's or of the code's own may be above what was placed: the first of these that has room, with a
+     * core for each where that can be. */
+    const struct rd_cpus *pools[] = {&placed.pool, &placed.uncut, &placed.pool, &placed.uncut, cpus};
+    int at = 0;
+    for (; at < 4; at++) {
+        struct rd_cpus units = *pools[at];
+        if (at < 2) {
+            one_cpu_each(machine, pools[at], &units);
+        }
+        if (rd_cpus_count(&units) >= (unsigned)threads) {
+            break;
+        }
+    }
+    put_groups(machine, pools[at], threads, affinity, group);
+    rd_unmap(machine, machine->size);
+    return true;
+}
