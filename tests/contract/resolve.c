@@ -6,9 +6,8 @@
  *     resolve --because   the same -> the reasons, joined by "|"
  *     resolve --error     a plan -> what is wrong with it, "-" for nothing
  *     resolve --quota     the root of a tree -> the quota in CPUs, "-" for none
- *     resolve --place     the root of a tree, plan, CPU list -> how many threads it has room for, and in words
- *     resolve --affinity  the same and a pool's size -> the workers' CPU lists, joined by ";"
- *     resolve --effective the same and the quota in CPUs -> effective intra and why
+ *     resolve --place     the root of a tree, plan, CPU list, a pool's size and the quota -> how many threads there is room
+ *                         for and in words, what that comes to and why, the workers' CPU lists by ";"; all by "|"
  */
 #include "raddle.h"
 
@@ -91,7 +90,7 @@ static void put_list(const struct rd_cpus *set)
     }
 }
 
-static void placed(const char *mode, char *line)
+static void place(char *line)
 {
     static const char *const spinning[] = {"-", "never", "bounded", "always"};
     struct rd_plan plan;
@@ -99,35 +98,29 @@ static void placed(const char *mode, char *line)
     struct rd_effective found;
     char problem[256];
     struct rd_out error = rd_out(problem, sizeof problem);
-    const char *root = part(&line), *text = part(&line), *cpus = part(&line), *rest = part(&line);
+    const char *root = part(&line), *text = part(&line), *cpus = part(&line);
+    int threads = atoi(part(&line));
+    const char *quota = part(&line);
     if (!rd_plan_parse(text, &plan, &error) || !rd_cpus_parse(rd_text_of(cpus), &facts.cpus)) {
         puts("error");
         return;
     }
     facts.cpu_count = rd_cpus_count(&facts.cpus);
-    if (strcmp(mode, "--affinity") == 0) {
-        int threads = atoi(rest);
-        struct rd_cpus *group = calloc(threads > 1 ? (size_t)threads : 1, sizeof *group);
-        int affinity = (int)rd_plan_get(&plan, RD_AFF, RD_AFF_NONE);
-        bool has = rd_affinity_groups(root, &plan, &facts.cpus, threads, affinity, group);
-        for (int i = 0; has && i < threads - 1; i++) {
-            fputs(i > 0 ? ";" : "", stdout);
-            put_list(&group[i]);
-        }
-        puts("");
-        free(group);
-        return;
-    }
+    facts.has_quota = quota[0] != '\0';
+    facts.quota_cpus = strtod(quota, NULL);
     rd_place(root, &plan, &facts);
-    if (strcmp(mode, "--place") == 0) {
-        printf("%u %s\n", facts.units, facts.units_words);
-        return;
-    }
-    facts.has_quota = rest[0] != '\0';
-    facts.quota_cpus = strtod(rest, NULL);
     rd_resolve(&plan, &facts, &found);
+    printf("%u|%s|", facts.units, facts.units_words);
     shown("", found.intra);
-    printf("|%s|%s|%s\n", spinning[found.spin + 1], found.intra_because, found.spin_because);
+    printf("|%s|%s|%s|", spinning[found.spin + 1], found.intra_because, found.spin_because);
+    struct rd_cpus *group = calloc(threads > 1 ? (size_t)threads : 1, sizeof *group);
+    bool has = rd_affinity_groups(root, &plan, &facts.cpus, threads, (int)rd_plan_get(&plan, RD_AFF, RD_AFF_NONE), group);
+    for (int i = 0; has && i < threads - 1; i++) {
+        fputs(i > 0 ? ";" : "", stdout);
+        put_list(&group[i]);
+    }
+    puts("");
+    free(group);
 }
 
 int main(int count, char **arguments)
@@ -139,9 +132,8 @@ int main(int count, char **arguments)
         line[length - 1] = '\0';
         if (strcmp(mode, "--quota") == 0) {
             quota(line);
-        } else if (strcmp(mode, "--place") == 0 || strcmp(mode, "--affinity") == 0
-                   || strcmp(mode, "--effective") == 0) {
-            placed(mode, line);
+        } else if (strcmp(mode, "--place") == 0) {
+            place(line);
         } else {
             resolve(mode, line);
         }

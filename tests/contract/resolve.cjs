@@ -5,9 +5,8 @@
  *
  *     node resolve.cjs             plan, CPU list, quota in CPUs, workers seen, joined by tabs -> the effective values
  *     node resolve.cjs --quota     the root of a tree -> the quota in CPUs, "-" for none
- *     node resolve.cjs --place     the root of a tree, plan, CPU list -> how many threads it has room for, and in words
- *     node resolve.cjs --affinity  the same and a pool's size -> ONNX Runtime's string
- *     node resolve.cjs --effective the same and the quota in CPUs -> effective intra and why
+ *     node resolve.cjs --place     the root of a tree, plan, CPU list, a pool's size and the quota -> how many threads there
+ *                                  is room for and in words, what that comes to and why, ONNX Runtime's string; by "|"
  */
 
 const path = require('path');
@@ -44,30 +43,17 @@ function quota(line) {
   return shown(cgroup.readQuota(line).quotaCPUs);
 }
 
-function placed(line) {
-  const [root, text, cpus, rest] = line.split('\t');
-  const fields = plan.decode(text);
-  return { fields, placement: new placement.Placement(kernel.parseList(cpus), fields, root), rest };
-}
-
 function place(line) {
-  const { placement: found } = placed(line);
-  return `${found.threads} ${found.because}`;
-}
-
-function affinity(line) {
-  const { fields, placement: found, rest } = placed(line);
-  return found.affinityText(Number(rest), fields.aff);
-}
-
-function effective(line) {
-  const { fields, placement: found, rest } = placed(line);
-  const facts = { cpus: found.machine.cpus, quotaCPUs: rest === '' ? null : Number(rest), workersSeen: 1, placed: found };
+  const [root, text, cpus, size, quotaCPUs] = line.split('\t');
+  const fields = plan.decode(text);
+  const placed = new placement.Placement(kernel.parseList(cpus), fields, root);
+  const facts = { cpus: placed.machine.cpus, quotaCPUs: quotaCPUs === '' ? null : Number(quotaCPUs), workersSeen: 1, placed };
   const { intra, spin, because } = plan.resolve(fields, facts);
-  return [shown(intra), shown(spin), because.intra || '', because.spin || ''].join('|');
+  const parts = [placed.threads, placed.because, shown(intra), shown(spin), because.intra || '', because.spin || ''];
+  return [...parts, placed.affinityText(Number(size), fields.aff)].join('|');
 }
 
-const modes = { '--quota': quota, '--place': place, '--affinity': affinity, '--effective': effective };
+const modes = { '--quota': quota, '--place': place };
 const answer = modes[process.argv[2]] || resolved;
 const chunks = [];
 process.stdin.on('data', (chunk) => chunks.push(chunk));

@@ -236,8 +236,10 @@ class Case:
         self.count = rng.choice([1, 2, self.placed.threads, self.placed.threads, size, size + 1, rng.randint(1, size)])
         self.quota = rng.choice([None, None, size, size / 2, 1.5])
 
-    def line(self, rest=""):
-        return "\t".join([str(self.root), env.encode(self.fields), cpuset.format_list(self.cpus), str(rest)])
+    def line(self):
+        quota = "" if self.quota is None else self.quota
+        parts = (self.root, env.encode(self.fields), cpuset.format_list(self.cpus), self.count, quota)
+        return "\t".join(map(str, parts))
 
     def groups(self, **siblings):
         return tie(self.machine, self.cpus, self.count, self.fields["aff"], self.wish, **siblings)
@@ -247,23 +249,19 @@ class Case:
         text = affinity_text(self.groups())
         return text or (affinity_text(self.groups(siblings=False)) if self.fields["aff"] == "numa" else "")
 
-    def effective(self):
+    def answer(self, workers):
         found = live.resolve(self.fields, live.Facts(self.cpus, self.quota, placed=self.placed))
-        return f"{found.intra}|{found.spin}|{found.because.get('intra', '')}|{found.because.get('spin', '')}"
+        reasons = [found.because.get("intra", ""), found.because.get("spin", "")]
+        return "|".join(
+            map(str, [self.placed.threads, self.placed.because, found.intra, found.spin, *reasons, workers])
+        )
 
 
 def same(ask, cases, *, strings):
     """Each case is answered as Python answers it: the count and why, what it comes to, and the workers' CPUs."""
-
-    def compare(mode, lines, expected):
-        for case, found, wanted in zip(cases, ask(lines, mode), expected, strict=True):
-            assert found == wanted, case.line(f"{case.count} threads")
-
-    compare("--place", [case.line() for case in cases], [f"{c.placed.threads} {c.placed.because}" for c in cases])
-    lines = [case.line("" if case.quota is None else case.quota) for case in cases]
-    compare("--effective", lines, [case.effective() for case in cases])
-    lists = [";".join(map(cpuset.format_list, case.groups())) for case in cases]
-    compare("--affinity", [c.line(c.count) for c in cases], [case.text() for case in cases] if strings else lists)
+    for case, found in zip(cases, ask([case.line() for case in cases], "--place"), strict=True):
+        workers = case.text() if strings else ";".join(map(cpuset.format_list, case.groups()))
+        assert found == case.answer(workers), case.line()
 
 
 @pytest.fixture(scope="module")
