@@ -19,7 +19,7 @@ def scenario(name):
 @pytest.fixture(scope="module")
 def bound():
     one = scenario("one-node")
-    return plans.bind(plans.pod(one.resources, real.COMMAND), plans.machine(one.shape))
+    return plans.bind(plans.pod(one.resources, real.COMMANDS[one.program]), plans.machine(one.shape))
 
 
 def look(**changes):
@@ -66,7 +66,7 @@ def test_the_webhooks_decision_for_a_node_is_what_the_container_starts_with(boun
 @pytest.mark.parametrize("one", SCENARIOS, ids=lambda one: one.name)
 def test_the_planner_decides_each_scenario_as_the_specification_says(one):
     node = plans.machine(one.shape, one.reserved)
-    container = plans.bind(plans.pod(one.resources, real.COMMAND), node, one.policy)
+    container = plans.bind(plans.pod(one.resources, real.COMMANDS[one.program]), node, one.policy)
     planned = container.planned()["intra"]
     for limits, expected in one.sessions:
         within = container.within(limits.cpuset, limits.quota_cpus)

@@ -1,8 +1,9 @@
-"""The command line: run the scenarios, one shape or all, list what can be booted, record a machine."""
+"""The command line: run the scenarios, one shape or all, list what can be booted, record a machine, clean up."""
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import signal
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from typing import NoReturn
 
 import machines
 from devcluster.progress import Progress
+from lab import cache
 from lab.errors import LabError, LabUnavailableError
 from lab.scenarios import DEFAULT_SHAPES, on
 from lab.shapes import SHAPES
@@ -41,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _shapes()
         if options.action == "record":
             return _record(options, progress)
+        if options.action == "clean":
+            return _clean()
         return _run(options, progress)
     except LabUnavailableError as error:
         progress.say(f"skipped: {error}")
@@ -66,10 +70,11 @@ def _parser() -> argparse.ArgumentParser:
         parents=[running],
     )
     parser.set_defaults(shapes=[])
-    actions = parser.add_subparsers(dest="action", metavar="run|shapes|record")
+    actions = parser.add_subparsers(dest="action", metavar="run|shapes|record|clean")
     run = actions.add_parser("run", parents=[running], help="run the scenarios of these shapes (the default: of all)")
     run.add_argument("shapes", nargs="*", metavar="SHAPE", help=f"of {', '.join(DEFAULT_SHAPES)}")
     actions.add_parser("shapes", parents=[common], help="list the shapes")
+    actions.add_parser("clean", parents=[common], help="remove the kernel and the disk that were made")
     recording = actions.add_parser("record", parents=[common], help="record what the kernel of a shape says")
     recording.add_argument("shapes", nargs="+", metavar="SHAPE", choices=list(SHAPES))
     recording.add_argument("--into", type=Path, default=machines.ARCHIVES, help="the folder (default: tests/machines)")
@@ -93,6 +98,12 @@ def _record(options: argparse.Namespace, progress: Progress) -> int:
         out = options.into / f"{name}.txt"
         files = record.record(name, out, kernel, progress)
         progress.say(f"{out.name}: {files} files, {out.stat().st_size} bytes")
+    return 0
+
+
+def _clean() -> int:
+    shutil.rmtree(cache.folder(), ignore_errors=True)
+    print(f"removed {cache.folder()}")
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,15 +14,19 @@ from typing import Any
 
 from devcluster.progress import Progress
 from lab import model, plans, programs, qemu, rootfs, verdict
-from lab.errors import LabError
+from lab.errors import LabError, LabUnavailableError
 from lab.plans import Bound
-from lab.scenarios import Scenario, alike, on
+from lab.scenarios import NATIVE, PYTHON, Scenario, alike, on
 from lab.shapes import get
 from lab.verdict import RADDLE, STOCK, Verdict
 from raddle import delivery
 
 GUEST = Path(__file__).parent / "guest"
-COMMAND = ["/python/bin/python3", "/job/app.py", "/job/model.onnx"]
+SLOTS = GUEST.parents[2] / "runtime" / "native"
+COMMANDS = {
+    PYTHON: ["/python/bin/python3", "/job/app.py", "/job/model.onnx"],
+    NATIVE: ["/job/app", "/job/model.onnx"],
+}
 BASE_ENVIRONMENT = {"PATH": "/python/bin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
 # Python, ONNX Runtime and the model need 200 MiB a container.
 NODE_MIB = 512
@@ -55,10 +60,25 @@ def prepare(folder: Path, kernel: Path | None, progress: Progress) -> Prepared:
         (found.files / target).chmod(0o755)
     for name in ("node.py", "app.py"):
         shutil.copy(GUEST / name, found.files / "job" / name)
+    _compile(found.files / "job")
     model.write(found.files / "job" / "model.onnx")
     delivery.write(str(found.files / delivery.MOUNT_PATH.lstrip("/")))
     (found.files / delivery.REPORT_PATH.lstrip("/")).mkdir()
     return found
+
+
+def _compile(job: Path) -> None:
+    """The C program, and the name of the library that it is linked to: the one in the guest's ONNX Runtime."""
+    compiler = programs.find("gcc")
+    (library,) = (file for file in rootfs.files("onnxruntime") if file.name.startswith("libonnxruntime.so."))
+    if compiler is None:
+        raise LabUnavailableError("not installed: gcc (tools/scripts/packages installs it as root)")
+    flags = ["-std=gnu17", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{SLOTS}", "-Wl,-rpath,/job"]
+    command = [compiler, *flags, GUEST / "app.c", "-o", job / "app", library.locate()]
+    done = subprocess.run(list(map(str, command)), check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise LabError(f"guest/app.c can't be compiled: {done.stderr[-1000:]}")
+    (job / "libonnxruntime.so.1").symlink_to(rootfs.installed(library))
 
 
 def run(shapes: Sequence[str], prepared: Prepared, folder: Path, progress: Progress) -> list[Verdict]:
@@ -133,7 +153,7 @@ def _results(work: Path) -> list[dict[str, Any]]:
 
 def _bound(scenario: Scenario) -> Bound:
     node = plans.machine(scenario.shape, scenario.reserved)
-    return plans.bind(plans.pod(scenario.resources, COMMAND), node, scenario.policy)
+    return plans.bind(plans.pod(scenario.resources, COMMANDS[scenario.program]), node, scenario.policy)
 
 
 def _initramfs(shape: str, bound: Mapping[str, Bound], prepared: Prepared, work: Path) -> Path:
@@ -165,6 +185,6 @@ def container(scenario: Scenario, side: str, environ: Mapping[str, str]) -> dict
         "qos": scenario.qos,
         **steps[0],
         "steps": steps[1:],
-        "command": COMMAND,
+        "command": COMMANDS[scenario.program],
         "env": {**BASE_ENVIRONMENT, **(environ if side == RADDLE else {})},
     }

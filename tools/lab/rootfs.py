@@ -21,6 +21,7 @@ DISTRIBUTIONS = ("onnxruntime", "numpy", "flatbuffers", "protobuf", "packaging")
 LEFT_OUT = ("test", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "site-packages", "dist-packages")
 FOLDERS = ("bin", "dev", "etc", "job", "opt", "proc", "root", "sys", "tmp", "run", "python/bin", "python/lib", "lib64")
 FREE_MIB = 32
+VERSION = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 _LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x")
 
 
@@ -38,6 +39,17 @@ def versions() -> dict[str, str]:
         raise LabUnavailableError(
             f"{error} is not in this Python's environment; make setup makes one that has it"
         ) from None
+
+
+def files(distribution: str) -> list[metadata.PackagePath]:
+    """What of a package is in the guest. Programs lie outside its folder and are not."""
+    found = metadata.files(distribution) or []
+    return [file for file in found if ".." not in file.parts and "tests" not in file.parts]
+
+
+def installed(file: metadata.PackagePath) -> str:
+    """The path of a package's file in the guest."""
+    return f"/python/lib/{VERSION}/site-packages/{file}"
 
 
 def _key() -> str:
@@ -77,18 +89,14 @@ def _make(home: Path) -> None:
 
 def _python(into: Path) -> Path:
     """The interpreter below `into`, with the standard library and the packages where it looks for them."""
-    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     program = into / "bin" / "python3"
     shutil.copy(Path(sys.executable).resolve(), program)
-    library = into / "lib" / version
+    library = into / "lib" / VERSION
     ignored = shutil.ignore_patterns(*LEFT_OUT, "config-*", "_tkinter*", "*.a")
     shutil.copytree(sysconfig.get_path("stdlib"), library, symlinks=False, ignore=ignored)
     packages = library / "site-packages"
     for name in DISTRIBUTIONS:
-        for file in metadata.files(name) or ():
-            # Programs of a package lie outside its folder.
-            if ".." in file.parts or "tests" in file.parts:
-                continue
+        for file in files(name):
             target = packages / file
             target.parent.mkdir(parents=True, exist_ok=True)
             # With the time of the file, by which Python knows that its bytecode is of it.

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+PYTHON, NATIVE = "python", "native"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -35,13 +37,17 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A container on a machine, and each session that it makes: the first, and one after each change of its limits."""
+    """A container on a machine, and each session that it makes: the first, and one after each change of its limits.
+
+    `program` is guest/app.py or guest/app.c, whose limits can't change.
+    """
 
     name: str
     shape: str
     why: str
     resources: Mapping[str, Any]
     sessions: tuple[tuple[Limits, Expected], ...]
+    program: str = PYTHON
     policy: Mapping[str, Any] = field(default_factory=dict)
     reserved: str = ""
 
@@ -76,6 +82,8 @@ def _shared(cpuset: str, quota_cpus: float | None, threads: int) -> tuple[Limits
 # Four NUMA nodes of four cores: CPUs 0-7, 8-15, 16-23, 24-31.
 BIG = "2s4n-16c32t"
 _BIG_SHARED = "2-31"
+# What the image sets has to be said before anything is preloaded.
+_PRELOADED = {"nativeShim": "Preload", "imageEnv": {"LD_PRELOAD": "", "PYTHONPATH": ""}}
 
 SCENARIOS = (
     Scenario(
@@ -98,7 +106,7 @@ SCENARIOS = (
         shape=BIG,
         why="three cores on one NUMA node and one on another: the one is left idle",
         resources=_whole(8),
-        sessions=(_exclusive("2-9", 3, "2-7", "2-7"),),
+        sessions=(_exclusive("2-9", 3, "2-7", "2-7", memory=(0,)),),
     ),
     Scenario(
         name="1-to-1",
@@ -113,7 +121,7 @@ SCENARIOS = (
         why="as 1-to-1, asked for SingleNUMANode: half of the CPUs are left idle",
         resources=_whole(8),
         policy={"placement": {"numa": "SingleNUMANode"}},
-        sessions=(_exclusive("4-11", 2, "4-7"),),
+        sessions=(_exclusive("4-11", 2, "4-7", memory=(0,)),),
     ),
     Scenario(
         name="half-cores",
@@ -176,6 +184,34 @@ SCENARIOS = (
         ),
     ),
     Scenario(
+        name="native-one-node",
+        shape=BIG,
+        why="as one-node, in a C program linked to libonnxruntime",
+        program=NATIVE,
+        resources=_whole(8),
+        policy=_PRELOADED,
+        sessions=(_exclusive("8-15", 4, "8-15", "8-15", "8-15", memory=(1,)),),
+    ),
+    Scenario(
+        name="native-3-to-1",
+        shape=BIG,
+        why="as 3-to-1, in a C program linked to libonnxruntime",
+        program=NATIVE,
+        resources=_whole(8),
+        policy=_PRELOADED,
+        sessions=(_exclusive("2-9", 3, "2-7", "2-7", memory=(0,)),),
+    ),
+    Scenario(
+        name="native-quota-2",
+        shape=BIG,
+        why="as quota-2, in a C program linked to libonnxruntime",
+        program=NATIVE,
+        resources=_limit("2"),
+        policy=_PRELOADED,
+        reserved="0-1",
+        sessions=(_shared(_BIG_SHARED, 2, 2),),
+    ),
+    Scenario(
         name="l3-order",
         shape="1s2n4l3-8c16t",
         why="one core of an L3 domain, both of the next: the fuller domain is taken first",
@@ -209,7 +245,7 @@ SCENARIOS = (
         shape="2s8c8t",
         why="3-to-1 where a CPU is a core",
         resources=_whole(4),
-        sessions=(_exclusive("1-4", 3, "1-3", "1-3"),),
+        sessions=(_exclusive("1-4", 3, "1-3", "1-3", memory=(0,)),),
     ),
     Scenario(
         name="one-cpu",
@@ -230,7 +266,8 @@ def alike(scenario: Scenario) -> str:
     return next(
         one.name
         for one in on(scenario.shape)
-        if one.qos == scenario.qos and [limits for limits, _ in one.sessions] == limits
+        if (one.qos, one.program) == (scenario.qos, scenario.program)
+        and [limits for limits, _ in one.sessions] == limits
     )
 
 

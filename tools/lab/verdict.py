@@ -9,7 +9,7 @@ from typing import Any
 
 from lab import model
 from lab.plans import Bound
-from lab.scenarios import Expected, Limits, Scenario, alike
+from lab.scenarios import PYTHON, Expected, Limits, Scenario, alike
 from raddle import cpuset
 
 RADDLE, STOCK = "raddle", "stock"
@@ -58,7 +58,8 @@ def judge(scenario: Scenario, bound: Bound, results: Sequence[Mapping[str, Any]]
         if raddle is None:
             wrong.append("Raddle's session did not come")
         else:
-            wrong += _differences(bound, limits, expected, raddle)
+            wrong += _differences(limits, expected, raddle)
+            wrong += _facts(bound, limits, expected, raddle) if scenario.program == PYTHON else _native(sides[RADDLE])
         wrong += _decided(limits, expected, bound, planned)
         found.append(
             Verdict(
@@ -95,7 +96,7 @@ def _ended(result: Mapping[str, Any] | None, side: str) -> Iterator[str]:
         yield f"{side}: ended with {result['code']}: {result['stderr'][-600:]}"
 
 
-def _differences(bound: Bound, limits: Limits, expected: Expected, seen: Mapping[str, Any]) -> Iterator[str]:
+def _differences(limits: Limits, expected: Expected, seen: Mapping[str, Any]) -> Iterator[str]:
     """Between what was expected and what the kernel says of the threads and the memory."""
     if seen["threads"] != expected.threads:
         yield f"{seen['threads']} threads, expected {expected.threads}"
@@ -106,7 +107,6 @@ def _differences(bound: Bound, limits: Limits, expected: Expected, seen: Mapping
     if seen["affinity_errors"]:
         yield f"{seen['affinity_errors']} lines 'pthread_setaffinity_np failed'"
     yield from _memory(expected, seen["memory"])
-    yield from _facts(bound, limits, expected, seen)
 
 
 def _memory(expected: Expected, pages: Mapping[str, int]) -> Iterator[str]:
@@ -143,6 +143,12 @@ def _facts(bound: Bound, limits: Limits, expected: Expected, seen: Mapping[str, 
         yield f"`raddle show` says CPUs {shown['budget']['cpus']}"
     if shown["effective"]["intraOp"] != expected.threads:
         yield f"`raddle show` says {shown['effective']['intraOp']} threads"
+
+
+def _native(result: Mapping[str, Any] | None) -> Iterator[str]:
+    """A C program can't be asked, but the library says a line."""
+    if "raddle: onnxruntime" not in (result or {}).get("stderr", ""):
+        yield "the native shim said nothing"
 
 
 def _decided(limits: Limits, expected: Expected, bound: Bound, planned: int | None) -> Iterator[str]:

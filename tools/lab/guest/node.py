@@ -81,13 +81,14 @@ def run(container: Container, timeout_s: float) -> dict[str, Any]:
     """One container from its cgroup to its end."""
     group = made(container)
     scratch = Path("/tmp") / container["id"]
-    scratch.mkdir()
+    (scratch / "reports").mkdir(parents=True)
+    # Into the container's program only: this Python would start Raddle too.
+    (scratch / "environ").write_text(json.dumps(container["env"]))
     command = [sys.executable, __file__, "enter", str(group), str(scratch), *container["command"]]
     errors = scratch / "stderr"
     with errors.open("w") as stderr:
         process = subprocess.Popen(
             command,
-            env=container["env"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -171,8 +172,9 @@ def enter(group: str, scratch: str, *command: str) -> None:
     checked(LIBC.umount2(b"/sys/fs/cgroup", MNT_DETACH))
     checked(LIBC.mount(b"cgroup", b"/sys/fs/cgroup", b"cgroup2", 0, None))
     checked(LIBC.mount(None, b"/sys/fs/cgroup", None, MS_REMOUNT | MS_BIND | MS_RDONLY, None))
-    checked(LIBC.mount(scratch.encode(), b"/opt/raddle-report", None, MS_BIND, None))
-    os.execvpe(command[0], command, os.environ)
+    checked(LIBC.mount(f"{scratch}/reports".encode(), b"/opt/raddle-report", None, MS_BIND, None))
+    environ = json.loads(Path(scratch, "environ").read_text())
+    os.execve(command[0], command, environ)
 
 
 def checked(result: int) -> None:
