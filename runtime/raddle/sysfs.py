@@ -45,12 +45,13 @@ def read_machine(root: str = "/") -> Machine:
         cores = _alone(online) or _groups(cpus, _CORE_FILES, online, online & listed)
         listing = cpuinfo.Listing() if cores else cpuinfo.read_listing(root)
         online = online or listing.online or _online_by_stat(root)
-        cores = cores or sorted(filter(None, (core & online for core in listing.cores)), key=lowest)
         described = online & listed
+        numa_nodes = numa.read(nodes, online)
+        cores = cores or sorted(filter(None, (core & online for core in listing.cores)), key=lowest)
+        cores = cores or _cores_by_number(cpus, online, described, numa_nodes)
         # One CPU of each core speaks for its siblings where they can't differ.
         speakers = [lowest(core) for core in cores] + cpuset.ids(described & ~sum(cores))
         processor = cpuinfo.read_processor(root, problems)
-        numa_nodes = numa.read(nodes, online)
         sockets = _sockets(cpus, online, described, numa_nodes if processor.architecture in _X86 else ())
         sockets = sockets or _in_order(filter(None, (socket & online for socket in listing.sockets)))
         silent_l3_is_private = processor.architecture in ("ia64", "")
@@ -133,6 +134,32 @@ def _groups(cpus: Directory, names: tuple[str, ...], online: int, described: int
     return _partition(claims, paths, online, cpus)
 
 
+def _package(cpus: Directory, cpu: int) -> int | None:
+    """The number of its socket; None where it is negative, or was so before x86 kernels made 16 bits of it."""
+    number = cpus.number(f"cpu{cpu}/topology/physical_package_id")
+    return number if number != 0xFFFF else None
+
+
+def _cores_by_number(cpus: Directory, online: int, described: int, numa_nodes: tuple[NUMANode, ...]) -> list[int]:
+    """The cores of a stripped tree, which has no set of siblings in any spelling.
+
+    Numbers repeat: from socket to socket, from die to die. So the CPUs of a core have one number, one socket, one NUMA
+    node and one level-1 cache; where both socket and cache are unknown, nothing is told.
+    """
+    cores: dict[tuple[int | None, ...], int] = {}
+    for cpu in cpuset.ids(described):
+        number = cpus.number(f"cpu{cpu}/topology/core_id")
+        package = _package(cpus, cpu)
+        found = cpus.first_cpus(f"cpu{cpu}/cache/index0", _CACHE_FILES)
+        level1 = found[0] & online if found else None
+        if number is None or (package is None and level1 is None):
+            return []
+        node = next((node.id for node in numa_nodes if node.cpus >> cpu & 1), None)
+        key = (package, node, level1, number)
+        cores[key] = cores.get(key, 0) | 1 << cpu
+    return sorted(cores.values(), key=lowest)
+
+
 def _partition(claims: dict[int, int], paths: dict[int, str], online: int, cpus: Directory) -> list[int]:
     """Disjoint sets, sorted by lowest CPU, from what each CPU says about its siblings, and the file that says it.
 
@@ -171,12 +198,12 @@ def _in_order(groups: Iterable[int]) -> tuple[Group, ...]:
 def _sockets(cpus: Directory, online: int, described: int, numa_nodes: tuple[NUMANode, ...]) -> tuple[Group, ...]:
     groups = _alone(online) or _groups(cpus, _PACKAGE_FILES, online, described)
     if groups:
-        ids = [cpus.number(f"cpu{lowest(group)}/topology/physical_package_id") for group in groups]
+        ids = [_package(cpus, lowest(group)) for group in groups]
         return _numbered(*_whole_packages(groups, ids, numa_nodes))
     # No set in any spelling (a stripped tree): a package id is unique in the machine wherever it is not negative.
     by_id: dict[int, int] = {}
     for cpu in cpuset.ids(described):
-        number = cpus.number(f"cpu{cpu}/topology/physical_package_id")
+        number = _package(cpus, cpu)
         if number is not None:
             by_id[number] = by_id.get(number, 0) | 1 << cpu
     return tuple(Group(number, mask) for number, mask in sorted(by_id.items(), key=lambda item: lowest(item[1])))

@@ -352,6 +352,41 @@ def without(files, *names):
     return {path: text for path, text in files.items() if path.rpartition("/")[2] not in names}
 
 
+SETS = (
+    "core_cpus_list", "thread_siblings_list", "package_cpus_list", "core_siblings_list", "die_cpus_list", "die_id",
+)  # fmt: skip
+
+
+def test_numbers_tell_the_cores_of_a_tree_without_any_set(tmp_path):
+    """Cores are numbered from 0 in each socket."""
+    files = machines.synthesize(sockets=2, numa_nodes=2, l3_domains=2, cores=4, threads=2)
+    whole = read_machine(machines.write(files, tmp_path / "whole"))
+    for cpu in range(8):
+        files[f"{CPU}/cpu{cpu}/topology/core_id"] = f"{cpu % 2}\n"
+    stripped = read_machine(machines.write(without(files, *SETS), tmp_path / "stripped"))
+    assert (stripped.cores, stripped.sockets, stripped.problems) == (whole.cores, whole.sockets, ())
+
+
+def test_a_number_that_repeats_within_a_socket_is_another_core(tmp_path):
+    """Level-1 caches tell the two cores of one number apart, as NUMA nodes do: an Opteron 6100."""
+    files = without(machines.synthesize(sockets=1, numa_nodes=1, l3_domains=1, cores=4, threads=1), *SETS)
+    for cpu in range(4):
+        files[f"{CPU}/cpu{cpu}/topology/core_id"] = f"{cpu % 2}\n"
+        files[f"{CPU}/cpu{cpu}/cache/index0/shared_cpu_list"] = f"{cpu}\n"
+    assert lists(read_machine(machines.write(files, tmp_path)).cores) == [[0], [1], [2], [3]]
+
+
+@pytest.mark.parametrize("package", ["-1\n", "65535\n", None])
+def test_numbers_without_sockets_and_caches_tell_nothing(tmp_path, package):
+    files = without(machines.synthesize(sockets=1, numa_nodes=1, l3_domains=1, cores=4, threads=1), *SETS)
+    files = {path: text for path, text in files.items() if "/cache/" not in path}
+    for cpu in range(4):
+        files[f"{CPU}/cpu{cpu}/topology/core_id"] = "0\n"
+        files[f"{CPU}/cpu{cpu}/topology/physical_package_id"] = package
+    machine = read_machine(machines.write({path: text for path, text in files.items() if text}, tmp_path))
+    assert (machine.cores, machine.sockets) == ((), ())
+
+
 def test_packages_that_an_old_kernel_cut_at_numa_borders_are_whole(tmp_path):
     """Linux before 3.18 on a Haswell with Cluster-on-Die: core_siblings holds the CPUs of one node only."""
     files = machines.synthesize(sockets=2, numa_nodes=4, l3_domains=4, cores=8, threads=1)
