@@ -150,8 +150,11 @@ def plan_text(plan: Plan, budget: Budget, policy: Policy, governed_by: str, node
         "by": governed_by,
     }
     text = _dump(document)
-    while len(text.encode()) > env.RESERVED_PLAN and because:
-        because.pop(max(because, key=lambda name: len(because[name])))
+    while len(text) > env.RESERVED_PLAN and (because or known["because"]):
+        if because:
+            because.pop(max(because, key=lambda name: len(because[name])))
+        else:
+            known["because"] = ""
         document["truncated"] = True
         text = _dump(document)
     return text

@@ -85,13 +85,24 @@ STATIC = read_machine(str(machines.path("2s16c32t")))._replace(kubelet=Kubelet(c
 
 
 # A node's name is a DNS subdomain.
-@given(budgets, policies, st.text("abcxyz019-.", max_size=253))
-def test_a_plan_annotation_fits_its_reservation_and_reads_back(budget, policy, node):
-    text = wire.plan_text(plan(None, budget, policy), budget, policy, "InferenceThreading/x", node)
+@given(st.sampled_from([None, STATIC]), budgets, policies, st.text("abcxyz019-.", max_size=253))
+def test_a_plan_annotation_fits_its_reservation_and_reads_back(machine, budget, policy, node):
+    governed_by = "ClusterInferenceThreading/" + "x" * 63
+    text = wire.plan_text(plan(machine, budget, policy), budget, policy, governed_by, node)
     assert len(text.encode()) <= env.RESERVED_PLAN
     recorded = wire.read_plan_text(text)
     assert recorded.policy == policy
     assert recorded.budget._replace(because="") == budget._replace(because="")
+
+
+@pytest.mark.parametrize("because", ["x" * 300, "é" * 300])
+def test_the_longest_plan_annotation_fits_and_says_that_reasons_are_missing(because):
+    budget = Budget(64.123456, 63.123456789, 32, None, 65536, gpu=True, shim=False, smallest_cores=512, because=because)
+    governed_by = "ClusterInferenceThreading/" + "x" * 63
+    text = wire.plan_text(plan(STATIC, budget, FULLEST), budget, FULLEST, governed_by, "n" * 253)
+    assert len(text.encode()) <= env.RESERVED_PLAN
+    assert json.loads(text)["truncated"] is True
+    assert wire.read_plan_text(text).values["layout"] == {"workers": 4, "threads": 4}
 
 
 @given(st.sampled_from([None, STATIC]), budgets, policies)
