@@ -127,9 +127,9 @@ bool rd_use_threads(void *options, const int slots[3], int intra, const struct r
             *because = "another session's workers have a core each";
         } else {
             pool->placed = intra - 1;
-            pool->group = rd_map(sizeof *pool->group * (size_t)pool->placed);
+            pool->group = rd_map(sizeof *pool->group * (size_t)intra);
             if (pool->group == NULL || !rd_affinity_groups("", &rd_runtime.plan, &facts->cpus, intra, affinity, pool->group)) {
-                rd_unmap(pool->group, sizeof *pool->group * (size_t)pool->placed);
+                rd_unmap(pool->group, sizeof *pool->group * (size_t)intra);
                 pool->group = NULL;
                 pool->placed = 0;
                 *because = "no groups for so many threads on these CPUs";

@@ -229,6 +229,7 @@ bool rd_affinity_groups(const char *root, const struct rd_plan *plan, const stru
         }
     }
     put_groups(machine, pools[at], threads, affinity, group);
+    group[threads - 1] = *pools[at];
     rd_unmap(machine, machine->size);
     return true;
 }

@@ -272,7 +272,8 @@ void rd_resolve(const struct rd_plan *plan, const struct rd_facts *facts, struct
 /* Sets the units of the facts: physical cores, or CPUs where the plan wants all threads of a core, of one type and, where
  * that holds enough of them, on one NUMA node. `root` is "" for the real /sys. */
 void rd_place(const char *root, const struct rd_plan *plan, struct rd_facts *facts);
-/* Sets `group[i]` for each of the threads - 1 workers of a pool in the CPUs; false where nothing sensible can be said. */
+/* Sets `group[i]` for each of the threads - 1 workers of a pool in the CPUs, and one more: all the CPUs of the pool. False
+ * where nothing sensible can be said. */
 bool rd_affinity_groups(const char *root, const struct rd_plan *plan, const struct rd_cpus *cpus, int threads,
                         int affinity, struct rd_cpus *group);
 
@@ -305,8 +306,14 @@ struct rd_pool {
     int placed; /* workers that `group` has a set for */
     bool global;
     bool core; /* each has a core of its own */
-    struct rd_cpus *group;
+    struct rd_cpus *group;       /* and, last, all its CPUs */
+    const struct rd_cpus *whole; /* what the other threads may run on; NULL: what their creator may */
 };
+/* Lets the calling thread, which makes the pool's session, run on the pool's CPUs only: where it first writes to memory,
+ * that memory is. Each worker and all other threads set their own. */
+void rd_pool_enter(struct rd_pool *pool, const struct rd_facts *facts);
+/* Gives the thread its own CPUs back. */
+void rd_pool_leave(struct rd_pool *pool);
 /* A pool's description that outlives the creation of its threads; NULL where there are too many at once. */
 struct rd_pool *rd_pool_take(void);
 /* Gives it and its CPU sets back, once all its threads run. */

@@ -24,7 +24,9 @@ static rd_status create(const struct making *making, const void *options)
     /* With the environment's pools, with pools of its own, as the code has it. */
     for (int attempt = 0; attempt < 2; attempt++) {
         if (rd_choose(&choice, options, making->environment, attempt == 0)) {
+            rd_pool_enter(choice.pool, &choice.facts);
             status = making->make(making, choice.options);
+            rd_pool_leave(choice.pool);
             if (status == NULL) {
                 if (attempt > 0) {
                     rd_global_pool_failed();

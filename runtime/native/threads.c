@@ -72,6 +72,11 @@ void rd_threads_forked(void)
     }
 }
 
+static bool run_on(const struct rd_cpus *cpus)
+{
+    return !rd_failed(rd_syscall(NR_SCHED_SETAFFINITY, 0, sizeof *cpus, (long)cpus, 0, 0, 0));
+}
+
 static void *run(void *argument)
 {
     struct start *start = argument;
@@ -80,7 +85,7 @@ static void *run(void *argument)
     bool core = start->core;
     rd_syscall(NR_PRCTL, PR_SET_NAME, (long)start->name, 0, 0, 0, 0);
     if (start->placed) {
-        rd_syscall(NR_SCHED_SETAFFINITY, 0, sizeof start->cpus, (long)&start->cpus, 0, 0, 0);
+        run_on(&start->cpus);
     }
     __atomic_store_n(&start->used, 0, __ATOMIC_RELEASE);
     worker(parameter);
@@ -130,6 +135,9 @@ void *rd_thread_create(void *options, rd_worker worker, void *parameter)
     start->core = start->placed && pool->core;
     if (start->placed) {
         start->cpus = pool->group[number - 1];
+    } else if (pool->whole != NULL) {
+        start->cpus = *pool->whole;
+        start->placed = true;
     }
     if (start->core) {
         __atomic_fetch_add(&pinned, 1, __ATOMIC_RELAXED);
@@ -151,10 +159,32 @@ void rd_thread_join(void *handle)
     pthread_join_found(handle, &result);
 }
 
+void rd_pool_enter(struct rd_pool *pool, const struct rd_facts *facts)
+{
+    if (pool == NULL || pool->placed == 0) {
+        return;
+    }
+    struct rd_cpus outside = facts->cpus;
+    rd_cpus_drop(&outside, &pool->group[pool->placed]);
+    if (rd_cpus_count(&outside) > 0 && run_on(&pool->group[pool->placed])) {
+        pool->whole = &facts->cpus;
+    }
+}
+
+void rd_pool_leave(struct rd_pool *pool)
+{
+    if (pool != NULL && pool->whole != NULL && !run_on(pool->whole)) {
+        /* The container was moved meanwhile: all that it has now. */
+        struct rd_cpus all;
+        __builtin_memset(&all, 0xff, sizeof all);
+        run_on(&all);
+    }
+}
+
 void rd_pool_done(struct rd_pool *pool)
 {
     struct rd_cpus *group = pool->group;
     pool->group = NULL;
-    rd_unmap(group, sizeof *group * (size_t)(pool->placed > 0 ? pool->placed : 1));
+    rd_unmap(group, sizeof *group * (size_t)(pool->placed + 1));
     __atomic_store_n(&pools_used[pool - pools], 0, __ATOMIC_RELEASE);
 }

@@ -4,6 +4,7 @@ Its pure parts run here under the address and undefined-behaviour sanitizers; an
 """
 
 import importlib.util
+import os
 import random
 import shutil
 import subprocess
@@ -33,20 +34,26 @@ def load(name):
 cases = load("test_node_contract")
 
 
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory):
-    """answers(lines, mode): one answer of the harness for each line."""
+def compiled(folder, source, parts):
+    """The harness with these parts of the shim and the sanitizers."""
     compiler = shutil.which("gcc")
     if compiler is None:
         pytest.skip("no gcc here")
-    built = tmp_path_factory.mktemp("native") / "resolve"
-    sources = [HERE / "resolve.c", *(NATIVE / f"{part}.c" for part in PARTS)]
+    built = folder / Path(source).stem
+    sources = [HERE / source, *(NATIVE / f"{part}.c" for part in parts)]
     warnings = ["-std=gnu11", "-Wall", "-Wextra", "-Werror"]
-    command = [compiler, *SANITIZED, *warnings, "-DRD_HOSTED", f"-I{NATIVE}", "-o", built, *sources]
+    command = [compiler, *SANITIZED, *warnings, "-pthread", "-DRD_HOSTED", f"-I{NATIVE}", "-o", built, *sources]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if "cannot find -lasan" in done.stderr:
         pytest.skip("gcc has no sanitizers here")
     assert done.returncode == 0, done.stderr
+    return built
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """answers(lines, mode): one answer of the harness for each line."""
+    built = compiled(tmp_path_factory.mktemp("native"), "resolve.c", PARTS)
 
     def ask(lines, *mode):
         text = "".join(f"{line}\n" for line in lines)
@@ -164,3 +171,20 @@ def test_the_quota_is_read_alike_from_every_kind_of_tree(answers, tmp_path):
     found = [None if text == "-" else float(text) for text in answers([*roots, Path("/")], "--quota")]
     assert found == expected
     assert sum(quota is not None for quota in expected) > 30
+
+
+def test_the_thread_that_makes_a_session_is_on_the_pools_cpus_meanwhile_and_nobody_inherits_them(tmp_path):
+    """Its memory is where it is first written to. Threads that have no place of their own get all CPUs back."""
+    one, other = (sorted(os.sched_getaffinity(0)) * 2)[:2]
+    if one == other:
+        pytest.skip("needs two CPUs")
+    built = compiled(tmp_path, "pool.c", ("sys", "text", "cpuset", "threads", "elf"))
+    command = ["taskset", "-c", f"{one},{other}", built, str(one), str(other)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == [
+        f"before {one} {other}",
+        f"meanwhile {one}",
+        f"after {one} {other}",
+        f"tied {one}",
+        f"free {one} {other}",
+    ], done.stderr
