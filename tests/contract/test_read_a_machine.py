@@ -18,11 +18,15 @@ BLOCKS = re.findall(r"```console\n\$ raddle (topology --root machine.*)\n((?:.*\
 
 
 @pytest.mark.parametrize(("command", "shown"), BLOCKS, ids=[command for command, _ in BLOCKS])
-def test_what_the_page_shows_is_what_is_printed(command, shown, tmp_path, monkeypatch):
+def test_what_the_page_shows_is_what_is_printed(command, shown, tmp_path, monkeypatch, request):
     (name,) = re.findall(r"tools/machines\.py (\S+)\s+machine`", TEXT)
     (tmp_path / "machine").symlink_to(machines.path(name))
     monkeypatch.chdir(tmp_path)
-    assert CliRunner(env={"COLUMNS": "80"}).invoke(main, shlex.split(command)).stdout == shown
+    printed = CliRunner(env={"COLUMNS": "80"}).invoke(main, shlex.split(command)).stdout
+    if request.config.getoption("--update-golden"):
+        PAGE.write_text(PAGE.read_text().replace(shown, printed))
+    else:
+        assert printed == shown, "run pytest --update-golden and read the diff"
 
 
 def test_the_page_shows_a_machine_and_a_pool():

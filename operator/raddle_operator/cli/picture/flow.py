@@ -11,6 +11,9 @@ from raddle_operator.cli.picture.model import Box, Core
 
 _Item = TypeVar("_Item")
 
+# Between the parts of a title.
+SEPARATOR: Final = " · "
+_BLANK: Final = "\N{NO-BREAK SPACE}"
 # Boxes beside each other that are tried.
 BESIDE: Final = (1, 2, 3, 4, 5, 6, 8)
 # Cores in a row: more can't be counted at a look.
@@ -80,11 +83,12 @@ def rows(items: Sequence[_Item], beside: int) -> Iterator[Sequence[_Item]]:
         yield items[start : start + beside]
 
 
-def unbroken(names: Sequence[str], separator: str) -> str:
+def unbroken(names: Sequence[str]) -> str:
     """Return the names in one text that `folded` breaks between two names only, unless one is longer than a line."""
-    return separator.join(name.replace(" ", "\N{NO-BREAK SPACE}") for name in names)
+    return SEPARATOR.join(names).replace(" ", _BLANK).replace(f"·{_BLANK}", "· ")
 
 
 def folded(text: str, width: int) -> list[str]:
     """Return the text as lines of so many characters; [] for an empty one."""
-    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in wrap(text, width, break_on_hyphens=False)]
+    lines = wrap(text, width, break_on_hyphens=False)
+    return [line.replace(_BLANK, " ").removesuffix(SEPARATOR.rstrip()) for line in lines]

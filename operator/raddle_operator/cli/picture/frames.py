@@ -10,14 +10,23 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from raddle_operator.cli.picture.flow import Size, cores_a_row, flow, folded, room_of, rows, threads, unbroken
+from raddle_operator.cli.picture.flow import (
+    SEPARATOR,
+    Size,
+    cores_a_row,
+    flow,
+    folded,
+    room_of,
+    rows,
+    threads,
+    unbroken,
+)
 from raddle_operator.cli.picture.model import Box, Cell, Core
 
 Span = tuple[str, str]
 Line = tuple[Span, ...]
 """Parts of a line, each with the name of its style."""
 
-SEPARATOR: Final = " · "
 _SIDES: Final = 4  # "│ " and " │"
 
 
@@ -94,7 +103,7 @@ class Drawing:
             shown += SEPARATOR + names.pop(0)
         if len(shown) + _SIDES > most:
             names, shown = [shown, *names], ""
-        texts = ([unbroken(names, SEPARATOR)] if names else []) + list(box.notes)
+        texts = ([unbroken(names)] if names else []) + list(box.notes)
         return shown, [line for text in texts for line in folded(text, max(8, most - _SIDES))]
 
     def _flow(self, boxes: Sequence[Box], most: int) -> Size:

@@ -12,7 +12,17 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from raddle_operator.cli.picture import style
-from raddle_operator.cli.picture.flow import Size, cores_a_row, flow, folded, room_of, rows, threads, unbroken
+from raddle_operator.cli.picture.flow import (
+    SEPARATOR,
+    Size,
+    cores_a_row,
+    flow,
+    folded,
+    room_of,
+    rows,
+    threads,
+    unbroken,
+)
 from raddle_operator.cli.picture.model import ISOLATED, SYMBOLS, Box, Cell, Core, Picture, State
 
 WIDTH: Final = 1080
@@ -24,7 +34,6 @@ MAX_DISTANCES: Final = 16
 _MARGIN, _PAD, _GAP = 20, 10, 10
 _TITLE, _LINE = 20, 17  # heights of a box's title and of a line of text
 _CELL, _CORE_GAP, _CORE_PAD = 21, 5, 3
-_SEPARATOR = " · "
 _FACT = 104  # width of a fact's name
 
 
@@ -218,9 +227,9 @@ def _texts(box: Box, inner: int) -> tuple[str, list[str]]:
     """Return the part of the title that fits above, and the lines below it."""
     names = list(box.names)
     title = names.pop(0)
-    while names and style.bold(title + _SEPARATOR + names[0]) <= inner:
-        title += _SEPARATOR + names.pop(0)
-    texts = ([unbroken(names, _SEPARATOR)] if names else []) + list(box.notes)
+    while names and style.bold(title + SEPARATOR + names[0]) <= inner:
+        title += SEPARATOR + names.pop(0)
+    texts = ([unbroken(names)] if names else []) + list(box.notes)
     first, *more = _wrapped(title, inner, style.BOLD_EM)
     return first, [*more, *(line for text in texts for line in _wrapped(text, inner, style.SANS_EM))]
 
