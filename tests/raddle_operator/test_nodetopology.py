@@ -9,7 +9,7 @@ from machine_strategies import random_machines
 
 import machines
 from raddle.sysfs import read_machine
-from raddle.topology import Kubelet
+from raddle.topology import GPU, Kubelet
 from raddle_operator.nodetopology import TopologyError, content_hash, from_object, shape_hash, to_spec
 
 CRD = Path(__file__).parents[2] / "crds" / "nodecputopologies.yaml"
@@ -50,10 +50,19 @@ def known(schema, spec):
 
 def test_no_field_is_written_that_the_schema_does_not_have(schema):
     machine = read_machine(machines.path("hybrid-6p8e-20t"))
+    kinds = [kind._replace(capacity=1024, model="Cortex-X3") for kind in machine.core_types]
     machine = machine._replace(
-        offline=1 << 40, isolated=1, boot_id="b" * 36, kubelet=Kubelet("static", (("a", "b"),), "none", 3)
+        core_types=tuple(kinds),
+        gpus=(GPU("0000:3b:00.0", 0), GPU("0000:af:00.0")),
+        offline=1 << 40,
+        isolated=1,
+        boot_id="b" * 36,
+        kubelet=Kubelet("static", (("a", "b"),), "none", 3),
     )
-    assert known(schema.schema["properties"]["spec"], to_spec(machine))
+    spec = to_spec(machine)
+    assert known(schema.schema["properties"]["spec"], spec)
+    schema.validate(obj(spec))
+    assert from_object(obj(json.loads(json.dumps(spec)))) == machine
 
 
 def test_the_counts_are_for_tables():
