@@ -25,7 +25,7 @@ def bound():
 def look(**changes):
     """A session of scenario one-node that is as it should be."""
     kernel = {"cpuset": "8-15", "quota_cpus": None}
-    shown = {"machine": {"cpusOnline": "0-31"}, "budget": {"cpus": "8-15"}, "effective": {"intraOp": 4}}
+    shown = {"machine": {"cpusOnline": "0-15"}, "budget": {"cpus": "8-15"}, "effective": {"intraOp": 4}}
     return {
         "threads": 4,
         "caller": "8-15",
@@ -83,9 +83,9 @@ def test_a_session_that_is_as_expected_is_ok(bound):
         ({"threads": 8}, "8 threads, expected 4"),
         ({"workers": ["8-15", "0-7", "8-15"]}, "workers on 8-15 0-7 8-15, expected 8-15 8-15 8-15"),
         ({"caller": "8-9"}, "the caller is tied to 8-9"),
-        ({"memory": {"0": PAGES, "1": PAGES}}, "of 8192 pages on NUMA nodes (1,)"),
+        ({"memory": {"0": PAGES, "1": PAGES}}, f"{PAGES} of {2 * PAGES} pages on NUMA nodes (1,)"),
         ({"memory": {"1": 10}}, "10 pages are less than the model's weights"),
-        ({"kernel": {"cpuset": "0-31", "quota_cpus": None}}, "the guest's cgroup is not as it was asked for"),
+        ({"kernel": {"cpuset": "0-15", "quota_cpus": None}}, "the guest's cgroup is not as it was asked for"),
         ({"raddle": None}, "Raddle is not in the process"),
         ({"raddle": {**look()["raddle"], "quota_cpus": 2}}, "Raddle reads quota_cpus 2, the kernel says None"),
         ({"raddle": {**look()["raddle"], "report": 1, "reported": "?"}}, "`raddle report` ended with 1: ?"),
@@ -137,9 +137,24 @@ def test_workers_places_are_told_in_few_characters():
 def test_a_row_shows_plan_raddle_and_stock_side_by_side(bound):
     lines = table.table([judged(bound, result("raddle", look(memory={"1": 3 * PAGES, "2": PAGES})))]).splitlines()
     assert lines[1].split() == [
-        *["2s4n-16c32t", "one-node", "8-15", "-", "4", "4", "8-15", "x3", "1:75%", "2:25%", "16", "0", "0", "WRONG"]
+        *[
+            "2s3n-8c16t-memory",
+            "one-node",
+            "8-15",
+            "-",
+            "4",
+            "4",
+            "8-15",
+            "x3",
+            "1:75%",
+            "2:25%",
+            "16",
+            "0",
+            "0",
+            "WRONG",
+        ]
     ]
-    assert lines[2].startswith("    ! 12288 of 16384") or "pages on NUMA nodes (1,)" in lines[2]
+    assert lines[2].startswith(f"    ! {3 * PAGES} of {4 * PAGES} pages on NUMA nodes (1,)")
 
 
 def test_json_counts_what_is_wrong(bound):
@@ -150,9 +165,9 @@ def test_json_counts_what_is_wrong(bound):
 
 def test_shapes_are_listed(capsys):
     assert main(["shapes"]) == 0
-    assert "2s4n-16c32t" in capsys.readouterr().out
+    assert "2s3n-8c16t-memory" in capsys.readouterr().out
 
 
 def test_a_shape_without_scenarios_is_refused_with_those_that_have_some(capsys):
     assert main(["run", "1s2c2t"]) == 2
-    assert "no scenario has shape 1s2c2t; there are 2s4n-16c32t" in capsys.readouterr().err
+    assert "no scenario has shape 1s2c2t; there are 2s3n-8c16t-memory" in capsys.readouterr().err

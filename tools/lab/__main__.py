@@ -21,8 +21,9 @@ from lab.shapes import SHAPES
 EXAMPLES = """\
 examples:
   python -m lab                         every scenario on every machine that has one; 1 if something is not as expected
-  python -m lab run 2s4n-16c32t         one machine's scenarios
+  python -m lab run 2s8c8t              one machine's scenarios
   python -m lab run -o json             ... and what was seen of each thread, for programs
+  python -m lab limits                  what is read of cgroups, against what a kernel with version 2 enforces
   python -m lab shapes                  which machines there are
   python -m lab record 2s16c32t         write tests/machines/2s16c32t.txt anew
 
@@ -45,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _record(options, progress)
         if options.action == "clean":
             return _clean()
+        if options.action == "limits":
+            return _limits(options, progress)
         return _run(options, progress)
     except LabUnavailableError as error:
         progress.say(f"skipped: {error}")
@@ -70,9 +73,10 @@ def _parser() -> argparse.ArgumentParser:
         parents=[running],
     )
     parser.set_defaults(shapes=[])
-    actions = parser.add_subparsers(dest="action", metavar="run|shapes|record|clean")
+    actions = parser.add_subparsers(dest="action", metavar="run|limits|shapes|record|clean")
     run = actions.add_parser("run", parents=[running], help="run the scenarios of these shapes (the default: of all)")
     run.add_argument("shapes", nargs="*", metavar="SHAPE", help=f"of {', '.join(DEFAULT_SHAPES)}")
+    actions.add_parser("limits", parents=[common], help="check what is read of cgroups of version 2")
     actions.add_parser("shapes", parents=[common], help="list the shapes")
     actions.add_parser("clean", parents=[common], help="remove the kernel and the disk that were made")
     recording = actions.add_parser("record", parents=[common], help="record what the kernel of a shape says")
@@ -105,6 +109,18 @@ def _clean() -> int:
     shutil.rmtree(cache.folder(), ignore_errors=True)
     print(f"removed {cache.folder()}")
     return 0
+
+
+def _limits(options: argparse.Namespace, progress: Progress) -> int:
+    from lab import limits, real
+
+    with tempfile.TemporaryDirectory(prefix="raddle-lab-") as folder:
+        found = limits.run(real.prepare(Path(folder), options.kernel, progress), Path(folder))
+    for check, wrong in found.items():
+        print(check.replace("_", " ") + (f"\n! {wrong}" if wrong else ""), flush=True)
+    failed = sum(bool(wrong) for wrong in found.values())
+    progress.say(f"{len(found)} checks, {failed} not as expected ({progress.elapsed_seconds():.0f} s)")
+    return 1 if failed else 0
 
 
 def _run(options: argparse.Namespace, progress: Progress) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 SIZE = 1024
-LAYERS = 4
-ROWS = 8
+LAYERS = 2
+ROWS = 4
 WEIGHTS_MIB = SIZE * SIZE * 4 * LAYERS // 2**20
 
 

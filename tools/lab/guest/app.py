@@ -20,7 +20,7 @@ from typing import Any
 
 IDLE_SECONDS = 0.5
 SETTLE_SECONDS = 20
-RUNS = 3
+RUNS = 2
 REPORT_CHARACTERS = 3000
 
 
