@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 
+import click
 import pytest
 from integration.world import Space, container, plan_of, pod, policy, threads
 
@@ -12,6 +14,7 @@ import machines
 from devcluster import ApiError, Cluster
 from localraddle import LocalRaddle
 from raddle.sysfs import read_machine
+from raddle_operator.cli import cluster as in_terminal
 from raddle_operator.nodetopology import to_object
 
 pytestmark = pytest.mark.cluster
@@ -257,6 +260,12 @@ def test_a_node_without_an_agent_is_planned_for_by_what_nfd_says(raddle, space):
     space.create(pod(container(), name="scheduled", nodeSelector={"kubernetes.io/hostname": "plain"}))
     bound = space.bound("scheduled")
     assert (threads(bound), plan_of(bound).node) == (6, "plain")
+
+    # A terminal is told the same.
+    told = asyncio.run(in_terminal.machine("plain", cluster.kubeconfig, without_agent=True))
+    assert (len(told.cores), told.source) == (12, "from NFD NodeResourceTopology, no agent")
+    with pytest.raises(click.ClickException, match="Node Feature Discovery says nothing of that node"):
+        asyncio.run(in_terminal.machine("nowhere", cluster.kubeconfig, without_agent=True))
 
     # The agent's own word counts for more, as soon as there is one.
     cluster.client.post(TOPOLOGIES, {**_named("plain"), "spec": {"cpus": {"online": "0-23"}}})
