@@ -27,7 +27,7 @@ from raddle.placement import Wish, place, tie
 from raddle.planner import Budget, plan
 from raddle.policy import Policy
 from raddle.topology import Kubelet, Machine
-from report import BUDGET_HEADINGS, markdown_table, spread, write_section
+from report import BUDGET_HEADINGS, markdown_table, short, spread, write_section
 from report import Budget as Line
 from report import machine as this_machine
 
@@ -54,7 +54,7 @@ def planning_and_reading() -> tuple[list[list[str]], list[Line]]:
         with tempfile.TemporaryDirectory() as folder:
             root = machines.unpack(machines.pack(shape, ""), Path(folder))
             figures = _measured(_calls(str(root)))
-        rows.append([str(cpus), *(f"{spread(found)}; {_apart(found):.2g}" for found in figures.values())])
+        rows.append([str(cpus), *(f"{spread(found)}; {short(_apart(found))}" for found in figures.values())])
         if cpus in {64, 512}:
             what, allowed = ("plan(), 2 NUMA nodes, 64 CPUs", 50) if cpus == 64 else ("plan(), 512 CPUs", 300)
             slowest = max((figures[name] for name in PLANS), key=statistics.median)
@@ -116,7 +116,7 @@ def _apart(figures: list[float]) -> float:
 
 def _budget(what: str, figures: list[float], allowed: float, unit: str) -> Line:
     return Line(
-        what=f"{what} (A/A {_apart(figures):.2g})", value=statistics.median(figures), allowed=allowed, unit=unit
+        what=f"{what} (A/A {short(_apart(figures))})", value=statistics.median(figures), allowed=allowed, unit=unit
     )
 
 
