@@ -5,11 +5,9 @@ reader may differ, with the reason.
 """
 
 import json
-import re
 import shutil
-import tarfile
-from pathlib import Path
 
+import captures as recorded
 import pytest
 from click.testing import CliRunner
 
@@ -17,35 +15,13 @@ from raddle.document import to_document
 from raddle.sysfs import read_machine
 from raddle_operator.cli import main
 
-CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "machines" / "captures.tar.xz"
-# Half of 14,000 files: what no reader of topology could want.
-UNREAD = re.compile(
-    "/(power|stats|ondemand|state[0-9]+|size_of|ways_of|number_of|coherency|physical_line|type$)|proc/[^cmsv]"
-)
-CAPTURED = (
-    "hwloc-16em64t-4s2c2t-offlines",
-    "hwloc-20em64t-hybrid-1p6c2t+2ca4co1t",
-    "hwloc-32amd64-4s2n4c-cgroup2",
-    "hwloc-48amd64-4pa2n6c-sparse",
-    "hwloc-64intel64-fakeKNL-SNC4-hybrid",
-    "iree-x86_64_ryzen9_7950x",
-    "lscpu-arm-A510-A710-A715-X3",
-    "lscpu-ppc64-POWER7",
-    "lscpu-s390-lpar-drawer",
-    "nto-worker2",
-)
 # What an expected.json says about itself.
 NO_FACTS = {"name", "provenance", "remark", "source", "inspect", "completed", "soft", "scope"}
 
 
 @pytest.fixture(scope="session")
 def captures(tmp_path_factory):
-    if not CAPTURES.is_file():
-        pytest.skip(f"the recorded machines of other projects are not here: {CAPTURES}")
-    folder = tmp_path_factory.mktemp("captures")
-    with tarfile.open(CAPTURES) as tar:
-        tar.extractall(folder, [member for member in tar if not UNREAD.search(member.name)], filter="tar")
-    return folder
+    return recorded.unpack(tmp_path_factory.mktemp("captures"))
 
 
 def printed(root):
@@ -117,7 +93,7 @@ def sizes(kinds):
     return sorted(kind["count"] if "count" in kind else len(kind["cpus"]) for kind in kinds)
 
 
-@pytest.mark.parametrize("name", CAPTURED)
+@pytest.mark.parametrize("name", recorded.NAMES)
 def test_a_recorded_machine_is_read_as_other_tools_read_it(captures, name):
     expected = json.loads((captures / name / "expected.json").read_text())
     document = printed(captures / name)
@@ -134,10 +110,10 @@ def test_a_recorded_machine_is_read_as_other_tools_read_it(captures, name):
 
 
 def test_every_capture_is_compared(captures):
-    assert sorted(path.name for path in captures.iterdir()) == sorted(CAPTURED)
+    assert sorted(path.name for path in captures.iterdir()) == sorted(recorded.NAMES)
 
 
-@pytest.mark.parametrize("name", CAPTURED)
+@pytest.mark.parametrize("name", recorded.NAMES)
 def test_the_document_and_the_machine_are_one(captures, name):
     document = printed(captures / name)
     share = {key: document.pop(key) for key in ("allowed", "quotaCPUs") if key in document}
@@ -146,7 +122,7 @@ def test_the_document_and_the_machine_are_one(captures, name):
     assert ("allowed" in share) >= ("allowed" in expected)
 
 
-@pytest.mark.parametrize("name", CAPTURED)
+@pytest.mark.parametrize("name", recorded.NAMES)
 def test_a_tree_as_it_was_recorded_says_the_same(captures, name, tmp_path):
     """Without the files that were added to the capture: the masks and folders beside them tell."""
     expected = json.loads((captures / name / "expected.json").read_text())

@@ -7,6 +7,7 @@ import shutil
 import time
 from contextlib import contextmanager
 
+import captures
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -166,13 +167,24 @@ def test_a_folder_that_can_not_be_opened_is_named(small):
 # --- anything, anywhere -----------------------------------------------------------------------------------------------
 
 TREES = ("2s3n-8c16t-memory", "1s2n4l3-8c16t", "hybrid-6p8e-20t", "1s8c16t-offline")
+OTHERS = (
+    "hwloc-16em64t-4s2c2t-offlines",
+    "hwloc-48amd64-4pa2n6c-sparse",
+    "lscpu-arm-A510-A710-A715-X3",
+    "lscpu-ppc64-POWER7",
+    "lscpu-s390-lpar-drawer",
+)
 
 
-@pytest.fixture(scope="module", params=TREES)
+@pytest.fixture(scope="module", params=[*TREES, *OTHERS])
 def recorded(request, tmp_path_factory):
-    """A copy of a recorded machine, and its files."""
-    root = tmp_path_factory.mktemp("recorded") / "machine"
-    shutil.copytree(machines.path(request.param), root, symlinks=True)
+    """A copy of a recorded machine, ours or another project's, and its files."""
+    folder = tmp_path_factory.mktemp("recorded")
+    root = folder / request.param
+    if request.param in OTHERS:
+        captures.unpack(folder, request.param)
+    else:
+        shutil.copytree(machines.path(request.param), root, symlinks=True)
     return root, sorted(path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
 
 
