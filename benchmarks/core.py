@@ -2,9 +2,9 @@
 
 Sizes from two CPUs to 1024: reading a made-up /sys tree with everything in it; `plan()`, parsing excluded, under a
 limit, without one, and for exclusive CPUs whose numbers are known; what the first session costs more on such CPUs
-(machine read, pool placed, affinity written; later ones like it reuse the text), and the placing alone. All kinds take turns; beside each
-figure is its A/A difference, how far the medians of two halves of its repetitions lie apart. The agent's memory and its
-CPU time while nothing changes are measured on a local API server.
+(machine read, pool placed, affinity written; later ones like it reuse the text), and the placing alone. All kinds take
+turns; beside each figure is its A/A difference, how far the medians of two halves of its repetitions lie apart. The
+agent's memory and its CPU time while nothing changes are measured on a local API server.
 """
 
 from __future__ import annotations
