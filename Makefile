@@ -36,6 +36,7 @@ test: check native ## Run every check and every test; ARGS goes to pytest
 .PHONY: lab
 lab: setup packages ## Run containers on NUMA machines under QEMU: where each thread and its memory really are (minutes)
 	@$(PYTHON) -m lab $(ARGS)
+	@$(if $(ARGS),,$(PYTHON) -m lab limits)
 
 .PHONY: fuzz
 fuzz: setup native ## Fuzz the parsers in Python, Node.js and C, and placement: two million cases and more (minutes)

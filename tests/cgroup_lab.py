@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,7 +76,21 @@ def boxes(depth: int = 1) -> Iterator[list[Box]]:
         yield found
     finally:
         for folder in reversed(made):
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """The kernel lets go of a process a moment after its parent has waited for it."""
+    ends_at = time.monotonic() + 10
+    while True:
+        try:
             folder.rmdir()
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > ends_at:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 _NAME = f"raddle-test-{uuid.uuid4().hex[:8]}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import subprocess
@@ -99,7 +100,21 @@ def pod(controllers: str = CONTROLLERS) -> Iterator[tuple[Path, Path]]:
         yield outer, inner
     finally:
         for folder in sorted(outer.glob("**/"), reverse=True):
+            remove(folder)
+
+
+def remove(folder: Path) -> None:
+    """The kernel lets go of a process a moment after its parent has waited for it."""
+    ends_at = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
             folder.rmdir()
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > ends_at:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def started(group: Path, code: str) -> subprocess.Popen[str]:
@@ -204,7 +219,7 @@ def a_partition_has_cpus_that_its_parent_has_not() -> None:
             expect(inside(alone)["cpus"], "3")
             expect(inside(inner)["cpus"], "0-2")
         finally:
-            alone.rmdir()
+            remove(alone)
 
 
 def a_namespace_shows_what_its_mounts_show() -> None:
@@ -260,7 +275,7 @@ def a_cgroup_that_is_gone_leaves_its_parents_limits() -> None:
             os._exit(0)
         while ZOMBIE not in Path(f"/proc/{pid}/status").read_text():
             time.sleep(0.01)
-        inner.rmdir()
+        remove(inner)
         code = f"print(json.dumps([cgroup.read_allotment('/', {pid}).quota_cpus, open('/proc/{pid}/cgroup').read()]))"
         found = inside(TOP / "system", code)
         os.waitpid(pid, 0)
