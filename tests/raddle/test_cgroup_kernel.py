@@ -81,7 +81,6 @@ def test_the_quota_that_is_read_is_the_one_that_throttles(outer_us, inner_us, wh
     assert found["nr_periods"] >= found["nr_throttled"] >= 1
     # Counted where the quota is set, and only there.
     assert found["totals"]["throttledPeriods"] >= 1
-    assert found["totals"]["throttledUs"] > 0
     # A period may begin just before and just after; the last slice of each CPU may be overdrawn.
     assert found["used"] <= 0.2 * (found["wall"] + 0.2) + 0.03
 
