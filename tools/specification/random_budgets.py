@@ -60,7 +60,9 @@ def budget(rng: Random, machine: Machine) -> Budget:
         if rng.random() < 0.3:
             cpus = cpus_of(rng, machine)
         if rng.random() < 0.2:
+            # Guaranteed: the limit is the request.
             whole = rng.randint(1, 16)
+            quota = float(whole)
     return Budget(
         quota_cpus=quota,
         request_cpus=quota_cpus(rng, machine) if rng.random() < 0.4 else None,
