@@ -79,7 +79,8 @@ function parseList(list) {
   if (trimmed === '' || trimmed === '(null)') {
     return [];
   }
-  const present = new Uint8Array(MAX_CPUS);
+  let ids = [];
+  let isAscending = true;
   for (const part of trimmed.split(',')) {
     const found = /^ *([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9})\/([0-9]{1,9}))?)? *$/.exec(part);
     const first = found ? Number(found[1]) : MAX_CPUS;
@@ -89,16 +90,28 @@ function parseList(list) {
     if (first > last || last >= MAX_CPUS || group === 0 || used > group) {
       throw new RangeError(`'${part.slice(0, 64)}' is not a CPU list`);
     }
-    // Without a stride the whole range is one group.
-    for (let start = first; start <= last; start += found[4] === undefined ? last - first + 1 : group) {
-      present.fill(1, start, found[4] === undefined ? last + 1 : Math.min(start + used, last + 1));
+    isAscending = isAscending && (!ids.length || first > ids[ids.length - 1]);
+    for (let cpu = first; cpu <= last; cpu++) {
+      if ((cpu - first) % group < used) {
+        ids.push(cpu);
+      }
+    }
+    if (!isAscending && ids.length > 2 * MAX_CPUS) {
+      // A text may name all of them thousands of times.
+      ids = ascending(ids);
     }
   }
-  const ids = [];
+  return isAscending ? ids : ascending(ids);
+}
+
+function ascending(ids) {
+  const present = new Uint8Array(MAX_CPUS);
+  ids.forEach((cpu) => (present[cpu] = 1));
+  const sorted = [];
   for (let cpu = present.indexOf(1); cpu >= 0; cpu = present.indexOf(1, cpu + 1)) {
-    ids.push(cpu);
+    sorted.push(cpu);
   }
-  return ids;
+  return sorted;
 }
 
 /**

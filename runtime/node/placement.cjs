@@ -122,17 +122,25 @@ class Placement {
       units = [].concat(...Array.from({ length: depth }, (_, n) => level(n)));
     }
     const workers = units.slice(1, threads);
-    return affinity === 'core' ? workers : workers.map((unit) => this.share(pool, unit));
+    return affinity === 'core' ? workers : this.shares(pool, workers);
   }
 
-  share(pool, unit) {
+  /** All of the pool's CPUs on the NUMA node of each unit. */
+  shares(pool, units) {
     const { isolated, numaNodes } = this.machine;
-    if (unit.some((cpu) => isolated.has(cpu))) {
-      // The scheduler balances no threads between isolated CPUs: each has its own.
-      return unit;
-    }
-    const node = numaNodes.find(({ set }) => unit.some((cpu) => set.has(cpu)));
-    return pool.filter((cpu) => !isolated.has(cpu) && (node === undefined || node.set.has(cpu)));
+    const balanced = pool.filter((cpu) => !isolated.has(cpu));
+    const found = new Map();
+    return units.map((unit) => {
+      if (unit.some((cpu) => isolated.has(cpu))) {
+        // The scheduler balances no threads between isolated CPUs: each has its own.
+        return unit;
+      }
+      const node = numaNodes.find(({ set }) => unit.some((cpu) => set.has(cpu)));
+      if (!found.has(node)) {
+        found.set(node, node === undefined ? balanced : balanced.filter((cpu) => node.set.has(cpu)));
+      }
+      return found.get(node);
+    });
   }
 
   /** The cores within the set, by (NUMA node, most of the set first; L3 domain, most of the set first; lowest CPU). */
@@ -173,13 +181,16 @@ function groupsText(groups) {
   if (!groups.every((group) => group.length && group[group.length - 1] < CPU_SETSIZE)) {
     return '';
   }
-  const text = groups.map((group) => {
+  // Most groups are the same: each is written once.
+  const written = new Map(groups.map((group) => [group, '']));
+  for (const group of written.keys()) {
     const first = group[0] + 1;
     const last = group[group.length - 1] + 1;
     const isRange = group.length > 1 && group.length === last - first + 1;
-    return isRange ? `${first}-${last}` : group.map((cpu) => cpu + 1).join(',');
-  });
-  return text.join(';').length <= MAX_TEXT ? text.join(';') : '';
+    written.set(group, isRange ? `${first}-${last}` : group.map((cpu) => cpu + 1).join(','));
+  }
+  const text = groups.map((group) => written.get(group)).join(';');
+  return text.length <= MAX_TEXT ? text : '';
 }
 
 module.exports = { Placement, groupsText };
