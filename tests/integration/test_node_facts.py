@@ -14,6 +14,7 @@ import machines
 from devcluster import ApiError, Cluster
 from localraddle import LocalRaddle
 from raddle.sysfs import read_machine
+from raddle.topology import GPU
 from raddle_operator.cli import cluster as in_terminal
 from raddle_operator.nodetopology import to_object
 
@@ -198,11 +199,14 @@ def test_the_nodes_agent_mends_what_was_edited(space, kept):
     assert condition(space, kept, "Valid")["status"] == "True"
 
 
-def test_a_machine_of_1024_cpus_fits_well(raddle, space, tmp_path):
+def test_a_machine_of_1024_cpus_and_17_gpus_fits_well(raddle, space, tmp_path):
     files = machines.synthesize(sockets=4, numa_nodes=16, l3_domains=64, cores=512, threads=2)
-    body = to_object(read_machine(machines.write(files, tmp_path)), "huge", "00000000-0000-4000-8000-000000000000")
+    gpus = tuple(GPU(f"0000:{number:02x}:00.0", number if number < 16 else None) for number in range(1, 18))
+    machine = read_machine(machines.write(files, tmp_path))._replace(gpus=gpus)
+    body = to_object(machine, "huge", "00000000-0000-4000-8000-000000000000")
     stored = space.client.apply(body)
     try:
+        assert stored["spec"] == body["spec"], "the schema knows every field that the agent writes"
         assert stored["spec"]["counts"]["cpus"] == 1024
         size = len(json.dumps(stored))
         print(f"1024 CPUs: {size} bytes")
