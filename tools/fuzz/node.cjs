@@ -91,7 +91,12 @@ function check(text, random) {
     cpus: random(4) ? Array.from({ length: 1 + random(16) }, (_, cpu) => cpu) : null,
     quotaCPUs: random(3) ? (1 + random(16000)) / 1000 : null,
     workersSeen: 1 + random(4),
+    placed: null,
   };
+  if (facts.cpus && random(2)) {
+    const threads = 1 + random(facts.cpus.length);
+    facts.placed = { threads, because: `${threads} physical cores` };
+  }
   const wanted = resolve(fields, facts);
   for (const key of ['intra', 'inter']) {
     const [planned, value] = [fields[key], wanted[key]];
@@ -101,6 +106,7 @@ function check(text, random) {
   hold([null, 'never', 'bounded', 'always'].includes(wanted.spin), 'spin is one of the words');
   hold(wanted.spinUs >= 0 && wanted.spinUs <= 1000000, 'spinning is bounded');
   hold(wanted.cap === null || wanted.cap >= 1, 'the cap is a thread at least');
+  hold(!facts.placed || wanted.cap <= facts.placed.threads, 'no more threads than there is room for');
   checkChoice(fields, wanted, facts, random);
   return { isPlan: true, way: Object.keys(fields).sort().join() };
 }
@@ -108,9 +114,16 @@ function check(text, random) {
 function checkList(text) {
   try {
     const cpus = kernel.parseList(text);
+    hold(cpus.every((cpu, at) => !at || cpus[at - 1] < cpu), 'a list is a set');
     hold(kernel.formatList(kernel.parseList(kernel.formatList(cpus))) === kernel.formatList(cpus), 'a list is a set');
   } catch (error) {
     hold(error instanceof RangeError && error.message.length <= MAX_MESSAGE, `a list: ${error && error.stack}`);
+  }
+  try {
+    const cpus = kernel.parseMask(text);
+    hold(cpus.every((cpu, at) => !at || cpus[at - 1] < cpu), 'a mask is a set');
+  } catch (error) {
+    hold(error instanceof RangeError && error.message.length <= MAX_MESSAGE, `a mask: ${error && error.stack}`);
   }
 }
 

@@ -55,6 +55,12 @@ static void check_resolved(const struct rd_plan *plan, const uint8_t *data, size
         facts.knows_cpus = true;
         facts.cpu_count = 1 + data[1];
     }
+    if (facts.knows_cpus && size > 3 && data[3] % 4 > 0) {
+        struct rd_out words = rd_out(facts.units_words, sizeof facts.units_words);
+        facts.units = 1 + data[3] % facts.cpu_count;
+        rd_put_number(&words, facts.units);
+        rd_put(&words, " physical cores of one type on one NUMA node");
+    }
     if (size > 2 && data[2] % 4 > 0) {
         facts.has_quota = true;
         facts.quota_cpus = (data[2] + 1) / 17.0;
@@ -64,6 +70,8 @@ static void check_resolved(const struct rd_plan *plan, const uint8_t *data, size
     hold(found.intra <= intra && (found.intra > 0) == (intra > 0), "intra is never raised and never lost", text);
     hold(found.inter <= inter && (found.inter > 0) == (inter > 0), "inter is never raised and never lost", text);
     hold((found.intra_because[0] != '\0') == (found.intra < intra), "a cut has a reason", text);
+    hold(rd_length(found.spin_because) + 1 < sizeof found.spin_because, "a reason is not cut off", text);
+    hold(facts.units == 0 || found.cap <= (int)facts.units, "no more threads than there is room for", text);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -90,10 +98,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         hold(error.length > 0, "a refusal has a reason", text);
     }
     free(text);
-    /* These two are told the length: nothing ends the bytes. */
+    /* These are told the length: nothing ends the bytes. */
     char *bytes = malloc(size > 0 ? size : 1);
     memcpy(bytes, data, size);
     rd_cpus_parse((struct rd_text){bytes, size}, &set);
+    rd_cpus_parse_mask((struct rd_text){bytes, size}, &set);
     rd_elf_fits((const unsigned char *)bytes, size, needs_nothing);
     free(bytes);
     return 0;
@@ -108,6 +117,7 @@ static const char *const seeds[] = {
     "v=1;session.intra_op.spin_duration_us=-1;session.dynamic_block_base=4;session.use_env_allocators=1",
     "v=1;cuda.gpu_mem_limit=9999999999999999999;cuda.cudnn_conv_algo_search=HEURISTIC;openvino.num_streams=2",
     "0-3,8,16-31:2/4",
+    "ff,00000000,80000001",
     "",
 };
 
