@@ -23,8 +23,8 @@ def parse_configz(answer: Mapping[str, Any], source: str = "Configz") -> Kubelet
     """The kubelet's CPU settings in an answer of /configz; a word that Raddle does not know is "unknown".
 
     `source` is the way that led there, one of document.KUBELET_SOURCES. `reserved_cpus` is the explicit list
-    (reservedSystemCPUs) only: with kubeReserved and systemReserved a static policy takes as many CPUs as they say. Which
-    of them depends on machine, options and release (cpu_assignment.go), and /configz does not tell.
+    (reservedSystemCPUs) only. With kubeReserved and systemReserved a static policy takes as many CPUs as they say;
+    which ones depends on machine, options and release (cpu_assignment.go), and /configz does not tell.
     """
     config = answer.get("kubeletconfig")
     if not isinstance(config, Mapping):
