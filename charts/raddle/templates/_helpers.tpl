@@ -14,12 +14,14 @@ app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
+{{/* Reference of an image. Call with (list root image), of which an empty repository stands for the chart's own image. */}}
 {{- define "raddle.image" -}}
-{{- $image := .Values.image -}}
+{{- $root := index . 0 -}}
+{{- $image := ternary (index . 1) $root.Values.image (not (empty (index . 1).repository)) -}}
 {{- if $image.digest -}}
 {{ $image.repository }}@{{ $image.digest }}
 {{- else -}}
-{{ $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}
+{{ $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}
 {{- end -}}
 {{- end }}
 
@@ -85,10 +87,11 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
-{{/* Where the pods run. Call with (list root values). */}}
+{{/* Where the pods run. Call with (list root values component). */}}
 {{- define "raddle.scheduling" -}}
 {{- $root := index . 0 -}}
 {{- $values := index . 1 -}}
+{{- $component := index . 2 -}}
 {{- with $root.Values.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
@@ -102,13 +105,26 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $values.affinity }}
+{{- if $values.affinity }}
 affinity:
-  {{- toYaml . | nindent 2 }}
+  {{- toYaml $values.affinity | nindent 2 }}
+{{- else if ne $component "agent" }}
+affinity:
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        podAffinityTerm:
+          topologyKey: kubernetes.io/hostname
+          labelSelector:
+            matchLabels:
+              {{- include "raddle.selector" (list $root $component) | nindent 14 }}
 {{- end }}
 {{- end }}
 
-{{/* Keeps replicas apart where the cluster allows it. Call with (list root component). */}}
+{{/*
+Spreads replicas over nodes and zones where the cluster allows it; a cluster of one node or zone still runs them all.
+Call with (list root component).
+*/}}
 {{- define "raddle.spread" -}}
 topologySpreadConstraints:
 {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
@@ -126,4 +142,24 @@ topologySpreadConstraints:
   valueFrom:
     fieldRef:
       fieldPath: metadata.namespace
+{{- end }}
+
+{{/* One pod at a time is evicted. An unready pod may always go: a broken one must not hold a node's drain up. */}}
+{{- define "raddle.podDisruptionBudget" -}}
+{{- $root := index . 0 -}}
+{{- $component := index . 1 -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: raddle-{{ $component }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "raddle.labels" $root | nindent 4 }}
+    app.kubernetes.io/component: {{ $component }}
+spec:
+  maxUnavailable: 1
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- include "raddle.selector" . | nindent 6 }}
 {{- end }}
