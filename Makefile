@@ -34,7 +34,7 @@ test: check native ## Run every check and every test; ARGS goes to pytest
 	@$(if $(ARGS),true,$(PYTHON) -m supported --check)
 
 .PHONY: lab
-lab: setup packages ## Run containers on NUMA machines under QEMU: where each thread and its memory really are (minutes)
+lab: setup native ## Run containers on NUMA machines under QEMU: where each thread and its memory really are (minutes)
 	@$(PYTHON) -m lab $(ARGS)
 	@$(if $(ARGS),,$(PYTHON) -m lab limits)
 

@@ -171,3 +171,9 @@ def test_shapes_are_listed(capsys):
 def test_a_shape_without_scenarios_is_refused_with_those_that_have_some(capsys):
     assert main(["run", "1s2c2t"]) == 2
     assert "no scenario has shape 1s2c2t; there are 2s3n-8c16t-memory" in capsys.readouterr().err
+
+
+def test_a_native_programs_container_preloads_the_library():
+    one = scenario("native-one-node")
+    found = plans.bind(plans.pod(one.resources, real.COMMANDS[one.program]), plans.machine(one.shape), one.policy)
+    assert found.environ["LD_PRELOAD"] == "/opt/raddle/native/x86_64/libraddle.so"

@@ -69,8 +69,12 @@ def bind(created: Mapping[str, Any], node: Machine, policy: Mapping[str, Any] | 
             "spec": {"podSelector": {}, "imageEnv": {"PYTHONPATH": ""}, "reports": True, **(policy or {})},
         }
     )
-    shipped = volumes.ShimDelivery(config_map="raddle-shim-lab", items=delivery.items())
-    facts = injection.Facts(smallest_cores=len(node.cores), config_map_present=True)
+    shipped = volumes.ShimDelivery(
+        config_map="raddle-shim-lab", items=delivery.items(), architectures=delivery.architectures()
+    )
+    facts = injection.Facts(
+        smallest_cores=len(node.cores), config_map_present=True, architectures=frozenset({node.architecture})
+    )
     decision = injection.decide_object(
         created,
         "models",
