@@ -13,12 +13,12 @@ from typing import Any
 import jsonpatch
 
 import machines
-from raddle import cpuset, delivery, env, wire
+from raddle import cpuset, env, wire
 from raddle.planner import Budget, Plan, plan
 from raddle.policy import Policy
 from raddle.sysfs import read_machine
 from raddle.topology import Kubelet, Machine
-from raddle_operator import binding, injection, matching, spec, volumes
+from raddle_operator import binding, injection, matching, shipped, spec
 
 NODE = "node"
 CONTAINER = "serve"
@@ -69,9 +69,6 @@ def bind(created: Mapping[str, Any], node: Machine, policy: Mapping[str, Any] | 
             "spec": {"podSelector": {}, "imageEnv": {"PYTHONPATH": ""}, "reports": True, **(policy or {})},
         }
     )
-    shipped = volumes.ShimDelivery(
-        config_map="raddle-shim-lab", items=delivery.items(), architectures=delivery.architectures()
-    )
     facts = injection.Facts(
         smallest_cores=len(node.cores), config_map_present=True, architectures=frozenset({node.architecture})
     )
@@ -81,7 +78,7 @@ def bind(created: Mapping[str, Any], node: Machine, policy: Mapping[str, Any] | 
         {"raddle.dev/inject": "enabled"},
         matching.Policies([governing]),
         facts,
-        injection.Settings(shim=shipped),
+        injection.Settings(shim=shipped.shim()),
     )
     assert decision.injected, decision
     changed = jsonpatch.apply_patch(created, decision.operations)
