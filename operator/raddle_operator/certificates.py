@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from raddle_operator.kube import MUTATING_WEBHOOKS, SECRETS, AlreadyExists, Conflict, Kube, NotFound, Object
+from raddle_operator.ownership import Owners, nobody
 
 log = logging.getLogger(__name__)
 
@@ -48,13 +49,17 @@ FIELD_MANAGER: Final = "raddle-controller"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateSettings:
-    """Where the certificates are kept and what they are for. ``extra_names`` are further DNS names or addresses."""
+    """Where the certificates are kept and what they are for. ``extra_names`` are further DNS names or addresses.
+
+    ``owners`` are whom the Secret goes with.
+    """
 
     namespace: str = "raddle-system"
     secret: str = "raddle-webhook-tls"  # noqa: S105 (a name)
     service: str = "raddle-webhook"
     configuration: str = "raddle"
     extra_names: tuple[str, ...] = ()
+    owners: Owners = nobody
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -373,7 +378,8 @@ async def _write_secret(
     data["ca.crt"] = _encoded(b"".join(certificate.public_bytes(serialization.Encoding.PEM) for certificate in trusted))
     if signer.key is not None:
         data["ca.key"] = _encoded(_key_pem(signer.key))
-    metadata: Object = {"name": settings.secret, "namespace": settings.namespace}
+    owners = await settings.owners()
+    metadata: Object = {"name": settings.secret, "namespace": settings.namespace, "ownerReferences": owners}
     if secret is not None:
         # Were another to have written meanwhile, its authority must not be lost.
         metadata["resourceVersion"] = secret["metadata"]["resourceVersion"]

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from raddle_operator.kube import LEASES, AlreadyExists, Conflict, Kube, KubeError, NotFound, Object
+from raddle_operator.ownership import Owners, nobody
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +46,23 @@ class Timing:
 
 
 class Elector:
-    """A candidate for one Lease. ``identity`` must differ between processes: pod name and something random."""
+    """A candidate for one Lease. ``identity`` must differ between processes: pod name and something random.
 
-    def __init__(self, kube: Kube, *, namespace: str, name: str, identity: str, timing: Timing | None = None) -> None:
+    ``owners`` are whom a Lease that it makes goes with.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        timing: Timing | None = None,
+        owners: Owners = nobody,
+    ) -> None:
         self.identity: Final = identity
+        self._owners = owners
         self._kube = kube
         self._namespace = namespace
         self._name = name
@@ -130,7 +144,8 @@ class Elector:
         try:
             lease = await self._kube.get(LEASES, self._name, self._namespace)
         except NotFound:
-            metadata = {"name": self._name, "namespace": self._namespace}
+            owners = await self._owners()
+            metadata = {"name": self._name, "namespace": self._namespace, "ownerReferences": owners}
             spec = self._record(None)
             self._observe(await self._kube.create(LEASES, {"metadata": metadata, "spec": spec}), asked_at_s)
         else:

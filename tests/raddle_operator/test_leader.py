@@ -72,6 +72,20 @@ async def test_the_first_candidate_leads_and_writes_what_client_go_writes():
     await stop(task)
 
 
+async def test_a_lease_that_is_made_goes_with_its_owner():
+    reference = {"apiVersion": "v1", "kind": "ServiceAccount", "name": "raddle-controller", "uid": "u-1"}
+    leases, work = Leases(), Leading()
+
+    async def owners():
+        return [reference]
+
+    owned = Elector(leases, namespace="n", name="l", identity="a", timing=QUICK, owners=owners)
+    task = asyncio.create_task(owned.run(work))
+    await work.began.wait()
+    assert leases.lease["metadata"]["ownerReferences"] == [reference]
+    await stop(task)
+
+
 async def test_a_leader_that_stops_releases_and_the_next_one_takes_over_at_once():
     leases, first, second = Leases(), Leading(), Leading()
     slow = Timing(lease_s=60, renew_deadline_s=40, retry_s=0.1)

@@ -27,6 +27,7 @@ from raddle_operator.events import Recorder
 from raddle_operator.informer import Key, backoffs
 from raddle_operator.kube import Kube, KubeError, Object, Resource
 from raddle_operator.leader import Elector, LeadershipLostError
+from raddle_operator.ownership import account
 
 log = logging.getLogger(__name__)
 
@@ -54,9 +55,9 @@ class _Process:
         if self.reconciler is not None:
             self.reconciler.measure()
         if self.recorder is not None:
-            metrics.EVENTS_DROPPED.set(self.recorder.dropped)
+            metrics.READINGS.events_dropped = self.recorder.dropped
         if self.kopf is not None:
-            metrics.KOPF_RESTARTS.set(self.kopf.restarts)
+            metrics.READINGS.kopf_restarts = self.kopf.restarts
 
 
 async def serve(settings: ControllerSettings) -> None:
@@ -71,6 +72,7 @@ async def serve(settings: ControllerSettings) -> None:
             name=settings.lease,
             identity=settings.identity,
             timing=settings.election,
+            owners=account(kube, settings.namespace, settings.account),
         )
         process = _Process(elector)
         async with _serving(process, settings):
@@ -102,6 +104,7 @@ async def _keep_certificates(kube: Kube, settings: ControllerSettings) -> NoRetu
         service=settings.webhook_service,
         configuration=settings.webhook_configuration,
         extra_names=settings.webhook_names,
+        owners=account(kube, settings.namespace, settings.account),
     )
     pauses = backoffs()
     while True:

@@ -22,6 +22,8 @@ class ControllerSettings:
     host: str = "0.0.0.0"  # noqa: S104 (probes and Prometheus come from outside the pod)
     port: int = 8080
     lease: str = "raddle-controller"
+    account: str = "raddle-controller"
+    """The ServiceAccount that the Lease and the certificate's Secret go with."""
     election: Timing = field(default_factory=Timing)
     resync_s: float = 600.0
     status_interval_s: float = 10.0
