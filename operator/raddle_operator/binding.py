@@ -23,13 +23,26 @@ MAX_TOTAL_BYTES: Final = 256 * 1024
 
 @unique
 class BindingOutcome(StrEnum):
-    """What became of the safe values. The value is what the metric's label shows."""
+    """What became of the safe values. The value is what the log and the metric's label show.
+
+    :func:`rebind` decides on the first five; with the others the webhook did not come that far.
+    """
 
     NODE_SPECIFIC = "NodeSpecific"
     SAFE_NO_TOPOLOGY = "SafeNoTopology"
     SAFE_MALFORMED = "SafeMalformed"
     SAFE_ANNOTATION_BUDGET = "SafeAnnotationBudget"
     NOT_INJECTED = "NotInjected"
+    TOPOLOGY_STALE = "TopologyStale"
+    CACHES_NOT_READY = "CachesNotReady"
+    DEADLINE = "Deadline"
+    POD_NOT_SEEN = "PodNotSeen"
+    POD_NOT_FOUND = "PodNotFound"
+    POD_ANOTHER_UID = "PodAnotherUID"
+    POD_LOOKUP_FAILED = "PodLookupFailed"
+    POD_TOO_MANY_LOOKUPS = "PodTooManyLookups"
+    FOREIGN = "Foreign"
+    FAILED_OPEN = "FailedOpen"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

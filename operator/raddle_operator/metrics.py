@@ -1,7 +1,9 @@
 """The webhook's metrics. Names and labels are an interface: a renamed one breaks dashboards and alerts.
 
-Labels take few values: paths, decisions, reasons and kinds, never names of pods or namespaces. One object holds the
-metrics of one process, so that two servers in one test do not count together. (controller.metrics has the other half.)
+Labels take few values: paths, decisions, reasons and kinds, never names of pods or namespaces. Those that are known
+from the start are shown as 0, so that the first of a kind is a change that Prometheus sees. One object holds the
+metrics of one process, so that two servers in one test do not count together. (controller.metrics has the other half;
+docs/reference/metrics.md is made from both.)
 """
 
 from __future__ import annotations
@@ -17,10 +19,17 @@ from prometheus_client import (
     Histogram,
     PlatformCollector,
     ProcessCollector,
+    disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from raddle_operator.binding import BindingOutcome
+from raddle_operator.reasons import SkipReason
+
+# A series of its own for each counter and histogram, which nobody asks.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _DURATION_BUCKETS_S: Final = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
@@ -71,22 +80,28 @@ class WebhookMetrics:
         PlatformCollector(registry=registry)
         self._requests = Counter(
             "raddle_webhook_requests",
-            "Requests by path (pods, binding, other), decision and reason",
+            "Requests by path, what was decided, and why",
             ["path", "decision", "reason"],
             registry=registry,
         )
         self._seconds = Histogram(
             "raddle_webhook_request_duration_seconds",
-            "Time from a review's first byte being read to its answer being ready",
+            "Time from a review's headers being read to its answer being ready",
             ["path"],
             buckets=_DURATION_BUCKETS_S,
             registry=registry,
         )
         self.fail_open = Counter(
-            "raddle_webhook_fail_open", "Pods allowed unchanged because of an error of ours", registry=registry
+            "raddle_webhook_fail_open", "Reviews allowed without a patch because of an error of ours", registry=registry
         )
         self._bindings = Counter(
-            "raddle_binding", "Bindings by what became of the pod's values", ["outcome"], registry=registry
+            "raddle_webhook_bindings", "Bindings by what became of the pod's values", ["outcome"], registry=registry
+        )
+        self._withheld = Counter(
+            "raddle_webhook_withheld",
+            "Pods that got values, but not all of them, by reason",
+            ["reason"],
+            registry=registry,
         )
         self.certificate_expiry = Gauge(
             "raddle_webhook_certificate_expiry_timestamp_seconds",
@@ -100,10 +115,13 @@ class WebhookMetrics:
         self.loop_lag = Gauge(
             "raddle_webhook_event_loop_lag_seconds", "The longest delay of a timer in the last 10 s", registry=registry
         )
+        for word in ("loaded", "failed"):
+            self.certificate_loads.labels(word)
         # labels() validates and locks at each call; the few combinations are kept.
         self._request_children: dict[tuple[str, str, str], Counter] = {}
         self._seconds_children: dict[str, Histogram] = {}
-        self._binding_children: dict[str, Counter] = {}
+        self._binding_children = {str(outcome): self._bindings.labels(outcome) for outcome in BindingOutcome}
+        self._withheld_children = {str(reason): self._withheld.labels(reason) for reason in SkipReason}
 
     def request(self, path: str, decision: str, reason: str) -> None:
         """Count one request."""
@@ -119,12 +137,17 @@ class WebhookMetrics:
             child = self._seconds_children[path] = self._seconds.labels(path)
         child.observe(seconds)
 
-    def binding(self, outcome: str) -> None:
+    def binding(self, outcome: BindingOutcome) -> None:
         """Count what became of one binding."""
-        child = self._binding_children.get(outcome)
-        if child is None:
-            child = self._binding_children[outcome] = self._bindings.labels(outcome)
-        child.inc()
+        self._binding_children[outcome].inc()
+
+    def withheld(self, reason: SkipReason) -> None:
+        """Count a pod that got values, but for this reason not all of them."""
+        self._withheld_children[reason].inc()
+
+    def families(self) -> Iterable[Metric]:
+        """Return all metrics as they are now."""
+        return self._registry.collect()
 
     def watch(self, caches: HasCaches) -> None:
         """Show the sizes and ages of these caches."""

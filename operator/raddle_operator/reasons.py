@@ -33,6 +33,8 @@ class SkipReason(StrEnum):
     WEBHOOK_MISSED = "WebhookMissed"
     OBSERVED = "Observed"
     MALFORMED = "Malformed"
+    CACHES_NOT_READY = "CachesNotReady"
+    NAMESPACE_UNKNOWN = "NamespaceUnknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -382,7 +382,7 @@ async def test_missed_pods_are_counted_by_namespace_in_the_metrics(kube, cluster
 
         async def counted():
             _, text = await get_text(settings, "/metrics")
-            return f'raddle_missed_pods{{namespace="{namespace}"}} 2.0' in text
+            return f'raddle_missed_pods{{pod_namespace="{namespace}"}} 2.0' in text
 
         await until(counted)
 

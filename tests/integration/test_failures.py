@@ -121,7 +121,7 @@ def test_pods_that_are_created_while_the_webhook_is_down_are_as_the_user_wrote_t
     degraded = condition(space.policy_status(), "Degraded")
     assert (degraded["status"], degraded["reason"]) == ("True", "WebhookMissed")
     assert all(f"{space.name}/{name}" in degraded["message"] for name in names)
-    assert raddle.controller.metric("raddle_missed_pods", namespace=space.name) == 2
+    assert raddle.controller.metric("raddle_missed_pods", pod_namespace=space.name) == 2
     [event] = space.wait(lambda: raddle.events(space.name, "WebhookMissed"))
     assert event["type"] == "Warning"
     # Restarted, as the message says, they have values.
@@ -130,7 +130,7 @@ def test_pods_that_are_created_while_the_webhook_is_down_are_as_the_user_wrote_t
         assert injected(space.create(on(NODE, name=name)))
     space.wait(lambda: condition(space.policy_status(), "Degraded").get("status") == "False")
     assert space.policy_status()["injectedPods"] == 2
-    assert raddle.controller.metric("raddle_missed_pods", namespace=space.name) == 0
+    assert raddle.controller.metric("raddle_missed_pods", pod_namespace=space.name) == 0
 
 
 class Creator:
@@ -229,7 +229,7 @@ def victim(space, raddle):
 )
 def test_a_topology_that_can_not_be_right_leaves_safe_values(space, raddle, victim, spoil, outcome):
     space.create(gated("early", VICTIM))
-    before = raddle.webhook.metric("raddle_binding_total", outcome=outcome)
+    before = raddle.webhook.metric("raddle_webhook_bindings_total", outcome=outcome)
     if spoil is None:
         space.client.delete(f"{TOPOLOGIES}/{VICTIM}")
     else:
@@ -239,7 +239,7 @@ def test_a_topology_that_can_not_be_right_leaves_safe_values(space, raddle, vict
     space.create(on(VICTIM, name="late"))
     bound.append(space.bound("late"))
     assert [(one["spec"]["nodeName"], threads(one), plan_of(one).node) for one in bound] == [(VICTIM, LIMIT, None)] * 2
-    assert raddle.webhook.metric("raddle_binding_total", outcome=outcome) == before + 2
+    assert raddle.webhook.metric("raddle_webhook_bindings_total", outcome=outcome) == before + 2
     assert raddle.webhook.metric("raddle_webhook_fail_open_total") == 0
 
 

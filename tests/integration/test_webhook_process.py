@@ -12,6 +12,7 @@ from integration.world import Space, container, injected, plan_of, pod, policy, 
 import machines
 from devcluster import Cluster
 from localraddle import NAMESPACE, LocalRaddle
+from raddle_operator.binding import BindingOutcome
 from raddle_operator.certificates import CertificateSettings, ensure
 from raddle_operator.kube import MUTATING_WEBHOOKS, SECRETS, Kube
 
@@ -50,9 +51,8 @@ def small(name, **more):
 
 
 def outcomes(raddle):
-    names = ("NodeSpecific", "NotInjected", "SafeNoTopology", "SafeMalformed", "Deadline", "PodNotFound")
-    names += ("PodLookupFailed", "PodTooManyLookups", "PodAnotherUID", "RuntimeError")
-    return {name: int(raddle.webhook.metric("raddle_binding_total", outcome=name)) for name in names}
+    count = raddle.webhook.metric
+    return {str(one): int(count("raddle_webhook_bindings_total", outcome=one)) for one in BindingOutcome}
 
 
 def test_every_pod_of_a_burst_gets_its_nodes_numbers(own, space):

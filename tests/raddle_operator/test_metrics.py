@@ -27,7 +27,7 @@ def test_requests_bindings_and_times_are_counted_by_their_labels():
     found = samples(metrics)
     labels = (("decision", "changed"), ("path", "pods"), ("reason", ""))
     assert found["raddle_webhook_requests_total", labels] == 2
-    assert found["raddle_binding_total", (("outcome", "NodeSpecific"),)] == 1
+    assert found["raddle_webhook_bindings_total", (("outcome", "NodeSpecific"),)] == 1
     assert found["raddle_webhook_request_duration_seconds_bucket", (("le", "0.001"), ("path", "pods"))] == 0
     assert found["raddle_webhook_request_duration_seconds_bucket", (("le", "0.002"), ("path", "pods"))] == 1
     assert metrics.value("raddle_webhook_fail_open_total") == 0

@@ -219,7 +219,7 @@ async def test_a_bound_pod_gets_the_nodes_values_for_the_keys_it_has(here):
     assert annotations[THREADS] == "32"
     assert json.loads(annotations[PLAN])["node"] == "big"
     assert annotations.keys() <= pod["metadata"]["annotations"].keys(), "nothing validates what a Binding adds"
-    assert here.count("raddle_binding_total", outcome="NodeSpecific") == 1
+    assert here.count("raddle_webhook_bindings_total", outcome="NodeSpecific") == 1
 
 
 @pytest.mark.parametrize("path", ["pods/binding", "bindings"])
@@ -240,7 +240,7 @@ async def test_safe_values_stand_where_the_nodes_topology_can_not_be_trusted(her
     here.memory.unbound.put(await injected(here))
     response = await here.bind(lab.binding(node=node))
     assert ("patch" in response) is (outcome == "NodeSpecific")
-    assert here.count("raddle_binding_total", outcome=outcome) == 1
+    assert here.count("raddle_webhook_bindings_total", outcome=outcome) == 1
 
 
 def reported(name="plain", cpus="64", smt="true"):
@@ -293,7 +293,7 @@ async def test_without_leave_or_labels_a_node_without_an_agent_is_not_known(tmp_
     async with lab.running(tmp_path, memory, node_feature_discovery=told) as here:
         memory.unbound.put(await injected(here))
         assert "patch" not in await here.bind(lab.binding(node=node))
-        assert here.count("raddle_binding_total", outcome="SafeNoTopology") == 1
+        assert here.count("raddle_webhook_bindings_total", outcome="SafeNoTopology") == 1
 
 
 def test_the_smallest_node_may_be_one_that_only_nfd_knows():
@@ -351,7 +351,7 @@ async def test_the_watch_may_win_over_the_question(tmp_path):
 async def test_a_pod_that_can_not_be_found_keeps_its_safe_values_and_is_counted(tmp_path, answer, outcome):
     async with lab.running(tmp_path, lab.stocked(), kube=Asked(answer)) as here:
         assert "patch" not in await here.bind(lab.binding())
-        assert here.count("raddle_binding_total", outcome=outcome) == 1
+        assert here.count("raddle_webhook_bindings_total", outcome=outcome) == 1
 
 
 @pytest.mark.parametrize("slow", ["watch", "question"])
@@ -362,7 +362,7 @@ async def test_a_binding_is_answered_well_before_the_api_server_gives_up(tmp_pat
         async with asyncio.timeout(0.5):
             response = await here.bind(lab.binding(), "?timeout=200ms")
         assert decision(response) == "skipped Deadline"
-        assert here.count("raddle_binding_total", outcome="Deadline") == 1
+        assert here.count("raddle_webhook_bindings_total", outcome="Deadline") == 1
 
 
 async def test_only_so_many_questions_run_at_once(tmp_path):

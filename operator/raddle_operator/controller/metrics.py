@@ -1,80 +1,168 @@
-"""The controller's metrics. Names and labels are an interface: a renamed one breaks dashboards and alerts."""
+"""The controller's metrics. Names and labels are an interface: a renamed one breaks dashboards and alerts.
+
+All but the leader show nothing but zeros of what is in the cluster: only it looks. The numbers of pods are those of the
+policies' statuses, summed up: matched = injected + older + pending + skipped, but for those skipped that no policy
+governs. (raddle_operator.metrics has the webhook's; docs/reference/metrics.md is made from both.)
+"""
 
 from __future__ import annotations
 
 from collections import Counter as Tallies
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
-from raddle_operator.controller.status import ACCEPTED, NamespaceTally
+from raddle_operator.controller.freshness import FRESH, VALID
+from raddle_operator.controller.status import ACCEPTED, DEGRADED, NamespaceTally
+from raddle_operator.metrics import CacheState
 from raddle_operator.reasons import SkipReason
 
+MISSED_NAMESPACES: Final = 50
+"""Namespaces that are shown by name; the pods of the others count for OTHER_NAMESPACES."""
+OTHER_NAMESPACES: Final = "(others)"
+
 LEADER = Gauge("raddle_controller_leader", "1 while this process leads")
-POLICIES = Gauge("raddle_policies", "Policies by whether they are accepted", ["accepted"])
-PODS = Gauge("raddle_pods", "Opted-in pods that a policy governs, by state", ["state"])
+POLICIES = Gauge(
+    "raddle_policies", "Policies by the conditions Accepted and Degraded of their status", ["accepted", "degraded"]
+)
+MATCHED_PODS = Gauge("raddle_matched_pods", "Opted-in pods that a policy governs")
+INJECTED_PODS = Gauge("raddle_injected_pods", "Governed pods that have values")
+SAFE_VALUE_PODS = Gauge("raddle_safe_value_pods", "Pods with values that are safe on any node, not their node's")
+STALE_PODS = Gauge("raddle_stale_pods", "Pods with values by older settings than their policy has now")
+SHIMLESS_PODS = Gauge("raddle_shimless_pods", "Pods with values that no shim reaches, so with variables only")
+OLDER_PODS = Gauge("raddle_older_pods", "Governed pods without values that are older than their policy or the opt-in")
+PENDING_PODS = Gauge("raddle_pending_pods", "Governed pods without values of which the reason is not known yet")
+SKIPPED_PODS = Gauge("raddle_skipped_pods", "Opted-in pods that got no values, by reason", ["reason"])
 MISSED_PODS = Gauge(
-    "raddle_missed_pods", "Governed pods that were created after their policy and yet got no values", ["namespace"]
+    "raddle_missed_pods",
+    f"Governed pods that should have got values and did not, by their namespace (the {MISSED_NAMESPACES} with most)",
+    # Not "namespace": Prometheus itself puts that of the scraped pod there.
+    ["pod_namespace"],
 )
-SKIPPED_PODS = Gauge("raddle_skipped_pods", "Governed pods that got no values, by reason", ["reason"])
-STALE_TOPOLOGIES = Gauge("raddle_stale_topologies", "NodeCPUTopologies that no longer describe their node")
-STATUS_WRITES = Counter(
-    "raddle_controller_status_writes_total", "Status writes by kind and outcome", ["kind", "outcome"]
+TOPOLOGIES = Gauge(
+    "raddle_topologies", "NodeCPUTopologies by the conditions Fresh and Valid of their status", ["fresh", "valid"]
 )
+NODES_WITHOUT_TOPOLOGY = Gauge("raddle_nodes_without_topology", "Nodes that have no NodeCPUTopology")
+STATUS_WRITES = Counter("raddle_controller_status_writes", "Status writes by kind and outcome", ["kind", "outcome"])
 RECONCILE_SECONDS = Histogram(
-    "raddle_controller_reconcile_seconds",
-    "Time to handle one key",
-    ["kind"],
+    "raddle_controller_reconcile_duration_seconds",
+    "Time to handle one key of the queue, by what is done",
+    ["work"],
     buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10),
 )
-QUEUE_DEPTH = Gauge("raddle_controller_queue_depth", "Keys that wait or run")
-CACHE_AGE = Gauge("raddle_controller_cache_age_seconds", "Time since the API server was last heard, by kind", ["kind"])
-CACHE_OBJECTS = Gauge("raddle_controller_cache_objects", "Objects kept, by kind", ["kind"])
-RESYNCS = Counter("raddle_controller_resyncs_total", "Full lists of policies and topologies, by outcome", ["outcome"])
-EVENTS_DROPPED = Gauge(
-    "raddle_controller_events_dropped", "Events that were not written: repeated too often, or refused"
+QUEUE_DEPTH = Gauge("raddle_controller_queue_depth", "Keys that wait or are handled")
+RESYNCS = Counter("raddle_controller_resyncs", "Full lists of policies and topologies, by outcome", ["outcome"])
+SHIM_WRITES = Counter("raddle_controller_shim_writes", "Shim ConfigMaps written or removed, by outcome", ["outcome"])
+CERTIFICATE_CHECKS = Counter(
+    "raddle_controller_certificate_checks", "Checks of the webhook's certificates, by outcome", ["outcome"]
 )
-KOPF_RESTARTS = Gauge("raddle_controller_kopf_restarts", "Times that kopf ended by itself and was started again")
-SHIM_WRITES = Counter(
-    "raddle_controller_shim_writes_total", "Shim ConfigMaps written or removed, by outcome", ["outcome"]
-)
-CERTIFICATE_CHECKS = Counter("raddle_controller_certificate_checks_total", "Certificate checks by outcome", ["outcome"])
+
+_STATES: Final = ("true", "false", "unknown")
+STATUS_KINDS: Final = ("InferenceThreading", "ClusterInferenceThreading", "NodeCPUTopology")
+_OUTCOMES: Final[Mapping[Counter, tuple[str, ...]]] = {
+    RESYNCS: ("done", "failed"),
+    SHIM_WRITES: ("created", "there", "removed", "forbidden", "namespace_gone"),
+    CERTIFICATE_CHECKS: ("done", "failed"),
+}
+# Known from the start, so that the first of a kind is a change that Prometheus sees.
+for _counter, _words in _OUTCOMES.items():
+    for _word in _words:
+        _counter.labels(_word)
+for _kind in STATUS_KINDS:
+    for _word in ("written", "failed", "gone"):
+        STATUS_WRITES.labels(_kind, _word)
+
+
+class Readings(Collector):
+    """What parts of the process count or keep themselves, read when Prometheus asks."""
+
+    def __init__(self) -> None:
+        self.events_dropped = 0
+        self.kopf_restarts = 0
+        self.caches: tuple[CacheState, ...] = ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics with what was last set."""
+        yield CounterMetricFamily(
+            "raddle_controller_events_dropped",
+            "Events that were not written: repeated too often, or refused",
+            self.events_dropped,
+        )
+        yield CounterMetricFamily(
+            "raddle_controller_kopf_restarts",
+            "Times that kopf ended by itself and was started again",
+            self.kopf_restarts,
+        )
+        objects = GaugeMetricFamily("raddle_controller_cache_objects", "Objects kept, by kind", labels=["kind"])
+        age = GaugeMetricFamily(
+            "raddle_controller_cache_age_seconds",
+            "Time since the API server was last heard, by kind",
+            labels=["kind"],
+        )
+        for state in self.caches:
+            objects.add_metric([state.kind], state.objects)
+            if state.age_s is not None:
+                age.add_metric([state.kind], state.age_s)
+        yield objects
+        yield age
+
+
+READINGS: Final = Readings()
+REGISTRY.register(READINGS)
 
 
 def measure_pods(tallies: Mapping[str, NamespaceTally]) -> None:
     """Set the gauges about pods from the counts of all namespaces."""
-    states: Tallies[str] = Tallies(matched=0, injected=0, safe_values=0, stale=0, older=0)
+    states: Tallies[Gauge] = Tallies()
     reasons: Tallies[str] = Tallies({str(reason): 0 for reason in SkipReason})
-    MISSED_PODS.clear()
+    missed: Tallies[str] = Tallies()
     for namespace, found in tallies.items():
         reasons.update(found.unattributed)
         for tally in found.policies.values():
-            states.update(
-                matched=tally.matched,
-                injected=tally.injected,
-                safe_values=tally.safe,
-                stale=tally.stale,
-                older=tally.older,
-            )
+            states[MATCHED_PODS] += tally.matched
+            states[INJECTED_PODS] += tally.injected
+            states[SAFE_VALUE_PODS] += tally.safe
+            states[STALE_PODS] += tally.stale
+            states[SHIMLESS_PODS] += tally.shimless
+            states[OLDER_PODS] += tally.older
+            states[PENDING_PODS] += tally.pending
             reasons.update(tally.skipped)
-        missed = sum(tally.skipped.get(SkipReason.WEBHOOK_MISSED, 0) for tally in found.policies.values())
-        MISSED_PODS.labels(namespace).set(missed)
-    for state, count in states.items():
-        PODS.labels(state).set(count)
+            missed[namespace] += tally.skipped.get(SkipReason.WEBHOOK_MISSED, 0)
+    for gauge in (MATCHED_PODS, INJECTED_PODS, SAFE_VALUE_PODS, STALE_PODS, SHIMLESS_PODS, OLDER_PODS, PENDING_PODS):
+        gauge.set(states[gauge])
     for reason, count in reasons.items():
         SKIPPED_PODS.labels(reason).set(count)
+    _measure_missed(+missed)
+
+
+def _measure_missed(missed: Tallies[str]) -> None:
+    """Show namespaces with missed pods only, and not all of them when there are very many."""
+    MISSED_PODS.clear()
+    shown = sorted(missed.items(), key=lambda item: (-item[1], item[0]))
+    for namespace, count in shown[:MISSED_NAMESPACES]:
+        MISSED_PODS.labels(namespace).set(count)
+    rest = sum(count for _, count in shown[MISSED_NAMESPACES:])
+    if rest:
+        MISSED_PODS.labels(OTHER_NAMESPACES).set(rest)
 
 
 def measure_conditions(policies: Iterable[Mapping[str, Any]], topologies: Iterable[Mapping[str, Any]]) -> None:
     """Set the gauges about policies and topologies from their statuses."""
-    accepted: Tallies[str] = Tallies({"True": 0, "False": 0, "Unknown": 0})
-    accepted.update(_condition(status, ACCEPTED) for status in policies)
-    for word, count in accepted.items():
-        POLICIES.labels(word.lower()).set(count)
-    STALE_TOPOLOGIES.set(sum(_condition(status, "Fresh") == "False" for status in topologies))
+    _measure_two(POLICIES, (ACCEPTED, DEGRADED), policies)
+    _measure_two(TOPOLOGIES, (FRESH, VALID), topologies)
+
+
+def _measure_two(gauge: Gauge, kinds: tuple[str, str], statuses: Iterable[Mapping[str, Any]]) -> None:
+    """Count the statuses by two conditions, so that the sum over all labels is the number of objects."""
+    found = Tallies({(one, other): 0 for one in _STATES for other in _STATES})
+    found.update((_condition(status, kinds[0]), _condition(status, kinds[1])) for status in statuses)
+    for states, count in found.items():
+        gauge.labels(*states).set(count)
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> str:
     found = (item["status"] for item in status.get("conditions") or () if item.get("type") == kind)
-    return next(found, "Unknown")
+    return str(next(found, "Unknown")).lower()

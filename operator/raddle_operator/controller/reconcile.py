@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, NoReturn
@@ -57,6 +56,7 @@ from raddle_operator.kube import (
     Resource,
 )
 from raddle_operator.matching import Policies
+from raddle_operator.metrics import CacheState
 from raddle_operator.nodecheck import Checker
 from raddle_operator.volumes import ShimDelivery
 
@@ -358,14 +358,17 @@ class Reconciler:
         metrics.measure_conditions(
             [record.status for record in records], [record.status for record in self._topologies.values()]
         )
-        informers: dict[str, Informer[Any]] = {
-            "namespaces": self._namespaces,
-            "nodes": self._nodes,
-            "pods": self._pods,
-        }
-        for name, informer in informers.items():
-            metrics.CACHE_OBJECTS.labels(name).set(len(informer.store))
-            metrics.CACHE_AGE.labels(name).set(math.inf if informer.age_s is None else informer.age_s)
+        metrics.NODES_WITHOUT_TOPOLOGY.set(len(self._nodes.store.keys() - self._topologies.keys()))
+        metrics.READINGS.caches = tuple(self._caches())
+
+    def _caches(self) -> Iterator[CacheState]:
+        """Say how many objects of each kind are kept; kopf does not tell when it last heard of its kinds."""
+        for kind, store in self._policies.items():
+            yield CacheState(kind, len(store), None)
+        yield CacheState(NODE_CPU_TOPOLOGIES.kind, len(self._topologies), None)
+        informers: tuple[Informer[Any], ...] = (self._namespaces, self._nodes, self._pods)
+        for informer in informers:
+            yield CacheState(informer.resource.kind, len(informer.store), informer.age_s)
 
 
 def _version(obj: Object) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import Any, Final
+from enum import StrEnum, unique
+from typing import Any, Final, Literal, NewType
 
 from raddle.topology import Machine
 from raddle_operator import binding, injection, shipped
@@ -19,7 +20,7 @@ from raddle_operator.webhook.caches import Caches
 from raddle_operator.webhook.journal import Journal
 from raddle_operator.webhook.lookup import Lookup, MissingError
 from raddle_operator.webhook.recent import Recent, template_key
-from raddle_operator.webhook.review import Review, answer, answer_rest, read_binding_review, read_pod_review
+from raddle_operator.webhook.review import Foreign, Review, answer, answer_rest, read_binding_review, read_pod_review
 from raddle_operator.webhook.settings import WebhookSettings
 
 MISTAKES: Final = frozenset(
@@ -34,13 +35,33 @@ MISTAKES: Final = frozenset(
 MAX_DETAIL: Final = 1024
 
 
+ErrorName = NewType("ErrorName", str)
+"""The type of an exception of ours."""
+Reason = SkipReason | BindingOutcome | Foreign | ErrorName | Literal[""]
+
+
+@unique
+class Outcome(StrEnum):
+    """What was decided on a review. The value is what the log and the metric's label show."""
+
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+    SKIPPED = "skipped"
+    FOREIGN = "foreign"
+    FAILED_OPEN = "failed_open"
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of one review: the words for metric, log and audit log, and the answer but for the uid."""
+    """What becomes of one review: the words for metric, log and audit log, and the answer but for the uid.
 
-    decision: str
-    reason: str = ""
+    ``withheld`` is why containers that get values do not get all of them, each reason once.
+    """
+
+    decision: Outcome
+    reason: Reason = ""
     detail: str = ""
+    withheld: tuple[SkipReason, ...] = ()
     operations: InitVar[Sequence[dict[str, Any]]] = ()
     warnings: InitVar[Sequence[str]] = ()
     rest: bytes = field(init=False)
@@ -101,15 +122,15 @@ class Admission:
             verdict = await self._of_binding(review, deadline_s)
         except Exception as error:  # noqa: BLE001 (as above)
             verdict = self._failed("binding", error)
-        self._metrics.binding(verdict.reason or verdict.decision)
+        self._metrics.binding(_binding_outcome(verdict))
         return self._answer("binding", review, verdict)
 
     def _remembered(self, review: Review) -> Verdict | None:
         """The verdict on a pod, perhaps from an equal one; None where its namespace is not known."""
-        if review.problem:
-            return Verdict("foreign", review.problem)
+        if review.problem is not None:
+            return Verdict(Outcome.FOREIGN, review.problem)
         if not self._caches.synced:
-            return Verdict("skipped", "CachesNotReady")
+            return Verdict(Outcome.SKIPPED, SkipReason.CACHES_NOT_READY)
         labels = self._caches.namespace_labels(review.namespace)
         if labels is None:
             return None
@@ -128,9 +149,9 @@ class Admission:
             async with asyncio.timeout_at(deadline_s):
                 return self._decide(review, await self._lookup.namespace(review.namespace))
         except MissingError as error:
-            return Verdict("skipped", "NamespaceUnknown", error.reason)
+            return Verdict(Outcome.SKIPPED, SkipReason.NAMESPACE_UNKNOWN, error.reason)
         except TimeoutError:
-            return Verdict("skipped", "NamespaceUnknown", "Deadline")
+            return Verdict(Outcome.SKIPPED, SkipReason.NAMESPACE_UNKNOWN, "Deadline")
 
     def _decide(self, review: Review, labels: Mapping[str, str]) -> Verdict:
         decision = injection.decide_object(
@@ -147,34 +168,34 @@ class Admission:
         )
 
     async def _of_binding(self, review: Review, deadline_s: float) -> Verdict:
-        if review.problem:
-            return Verdict("foreign", review.problem)
+        if review.problem is not None:
+            return Verdict(Outcome.FOREIGN, review.problem)
         try:
             metadata, target = mapping(review.obj, "metadata", ""), mapping(review.obj, "target", "")
             name = review.name or text(metadata, "name", "metadata")
             node, uid = text(target, "name", "target"), text(metadata, "uid", "metadata")
         except SpecError as error:
-            return Verdict("foreign", "MalformedRequest", str(error))
+            return Verdict(Outcome.FOREIGN, Foreign.MALFORMED_REQUEST, str(error))
         if not name or not node:
-            return Verdict("foreign", "MalformedRequest", "metadata.name or target.name is empty")
+            return Verdict(Outcome.FOREIGN, Foreign.MALFORMED_REQUEST, "metadata.name or target.name is empty")
         if not self._caches.synced:
-            return Verdict("skipped", "CachesNotReady")
+            return Verdict(Outcome.SKIPPED, BindingOutcome.CACHES_NOT_READY)
         try:
             async with asyncio.timeout_at(deadline_s):
                 pod = await self._lookup.unbound(review.namespace, name, uid)
         except MissingError as error:
-            return Verdict("skipped", f"Pod{error.reason}", f"node {node}")
+            return Verdict(Outcome.SKIPPED, BindingOutcome(f"Pod{error.reason}"), f"node {node}")
         except TimeoutError:
-            return Verdict("skipped", "Deadline", f"node {node}")
+            return Verdict(Outcome.SKIPPED, BindingOutcome.DEADLINE, f"node {node}")
         if pod is None:
-            return Verdict("skipped", BindingOutcome.NOT_INJECTED)
+            return Verdict(Outcome.SKIPPED, BindingOutcome.NOT_INJECTED)
         facts = self._caches.node(node)
         if facts is not None and not facts.fresh:
-            return Verdict("skipped", "TopologyStale", f"node {node}")
+            return Verdict(Outcome.SKIPPED, BindingOutcome.TOPOLOGY_STALE, f"node {node}")
         machine = None if facts is None else facts.shape.machine
         found = binding.rebind(pod.annotations, node, machine, other_bytes=pod.other_bytes)
         return Verdict(
-            "changed" if found.annotations else "skipped",
+            Outcome.CHANGED if found.annotations else Outcome.SKIPPED,
             found.outcome,
             f"node {node} {found.detail}".rstrip(),
             operations=binding.operations(review.obj, found.annotations),
@@ -183,12 +204,20 @@ class Admission:
     def _failed(self, path: str, error: Exception) -> Verdict:
         self._metrics.fail_open.inc()
         self._journal.failure(path, error)
-        return Verdict("failed_open", type(error).__name__)
+        return Verdict(Outcome.FAILED_OPEN, ErrorName(type(error).__name__))
 
     def _answer(self, path: str, review: Review, verdict: Verdict) -> bytes:
         self._metrics.request(path, verdict.decision, verdict.reason)
+        for reason in verdict.withheld:
+            self._metrics.withheld(reason)
         self._journal.decision(path, verdict.decision, verdict.reason, review.namespace, _name(review), verdict.detail)
         return answer(review.uid, verdict.rest)
+
+
+def _binding_outcome(verdict: Verdict) -> BindingOutcome:
+    if isinstance(verdict.reason, BindingOutcome):
+        return verdict.reason
+    return BindingOutcome.FOREIGN if verdict.decision is Outcome.FOREIGN else BindingOutcome.FAILED_OPEN
 
 
 def _name(review: Review) -> str:
@@ -205,15 +234,16 @@ def _verdict(decision: Decision) -> Verdict:
     warnings = [f"raddle: {skip}" for skip in _skips(decision) if skip.reason in MISTAKES]
     if decision.skip is not None:
         return Verdict(
-            "skipped",
-            str(decision.skip.reason),
+            Outcome.SKIPPED,
+            decision.skip.reason,
             f"{reference} {decision.skip.detail}".lstrip(),
             operations=decision.operations,
             warnings=warnings,
         )
-    kind = "changed" if decision.operations else "unchanged"
+    kind = Outcome.CHANGED if decision.operations else Outcome.UNCHANGED
     detail = "; ".join([reference, *_withheld(decision)])[:MAX_DETAIL]
-    return Verdict(kind, "", detail, operations=decision.operations, warnings=warnings)
+    withheld = _reasons_withheld(decision) if decision.operations else ()
+    return Verdict(kind, "", detail, withheld, operations=decision.operations, warnings=warnings)
 
 
 def _withheld(decision: Decision) -> Iterator[str]:
@@ -221,6 +251,12 @@ def _withheld(decision: Decision) -> Iterator[str]:
     for container in decision.containers:
         for skip in container.withheld:
             yield f"{container.name}: {skip}"
+
+
+def _reasons_withheld(decision: Decision) -> tuple[SkipReason, ...]:
+    """Each reason once, those of containers that get nothing beside others that do among them."""
+    found = (skip for one in decision.containers for skip in (one.skip, *one.withheld) if skip is not None)
+    return tuple(dict.fromkeys(skip.reason for skip in found))
 
 
 def _skips(decision: Decision) -> Iterator[Skip]:

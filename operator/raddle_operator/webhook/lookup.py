@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from enum import StrEnum, unique
 from typing import Final, TypeVar
 
 from raddle import env
@@ -20,10 +21,21 @@ MAX_LOOKUPS: Final = 64
 T = TypeVar("T")
 
 
-class MissingError(Exception):
-    """It can't be found in time; ``reason`` is one word for metric and log."""
+@unique
+class Missing(StrEnum):
+    """Why something can't be found. For a pod that is being bound, BindingOutcome has the same words after "Pod"."""
 
-    def __init__(self, reason: str) -> None:
+    NOT_SEEN = "NotSeen"
+    NOT_FOUND = "NotFound"
+    ANOTHER_UID = "AnotherUID"
+    LOOKUP_FAILED = "LookupFailed"
+    TOO_MANY_LOOKUPS = "TooManyLookups"
+
+
+class MissingError(Exception):
+    """It can't be found in time."""
+
+    def __init__(self, reason: Missing) -> None:
         super().__init__(reason)
         self.reason: Final = reason
 
@@ -63,7 +75,7 @@ class Lookup:
                 return None
             pod = read_unbound(obj)
             if uid not in ("", pod.uid):
-                raise MissingError("AnotherUID")
+                raise MissingError(Missing.ANOTHER_UID)
             return pod
 
         arrivals: Arrivals[Unbound | None] = self._caches.unbound_arrivals  # type: ignore[assignment]
@@ -89,18 +101,18 @@ class Lookup:
 
     async def _fetch(self, fetch: Callable[[Kube], Awaitable[T]]) -> T:
         if self._kube is None:
-            raise MissingError("NotSeen")
+            raise MissingError(Missing.NOT_SEEN)
         if self._running >= MAX_LOOKUPS:
             # Only the question is not asked: the watch, which is waited for beside it, may still show the pod.
             await asyncio.sleep(self._settings.lookup_timeout_s)
-            raise MissingError("TooManyLookups")
+            raise MissingError(Missing.TOO_MANY_LOOKUPS)
         self._running += 1
         try:
             async with asyncio.timeout(self._settings.lookup_timeout_s):
                 return await fetch(self._kube)
         except NotFound:
-            raise MissingError("NotFound") from None
+            raise MissingError(Missing.NOT_FOUND) from None
         except (TimeoutError, KubeError):
-            raise MissingError("LookupFailed") from None
+            raise MissingError(Missing.LOOKUP_FAILED) from None
         finally:
             self._running -= 1

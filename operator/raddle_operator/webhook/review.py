@@ -8,6 +8,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum, unique
 from typing import Any, Final
 
 import orjson
@@ -23,6 +24,19 @@ _POD_RESOURCES: Final = (("", "v1", "pods", ""),)
 _BINDING_RESOURCES: Final = (("", "v1", "pods", "binding"), ("", "v1", "bindings", ""))
 
 
+@unique
+class Foreign(StrEnum):
+    """Why a review is none of ours. The value is what the log and the metric's label show."""
+
+    NOT_A_REVIEW = "NotAReview"
+    NO_REQUEST = "NoRequest"
+    NO_UID = "NoUID"
+    KIND = "ForeignKind"
+    RESOURCE = "ForeignResource"
+    OPERATION = "ForeignOperation"
+    MALFORMED_REQUEST = "MalformedRequest"
+
+
 class UnreadableError(ValueError):
     """A body that is no JSON, so that there is no uid to answer to."""
 
@@ -32,14 +46,14 @@ class Review:
     """One request to admit an object.
 
     ``name`` is "" at CREATE of a pod whose name the API server is still to generate. ``problem`` says why the review
-    can't be acted on ("" where it can); then the other fields but ``uid`` may be empty.
+    can't be acted on (None where it can); then the other fields but ``uid`` may be empty.
     """
 
     uid: str
     namespace: str = ""
     name: str = ""
     obj: Any = None
-    problem: str = ""
+    problem: Foreign | None = None
 
 
 def read_pod_review(body: bytes) -> Review:
@@ -58,26 +72,26 @@ def _read(body: bytes, resources: tuple[tuple[str, str, str, str], ...]) -> Revi
     except orjson.JSONDecodeError as error:
         raise UnreadableError(str(error)) from None
     if not isinstance(document, dict):
-        return Review("", problem="NotAReview")
+        return Review("", problem=Foreign.NOT_A_REVIEW)
     request = document.get("request")
     if not isinstance(request, dict):
-        return Review("", problem="NoRequest")
+        return Review("", problem=Foreign.NO_REQUEST)
     uid = request.get("uid")
     if not isinstance(uid, str) or len(uid) > _MAX_UID_CHARACTERS:
-        return Review("", problem="NoUID")
+        return Review("", problem=Foreign.NO_UID)
     if document.get("kind") != "AdmissionReview" or document.get("apiVersion") != "admission.k8s.io/v1":
-        return Review(uid, problem="ForeignKind")
+        return Review(uid, problem=Foreign.KIND)
     resource = request.get("resource")
     if not isinstance(resource, dict):
-        return Review(uid, problem="ForeignResource")
+        return Review(uid, problem=Foreign.RESOURCE)
     address = (resource.get("group"), resource.get("version"), resource.get("resource"), request.get("subResource", ""))
     if address not in resources:
-        return Review(uid, problem="ForeignResource")
+        return Review(uid, problem=Foreign.RESOURCE)
     if request.get("operation") != "CREATE":
-        return Review(uid, problem="ForeignOperation")
+        return Review(uid, problem=Foreign.OPERATION)
     namespace, name = request.get("namespace"), request.get("name", "")
     if not isinstance(namespace, str) or not isinstance(name, str) or not isinstance(request.get("object"), dict):
-        return Review(uid, problem="MalformedRequest")
+        return Review(uid, problem=Foreign.MALFORMED_REQUEST)
     return Review(uid, namespace, name, request["object"])
 
 

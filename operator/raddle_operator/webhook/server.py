@@ -12,6 +12,7 @@ import re
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from enum import StrEnum, unique
 from functools import lru_cache
 from typing import Any, Final
 
@@ -30,6 +31,19 @@ BODY_TIMEOUT_S: Final = 5.0
 DEFAULT_TIMEOUT_S: Final = 1.0
 _JSON: Final = {"Content-Type": "application/json"}
 _TIMEOUT: Final = re.compile(r"(?:^|&)timeout=(?:(\d{1,3})m)?(?:(\d{1,4}(?:\.\d{1,9})?)(ms|s))?(?:&|$)")
+
+
+@unique
+class Refusal(StrEnum):
+    """Why a request gets an HTTP error. The value is what the metric's label and the log show."""
+
+    WRONG_METHOD = "WrongMethod"
+    TOO_LARGE = "TooLarge"
+    SLOW_BODY = "SlowBody"
+    UNREADABLE_BODY = "UnreadableBody"
+    NOT_JSON = "NotJSON"
+    UNKNOWN_PATH = "UnknownPath"
+
 
 Answer = Callable[[bytes, float], Awaitable[bytes]]
 """``answer(body, deadline_s)``: an AdmissionReview's bytes, by a time of the event loop's clock."""
@@ -111,7 +125,7 @@ class Server:
             return self._look(path)
         label, answer = answering
         if request.method != "POST":
-            return self._refuse(label, 405, "WrongMethod", f"{path} takes POST")
+            return self._refuse(label, 405, Refusal.WRONG_METHOD, f"{path} takes POST")
         began_s = time.perf_counter()
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_of(query) * self._settings.deadline_share
@@ -122,15 +136,15 @@ class Server:
         except web.HTTPRequestEntityTooLarge:
             return self._too_large(label)
         except TimeoutError:
-            return self._refuse(label, 408, "SlowBody", f"the body did not come within {BODY_TIMEOUT_S:.0f} s")
+            return self._refuse(label, 408, Refusal.SLOW_BODY, f"the body did not come within {BODY_TIMEOUT_S:.0f} s")
         except OSError:
             raise  # the client has gone
         except Exception as error:  # noqa: BLE001 (a body that breaks its own framing comes as many types)
-            return self._refuse(label, 400, "UnreadableBody", str(error))
+            return self._refuse(label, 400, Refusal.UNREADABLE_BODY, str(error))
         try:
             data = await answer(body, deadline_s)
         except UnreadableError as error:
-            return self._refuse(label, 400, "NotJSON", f"the body is not JSON: {error}")
+            return self._refuse(label, 400, Refusal.NOT_JSON, f"the body is not JSON: {error}")
         self._metrics.duration(label, time.perf_counter() - began_s)
         return web.Response(body=data, headers=_JSON)
 
@@ -141,11 +155,13 @@ class Server:
             return await request.read()
 
     def _too_large(self, label: str) -> web.Response:
-        response = self._refuse(label, 413, "TooLarge", f"at most {self._settings.max_body_bytes} bytes are read")
+        response = self._refuse(
+            label, 413, Refusal.TOO_LARGE, f"at most {self._settings.max_body_bytes} bytes are read"
+        )
         response.force_close()
         return response
 
-    def _refuse(self, label: str, status: int, reason: str, message: str) -> web.Response:
+    def _refuse(self, label: str, status: int, reason: Refusal, message: str) -> web.Response:
         self._metrics.request(label, "refused", reason)
         self._journal.refusal(f"{label}: {reason}", message)
         return web.Response(status=status, text=message + "\n")
@@ -161,7 +177,7 @@ class Server:
             return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE})
         message = f"no such path; reviews go to {PODS_PATH} and {BINDING_PATH}"
         # A wrong path in a webhook configuration must be visible, so it never looks like an answer.
-        return self._refuse("other", 404, "UnknownPath", message)
+        return self._refuse("other", 404, Refusal.UNKNOWN_PATH, message)
 
 
 @lru_cache(maxsize=64)
