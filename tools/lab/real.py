@@ -58,7 +58,7 @@ def prepare(folder: Path, kernel: Path | None, progress: Progress) -> Prepared:
     for name, target in (("init.sh", "init"), ("offline.sh", "offline.sh")):
         shutil.copy(GUEST / name, found.files / target)
         (found.files / target).chmod(0o755)
-    for name in ("node.py", "app.py"):
+    for name in ("node.py", "enter.py", "app.py"):
         shutil.copy(GUEST / name, found.files / "job" / name)
     _compile(found.files / "job")
     model.write(found.files / "job" / "model.onnx")

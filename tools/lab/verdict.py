@@ -14,7 +14,7 @@ from raddle import cpuset
 
 RADDLE, STOCK = "raddle", "stock"
 # Of what a session has allocated; the rest is Python's, and pages that the kernel has moved.
-MEMORY_SHARE = 0.95
+MEMORY_SHARE = 0.9
 PAGE_BYTES = 4096
 
 
