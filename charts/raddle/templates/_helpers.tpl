@@ -108,7 +108,7 @@ tolerations:
 {{- if $values.affinity }}
 affinity:
   {{- toYaml $values.affinity | nindent 2 }}
-{{- else if ne $component "agent" }}
+{{- else if has $component (list "controller" "webhook") }}
 affinity:
   podAntiAffinity:
     preferredDuringSchedulingIgnoredDuringExecution:

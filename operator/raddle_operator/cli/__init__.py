@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "plan": ("plan", "Show what a policy would set on workloads, and why. Needs no cluster."),
     "explain": ("explain", "Say why a running pod has the numbers it has, or why it was skipped."),
     "topology": ("topology", "Show a machine: sockets, NUMA nodes, caches, cores, and what may be used."),
+    "selftest": ("selftest", "Check that the webhook answers (`helm test` runs it)."),
     "controller": ("processes", "Run the controller (in the cluster)."),
     "webhook": ("processes", "Run the admission webhook (in the cluster)."),
     "agent": ("processes", "Run the node agent (in the cluster, one a node)."),

@@ -1,0 +1,117 @@
+"""`raddle selftest`: ask the webhook as the API server would, by its Service's name and over TLS, and judge the answer.
+
+`helm test` runs it in a pod. It reads and writes nothing in the cluster.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import time
+import uuid
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import click
+
+PODS_PATH: Final = "/mutate/pods"
+BETWEEN_S: Final = 1.0
+ANSWER_TIMEOUT_S: Final = 5.0
+
+
+class SelftestError(Exception):
+    """The webhook did not answer as it must; the message says what was expected."""
+
+
+@click.command()
+@click.option("--url", required=True, help="Where the webhook answers: https://HOST[:PORT], without a path.")
+@click.option(
+    "--ca-file", type=click.Path(path_type=Path), help="PEM authority. Absent or no file: TLS is not verified."
+)
+@click.option("--wait-s", default=60.0, show_default=True, help="Seconds to go on asking until it answers.")
+def selftest(url: str, ca_file: Path | None, wait_s: float) -> None:
+    """Check that the webhook answers a review, and by which certificate."""
+    parts = urlsplit(url)
+    if parts.scheme != "https" or not parts.hostname:
+        raise click.UsageError(f"--url: got {url!r}, expected https://HOST[:PORT]")
+    verified = ca_file is not None and ca_file.exists()
+    deadline_s = time.monotonic() + wait_s
+    while True:
+        try:
+            answer = ask(parts.hostname, parts.port or 443, ca_file if verified else None)
+            break
+        except (OSError, http.client.HTTPException, SelftestError) as error:
+            if time.monotonic() > deadline_s:
+                raise click.ClickException(f"{url}{PODS_PATH}: {error}") from None
+            time.sleep(BETWEEN_S)
+    click.echo(f"{url}{PODS_PATH} answered in {answer * 1000:.0f} ms and allows the pod.")
+    click.echo(f"Its certificate is signed by {ca_file}." if verified else "Its certificate was not verified.")
+
+
+def ask(host: str, port: int, ca_file: Path | None) -> float:
+    """Send the review of a pod that nobody creates; return the seconds that the whole call took.
+
+    Raises SelftestError for any answer that does not allow the pod, OSError where there is none.
+    """
+    context = ssl.create_default_context(cafile=ca_file)
+    if ca_file is None:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    sent = review()
+    began_s = time.perf_counter()
+    connection = http.client.HTTPSConnection(host, port, timeout=ANSWER_TIMEOUT_S, context=context)
+    try:
+        connection.request("POST", PODS_PATH, json.dumps(sent), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        body = response.read()
+    finally:
+        connection.close()
+    judge(sent["request"]["uid"], response.status, body)
+    return time.perf_counter() - began_s
+
+
+def judge(uid: str, status: int, body: bytes) -> None:
+    """Raise SelftestError unless this is an AdmissionReview that allows the request `uid`."""
+    if status != http.HTTPStatus.OK:
+        raise SelftestError(f"got HTTP {status}, expected 200: {body[:200]!r}")
+    try:
+        answer = json.loads(body)["response"]
+        found = (answer["uid"], answer["allowed"])
+    except (ValueError, KeyError, TypeError):
+        raise SelftestError(f"got {body[:200]!r}, expected an AdmissionReview") from None
+    if found != (uid, True):
+        raise SelftestError(f"got uid and allowed {found}, expected {(uid, True)}")
+
+
+def review() -> dict[str, Any]:
+    """Return an AdmissionReview of a dry run, as the API server sends it for a pod."""
+    name, namespace = "raddle-selftest", "default"
+    kind = {"group": "", "version": "v1", "kind": "Pod"}
+    resource = {"group": "", "version": "v1", "resource": "pods"}
+    container = {"name": "main", "image": "example", "resources": {"limits": {"cpu": "1"}}}
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": str(uuid.uuid4()),
+            "kind": kind,
+            "resource": resource,
+            "requestKind": kind,
+            "requestResource": resource,
+            "name": name,
+            "namespace": namespace,
+            "operation": "CREATE",
+            "userInfo": {"username": "raddle-selftest"},
+            "object": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": namespace},
+                "spec": {"containers": [container]},
+            },
+            "oldObject": None,
+            "dryRun": True,
+            "options": {"apiVersion": "meta.k8s.io/v1", "kind": "CreateOptions"},
+        },
+    }
