@@ -174,7 +174,9 @@ def one_cpu_each(machine: Machine, cpus: int, wish: Wish) -> int:
         inside = core & rest
         if inside:
             found |= inside & -inside
-            rest &= ~core
+            rest ^= inside
+            if not rest:
+                break
     # CPUs that belong to no known core count as one each.
     return found | rest
 
@@ -199,24 +201,28 @@ def cores_in_order(machine: Machine, cpus: int, *, gpu: bool = False) -> List[in
     """
     gpu_nodes = _gpu_nodes(machine, Wish(gpu=gpu))
     by_lowest: Dict[int, int] = {}
-    rest = cpus
+    left, rest = 0, cpus
     for core in machine.cores:
         inside = core & rest
         if inside:
-            by_lowest[inside & -inside] = inside
-            rest &= ~core
-    left = rest
-    for low in by_lowest:
-        left |= low
+            low = inside & -inside
+            by_lowest[low] = inside
+            left |= low
+            rest ^= inside
+            if not rest:
+                break
+    left |= rest
     numa = _ranked([(node.id not in gpu_nodes, node.id, node.cpus) for node in machine.numa_nodes], cpus)
     l3 = _ranked([(False, domain.id, domain.cpus) for domain in machine.l3_domains], cpus)
     found = []
     for node in numa:
         inside = left & node
-        left &= ~node
+        left ^= inside
         for domain in l3:
+            if not inside:
+                break
             part = inside & domain
-            inside &= ~part
+            inside ^= part
             while part:
                 low = part & -part
                 found.append(by_lowest.get(low, low))
@@ -293,11 +299,12 @@ def groups_of(machine: Machine, cpus: int, units: Tuple[int, ...], affinity: str
     workers = units[1:]
     if affinity == "core":
         return workers
-    balanced = cpus & ~machine.isolated
+    isolated = machine.isolated
+    balanced = cpus & ~isolated
     found = []
     node = share = 0
     for unit in workers:
-        if unit & machine.isolated:
+        if unit & isolated:
             # The scheduler balances no threads between isolated CPUs (kernel-parameters.txt, isolcpus): each its own.
             found.append(unit)
             continue
