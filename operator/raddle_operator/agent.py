@@ -41,6 +41,9 @@ NODES = "/api/v1/nodes"
 KUBELET_CONFIG_MODES = ("Configz", "Proxy", "None")
 # A kubelet that does not answer this often in a row may have been set up anew: what it said before is then unknown.
 KUBELET_FAILURES = 3
+# The agent may not ask, or there is nothing to ask. Not 401: so answers a kubelet that can't reach the API server to
+# have the token checked. Not 429: so answers an API server that has too much to do.
+REFUSALS = (http.client.FORBIDDEN, http.client.NOT_FOUND)
 # A kubelet that was set up anew says so in its next answer. Asked by way of the API server it is a load on that.
 KUBELET_INTERVALS_S = {"Configz": 60.0, "Proxy": 600.0}
 
@@ -78,11 +81,17 @@ def difference(live: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> str
     """What is wrong with the live object, in one word: "missing", "owner", "content"; "" where nothing is."""
     if live is None:
         return "missing"
-    owner = wanted["metadata"]["ownerReferences"][0]["uid"]
-    owners = live.get("metadata", {}).get("ownerReferences") or []
-    if [reference.get("uid") for reference in owners] != [owner]:
+    owners, spec = _content(live)
+    if owners != _content(wanted)[0]:
         return "owner"
-    return "" if live.get("spec") == wanted["spec"] else "content"
+    return "" if spec == wanted["spec"] else "content"
+
+
+def _content(obj: Mapping[str, Any] | None) -> tuple[list[Any], Any]:
+    """What the agent writes of an object: its owners' UIDs and its spec."""
+    obj = obj or {}
+    owners = obj.get("metadata", {}).get("ownerReferences") or []
+    return [reference.get("uid") for reference in owners], obj.get("spec")
 
 
 class KubeletReader:
@@ -141,7 +150,7 @@ class KubeletReader:
             self._known = parse_configz(self._client.get(self._path), self._settings.kubelet_config)
         except FAILURES as error:
             self._failures += 1
-            refused = isinstance(error, ApiError) and error.status < http.client.INTERNAL_SERVER_ERROR
+            refused = isinstance(error, ApiError) and error.status in REFUSALS
             if refused or self._failures >= KUBELET_FAILURES:
                 self._known = Kubelet()
             if str(error) != self._said:
@@ -179,8 +188,9 @@ class Agent:
         self._node = self._mirror(NODES, metadata_only=True)
         self._machine: Machine | None = None
         self._next_reading = 0.0
-        # (hash of what was applied, the spec that the server made of it): a schema that drops a field makes no loop.
-        self._accepted: tuple[str, Any] = ("", None)
+        # What was applied, and what the server made of it: neither a schema that drops a field nor an owner that
+        # somebody added makes a loop.
+        self._accepted: tuple[Any, Any] = (None, None)
 
     def _new_backoff(self) -> Backoff:
         return Backoff(self._settings.least_delay_s, self._settings.most_delay_s)
@@ -225,7 +235,7 @@ class Agent:
         wanted_hash = nodetopology.content_hash(wanted["spec"])
         live = self._own.value
         reason = difference(live, wanted)
-        if not reason or (reason == "content" and live and self._accepted == (wanted_hash, live.get("spec"))):
+        if not reason or self._accepted == ((uid, wanted_hash), _content(live)):
             return self._settings.reread_s
         try:
             answer = self._client.apply(f"{TOPOLOGIES}/{self._settings.node_name}", wanted, FIELD_MANAGER)
@@ -236,7 +246,7 @@ class Agent:
             )
             return pause_s
         self._backoff.reset()
-        self._accepted = (wanted_hash, answer.get("spec"))
+        self._accepted = ((uid, wanted_hash), _content(answer))
         log.info(
             "published node=%s reason=%s cpus=%d cores=%d hash=%s rss_mib=%.1f",
             self._settings.node_name,

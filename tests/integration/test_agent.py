@@ -149,6 +149,17 @@ def test_it_restores_an_object_that_was_edited(cluster, node, watcher):
         assert restored["metadata"]["generation"] == first["metadata"]["generation"] + 2
 
 
+def test_an_owner_that_somebody_added_is_no_reason_to_write_for_ever(cluster, node, watcher, capsys):
+    other = cluster.client.get("/api/v1/namespaces/default")["metadata"]
+    owner = {"apiVersion": "v1", "kind": "Namespace", "name": other["name"], "uid": other["uid"]}
+    with running_agent(cluster, machines.path("2s16c32t"), "--reread-s", "0.2"):
+        first = awaited(cluster, watcher, any_topology)
+        owners = [*first["metadata"]["ownerReferences"], owner]
+        cluster.client.merge(f"{TOPOLOGIES}/{NODE}", {"metadata": {"ownerReferences": owners}})
+        time.sleep(3)
+    assert capsys.readouterr().out.count("reason=owner") == 1
+
+
 def test_it_leaves_the_status_to_the_controller(cluster, node, watcher):
     with running_agent(cluster, machines.path("2s16c32t"), "--reread-s", "0.2"):
         awaited(cluster, watcher, any_topology)

@@ -206,17 +206,20 @@ def test_a_kubelet_that_must_not_be_asked_is_not(kubelet):
     assert kubelet.asked == 0
 
 
-def test_a_refusal_makes_it_unknown_at_once(kubelet):
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_refusal_makes_it_unknown_at_once(kubelet, status):
     asks = reader(kubelet)
     assert asks.read(ALL).cpu_manager_policy == "static"
-    kubelet.answer = (403, {"message": "Forbidden"})
+    kubelet.answer = (status, {"message": "no"})
     assert asks.read(ALL) == Kubelet()
 
 
-def test_what_it_said_stands_while_it_only_fails_to_answer_a_little(kubelet):
+# 401: the kubelet can't have the token checked while the API server is away; 429: the API server is busy.
+@pytest.mark.parametrize("status", [401, 429, 500, 503])
+def test_what_it_said_stands_while_it_only_fails_to_answer_a_little(kubelet, status):
     asks = reader(kubelet)
     assert asks.read(ALL).cpu_manager_policy == "static"
-    kubelet.answer = (503, {})
+    kubelet.answer = (status, {})
     assert [asks.read(ALL).cpu_manager_policy for _ in range(3)] == ["static", "static", "unknown"]
     kubelet.answer = (200, {"kubeletconfig": {"cpuManagerPolicy": "none"}})
     assert asks.read(ALL).cpu_manager_policy == "none"
