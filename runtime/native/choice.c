@@ -128,7 +128,8 @@ bool rd_use_threads(void *options, const int slots[3], int intra, const struct r
         } else {
             pool->placed = intra - 1;
             pool->group = rd_map(sizeof *pool->group * (size_t)intra);
-            if (pool->group == NULL || !rd_affinity_groups("", &rd_runtime.plan, &facts->cpus, intra, affinity, pool->group)) {
+            if (pool->group == NULL
+                || !rd_affinity_groups("", &rd_runtime.plan, &facts->cpus, intra, affinity, pool->group)) {
                 rd_unmap(pool->group, sizeof *pool->group * (size_t)intra);
                 pool->group = NULL;
                 pool->placed = 0;

@@ -1,5 +1,5 @@
-/* What the kernel tells of a process's CPUs: topology.c and coretypes.c read it, placement.c decides by it. Ports of what
- * placing needs of runtime/raddle/sysfs.py, pci.py and coretypes.py. */
+/* What the kernel tells of a process's CPUs: topology.c and coretypes.c read it, placement.c decides by it. Ports of
+ * what placing needs of runtime/raddle/sysfs.py, pci.py and coretypes.py. */
 #ifndef RADDLE_MACHINE_H
 #define RADDLE_MACHINE_H
 
@@ -51,11 +51,13 @@ struct rd_machine {
 
 /* Everything but the kinds of core; NULL where there is no memory. To be unmapped, `size` bytes. */
 struct rd_machine *rd_machine_read(const char *root, const struct rd_plan *plan, const struct rd_cpus *cpus);
-/* The text of the file <root><folder><number><name> without white space at its end; a negative number is left out. False
- * where it can't be read. */
-bool rd_machine_text(struct rd_machine *machine, const char *folder, int number, const char *name, struct rd_text *text);
+/* The text of the file <root><folder><number><name> without white space at its end; a negative number is left out.
+ * False where it can't be read. */
+bool rd_machine_text(struct rd_machine *machine, const char *folder, int number, const char *name,
+                     struct rd_text *text);
 /* The set in a list file. */
-bool rd_machine_cpus(struct rd_machine *machine, const char *folder, int number, const char *name, struct rd_cpus *set);
+bool rd_machine_cpus(struct rd_machine *machine, const char *folder, int number, const char *name,
+                     struct rd_cpus *set);
 /* The machine's CPUs of the kind that the plan wants; all of the process's where there is one kind or any will do. True
  * where there are several kinds, and they are not to be mixed. */
 bool rd_one_kind(struct rd_machine *machine, struct rd_cpus *set);

@@ -1,12 +1,13 @@
-/* Reads cores, NUMA nodes, caches of level 3 and GPUs as sysfs.py and pci.py do, for a process's CPUs. The kernel's sets
- * are the facts; of its numbers only those of NUMA nodes are looked at. What can't be read is unknown. */
+/* Reads cores, NUMA nodes, caches of level 3 and GPUs as sysfs.py and pci.py do, for a process's CPUs. The kernel's
+ * sets are the facts; its numbers only name NUMA nodes and caches. What can't be read is unknown. */
 #include "machine.h"
 
 #define NODE_FOLDER "/sys/devices/system/node"
 #define PCI_FOLDER "/sys/bus/pci/devices/"
 #define MAX_PCI_DEVICES 4096
 
-bool rd_machine_text(struct rd_machine *machine, const char *folder, int number, const char *name, struct rd_text *text)
+bool rd_machine_text(struct rd_machine *machine, const char *folder, int number, const char *name,
+                     struct rd_text *text)
 {
     char path[512];
     struct rd_out out = rd_out(path, sizeof path);
@@ -24,7 +25,8 @@ bool rd_machine_text(struct rd_machine *machine, const char *folder, int number,
     return length >= 0;
 }
 
-bool rd_machine_cpus(struct rd_machine *machine, const char *folder, int number, const char *name, struct rd_cpus *set)
+bool rd_machine_cpus(struct rd_machine *machine, const char *folder, int number, const char *name,
+                     struct rd_cpus *set)
 {
     struct rd_text text;
     return rd_machine_text(machine, folder, number, name, &text) && rd_cpus_parse(text, set);

@@ -100,7 +100,8 @@ class Placement {
     const text = groupsText(this.groups(pool, threads, affinity));
     const lowest = this.oneEach(pool);
     // Too long with the idle siblings: servers number them apart, so that each group is a list.
-    return text || affinity === 'core' || lowest.length < threads ? text : groupsText(this.groups(lowest, threads, affinity));
+    const isTooLong = text === '' && affinity === 'numa' && lowest.length >= threads;
+    return isTooLong ? groupsText(this.groups(lowest, threads, affinity)) : text;
   }
 
   /**

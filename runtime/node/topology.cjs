@@ -2,8 +2,8 @@
 
 /**
  * What the kernel tells of a process's CPUs: their cores, caches of level 3 and NUMA nodes, as runtime/raddle/sysfs.py,
- * coretypes.py and pci.py read them. The kernel's sets are the facts; of its numbers only those of NUMA nodes are looked
- * at. What can't be read is unknown.
+ * coretypes.py and pci.py read them. The kernel's sets are the facts; its numbers only name NUMA nodes and caches. What
+ * can't be read is unknown.
  */
 
 const path = require('path');
@@ -30,7 +30,8 @@ const GPU_CLASSES = {
  * @property {number[]} cpus all of them
  * @property {number[][]} cores
  * @property {{id: number, cpus: number[]}[]} l3Domains
- * @property {{id: number, cpus: number[], set: Set<number>, gpu: boolean}[]} numaNodes those that have some of the CPUs, by id
+ * @property {{id: number, cpus: number[], set: Set<number>, gpu: boolean}[]} numaNodes those that have some of the CPUs,
+ *     by id
  * @property {number} nodesKnown the machine's NUMA nodes
  * @property {Set<number>} isolated
  * @property {{speed: number, cpus: Set<number>}[]} kinds kinds of core, of the whole machine; fewer than two: none known
@@ -121,7 +122,7 @@ function readL3Domains(system, cpus, speakers, online) {
   const first = groups.map((group) => group.find((cpu) => speakers.has(cpu)));
   const ids = first.map((cpu) => kernel.number(`${folder(cpu)}/id`));
   const areKnown = !ids.includes(null) && new Set(ids).size === ids.length;
-  const lowest = (cpu) => sharing(cpu).concat(cpu).filter((other) => online.has(other)).reduce((a, b) => Math.min(a, b));
+  const lowest = (cpu) => sharing(cpu).filter((other) => online.has(other)).reduce((a, b) => Math.min(a, b), cpu);
   return groups.map((group, at) => ({ id: areKnown ? ids[at] : lowest(first[at]), cpus: group }));
 }
 

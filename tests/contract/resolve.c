@@ -114,7 +114,8 @@ static void place(char *line)
     shown("", found.intra);
     printf("|%s|%s|%s|", spinning[found.spin + 1], found.intra_because, found.spin_because);
     struct rd_cpus *group = calloc(threads > 1 ? (size_t)threads : 1, sizeof *group);
-    bool has = rd_affinity_groups(root, &plan, &facts.cpus, threads, (int)rd_plan_get(&plan, RD_AFF, RD_AFF_NONE), group);
+    int affinity = (int)rd_plan_get(&plan, RD_AFF, RD_AFF_NONE);
+    bool has = rd_affinity_groups(root, &plan, &facts.cpus, threads, affinity, group);
     for (int i = 0; has && i < threads - 1; i++) {
         fputs(i > 0 ? ";" : "", stdout);
         put_list(&group[i]);
