@@ -55,11 +55,13 @@ cluster: setup ## Start a local cluster until Ctrl-C
 	@$(PYTHON) -m devcluster up $(ARGS)
 
 .PHONY: manifests
-manifests: setup ## Write build/install.yaml for kubectl apply; ARGS goes to helm template
-	@mkdir -p build
-	@"$$($(PYTHON) -m devcluster which helm)" template raddle charts/raddle --namespace raddle-system \
-	    --kube-version 1.34.0 $(ARGS) 2> >(grep -v 'found symbolic link' >&2) > build/install.yaml
-	@echo "==> build/install.yaml: kubectl apply --server-side -f build/install.yaml"
+manifests: setup ## Write dist/install.yaml for kubectl apply; ARGS goes to helm template
+	@$(PYTHON) -m chart install $(ARGS)
+
+.PHONY: chart-versions
+chart-versions: setup ## Test the chart on API servers 1.32, 1.34 and 1.36, those of them that are built
+	@RADDLE_KUBERNETES="1.32.13 1.34.4 1.36.3" $(PYTHON) -m pytest tests/chart/test_install.py tests/chart/test_lifecycle.py \
+	    -rs $(ARGS)
 
 .PHONY: generate
 generate: setup ## Write what is derived: CRDs, API reference, golden files

@@ -1,6 +1,7 @@
 """Renders the Helm chart: for tests, and for the golden files that show in review what a change of the chart does.
 
 `python -m chart` writes tests/chart/golden/*.yaml, tests/chart/test_render.py checks that they are current.
+`python -m chart install [HELM OPTIONS]` writes dist/install.yaml, for those who install with kubectl.
 """
 
 from __future__ import annotations
@@ -17,12 +18,24 @@ from typing import Any, Final
 import yaml
 
 from devcluster import binaries
+from devcluster.versions import DEFAULT_KUBERNETES
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CHART = REPOSITORY / "charts" / "raddle"
 GOLDEN = REPOSITORY / "tests" / "chart" / "golden"
+INSTALL = REPOSITORY / "dist" / "install.yaml"
 NAMESPACE = "raddle-system"
 LOWEST_KUBERNETES = "1.30.0"
+INSTALL_HEADER = f"""\
+# Raddle as `helm template` renders it, with its namespace. Made by `make manifests`.
+# Install, upgrade: kubectl apply --server-side -f install.yaml
+# Uninstall, but for CRDs and policies: kubectl delete -f install.yaml --selector app.kubernetes.io/name=raddle
+---
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: {NAMESPACE}
+"""
 
 # The CRDs are not shown: they are in crds/ already.
 CASES: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -87,6 +100,28 @@ def _objects(values: str) -> tuple[dict[str, Any], ...]:
     return tuple(document for document in documents if document)
 
 
+def install_manifest(options: Iterable[str] = ()) -> str:
+    """Return what `kubectl apply` needs: the namespace, and all that Helm would install (its tests are none of it)."""
+    return INSTALL_HEADER + run_helm(
+        "template", "raddle", str(CHART), "--namespace", NAMESPACE, "--skip-tests",
+        "--kube-version", str(DEFAULT_KUBERNETES), *options,
+    )  # fmt: skip
+
+
+def write_install(options: Iterable[str]) -> int:
+    """Write dist/install.yaml for these options of `helm template`; 1 when Helm refuses them."""
+    try:
+        text = install_manifest(options)
+    except RenderError as error:
+        print(error, file=sys.stderr)
+        return 1
+    INSTALL.parent.mkdir(exist_ok=True)
+    INSTALL.write_text(text)
+    name = INSTALL.relative_to(REPOSITORY)
+    print(f"wrote {name}: kubectl apply --server-side -f {name}")
+    return 0
+
+
 def main() -> int:
     """Write the golden files; 0 always."""
     GOLDEN.mkdir(parents=True, exist_ok=True)
@@ -97,4 +132,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_install(sys.argv[2:]) if sys.argv[1:2] == ["install"] else main())

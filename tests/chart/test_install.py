@@ -9,6 +9,7 @@ import yaml
 
 import chart
 from devcluster import Cluster
+from devcluster.client import ApiError
 
 pytestmark = pytest.mark.cluster
 
@@ -17,8 +18,8 @@ WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    with Cluster(scheduler=False, name="chart") as cluster:
+def cluster(kubernetes):
+    with Cluster(scheduler=False, name="chart", version=kubernetes) as cluster:
         cluster.helm("install", "raddle", str(chart.CHART), "--namespace", NAMESPACE, "--create-namespace")
         cluster.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
         cluster.kubectl("create", "namespace", "models")
@@ -59,12 +60,39 @@ def test_no_expression_of_an_admission_policy_has_a_type_error(cluster):
         assert cluster.client.get(path)["status"]["typeChecking"] == {}
 
 
-def test_pods_pass_the_restricted_pod_security_standard(cluster):
-    for item in chart.objects({}):
-        if item["kind"] in {"Deployment", "DaemonSet"}:
-            template = item["spec"]["template"]
-            pod = {"metadata": {"name": item["metadata"]["name"]}, "spec": template["spec"]}
-            cluster.client.post(f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All", pod)
+def refusals(cluster, values):
+    """What Pod Security says of the pods that it does not let into the namespace, by name."""
+    found = {}
+    for item in chart.objects(values):
+        if item["kind"] in {"Deployment", "DaemonSet", "Pod"}:
+            spec = item["spec"] if item["kind"] == "Pod" else item["spec"]["template"]["spec"]
+            name = item["metadata"]["name"]
+            try:
+                pod = {"metadata": {"name": name}, "spec": spec}
+                cluster.client.post(f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All", pod)
+            except ApiError as error:
+                found[name] = str(error)
+    return found
+
+
+@pytest.mark.parametrize("case", [case for case, values in chart.CASES.items() if "workloads" not in values])
+def test_every_pod_is_let_into_a_namespace_that_enforces_the_restricted_pod_security_standard(cluster, case):
+    pods = {item["metadata"]["name"] for item in chart.objects(chart.CASES[case]) if "template" in item.get("spec", {})}
+    assert pods == {"raddle-controller", "raddle-webhook", "raddle-agent"}
+    assert refusals(cluster, chart.CASES[case]) == {}
+
+
+@pytest.mark.parametrize(
+    ("values", "pod", "violation"),
+    [
+        ({"webhook": {"hostNetwork": True, "port": 9443}}, "raddle-webhook", "hostNetwork=true"),
+        ({"agent": {"podResources": {"enabled": True}}}, "raddle-agent", "hostPath"),
+    ],
+)
+def test_what_gives_the_standard_up_is_one_pod_and_only_when_asked_for(cluster, values, pod, violation):
+    refused = refusals(cluster, values)
+    assert set(refused) == {pod}
+    assert violation in refused[pod]
 
 
 def test_an_upgrade_keeps_the_ca_bundle_that_the_controller_wrote(cluster):
@@ -221,29 +249,3 @@ def await_aggregation(cluster):
         ):
             assert time.monotonic() < deadline, f"{role} did not get our rules"
             time.sleep(0.1)
-
-
-# --- The end; this one comes last --------------------------------------------------------------------------------------
-
-
-def test_uninstalling_leaves_kinds_and_policies(cluster):
-    policy = {
-        "apiVersion": "raddle.dev/v1alpha1",
-        "kind": "InferenceThreading",
-        "metadata": {"name": "kept", "namespace": "models"},
-        "spec": {"podSelector": {}},
-    }
-    cluster.client.apply(policy)
-    notes = cluster.helm("get", "notes", "raddle", "--namespace", NAMESPACE).stdout
-    cluster.helm("uninstall", "raddle", "--namespace", NAMESPACE)
-    left = cluster.kubectl(
-        "get", "clusterrole,mutatingwebhookconfiguration,validatingadmissionpolicy", "-o", "name"
-    ).stdout
-    assert "raddle" not in left
-    cluster.client.get(cluster.client.path_of(policy))
-    # What the notes say would remove the rest; not done here, where the API server now and then takes minutes for it.
-    (command,) = [line for line in notes.splitlines() if line.strip().startswith("kubectl delete crd")]
-    removed = cluster.kubectl(*command.split()[1:], "--dry-run=server", "-o", "name").stdout
-    assert set(removed.split()) == set(cluster.kubectl("get", "crd", "-o", "name").stdout.split())
-    # And the chart installs again, over the CRDs that are there.
-    cluster.helm("install", "raddle", str(chart.CHART), "--namespace", NAMESPACE)

@@ -1,0 +1,216 @@
+"""The chart from its first install to its end on a real API server: upgrade and back, kubectl instead, what is left."""
+
+import base64
+import contextlib
+import time
+
+import pytest
+import yaml
+
+import chart
+from devcluster import Cluster
+from localraddle import LocalRaddle
+
+pytestmark = pytest.mark.cluster
+
+NAMESPACE = chart.NAMESPACE
+PREVIOUS = sorted((chart.REPOSITORY / "tests" / "chart" / "previous").glob("*.yaml"))
+CRDS = sorted((chart.REPOSITORY / "crds").glob("*.yaml"))
+CRD_NAMES = [yaml.safe_load(path.read_text())["metadata"]["name"] for path in CRDS]
+WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/raddle"
+KIND = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/inferencethreadings.raddle.dev"
+POLICY = {
+    "apiVersion": "raddle.dev/v1alpha1",
+    "kind": "InferenceThreading",
+    "metadata": {"name": "kept", "namespace": "models"},
+    "spec": {"podSelector": {}, "threads": {"intraOp": 2}},
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(kubernetes):
+    with Cluster(name="chart-lifecycle", version=kubernetes) as cluster:
+        labels = {"raddle.dev/inject": "enabled"}
+        cluster.client.apply(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "models", "labels": labels}}
+        )
+        yield cluster
+
+
+@pytest.fixture
+def bare(cluster):
+    """The cluster without a release; CRDs of another test may be there, as after any uninstall."""
+    yield cluster
+    with contextlib.suppress(Exception):
+        cluster.helm("uninstall", "raddle", "--namespace", NAMESPACE, "--ignore-not-found")
+
+
+def helm(cluster, action, source, *options):
+    # CRDs that kubectl applied belong to no release; --take-ownership lets a release have them.
+    return cluster.helm(
+        action, "raddle", str(source), "--namespace", NAMESPACE, "--create-namespace", "--take-ownership", *options
+    )
+
+
+def wait_until(condition, what, timeout_s=60.0):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.2)
+
+
+# --- Upgrade and back -------------------------------------------------------------------------------------------------------
+
+
+def earlier(frozen, folder):
+    """A chart that installs what an earlier one rendered, with CRDs that lack the newest column."""
+    templates = folder / "templates"
+    templates.mkdir(parents=True)
+    (folder / "Chart.yaml").write_text(yaml.safe_dump({"apiVersion": "v2", "name": "raddle", "version": "0.0.9"}))
+    crds = [yaml.safe_load(path.read_text()) for path in CRDS]
+    for crd in crds:
+        del crd["spec"]["versions"][0]["additionalPrinterColumns"][-1]
+    text = yaml.safe_dump_all(crds) + "\n---\n" + frozen.read_text()
+    (templates / "all.yaml").write_text('{{ .Files.Get "all.yaml" }}')
+    (folder / "all.yaml").write_text(text)
+    return folder
+
+
+def columns(cluster):
+    return len(cluster.client.get(KIND)["spec"]["versions"][0]["additionalPrinterColumns"])
+
+
+def network_policies(cluster):
+    found = cluster.client.get(f"/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies")
+    return [item["metadata"]["name"] for item in found["items"]]
+
+
+@pytest.mark.parametrize("frozen", PREVIOUS, ids=lambda path: path.stem)
+def test_an_upgrade_from_an_earlier_chart_and_back_keeps_policies_crds_and_the_ca_bundle(bare, frozen, tmp_path):
+    cluster = bare
+    helm(cluster, "install", earlier(frozen, tmp_path / "earlier"))
+    assert (network_policies(cluster), columns(cluster)) == ([], 10)
+    cluster.client.apply(POLICY)
+    uid = cluster.client.get(cluster.client.path_of(POLICY))["metadata"]["uid"]
+    bundle = base64.b64encode(cluster.ca_file.read_bytes()).decode()
+    operations = [
+        {"op": "add", "path": f"/webhooks/{number}/clientConfig/caBundle", "value": bundle} for number in range(3)
+    ]
+    cluster.client.request("PATCH", WEBHOOKS, operations, content_type="application/json-patch+json")
+
+    for action, policies, shown in (("upgrade", 3, 11), ("rollback", 0, 10), ("upgrade", 3, 11)):
+        if action == "rollback":
+            cluster.helm("rollback", "raddle", "1", "--namespace", NAMESPACE)
+        else:
+            helm(cluster, "upgrade", chart.CHART)
+        assert (len(network_policies(cluster)), columns(cluster)) == (policies, shown), action
+        kept = cluster.client.get(cluster.client.path_of(POLICY))
+        assert (kept["metadata"]["uid"], kept["spec"]["threads"]["intraOp"]) == (uid, 2)
+        webhooks = cluster.client.get(WEBHOOKS)["webhooks"]
+        assert {webhook["clientConfig"]["caBundle"] for webhook in webhooks} == {bundle}
+
+
+# --- kubectl instead of Helm --------------------------------------------------------------------------------------------------
+
+
+def test_install_yaml_is_the_namespace_and_what_helm_installs():
+    documents = [found for found in yaml.safe_load_all(chart.install_manifest(["--set", "image.tag=v1"])) if found]
+    assert documents[0] == {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    installed = [item for item in chart.objects({"image": {"tag": "v1"}}) if item["kind"] != "Pod"]
+    assert documents[1:] == installed
+
+
+def test_kubectl_installs_again_over_itself_and_its_end_leaves_crds_and_policies(bare, tmp_path):
+    cluster = bare
+    file = tmp_path / "install.yaml"
+    file.write_text(chart.install_manifest())
+    apply = ("apply", "--server-side", "-f", str(file))
+    # Fields that Helm wrote when it was here are equal, so that nobody contests them.
+    cluster.kubectl(*apply)
+    cluster.client.apply(POLICY)
+    assert "serverside-applied" in cluster.kubectl(*apply).stdout
+    delete = next(line for line in file.read_text().splitlines() if "kubectl delete" in line).split("kubectl ")[1]
+    cluster.kubectl(*delete.replace("install.yaml", str(file)).split())
+    left = of_raddle(everything(cluster))
+    assert left == {f"customresourcedefinition.apiextensions.k8s.io/{name}" for name in CRD_NAMES} | {
+        "namespace/raddle-system",
+        "apiservice.apiregistration.k8s.io/v1alpha1.raddle.dev",
+        "raddle-system serviceaccount/default",
+        "raddle-system configmap/kube-root-ca.crt",
+        "models inferencethreading.raddle.dev/kept",
+    }
+
+
+# --- The end ------------------------------------------------------------------------------------------------------------------
+
+
+def everything(cluster):
+    """All objects of all kinds as `[namespace ]kind/name`, but for events, and what the API server itself keeps."""
+    kinds = cluster.kubectl("api-resources", "--verbs=list", "-o", "name").stdout.split()
+    kept = [kind for kind in kinds if not kind.startswith(("events", "componentstatuses"))]
+    template = '{range .items[*]}{.metadata.namespace}{" "}{.kind}.{.apiVersion}{" "}{.metadata.name}{"\\n"}{end}'
+    listed = cluster.kubectl("get", ",".join(kept), "--all-namespaces", "-o", f"jsonpath={template}").stdout
+    found = set()
+    for line in listed.splitlines():
+        *namespace, kind, name = line.split(" ")
+        short, _, version = kind.partition(".")
+        group = version.rpartition("/")[0]
+        prefix = f"{namespace[0]} " if namespace and namespace[0] else ""
+        found.add(f"{prefix}{short.lower()}{'.' + group if group else ''}/{name}")
+    return found
+
+
+def of_raddle(found):
+    """Those that have to do with us: by their own name, or their namespace's."""
+    return {one for one in found if "raddle" in one}
+
+
+def test_uninstalling_leaves_crds_policies_and_what_running_pods_mount_and_nothing_else(bare):
+    cluster = bare
+    before = everything(cluster)
+    values = {"workloads": {"enabled": True}, "certificates": {"source": "Raddle"}}
+    with LocalRaddle(cluster, values=values, controller_options=("--issue-certificates",)) as raddle:
+        cluster.client.apply(POLICY)
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "running", "namespace": "models", "labels": {"app": "model"}},
+            "spec": {"containers": [{"name": "main", "image": "model", "resources": {"limits": {"cpu": "2"}}}]},
+        }
+        ours = {f"{NAMESPACE} secret/raddle-webhook-tls", f"{NAMESPACE} lease.coordination.k8s.io/raddle-controller"}
+        wait_until(lambda: ours <= everything(cluster), "the controller made its Lease and the Secret")
+        wait_until(lambda: any("raddle-shim-" in one for one in everything(cluster)), "the shim's ConfigMap is there")
+        wait_until(lambda: raddle.controller.log, "the controller runs")
+        path = "/api/v1/namespaces/models/pods"
+        cluster.client.post(path, pod)
+        running = cluster.client.get(f"{path}/running")["spec"]
+    shims = {one for one in everything(cluster) if one.startswith("models configmap/raddle-shim-")}
+    assert len(shims) == 1
+    notes = cluster.helm("get", "notes", "raddle", "--namespace", NAMESPACE).stdout
+
+    cluster.helm("uninstall", "raddle", "--namespace", NAMESPACE)
+
+    expected = shims | {f"customresourcedefinition.apiextensions.k8s.io/{name}" for name in CRD_NAMES}
+    expected |= {
+        "namespace/raddle-system",
+        "apiservice.apiregistration.k8s.io/v1alpha1.raddle.dev",
+        "raddle-system serviceaccount/default",
+        "raddle-system configmap/kube-root-ca.crt",
+        "models inferencethreading.raddle.dev/kept",
+        "models pod/running",
+    }
+    # Owned objects go some moments after their owner.
+    wait_until(lambda: everything(cluster) - before <= expected, f"left: {everything(cluster) - before - expected}")
+    assert expected <= everything(cluster)
+    assert cluster.client.get(f"{path}/running")["spec"] == running
+    remove_by_notes(cluster, notes, shims)
+
+
+def remove_by_notes(cluster, notes, shims):
+    """What the notes print for the rest names all of it. CRDs by dry run: here they now and then take minutes."""
+    commands = [line.split()[1:] for line in notes.splitlines() if line.strip().startswith("kubectl delete")]
+    maps, crds = commands
+    removed = cluster.kubectl(*maps, "-o", "name").stdout.split()
+    assert {f"models {name}" for name in removed} == shims
+    names = cluster.kubectl(*crds, "--dry-run=server", "-o", "name").stdout.split()
+    assert sorted(name.partition("/")[2] for name in names) == sorted(CRD_NAMES)
