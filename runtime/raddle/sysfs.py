@@ -50,7 +50,8 @@ def read_machine(root: str = "/") -> Machine:
         cores = cores or sorted(filter(None, (core & online for core in listing.cores)), key=lowest)
         cores = cores or _cores_by_number(cpus, online, described, numa_nodes)
         # One CPU of each core speaks for its siblings where they can't differ.
-        speakers = [lowest(core) for core in cores] + cpuset.ids(described & ~sum(cores))
+        units = [*cores, *(1 << cpu for cpu in cpuset.ids(described & ~sum(cores)))]
+        speakers = [lowest(unit) for unit in units]
         processor = cpuinfo.read_processor(root, problems)
         sockets = _sockets(cpus, online, described, numa_nodes if processor.architecture in _X86 else ())
         sockets = sockets or _in_order(filter(None, (socket & online for socket in listing.sockets)))
@@ -63,7 +64,7 @@ def read_machine(root: str = "/") -> Machine:
             sockets=sockets,
             dies=_dies(cpus, online, described, sockets),
             numa_nodes=numa_nodes,
-            l3_domains=_l3_domains(cpus, online, speakers, cores if silent_l3_is_private else []),
+            l3_domains=_l3_domains(cpus, online, units, cores if silent_l3_is_private else []),
             core_types=coretypes.read(root, cpus, online, speakers, processor.architecture, problems),
             gpus=pci.read_gpus(root, [node.id for node in numa_nodes], problems),
             architecture=processor.architecture,
@@ -239,9 +240,10 @@ def _dies(cpus: Directory, online: int, described: int, sockets: tuple[Group, ..
     return tuple(sorted(dies, key=lambda die: die.cpus & -die.cpus))
 
 
-def _l3_domains(cpus: Directory, online: int, speakers: list[int], private_to: list[int]) -> tuple[Group, ...]:
-    """One domain per set of CPUs that share a cache of level 3.
+def _l3_domains(cpus: Directory, online: int, units: list[int], private_to: list[int]) -> tuple[Group, ...]:
+    """One domain per set of CPUs that share a cache of level 3; `units` are the cores, and CPUs of no known core.
 
+    A unit's lowest CPU speaks for those that it names; a core of eight POWER threads has a cache for each half of them.
     Itanium's kernels name a cache without any CPU that shares it: it is the core's own, of those in `private_to`.
     """
     claims = {}
@@ -249,21 +251,23 @@ def _l3_domains(cpus: Directory, online: int, speakers: list[int], private_to: l
     paths: dict[int, str] = {}
     silent: dict[int, str] = {}
     guess = "index3"
-    for cpu in speakers:
-        index = _l3_index(cpus, cpu, guess)
-        if index is None:
-            continue
-        guess = index
-        folders[cpu] = f"cpu{cpu}/cache/{index}"
-        for name in _CACHE_FILES:
-            path = f"{folders[cpu]}/{name}"
-            mask = cpus.cpus(path)
-            if mask:
-                claims[cpu] = mask & online | 1 << cpu
-                paths[cpu] = path
+    for unit in units:
+        rest = unit
+        while rest:
+            cpu = lowest(rest)
+            index = _l3_index(cpus, cpu, guess)
+            if index is None:
                 break
-            if mask == 0:
-                silent.setdefault(cpu, path)
+            guess = index
+            folders[cpu] = f"cpu{cpu}/cache/{index}"
+            for path in [f"{folders[cpu]}/{name}" for name in _CACHE_FILES]:
+                mask = cpus.cpus(path)
+                if mask:
+                    claims[cpu], paths[cpu] = mask & online | 1 << cpu, path
+                    break
+                if mask == 0:
+                    silent.setdefault(cpu, path)
+            rest &= ~claims.get(cpu, rest)
     groups = _partition(claims, paths, online, cpus)
     if not groups:
         groups = [core for core in private_to if any(core >> cpu & 1 for cpu in silent)]

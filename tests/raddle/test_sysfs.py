@@ -489,3 +489,13 @@ def test_smt8_cores(tmp_path):
     files = machines.synthesize(sockets=2, numa_nodes=2, l3_domains=2, cores=8, threads=8)
     machine = read_machine(machines.write(files, tmp_path))
     assert (len(machine.cores), {cpuset.count(core) for core in machine.cores}) == (8, {8})
+
+
+def test_a_power_core_of_eight_threads_has_an_l3_cache_for_each_half(tree):
+    files = machines.synthesize(sockets=1, numa_nodes=1, l3_domains=1, cores=2, threads=8)
+    # The cores are 0,2,4,... and 1,3,5,...
+    for cpu in range(16):
+        files[f"{CPU}/cpu{cpu}/cache/index3/shared_cpu_list"] = f"{cpu % 4}-15:1/4\n"
+    machine = read_machine(tree(files))
+    assert lists(domain.cpus for domain in machine.l3_domains) == [list(range(first, 16, 4)) for first in range(4)]
+    assert machine.problems == ()
