@@ -118,12 +118,12 @@ def usable_cpus(allotment: Allotment, online: int = 0) -> tuple[int | None, floa
     """(the CPUs that the process can run on, as a set; the quota in CPUs that binds there).
 
     The set is cpuset and affinity, within `online` where that is given; None where nothing is known.
-    Where the kernel's answers contradict each other (the cpuset changed between two reads) the
-    process's own affinity counts. The quota is None where there is none, or where that many CPUs
-    could not use it up.
+    Where these contradict each other (the cpuset changed between two reads, lxcfs numbers the CPUs
+    that are online anew) the process's own affinity counts. The quota is None where there is none,
+    or where that many CPUs could not use it up.
     """
-    usable = online
-    for mask in (allotment.inherited, allotment.cpuset):
+    usable = 0
+    for mask in (allotment.inherited, allotment.cpuset, online):
         if mask:
             usable = (usable & mask or usable) if usable else mask
     quota_cpus = allotment.quota_cpus

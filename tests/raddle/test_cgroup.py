@@ -225,6 +225,7 @@ def test_a_process_that_is_gone_has_no_facts(tmp_path):
         ({"cpuset": 0b1100, "inherited": 0b0110}, 0, (0b0100, None)),
         ({"cpuset": 0b1100, "inherited": 0b0011}, 0, (0b0011, None)),  # contradiction: the affinity counts
         ({"inherited": 0b1111}, 0b0111, (0b0111, None)),
+        ({"inherited": 0b1000, "cpuset": 0b1100}, 0b0011, (0b1000, None)),  # lxcfs says that CPUs 0 and 1 are online
         ({"cpuset": 0b0011, "quota_cpus": 1.5}, 0, (0b0011, 1.5)),
         ({"cpuset": 0b0011, "quota_cpus": 2.0}, 0, (0b0011, None)),  # can't be used up
         ({"quota_cpus": 2.0}, 0, (None, 2.0)),
