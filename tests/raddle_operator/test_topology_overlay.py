@@ -95,7 +95,7 @@ def test_each_exclusive_cpu_has_exactly_one_use_and_all_others_are_outside(cpus,
     ("recorded", "cpus", "message"),
     [
         (plan_of(2), "30-33", "CPUs 32-33 are not online; there are 0-31"),
-        (plan_of(2), "", "CPUs none are not online"),
+        (plan_of(2), "", "--exclusive names no CPU; there are 0-31"),
         (plan_of(2), "0-3", "container serve asks for 2 CPUs for itself; 4 are given"),
         (plan_of(2)._replace(budget=planner.Budget(quota_cpus=2.0)), "0-1", "is not Guaranteed with whole CPUs"),
     ],

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import Console
@@ -41,6 +41,16 @@ Examples:
 \b
 Exit codes: 0 done, 1 no answer from the cluster, 2 bad input.
 """
+
+# A report is some kB; what is longer than this is cut off, and then no JSON.
+MAX_REPORT_BYTES: Final = 4 << 20
+# Option -> the options of which it needs one.
+NEEDS: Final = {
+    "namespace": ("pod",),
+    "kubeconfig": ("node", "pod"),
+    "context": ("node", "pod"),
+    "container": ("pod", "sources", "exclusive"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +96,18 @@ def topology(
     form: str,
 ) -> None:
     """Show a machine: sockets, NUMA nodes, L3 domains, cores, threads, and what runs where."""
-    _check_usage(root=root, node=node, pod=pod, sources=sources, exclusive=exclusive, report=report)
+    _check_usage(
+        root=root,
+        node=node,
+        pod=pod,
+        namespace=namespace,
+        kubeconfig=kubeconfig,
+        context=context,
+        sources=sources,
+        container=container,
+        exclusive=exclusive,
+        report=report,
+    )
     if pod is not None:
         seen = _of_pod(pod, namespace, kubeconfig, context)
     elif node is not None:
@@ -112,12 +133,18 @@ def topology(
 
 
 def _check_usage(**given: Any) -> None:
-    """Raise UsageError for options that contradict each other."""
+    """Raise UsageError for options that contradict each other, or that would have no effect."""
     for names in (("root", "node", "pod"), ("pod", "sources", "report"), ("exclusive", "report")):
         both = [name for name in names if given[name]]
         if len(both) > 1:
-            options = [f"--{'filename' if name == 'sources' else name}" for name in both]
-            raise click.UsageError(f"{' and '.join(options)} exclude each other")
+            raise click.UsageError(f"{' and '.join(map(_option, both))} exclude each other")
+    for name, others in NEEDS.items():
+        if given[name] and not any(given[other] for other in others):
+            raise click.UsageError(f"{_option(name)} needs {' or '.join(map(_option, others))}")
+
+
+def _option(name: str) -> str:
+    return "--filename" if name == "sources" else f"--{name}"
 
 
 # --- what there is to draw ------------------------------------------------------------------------------------------
@@ -203,7 +230,8 @@ def _cpus(value: str) -> int:
 
 def _read_report(path: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads(path.read_bytes())
+        with path.open("rb") as file:
+            found = json.loads(file.read(MAX_REPORT_BYTES))
     # A deep nesting raises RecursionError.
     except (OSError, ValueError, RecursionError) as error:
         raise ManifestError(f"{path}: is no report: {error}") from None

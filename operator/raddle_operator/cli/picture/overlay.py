@@ -61,9 +61,11 @@ def planned(machine: Machine, container: str, recorded: Recorded, exclusive: int
     """
     if exclusive is None:
         return _unplaced(container, recorded.values, recorded.because)
-    if exclusive & ~machine.online or not exclusive:
-        offline = cpuset.format_list(exclusive & ~machine.online) or "none"
-        raise OverlayError(f"CPUs {offline} are not online; there are {cpuset.format_list(machine.online)}")
+    online = cpuset.format_list(machine.online)
+    if not exclusive:
+        raise OverlayError(f"--exclusive names no CPU; there are {online}")
+    if exclusive & ~machine.online:
+        raise OverlayError(f"CPUs {cpuset.format_list(exclusive & ~machine.online)} are not online; there are {online}")
     whole, count = recorded.budget.whole_cpus, cpuset.count(exclusive)
     if whole != count:
         asks = f"asks for {whole} CPUs for itself" if whole else "is not Guaranteed with whole CPUs, so it shares them"
@@ -168,7 +170,8 @@ def reported(machine: Machine, report: Mapping[str, Any]) -> Marks:
     if cpus & ~machine.online:
         outside = cpuset.format_list(cpus & ~machine.online)
         raise OverlayError(f"the process ran on CPUs {outside}, which this machine does not have online")
-    sessions = [one for one in report.get("sessions") or [] if isinstance(one, Mapping)]
+    told = report.get("sessions")
+    sessions = [one for one in told if isinstance(one, Mapping)] if isinstance(told, list) else []
     effective = sessions[-1].get("effective") if sessions else None
     effective = effective if isinstance(effective, Mapping) else {}
     groups = _groups(effective.get("affinityGroups"), cpus)
