@@ -6,10 +6,20 @@ import sys
 
 import chart
 import crds
-from docs import apireference, families, machinepictures, placement
+import dashboard
+from docs import apireference, families, machinepictures, metrics, placement
 
 # In this order: the reference reads the CRDs, and the chart holds them.
-GENERATORS = (crds.main, apireference.main, families.main, placement.main, machinepictures.main, chart.main)
+GENERATORS = (
+    crds.main,
+    apireference.main,
+    families.main,
+    metrics.main,
+    placement.main,
+    machinepictures.main,
+    dashboard.main,
+    chart.main,
+)
 
 
 def main() -> int:

@@ -119,7 +119,7 @@ class WebhookMetrics:
             self.certificate_loads.labels(word)
         # labels() validates and locks at each call; the few combinations are kept.
         self._request_children: dict[tuple[str, str, str], Counter] = {}
-        self._seconds_children: dict[str, Histogram] = {}
+        self._seconds_children = {path: self._seconds.labels(path) for path in ("pods", "binding")}
         self._binding_children = {str(outcome): self._bindings.labels(outcome) for outcome in BindingOutcome}
         self._withheld_children = {str(reason): self._withheld.labels(reason) for reason in SkipReason}
 
@@ -132,10 +132,7 @@ class WebhookMetrics:
 
     def duration(self, path: str, seconds: float) -> None:
         """Add one answer's time to the histogram."""
-        child = self._seconds_children.get(path)
-        if child is None:
-            child = self._seconds_children[path] = self._seconds.labels(path)
-        child.observe(seconds)
+        self._seconds_children[path].observe(seconds)
 
     def binding(self, outcome: BindingOutcome) -> None:
         """Count what became of one binding."""
