@@ -7,7 +7,7 @@ import sys
 import chart
 import crds
 import dashboard
-from docs import apireference, families, machinepictures, metrics, placement
+from docs import apireference, chartvalues, families, machinepictures, metrics, placement
 
 # In this order: the reference reads the CRDs, and the chart holds them.
 GENERATORS = (
@@ -19,6 +19,7 @@ GENERATORS = (
     machinepictures.main,
     dashboard.main,
     chart.main,
+    chartvalues.main,
 )
 
 
