@@ -65,7 +65,7 @@ def _row(one: Verdict) -> tuple[str, ...]:
         _nodes(raddle.get("memory", {})),
         str(stock.get("threads", "?")),
         str(stock.get("affinity_errors", "?")),
-        str(stock.get("spinning", "?")),
+        "-" if stock and stock["spinning"] is None else str(stock.get("spinning", "?")),
         "WRONG" if one.wrong else "ok",
     )
 
