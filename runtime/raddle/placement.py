@@ -265,21 +265,28 @@ def tie(
 ) -> Tuple[int, ...]:
     """One CPU set for each of the threads - 1 workers of a pool on the exclusive set `cpus`; see `affinity_groups`.
 
+    Without `siblings` a worker may use only one CPU of each core.
+    """
+    pool = pool_for(machine, cpus, threads, wish)
+    if not siblings:
+        pool = one_cpu_each(machine, pool, wish._replace(all_threads=False))
+        if cpuset.count(pool) < threads:
+            return ()
+    return affinity_groups(machine, pool, threads, affinity, gpu=wish.gpu)
+
+
+def pool_for(machine: Machine, cpus: int, threads: int, wish: Wish) -> int:
+    """The CPUs for a pool of so many threads on the exclusive set `cpus`.
+
     A count of the policy's or of the code's own may be more than was placed. It goes to the first that has room, a
     core for each where that can be: the placement's CPUs, those without the cut to one NUMA node, all.
-    Without `siblings` a worker may use only one CPU of each core.
     """
     uncut = of_core_type(machine, cpus & machine.online or cpus, wish)
     pools = [place(machine, cpuset.count(cpus), wish, cpus).cpus or uncut, uncut]
     one_each = wish._replace(all_threads=False)
     with_cores = [pool for pool in pools if cpuset.count(one_cpu_each(machine, pool, one_each)) >= threads]
     with_cpus = [pool for pool in pools if cpuset.count(pool) >= threads]
-    pool = [*with_cores, *with_cpus, cpus][0]
-    if not siblings:
-        if not with_cores:
-            return ()
-        pool = one_cpu_each(machine, pool, one_each)
-    return affinity_groups(machine, pool, threads, affinity, gpu=wish.gpu)
+    return [*with_cores, *with_cpus, cpus][0]
 
 
 def affinity_groups(machine: Machine, cpus: int, threads: int, affinity: str, *, gpu: bool = False) -> Tuple[int, ...]:

@@ -245,7 +245,7 @@ class Case:
         return tie(self.machine, self.cpus, self.count, self.fields["aff"], self.wish, **siblings)
 
     def text(self):
-        """As planned_text gives it to ONNX Runtime."""
+        """As ort_affinity.planned gives it to ONNX Runtime."""
         text = affinity_text(self.groups())
         return text or (affinity_text(self.groups(siblings=False)) if self.fields["aff"] == "numa" else "")
 

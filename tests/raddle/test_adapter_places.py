@@ -1,13 +1,14 @@
 """Pools on the container's own exclusive CPUs: counts go down to what is placed there, and say why."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from raddle import cpuset
 from raddle.adapters import live, places
 from raddle.adapters.live import Facts, place, resolve
-from raddle.adapters.ort_affinity import planned_text
+from raddle.adapters.ort_affinity import near, planned
 from raddle.placement import Placement
 
 SIX = Placement(0b111111, 6, 8, 0b11111111, "6 physical cores on one NUMA node")
@@ -76,6 +77,75 @@ def test_all_cpus_of_this_machine_can_be_written_in_onnxruntimes_words():
     size = cpuset.count(cpus)
     if size == 1:
         pytest.skip("one CPU has no workers")
-    text = planned_text({"excl": size, "aff": "core", "smt": 1}, cpus, size)
+    text, pool = planned({"excl": size, "aff": "core", "smt": 1}, cpus, size)
+    assert pool == cpus
     assert len(text.split(";")) == size - 1
-    assert planned_text({"excl": size, "aff": "core", "smt": 1}, cpus, size + 1) == ""
+    assert planned({"excl": size, "aff": "core", "smt": 1}, cpus, size + 1) == ("", 0)
+
+
+# --- the thread that makes a session --------------------------------------------------------------------------------
+
+MINE = sorted(os.sched_getaffinity(0))
+two_cpus = pytest.mark.skipif(len(MINE) < 2, reason="needs two CPUs")
+
+
+def in_a_thread(body):
+    """What the body returns in a thread of its own, whose CPUs are nobody else's business."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(body).result()
+
+
+def seen_near(cpus, before=None):
+    """The CPUs of a thread that calls something near `cpus`: meanwhile and afterwards."""
+
+    def body():
+        if before:
+            os.sched_setaffinity(0, before)
+        meanwhile = near(cpuset.of(cpus), os.sched_getaffinity)(0)
+        return sorted(meanwhile), sorted(os.sched_getaffinity(0))
+
+    return in_a_thread(body)
+
+
+@two_cpus
+def test_the_thread_that_makes_a_session_is_on_the_pools_cpus_meanwhile():
+    assert seen_near(MINE[1:]) == (MINE[1:], MINE)
+
+
+@two_cpus
+def test_a_thread_that_runs_elsewhere_than_the_pool_stays_there():
+    assert seen_near(MINE[1:], before=MINE[:1]) == (MINE[:1], MINE[:1])
+
+
+@pytest.mark.parametrize("cpus", [MINE, [*MINE, 4000], [4000], []])
+def test_a_thread_stays_where_it_is_when_the_pools_cpus_are_not_some_of_its_own(cpus):
+    assert seen_near(cpus) == (MINE, MINE)
+
+
+@pytest.mark.skipif(len(MINE) < 3, reason="needs three CPUs")
+def test_a_thread_that_was_told_where_to_run_runs_there_again():
+    assert seen_near(MINE[1:2], before=MINE[:2]) == (MINE[1:2], MINE[:2])
+
+
+@two_cpus
+def test_a_thread_has_its_cpus_back_when_the_session_fails():
+    def fail():
+        raise ValueError(sorted(os.sched_getaffinity(0)))
+
+    def body():
+        with pytest.raises(ValueError, match=str(MINE[1:]).replace("[", ".")):
+            near(cpuset.of(MINE[1:]), fail)()
+        return sorted(os.sched_getaffinity(0))
+
+    assert in_a_thread(body) == MINE
+
+
+@two_cpus
+def test_a_session_with_the_pools_cpus_taken_from_it_meanwhile_is_made_all_the_same():
+    """As when the container is moved: the thread then has all that the container has."""
+
+    def body():
+        near(cpuset.of(MINE[1:]), lambda: os.sched_setaffinity(0, MINE[:1]))()
+        return sorted(os.sched_getaffinity(0))
+
+    assert in_a_thread(body) == MINE

@@ -146,15 +146,16 @@ def on(lab, tmp_path):
     if check.returncode:
         pytest.skip("no mount namespace can be made here")
 
-    def probe(plan, **shape):
-        root = machines.unpack(machines.pack(machines.synthesize(**shape), ""), tmp_path)
-        asked = {"name": "", "model": str(lab.model), "sessions": [None], "idle_s": 0.0, "before": EXCLUSIVE}
+    def probe(plan, *, before=EXCLUSIVE, files=None, **shape):
+        files = {**machines.synthesize(**shape), **(files or {})}
+        root = machines.unpack(machines.pack(files, ""), tmp_path)
+        asked = {"name": "", "model": str(lab.model), "sessions": [None], "idle_s": 0.0, "before": before}
         program = shlex.join(map(str, (executable, shim_lab.PROBE, json.dumps(asked))))
         mounts = "mount --make-rprivate / && " + " && ".join(
             f"mount --bind {shlex.quote(str(root / folder))} /{folder}"
             for folder in ("sys/devices/system/cpu", "sys/devices/system/node")
         )
-        variables = {**shim_lab.python_path(lab.mounted), env.PLAN: f"v=1;inter=1;spin=never;excl=2;{plan}"}
+        variables = {**shim_lab.python_path(lab.mounted), env.PLAN: f"v=1;spin=never;{plan}"}
         done = shim_lab.python("/usr/bin/unshare", "--mount", "sh", "-c", f"{mounts} && exec {program}", env=variables)
         return {**json.loads(done.stdout.splitlines()[-1]), "stderr": done.stderr}
 
@@ -166,25 +167,65 @@ TWO_NUMA_NODES = {"sockets": 2, "numa_nodes": 2, "l3_domains": 2, "cores": 2, "t
 
 
 def test_two_threads_of_one_core_hold_one_thread_of_a_pool(on):
-    found = on("intra=2;aff=numa", **ONE_CORE)
+    found = on("inter=1;excl=2;intra=2;aff=numa", **ONE_CORE)
     assert found["sessions"][0]["pool"] == 0
     assert found["records"][0]["because"]["intra"] == "planned 2, cut to 1 physical core"
     assert "intra_op=1 (planned 2, cut to 1 physical core)" in found["stderr"]
 
 
 def test_two_threads_of_one_core_hold_two_where_the_policy_takes_all(on):
-    found = on("intra=2;aff=core;smt=1", **ONE_CORE)
+    found = on("inter=1;excl=2;intra=2;aff=core;smt=1", **ONE_CORE)
     assert found["sessions"][0]["affinity"] == ["1"]
 
 
 def test_cpus_of_two_numa_nodes_hold_a_pool_that_is_tied_to_both(on):
-    found = on("intra=2;aff=numa", **TWO_NUMA_NODES)
+    found = on("inter=1;excl=2;intra=2;aff=numa", **TWO_NUMA_NODES)
     # The caller has the first node; the worker may use all that the container has on the second.
     assert found["sessions"][0]["affinity"] == ["1"]
     assert found["records"][0]["because"].get("intra") is None
 
 
 def test_cpus_of_two_numa_nodes_are_cut_to_one_where_the_policy_wants_no_more(on):
-    found = on("intra=2;aff=numa;numa=single", **TWO_NUMA_NODES)
+    found = on("inter=1;excl=2;intra=2;aff=numa;numa=single", **TWO_NUMA_NODES)
     assert found["sessions"][0]["pool"] == 0
     assert found["records"][0]["because"]["intra"] == "planned 2, cut to 1 physical core on one NUMA node"
+
+
+# --- the thread that makes a session --------------------------------------------------------------------------------
+
+# More CPUs than there may be here: Python is told of four, three of them on one NUMA node, and the kernel has two.
+THREE_TO_ONE = {"sockets": 2, "numa_nodes": 2, "l3_domains": 2, "cores": 6, "threads": 1}
+THREE_NEAR = {"sys/devices/system/node/node0/cpulist": "0,4-5", "sys/devices/system/node/node1/cpulist": "1-3"}
+MOVES = """
+import atexit, os, sys
+tell, moves = os.sched_setaffinity, []
+def note(who, cpus):
+    tell(who, cpus)
+    lines = open("/proc/thread-self/status").read().splitlines()
+    moves.extend(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list"))
+tell(0, [0, 1])
+os.sched_setaffinity, os.sched_getaffinity = note, lambda who: {0, 1, 2, 3}
+atexit.register(lambda: print("moves", *moves, file=sys.stderr))
+"""
+
+
+@pytest.mark.parametrize(
+    ("plan", "made"),
+    [
+        ("intra=3;inter=1;aff=numa", ["anywhere", "1", "anywhere"] * 2),
+        # A worker between operators would keep what the thread has that starts it: only the weights are near.
+        ("intra=3;inter=2;mode=parallel;aff=numa", ["anywhere", "1", "anywhere"]),
+        ("intra=4;inter=1;aff=numa;numa=any", []),
+        ("intra=3;inter=1;aff=none", []),
+    ],
+)
+def test_the_thread_that_makes_a_session_is_near_the_pool_meanwhile_and_everywhere_again(on, plan, made):
+    found = on(f"excl=4;{plan}", before=MOVES, files=THREE_NEAR, **THREE_TO_ONE)
+    moves = next(line for line in found["stderr"].splitlines() if line.startswith("moves")).split()[1:]
+    anywhere = cpuset.format_list(cpuset.of(CPUS))
+    assert moves == [anywhere if move == "anywhere" else move for move in made]
+    workers = found["sessions"][0]["affinity"]
+    assert len(workers) == found["sessions"][0]["pool"]
+    if made:
+        assert set(workers[:2]) == {"1"}
+        assert set(workers[2:]) <= {anywhere}

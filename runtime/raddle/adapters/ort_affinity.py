@@ -1,8 +1,9 @@
-"""ONNX Runtime's affinity string: one CPU set for each worker of a pool."""
+"""ONNX Runtime's affinity string, one CPU set for each worker of a pool; and the CPUs of the thread that makes it."""
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+import os
+from typing import Any, Callable, Iterable, Mapping
 
 from raddle import cpuset, record
 
@@ -11,8 +12,11 @@ MAX_AFFINITY_TEXT = 1024
 # Linux's cpu_set_t, which ONNX Runtime uses, ends here.
 CPU_SETSIZE = 1024
 
-# (what the last text was asked for, the text)
-_last: tuple[tuple[Any, ...], str] = ((), "")
+# All CPUs that a kernel may have. So many take a while to be told, and most machines have no more than a cpu_set_t.
+_MOST_CPUS = 8192
+
+# (what was asked for last, the text, the pool's CPUs)
+_last: tuple[tuple[Any, ...], str, int] = ((), "", 0)
 
 
 def affinity_text(groups: tuple[int, ...]) -> str:
@@ -42,33 +46,79 @@ def threads_of(text: str) -> int:
     return len([group for group in text.split(";") if group]) + 1
 
 
-def planned_text(fields: Mapping[str, Any], cpus: int, count: int) -> str:
-    """The planner's groups for the workers of a pool of `count`, "" where there are none for these CPUs."""
+def planned(fields: Mapping[str, Any], cpus: int, count: int) -> tuple[str, int]:
+    """The planner's groups for the workers of a pool of `count`, and the pool's CPUs; ("", 0) where there are none."""
     global _last  # noqa: PLW0603  # a cache of one: an application's sessions are alike
-    planned = fields.get("aff", "none")
-    asked = (cpus, count, planned, *[fields.get(key) for key in ("numa", "ctype", "smt", "gpu")])
-    if _last[0] == asked:
-        return _last[1]
-    text = _planned_text(fields, cpus, count, planned)
-    _last = (asked, text)
-    return text
+    affinity = fields.get("aff", "none")
+    asked = (cpus, count, affinity, *[fields.get(key) for key in ("numa", "ctype", "smt", "gpu")])
+    if _last[0] != asked:
+        _last = (asked, *_planned(fields, cpus, count, affinity))
+    return _last[1:]
 
 
-def _planned_text(fields: Mapping[str, Any], cpus: int, count: int, planned: str) -> str:
+def _planned(fields: Mapping[str, Any], cpus: int, count: int, affinity: str) -> tuple[str, int]:
     try:
         # Imported here: only an exclusive container needs it.
         from raddle.adapters import places  # noqa: PLC0415
 
-        text = _text_within(places.groups(fields, cpus, count, planned), cpus, count)
+        text = _text_within(places.groups(fields, cpus, count, affinity), cpus, count)
         # Too long where siblings are numbered apart, so that each group is a list.
-        if not text and planned == "numa":
-            text = _text_within(places.lowest_groups(fields, cpus, count, planned), cpus, count)
+        if not text and affinity == "numa":
+            text = _text_within(places.lowest_groups(fields, cpus, count, affinity), cpus, count)
+        return text, places.pool(fields, cpus, count) if text else 0
     except Exception as error:
         record.complain(f"no affinity: {error!r}")
-        return ""
-    return text
+        return "", 0
 
 
 def _text_within(groups: tuple[int, ...], cpus: int, count: int) -> str:
     fits = len(groups) == count - 1 and not any(group & ~cpus for group in groups)
     return affinity_text(groups) if fits else ""
+
+
+# --- the thread that makes a session --------------------------------------------------------------------------------
+
+
+def near(cpus: int, call: Callable[..., Any]) -> Callable[..., Any]:
+    """`call`, made where the calling thread runs on the pool's CPUs only, if those are some of its own but not all.
+
+    A model's weights are on the NUMA node where they are first written to. The thread gets its own CPUs back.
+    """
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        own = _enter(cpus)
+        try:
+            return call(*args, **kwargs)
+        finally:
+            if own:
+                _run_on(own) or _run_on(range(_MOST_CPUS))
+
+    return called
+
+
+def _enter(cpus: int) -> Iterable[int]:
+    """Moves the calling thread; the CPUs that it is to have afterwards, () where it stays as it is."""
+    try:
+        own = os.sched_getaffinity(0)
+        mask = cpuset.of(own)
+        if not cpus or cpus == mask or cpus & ~mask:
+            return ()
+        # A thread that was never told where to run follows its container through a resize, and has to do so again:
+        # since Linux 6.2 the kernel remembers what a thread asked for.
+        every = range(CPU_SETSIZE if mask < 1 << CPU_SETSIZE else _MOST_CPUS)
+        is_free = _run_on(every) and os.sched_getaffinity(0) == own
+        if _run_on(cpuset.ids(cpus)):
+            return every if is_free else own
+        _run_on(own)
+    except (AttributeError, OSError):
+        pass
+    return ()
+
+
+def _run_on(cpus: Iterable[int]) -> bool:
+    try:
+        os.sched_setaffinity(0, cpus)
+    except OSError:
+        # None of them is the container's any more, or a sandbox forbids it.
+        return False
+    return True

@@ -38,6 +38,7 @@ class Choice:
     ask_affinity ask for affinity of the code's own. It is asked for only where it matters: a string that does not
                  fit the count makes the construction fail, and the caller asks then.
     gpu          the GPU provider that the application asks for, "" for none.
+    pool_cpus    the CPUs of the pool whose workers are tied; 0: they are not.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Choice:
         self.gpu = gpu
         self.code_affinity: str | None = None
         self.pools: list[str] = []
+        self.pool_cpus = 0
         self.values: dict[str, Any] = {}
         self.because: dict[str, str] = dict(wanted.because)
         self.because.pop("global_intra", None)
@@ -267,9 +269,9 @@ class Choice:
         elif planned == "core" and self.core_taken:
             self.because["affinity"] = "another session's workers have a core each"
         else:
-            from raddle.adapters.ort_affinity import planned_text  # noqa: PLC0415
+            from raddle.adapters.ort_affinity import planned as planned_groups  # noqa: PLC0415
 
-            text = planned_text(self.fields, cpus, count)
+            text, self.pool_cpus = planned_groups(self.fields, cpus, count)
             if text:
                 self.values["affinity"], self.values["affinityGroups"] = planned, text
                 return text

@@ -146,10 +146,10 @@ class Runtime:
         # The lock is the options object's own: two threads that share it must not see each other's edits.
         with held.lock:
             edit, choice = self._prepared(args[0], held, caller)
-            failure = self._try(edit, session, init, args, kwargs)
+            failure = self._try(edit, choice, session, init, args, kwargs)
             if failure is not None and edit.entry(AFFINITY_KEY):
                 edit, choice = self._prepared(args[0], held, caller, ask_affinity=True)
-                failure = self._try(edit, session, init, args, kwargs)
+                failure = self._try(edit, choice, session, init, args, kwargs)
             if failure is not None:
                 edit.restore_entries()
                 # Affinity can't be removed, but it is only ever added to an object that can be replaced.
@@ -173,11 +173,19 @@ class Runtime:
             options.use_per_session_threads = True
 
     def _try(
-        self, edit: Edit, session: Any, init: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        edit: Edit,
+        choice: Choice | None,
+        session: Any,
+        init: Callable[..., None],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Exception | None:
         """None when the session was constructed, the failure where our changes may be to blame. Raises any other."""
+        # Workers between operators are tied to nothing, and would keep the CPUs of the thread that starts them.
+        cpus = choice.pool_cpus if choice is not None and "inter" not in choice.pools else 0
         try:
-            self._native(session, init, args, kwargs)
+            _near(cpus, self._native)(session, init, args, kwargs)
         except Exception as error:
             if not edit.attributes and not edit.entries:
                 raise
@@ -224,6 +232,7 @@ class Runtime:
             values = choice.values
             if self.fields.get("shrink"):
                 self._shrinks(session, choice)
+            session.raddle_cpus = choice.pool_cpus
             session.raddle_alone = values.get("intra") == 1 and choice.because.get("intra") != IN_THE_CODE
             session.raddle = creation.created(
                 runtime="onnxruntime",
@@ -256,6 +265,7 @@ class Runtime:
         """Loads the model with the plan's provider options, and completes the record."""
         used: dict[str, Any] = {}
         why = ""
+        native = _near(session.__dict__.get("raddle_cpus", 0), native)
         try:
             if self.providers is None:
                 result = native(session, *args)
@@ -292,3 +302,12 @@ class Runtime:
             made["because"]["providers"] = "asked for, and not in use: " + ", ".join(missing)
         inputs = [(one.name, one.type, one.shape) for one in getattr(session, "inputs_meta", ())]
         observe.initialized(made, present, inputs)
+
+
+def _near(cpus: int, call: Callable[..., Any]) -> Callable[..., Any]:
+    """`call`, made on the CPUs of the pool where it has some."""
+    if not cpus:
+        return call
+    from raddle.adapters.ort_affinity import near  # noqa: PLC0415
+
+    return near(cpus, call)

@@ -21,6 +21,11 @@ def placed(fields: Mapping[str, Any], cpus: int) -> Placement:
     return known[wish]
 
 
+def pool(fields: Mapping[str, Any], cpus: int, count: int) -> int:
+    """The CPUs of a pool of `count`, idle SMT siblings included."""
+    return placement.pool_for(_machine(cpus), cpus, count, _wish(fields))
+
+
 def groups(fields: Mapping[str, Any], cpus: int, count: int, affinity: str) -> tuple[int, ...]:
     """A CPU set for each worker of a pool of `count`, () where there is nothing sensible to say."""
     return placement.tie(_machine(cpus), cpus, count, affinity, _wish(fields))
