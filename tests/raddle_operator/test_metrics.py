@@ -2,7 +2,9 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from raddle_operator.binding import BindingOutcome
 from raddle_operator.metrics import CacheState, WebhookMetrics
+from raddle_operator.reasons import SkipReason
 
 
 class Caches:
@@ -22,7 +24,7 @@ def test_requests_bindings_and_times_are_counted_by_their_labels():
     metrics = WebhookMetrics()
     for _ in range(2):
         metrics.request("pods", "changed", "")
-    metrics.binding("NodeSpecific")
+    metrics.binding(BindingOutcome.NODE_SPECIFIC)
     metrics.duration("pods", 0.0015)
     found = samples(metrics)
     labels = (("decision", "changed"), ("path", "pods"), ("reason", ""))
@@ -40,6 +42,25 @@ def test_caches_are_asked_when_the_metrics_are_and_an_unknown_age_is_absent():
     assert found["raddle_webhook_cache_objects", (("kind", "UnboundPod"),)] == 3
     assert found["raddle_webhook_cache_age_seconds", (("kind", "UnboundPod"),)] == 1.5
     assert ("raddle_webhook_cache_age_seconds", (("kind", "ShimConfigMap"),)) not in found
+
+
+def test_failures_and_outcomes_are_shown_before_the_first():
+    found = samples(WebhookMetrics())
+    assert found["raddle_webhook_fail_open_total", ()] == 0
+    assert found["raddle_webhook_certificate_loads_total", (("outcome", "failed"),)] == 0
+    for outcome in BindingOutcome:
+        assert found["raddle_webhook_bindings_total", (("outcome", outcome),)] == 0
+
+
+def test_what_a_pod_does_not_get_is_counted_by_reason():
+    metrics = WebhookMetrics()
+    metrics.withheld(SkipReason.SHIM_MISSING)
+    assert metrics.value("raddle_webhook_withheld_total", reason="ShimMissing") == 1
+    assert metrics.value("raddle_webhook_withheld_total", reason="ReportsMissing") == 0
+
+
+def test_no_series_says_only_when_another_began():
+    assert not [name for name, _ in samples(WebhookMetrics()) if name.endswith("_created")]
 
 
 def test_two_processes_in_one_test_do_not_count_together():
