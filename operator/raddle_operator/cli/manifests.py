@@ -88,7 +88,10 @@ def _texts(source: str) -> Iterator[tuple[str, str]]:
         yield "-", sys.stdin.read()
         return
     path = Path(source)
-    files = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES) if path.is_dir() else [path]
+    try:
+        files = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES) if path.is_dir() else [path]
+    except OSError as error:
+        raise ManifestError(f"{source}: can't be read: {error.strerror}") from None
     if not files:
         raise ManifestError(f"{source}: the folder holds no {', '.join(SUFFIXES)} file")
     for file in files:
