@@ -57,10 +57,22 @@ def record(*arguments, status=None, **options):
     return read_policy(INFERENCE_THREADINGS, obj)
 
 
-def pod(*, injected=False, settings_hash="", safe=False, created_s=CREATED_S + 100, **labels):
+def pod(*, injected=False, settings_hash="", safe=False, created_s=CREATED_S + 100, layouts=(), **labels):
     found = {"app": "resnet", **labels, **({"raddle.dev/injected": "true"} if injected else {})}
     pairs = tuple(sorted(found.items()))
-    return PodFacts(labels=pairs, created_s=created_s, injected=injected, safe_values=safe, settings_hash=settings_hash)
+    return PodFacts(
+        labels=pairs,
+        created_s=created_s,
+        injected=injected,
+        safe_values=safe,
+        settings_hash=settings_hash,
+        layouts=layouts,
+    )
+
+
+def throughput_plan(budget):
+    wanted = Policy(objective="Throughput")
+    return plan_text(plan(None, budget, wanted), budget, wanted, "InferenceThreading/p")
 
 
 def counted(pods, *policies, facts=OPEN, verdicts=None, changed_s=CREATED_S, **options):
@@ -79,6 +91,45 @@ def test_pods_are_counted_for_the_policy_that_governs_them():
     ]
     found = counted(pods, present).policies[key_of(present)]
     assert (found.matched, found.injected, found.safe, found.stale) == (3, 3, 1, 1)
+
+
+def test_the_advice_of_all_pods_is_counted_by_layout():
+    pods = [
+        pod(injected=True, layouts=("16x4",)),
+        pod(injected=True, layouts=("16x4", "2x3")),
+        pod(injected=True),
+        # What is not Raddle's any more does not count.
+        pod(layouts=("9x9",)),
+    ]
+    found = counted(pods, policy()).policies[key_of(policy())]
+    assert policy_status(record(), found + found, now_s=NOW_S)["layouts"] == [
+        {"layout": "2x3", "workers": 2, "threads": 3, "pods": 2},
+        {"layout": "16x4", "workers": 16, "threads": 4, "pods": 4},
+    ]
+
+
+def test_of_many_layouts_the_commonest_are_shown():
+    counts = {f"{number}x4": number for number in range(1, 30)}
+    shown = policy_status(record(), Tally(layouts=counts), now_s=NOW_S)["layouts"]
+    assert [one["pods"] for one in shown] == list(range(14, 30))
+
+
+@pytest.mark.parametrize(
+    ("text", "layouts"),
+    [
+        (throughput_plan(Budget(quota_cpus=8.0, smallest_cores=8)), ("2x4",)),
+        (throughput_plan(Budget()), ()),
+        ('{"set":{"layout":{"workers":2,"threads":4}}}', ("2x4",)),
+        # Annotations are untrusted, and the status has to be one that the API server takes.
+        ('{"set":{"layout":{"workers":0,"threads":4}}}', ()),
+        ('{"set":{"layout":{"workers":123456,"threads":4}}}', ()),
+        (r'{"because":{"intraOp":"\"layout\":{\"workers\":2,\"threads\":4}"}}', ()),
+        ("not JSON", ()),
+    ],
+)
+def test_a_pods_advice_is_read_from_its_plans(text, layouts):
+    metadata = {"creationTimestamp": CREATED, "annotations": {"plan.raddle.dev/a": text, "plan.raddle.dev/b": text}}
+    assert PodReader().read({"metadata": metadata}).layouts == layouts
 
 
 @pytest.mark.parametrize(
@@ -433,6 +484,11 @@ def test_a_node_and_a_topology_are_read():
     node = {"status": {"nodeInfo": {"bootID": "b1"}, "capacity": {"cpu": "16"}}}
     assert read_node(node) == NodeFacts(boot_id="b1", capacity_cpus=16)
     assert read_node({}) == NodeFacts(boot_id="", capacity_cpus=None)
+
+
+@pytest.mark.parametrize(("capacity", "cpus"), [("1k", 1000), ("1024", 1024), ("", None), ("many", None), (None, None)])
+def test_the_cpus_of_a_node_are_a_quantity(capacity, cpus):
+    assert read_node({"status": {"capacity": {"cpu": capacity}}}).capacity_cpus == cpus
     spec = {"bootID": "b1", "cpus": {"online": "0-7,16-23"}, "cores": ["0,16", "1,17"]}
     problem_of = Checker().problem
     found = read_topology({"metadata": metadata(), "spec": spec}, problem_of)

@@ -41,6 +41,7 @@ def _fresh(record: TopologyRecord, node: NodeFacts | None) -> dict[str, str]:
     if record.cpus is None or node.capacity_cpus is None:
         return condition(FRESH, "Unknown", "CapacityUnknown", "the agent or the kubelet does not say how many CPUs")
     if record.cpus != node.capacity_cpus:
-        message = f"{record.cpus} CPUs were online, the node has {node.capacity_cpus}; the agent will read it again"
+        # Either may be behind: the agent for a minute, a kubelet until it starts again.
+        message = f"{record.cpus} CPUs were online, the kubelet counted {node.capacity_cpus} when it started"
         return condition(FRESH, "False", "CapacityChanged", message)
     return condition(FRESH, "True", "SameBoot", "boot ID and CPU count are those of the node")

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from raddle import cpuset, env
+from raddle_operator import quantities
 from raddle_operator.informer import Key
 from raddle_operator.kube import Object, Resource
 from raddle_operator.pods import MIRROR_ANNOTATION
+from raddle_operator.quantities import QuantityError
 from raddle_operator.spec import PolicyObject, SpecError, policy_from_object
 from raddle_operator.times import epoch_s
 
 # As wire.plan_text writes them.
 _SAFE_VALUES: Final = '"node":null'
 _NO_SHIM: Final = '"shim":false'
+# Inside a text of the annotation the quotes would have backslashes. As many digits as the CRD takes.
+_LAYOUT: Final = re.compile(r'"layout":\{"workers":([1-9][0-9]{0,4}),"threads":([1-9][0-9]{0,4})\}')
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -25,7 +30,8 @@ class PodFacts:
     """An opted-in namespace's pod, from its metadata alone. ``settings_hash`` is empty when absent.
 
     ``safe_values``: a plan on it was made without knowing its node. ``shimless``: one was made for a process that the
-    shim does not reach, so spinning can't be controlled.
+    shim does not reach, so spinning can't be controlled. ``layouts``: advice for Throughput in its plans, such as
+    ``16x4`` (workers x threads), each once.
     """
 
     labels: Labels
@@ -34,6 +40,7 @@ class PodFacts:
     safe_values: bool
     settings_hash: str
     shimless: bool = False
+    layouts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +116,7 @@ class PodReader:
             safe_values=any(_SAFE_VALUES in text for text in plans),
             settings_hash=self._text(annotations.get(env.SETTINGS_HASH, "")),
             shimless=any(_NO_SHIM in text for text in plans),
+            layouts=self._layouts(plans),
         )
         return self._facts.setdefault(facts, facts)
 
@@ -121,6 +129,10 @@ class PodReader:
     def _shared(self, labels: Mapping[str, str]) -> Labels:
         pairs = tuple((self._text(key), self._text(value)) for key, value in sorted(labels.items()))
         return self._labels.setdefault(pairs, pairs)
+
+    def _layouts(self, plans: Iterable[str]) -> tuple[str, ...]:
+        found = [_LAYOUT.search(text) for text in plans]
+        return tuple(sorted({self._text("x".join(layout.groups())) for layout in found if layout}))
 
     def _text(self, text: str) -> str:
         return self._texts.setdefault(text, text)
@@ -137,11 +149,12 @@ def read_namespace(obj: Object) -> NamespaceFacts:
 def read_node(obj: Object) -> NodeFacts:
     """Return the facts of a Node's status."""
     status = obj.get("status") or {}
-    capacity = str((status.get("capacity") or {}).get("cpu", ""))
-    return NodeFacts(
-        boot_id=str((status.get("nodeInfo") or {}).get("bootID", "")),
-        capacity_cpus=int(capacity) if capacity.isdigit() else None,
-    )
+    try:
+        # The canonical form of 1000 CPUs is "1k".
+        capacity = int(quantities.parse((status.get("capacity") or {}).get("cpu")))
+    except QuantityError:
+        capacity = None
+    return NodeFacts(boot_id=str((status.get("nodeInfo") or {}).get("bootID", "")), capacity_cpus=capacity)
 
 
 def read_policy(resource: Resource, obj: Object) -> PolicyRecord:
