@@ -16,7 +16,7 @@ from lab.errors import LabError
 from lab.shapes import Shape, get
 
 GUEST = Path(__file__).parent / "guest"
-# A machine of 254 CPUs takes many minutes where the host is busy.
+# A machine of 240 CPUs takes many minutes where the host is busy.
 TIMEOUT_SECONDS = 1800
 POLL_SECONDS = 0.1
 # Only what a reader of topology may want: the rest is noise in a repository.

@@ -199,14 +199,6 @@ SHAPES: Mapping[str, Shape] = {
         distances=_distances(4, 12, 21, 2),
         slim=True,
     ),
-    "2s254c254t": Shape(
-        shows="254 CPUs without SMT, an odd number of cores in each socket",
-        sockets=2,
-        cores=127,
-        numa_nodes=_a_node_each(2),
-        distances=((10, 21), (21, 10)),
-        slim=True,
-    ),
 }
 
 
