@@ -88,23 +88,29 @@ def from_kubeconfig(path: Path, context: str | None = None) -> Endpoint:
         cluster = _entry(config, "clusters", "cluster", current["cluster"])
         user = _entry(config, "users", "user", current["user"])
         server = urlsplit(cluster["server"])
-    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        port = server.port or 443
+    # A ValueError: the file is no text, or the port no port.
+    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise ConfigError(f"{path}: no usable kubeconfig: {error!r}") from None
     if server.scheme != "https" or server.hostname is None:
         raise ConfigError(f"{path}: server {cluster['server']!r} is not an https URL")
-    tls = _tls(ca_data=_inline(path, cluster, "certificate-authority"))
+    authority = _inline(path, cluster, "certificate-authority")
+    certificate = _inline(path, user, "client-certificate")
+    try:
+        tls = _tls(ca_data=authority)
+        if certificate:
+            _load_certificate(tls, certificate + "\n" + _inline(path, user, "client-key"))
+    except ssl.SSLError as error:
+        raise ConfigError(f"{path}: a certificate or key can't be used: {error}") from None
     if cluster.get("insecure-skip-tls-verify"):
         tls.check_hostname = False
         tls.verify_mode = ssl.CERT_NONE
-    certificate = _inline(path, user, "client-certificate")
-    if certificate:
-        _load_certificate(tls, certificate + "\n" + _inline(path, user, "client-key"))
     token = user.get("token", "")
     token_file = user.get("tokenFile")
     if not (certificate or token or token_file):
         raise ConfigError(f"{path}: user {current['user']!r} has neither a token nor a client certificate")
     read_token = (lambda: Path(token_file).read_text().strip()) if token_file else (lambda: token)
-    return Endpoint(host=server.hostname, port=server.port or 443, tls=lambda: tls, token=read_token)
+    return Endpoint(host=server.hostname, port=port, tls=lambda: tls, token=read_token)
 
 
 def _entry(config: Mapping[str, Any], plural: str, singular: str, name: object) -> dict[str, Any]:

@@ -343,6 +343,9 @@ def test_a_token_file_is_read_again_each_time(kubeconfig, tmp_path):
         ({"token": "x"}, {"server": "http://127.0.0.1"}, "not an https URL"),
         ({"token": "x"}, {"certificate-authority-data": "%%%"}, "certificate-authority"),
         ({"token": "x"}, {"certificate-authority": "nowhere"}, "certificate-authority"),
+        ({"token": "x"}, {"certificate-authority-data": "bm9uc2Vuc2U="}, "a certificate or key can't be used"),
+        ({"client-certificate-data": "bm9uc2Vuc2U="}, {}, "a certificate or key can't be used"),
+        ({"token": "x"}, {"server": "https://127.0.0.1:99999"}, "no usable kubeconfig"),
     ],
 )
 def test_a_kubeconfig_that_can_not_be_used_says_why(kubeconfig, user, cluster, words):
@@ -352,10 +355,10 @@ def test_a_kubeconfig_that_can_not_be_used_says_why(kubeconfig, user, cluster, w
     assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["", "a: [", "contexts: 3", "contexts: []", "[]"])
-def test_a_file_that_is_no_kubeconfig_says_so(tmp_path, text):
+@pytest.mark.parametrize("content", [b"", b"a: [", b"contexts: 3", b"contexts: []", b"[]", b"\xff\xfe"])
+def test_a_file_that_is_no_kubeconfig_says_so(tmp_path, content):
     path = tmp_path / "kubeconfig"
-    path.write_text(text)
+    path.write_bytes(content)
     with pytest.raises(ConfigError, match="no usable kubeconfig"):
         from_kubeconfig(path)
 

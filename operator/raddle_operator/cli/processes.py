@@ -151,17 +151,17 @@ def webhook(log_level: str, **options: Any) -> None:
     type=click.Choice(["Configz", "Proxy", "None"]),
     help="How to learn the kubelet's CPU manager settings.",
 )
-@option("--kubelet-port", default=10250, help="The kubelet's port.")
+@option("--kubelet-port", default=10250, type=click.IntRange(1, 65535), help="The kubelet's port.")
 @option("--kubelet-insecure-tls", is_flag=True, help="Accept any certificate of this node's own kubelet.")
 @option(
     "--pod-resources",
     type=click.Path(path_type=Path),
     help="The kubelet's PodResources socket, for the reserved CPUs. Absent: it is not asked.",
 )
-@option("--reread-s", default=60.0, help="Seconds between two looks at /sys.")
+@option("--reread-s", default=60.0, type=click.FloatRange(0.1, 86400.0), help="Seconds between two looks at /sys.")
 @option(
     "--kubelet-interval-s",
-    type=float,
+    type=click.FloatRange(0.1, 86400.0),
     help="Seconds between two questions to the kubelet. Absent: 60, and 600 with --kubelet-config Proxy.",
 )
 def agent(log_level: str, namespace: str, **options: Any) -> None:
