@@ -12,6 +12,7 @@ from raddle import sysfs
 from raddle.topology import Kubelet
 from raddle_operator import image_env, nodetopology, spec
 from raddle_operator.cli import schema
+from raddle_operator.controller.status import LAYOUTS_SHOWN
 from raddle_operator.pods import EXTENDED
 from raddle_operator.reasons import SkipReason
 
@@ -92,6 +93,14 @@ def test_status_has_room_for_every_skip_reason():
     for word in SkipReason:
         assert re.fullmatch(reason["pattern"], word)
         assert len(word) <= reason["maxLength"]
+
+
+def test_status_has_room_for_every_layout_that_is_shown():
+    layouts = STATUS["layouts"]
+    assert layouts["maxItems"] == LAYOUTS_SHOWN
+    for layout in ("1x1", "65536x1", "99999x99999"):
+        assert re.fullmatch(layouts["items"]["properties"]["layout"]["pattern"], layout)
+        assert len(layout) <= layouts["items"]["properties"]["layout"]["maxLength"]
 
 
 @pytest.mark.parametrize(

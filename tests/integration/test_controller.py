@@ -144,8 +144,8 @@ def pod(name, namespace, *, labels=None, annotations=None, limits=None):
     return {"metadata": {**metadata, "annotations": annotations or {}}, "spec": spec}
 
 
-def injected_pod(name, namespace, settings_hash, node="n1"):
-    plan = json.dumps({"v": 1, "node": node}, separators=(",", ":"))
+def injected_pod(name, namespace, settings_hash, node="n1", **values):
+    plan = json.dumps({"v": 1, "set": values, "node": node}, separators=(",", ":"))
     annotations = {"raddle.dev/settings-hash": settings_hash, "plan.raddle.dev/serve": plan}
     return pod(name, namespace, labels={"raddle.dev/injected": "true"}, annotations=annotations)
 
@@ -226,6 +226,28 @@ async def test_pods_are_counted_by_what_they_carry(kube, controller, namespace):
     assert f"{namespace}/missed" in degraded["message"]
     [event] = await events_about(kube, "p", namespace, "WebhookMissed")
     assert event["type"] == "Warning"
+
+
+async def test_the_advice_for_throughput_is_counted_by_layout(kube, controller, namespace):
+    await kube.create(INFERENCE_THREADINGS, policy("p", namespace, objective="Throughput"))
+    # The last one's layout stands before the others.
+    for number, (workers, threads) in enumerate([(16, 4), (16, 4), (2, 3)]):
+        layout = {"workers": workers, "threads": threads}
+        await kube.create(PODS, injected_pod(f"advised-{number}", namespace, "0123456789", layout=layout))
+        await status_says(
+            kube,
+            INFERENCE_THREADINGS,
+            "p",
+            namespace,
+            lambda obj, pods=number + 1: sum(one["pods"] for one in obj["status"].get("layouts", [])) == pods,
+        )
+    found = await status_says(
+        kube, INFERENCE_THREADINGS, "p", namespace, lambda obj: len(obj["status"].get("layouts", [])) == 2
+    )
+    assert found["status"]["layouts"] == [
+        {"layout": "2x3", "workers": 2, "threads": 3, "pods": 1},
+        {"layout": "16x4", "workers": 16, "threads": 4, "pods": 2},
+    ]
 
 
 async def test_of_two_equal_policies_the_younger_is_told_of_the_conflict(kube, controller, namespace):

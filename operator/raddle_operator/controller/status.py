@@ -23,6 +23,7 @@ PolicyKey = tuple[str, str, str]
 """(kind, namespace, name); the namespace is empty for a ClusterInferenceThreading."""
 
 NAMES_SHOWN: Final = 5
+LAYOUTS_SHOWN: Final = 16
 MESSAGE_CHARACTERS: Final = 1024
 ACCEPTED, READY, DEGRADED = "Accepted", "Ready", "Degraded"
 
@@ -35,7 +36,7 @@ class Tally:
     reach. ``older``: created before the policy reached
     them, so they have no values until they restart. ``missed``: those that should have got values, by name;
     ``rivals``: the policies that win over this one for some pod, at the same rank and priority. ``pending``: pods of
-    which it is not known yet why they have no values.
+    which it is not known yet why they have no values. ``layouts``: how many pods have each advice for Throughput.
     """
 
     matched: int = 0
@@ -48,6 +49,7 @@ class Tally:
     missed: tuple[str, ...] = ()
     rivals: frozenset[str] = frozenset()
     pending: int = 0
+    layouts: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: Tally) -> Tally:
         """Return the tally of both sets of pods; of the names as many as are shown."""
@@ -62,6 +64,7 @@ class Tally:
             missed=(self.missed + other.missed)[:NAMES_SHOWN],
             rivals=self.rivals | other.rivals,
             pending=self.pending + other.pending,
+            layouts=dict(Counter(self.layouts) + Counter(other.layouts)),
         )
 
 
@@ -91,6 +94,7 @@ class _Counts:
     missed: list[str] = field(default_factory=list)
     rivals: set[str] = field(default_factory=set)
     pending: int = 0
+    layouts: Counter[str] = field(default_factory=Counter)
 
     def skip(self, name: str, reason: SkipReason | None) -> None:
         """Count a pod that should have values and has none; None: the reason is not known yet."""
@@ -114,6 +118,7 @@ class _Counts:
             missed=tuple(sorted(self.missed)[:NAMES_SHOWN]),
             rivals=frozenset(self.rivals),
             pending=self.pending,
+            layouts=dict(self.layouts),
         )
 
 
@@ -198,6 +203,7 @@ def _count(counts: _Counts, policy: PolicyObject, pod: PodFacts, reached_s: int)
         counts.safe += pod.safe_values
         counts.stale += pod.settings_hash != policy.settings_hash
         counts.shimless += pod.shimless
+        counts.layouts.update(pod.layouts)
     elif policy.mode == "Observe":
         counts.skipped[SkipReason.OBSERVED] += 1
     elif pod.created_s <= reached_s:  # times are whole seconds: the same second may have been before
@@ -239,8 +245,19 @@ def policy_status(
         "safeValuePods": tally.safe,
         "stalePods": tally.stale,
         "skippedPods": skipped,
+        "layouts": _layouts(tally.layouts),
         "conditions": with_times(wanted, record.status, record.generation, now_s),
     }
+
+
+def _layouts(counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return the commonest layouts, by size, so that a change of one pod moves no others."""
+    shown = sorted(counts, key=lambda layout: (-counts[layout], layout))[:LAYOUTS_SHOWN]
+    found = []
+    for workers, threads in sorted(tuple(map(int, layout.split("x"))) for layout in shown):
+        layout = f"{workers}x{threads}"
+        found.append({"layout": layout, "workers": workers, "threads": threads, "pods": counts[layout]})
+    return found
 
 
 def _accepted(record: PolicyRecord, tally: Tally, *, too_many: bool) -> dict[str, str]:
