@@ -264,7 +264,7 @@ class Agent:
             self._next_reading = time.monotonic() + self._settings.reread_s
             found = read_machine(str(self._settings.root))
             self._complain(found)
-            self._machine = found if found.online else None
+            self._machine = nodetopology.steadied(found, self._machine) if found.online else None
         if self._machine is None:
             return None
         # What went wrong in reading is for this node's log, and no part of what the machine is.

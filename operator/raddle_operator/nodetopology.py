@@ -149,6 +149,21 @@ def _machine(fields: Fields) -> Machine:
     )
 
 
+def steadied(found: Machine, before: Machine | None) -> Machine:
+    """The machine with the memory of each NUMA node as it was `before`, unless it differs by more than a part in 16.
+
+    Where a hypervisor's balloon takes and gives memory, MemTotal is another at every look.
+    """
+    known = {node.id: node.memory_mib for node in before.numa_nodes} if before is not None else {}
+    return found._replace(numa_nodes=tuple(_steadied(node, known.get(node.id)) for node in found.numa_nodes))
+
+
+def _steadied(node: NUMANode, before_mib: int | None) -> NUMANode:
+    if node.memory_mib is None or before_mib is None or abs(node.memory_mib - before_mib) * 16 > before_mib:
+        return node
+    return node._replace(memory_mib=before_mib)
+
+
 def content_hash(spec: Mapping[str, Any]) -> str:
     """A hash of the whole spec, 64 hexadecimal digits: the same facts give the same hash in every process."""
     return hashlib.sha256(_canonical(spec)).hexdigest()

@@ -9,8 +9,8 @@ from machine_strategies import random_machines
 
 import machines
 from raddle.sysfs import read_machine
-from raddle.topology import GPU, Kubelet
-from raddle_operator.nodetopology import TopologyError, content_hash, from_object, shape_hash, to_spec
+from raddle.topology import GPU, Kubelet, NUMANode
+from raddle_operator.nodetopology import TopologyError, content_hash, from_object, shape_hash, steadied, to_spec
 
 CRD = Path(__file__).parents[2] / "crds" / "nodecputopologies.yaml"
 
@@ -104,6 +104,31 @@ def test_machines_of_one_shape_share_a_hash_across_boots():
     assert shape_hash(spec) == shape_hash(rebooted)
     assert content_hash(spec) != content_hash(rebooted)
     assert shape_hash(spec) != shape_hash(spec | {"model": "other"})
+
+
+@pytest.mark.parametrize(
+    ("before_mib", "found_mib", "published_mib"),
+    [
+        (16000, 15500, 16000),
+        (16000, 17000, 16000),
+        (16000, 14900, 14900),
+        (16000, 32000, 32000),
+        (16000, None, None),
+        (None, 16000, 16000),
+        (0, 16000, 16000),
+        (0, 0, 0),
+    ],
+)
+def test_a_balloon_in_the_memory_makes_no_other_machine(before_mib, found_mib, published_mib):
+    machine = read_machine(machines.path("1s2c2t"))
+    before, found = (machine._replace(numa_nodes=(NUMANode(0, 15, mib),)) for mib in (before_mib, found_mib))
+    assert steadied(found, before).numa_nodes == (NUMANode(0, 15, published_mib),)
+
+
+def test_a_node_that_was_not_there_has_the_memory_that_it_has():
+    machine = read_machine(machines.path("2s3n-8c16t-memory"))
+    assert steadied(machine, None) == machine
+    assert steadied(machine, machine._replace(numa_nodes=())) == machine
 
 
 @pytest.mark.parametrize(
