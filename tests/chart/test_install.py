@@ -132,6 +132,48 @@ def test_an_upgrade_reaches_the_crds(cluster):
     assert cluster.client.get(path)["spec"]["names"]["categories"] == ["raddle"]
 
 
+# --- Notes --------------------------------------------------------------------------------------------------------------
+
+
+def warnings(cluster, *options):
+    """What the notes of an upgrade warn of."""
+    done = cluster.helm(
+        "upgrade", "raddle", str(chart.CHART), "--namespace", NAMESPACE, "--dry-run=server", "--reset-values", *options
+    )
+    notes = done.stdout.partition("NOTES:")[2]
+    return [line.removeprefix("WARNING: ") for line in notes.splitlines() if line.startswith("WARNING: ")]
+
+
+def test_the_notes_warn_of_nothing_where_nothing_is_wrong(cluster, kubernetes):
+    found = warnings(cluster, "--set", "image.repository=example/raddle")
+    assert [text for text in found if "nodes/configz" not in text] == []
+    assert len(found) == int(kubernetes < (1, 33))
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        (
+            "certificates.source=Secret,crds.keep=false,injection.default=enabled,injection.excludedNamespaces={other}",
+            [
+                'image.repository is "raddle", which no registry serves',
+                "certificates.source is Secret but webhook.caBundle is empty",
+                "crds.keep is false: uninstalling this release deletes every policy",
+                "kube-system is not in injection.excludedNamespaces",
+            ],
+        ),
+        (
+            "image.repository=r,webhook.hostNetwork=true,webhook.port=9443,agent.podResources.enabled=true",
+            ["webhook.hostNetwork and agent.podResources.enabled needs a namespace whose Pod Security is privileged"],
+        ),
+    ],
+    ids=["trust-and-scope", "pod-security"],
+)
+def test_the_notes_warn_of_what_installs_and_would_not_work(cluster, options, wanted):
+    found = [text for text in warnings(cluster, "--set", options) if "nodes/configz" not in text]
+    assert [text[: len(start)] for text, start in zip(found, wanted, strict=True)] == wanted
+
+
 # --- Rights -------------------------------------------------------------------------------------------------------------
 
 
