@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 import chart
+from raddle_operator.cli.selftest import selftest
 
 COMPONENTS = ("controller", "webhook", "agent")
 
@@ -160,6 +161,29 @@ DIGEST = "sha256:" + "0" * 64
 def test_the_agent_has_the_charts_image_unless_it_has_its_own(values, images):
     objects = chart.objects(values)
     assert [template(objects, one)["spec"]["containers"][0]["image"] for one in COMPONENTS] == images
+
+
+# --- helm test ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "url"),
+    [
+        ({}, "https://raddle-webhook.raddle-system.svc"),
+        ({"webhook": {"url": "https://raddle.example/"}}, "https://raddle.example"),
+    ],
+)
+def test_helm_test_asks_the_webhook_where_the_api_server_does_without_any_right(values, url):
+    pod = named(chart.objects(values), "Pod", "raddle-test")
+    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    assert pod["spec"]["automountServiceAccountToken"] is False
+    (container,) = pod["spec"]["containers"]
+    name, *arguments = container["args"]
+    assert name == selftest.name
+    parsed = selftest.make_context(name, arguments).params
+    assert (parsed["url"], str(parsed["ca_file"])) == (url, "/tls/ca.crt")
+    (volume,) = pod["spec"]["volumes"]
+    assert [item["key"] for item in volume["secret"]["items"]] == ["ca.crt"], "no key"
 
 
 # --- CRDs -------------------------------------------------------------------------------------------------------------------
