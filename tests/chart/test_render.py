@@ -67,6 +67,11 @@ def test_lint_finds_nothing(case, tmp_path):
     assert "0 chart(s) failed" in chart.run_helm("lint", "--strict", str(chart.CHART), "--values", str(values))
 
 
+def test_rendering_again_gives_the_same_so_that_no_upgrade_makes_a_new_certificate():
+    assert chart.render(NO_CRDS) == chart.render(NO_CRDS)
+    assert not [path for path in (chart.CHART / "templates").iterdir() if "genCA" in path.read_text()]
+
+
 def test_an_older_kubernetes_is_refused():
     with pytest.raises(chart.RenderError, match=r"kubeVersion: >=1\.30"):
         chart.render({}, kubernetes="1.29.9")
