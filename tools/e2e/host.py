@@ -1,0 +1,193 @@
+"""This machine as a node: a kubelet and containerd in namespaces of their own, so that all ends with one process.
+
+Process, mount and network namespaces are the node's; CPUs, control groups and the kernel are this machine's. What is
+left when it ends are empty control groups, which are removed, and a folder, which goes with the cluster's.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import yaml
+
+from devcluster import Cluster, binaries
+from devcluster.components import Component
+from devcluster.progress import Progress
+from e2e import cgroups, settings
+from e2e.errors import E2EError, E2EUnavailableError
+from e2e.forward import Forward
+
+SCRIPT = Path(__file__).with_name("inside") / "node.sh"
+# Program -> the Debian package that has it.
+NEEDED = {
+    "containerd": "containerd",
+    "ctr": "containerd",
+    "runc": "runc",
+    "ip": "iproute2",
+    "unshare": "util-linux",
+    "busybox": "busybox-static",
+    "iptables": "iptables",
+    "conntrack": "conntrack",
+}
+PLUGINS = Path("/usr/lib/cni/bridge")
+CABLE = "raddle-e2e"
+READY_SECONDS = 120.0
+POLL_SECONDS = 0.2
+
+
+def need(user_id: int) -> None:
+    """Raise E2EUnavailableError where a node can't run: not as root, or without these programs."""
+    if user_id != 0:
+        raise E2EUnavailableError("a kubelet needs root, and this is another user")
+    missing = {package for program, package in NEEDED.items() if shutil.which(program) is None}
+    missing |= set() if PLUGINS.exists() else {"containernetworking-plugins"}
+    if missing:
+        packages = " ".join(sorted(missing))
+        raise E2EUnavailableError(f"not installed: {packages} (apt-get install --no-install-recommends {packages})")
+
+
+class HostNode:
+    """The node, from `with` to the end of the block."""
+
+    def __init__(self, cluster: Cluster, node: settings.Node, images: Sequence[Path], progress: Progress) -> None:
+        """Describe a node that joins `cluster` and has these image tarballs."""
+        self._cluster = cluster
+        self._node = node
+        self._images = images
+        self._progress = progress
+        self._folder = cluster.directory / "node"
+        self._component: Component | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Start it and wait until it is Ready. Raises E2EError when it does not get so, with its log's end."""
+        kubelet = binaries.find(binaries.kubelet(self._cluster.version), ["kubelet"], self._progress)["kubelet"]
+        cgroups.refuse_another_node()
+        with ExitStack() as stack:
+            self._prepare()
+            stack.callback(self._remove)
+            self._component = self._cluster.component("node")
+            self._component.start(self._command(kubelet))
+            self._connect(self._first_process())
+            target = urlsplit(self._cluster.server)
+            assert target.hostname is not None
+            assert target.port is not None
+            stack.enter_context(Forward((settings.API_ADDRESS, 443), (target.hostname, target.port)))
+            self._wait((self._folder / "imported").exists, "images imported")
+            self._wait(self._ready, f"node {self._node.name} Ready with a serving certificate")
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop all of it and remove its control groups."""
+        self._stack.close()
+
+    def _prepare(self) -> None:
+        files = self._folder / "files" / "var" / "lib" / "raddle-e2e"
+        (files / "cni").mkdir(parents=True)
+        images = self._folder / "images"
+        images.mkdir()
+        for tarball in self._images:
+            (images / tarball.name).symlink_to(tarball)
+        node = self._node
+        (files / "containerd.toml").write_text(settings.containerd())
+        (files / "cni" / "10-e2e.conflist").write_text(settings.network(node))
+        (files / "kubelet.yaml").write_text(settings.kubelet(node, "/var/lib/raddle-e2e/ca.crt"))
+        (files / "resolv.conf").write_text("")
+        shutil.copy(self._cluster.ca_file, files / "ca.crt")
+        own = self._cluster.user(f"system:node:{node.name}", ["system:nodes"])
+        kubeconfig = yaml.safe_load(own.read_text())
+        kubeconfig["clusters"][0]["cluster"]["server"] = f"https://{settings.API_ADDRESS}"
+        (files / "kubeconfig").touch(mode=0o600)
+        (files / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+
+    def _command(self, kubelet: Path) -> list[str]:
+        node = self._node
+        spaces = ["--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc"]
+        arguments = [str(self._folder), str(kubelet), node.name, node.address, node.host_address]
+        return ["unshare", *spaces, "sh", str(SCRIPT), *arguments]
+
+    def _first_process(self) -> int:
+        found: list[int] = []
+
+        def born() -> bool:
+            assert self._component is not None
+            parent = self._component.pid
+            children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+            found.extend(int(child) for child in children)
+            # Before it has become another program it may be in this machine's namespaces still.
+            return bool(found) and _network(found[0]) != _network("self")
+
+        self._wait(born, "the node's first process")
+        return found[0]
+
+    def _connect(self, first_process: int) -> None:
+        """Lay the cable: this end has the API server's address too, and the way to the pods."""
+        node = self._node
+        _ip("link", "add", CABLE, "type", "veth", "peer", "name", "eth0", "netns", str(first_process))
+        _ip("address", "add", f"{node.host_address}/30", "dev", CABLE)
+        _ip("address", "add", f"{settings.API_ADDRESS}/32", "dev", CABLE)
+        _ip("link", "set", CABLE, "up")
+        _ip("route", "add", node.pod_range, "via", node.address)
+        (self._folder / "cable").touch()
+
+    def _ready(self) -> bool:
+        self._approve()
+        answer = self._cluster.client.get("/api/v1/nodes")
+        nodes = {node["metadata"]["name"]: node for node in answer["items"]}
+        conditions = nodes.get(self._node.name, {}).get("status", {}).get("conditions", [])
+        ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+        certificates = self._folder / "files" / "var" / "lib" / "kubelet" / "pki"
+        # A link that is right inside the node only.
+        return ready and (certificates / "kubelet-server-current.pem").is_symlink()
+
+    def _approve(self) -> None:
+        """Say yes to the kubelet's request for a serving certificate, as a cluster's administrator does."""
+        requests = self._cluster.client.get("/apis/certificates.k8s.io/v1/certificatesigningrequests")
+        waiting: list[dict[str, Any]] = [
+            one for one in requests["items"] if not one.get("status", {}).get("conditions")
+        ]
+        for one in waiting:
+            if one["spec"]["username"] == f"system:node:{self._node.name}":
+                self._cluster.kubectl("certificate", "approve", one["metadata"]["name"])
+
+    def _wait(self, check: Callable[[], bool], what: str) -> None:
+        assert self._component is not None
+        deadline = time.monotonic() + READY_SECONDS
+        while not check():
+            self._component.require_alive()
+            if time.monotonic() > deadline:
+                raise E2EError(f"{what}: not so in {READY_SECONDS:.0f} s\n{self._component.describe_log()}")
+            self._progress.tick(what)
+            time.sleep(POLL_SECONDS)
+
+    def _remove(self) -> None:
+        if self._component is not None:
+            self._component.kill()
+        cgroups.remove()
+        # The kernel takes the cable away with the namespace, some time after its last process.
+        subprocess.run(["ip", "link", "delete", CABLE], check=False, capture_output=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _network(process: int | str) -> str:
+    try:
+        return str(Path(f"/proc/{process}/ns/net").readlink())
+    except OSError:
+        return str(Path("/proc/self/ns/net").readlink())
+
+
+def _ip(*arguments: str) -> None:
+    done = subprocess.run(["ip", *arguments], check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise E2EError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")

@@ -1,0 +1,208 @@
+"""The images of a run, made from this Python and the developer's environment, without a registry or a builder.
+
+Three: `raddle` (controller, webhook, CLI and agent), the application with ONNX Runtime, and the sandbox's. They are
+kept outside the checkout and made again when what is in them changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from devcluster.progress import Progress
+from e2e import archive, settings
+from e2e.errors import E2EError
+from lab import cache, model, programs
+from raddle import __version__
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+APP = Path(__file__).with_name("inside") / "app.py"
+RADDLE_IMAGE = f"raddle:{__version__}"
+APP_IMAGE = "raddle-e2e-app:1"
+RADDLE_EXTRAS = ("operator", "agent", "cli")
+APP_EXTRAS = ("ort",)
+SOURCES = ("operator", "runtime", "crds", "pyproject.toml")
+LEFT_OUT = ("test", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "site-packages", "dist-packages")
+VERSION = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+PACKAGES = Path("python") / "lib" / VERSION / "site-packages"
+PYTHON = "/python/bin/python3"
+ENV = {"PATH": "/python/bin:/bin"}
+_LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x")
+
+
+def tarballs(progress: Progress) -> list[Path]:
+    """The tarballs, for `ctr images import`. Raises E2EError where one can't be made."""
+    base = _kept("base", _digest_of_packages(RADDLE_EXTRAS), "the base of Raddle's image", _make_base, progress)
+
+    def make_raddle(home: Path) -> None:
+        _make_raddle(home, base / "base.layer")
+
+    raddle = _kept("raddle", _digest_of_sources(), "Raddle's image", make_raddle, progress)
+    app = _kept("app", _digest_of_app(), "the application's image", _make_app, progress)
+    return [raddle / "raddle.tar", app / "app.tar", app / "pause.tar"]
+
+
+def distributions(extras: Iterable[str]) -> list[str]:
+    """What `raddle[extras]` and all that it needs are called, without raddle itself, in this environment."""
+    found: set[str] = set()
+    asked = [("raddle", frozenset(extras))]
+    while asked:
+        name, wanted = asked.pop()
+        for text in metadata.requires(name) or []:
+            need = Requirement(text)
+            applies = [need.marker is None or need.marker.evaluate({"extra": extra}) for extra in ("", *wanted)]
+            name = canonicalize_name(need.name)
+            if any(applies) and name not in found:
+                found.add(name)
+                asked.append((name, frozenset(need.extras)))
+    return sorted(found - {"raddle"})
+
+
+def _kept(name: str, key: str, what: str, make: Callable[[Path], None], progress: Progress) -> Path:
+    home = cache.made(f"e2e-{name}-{key}", what, make, progress)
+    for older in home.parent.glob(f"e2e-{name}-*"):
+        if older.is_dir() and older != home:
+            shutil.rmtree(older, ignore_errors=True)
+    return home
+
+
+def _digest_of_sources() -> str:
+    digest = hashlib.sha256(_digest_of_packages(RADDLE_EXTRAS).encode())
+    for source in SOURCES:
+        path = REPOSITORY / source
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        for file in files:
+            if file.is_file() and "__pycache__" not in file.parts:
+                digest.update(str(file.relative_to(REPOSITORY)).encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _digest_of_app() -> str:
+    text = _digest_of_packages(APP_EXTRAS) + APP.read_text() + Path(model.__file__).read_text()
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _digest_of_packages(extras: Iterable[str]) -> str:
+    versions = [f"{name} {metadata.version(name)}" for name in distributions(extras)]
+    text = sys.version + Path(__file__).read_text() + Path(archive.__file__).read_text() + "\n".join(versions)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _make_base(home: Path) -> None:
+    root = home / "root"
+    _python(root, distributions(RADDLE_EXTRAS))
+    _compile(root)
+    archive.layer(root, home / "base.layer")
+    shutil.rmtree(root)
+
+
+def _make_raddle(home: Path, base: Path) -> None:
+    root = home / "root"
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(home)]
+    done = subprocess.run([*command, str(REPOSITORY)], check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise E2EError(f"the wheel of Raddle can't be built: {done.stderr[-800:]}")
+    (wheel,) = home.glob("raddle-*.whl")
+    with zipfile.ZipFile(wheel) as files:
+        files.extractall(root / PACKAGES)
+    _compile(root)
+    entrypoint = [PYTHON, "-m", "raddle_operator"]
+    image = archive.Image(name=RADDLE_IMAGE, entrypoint=entrypoint, env=ENV, user="65532")
+    archive.write([base, archive.layer(root, home / "raddle.layer")], image, home / "raddle.tar")
+    shutil.rmtree(root)
+
+
+def _make_app(home: Path) -> None:
+    root = home / "root"
+    _python(root, distributions(APP_EXTRAS))
+    (root / "app").mkdir()
+    shutil.copy(APP, root / "app" / "app.py")
+    model.write(root / "app" / "model.onnx")
+    _compile(root)
+    image = archive.Image(name=APP_IMAGE, entrypoint=[PYTHON, "/app/app.py", "/app/model.onnx"], env=ENV, user="1000")
+    _write_whole(root, image, home / "app.tar")
+    # A sandbox's process only has to be there.
+    _busybox(root)
+    pause = archive.Image(name=settings.PAUSE_IMAGE, entrypoint=["/bin/busybox", "sleep", "2147483647"])
+    _write_whole(root, pause, home / "pause.tar")
+
+
+def _write_whole(root: Path, image: archive.Image, path: Path) -> None:
+    """An image of one layer; its files are removed."""
+    only = archive.layer(root, path.with_suffix(".layer"))
+    archive.write([only], image, path)
+    only.unlink()
+    shutil.rmtree(root)
+
+
+def _busybox(root: Path) -> None:
+    busybox = programs.find("busybox")
+    assert busybox is not None
+    (root / "bin").mkdir(parents=True)
+    shutil.copy(busybox, root / "bin" / "busybox")
+    (root / "bin" / "sh").symlink_to("busybox")
+
+
+def _python(root: Path, packages: Iterable[str]) -> None:
+    """This interpreter, its standard library and these packages where it looks for them, and what they load."""
+    for folder in ("etc", "tmp", "python/bin", "python/lib"):
+        (root / folder).mkdir(parents=True)
+    (root / "tmp").chmod(0o1777)
+    (root / "etc" / "passwd").write_text("root:x:0:0:root:/:/bin/sh\n")
+    _busybox(root)
+    program = root / PYTHON[1:]
+    shutil.copy(Path(sys.executable).resolve(), program)
+    ignored = shutil.ignore_patterns(*LEFT_OUT, "config-*", "_tkinter*", "*.a")
+    library = root / "python" / "lib" / VERSION
+    shutil.copytree(sysconfig.get_path("stdlib"), library, symlinks=False, ignore=ignored)
+    for name in packages:
+        _copy_package(name, root / PACKAGES)
+    _libraries([program, *(root / "python").rglob("*.so"), *(root / "python").rglob("*.so.*")], root)
+
+
+def _copy_package(name: str, into: Path) -> None:
+    for file in metadata.files(name) or []:
+        source = Path(str(file.locate()))
+        # Programs lie outside; a package's tests are large and not needed.
+        if ".." not in file.parts and "tests" not in file.parts and source.is_file():
+            target = into / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # With the time of the file, by which Python knows that its bytecode is of it.
+            shutil.copy2(source, target)
+
+
+def _compile(root: Path) -> None:
+    """Bytecode for what has none: the container's file system may be read-only."""
+    command = [sys.executable, "-m", "compileall", "-q", "-s", str(root), str(root / PACKAGES)]
+    subprocess.run(command, check=False, capture_output=True)
+
+
+def _libraries(binaries: Iterable[Path], root: Path) -> None:
+    """Copy what the dynamic linker would load for these, to the same paths."""
+    for library in sorted(set(_needed(binaries))):
+        # Those that came along with a package are there already.
+        if not library.resolve().is_relative_to(root.resolve()):
+            target = root / library.relative_to("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(library, target)
+
+
+def _needed(binaries: Iterable[Path]) -> Iterator[Path]:
+    for binary in binaries:
+        # Of a library that this machine can't load, ldd says nothing.
+        done = subprocess.run(["ldd", binary], check=False, capture_output=True, text=True)
+        for line in done.stdout.splitlines():
+            found = _LIBRARY.search(line)
+            if found:
+                yield Path(found[1])

@@ -1,0 +1,1 @@
+"""What runs inside the node and its pods, not here."""

@@ -1,0 +1,98 @@
+"""Raddle on the cluster as users install it: by Helm, with its processes as pods."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from devcluster import Cluster
+from devcluster.client import ApiError
+from devcluster.progress import Progress
+from e2e.errors import E2EError
+from raddle import __version__
+
+CHART = Path(__file__).resolve().parents[2] / "charts" / "raddle"
+NAMESPACE = "raddle-system"
+INSTALL_SECONDS = 240
+POLL_SECONDS = 0.3
+# On a node of two CPUs, of which one is kept back, a pod that asks for a whole one needs all that may be asked for.
+NO_CPU = {"requests": {"cpu": "0"}}
+VALUES: dict[str, Any] = {
+    "image": {"repository": "raddle", "tag": __version__, "pullPolicy": "Never"},
+    "controller": {"resources": NO_CPU},
+    "webhook": {"resources": NO_CPU},
+    "agent": {"resources": NO_CPU},
+}
+
+
+def install(cluster: Cluster, progress: Progress) -> None:
+    """Install the chart and wait until its pods are Ready. Raises E2EError with what Helm and the pods say."""
+    values = cluster.directory / "values.yaml"
+    values.write_text(yaml.safe_dump(VALUES))
+    progress.say("helm install raddle: controller, webhook and agent as pods")
+    helm = str(cluster.provide_helm())
+    arguments = ["install", "raddle", str(CHART), "--namespace", NAMESPACE, "--create-namespace"]
+    command = [helm, *arguments, "--values", str(values), "--wait", "--timeout", f"{INSTALL_SECONDS}s"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=cluster.environment())
+    if done.returncode:
+        pods = cluster.kubectl("-n", NAMESPACE, "get", "pods,events", check=False).stdout
+        raise E2EError(f"helm install: {done.stderr.strip()[-600:]}\n{pods}")
+
+
+def wait_for_topology(cluster: Cluster, node: str, progress: Progress) -> dict[str, Any]:
+    """The node's NodeCPUTopology once the agent has put the kubelet's settings in. Raises E2EError after a minute."""
+    found: dict[str, Any] = {}
+
+    def published() -> bool:
+        found.update(_get(cluster, f"/apis/raddle.dev/v1alpha1/nodecputopologies/{node}") or {})
+        return bool(found.get("spec", {}).get("kubelet"))
+
+    wait(published, f"the agent has published {node} with its kubelet's settings", 60, progress)
+    return found
+
+
+def opt_in(cluster: Cluster, namespace: str, labels: dict[str, str], progress: Progress) -> None:
+    """Make an opted-in namespace with a policy, and wait until the shim is there."""
+    cluster.client.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": namespace, "labels": {"raddle.dev/inject": "enabled", **labels}},
+        }
+    )
+    cluster.client.apply(
+        {
+            "apiVersion": "raddle.dev/v1alpha1",
+            "kind": "InferenceThreading",
+            "metadata": {"name": "e2e", "namespace": namespace},
+            "spec": {"podSelector": {}, "reports": True},
+        }
+    )
+
+    def shipped() -> bool:
+        maps = cluster.client.get(f"/api/v1/namespaces/{namespace}/configmaps")["items"]
+        return any(one["metadata"]["name"].startswith("raddle-shim-") for one in maps)
+
+    wait(shipped, f"the shim is in namespace {namespace}", 60, progress)
+
+
+def wait(check: Callable[[], bool], what: str, seconds: float, progress: Progress) -> None:
+    """Poll until `check` holds. Raises E2EError after these seconds."""
+    deadline = time.monotonic() + seconds
+    while not check():
+        if time.monotonic() > deadline:
+            raise E2EError(f"{what}: not so in {seconds:.0f} s")
+        progress.tick(what)
+        time.sleep(POLL_SECONDS)
+
+
+def _get(cluster: Cluster, path: str) -> dict[str, Any] | None:
+    try:
+        return cluster.client.get(path)
+    except ApiError:
+        return None

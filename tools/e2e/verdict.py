@@ -1,0 +1,190 @@
+"""What a pod's containers show against what its scenario says: pure functions of what was read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from e2e.scenarios import Container, Scenario
+
+PLAN_ANNOTATION = "plan.raddle.dev/"
+# An application's or its runtime's error, in a log. ONNX Runtime marks severity by a letter.
+ERRORS = ("pthread_setaffinity_np failed", "[E:onnxruntime", "[F:onnxruntime", "Traceback")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One container, read from outside: its log, and the exit status and output of Raddle's commands in it."""
+
+    log: str
+    report: tuple[int, str]
+    show: tuple[int, str]
+
+    @property
+    def look(self) -> Mapping[str, Any] | None:
+        """What the application printed; None where it has not come so far."""
+        return look(self.log)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One container; `wrong` is what is not as it must be, in sentences. `stock_threads` None: not looked at."""
+
+    scenario: str
+    container: str
+    qos: str
+    cpus: str
+    quota_cpus: float | None
+    stock_threads: int | None
+    planned: int | None
+    threads: int | None
+    spinning: int | None
+    errors: int
+    wrong: tuple[str, ...]
+
+
+def look(log: str) -> Mapping[str, Any] | None:
+    """The last line of a log that is a JSON object, or None."""
+    for line in reversed(log.splitlines()):
+        if line.startswith("{"):
+            try:
+                found = json.loads(line)
+            except ValueError:
+                continue
+            return found if isinstance(found, dict) else None
+    return None
+
+
+def error_lines(log: str) -> list[str]:
+    """The lines of a log that tell of an error."""
+    return [line for line in log.splitlines() if any(mark in line for mark in ERRORS)]
+
+
+def planned(pod: Mapping[str, Any], container: str) -> int | None:
+    """The thread count that the pod's annotation has for a container; None where there is no plan."""
+    text = pod["metadata"].get("annotations", {}).get(PLAN_ANNOTATION + container)
+    if text is None:
+        return None
+    count = json.loads(text).get("set", {}).get("intraOp")
+    return None if count is None else int(count)
+
+
+def judge(
+    scenario: Scenario, pod: Mapping[str, Any], seen: Mapping[str, Seen], stock: Mapping[str, Mapping[str, Any] | None]
+) -> list[Verdict]:
+    """A verdict a container. `pod` is the live object, `stock` what each container showed without Raddle."""
+    return [_judge(scenario, one, pod, seen[one.name], stock.get(one.name)) for one in scenario.containers]
+
+
+def failed(scenario: Scenario, reason: str) -> list[Verdict]:
+    """The verdicts where a pod did not come so far."""
+    return [_judge(scenario, one, {}, None, None, reason) for one in scenario.containers]
+
+
+def _judge(
+    scenario: Scenario,
+    container: Container,
+    pod: Mapping[str, Any],
+    seen: Seen | None,
+    stock: Mapping[str, Any] | None,
+    reason: str = "",
+) -> Verdict:
+    inside = seen.look if seen is not None else None
+    plan = planned(pod, container.name) if pod else None
+    qos = str(pod.get("status", {}).get("qosClass", ""))
+    errors = error_lines(seen.log) if seen is not None else []
+    wrong = [reason] if reason else []
+    if seen is not None:
+        if qos != scenario.qos:
+            wrong.append(f"class of service {qos}, expected {scenario.qos}")
+        wrong += _inside(container, inside)
+        wrong += _said(container, plan, seen)
+        wrong += [f"in the log: {line}" for line in errors]
+    found = inside or {}
+    return Verdict(
+        scenario=scenario.name,
+        container=container.name,
+        qos=qos,
+        cpus=str(found.get("caller", "")),
+        quota_cpus=found.get("quota_cpus"),
+        stock_threads=None if stock is None else stock["threads"],
+        planned=plan,
+        threads=found.get("threads"),
+        spinning=found.get("spinning"),
+        errors=len(errors),
+        wrong=tuple(wrong),
+    )
+
+
+def _inside(container: Container, found: Mapping[str, Any] | None) -> Iterator[str]:
+    """Between what must be and what the kernel says inside."""
+    if found is None:
+        yield "the application said nothing"
+        return
+    for name, expected in (
+        ("threads", container.threads),
+        ("caller", container.cpus),
+        ("quota_cpus", container.quota_cpus),
+    ):
+        if found[name] != expected:
+            yield f"{name} {found[name]}, expected {expected}"
+    if found["spinning"]:
+        yield f"{found['spinning']} workers burn CPU time half a second after the answer"
+    tied = [cpus for cpus in found["workers"] if cpus != container.cpus]
+    if tied and container.cpus == "0-1":
+        yield f"workers are tied to {' '.join(tied)} on shared CPUs"
+
+
+def _said(container: Container, plan: int | None, seen: Seen) -> Iterator[str]:
+    """What Raddle says: its plan outside, its commands inside."""
+    if plan is None:
+        yield "the pod has no plan"
+    status, text = seen.report
+    if status:
+        yield f"`raddle report` ended with {status}: {text[-600:]}"
+    status, text = seen.show
+    if status:
+        yield f"`raddle show` ended with {status}: {text[-600:]}"
+        return
+    effective = (json.loads(text).get("effective") or {}).get("intraOp")
+    if effective != container.threads:
+        yield f"`raddle show` says {effective} threads, expected {container.threads}"
+
+
+HEADINGS = ("SCENARIO", "CONTAINER", "QOS", "CPUS", "QUOTA", "STOCK", "PLANNED", "EFFECTIVE", "ERRORS", "AS EXPECTED")
+LEGEND = (
+    "CPUS and QUOTA are the kernel's, read inside. STOCK, PLANNED and EFFECTIVE are threads of a session of default\n"
+    "options: without Raddle, by the pod's annotation, and counted inside. ERRORS are lines in the container's log."
+)
+
+
+def table(verdicts: Sequence[Verdict]) -> str:
+    """A row a container, and beneath it what is wrong."""
+    rows = [HEADINGS, *(_row(one) for one in verdicts)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    found = [lines[0]]
+    for line, one in zip(lines[1:], verdicts, strict=True):
+        found += [line, *(f"! {text}" for text in one.wrong)]
+    return "\n".join(found)
+
+
+def _row(one: Verdict) -> tuple[str, ...]:
+    return (
+        one.scenario,
+        one.container,
+        one.qos or "-",
+        one.cpus or "-",
+        "none" if one.quota_cpus is None else f"{one.quota_cpus:g}",
+        _count(one.stock_threads),
+        _count(one.planned),
+        _count(one.threads),
+        str(one.errors),
+        "NO" if one.wrong else "yes",
+    )
+
+
+def _count(number: int | None) -> str:
+    return "-" if number is None else str(number)
