@@ -18,8 +18,9 @@ from raddle import cpuset
 from raddle.sysfs import read_machine
 from raddle.topology import Kubelet
 from raddle_operator import agent_client
-from raddle_operator.agent import AgentSettings, KubeletReader, difference
+from raddle_operator.agent import AgentSettings, difference
 from raddle_operator.agent_client import ConfigError, from_kubeconfig, in_cluster
+from raddle_operator.agent_kubelet import KubeletReader
 from raddle_operator.agent_mirror import Backoff
 from raddle_operator.kubelet import parse_configz
 from raddle_operator.nodetopology import to_object
