@@ -149,6 +149,28 @@ def test_misspelt_and_impossible_values_are_refused(values):
         chart.render(values)
 
 
+def test_a_refusal_names_every_wrong_value_what_was_there_and_what_is_allowed():
+    values = {
+        "webhok": {},
+        "webhook": {"replicas": "2", "port": 443, "timeoutSeconds": {"pods": 31}},
+        "injection": {"default": "on"},
+        "image": {"digest": "latest"},
+        "certificates": {"certManager": {"issuerRef": {"kind": "ClusterIssuer"}}},
+    }
+    with pytest.raises(chart.RenderError) as refused:
+        chart.render(values)
+    for line in (
+        "at '': additional properties 'webhok' not allowed",
+        "at '/webhook/replicas': got string, want integer",
+        "at '/webhook/port': minimum: got 443, want 1,024",
+        "at '/webhook/timeoutSeconds/pods': maximum: got 31, want 30",
+        "at '/injection/default': value must be one of 'disabled', 'labelled', 'enabled'",
+        "at '/image/digest': 'latest' does not match pattern '^(sha256:[0-9a-f]{64})?$'",
+        "at '/certificates/certManager/issuerRef': missing property 'name'",
+    ):
+        assert line in str(refused.value)
+
+
 def test_every_default_is_in_the_schema_and_every_value_of_the_schema_has_a_default():
     schema = json.loads((chart.CHART / "values.schema.json").read_text())
     defaults = yaml.safe_load((chart.CHART / "values.yaml").read_text())
