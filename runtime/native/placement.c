@@ -221,7 +221,7 @@ bool rd_affinity_groups(const char *root, const struct rd_plan *plan, const stru
     int at = 0;
     for (; at < 4; at++) {
         struct rd_cpus units = *pools[at];
-        if (at < 2) {
+        if (at < 2 && rd_plan_get(plan, RD_SMT, 0) == 0) {
             one_cpu_each(machine, pools[at], &units);
         }
         if (rd_cpus_count(&units) >= (unsigned)threads) {

@@ -106,12 +106,12 @@ class Placement {
 
   /**
    * A count of a policy's or of the code's own may be above what was placed: the first set that has room, with a core
-   * for each where that can be.
+   * for each where that is wanted and can be.
    */
   poolFor(threads) {
     const pools = [this.pool, this.uncut];
-    const withCores = pools.find((cpus) => this.oneEach(cpus).length >= threads);
-    return withCores || pools.find((cpus) => cpus.length >= threads) || this.machine.cpus;
+    const withUnits = pools.find((cpus) => this.units(cpus).length >= threads);
+    return withUnits || pools.find((cpus) => cpus.length >= threads) || this.machine.cpus;
   }
 
   groups(pool, threads, affinity) {

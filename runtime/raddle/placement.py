@@ -279,14 +279,13 @@ def pool_for(machine: Machine, cpus: int, threads: int, wish: Wish) -> int:
     """The CPUs for a pool of so many threads on the exclusive set `cpus`.
 
     A count of the policy's or of the code's own may be more than was placed. It goes to the first that has room, a
-    core for each where that can be: the placement's CPUs, those without the cut to one NUMA node, all.
+    core for each where that is wanted and can be: the placement's CPUs, those without the cut to one NUMA node, all.
     """
     uncut = of_core_type(machine, cpus & machine.online or cpus, wish)
     pools = [place(machine, cpuset.count(cpus), wish, cpus).cpus or uncut, uncut]
-    one_each = wish._replace(all_threads=False)
-    with_cores = [pool for pool in pools if cpuset.count(one_cpu_each(machine, pool, one_each)) >= threads]
+    with_units = [pool for pool in pools if cpuset.count(one_cpu_each(machine, pool, wish)) >= threads]
     with_cpus = [pool for pool in pools if cpuset.count(pool) >= threads]
-    return [*with_cores, *with_cpus, cpus][0]
+    return [*with_units, *with_cpus, cpus][0]
 
 
 def affinity_groups(machine: Machine, cpus: int, threads: int, affinity: str, *, gpu: bool = False) -> Tuple[int, ...]:

@@ -15,9 +15,9 @@ from typing import Dict, NamedTuple, Optional, Tuple
 
 from raddle import cpuset, env
 from raddle.layout import Layout, cache_domains, layout
-from raddle.placement import Wish, groups_of, memory_node, one_cpu_each, pool_units
+from raddle.placement import Wish, groups_of, memory_node, one_cpu_each, pool_for, pool_units
 from raddle.policy import Policy
-from raddle.room import MAX_QUOTA_CPUS, Budget, Room, bounded, room_for
+from raddle.room import MAX_QUOTA_CPUS, Budget, Room, bounded, room_for, wish_of
 from raddle.topology import Machine
 
 __all__ = ["BOUNDED_SPIN_US", "MAX_QUOTA_CPUS", "Budget", "Plan", "plan"]
@@ -92,7 +92,8 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
     spinning = _spinning(room, streams, peak, budget, policy, because)
     omp, blas = _openmp_and_blas(room, intra_op, policy, because)
     affinity = _affinity(room, streams, intra_op, policy, because)
-    groups, memory = _places(machine, room, intra_op, affinity, budget)
+    cpus = _pool(machine, room, intra_op, budget, policy)
+    groups, memory = _places(machine, cpus, intra_op, affinity, budget)
     if machine is not None and machine.source:
         because["intraOp"] = f"{because['intraOp']}; {machine.source}"
     return Plan(
@@ -114,7 +115,7 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
         global_intra_op=_global_intra_op(room, intra_op, budget, policy, because),
         gpu=budget.gpu,
         peak_runnable=peak,
-        cpus=room.cpus,
+        cpus=cpus,
         affinity_groups=groups,
         memory_numa_node=memory,
         layout=_layout(machine, room, policy, because),
@@ -276,16 +277,28 @@ def _affinity(room: Room, streams: int, intra_op: Optional[int], policy: Policy,
     return "core" if policy.affinity == "PerCore" else "numa"
 
 
+def _pool(
+    machine: Optional[Machine], room: Room, intra_op: Optional[int], budget: Budget, policy: Policy
+) -> Optional[int]:
+    """The CPUs of the pool, as in the container: wider than what was placed where the policy names more threads."""
+    if machine is None or room.cpus is None or budget.cpus is None or intra_op is None:
+        return room.cpus
+    if intra_op <= (room.threads or 0):
+        # The answer, at no cost.
+        return room.cpus
+    return pool_for(machine, budget.cpus, intra_op, wish_of(policy, gpu=budget.gpu))
+
+
 def _places(
-    machine: Optional[Machine], room: Room, intra_op: Optional[int], affinity: str, budget: Budget
+    machine: Optional[Machine], cpus: Optional[int], intra_op: Optional[int], affinity: str, budget: Budget
 ) -> Tuple[Tuple[int, ...], Optional[int]]:
     """A CPU set for each worker of the pool, and the NUMA node that holds all of the pool."""
-    if machine is None or room.cpus is None or intra_op is None:
+    if machine is None or cpus is None or intra_op is None:
         return (), None
     if affinity == "none":
-        return (), memory_node(machine, (room.cpus,))
-    units = pool_units(machine, room.cpus, intra_op, gpu=budget.gpu)
-    return groups_of(machine, room.cpus, units, affinity), memory_node(machine, units or (room.cpus,))
+        return (), memory_node(machine, (cpus,))
+    units = pool_units(machine, cpus, intra_op, gpu=budget.gpu)
+    return groups_of(machine, cpus, units, affinity), memory_node(machine, units or (cpus,))
 
 
 def _layout(machine: Optional[Machine], room: Room, policy: Policy, because: Dict[str, str]) -> Optional[Layout]:

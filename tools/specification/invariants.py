@@ -186,6 +186,9 @@ def _cpus(made: Plan, machine: Machine, budget: Budget, policy: Policy) -> Itera
     cpus = made.cpus or 0
     if not cpus or cpus & ~(budget.cpus or 0) or cpus & ~machine.online:
         yield f"CPUs {cpuset.format_list(cpus)} outside {cpuset.format_list(budget.cpus or 0)}"
+    if (made.intra_op or 1) > (made.cap or 1):
+        # The policy names more threads than have room where it wants them.
+        return
     if policy.core_type != "Any" and len(machine.core_types) > 1:
         touched = [kind for kind in machine.core_types if kind.cpus & cpus]
         capacities = {kind.capacity for kind in touched}
@@ -198,7 +201,7 @@ def _cpus(made: Plan, machine: Machine, budget: Budget, policy: Policy) -> Itera
 
 
 def _against_the_reference(made: Plan, picture: Picture, budget: Budget, policy: Policy) -> Iterator[str]:
-    pool = picture.pool(as_set(budget.cpus or 0), policy, gpu=budget.gpu)
+    pool = picture.pool(as_set(budget.cpus or 0), policy, gpu=budget.gpu, threads=made.intra_op or 1)
     if as_set(made.cpus or 0) != pool.cpus:
         yield f"pool {cpuset.format_list(made.cpus or 0)}, the rules say {sorted(pool.cpus)}"
     if made.cap != pool.threads:

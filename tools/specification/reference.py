@@ -35,14 +35,26 @@ class Picture:
         self.kinds = [(as_set(kind.cpus), kind) for kind in machine.core_types]
         self.gpu_nodes = {gpu.numa_node for gpu in machine.gpus if gpu.numa_node is not None}
 
-    def pool(self, cpus: CPUs, policy: Policy, *, gpu: bool) -> Pool:
-        """Where the pool of a container goes that has these CPUs to itself."""
-        chosen = self.of_one_kind(cpus, policy)
+    def pool(self, cpus: CPUs, policy: Policy, *, gpu: bool, threads: int = 1) -> Pool:
+        """Where the pool of a container goes that has these CPUs to itself.
+
+        A policy may name more `threads` than have room there: then it is the first set with room for them, by the
+        same rules without the cut to one NUMA node, and at last all that there is.
+        """
+        uncut = chosen = self.of_one_kind(cpus, policy)
         node = self.node_to_keep_to(chosen, policy, gpu=gpu)
         if node is not None:
             chosen &= self.nodes[node]
-        cores = tuple(self.in_order(chosen, gpu=gpu))
-        return Pool(cpus=chosen, threads=len(chosen) if policy.smt == "AllThreads" else len(cores), cores=cores)
+        room = self.room(chosen, policy)
+        if threads > room:
+            sets = [found for found in (chosen, uncut) if self.room(found, policy) >= threads]
+            sets += [found for found in (chosen, uncut) if len(found) >= threads]
+            chosen = [*sets, cpus][0]
+        return Pool(cpus=chosen, threads=room, cores=tuple(self.in_order(chosen, gpu=gpu)))
+
+    def room(self, cpus: CPUs, policy: Policy) -> int:
+        """How many threads have a core each, or a CPU each for AllThreads."""
+        return len(cpus) if policy.smt == "AllThreads" else len(self.parts(cpus))
 
     def of_one_kind(self, cpus: CPUs, policy: Policy) -> CPUs:
         """The rules one-type and all-but-slowest."""
