@@ -72,7 +72,9 @@ def burst(space, nodes):
 
 def outcomes(webhook):
     """Bindings so far, by outcome."""
-    lines = re.findall(r'^raddle_webhook_bindings_total\{outcome="(\w+)"\} (\S+)$', webhook.get("/metrics"), re.MULTILINE)
+    lines = re.findall(
+        r'^raddle_webhook_bindings_total\{outcome="(\w+)"\} (\S+)$', webhook.get("/metrics"), re.MULTILINE
+    )
     return collections.Counter({name: int(float(count)) for name, count in lines})
 
 
