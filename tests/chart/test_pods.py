@@ -193,5 +193,7 @@ def test_helm_test_asks_the_webhook_where_the_api_server_does_without_any_right(
 def test_crds_outlive_the_release_unless_told_otherwise(keep):
     crds = [item for item in chart.objects({"crds": {"keep": keep}}) if item["kind"] == "CustomResourceDefinition"]
     kept = [yaml.safe_load(path.read_text()) for path in sorted((chart.REPOSITORY / "crds").glob("*.yaml"))]
-    assert [item["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for item in crds] == [keep] * len(kept)
+    assert [item["metadata"]["annotations"].get("helm.sh/resource-policy") == "keep" for item in crds] == [keep] * len(
+        kept
+    )
     assert [item["spec"] for item in crds] == [item["spec"] for item in kept]
