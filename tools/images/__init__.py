@@ -1,0 +1,1 @@
+"""Builds the container images without a Docker engine and without a registry: `python -m images`."""

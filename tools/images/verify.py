@@ -1,0 +1,67 @@
+"""Whether an image does what it is for, tried in it: as its own user, with nothing but its own files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from images import buildah
+from images.build import Built
+from images.model import ImagesError, own_architecture
+
+# What each process imports beyond the command line.
+_PROCESSES: Final = "import raddle_operator.controller.process, raddle_operator.webhook.process, raddle_operator.agent"
+_USER: Final = "import os, sys; assert os.getuid() == 65532, os.getuid(); from raddle import delivery"
+_SHIMS: Final = "assert delivery.architectures() == delivery.ARCHITECTURES and delivery.has_node(); delivery.files()"
+COMMANDS: Final = {
+    "operator": [
+        ["python3", "-c", f"{_USER}; {_SHIMS}"],
+        ["python3", "-c", _PROCESSES],
+        *(["raddle", name, "--help"] for name in ("controller", "webhook", "agent", "plan", "explain", "topology")),
+    ],
+    "agent": [["python3", "-c", f"{_USER}; import psutil, h2, yaml"], ["raddle", "agent", "--help"]],
+}
+
+
+def works(built: Built) -> str:
+    """What was tried, as text; for another architecture than this machine's that nothing was. Raises ImagesError."""
+    if built.architecture != own_architecture():
+        return "not run, since this machine has another architecture"
+    if built.image.folder == "shim":
+        return _copies(built)
+    container = buildah.run("from", "--pull-never", built.name).strip()
+    try:
+        for command in COMMANDS[built.image.folder]:
+            buildah.run("run", "--isolation", "chroot", container, "--", *command)
+    finally:
+        buildah.run("rm", container)
+    return f"{len(COMMANDS[built.image.folder])} commands ran"
+
+
+def _copies(built: Built) -> str:
+    """Runs the copier as the init container does, another user and umask, on the image's own files."""
+    with buildah.mounted(built.name) as root, tempfile.TemporaryDirectory(prefix="raddle-images-") as folder:
+        os.chmod(folder, 0o777)  # noqa: PTH101  # as an emptyDir is
+        source = root / "opt" / "raddle"
+        program = Path(folder) / "cp"
+        # The store is root's alone.
+        program.write_bytes((root / "bin" / "cp").read_bytes())
+        program.chmod(0o755)
+        target = Path(folder) / "volume"
+        target.mkdir()
+        subprocess.run([str(program), "-r", f"{source}/.", str(target)], check=True, umask=0o077)
+        theirs, ours = _tree(source), _tree(target)
+    if theirs != ours or not ours:
+        raise ImagesError("the shim's copier made another tree than the image has")
+    return f"the copier copied {len(ours)} files"
+
+
+def _tree(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mode & 0o777)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
