@@ -11,6 +11,7 @@ their order.
 
 from __future__ import annotations
 
+import json
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,6 +54,8 @@ _EXTENSIONS: Final[Mapping[str, _Extension]] = {
     # ld.so(8): spaces or colons.
     PRELOAD: _Extension(":", re.compile("([ :])"), tuple(map(delivery.native_library, delivery.ARCHITECTURES))),
 }
+# What Raddle writes is far below; a longer one is forged.
+_MAX_LISTING: Final = 16384
 _JAVA_SEPARATORS: Final = re.compile(r"(\s)")
 
 
@@ -167,7 +170,7 @@ def _own_literals(container: Container) -> dict[str, str]:
 
 def _listed(container: Container) -> _Listed:
     entry = container.effective(env.LITERALS)
-    if entry is None or not entry.value:
+    if entry is None or not entry.value or len(entry.value) > _MAX_LISTING:
         return _Listed({}, {})
     parts = entry.value.split(";")
     pairs = (part.partition("=") for part in parts)
@@ -328,6 +331,21 @@ def combine(container: Container, entries: Sequence[Entry], edits: Sequence[Edit
     return Edits(replaced, appended)
 
 
+def _are_the_same(wanted: Sequence[Entry], present: Sequence[Entry]) -> bool:
+    """Whether both lists have the same entries, in any order."""
+    if len(wanted) != len(present):
+        return False
+    if wanted == present:
+        return True
+    # By text: comparing each with each takes minutes for the longest list that a pod may have.
+    texts = {_text(entry) for entry in present}
+    return all(_text(entry) in texts for entry in wanted)
+
+
+def _text(entry: Entry) -> str:
+    return json.dumps(entry, sort_keys=True)
+
+
 def operations(container: Container, clean: Container, edits: Edits) -> list[dict[str, Any]]:
     """JSON-patch operations from the container as it is to `clean` with `edits`; [] where nothing changes.
 
@@ -338,7 +356,7 @@ def operations(container: Container, clean: Container, edits: Edits) -> list[dic
         present = container.raw["env"]
         wanted = edits.apply(clean.raw["env"])
         # Ours may stand anywhere: another webhook may have added variables behind them.
-        if len(wanted) == len(present) and all(entry in present for entry in wanted):
+        if _are_the_same(wanted, present):
             return []
         return [{"op": "replace", "path": pointer, "value": wanted} if wanted else {"op": "remove", "path": pointer}]
     if not edits.replaced and not edits.appended:

@@ -143,6 +143,7 @@ class _Injection:
         self.shim = volumes.choose(pod, wish, settings.shim, config_map_present=facts.config_map_present)
         self.machine = facts.machines.get(pod.node_name) if pod.node_name else None
         self.node = pod.node_name if self.machine is not None else None
+        self.names_of_ours = volumes.names_of_ours(pod)
         self.chosen: list[Chosen] = []
         self.outcomes: list[ContainerOutcome] = []
 
@@ -274,7 +275,7 @@ class _Injection:
             return []
         found = [self.shim.mount]
         if self.policy.policy.reports and clean.effective(env.REPORT) is None:
-            problem = volumes.no_report(self.pod, clean)
+            problem = volumes.no_report(clean, ours=self.names_of_ours)
             if problem is None:
                 found.append(volumes.report_mount(clean.name))
             else:

@@ -29,6 +29,7 @@ _COMMANDS: Final = {
     "java": NATIVE,
 }
 _MAX_ARGUMENT: Final = 4096
+_MAX_ARGUMENTS: Final = 1024
 # Node.js's permission model: without leave to read the shim's folder it ends at start.
 _PERMISSION: Final = ("--permission", "--experimental-permission")
 _READ: Final = "--allow-fs-read="
@@ -86,7 +87,7 @@ def served_by(container: Container) -> str:
 
 
 def _words(container: Container) -> Iterator[str]:
-    for argument in container.arguments:
+    for argument in container.arguments[:_MAX_ARGUMENTS]:
         yield from argument[:_MAX_ARGUMENT].split()
 
 

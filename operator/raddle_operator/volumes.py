@@ -160,10 +160,10 @@ def report_mount(container: str) -> Mapping[str, Any]:
     return {"name": REPORT_VOLUME, "mountPath": delivery.REPORT_PATH, "subPath": container}
 
 
-def no_report(pod: Pod, container: Container) -> Skip | None:
-    """Why the container can't have a place for reports, None where it can."""
+def no_report(container: Container, *, ours: Collection[str]) -> Skip | None:
+    """Why the container can't have a place for reports, None where it can. `ours` are the pod's `names_of_ours`."""
     detail = ""
-    if REPORT_VOLUME not in names_of_ours(pod):
+    if REPORT_VOLUME not in ours:
         detail = f"the pod has a volume {REPORT_VOLUME} of its own"
     else:
         detail = _taken(container, REPORT_VOLUME, delivery.REPORT_PATH)
@@ -200,13 +200,19 @@ def _is_above(path: str, below: str) -> bool:
 
 def our_volumes(pod: Pod) -> Mapping[str, Volume]:
     """Our volumes in the pod, by name."""
-    return {volume.name: volume for volume in pod.volumes if volume.name in _OURS and _is_ours(pod, volume)}
+    found = [volume for volume in pod.volumes if volume.name in _OURS]
+    elsewhere = _mounted_elsewhere(pod) if found else ()
+    return {volume.name: volume for volume in found if volume.name not in elsewhere and _has_shape(volume)}
 
 
 def names_of_ours(pod: Pod) -> Collection[str]:
     """The names under which a volume and its mounts are ours: not those that the pod has a volume of its own by."""
-    theirs = [volume.name for volume in pod.volumes if volume.name in _OURS and not _is_ours(pod, volume)]
-    return _OURS.difference(theirs) if theirs else _OURS
+    found = [volume for volume in pod.volumes if volume.name in _OURS]
+    if not found:
+        return _OURS
+    elsewhere = _mounted_elsewhere(pod)
+    theirs = [volume.name for volume in found if volume.name in elsewhere or not _has_shape(volume)]
+    return _OURS.difference(theirs)
 
 
 def our_init_container(pod: Pod) -> Container | None:
@@ -311,16 +317,23 @@ _OURS: Final = frozenset((SHIM_VOLUME, REPORT_VOLUME))
 _REPORT_SIZE: Final = re.compile("[1-9][0-9]*Mi")
 
 
-def _is_ours(pod: Pod, volume: Volume) -> bool:
-    """Whether a volume with one of our names has one of our shapes, and no container has it where we would not."""
-    source = {key: value for key, value in volume.raw.items() if key != "name"}
-    has_shape = _has_report_shape(source) if volume.name == REPORT_VOLUME else _has_shim_shape(source)
-    return has_shape and all(
-        mount.path in _paths(volume.name, container)
+def _mounted_elsewhere(pod: Pod) -> Collection[str]:
+    """Those of our names that some container has mounted where we would not.
+
+    One walk over the mounts, however many volumes of a name a hostile pod has.
+    """
+    return {
+        mount.volume
         for container in pod.all_containers
         for mount in container.mounts
-        if mount.volume == volume.name
-    )
+        if mount.volume in _OURS and mount.path not in _paths(mount.volume, container)
+    }
+
+
+def _has_shape(volume: Volume) -> bool:
+    """Whether a volume with one of our names has one of our shapes."""
+    source = {key: value for key, value in volume.raw.items() if key != "name"}
+    return _has_report_shape(source) if volume.name == REPORT_VOLUME else _has_shim_shape(source)
 
 
 def _paths(volume: str, container: Container) -> tuple[str, ...]:

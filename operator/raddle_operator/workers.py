@@ -6,13 +6,15 @@ A command line is read as words, also inside `sh -c "..."`; what a shell would c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from raddle_operator.pods import Container
 
 MAX_WORKERS: Final = 1024
-# A script passed as an argument is looked at this far.
+# A script passed as an argument is looked at this far, and a command as many words.
 _MAX_ARGUMENT: Final = 4096
+_MAX_WORDS: Final = 4096
 
 # Server -> its flags for the number of worker processes.
 _FLAGS: Final = {
@@ -105,6 +107,10 @@ def binds_itself(container: Container) -> str:
 
 
 def _words(arguments: Sequence[str]) -> Iterator[str]:
+    return islice(_all_words(arguments), _MAX_WORDS)
+
+
+def _all_words(arguments: Sequence[str]) -> Iterator[str]:
     for argument in arguments:
         if " " in argument or "\n" in argument:
             yield from argument[:_MAX_ARGUMENT].split()
