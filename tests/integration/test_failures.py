@@ -216,7 +216,7 @@ def victim(space, raddle):
 @pytest.mark.parametrize(
     ("spoil", "outcome"),
     [
-        pytest.param({"cores": ["0,99"]}, "SafeNoTopology", id="a core that is not online"),
+        pytest.param({"cores": ["0,99"], "counts": {"cores": 1}}, "SafeNoTopology", id="a core that is not online"),
         pytest.param({"cpus": {"online": "7-0"}}, "SafeNoTopology", id="a range that runs backwards"),
         pytest.param(
             {"numaNodes": [{"numaNodeID": 0, "cpus": "0-31"}, {"numaNodeID": 1, "cpus": "0-31"}]},
