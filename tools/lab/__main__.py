@@ -29,7 +29,7 @@ examples:
 
 exit status:
   0  all is as expected; or the lab can't run here (no QEMU, no kernel), which is said
-  1  a session is not as expected, or a guest failed twice
+  1  a session is not as expected, or a guest failed each time
   2  wrong arguments
 """
 

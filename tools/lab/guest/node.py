@@ -39,6 +39,7 @@ def main() -> None:
     job = json.loads(Path("/job/job.json").read_text())
     with Path("/dev/ttyS1").open("w", encoding="ascii") as line:
         try:
+            say(line, {"booted": True})
             prepare()
             with ThreadPoolExecutor(job["at_once"]) as pool:
                 for result in pool.map(lambda one: attempt(one, job["timeout_s"]), job["containers"]):
