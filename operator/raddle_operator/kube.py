@@ -286,8 +286,8 @@ class Kube:
             await kube._reload()
         except Exception as error:  # the loaders raise ConfigException, OSError, YAML and type errors alike
             source = "the in-cluster service account" if kubeconfig is None else f"kubeconfig {kubeconfig}"
-            message = f"{source} gives no usable credentials: {error}"
-            raise ConfigError(message) from error
+            said = "it is no kubeconfig" if isinstance(error, TypeError | AttributeError) else str(error)
+            raise ConfigError(f"{source} gives no usable credentials: {said}") from error
         return kube
 
     async def __aenter__(self) -> Self:

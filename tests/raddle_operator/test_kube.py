@@ -176,3 +176,11 @@ async def test_an_error_event_in_a_watch_is_raised_by_its_code(tmp_path):
 async def test_credentials_that_are_missing_name_their_source(tmp_path):
     with pytest.raises(k.ConfigError, match="no-such-file"):
         await Kube.from_settings(Path(tmp_path / "no-such-file"))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "- a", "contexts: 3"])
+async def test_a_file_that_is_no_kubeconfig_is_said_to_be_none(tmp_path, text):
+    path = tmp_path / "config"
+    path.write_text(text)
+    with pytest.raises(k.ConfigError, match=r"config gives no usable credentials: .*kube-?config"):
+        await Kube.from_settings(path)
