@@ -178,8 +178,8 @@ class Agent:
         if self._machine is None:
             return None
         # What went wrong in reading is for this node's log, and no part of what the machine is.
-        present = self._machine.online | self._machine.offline
-        self._machine = self._machine._replace(kubelet=self._kubelet.read(present), problems=())
+        kubelet = self._kubelet.read(self._machine.online, self._machine.offline)
+        self._machine = self._machine._replace(kubelet=kubelet, problems=())
         return self._machine
 
     def _complain(self, found: Machine) -> None:

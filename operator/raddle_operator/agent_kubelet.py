@@ -48,7 +48,7 @@ class KubeletReader:
         self._said = ""
         self._socket_said = ""
 
-    def read(self, present: int) -> Kubelet:
+    def read(self, online: int, offline: int = 0) -> Kubelet:
         """The settings as last known, for a node with these CPUs; asks again when it is time."""
         settings = self._settings
         if settings.kubelet_config == "None" or (settings.kubelet_config == "Configz" and not settings.node_ip):
@@ -64,10 +64,10 @@ class KubeletReader:
                 self._ask_socket(settings.pod_resources)
         known = self._known
         if self._allocatable is not None and self._allocatable[0] == known:
-            known = with_allocatable(known, self._allocatable[1], present)
+            known = with_allocatable(known, self._allocatable[1], online)
         if known.reserved_cpus is not None:
             # reservedSystemCPUs may name CPUs that this machine does not have.
-            known = known._replace(reserved_cpus=known.reserved_cpus & present)
+            known = known._replace(reserved_cpus=known.reserved_cpus & (online | offline))
         return known
 
     def _ask_socket(self, path: Path) -> None:

@@ -244,6 +244,12 @@ def test_the_socket_tells_which_cpus_a_static_policy_reserves_of_its_own_choice(
     assert (cpuset.format_list(found.reserved_cpus), found.reserved_source) == ("0,16", "PodResources")
 
 
+def test_a_cpu_that_is_off_is_not_reserved_for_being_given_to_nobody(kubelet, pod_resources):
+    online = cpuset.parse_list("0-15")
+    found = reader(kubelet, pod_resources=pod_resources[0]).read(online, ALL & ~online)
+    assert cpuset.format_list(found.reserved_cpus) == "0"
+
+
 def test_a_policy_without_cpus_of_one_container_alone_has_none_to_tell(kubelet, pod_resources):
     kubelet.answer = (200, {"kubeletconfig": {"cpuManagerPolicy": "none", "reservedSystemCPUs": "0-1"}})
     found = reader(kubelet, pod_resources=pod_resources[0]).read(ALL)
