@@ -5,7 +5,7 @@ ARGS ?=
 
 .PHONY: help
 help: ## Print what can be made
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 .PHONY: setup
 setup: ## Make .venv with all packages (the other targets do it themselves)
@@ -37,6 +37,10 @@ test: check native ## Run every check and every test; ARGS goes to pytest
 lab: setup native ## Run containers on NUMA machines under QEMU: where each thread and its memory really are (minutes)
 	@$(PYTHON) -m lab $(ARGS)
 	@$(if $(ARGS),,$(PYTHON) -m lab limits)
+
+.PHONY: e2e
+e2e: setup native ## Install Raddle on a real node of this machine and look into pods that run (as root; minutes)
+	@$(PYTHON) -m e2e --install $(ARGS)
 
 .PHONY: fuzz
 fuzz: setup native ## Fuzz the parsers in Python, Node.js and C, and placement: two million cases and more (minutes)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from e2e import verdict
-from e2e.__main__ import main
+from e2e.__main__ import _parser, main
 from e2e.scenarios import SCENARIOS, Container, Scenario
 from raddle_operator.quantities import parse
 
@@ -87,13 +87,41 @@ def test_a_scenarios_quota_is_its_limit_unless_its_cpus_are_exclusive(scenario):
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
 def test_a_scenarios_pod_has_each_container_once_and_fetches_no_image(scenario):
-    spec = scenario.pod("here")["spec"]
+    spec = scenario.pod_spec()
     containers = [*spec["initContainers"], *spec["containers"]]
     assert sorted(one["name"] for one in containers) == sorted(one.name for one in scenario.containers)
     assert {one["imagePullPolicy"] for one in containers} == {"Never"}
     assert spec["containers"]
 
 
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
+def test_a_workloads_pod_is_found_by_its_scenarios_label(scenario):
+    manifest = scenario.manifest("here")
+    assert manifest["kind"] == scenario.kind
+    spec = manifest["spec"].get("jobTemplate", manifest)["spec"]
+    labelled = manifest if scenario.kind == "Pod" else spec["template"]
+    assert labelled["metadata"]["labels"] == scenario.labels
+    assert spec.get("selector", {}).get("matchLabels", scenario.labels) == scenario.labels
+
+
+def test_only_a_policy_that_names_a_native_sidecar_governs_it():
+    (named,) = (one for one in SCENARIOS if one.named)
+    (policy,) = named.policies("here")
+    assert policy["spec"]["containers"] == [one.name for one in named.containers]
+    assert any(one.sidecar for one in named.containers)
+
+
 def test_the_scenarios_are_listed(capsys):
     assert main(["scenarios"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == len(SCENARIOS)
+
+
+@pytest.mark.parametrize("arguments", [["--required", "run", "job"], ["run", "job", "--required"]])
+def test_an_option_holds_before_and_after_the_action(arguments):
+    options = _parser().parse_args(arguments)
+    assert (options.required, options.names, options.form) == (True, ["job"], "table")
+
+
+def test_a_scenario_that_is_not_there_is_a_wrong_argument(capsys):
+    assert main(["run", "nothing"]) == 2
+    assert "there are below-one-cpu, " in capsys.readouterr().err

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NoReturn
 
 from devcluster import Cluster
@@ -28,6 +29,7 @@ examples:
   python -m e2e                             every scenario; 1 if something is not as expected
   python -m e2e run whole-cpu two-cpus      these scenarios
   python -m e2e run -o json                 ... for programs
+  python -m e2e run --images DIR            with the images that users get: first `python -m images export DIR`
   python -m e2e up                          the same cluster with Raddle on it, until Ctrl-C
   python -m e2e scenarios                   which there are
 
@@ -57,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.action == "scenarios":
             return _scenarios()
         if options.action == "up":
-            return _up(progress)
+            return _up(options, progress)
         return _run(options, progress)
     except E2EUnavailableError as error:
         progress.say(f"skipped: {error}")
@@ -70,24 +72,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--required", action="store_true", help="exit with 1 where no node can run here")
-    running = argparse.ArgumentParser(add_help=False, parents=[common])
-    running.add_argument("-o", dest="form", choices=("table", "json"), default="table", help="(default: table)")
     parser = argparse.ArgumentParser(
         prog="python -m e2e",
         description="Raddle installed by Helm on a real node of this machine, and pods with ONNX Runtime on it.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        parents=[running],
+        parents=[_options()],
     )
-    parser.set_defaults(names=[])
+    parser.set_defaults(names=[], install=False, required=False, images=None, form="table")
     actions = parser.add_subparsers(dest="action", metavar="run|up|scenarios")
-    run = actions.add_parser("run", parents=[running], help="run these scenarios (the default: all)")
+    run = actions.add_parser("run", parents=[_options()], help="run these scenarios (the default: all)")
     run.add_argument("names", nargs="*", metavar="SCENARIO", help=f"of {', '.join(one.name for one in SCENARIOS)}")
-    actions.add_parser("up", parents=[common], help="keep the cluster with Raddle on it until Ctrl-C")
+    actions.add_parser("up", parents=[_options()], help="keep the cluster with Raddle on it until Ctrl-C")
     actions.add_parser("scenarios", help="list the scenarios")
     return parser
+
+
+def _options() -> argparse.ArgumentParser:
+    # Suppressed: a default after the action would undo what was given before it.
+    common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    common.add_argument("--install", action="store_true", help="have apt-get install the packages that are missing")
+    common.add_argument("--required", action="store_true", help="exit with 1 where no node can run here")
+    exported = "Raddle's images, from `python -m images export DIR` (default: made here)"
+    common.add_argument("--images", type=Path, metavar="DIR", help=exported)
+    common.add_argument("-o", dest="form", choices=("table", "json"), help="(default: table)")
+    return common
 
 
 def _scenarios() -> int:
@@ -98,23 +107,23 @@ def _scenarios() -> int:
 
 
 @contextmanager
-def installed(progress: Progress) -> Iterator[Cluster]:
+def installed(options: argparse.Namespace, progress: Progress) -> Iterator[Cluster]:
     """A cluster whose node is this machine, with Raddle on it."""
-    host.need(os.getuid())
-    tarballs = images.tarballs(progress)
+    host.need(os.getuid(), install=options.install, progress=progress)
+    tarballs, agent = images.tarballs(options.images, progress)
     with (
         Cluster(name="e2e", extra_flags=API_SERVER_FLAGS, progress=progress) as cluster,
         host.HostNode(cluster, HOST, tarballs, progress),
     ):
         progress.say(f"node {HOST.name} is Ready ({progress.elapsed_seconds():.0f} s)")
-        release.install(cluster, progress)
+        release.install(cluster, agent, progress)
         kubelet = release.wait_for_topology(cluster, HOST.name, progress)["spec"]["kubelet"]
         progress.say(f"the agent has published {HOST.name}, kubelet {json.dumps(kubelet)}")
         yield cluster
 
 
-def _up(progress: Progress) -> int:
-    with installed(progress) as cluster:
+def _up(options: argparse.Namespace, progress: Progress) -> int:
+    with installed(options, progress) as cluster:
         progress.say("in another shell, then `kubectl get pods --all-namespaces`:")
         print(f"export KUBECONFIG={cluster.kubeconfig} PATH={cluster.directory / 'bin'}:$PATH", flush=True)
         progress.say("Ctrl-C stops it and removes all of this")
@@ -130,7 +139,7 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
         progress.say(f"no scenario is called {', '.join(unknown)}; there are {', '.join(known)}")
         return 2
     chosen = [known[name] for name in dict.fromkeys(options.names)] or list(SCENARIOS)
-    with installed(progress) as cluster:
+    with installed(options, progress) as cluster:
         runner = Runner(cluster, progress)
         verdicts = [one for scenario in chosen for one in runner.run(scenario)]
     if options.form == "json":

@@ -6,6 +6,7 @@ left when it ends are empty control groups, which are removed, and a folder, whi
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
@@ -43,15 +44,27 @@ READY_SECONDS = 120.0
 POLL_SECONDS = 0.2
 
 
-def need(user_id: int) -> None:
-    """Raise E2EUnavailableError where a node can't run: not as root, or without these programs."""
+def need(user_id: int, *, install: bool, progress: Progress) -> None:
+    """Raise E2EUnavailableError where a node can't run: not as root, or without these programs.
+
+    `install` has apt-get install what is missing.
+    """
     if user_id != 0:
         raise E2EUnavailableError("a kubelet needs root, and this is another user")
-    missing = {package for program, package in NEEDED.items() if shutil.which(program) is None}
-    missing |= set() if PLUGINS.exists() else {"containernetworking-plugins"}
-    if missing:
-        packages = " ".join(sorted(missing))
+    if install and missing() and shutil.which("apt-get"):
+        progress.say(f"installing {' '.join(missing())}")
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for arguments in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *missing()]):
+            # What is missing still is said below.
+            subprocess.run(["apt-get", *arguments], check=False, capture_output=True, env=environment)
+    if packages := " ".join(missing()):
         raise E2EUnavailableError(f"not installed: {packages} (apt-get install --no-install-recommends {packages})")
+
+
+def missing() -> list[str]:
+    """The Debian packages that are not installed."""
+    found = {package for program, package in NEEDED.items() if shutil.which(program) is None}
+    return sorted(found | (set() if PLUGINS.exists() else {"containernetworking-plugins"}))
 
 
 class HostNode:

@@ -29,6 +29,7 @@ from raddle import __version__
 REPOSITORY = Path(__file__).resolve().parents[2]
 APP = Path(__file__).with_name("inside") / "app.py"
 RADDLE_IMAGE = f"raddle:{__version__}"
+AGENT_REPOSITORY = "raddle-agent"
 APP_IMAGE = "raddle-e2e-app:1"
 RADDLE_EXTRAS = ("operator", "agent", "cli")
 APP_EXTRAS = ("ort",)
@@ -41,16 +42,27 @@ ENV = {"PATH": "/python/bin:/bin"}
 _LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x")
 
 
-def tarballs(progress: Progress) -> list[Path]:
-    """The tarballs, for `ctr images import`. Raises E2EError where one can't be made."""
+def tarballs(exported: Path | None, progress: Progress) -> tuple[list[Path], str]:
+    """The tarballs, for `ctr images import`, and the repository of the agent's own image ("": it has none).
+
+    `exported` is a folder that `python -m images export` has filled; None: an image of Raddle is made here. Raises
+    E2EError where one can't be made or is not there.
+    """
+    app = _kept("app", _digest_of_app(), "the application's image", _make_app, progress)
+    others = [app / "app.tar", app / "pause.tar"]
+    if exported is not None:
+        found = [path.resolve() for path in sorted(exported.glob("*.tar"))]
+        if not any(path.name.startswith(f"{RADDLE_IMAGE.replace(':', '-')}") for path in found):
+            raise E2EError(f"{exported}: no archive of {RADDLE_IMAGE}; python -m images export {exported} writes one")
+        agent = any(path.name.startswith(AGENT_REPOSITORY) for path in found)
+        return [*found, *others], AGENT_REPOSITORY if agent else ""
     base = _kept("base", _digest_of_packages(RADDLE_EXTRAS), "the base of Raddle's image", _make_base, progress)
 
     def make_raddle(home: Path) -> None:
         _make_raddle(home, base / "base.layer")
 
     raddle = _kept("raddle", _digest_of_sources(), "Raddle's image", make_raddle, progress)
-    app = _kept("app", _digest_of_app(), "the application's image", _make_app, progress)
-    return [raddle / "raddle.tar", app / "app.tar", app / "pause.tar"]
+    return [raddle / "raddle.tar", *others], ""
 
 
 def distributions(extras: Iterable[str]) -> list[str]:

@@ -14,6 +14,7 @@ from devcluster import Cluster
 from devcluster.client import ApiError
 from devcluster.progress import Progress
 from e2e.errors import E2EError
+from e2e.scenarios import policy
 from raddle import __version__
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "raddle"
@@ -30,10 +31,15 @@ VALUES: dict[str, Any] = {
 }
 
 
-def install(cluster: Cluster, progress: Progress) -> None:
-    """Install the chart and wait until its pods are Ready. Raises E2EError with what Helm and the pods say."""
+def install(cluster: Cluster, agent_repository: str, progress: Progress) -> None:
+    """Install the chart and wait until its pods are Ready; "" is no image of the agent's own.
+
+    Raises E2EError with what Helm and the pods say.
+    """
     values = cluster.directory / "values.yaml"
-    values.write_text(yaml.safe_dump(VALUES))
+    values.write_text(
+        yaml.safe_dump({**VALUES, "agent": {**VALUES["agent"], "image": {"repository": agent_repository}}})
+    )
     progress.say("helm install raddle: controller, webhook and agent as pods")
     helm = str(cluster.provide_helm())
     arguments = ["install", "raddle", str(CHART), "--namespace", NAMESPACE, "--create-namespace"]
@@ -65,14 +71,7 @@ def opt_in(cluster: Cluster, namespace: str, labels: dict[str, str], progress: P
             "metadata": {"name": namespace, "labels": {"raddle.dev/inject": "enabled", **labels}},
         }
     )
-    cluster.client.apply(
-        {
-            "apiVersion": "raddle.dev/v1alpha1",
-            "kind": "InferenceThreading",
-            "metadata": {"name": "e2e", "namespace": namespace},
-            "spec": {"podSelector": {}, "reports": True},
-        }
-    )
+    cluster.client.apply(policy("e2e", namespace, podSelector={}))
 
     def shipped() -> bool:
         maps = cluster.client.get(f"/api/v1/namespaces/{namespace}/configmaps")["items"]

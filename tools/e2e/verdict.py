@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from e2e.scenarios import Container, Scenario
+from e2e.scenarios import SHARED, Container, Scenario
 
 PLAN_ANNOTATION = "plan.raddle.dev/"
 # An application's or its runtime's error, in a log. ONNX Runtime marks severity by a letter.
@@ -133,7 +133,7 @@ def _inside(container: Container, found: Mapping[str, Any] | None) -> Iterator[s
     if found["spinning"]:
         yield f"{found['spinning']} workers burn CPU time half a second after the answer"
     tied = [cpus for cpus in found["workers"] if cpus != container.cpus]
-    if tied and container.cpus == "0-1":
+    if tied and container.cpus == SHARED:
         yield f"workers are tied to {' '.join(tied)} on shared CPUs"
 
 
