@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from raddle import cpuset
 from raddle.layout import cache_domains, layout
 from raddle.placement import Wish, affinity_groups, memory_node, place, pool_units, tie
+from raddle.planner import Budget, plan
+from raddle.policy import Policy
 from raddle.topology import GPU, CoreType, Group, Kubelet, Machine, NUMANode
 
 AUTO = Wish()
@@ -242,3 +244,13 @@ def test_a_placement_lies_within_the_cpus_and_a_thread_has_a_place_of_its_own(th
     units = pool_units(the_machine, found.cpus, found.threads)
     assert len(units) == found.threads
     assert cpuset.count(sum(units)) == sum(map(cpuset.count, units))
+
+
+@pytest.mark.parametrize(("threads", "pool", "memory"), [(6, 0b111111, 0), (8, 0xFF, None), (9, 0xFF, None)])
+def test_more_threads_than_were_placed_are_shown_where_the_shims_tie_them(threads, pool, memory):
+    nodes = (NUMANode(0, 0b111111), NUMANode(1, 0b11000000))
+    kubelet = Kubelet(cpu_manager_policy="static")
+    machine = Machine(0xFF, tuple(1 << cpu for cpu in range(8)), numa_nodes=nodes, kubelet=kubelet)
+    found = plan(machine, Budget(whole_cpus=8, cpus=0xFF), Policy(intra_op=threads))
+    assert (found.cap, found.cpus, found.memory_numa_node) == (6, pool, memory)
+    assert found.affinity_groups == tie(machine, 0xFF, threads, "numa", Wish())
