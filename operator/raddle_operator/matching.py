@@ -21,6 +21,8 @@ ENABLED: Final = "enabled"
 LABELLED: Final = "labelled"
 DISABLED: Final = "disabled"
 MAX_POLICIES_PER_NAMESPACE: Final = 100
+# Policies beyond the bound give no values, only the reason why there are none: that is worth so many looks a pod.
+_LOOKED_AT_BEYOND: Final = 1000
 
 ADMIN_RANK: Final = 0
 NAMED_RANK: Final = 1
@@ -45,6 +47,10 @@ class NamespacePolicies:
     by_name: Mapping[str, PolicyObject] | None = None
     too_many: tuple[PolicyObject, ...] = ()
 
+    def is_beyond(self, policy: PolicyObject) -> bool:
+        """Whether a policy of this namespace is not evaluated."""
+        return bool(self.too_many) and policy.name not in (self.by_name or {})
+
 
 _NONE: Final = NamespacePolicies()
 
@@ -55,7 +61,7 @@ class Policies:
     Of a namespace with more than 100 policies the oldest 100 are evaluated, so that a new one displaces none.
     """
 
-    __slots__ = ("_namespaces", "admin", "baseline")
+    __slots__ = ("_namespaces", "_unarranged", "admin", "baseline")
 
     def __init__(self, policies: Iterable[PolicyObject] = ()) -> None:
         cluster: list[PolicyObject] = []
@@ -65,16 +71,24 @@ class Policies:
         cluster.sort(key=sort_key)
         self.admin = tuple(policy for policy in cluster if policy.tier == ADMIN)
         self.baseline = tuple(policy for policy in cluster if policy.tier != ADMIN)
-        self._namespaces = {name: _arrange(found) for name, found in namespaces.items()}
+        # Arranged when first asked for: the tenant with ten thousand policies pays for them, and no other.
+        self._unarranged = namespaces
+        self._namespaces: dict[str, NamespacePolicies] = {}
 
     def of_namespace(self, namespace: str) -> NamespacePolicies:
         """The policies of one namespace; empty where it has none."""
-        return self._namespaces.get(namespace, _NONE)
+        found = self._unarranged.get(namespace)
+        if found is None:
+            return _NONE
+        arranged = self._namespaces.get(namespace)
+        if arranged is None:
+            arranged = self._namespaces[namespace] = _arrange(found)
+        return arranged
 
     def __iter__(self) -> Iterator[PolicyObject]:
         yield from self.admin
         yield from self.baseline
-        for found in self._namespaces.values():
+        for found in map(self.of_namespace, self._unarranged):
             yield from found.ordered
             yield from found.too_many
 
@@ -151,7 +165,8 @@ def select(
     for policy in policies.baseline:
         if policy.pod_selector.matches(pod_labels) and policy.namespace_selector.matches(namespace_labels):
             return Governed(policy)
-    if any(policy.pod_selector.matches(pod_labels) for policy in local.too_many):
+    beyond = local.too_many[:_LOOKED_AT_BEYOND]
+    if any(policy.pod_selector.matches(pod_labels) for policy in beyond):
         return Governed(None, _too_many(local))
     return Governed(None, Skip(reason=SkipReason.NO_POLICY, detail="no policy selects the pod"))
 

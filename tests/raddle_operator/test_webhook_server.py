@@ -200,6 +200,84 @@ def test_any_json_gets_a_valid_answer_that_allows(tmp_path_factory, path):
         assert here.count("raddle_webhook_fail_open_total") == 0
 
 
+# ---- clients that are slow, or many
+
+
+async def closed_by_server(reader, within_s):
+    async with asyncio.timeout(within_s):
+        return await reader.read()
+
+
+IMPATIENT = {"handshake_timeout_s": 0.3, "first_request_timeout_s": 0.3, "body_timeout_s": 0.3}
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /mutate/pods HTTP/1.1\r\nHost: x\r\nX-Slow: "])
+async def test_a_client_whose_headers_do_not_come_is_cut_off(tmp_path, sent):
+    async with lab.running(tmp_path, lab.stocked(), **IMPATIENT) as here:
+        context, port = lab.trusting(tmp_path), here.webhook.addresses["https"]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="127.0.0.1")
+        writer.write(sent)
+        assert await closed_by_server(reader, 10) == b""
+        writer.close()
+        assert "patch" in await here.create(lab.pod()), "others are served"
+
+
+async def test_a_client_that_never_says_hello_in_tls_is_cut_off(tmp_path):
+    async with lab.running(tmp_path, lab.stocked(), **IMPATIENT) as here:
+        reader, writer = await asyncio.open_connection("127.0.0.1", here.webhook.addresses["https"])
+        assert await closed_by_server(reader, 10) == b""
+        writer.close()
+
+
+async def test_a_client_that_speaks_http_without_tls_is_cut_off(here):
+    reader, writer = await asyncio.open_connection("127.0.0.1", here.webhook.addresses["https"])
+    writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert not (await closed_by_server(reader, 10)).startswith(b"HTTP/1.1 200")
+    writer.close()
+
+
+async def test_a_body_that_does_not_come_is_refused_and_counted(tmp_path):
+    async with lab.running(tmp_path, lab.stocked(), **IMPATIENT) as here:
+        context, port = lab.trusting(tmp_path), here.webhook.addresses["https"]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="127.0.0.1")
+        writer.write(b"POST /mutate/pods HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 408")
+        writer.close()
+        assert here.count("raddle_webhook_requests_total", path="pods", decision="refused", reason="SlowBody") == 1
+
+
+async def test_many_slow_large_bodies_take_no_more_than_a_bounded_memory(here, tmp_path, caplog):
+    context, port = lab.trusting(tmp_path), here.webhook.addresses["https"]
+    size = 8 * 2**20
+    writers = []
+
+    async def begin():
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="127.0.0.1")
+        writer.write(f"POST /mutate/pods HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode())
+        writers.append(writer)
+        return reader
+
+    held = [await begin() for _ in range(8)]
+    one_more = await begin()
+    assert (await asyncio.wait_for(one_more.readline(), 10)).startswith(b"HTTP/1.1 503")
+    for writer in writers:
+        writer.close()
+    await lab.until(
+        lambda: here.count("raddle_webhook_requests_total", path="pods", decision="refused", reason="Busy") == 1
+    )
+    assert len(held) == 8, "64 MiB"
+
+    gone = {"path": "pods", "decision": "refused", "reason": "ClientGone"}
+    await lab.until(lambda: here.count("raddle_webhook_requests_total", **gone) == 8)
+    assert "patch" in await here.create(lab.pod())
+    assert not [record for record in caplog.records if record.exc_info], "no traceback for a client that goes away"
+
+
+async def test_a_client_without_a_certificate_of_the_api_servers_is_answered_as_the_docs_say(here):
+    """The port tells whoever reaches it what a pod would get: docs/explanation/security-model.md."""
+    assert "patch" in await here.create(lab.pod())
+
+
 # ---- health
 
 

@@ -320,7 +320,7 @@ class Reconciler:
             self.queue.add(work, delay_s=PENDING_S)  # the verdict will come sooner, and bring it back
             return
         self._pending_s.pop(work, None)
-        too_many = record.policy is not None and record.policy in self._arrange().of_namespace(key[0]).too_many
+        too_many = record.policy is not None and self._arrange().of_namespace(key[0]).is_beyond(record.policy)
         wanted = policy_status(record, total, too_many=too_many, shimless=shimless, now_s=time.time())
         wait_s = self._writer.wait_s(resource, key)
         if wait_s > 0 and not says(record.status, wanted):

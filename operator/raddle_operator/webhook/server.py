@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_request import BaseRequest
 
 from raddle_operator.metrics import CONTENT_TYPE, WebhookMetrics
@@ -26,8 +27,6 @@ from raddle_operator.webhook.settings import WebhookSettings
 
 PODS_PATH: Final = "/mutate/pods"
 BINDING_PATH: Final = "/mutate/binding"
-BODY_TIMEOUT_S: Final = 5.0
-"""A body that has not come by then never will: the API server's own timeout is shorter."""
 DEFAULT_TIMEOUT_S: Final = 1.0
 _JSON: Final = {"Content-Type": "application/json"}
 _TIMEOUT: Final = re.compile(r"(?:^|&)timeout=(?:(\d{1,3})m)?(?:(\d{1,4}(?:\.\d{1,9})?)(ms|s))?(?:&|$)")
@@ -40,6 +39,8 @@ class Refusal(StrEnum):
     WRONG_METHOD = "WrongMethod"
     TOO_LARGE = "TooLarge"
     SLOW_BODY = "SlowBody"
+    CLIENT_GONE = "ClientGone"
+    BUSY = "Busy"
     UNREADABLE_BODY = "UnreadableBody"
     NOT_JSON = "NotJSON"
     UNKNOWN_PATH = "UnknownPath"
@@ -73,11 +74,30 @@ class Server:
         self._idle.set()
         # Nothing that the API server sends is compressed.
         self._http: Final = web.Server(
-            self._handle, request_factory=self._new_request, access_log=None, auto_decompress=False
+            self._handle,
+            request_factory=self._new_request,
+            access_log=None,
+            auto_decompress=False,
+            keepalive_timeout=settings.idle_timeout_s,
         )
+        self._silent: set[RequestHandler] = set()
+        """Connections without a request so far."""
+        self._bodies_bytes = 0
         self._listeners: list[asyncio.Server] = []
 
+    def _connection(self) -> RequestHandler:
+        connection = self._http()
+        self._silent.add(connection)
+        asyncio.get_running_loop().call_later(self._settings.first_request_timeout_s, self._close_silent, connection)
+        return connection
+
+    def _close_silent(self, connection: RequestHandler) -> None:
+        if connection in self._silent:
+            self._silent.remove(connection)
+            connection.force_close()
+
     def _new_request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> BaseRequest:
+        self._silent.discard(protocol)
         limit = self._settings.max_body_bytes
         loop = asyncio.get_running_loop()
         return BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=limit)
@@ -85,7 +105,16 @@ class Server:
     async def listen(self, port: int, context: ssl.SSLContext | None = None) -> int:
         """Open a listener and return its port. Raises OSError where the port is taken."""
         loop = asyncio.get_running_loop()
-        listener = await loop.create_server(self._http, self._settings.host, port, ssl=context, backlog=1024)
+        patience_s = None if context is None else self._settings.handshake_timeout_s
+        listener = await loop.create_server(
+            self._connection,
+            self._settings.host,
+            port,
+            ssl=context,
+            backlog=1024,
+            ssl_handshake_timeout=patience_s,
+            ssl_shutdown_timeout=patience_s,
+        )
         self._listeners.append(listener)
         return int(listener.sockets[0].getsockname()[1])
 
@@ -129,18 +158,32 @@ class Server:
         began_s = time.perf_counter()
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_of(query) * self._settings.deadline_share
-        if (request.content_length or 0) > self._settings.max_body_bytes:
+        limit = self._settings.max_body_bytes
+        length = limit if request.content_length is None else request.content_length
+        if length > limit:
             return self._too_large(label)
+        if self._bodies_bytes + length > self._settings.max_bodies_bytes:
+            response = self._refuse(label, 503, Refusal.BUSY, "too many large requests at once")
+            response.force_close()
+            return response
+        self._bodies_bytes += length
         try:
             body = await self._body(request)
         except web.HTTPRequestEntityTooLarge:
             return self._too_large(label)
         except TimeoutError:
-            return self._refuse(label, 408, Refusal.SLOW_BODY, f"the body did not come within {BODY_TIMEOUT_S:.0f} s")
-        except OSError:
-            raise  # the client has gone
+            return self._refuse(
+                label, 408, Refusal.SLOW_BODY, f"the body did not come within {self._settings.body_timeout_s} s"
+            )
+        except OSError as error:
+            # Nobody reads the answer; raised, each such client would write a traceback into the log.
+            response = self._refuse(label, 400, Refusal.CLIENT_GONE, str(error))
+            response.force_close()
+            return response
         except Exception as error:  # noqa: BLE001 (a body that breaks its own framing comes as many types)
             return self._refuse(label, 400, Refusal.UNREADABLE_BODY, str(error))
+        finally:
+            self._bodies_bytes -= length
         try:
             data = await answer(body, deadline_s)
         except UnreadableError as error:
@@ -151,7 +194,7 @@ class Server:
     async def _body(self, request: BaseRequest) -> bytes:
         if request.content.is_eof():
             return await request.read()
-        async with asyncio.timeout(BODY_TIMEOUT_S):
+        async with asyncio.timeout(self._settings.body_timeout_s):
             return await request.read()
 
     def _too_large(self, label: str) -> web.Response:

@@ -43,6 +43,16 @@ class WebhookSettings:
     """Requests under way then get at most so long."""
     max_body_bytes: int = 8 * MIB
     """The API server takes objects up to 3 MiB; a review holds one, escaped anew, beside its own fields."""
+    max_bodies_bytes: int = 64 * MIB
+    """The bodies that are being read hold so much memory at most; a request beyond is refused."""
+    handshake_timeout_s: float = 5.0
+    """So long a client may take for TLS."""
+    first_request_timeout_s: float = 10.0
+    """So long after it was accepted a connection may take until its first request's headers are there."""
+    body_timeout_s: float = 5.0
+    """A body that has not come by then never will: the API server's own timeout is shorter."""
+    idle_timeout_s: float = 120.0
+    """A connection without a request is closed after so long; the API server closes its own idle ones after 90 s."""
     arrival_wait_s: float = 0.02
     """A pod or namespace that the watch has not shown yet is waited for so long; then one GET runs beside the watch."""
     lookup_timeout_s: float = 0.3
