@@ -23,6 +23,8 @@ struct start {
 static struct start starts[STARTS];
 static struct rd_pool pools[POOLS];
 static int pools_used[POOLS];
+/* Every CPU there can be; filled at its first use, with the same bytes by whoever comes first. */
+static struct rd_cpus every;
 static int pinned;
 
 typedef int (*pthread_create_function)(void **thread, const void *attributes, void *(*run)(void *), void *argument);
@@ -75,6 +77,17 @@ void rd_threads_forked(void)
 static bool run_on(const struct rd_cpus *cpus)
 {
     return !rd_failed(rd_syscall(NR_SCHED_SETAFFINITY, 0, sizeof *cpus, (long)cpus, 0, 0, 0));
+}
+
+/* Whether these are the CPUs of the calling thread. */
+static bool runs_on(const struct rd_cpus *cpus)
+{
+    struct rd_cpus now = {{0}};
+    if (rd_failed(rd_syscall(NR_SCHED_GETAFFINITY, 0, sizeof now, (long)&now, 0, 0, 0))) {
+        return false;
+    }
+    rd_cpus_drop(&now, cpus);
+    return rd_cpus_count(&now) == 0;
 }
 
 static void *run(void *argument)
@@ -166,8 +179,17 @@ void rd_pool_enter(struct rd_pool *pool, const struct rd_facts *facts)
     }
     struct rd_cpus outside = facts->cpus;
     rd_cpus_drop(&outside, &pool->group[pool->placed]);
-    if (rd_cpus_count(&outside) > 0 && run_on(&pool->group[pool->placed])) {
-        pool->whole = &facts->cpus;
+    if (rd_cpus_count(&outside) == 0) {
+        return;
+    }
+    /* A thread that was never told where to run follows its container through a resize, and has to do so again: since
+     * Linux 6.2 the kernel remembers what a thread asked for. */
+    __builtin_memset(&every, 0xff, sizeof every);
+    bool is_free = run_on(&every) && runs_on(&facts->cpus);
+    if (run_on(&pool->group[pool->placed])) {
+        pool->whole = is_free ? &every : &facts->cpus;
+    } else if (!is_free) {
+        run_on(&facts->cpus);
     }
 }
 
@@ -175,9 +197,7 @@ void rd_pool_leave(struct rd_pool *pool)
 {
     if (pool != NULL && pool->whole != NULL && !run_on(pool->whole)) {
         /* The container was moved meanwhile: all that it has now. */
-        struct rd_cpus all;
-        __builtin_memset(&all, 0xff, sizeof all);
-        run_on(&all);
+        run_on(&every);
     }
 }
 
