@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from devcluster.progress import Progress
-from images.model import ImagesError, ImagesUnavailableError, cache
+from images.model import ImagesError, ImagesUnavailableError, cache, own_architecture
 
 # Programs and the Debian packages that have them.
 PROGRAMS = {"buildah": "buildah", "mmdebstrap": "mmdebstrap", "dpkg-deb": "dpkg"}
@@ -99,6 +99,8 @@ def build(
         *("bud", "--isolation", "chroot", "--format", "oci", "--pull-never", "--no-cache", "--identity-label=false"),
         *("--platform", f"linux/{architecture}", "--timestamp", str(epoch_seconds)),
         *(f"--volume={volume}" for volume in volumes),
+        # buildah 1.28 takes it for the target's platform where it is not told.
+        f"--build-arg=BUILDPLATFORM=linux/{own_architecture()}",
         *(f"--build-arg={key}={value}" for key, value in arguments.items()),
         *options,
         *("--tag", name, "--file", str(dockerfile), str(context)),
