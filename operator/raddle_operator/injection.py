@@ -181,10 +181,11 @@ class _Injection:
 
     def _containers(self) -> list[Container]:
         """The containers that the policy chooses; names that the pod does not have become outcomes."""
-        ours = volumes.our_init_container(self.pod)
         if self.policy.containers is None:
             return [container for container in self.pod.containers if container.name not in SIDECARS]
-        by_name = {c.name: c for c in reversed(self.pod.all_containers) if c is not ours}
+        # An init container by our name gets nothing, whoever wrote it: with our mounts it would count as ours, and go.
+        by_name = {c.name: c for c in reversed(self.pod.init_containers) if c.name != volumes.SHIM_INIT_CONTAINER}
+        by_name |= {c.name: c for c in reversed(self.pod.containers)}
         found = []
         for name in self.policy.containers:
             if name in by_name:

@@ -198,11 +198,11 @@ def _is_above(path: str, below: str) -> bool:
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
-def our_volumes(pod: Pod) -> Mapping[str, Volume]:
-    """Our volumes in the pod, by name."""
+def our_volumes(pod: Pod) -> Sequence[Volume]:
+    """Our volumes in the pod, in order. Several may have one name, before the API server has refused such a pod."""
     found = [volume for volume in pod.volumes if volume.name in _OURS]
     elsewhere = _mounted_elsewhere(pod) if found else ()
-    return {volume.name: volume for volume in found if volume.name not in elsewhere and _has_shape(volume)}
+    return [volume for volume in found if volume.name not in elsewhere and _has_shape(volume)]
 
 
 def names_of_ours(pod: Pod) -> Collection[str]:
@@ -217,7 +217,7 @@ def names_of_ours(pod: Pod) -> Collection[str]:
 
 def our_init_container(pod: Pod) -> Container | None:
     """Our init container in the pod, None where there is none."""
-    if not pod.init_containers or SHIM_VOLUME not in our_volumes(pod):
+    if not pod.init_containers or all(volume.name != SHIM_VOLUME for volume in our_volumes(pod)):
         return None
     for container in pod.init_containers:
         if container.name == SHIM_INIT_CONTAINER and any(mount.volume == SHIM_VOLUME for mount in container.mounts):
@@ -238,8 +238,9 @@ def volume_operations(
     found: list[dict[str, Any]] = []
     if present:
         wanted = {volume["name"]: volume for volume in volumes}
-        found = _changed("/spec/volumes", [(v.place, v.name, v.raw) for v in present.values()], wanted)
-    new = [volume for volume in volumes if volume["name"] not in present]
+        found = _changed("/spec/volumes", [(v.place, v.name, v.raw) for v in present], wanted)
+    named = {volume.name for volume in present}
+    new = [volume for volume in volumes if volume["name"] not in named]
     found.extend(_added("/spec/volumes", new, has_list=pod.has_volumes))
     found.extend(_init_operations(pod, init_container))
     return found

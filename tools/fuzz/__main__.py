@@ -1,4 +1,4 @@
-"""Fuzzes the readers of untrusted text in every language, and placement: `python -m fuzz`, what `make fuzz` runs."""
+"""Fuzzes the readers of untrusted text in every language, placement and the webhook: `python -m fuzz` (`make fuzz`)."""
 
 from __future__ import annotations
 
@@ -47,15 +47,28 @@ def machine(cases: int) -> int:
     return subprocess.run([sys.executable, "-m", "fuzz.machine", "--cases", str(cases)], check=False).returncode
 
 
-FUZZERS: dict[str, Callable[[int], int]] = {"python": python, "node": node, "native": native, "machine": machine}
-DEFAULT_CASES = {"machine": 1_000_000}
+def reviews(cases: int) -> int:
+    """The same for the webhook's answers to random pods."""
+    return subprocess.run([sys.executable, "-m", "fuzz.reviews", "--cases", str(cases)], check=False).returncode
+
+
+FUZZERS: dict[str, Callable[[int], int]] = {
+    "python": python,
+    "node": node,
+    "native": native,
+    "machine": machine,
+    "reviews": reviews,
+}
+DEFAULT_CASES = {"machine": 1_000_000, "reviews": 1_000_000}
 OTHERWISE = 400_000
 
 
 def main() -> int:
     """Runs the fuzzers; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, help="inputs for each (default 400000 a language, 1000000 machine cases)")
+    parser.add_argument(
+        "--cases", type=int, help="inputs for each (default 400000 a language, 1000000 machine cases and reviews)"
+    )
     parser.add_argument("--only", choices=sorted(FUZZERS), action="append", help="one of them; may be repeated")
     arguments = parser.parse_args()
     wanted = {name: arguments.cases or DEFAULT_CASES.get(name, OTHERWISE) for name in arguments.only or FUZZERS}

@@ -1,0 +1,256 @@
+"""Fuzzes the webhook's answers: random pods, policies and reviews of them. `python -m fuzz.reviews --cases N`.
+
+A seed is a small cluster (policies, nodes, settings) and CASES_A_WORLD reviews of it, as bytes through the very code
+that answers the API server. For each: the answer allows and carries the uid; nothing failed open; the patch applies by
+RFC 6902 as read here, and by jsonpatch to the same end; and a review of what came out is answered without a patch. All
+CPUs are used; exit status 1 if anything did not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import copy
+import json
+import logging
+import os
+import random
+import sys
+import time
+from base64 import b64decode
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jsonpatch
+
+from fuzz import podmaker
+from raddle_operator.metrics import WebhookMetrics
+from raddle_operator.webhook.admission import Admission
+from raddle_operator.webhook.caches import Caches
+from raddle_operator.webhook.journal import Journal
+from raddle_operator.webhook.review import UnreadableError
+from raddle_operator.webhook.settings import WebhookSettings
+from raddle_operator.webhook.sources import MemorySources
+
+DEFAULT_CASES = 1_000_000
+CASES_A_WORLD = 200
+WORLDS_A_TASK = 10
+# jsonpatch takes longer than all the rest.
+SHARE_OF_JSONPATCH = 0.05
+MAX_SHOWN = 20
+PROGRESS_S = 10.0
+POD = {"group": "", "version": "v1", "resource": "pods"}
+
+
+class World:
+    """One cluster as the webhook knows it. `answer` is what it says to a review."""
+
+    def __init__(self, choice: random.Random) -> None:
+        """Describe it by random choices."""
+        memory = MemorySources.empty()
+        for policy in podmaker.policies(choice):
+            (memory.cluster_policies if policy["kind"].startswith("Cluster") else memory.policies).put(policy)
+        for namespace in podmaker.namespaces():
+            memory.namespaces.put(namespace)
+        for topology in podmaker.topologies(choice):
+            memory.topologies.put(topology)
+        for shim in podmaker.shims(choice):
+            memory.shims.put(shim)
+        image = choice.choice(("", "example.test/raddle:1"))
+        settings = WebhookSettings(tls_dir=Path(), shim_image=image, arrival_wait_s=0.0, lookup_timeout_s=0.0)
+        self.memory = memory
+        self.metrics = WebhookMetrics()
+        self._admission = Admission(settings, Caches(memory.sources()), None, self.metrics, Journal(0.0))
+
+    async def answer(self, path: str, body: bytes) -> dict[str, Any]:
+        """Return the answer's response."""
+        deadline_s = asyncio.get_running_loop().time() + 60
+        ask = self._admission.binding if path == "binding" else self._admission.pod
+        found = json.loads(await ask(body, deadline_s))
+        if found.keys() != {"apiVersion", "kind", "response"}:
+            raise AssertionError(f"the answer has {sorted(found)}")
+        return dict(found["response"])
+
+
+def review(obj: Any, *, namespace: str, name: str, uid: str, subresource: str = "") -> dict[str, Any]:
+    """Return the AdmissionReview of an object's creation."""
+    request = {"uid": uid, "resource": POD, "subResource": subresource, "namespace": namespace, "name": name}
+    request |= {"operation": "CREATE", "object": obj}
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+def apply(document: Any, operations: list[dict[str, Any]]) -> Any:
+    """Return a copy of a document with JSON-patch operations (RFC 6902) made. Raises LookupError where one can't be."""
+    changed = copy.deepcopy(document)
+    for operation in operations:
+        *path, last = [step.replace("~1", "/").replace("~0", "~") for step in operation["path"].split("/")[1:]]
+        target = changed
+        for step in path:
+            target = target[int(step)] if isinstance(target, list) else target[step]
+        _make(target, last, operation)
+    return changed
+
+
+def _make(target: Any, last: str, operation: dict[str, Any]) -> None:
+    kind = operation["op"]
+    if isinstance(target, list):
+        place = len(target) if last == "-" else int(last)
+        if not 0 <= place < len(target) + (kind == "add"):
+            raise LookupError(f"{operation['path']}: the list has {len(target)} items")
+        if kind == "add":
+            target.insert(place, operation["value"])
+        elif kind == "remove":
+            del target[place]
+        else:
+            target[place] = operation["value"]
+    elif not isinstance(target, dict) or (kind != "add" and last not in target):
+        raise LookupError(f"{operation['path']}: there is no such member")
+    elif kind == "remove":
+        del target[last]
+    else:
+        target[last] = operation["value"]
+
+
+def patch_of(response: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the operations of a response, [] for none."""
+    return json.loads(b64decode(response["patch"])) if "patch" in response else []
+
+
+async def problems(world: World, choice: random.Random) -> Iterator[str]:
+    """Try one review; what does not hold, in words."""
+    if choice.random() < 0.15:
+        return iter(await _binding(world, choice))
+    pod = podmaker.pod(choice)
+    if choice.random() < 0.15:
+        pod = podmaker.mutilated(pod, choice)
+    return iter(await _pod(world, pod, choice))
+
+
+async def _pod(world: World, pod: Any, choice: random.Random) -> list[str]:
+    namespace = choice.choice(podmaker.USED)
+    name = choice.choice(("", "p"))
+    uid = f"{choice.getrandbits(64):x}"
+    body = json.dumps(review(pod, namespace=namespace, name=name, uid=uid)).encode()
+    try:
+        response = await world.answer("pods", body)
+    except UnreadableError:
+        return []  # an unpaired surrogate: no JSON to the parser
+    found = _of_any_answer(world, response, uid)
+    operations = patch_of(response)
+    if not operations:
+        return found
+    try:
+        patched = apply(pod, operations)
+    except (LookupError, TypeError, ValueError) as error:
+        return [*found, f"the patch does not apply: {error!r}"]
+    if choice.random() < SHARE_OF_JSONPATCH and jsonpatch.apply_patch(pod, operations) != patched:
+        found.append("jsonpatch comes to another end")
+    body = json.dumps(review(patched, namespace=namespace, name=name, uid=uid)).encode()
+    again = await world.answer("pods", body)
+    if patch_of(again):
+        found.append(f"the second answer has a patch: {str(patch_of(again))[:300]}")
+    return found + _of_any_answer(world, again, uid)
+
+
+async def _binding(world: World, choice: random.Random) -> list[str]:
+    """Bind a pod that the webhook has injected, or one whose annotations are anything."""
+    pod = podmaker.pod(choice)
+    metadata = pod["metadata"] | {"uid": "u", "name": "bound", "namespace": podmaker.NAMESPACES[0]}
+    pod = {**pod, "metadata": metadata}
+    made = await world.answer(
+        "pods", json.dumps(review(pod, namespace=metadata["namespace"], name="", uid="u")).encode()
+    )
+    stored = apply(pod, patch_of(made))
+    world.memory.unbound.put(stored)
+    binding: Any = {"metadata": {"name": "bound", "uid": "u"}, "target": {"name": choice.choice(podmaker.NODES)}}
+    if choice.random() < 0.3:
+        binding = podmaker.mutilated(binding, choice)
+    body = review(binding, namespace=metadata["namespace"], name="", uid="u", subresource="binding")
+    try:
+        response = await world.answer("binding", json.dumps(body).encode())
+    except UnreadableError:
+        return []
+    found = _of_any_answer(world, response, "u")
+    try:
+        bound = apply(binding, patch_of(response))
+    except (LookupError, TypeError, ValueError) as error:
+        return [*found, f"the patch of the binding does not apply: {error!r}"]
+    if patch_of(response):
+        before = stored["metadata"].get("annotations") or {}
+        new = (bound["metadata"].get("annotations") or {}).keys() - (
+            binding["metadata"].get("annotations") or {}
+        ).keys()
+        if not new <= before.keys():
+            found.append(f"the binding adds {sorted(new - before.keys())}")
+    return found
+
+
+def _of_any_answer(world: World, response: dict[str, Any], uid: str) -> list[str]:
+    found = []
+    if response.get("allowed") is not True:
+        found.append(f"not allowed: {str(response)[:300]}")
+    if response.get("uid") != uid:
+        found.append(f"answers to {response.get('uid')!r} instead of {uid!r}")
+    decision = response.get("auditAnnotations", {}).get("decision", "")
+    if decision.startswith("failed_open") or world.metrics.value("raddle_webhook_fail_open_total"):
+        found.append(f"an exception: {decision}")
+    return found
+
+
+def failures(seeds: range) -> list[tuple[int, int, str]]:
+    """(seed, case, what does not hold) for these seeds, in order."""
+    logging.disable(logging.CRITICAL)
+    return asyncio.run(_failures(seeds))
+
+
+async def _failures(seeds: range) -> list[tuple[int, int, str]]:
+    found = []
+    for seed in seeds:
+        world = World(random.Random(f"world {seed}"))
+        for number in range(CASES_A_WORLD):
+            try:
+                sentences = [*await problems(world, random.Random(f"{seed} {number}"))]
+            except Exception as error:  # noqa: BLE001 (that none is raised is what is tested)
+                sentences = [f"raised {error!r}"]
+            found += [(seed, number, sentence) for sentence in sentences]
+    return found
+
+
+def run(first: int, count: int, workers: int) -> int:
+    """Return the exit status of trying `count` seeds from `first` on; prints progress and failures."""
+    last = first + count
+    tasks = [range(start, min(start + WORLDS_A_TASK, last)) for start in range(first, last, WORLDS_A_TASK)]
+    started = shown = time.monotonic()
+    done = failed = 0
+    with ProcessPoolExecutor(workers) as pool:
+        for seeds, found in zip(tasks, pool.map(failures, tasks), strict=True):
+            done += len(seeds) * CASES_A_WORLD
+            for seed, number, sentence in found[: max(0, MAX_SHOWN - failed)]:
+                print(f"seed {seed}, case {number}: {sentence}\n    python -m fuzz.reviews --seed {seed}", flush=True)
+            failed += len(found)
+            if time.monotonic() - shown > PROGRESS_S:
+                shown = time.monotonic()
+                print(f"reviews: {done} cases, {failed} violations, {shown - started:.0f} s", flush=True)
+    print(f"reviews: {done} cases in {count} clusters, {failed or 'no'} violations")
+    return 1 if failed else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the fuzzer; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=DEFAULT_CASES, help=f"cases to try (default {DEFAULT_CASES})")
+    parser.add_argument("--seed", type=int, help="only this cluster")
+    parser.add_argument("--first", type=int, default=0, help="the first seed (default 0)")
+    parser.add_argument(
+        "--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes (default: all CPUs)"
+    )
+    chosen = parser.parse_args(arguments)
+    if chosen.seed is not None:
+        return run(chosen.seed, 1, 1)
+    return run(chosen.first, -(-chosen.cases // CASES_A_WORLD), chosen.workers)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
