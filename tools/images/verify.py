@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -10,28 +11,37 @@ from typing import Final
 
 from images import buildah
 from images.build import Built
-from images.model import ImagesError, own_architecture
+from images.model import ARCHITECTURES, ImagesError, own_architecture
 
 # What each process imports beyond the command line.
 _PROCESSES: Final = "import raddle_operator.controller.process, raddle_operator.webhook.process, raddle_operator.agent"
 _USER: Final = "import os, sys; assert os.getuid() == 65532, os.getuid(); from raddle import delivery"
 _SHIMS: Final = "assert delivery.architectures() == delivery.ARCHITECTURES and delivery.has_node(); delivery.files()"
+_LIBRARY: Final = "/opt/raddle-operator/lib"
+_LAUNCHER: Final = "/opt/raddle-operator/bin/raddle"
 COMMANDS: Final = {
     "operator": [
         ["python3", "-c", f"{_USER}; {_SHIMS}"],
         ["python3", "-c", _PROCESSES],
-        *(["raddle", name, "--help"] for name in ("controller", "webhook", "agent", "plan", "explain", "topology")),
+        *(
+            ["raddle", name, "--help"]
+            for name in ("controller", "webhook", "agent", "plan", "explain", "topology", "selftest")
+        ),
     ],
     "agent": [["python3", "-c", f"{_USER}; import psutil, h2, yaml"], ["raddle", "agent", "--help"]],
 }
 
 
 def works(built: Built) -> str:
-    """What was tried, as text; for another architecture than this machine's that nothing was. Raises ImagesError."""
-    if built.architecture != own_architecture():
-        return "not run, since this machine has another architecture"
+    """What was tried, as text; that nothing was where the machine can't run it. Raises ImagesError."""
+    machine = ARCHITECTURES[built.architecture]
+    emulator = None if built.architecture == own_architecture() else shutil.which(f"qemu-{machine}-static")
+    if built.architecture != own_architecture() and emulator is None:
+        return f"not run: this machine has another architecture and no qemu-{machine}-static"
     if built.image.folder == "shim":
-        return _copies(built)
+        return _copies(built, emulator)
+    if emulator is not None:
+        return _emulated(built, Path(emulator))
     container = buildah.run("from", "--pull-never", built.name).strip()
     try:
         for command in COMMANDS[built.image.folder]:
@@ -41,7 +51,21 @@ def works(built: Built) -> str:
     return f"{len(COMMANDS[built.image.folder])} commands ran"
 
 
-def _copies(built: Built) -> str:
+def _emulated(built: Built, emulator: Path) -> str:
+    """The same commands in the image's root, each instruction emulated."""
+    prefix = ["/emulator", "-E", f"PYTHONPATH={_LIBRARY}", "/usr/bin/python3.11"]
+    with buildah.mounted(built.name) as root:
+        shutil.copy(emulator, root / "emulator")
+        for name, *rest in COMMANDS[built.image.folder]:
+            command = [*prefix, *([_LAUNCHER] if name == "raddle" else []), *rest]
+            chroot = ["chroot", "--userspec=65532:65532", str(root), *command]
+            run = subprocess.run(chroot, capture_output=True, text=True, check=False)
+            if run.returncode != 0:
+                raise ImagesError(f"{built.name}: {name} {' '.join(rest)} failed:\n{run.stderr[-2000:]}")
+    return f"{len(COMMANDS[built.image.folder])} commands ran, emulated"
+
+
+def _copies(built: Built, emulator: str | None) -> str:
     """Runs the copier as the init container does, another user and umask, on the image's own files."""
     with buildah.mounted(built.name) as root, tempfile.TemporaryDirectory(prefix="raddle-images-") as folder:
         os.chmod(folder, 0o777)  # noqa: PTH101  # as an emptyDir is
@@ -52,11 +76,12 @@ def _copies(built: Built) -> str:
         program.chmod(0o755)
         target = Path(folder) / "volume"
         target.mkdir()
-        subprocess.run([str(program), "-r", f"{source}/.", str(target)], check=True, umask=0o077)
+        command = [*([emulator] if emulator else []), str(program), "-r", f"{source}/.", str(target)]
+        subprocess.run(command, check=True, umask=0o077)
         theirs, ours = _tree(source), _tree(target)
     if theirs != ours or not ours:
         raise ImagesError("the shim's copier made another tree than the image has")
-    return f"the copier copied {len(ours)} files"
+    return f"the copier copied {len(ours)} files{', emulated' if emulator else ''}"
 
 
 def _tree(folder: Path) -> dict[str, tuple[bytes, int]]:
