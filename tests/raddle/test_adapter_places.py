@@ -1,7 +1,11 @@
 """Pools on the container's own exclusive CPUs: counts go down to what is placed there, and say why."""
 
+import ctypes
 import os
+import platform
+import struct
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +13,8 @@ from raddle import cpuset
 from raddle.adapters import live, places
 from raddle.adapters.live import Facts, place, resolve
 from raddle.adapters.ort_affinity import near, planned
+from raddle.adapters.ort_given import Given
+from raddle.adapters.ort_runtime import Runtime
 from raddle.placement import Placement
 
 SIX = Placement(0b111111, 6, 8, 0b11111111, "6 physical cores on one NUMA node")
@@ -128,12 +134,13 @@ def test_a_thread_that_was_told_where_to_run_runs_there_again():
 
 
 @two_cpus
-def test_a_thread_has_its_cpus_back_when_the_session_fails():
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
+def test_a_thread_has_its_cpus_back_when_the_session_fails(kind):
     def fail():
-        raise ValueError(sorted(os.sched_getaffinity(0)))
+        raise kind(sorted(os.sched_getaffinity(0)))
 
     def body():
-        with pytest.raises(ValueError, match=str(MINE[1:]).replace("[", ".")):
+        with pytest.raises(kind, match=str(MINE[1:]).replace("[", ".")):
             near(cpuset.of(MINE[1:]), fail)()
         return sorted(os.sched_getaffinity(0))
 
@@ -149,3 +156,54 @@ def test_a_session_with_the_pools_cpus_taken_from_it_meanwhile_is_made_all_the_s
         return sorted(os.sched_getaffinity(0))
 
     assert in_a_thread(body) == MINE
+
+
+SETAFFINITY = {"x86_64": 203, "aarch64": 122}.get(platform.machine())
+# Words of a seccomp filter (linux/filter.h): load the call's number; if it is this one, EPERM; else allowed.
+LOAD_NUMBER, IF_EQUAL, RETURN = 0x20, 0x15, 0x06
+EPERM, ALLOWED = 0x00050001, 0x7FFF0000
+PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, FILTER = 22, 38, 2
+
+
+def deny(number):
+    """Lets the kernel refuse the system call to the calling thread, and to it only."""
+    words = [(LOAD_NUMBER, 0, 0, 0), (IF_EQUAL, 0, 1, number), (RETURN, 0, 0, EPERM), (RETURN, 0, 0, ALLOWED)]
+    program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *word) for word in words))
+    header = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(words), ctypes.addressof(program)))
+    prctl = ctypes.CDLL(None).prctl
+    assert prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+    if prctl(PR_SET_SECCOMP, FILTER, header, 0, 0) != 0:
+        pytest.skip("this kernel has no seccomp filters")
+
+
+@two_cpus
+@pytest.mark.skipif(SETAFFINITY is None, reason="the system call's number is not known here")
+def test_a_session_is_made_where_a_sandbox_lets_no_thread_choose_its_cpus():
+    def body():
+        deny(SETAFFINITY)
+        with pytest.raises(PermissionError):
+            os.sched_setaffinity(0, MINE[1:])
+        return sorted(near(cpuset.of(MINE[1:]), os.sched_getaffinity)(0))
+
+    assert in_a_thread(body) == MINE
+
+
+@two_cpus
+def test_threads_with_cpus_of_their_own_make_sessions_at_the_same_time():
+    """The facts that one session is planned with stay those of its thread."""
+    module = SimpleNamespace(InferenceSession=object, get_default_session_options=object)
+    runtime = Runtime(Given({}, {}, module, (1, 31)), "v=1", "1.31.1")
+
+    def body():
+        os.sched_setaffinity(0, MINE[:1])
+        return runtime.current_facts()
+
+    mine = in_a_thread(runtime.current_facts)
+    assert (in_a_thread(body).cpus, mine.cpus) == (cpuset.of(MINE[:1]), cpuset.of(MINE))
+
+
+def test_a_copy_of_facts_has_all_of_them():
+    facts = live.read_facts({"excl": len(MINE)})
+    assert [getattr(facts.copy(), name) for name in Facts.__slots__] == [
+        getattr(facts, name) for name in Facts.__slots__
+    ]

@@ -65,6 +65,13 @@ class Facts:
         self.placed = placed
         self.controller: cgroup.CPUController | None = None
 
+    def copy(self) -> Facts:
+        """The same facts, to be refreshed by one thread while others use these."""
+        same = Facts(self.cpus, self.quota_cpus, self.workers_seen, first_worker=self.first_worker)
+        same.throttled, same.cgroup_path, same.placed = self.throttled, self.cgroup_path, self.placed
+        same.controller = self.controller
+        return same
+
 
 class Effective:
     """A plan's values for one process; None means: leave it alone. `because` says what decided, value by value.

@@ -51,9 +51,11 @@ def planned(fields: Mapping[str, Any], cpus: int, count: int) -> tuple[str, int]
     global _last  # noqa: PLW0603  # a cache of one: an application's sessions are alike
     affinity = fields.get("aff", "none")
     asked = (cpus, count, affinity, *[fields.get(key) for key in ("numa", "ctype", "smt", "gpu")])
-    if _last[0] != asked:
-        _last = (asked, *_planned(fields, cpus, count, affinity))
-    return _last[1:]
+    # Read and written once each: other threads make sessions too.
+    known = _last
+    if known[0] != asked:
+        known = _last = (asked, *_planned(fields, cpus, count, affinity))
+    return known[1:]
 
 
 def _planned(fields: Mapping[str, Any], cpus: int, count: int, affinity: str) -> tuple[str, int]:
@@ -86,33 +88,35 @@ def near(cpus: int, call: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def called(*args: Any, **kwargs: Any) -> Any:
-        own = _enter(cpus)
+        back = _way_back(cpus)
+        if not back:
+            return call(*args, **kwargs)
+        # Whatever is raised, a signal handler's KeyboardInterrupt too, comes after `back` is known.
         try:
+            _run_on(cpuset.ids(cpus))
             return call(*args, **kwargs)
         finally:
-            if own:
-                _run_on(own) or _run_on(range(_MOST_CPUS))
+            _run_on(back) or _run_on(range(_MOST_CPUS))
 
     return called
 
 
-def _enter(cpus: int) -> Iterable[int]:
-    """Moves the calling thread; the CPUs that it is to have afterwards, () where it stays as it is."""
+def _way_back(cpus: int) -> Iterable[int]:
+    """The CPUs that the calling thread is to have after it was on `cpus`; () where it is to stay as it is."""
     try:
         own = os.sched_getaffinity(0)
         mask = cpuset.of(own)
         if not cpus or cpus == mask or cpus & ~mask:
             return ()
-        # A thread that was never told where to run follows its container through a resize, and has to do so again:
-        # since Linux 6.2 the kernel remembers what a thread asked for.
-        every = range(CPU_SETSIZE if mask < 1 << CPU_SETSIZE else _MOST_CPUS)
-        is_free = _run_on(every) and os.sched_getaffinity(0) == own
-        if _run_on(cpuset.ids(cpus)):
-            return every if is_free else own
-        _run_on(own)
     except (AttributeError, OSError):
-        pass
-    return ()
+        return ()
+    # A thread that was never told where to run follows its container through a resize, and has to do so again: since
+    # Linux 6.2 the kernel remembers what a thread asked for.
+    every = range(CPU_SETSIZE if mask < 1 << CPU_SETSIZE else _MOST_CPUS)
+    try:
+        return every if _run_on(every) and os.sched_getaffinity(0) == own else own
+    except OSError:
+        return own
 
 
 def _run_on(cpus: Iterable[int]) -> bool:

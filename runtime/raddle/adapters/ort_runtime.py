@@ -116,14 +116,17 @@ class Runtime:
 
     def current_facts(self) -> live.Facts:
         """The facts of the process: its CPUs and its quota now, the workers beside it at most FACTS_AGE_S ago."""
-        now = time.monotonic()
-        if self.facts is None or now - self.facts_at > FACTS_AGE_S:
-            self.facts = live.read_facts()
+        now, known = time.monotonic(), self.facts
+        if known is None or now - self.facts_at > FACTS_AGE_S:
+            facts = live.read_facts()
             self.facts_at = now
         else:
-            live.refresh(self.facts)
-        self.facts.placed = live.place(self.fields, self.facts.cpus)
-        return self.facts
+            # Another thread may have CPUs of its own, and makes a session at the same time.
+            facts = known.copy()
+            live.refresh(facts)
+        facts.placed = live.place(self.fields, facts.cpus)
+        self.facts = facts
+        return facts
 
     def wanted(self, facts: live.Facts) -> live.Effective:
         """What the plan comes to; worked out again when the facts have changed."""

@@ -9,13 +9,12 @@ from raddle.placement import Placement, Wish
 from raddle.topology import Machine
 
 # (CPUs, machine, wish -> placement): they change only when the kubelet moves the container.
-_last: tuple[int, Machine | None, dict[Wish, Placement]] = (0, None, {})
+_last: tuple[int, Machine, dict[Wish, Placement]] | None = None
 
 
 def placed(fields: Mapping[str, Any], cpus: int) -> Placement:
     """Where a pool goes on these exclusive CPUs; worked out once for them."""
-    machine, wish = _machine(cpus), _wish(fields)
-    known = _last[2]
+    (_, machine, known), wish = _read(cpus), _wish(fields)
     if wish not in known:
         known[wish] = placement.place(machine, cpuset.count(cpus), wish, cpus)
     return known[wish]
@@ -43,9 +42,13 @@ def _wish(fields: Mapping[str, Any]) -> Wish:
 
 
 def _machine(cpus: int) -> Machine:
+    return _read(cpus)[1]
+
+
+def _read(cpus: int) -> tuple[int, Machine, dict[Wish, Placement]]:
     global _last  # noqa: PLW0603  # a cache of one
-    known, machine, _ = _last
-    if machine is None or known != cpus:
-        machine = sysfs.read_machine()
-        _last = (cpus, machine, {})
-    return machine
+    # Read and written once each: other threads make sessions too.
+    known = _last
+    if known is None or known[0] != cpus:
+        known = _last = (cpus, sysfs.read_machine(), {})
+    return known
