@@ -12,8 +12,9 @@ from raddle_operator.quantities import parse
 LIMITED = Scenario(
     name="limited", why="", qos="Burstable", containers=(Container(limit="500m", threads=1, quota_cpus=0.5),)
 )
-LOOK = {"threads": 1, "caller": "0-1", "workers": [], "spinning": 0, "quota_cpus": 0.5, "throttled_periods": 0}
-STOCK = {"app": {**LOOK, "threads": 2}}
+LOAD = {"requests": 150, "cpu_ms": 1.25, "throttled_percent": 0.0}
+LOOK = {"threads": 1, "caller": "0-1", "workers": [], "spinning": 0, "quota_cpus": 0.5, "load": LOAD}
+STOCK = {"app": {**LOOK, "threads": 2, "load": {**LOAD, "cpu_ms": 20, "throttled_percent": 61.9}}}
 
 
 def pod(threads=1, qos="Burstable"):
@@ -75,7 +76,14 @@ def test_the_table_has_a_row_a_container():
     (only,) = verdict.judge(LIMITED, pod(), seen(), STOCK)
     heading, row = verdict.table([only]).splitlines()
     assert heading.split() == [word for cell in verdict.HEADINGS for word in cell.split()]
-    assert row.split() == ["limited", "app", "Burstable", "0-1", "0.5", "2", "1", "1", "0", "yes"]
+    cells = ["limited", "app", "Burstable", "0-1", "0.5", "2", "1", "1", "20.0 -> 1.2", "62% -> 0%", "0", "yes"]
+    assert row.split() == " ".join(cells).split()
+
+
+def test_a_container_without_a_quota_has_no_throttling():
+    look = {**LOOK, "load": {**LOAD, "throttled_percent": None}}
+    (only,) = verdict.judge(LIMITED, pod(), seen(log=json.dumps(look)), STOCK)
+    assert "62% -> - " in verdict.table([only])
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)

@@ -30,7 +30,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """One container; `wrong` is what is not as it must be, in sentences. `stock_threads` None: not looked at."""
+    """One container; `wrong` is what is not as it must be, in sentences. `stock_threads` None: not looked at.
+
+    The loads are what inside/app.py says of them, {} where it has not.
+    """
 
     scenario: str
     container: str
@@ -41,6 +44,8 @@ class Verdict:
     planned: int | None
     threads: int | None
     spinning: int | None
+    stock_load: Mapping[str, Any]
+    load: Mapping[str, Any]
     errors: int
     wrong: tuple[str, ...]
 
@@ -113,6 +118,8 @@ def _judge(
         planned=plan,
         threads=found.get("threads"),
         spinning=found.get("spinning"),
+        stock_load=(stock or {}).get("load", {}),
+        load=found.get("load", {}),
         errors=len(errors),
         wrong=tuple(wrong),
     )
@@ -153,11 +160,15 @@ def _said(container: Container, plan: int | None, seen: Seen) -> Iterator[str]:
         yield f"`raddle show` says {effective} threads, expected {container.threads}"
 
 
-HEADINGS = ("SCENARIO", "CONTAINER", "QOS", "CPUS", "QUOTA", "STOCK", "PLANNED", "EFFECTIVE", "ERRORS", "AS EXPECTED")
-LEGEND = (
-    "CPUS and QUOTA are the kernel's, read inside. STOCK, PLANNED and EFFECTIVE are threads of a session of default\n"
-    "options: without Raddle, by the pod's annotation, and counted inside. ERRORS are lines in the container's log."
+HEADINGS = (
+    *("SCENARIO", "CONTAINER", "QOS", "CPUS", "QUOTA", "STOCK", "PLANNED", "EFFECTIVE"),
+    *("CPU MS", "THROTTLED", "ERRORS", "AS EXPECTED"),
 )
+LEGEND = """\
+CPUS and QUOTA are the kernel's, read inside. STOCK, PLANNED and EFFECTIVE are threads of a session of default options:
+without Raddle, by the pod's annotation, and counted inside. CPU MS is CPU time a request at 50 a second, THROTTLED the
+share of the quota's periods in which the container was stopped meanwhile: without Raddle -> with it. ERRORS are lines
+in the container's log."""
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
@@ -181,9 +192,16 @@ def _row(one: Verdict) -> tuple[str, ...]:
         _count(one.stock_threads),
         _count(one.planned),
         _count(one.threads),
+        _both(one, "cpu_ms", "{:.1f}"),
+        _both(one, "throttled_percent", "{:.0f}%"),
         str(one.errors),
         "NO" if one.wrong else "yes",
     )
+
+
+def _both(one: Verdict, figure: str, form: str) -> str:
+    found = [load.get(figure) for load in (one.stock_load, one.load)]
+    return " -> ".join("-" if number is None else form.format(number) for number in found)
 
 
 def _count(number: int | None) -> str:

@@ -3,7 +3,8 @@
     app.py MODEL
 
 {"threads": 1 + workers, "caller": CPUs, "workers": [CPUs, ...], "spinning": workers, "quota_cpus": number or null,
-"throttled_periods": number}, CPUs as kernel lists. Then it answers a request now and then until it is stopped.
+"load": {"requests", "cpu_ms" (a request's), "throttled_percent" (of the periods, null without a quota)}}, CPUs as
+kernel lists. Then it answers a request now and then until it is stopped.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ IDLE_SECONDS = 0.5
 SETTLE_SECONDS = 20
 RUNS = 5
 PAUSE_SECONDS = 2.0
+# Few requests, as most services have: what is burnt between them is waste.
+LOAD_RATE_PER_S = 50
+LOAD_SECONDS = 3.0
 CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -48,7 +52,8 @@ def main() -> None:
         "caller": allowed("self"),
         "workers": [allowed(f"self/task/{task}") for task in sorted(pool)],
         "spinning": spinning,
-        **limits(),
+        "quota_cpus": quota_cpus(),
+        "load": load(lambda: session.run(None, {given.name: value})),
     }
     print(json.dumps(found), flush=True)
     while not stop.wait(PAUSE_SECONDS):
@@ -99,20 +104,40 @@ def still_running(pool: Iterable[int]) -> int:
     return sum(ticks(task) > before[task] for task in pool)
 
 
-def limits() -> dict[str, Any]:
-    """What the kernel says of this container's quota and throttling, in either version of cgroups."""
+def load(answer: Callable[[], object]) -> dict[str, Any]:
+    """What requests at an even rate cost, by this process's CPU time and its control group's throttling."""
+    requests, before, start = 0, periods(), time.monotonic()
+    cpu_s = time.process_time()
+    while time.monotonic() - start < LOAD_SECONDS:
+        answer()
+        requests += 1
+        time.sleep(max(0.0, start + requests / LOAD_RATE_PER_S - time.monotonic()))
+    cpu_s = time.process_time() - cpu_s
+    elapsed, throttled = (after - earlier for after, earlier in zip(periods(), before, strict=True))
+    return {
+        "requests": requests,
+        "cpu_ms": 1000 * cpu_s / requests,
+        "throttled_percent": 100 * throttled / elapsed if elapsed else None,
+    }
+
+
+def quota_cpus() -> float | None:
+    """The container's quota by the kernel, in either version of cgroups; None: none."""
     unified = CGROUPS / "cpu.max"
     if unified.exists():
         quota, period = unified.read_text().split()
-        quota_cpus = None if quota == "max" else int(quota) / int(period)
-    else:
-        quota_us, period_us = (
-            int((CGROUPS / "cpu" / f"cpu.cfs_{part}_us").read_text()) for part in ("quota", "period")
-        )
-        quota_cpus = None if quota_us < 0 else quota_us / period_us
-    stat = CGROUPS / ("cpu.stat" if unified.exists() else "cpu/cpu.stat")
+        return None if quota == "max" else int(quota) / int(period)
+    quota_us, period_us = (int((CGROUPS / "cpu" / f"cpu.cfs_{part}_us").read_text()) for part in ("quota", "period"))
+    return None if quota_us < 0 else quota_us / period_us
+
+
+def periods() -> tuple[int, int]:
+    """How many of the quota's periods there were, and in how many the container was stopped; 0 for ever without one."""
+    stat = CGROUPS / "cpu.stat"
+    if not (CGROUPS / "cpu.max").exists():
+        stat = CGROUPS / "cpu" / "cpu.stat"
     counts = dict(line.split() for line in stat.read_text().splitlines())
-    return {"quota_cpus": quota_cpus, "throttled_periods": int(counts.get("nr_throttled", 0))}
+    return int(counts.get("nr_periods", 0)), int(counts.get("nr_throttled", 0))
 
 
 if __name__ == "__main__":
