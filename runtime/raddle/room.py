@@ -132,14 +132,16 @@ def _quota(budget: Budget, policy: Policy) -> Tuple[Optional[float], str]:
 def _unlimited(machine: Optional[Machine], budget: Budget, policy: Policy) -> Room:
     if policy.budget_source == "Limit":
         return Room("unlimited", None, None, "budget.source is Limit and there is no limit")
+    # A limit that there is does not count then.
+    why = "budget.source Node" if policy.budget_source == "Node" else "no CPU limit"
     if machine is None:
         if budget.smallest_cores is None:
-            return Room("unlimited", None, None, "no CPU limit, and no node is known")
+            return Room("unlimited", None, None, why + ", and no node is known")
         cores = max(1, budget.smallest_cores)
-        because = f"no CPU limit; {cores} cores on the smallest node"
+        because = f"{why}; {cores} cores on the smallest node"
         return Room("unlimited", cores, float(cores), because, cores=cores)
     fits, where, places = _shared(machine, budget, policy)
-    return Room("unlimited", fits, float(fits), "no CPU limit; " + where, cores=fits, places=places)
+    return Room("unlimited", fits, float(fits), f"{why}; {where}", cores=fits, places=places)
 
 
 def _shared(machine: Machine, budget: Budget, policy: Policy) -> Tuple[int, str, int]:

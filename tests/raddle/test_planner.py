@@ -83,7 +83,9 @@ def test_a_limit_alone_decides_threads_and_spinning(quota_cpus, latency, through
         ("dual", Budget(), Policy(), 16, "no CPU limit; 16 physical cores on one NUMA node"),
         ("dual", Budget(), Policy(objective="Throughput"), 32, "no CPU limit; 32 physical cores on the node"),
         ("dual", Budget(), Policy(smt="AllThreads"), 32, "no CPU limit; 32 CPUs on one NUMA node"),
-        ("dual", Budget(), Policy(budget_source="Node"), 32, "no CPU limit; 32 physical cores on the node"),
+        ("dual", Budget(), Policy(budget_source="Node"), 32, "budget.source Node; 32 physical cores on the node"),
+        # There is a limit, and it is not what decided.
+        ("dual", Budget(4), Policy(budget_source="Node"), 32, "budget.source Node; 32 physical cores on the node"),
         ("dual", Budget(request_cpus=3), Policy(budget_source="Request"), 3, "requests.cpu 3 (budget.source Request)"),
         ("hybrid", Budget(), Policy(), 6, "no CPU limit; 6 physical cores of one type on the node"),
         (
