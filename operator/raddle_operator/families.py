@@ -331,6 +331,17 @@ VARIABLES: Final = frozenset(
 # --- for one container ----------------------------------------------------------------------------------------------
 
 
+def overridden(plan: Plan, policy: Policy) -> frozenset[str]:
+    """The variables of OpenMP that Raddle sets whatever the pod spec says: none unless the policy says Override.
+
+    They are no choice of the user's that others follow: a second look at the pod would not find them.
+    """
+    if policy.existing_values != "Override":
+        return frozenset()
+    found = {v.name for v in _chosen(policy) if v.name.startswith("OMP_") and v.value(plan, policy) is not None}
+    return frozenset(found | {env.OMP} if plan.omp is not None else found)
+
+
 def literals(plan: Plan, policy: Policy, *, sets: Mapping[str, str | None], image_env: Mapping[str, str]) -> Literals:
     """The variables of the policy's families for a container with this plan.
 
@@ -343,7 +354,8 @@ def literals(plan: Plan, policy: Policy, *, sets: Mapping[str, str | None], imag
     look at a pod would keep old ones, and take its own OMP_WAIT_POLICY for the user's choice of OpenMP.
     """
     override = policy.existing_values == "Override"
-    sets_omp = any(name.startswith("OMP_") and value != "" for name, value in sets.items())
+    replaced = overridden(plan, policy)
+    sets_omp = any(name.startswith("OMP_") and value != "" and name not in replaced for name, value in sets.items())
     values: dict[str, str] = {}
     kept: list[str] = []
     withheld: list[Skip] = []

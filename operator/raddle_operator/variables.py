@@ -5,7 +5,7 @@ Pure, for a container `without_ours` and its plan; `environment` writes them, `l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -82,10 +82,16 @@ def _references(clean: Container, planned: Plan, kept: tuple[str, ...], policy: 
     if planned.omp is not None:
         found[env.OMP] = env.OMP_THREADS_PREFIX
     # It would beat an `export OMP_NUM_THREADS=1` in the entrypoint, and torchrun's and joblib's own choice.
-    sets_omp = clean.sets_omp or env.OMP in kept
+    sets_omp = env.OMP in kept or (clean.sets_omp and _sets_omp(clean, families.overridden(planned, policy)))
     if planned.blas is not None and planned.blas != planned.omp and not sets_omp:
         found[env.OPENBLAS] = env.BLAS_THREADS_PREFIX
     return found
+
+
+def _sets_omp(clean: Container, overridden: Collection[str]) -> bool:
+    """Whether a variable of OpenMP's, other than the count, is the user's and stays."""
+    names = {entry.name for entry in clean.env if entry.name.startswith("OMP_")}
+    return bool(names - {env.OMP, *overridden})
 
 
 def _literals(clean: Container, composed: Composed, policy: Policy, image_env: Mapping[str, str]) -> families.Literals:
