@@ -158,9 +158,10 @@ def _shared(machine: Machine, budget: Budget, policy: Policy) -> Tuple[int, str,
 
 
 def _balanced_cpus(machine: Machine, within: Optional[int]) -> int:
-    """The CPUs that the kernel may run a shared container on: online, not isolated, not reserved.
+    """The CPUs that a shared container is reckoned to run on: online, not isolated, not reserved.
 
-    `within` narrows to the container's own CPUs (then the kubelet has already left the reserved ones out).
+    The kernel may run it on reserved CPUs too, unless the kubelet has the option strict-cpu-reservation, but these are
+    left to the system that they are reserved for. `within` narrows to the container's own CPUs, as they are.
     """
     cpus = (machine.online if within is None else within & machine.online) or within or 1
     # The scheduler moves no thread to an isolated CPU by itself.
