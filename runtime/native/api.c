@@ -94,6 +94,7 @@ void rd_current(struct rd_facts *facts, struct rd_effective *wanted)
         *facts = kept_facts;
         if (facts_pid != pid || now - facts_at_ms > FACTS_AGE_MS) {
             rd_facts_read(&kept_facts);
+            rd_quota_forget_place();
             facts_at_ms = now;
             facts_pid = pid;
         } else {

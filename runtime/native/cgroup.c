@@ -279,16 +279,29 @@ static double quota_by(struct scratch *scratch, const char *root, struct rd_text
     return quota_cpus;
 }
 
-static bool read_quota(struct scratch *scratch, const char *root, double *quota_cpus)
+/* Lengths of what is in a scratch, negative where it can't be read. */
+struct where {
+    long own;
+    long mounts;
+};
+
+static struct where read_where(struct scratch *scratch, const char *root)
 {
-    long own = read_proc(scratch, root, "/cgroup", scratch->own, sizeof scratch->own);
+    return (struct where){
+        .own = read_proc(scratch, root, "/cgroup", scratch->own, sizeof scratch->own),
+        .mounts = read_proc(scratch, root, "/mountinfo", scratch->mounts, sizeof scratch->mounts),
+    };
+}
+
+static bool read_quota(struct scratch *scratch, const char *root, struct where where, double *quota_cpus)
+{
+    long own = where.own;
     int version = own_path((struct rd_text){scratch->own, own < 0 ? 0 : (size_t)own}, scratch->hierarchy,
                            sizeof scratch->hierarchy);
-    long length = read_proc(scratch, root, "/mountinfo", scratch->mounts, sizeof scratch->mounts);
-    if (version == 0 || length < 0) {
+    if (version == 0 || where.mounts < 0) {
         return false;
     }
-    struct rd_text lines = {scratch->mounts, (size_t)length};
+    struct rd_text lines = {scratch->mounts, (size_t)where.mounts};
     if (version < 0) {
         /* The path is not told: what holds at the mount's top holds here too. */
         struct rd_out top = rd_out(scratch->hierarchy, sizeof scratch->hierarchy);
@@ -306,7 +319,31 @@ bool rd_quota_read(const char *root, double *quota_cpus)
 {
     struct scratch *scratch = rd_map(sizeof *scratch);
     *quota_cpus = 0;
-    bool found = scratch != NULL && read_quota(scratch, root, quota_cpus);
+    bool found = scratch != NULL && read_quota(scratch, root, read_where(scratch, root), quota_cpus);
     rd_unmap(scratch, sizeof *scratch);
     return found;
+}
+
+/* Where the process is hardly ever changes, and the kernel takes longer to tell it than to tell the quota. */
+static struct scratch *kept;
+static struct where kept_where;
+static bool is_kept;
+
+void rd_quota_forget_place(void)
+{
+    is_kept = false;
+}
+
+bool rd_quota_read_again(double *quota_cpus)
+{
+    kept = kept == NULL ? rd_map(sizeof *kept) : kept;
+    if (kept == NULL) {
+        return rd_quota_read("", quota_cpus);
+    }
+    if (!is_kept) {
+        kept_where = read_where(kept, "");
+        is_kept = true;
+    }
+    *quota_cpus = 0;
+    return read_quota(kept, "", kept_where, quota_cpus);
 }

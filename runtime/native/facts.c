@@ -91,9 +91,8 @@ static void read_workers(struct scratch *scratch, struct rd_facts *facts)
     }
 }
 
-void rd_facts_refresh(struct rd_facts *facts)
+static void read_cpus(struct rd_facts *facts)
 {
-    facts->has_quota = rd_quota_read("", &facts->quota_cpus);
     __builtin_memset(&facts->cpus, 0, sizeof facts->cpus);
     long length = rd_syscall(NR_SCHED_GETAFFINITY, 0, sizeof facts->cpus, (long)&facts->cpus, 0, 0, 0);
     facts->knows_cpus = !rd_failed(length);
@@ -101,12 +100,19 @@ void rd_facts_refresh(struct rd_facts *facts)
     facts->knows_cpus = facts->cpu_count > 0;
 }
 
+void rd_facts_refresh(struct rd_facts *facts)
+{
+    facts->has_quota = rd_quota_read_again(&facts->quota_cpus);
+    read_cpus(facts);
+}
+
 void rd_facts_read(struct rd_facts *facts)
 {
     __builtin_memset(facts, 0, sizeof *facts);
     facts->workers_seen = 1;
     facts->first_worker = true;
-    rd_facts_refresh(facts);
+    facts->has_quota = rd_quota_read("", &facts->quota_cpus);
+    read_cpus(facts);
     struct scratch *scratch = rd_map(sizeof *scratch);
     if (scratch == NULL) {
         return;

@@ -249,6 +249,10 @@ void rd_facts_read(struct rd_facts *facts);
 void rd_facts_refresh(struct rd_facts *facts);
 /* The quota of the tightest visible cgroup by the files below `root` ("" for /); false where there is none. */
 bool rd_quota_read(const char *root, double *quota_cpus);
+/* The same of this process by the cgroup and the mounts that it had at first, until they are forgotten. One caller at a
+ * time. */
+bool rd_quota_read_again(double *quota_cpus);
+void rd_quota_forget_place(void);
 
 /* Why a value is not simply the plan's; "" where it is. */
 typedef char rd_because[128];
