@@ -8,24 +8,21 @@ CPUs are used; exit status 1 if anything did not hold.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import copy
 import json
 import logging
-import os
 import random
 import sys
-import time
 from base64 import b64decode
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import jsonpatch
 
 from fuzz import podmaker
+from fuzz.seeds import Fuzzer
 from raddle_operator.metrics import WebhookMetrics
 from raddle_operator.webhook.admission import Admission
 from raddle_operator.webhook.caches import Caches
@@ -34,13 +31,9 @@ from raddle_operator.webhook.review import UnreadableError
 from raddle_operator.webhook.settings import WebhookSettings
 from raddle_operator.webhook.sources import MemorySources
 
-DEFAULT_CASES = 1_000_000
 CASES_A_WORLD = 200
-WORLDS_A_TASK = 10
 # jsonpatch takes longer than all the rest.
 SHARE_OF_JSONPATCH = 0.05
-MAX_SHOWN = 20
-PROGRESS_S = 10.0
 POD = {"group": "", "version": "v1", "resource": "pods"}
 
 
@@ -218,39 +211,14 @@ async def _failures(seeds: range) -> list[tuple[int, int, str]]:
     return found
 
 
-def run(first: int, count: int, workers: int) -> int:
-    """Return the exit status of trying `count` seeds from `first` on; prints progress and failures."""
-    last = first + count
-    tasks = [range(start, min(start + WORLDS_A_TASK, last)) for start in range(first, last, WORLDS_A_TASK)]
-    started = shown = time.monotonic()
-    done = failed = 0
-    with ProcessPoolExecutor(workers) as pool:
-        for seeds, found in zip(tasks, pool.map(failures, tasks), strict=True):
-            done += len(seeds) * CASES_A_WORLD
-            for seed, number, sentence in found[: max(0, MAX_SHOWN - failed)]:
-                print(f"seed {seed}, case {number}: {sentence}\n    python -m fuzz.reviews --seed {seed}", flush=True)
-            failed += len(found)
-            if time.monotonic() - shown > PROGRESS_S:
-                shown = time.monotonic()
-                print(f"reviews: {done} cases, {failed} violations, {shown - started:.0f} s", flush=True)
-    print(f"reviews: {done} cases in {count} clusters, {failed or 'no'} violations")
-    return 1 if failed else 0
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run the fuzzer; the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=DEFAULT_CASES, help=f"cases to try (default {DEFAULT_CASES})")
-    parser.add_argument("--seed", type=int, help="only this cluster")
-    parser.add_argument("--first", type=int, default=0, help="the first seed (default 0)")
-    parser.add_argument(
-        "--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes (default: all CPUs)"
-    )
-    chosen = parser.parse_args(arguments)
-    if chosen.seed is not None:
-        return run(chosen.seed, 1, 1)
-    return run(chosen.first, -(-chosen.cases // CASES_A_WORLD), chosen.workers)
-
+FUZZER = Fuzzer(
+    name="reviews",
+    seed_is="cluster",
+    cases=CASES_A_WORLD,
+    seeds_a_task=10,
+    default_cases=1_000_000,
+    failures=failures,
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(FUZZER.main(__doc__, None))
