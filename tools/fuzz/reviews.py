@@ -9,7 +9,6 @@ CPUs are used; exit status 1 if anything did not hold.
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 import logging
 import random
@@ -56,6 +55,13 @@ class World:
         self.memory = memory
         self.metrics = WebhookMetrics()
         self._admission = Admission(settings, Caches(memory.sources()), None, self.metrics, Journal(0.0))
+        self._failed_open = 0.0
+
+    def failed_open(self) -> bool:
+        """Tell whether the webhook has failed open since the last call, whatever its answers said of it."""
+        # Of this counter alone: to collect the whole registry takes longer than to answer.
+        before, self._failed_open = self._failed_open, next(iter(self.metrics.fail_open.collect())).samples[0].value
+        return self._failed_open > before
 
     async def answer(self, path: str, body: bytes) -> dict[str, Any]:
         """Return the answer's response."""
@@ -76,7 +82,7 @@ def review(obj: Any, *, namespace: str, name: str, uid: str, subresource: str = 
 
 def apply(document: Any, operations: list[dict[str, Any]]) -> Any:
     """Return a copy of a document with JSON-patch operations (RFC 6902) made. Raises LookupError where one can't be."""
-    changed = copy.deepcopy(document)
+    changed = _copied(document)
     for operation in operations:
         *path, last = [step.replace("~1", "/").replace("~0", "~") for step in operation["path"].split("/")[1:]]
         target = changed
@@ -84,6 +90,13 @@ def apply(document: Any, operations: list[dict[str, Any]]) -> Any:
             target = target[int(step)] if isinstance(target, list) else target[step]
         _make(target, last, operation)
     return changed
+
+
+def _copied(document: Any) -> Any:
+    """Copy JSON, several times as fast as copy.deepcopy does."""
+    if isinstance(document, dict):
+        return {key: _copied(value) for key, value in document.items()}
+    return [_copied(value) for value in document] if isinstance(document, list) else document
 
 
 def _make(target: Any, last: str, operation: dict[str, Any]) -> None:
@@ -187,7 +200,7 @@ def _of_any_answer(world: World, response: dict[str, Any], uid: str) -> list[str
     if response.get("uid") != uid:
         found.append(f"answers to {response.get('uid')!r} instead of {uid!r}")
     decision = response.get("auditAnnotations", {}).get("decision", "")
-    if decision.startswith("failed_open") or world.metrics.value("raddle_webhook_fail_open_total"):
+    if world.failed_open() or decision.startswith("failed_open"):
         found.append(f"an exception: {decision}")
     return found
 
