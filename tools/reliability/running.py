@@ -1,0 +1,40 @@
+"""Runs checks one after the other and turns whatever happens to each into its outcome."""
+
+from __future__ import annotations
+
+import http.client
+import time
+from collections.abc import Sequence
+
+from devcluster import ApiError, DevclusterError
+from reliability.model import BrokenError, Check, Outcome, Result, UnavailableError
+from reliability.world import World
+
+
+def run(checks: Sequence[Check], world: World) -> list[Outcome]:
+    """Run them in this order; what one of them raises is its own outcome. Ctrl-C goes through."""
+    found = []
+    for number, check in enumerate(checks, 1):
+        world.progress.say(f"{number}/{len(checks)} {check.name}: {check.what}")
+        outcome = _run(check, world)
+        found.append(outcome)
+        told = "; ".join(f"{what} {figure}" for what, figure in outcome.result.figures.items())
+        reason = f" ({outcome.unavailable})" if outcome.unavailable else ""
+        world.progress.say(f"  {outcome.verdict}{reason} in {outcome.seconds:.0f} s: {told or '-'}")
+        for sentence in outcome.result.broken:
+            world.progress.say(f"  ! {sentence}")
+    return found
+
+
+def _run(check: Check, world: World) -> Outcome:
+    began_s = time.monotonic()
+    unavailable = ""
+    try:
+        result = check.run(world)
+    except UnavailableError as error:
+        unavailable, result = str(error), Result({})
+    except BrokenError as error:
+        result = Result({}, (str(error),))
+    except (ApiError, DevclusterError, OSError, http.client.HTTPException) as error:
+        result = Result({}, (f"the check ended early: {error or error!r}",))
+    return Outcome(check, result, time.monotonic() - began_s, unavailable)
