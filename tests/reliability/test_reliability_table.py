@@ -65,7 +65,7 @@ def test_a_section_names_all_its_checks_and_no_name_means_all():
 
 
 def test_a_name_that_there_is_not_is_told_with_those_that_there_are():
-    with pytest.raises(ValueError, match="no check is called nonsense; there are .*failures, attacks"):
+    with pytest.raises(ValueError, match=r"no check is called nonsense; there are .*failures, attacks"):
         catalogue.chosen(["nonsense"])
 
 

@@ -174,17 +174,30 @@ class LocalRaddle:
 
     # --- processes --------------------------------------------------------------------------------------------------
 
-    def webhook_process(self, name: str, port: int, health_port: int, tls: Path) -> Process:
-        """Return a webhook that is not started yet."""
-        options = ["--host", "127.0.0.1", "--port", str(port), "--tls-dir", str(tls), "--drain-delay", "0"]
-        options += ["--metrics-port", str(health_port), *self._webhook_options]
-        return self._process(name, "webhook", options, health_port)
+    def webhook_process(
+        self,
+        name: str,
+        port: int,
+        health_port: int,
+        tls: Path,
+        *,
+        host: str = "127.0.0.1",
+        prefix: Sequence[str] = (),
+    ) -> Process:
+        """Return a webhook that is not started yet, and serves on `host`.
 
-    def controller_process(self, name: str) -> Process:
-        """Return a controller that is not started yet; several elect a leader among them."""
-        health_port = free_port()
-        options = ["--host", "127.0.0.1", "--port", str(health_port), "--identity", name, "--no-issue-certificates"]
-        return self._process(name, "controller", [*options, *self._controller_options], health_port)
+        `prefix` is put before its command line: a program that ends in exec, such as env or setpriv.
+        """
+        options = ["--host", host, "--port", str(port), "--tls-dir", str(tls), "--drain-delay", "0"]
+        options += ["--metrics-port", str(health_port), *self._webhook_options]
+        return self._process(name, "webhook", options, f"http://{host}:{health_port}", prefix=prefix)
+
+    def controller_process(self, name: str, prefix: Sequence[str] = ()) -> Process:
+        """Return a controller that is not started yet; several elect a leader among them. `prefix`: as above."""
+        port = free_port()
+        options = ["--host", "127.0.0.1", "--port", str(port), "--identity", name, "--no-issue-certificates"]
+        options += self._controller_options
+        return self._process(name, "controller", options, f"http://127.0.0.1:{port}", prefix=prefix)
 
     def start_agent(self, node: str, root: str = "/", options: Sequence[str] = ()) -> Process:
         """Start the agent of a registered node, with a token that is bound to that node as a kubelet's are."""
@@ -198,12 +211,18 @@ class LocalRaddle:
         return process.start()
 
     def _process(
-        self, name: str, command: str, options: Sequence[str], health_port: int | None, token: str | None = None
+        self,
+        name: str,
+        command: str,
+        options: Sequence[str],
+        health_url: str | None,
+        *,
+        token: str | None = None,
+        prefix: Sequence[str] = (),
     ) -> Process:
         kubeconfig = self._kubeconfig(name, token or self._token(f"raddle-{command}"))
-        line = [sys.executable, "-m", "raddle_operator", command, "--kubeconfig", str(kubeconfig), *options]
-        url = None if health_port is None else f"http://127.0.0.1:{health_port}"
-        process = Process(self.cluster.component(name), line, url)
+        line = [*prefix, sys.executable, "-m", "raddle_operator", command, "--kubeconfig", str(kubeconfig), *options]
+        process = Process(self.cluster.component(name), line, health_url)
         self._processes.append(process)
         return process
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from reliability import webhook
 from reliability.model import Check, Section
 
-CHECKS: Final[tuple[Check, ...]] = ()
+CHECKS: Final[tuple[Check, ...]] = (*webhook.CHECKS,)
 SECTIONS: Final[dict[str, Section]] = {"failures": "failure", "attacks": "attack"}
 
 

@@ -111,7 +111,7 @@ class World:
         try:
             yield space
         finally:
-            space.clear()
+            space.remove()
 
 
 class Space:
@@ -165,7 +165,12 @@ class Space:
         path = f"/apis/raddle.dev/v1alpha1/namespaces/{self.name}/inferencethreadings/{name}"
         return dict(self.client.get(path).get("status", {}))
 
-    def clear(self) -> None:
+    def missed(self, name: str = "policy") -> int:
+        """How many pods the status of a policy counts that the webhook has missed."""
+        skipped = self.policy_status(name).get("skippedPods", [])
+        return sum(int(item["count"]) for item in skipped if item["reason"] == "WebhookMissed")
+
+    def remove_workloads(self) -> None:
         """Delete Deployments and pods at once: without a kubelet nobody would confirm a pod's end."""
         self.client.delete(f"/apis/apps/v1/namespaces/{self.name}/deployments")
         wait(
@@ -173,6 +178,10 @@ class Space:
             "the ReplicaSets are gone",
         )
         self.client.delete(self.pods_path)
+
+    def remove(self) -> None:
+        """Delete the namespace with all that is in it."""
+        self.remove_workloads()
         self.client.delete(f"/api/v1/namespaces/{self.name}")
 
 
@@ -186,6 +195,11 @@ def wait(check: Callable[[], T | None], what: str, seconds: float = WAIT_SECONDS
         if time.monotonic() > deadline:
             raise BrokenError(f"not so within {seconds:g} s: {what}")
         time.sleep(POLL_SECONDS)
+
+
+def next_second() -> None:
+    """Wait for the next second: creation times are whole seconds, and a pod of its policy's own counts as older."""
+    time.sleep(1.0 - time.time() % 1.0)
 
 
 # --- objects as users write them --------------------------------------------------------------------------------------
