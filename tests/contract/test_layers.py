@@ -95,7 +95,7 @@ def test_one_module_talks_to_the_api_server():
         for path in OPERATOR
         if any(n.startswith("kubernetes") and not n.startswith("kubernetes.utils") for n in imports(path))
     }
-    assert users == {"kube.py"}
+    assert users == {"kube/session.py"}
 
 
 def test_the_agent_stays_light():

@@ -1,0 +1,218 @@
+"""What can be asked of the API server: raw JSON objects in, raw JSON objects out, errors typed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import aiohttp
+import orjson
+
+from raddle_operator.kube.errors import error_from_status
+from raddle_operator.kube.resources import Object, Operations, Resource
+from raddle_operator.kube.session import CONNECT_TIMEOUT_S, JSON, Call, Session, lines
+
+WATCH_TIMEOUT_S: Final = 290
+WATCH_IDLE_S: Final = 100.0
+"""Without a byte for so long the stream is taken for dead: the API server sends a bookmark about every 60 s."""
+_METADATA_ACCEPT: Final = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
+_PATCH_TYPES: Final[Mapping[str, str]] = {
+    "apply": "application/apply-patch+yaml",
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One chunk of a list. ``resource_version`` is that of the whole list and the same on every page."""
+
+    resource_version: str
+    items: list[Object]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One change. A BOOKMARK's object carries only ``metadata.resourceVersion``."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+    object: Object
+
+    @property
+    def resource_version(self) -> str:
+        """Return the version to resume the watch from."""
+        return str(self.object["metadata"]["resourceVersion"])
+
+
+class Kube(Session):
+    """The objects of one API server: read, written, watched. Made by :meth:`Session.from_settings`."""
+
+    async def get(self, resource: Resource, name: str, namespace: str = "", *, metadata_only: bool = False) -> Object:
+        """Return one object. Raises NotFound."""
+        accept = _accept("PartialObjectMetadata", metadata_only=metadata_only)
+        return await self.request("GET", resource.path(namespace, name), accept=accept)
+
+    async def pages(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        metadata_only: bool = False,
+        chunk_size: int = 500,
+    ) -> AsyncGenerator[Page, None]:
+        """Yield a list in chunks, so that one chunk of full objects is in memory at a time.
+
+        Raises Gone when reading it takes so long (5 min) that the server forgets the rest.
+        """
+        accept = _accept("PartialObjectMetadataList", metadata_only=metadata_only)
+        token = ""
+        while True:
+            query = _query(labelSelector=label_selector, fieldSelector=field_selector, limit=chunk_size)
+            if token:
+                query["continue"] = token
+            body = await self.request("GET", resource.path(namespace), query=query, accept=accept)
+            metadata = body.get("metadata") or {}
+            yield Page(str(metadata.get("resourceVersion", "")), body.get("items") or [])
+            token = metadata.get("continue") or ""
+            if not token:
+                return
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        metadata_only: bool = False,
+        chunk_size: int = 500,
+    ) -> Page:
+        """Return a whole list (read in chunks). Items carry no apiVersion and kind, as the API server sends them."""
+        version, items = "", []
+        async for page in self.pages(
+            resource,
+            namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            metadata_only=metadata_only,
+            chunk_size=chunk_size,
+        ):
+            version = page.resource_version
+            items += page.items
+        return Page(version, items)
+
+    async def create(
+        self, resource: Resource, body: Object, namespace: str = "", *, field_manager: str = "", dry_run: bool = False
+    ) -> Object:
+        """Create an object and return it as stored. Raises AlreadyExists."""
+        query = _query(fieldManager=field_manager, dryRun="All" if dry_run else None)
+        path = resource.path(namespace or _namespace(body))
+        return await self.request("POST", path, query=query, body=_typed(resource, body))
+
+    async def replace(
+        self, resource: Resource, body: Object, *, subresource: str = "", field_manager: str = ""
+    ) -> Object:
+        """Replace an object. With ``metadata.resourceVersion`` a compare-and-swap: Conflict if it has moved on."""
+        path = resource.path(_namespace(body), body["metadata"]["name"], subresource)
+        return await self.request("PUT", path, query=_query(fieldManager=field_manager), body=_typed(resource, body))
+
+    async def apply(
+        self, resource: Resource, body: Object, *, field_manager: str, force: bool = True, subresource: str = ""
+    ) -> Object:
+        """Server-side apply: create or merge, owning the fields in ``body``. A no-op keeps the resource version."""
+        path = resource.path(_namespace(body), body["metadata"]["name"], subresource)
+        query = _query(fieldManager=field_manager, force=force)
+        return await self.request(
+            "PATCH", path, query=query, body=_typed(resource, body), content_type=_PATCH_TYPES["apply"]
+        )
+
+    async def apply_status(self, resource: Resource, body: Object, *, field_manager: str, force: bool = True) -> Object:
+        """Server-side apply of the status subresource. Raises NotFound: it never creates the object."""
+        return await self.apply(resource, body, field_manager=field_manager, force=force, subresource="status")
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Object | Operations,
+        namespace: str = "",
+        *,
+        kind: Literal["merge", "json", "strategic"] = "merge",
+        subresource: str = "",
+        field_manager: str = "",
+    ) -> Object:
+        """Patch an object. A JSON patch is a list of operations, one of which may ``test`` the resourceVersion."""
+        path = resource.path(namespace, name, subresource)
+        query = _query(fieldManager=field_manager)
+        return await self.request("PATCH", path, query=query, body=patch, content_type=_PATCH_TYPES[kind])
+
+    async def delete(
+        self, resource: Resource, name: str, namespace: str = "", *, uid: str = "", resource_version: str = ""
+    ) -> Object:
+        """Delete an object; only that ``uid`` and ``resource_version`` where given, else Conflict. Raises NotFound."""
+        conditions = {key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
+        body: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if conditions:
+            body["preconditions"] = conditions
+        return await self.request("DELETE", resource.path(namespace, name), body=body)
+
+    # ---- watch
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        metadata_only: bool = False,
+        timeout_seconds: int = WATCH_TIMEOUT_S,
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """Yield changes after ``resource_version``, bookmarks included, until the server ends the stream.
+
+        Raises Gone when the version is too old (list again), and any other ApiError. A stream that falls silent for
+        100 s ends like one that the server ended. Close the iterator (``contextlib.aclosing``) when leaving it early.
+        """
+        query = _query(
+            watch=True,
+            allowWatchBookmarks=True,
+            resourceVersion=resource_version,
+            labelSelector=label_selector,
+            fieldSelector=field_selector,
+            timeoutSeconds=timeout_seconds,
+        )
+        accept = _accept("PartialObjectMetadata", metadata_only=metadata_only)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=WATCH_IDLE_S)
+        call = Call(method="GET", path=resource.path(namespace), query=query, accept=accept, timeout=timeout)
+        async with self.open(call) as response:
+            async for line in lines(response.content):
+                event = orjson.loads(line)
+                body = event["object"]
+                if event["type"] == "ERROR":
+                    raise error_from_status(int(body.get("code") or 500), body)
+                yield WatchEvent(event["type"], body)
+
+
+def _accept(kind: str, *, metadata_only: bool) -> str:
+    return _METADATA_ACCEPT.format(kind) if metadata_only else JSON
+
+
+def _query(**values: str | int | bool | None) -> dict[str, str]:
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in values.items()
+        if value not in (None, "", False)
+    }
+
+
+def _namespace(body: Object) -> str:
+    return str(body["metadata"].get("namespace") or "")
+
+
+def _typed(resource: Resource, body: Object) -> Object:
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **body}
