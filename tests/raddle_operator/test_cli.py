@@ -319,10 +319,31 @@ def test_explain_shows_literals_and_what_a_container_does_not_get(run):
     assert found.variables["KMP_BLOCKTIME"] == "1"
     assert found.variables["RADDLE_REPORT"] == "/opt/raddle-report"
     assert [str(skip.reason) for skip in found.withheld] == ["ImageEnvUnknown"]
-    document = explain._document(world, [found], None)
+    document = explain._document(world, [found], None, None)
     assert yaml.safe_load(yaml.safe_dump(document))["containers"][0]["withheld"][0]["reason"] == "ImageEnvUnknown"
     del world.pod["metadata"]["annotations"]
     assert explain.explained(world) == []
+
+
+@pytest.mark.parametrize(
+    ("later", "stale_against"),
+    [
+        ("", None),
+        ("  priority: 5\n", None),
+        ("  threads: {intraOp: 1}\n", "InferenceThreading/resnet"),
+    ],
+)
+def test_explain_names_the_policy_whose_settings_are_others_now(run, later, stale_against):
+    files = {"policy.yaml": POLICY, "deployment.yaml": DEPLOYMENT}
+    (pod,) = yaml.safe_load_all(
+        run("plan", "-f", "policy.yaml", "-f", "deployment.yaml", "-o", "yaml", files=files).output
+    )
+    now = {**yaml.safe_load(POLICY + later), "metadata": {"name": "resnet", "namespace": "default"}}
+    labels = {env.INJECT_LABEL: "enabled"}
+    world = cluster.World(pod=pod, namespace="default", namespace_labels=labels, policies=(policy_from_object(now),))
+    assert explain.changed_since(world) == stale_against
+    world.pod["metadata"]["labels"] = {"app": "another"}
+    assert explain.changed_since(world) is None
 
 
 def test_plan_lists_the_literals_that_it_would_set(run):

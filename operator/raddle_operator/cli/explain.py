@@ -16,7 +16,7 @@ from raddle import env
 from raddle_operator import environment, injection, shipped
 from raddle_operator import explain as pure
 from raddle_operator.cli import cluster, output
-from raddle_operator.matching import Policies
+from raddle_operator.matching import Policies, select
 from raddle_operator.reasons import Skip, SkipReason
 
 EPILOG = """\b
@@ -45,8 +45,9 @@ def explain(pod: str, namespace: str | None, kubeconfig: Path | None, context: s
     world = asyncio.run(cluster.world(name, namespace, kubeconfig, context))
     explanations = explained(world)
     skip = None if explanations else why_not(world)
+    newer = changed_since(world)
     if form != "text":
-        output.write(_document(world, explanations, skip), form)
+        output.write(_document(world, explanations, skip, newer), form)
         return
     console = output.console()
     node = world.pod.get("spec", {}).get("nodeName") or "not bound yet"
@@ -54,6 +55,8 @@ def explain(pod: str, namespace: str | None, kubeconfig: Path | None, context: s
     if skip is not None:
         console.print(f"Raddle has set nothing.\n  [yellow]{skip.reason}[/] {escape(skip.detail)}")
         return
+    if newer is not None:
+        console.print(f"[yellow]Stale:[/] made with other settings than {escape(newer)} has now; a new pod gets those")
     for one in explanations:
         _print(console, one)
 
@@ -64,6 +67,19 @@ def explained(world: cluster.World) -> list[pure.ContainerExplanation]:
         return []
     withheld = {outcome.name: outcome.withheld for outcome in _decide(world).containers}
     return pure.explain(world.annotations, environment.literals_of(world.pod), withheld)
+
+
+def changed_since(world: cluster.World) -> str | None:
+    """Return the policy that would give the pod other values now, None where it has those; its status counts the pod.
+
+    A pod that no policy governs any more keeps what it has, and is nobody's.
+    """
+    labels = world.pod.get("metadata", {}).get("labels") or {}
+    made_with = world.annotations.get(env.SETTINGS_HASH)
+    now = select(labels, world.namespace, world.namespace_labels, Policies(list(world.policies))).policy
+    if made_with is None or now is None or now.settings_hash == made_with:
+        return None
+    return now.reference
 
 
 def _decide(world: cluster.World) -> injection.Decision:
@@ -119,7 +135,7 @@ def _text(value: Any) -> str:
 
 
 def _document(
-    world: cluster.World, explanations: list[pure.ContainerExplanation], skip: Skip | None
+    world: cluster.World, explanations: list[pure.ContainerExplanation], skip: Skip | None, newer: str | None
 ) -> Mapping[str, Any]:
     metadata = world.pod.get("metadata", {})
     return {
@@ -128,6 +144,7 @@ def _document(
         "node": world.pod.get("spec", {}).get("nodeName"),
         "injected": (metadata.get("labels") or {}).get(env.INJECTED_LABEL) == "true",
         "containers": [_plain(asdict(one)) for one in explanations],
+        "staleAgainst": newer,
         "skipped": None if skip is None else {"reason": str(skip.reason), "detail": skip.detail},
     }
 
