@@ -166,7 +166,7 @@ class _Injection:
     def _plan_containers(self) -> Skip | None:
         """Plans for the containers that the policy chooses; the reason where none of them gets anything."""
         try:
-            resources = pod_resources(self.pod)
+            resources = pod_resources(self.pod, without=volumes.our_init_container(self.pod))
         except QuantityError as error:
             return Skip(reason=SkipReason.MALFORMED, detail=f"resources: {error}")
         for container in self._containers():
