@@ -3,6 +3,9 @@
 The store holds what ``transform`` makes of each object, so it is as small as its user needs. Objects that vanished
 while no watch was open are found by the next list and reported like any other deletion. No error ends an informer:
 it keeps what it knows, says how old that is, and tries again.
+
+A server that could not be reached may come back restored from a backup, with a past in which our version never was: a
+watch from there would be silent until it is reached again. So after such a gap it lists again.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, Generic, NoReturn, TypeVar
 
-from raddle_operator.kube import WATCH_TIMEOUT_S, Gone, Kube, KubeError, Object, Resource, Unavailable
+from raddle_operator.kube import WATCH_TIMEOUT_S, Gone, Kube, KubeError, Object, Resource, Unavailable, Unreachable
 
 log = logging.getLogger(__name__)
 
@@ -65,12 +68,14 @@ class Informer(Generic[T]):
         field_selector: str = "",
         metadata_only: bool = False,
         on_change: Callable[[Key, T | None, T | None], None] | None = None,
+        on_rewind: Callable[[], None] | None = None,
         chunk_size: int = 500,
         relist_every_s: float | None = None,
         first_pause_s: float = BACKOFF_FIRST_S,
     ) -> None:
         """``relist_every_s``: list again so often although the watch is well; None only when the server says so.
 
+        ``on_rewind``: called, before the store changes, when a list is older than what the server has said before.
         ``first_pause_s``: the pause after a first failure; it doubles with each further one, up to 30 s.
         """
         self.resource: Final = resource
@@ -89,6 +94,8 @@ class Informer(Generic[T]):
         self._objects: dict[Key, T] = {}
         self._callbacks = [] if on_change is None else [on_change]
         self._version: str | None = None
+        self._newest = ""
+        self._on_rewind = on_rewind
         self._listed_at_s: float | None = None
         self._heard_at_s: float | None = None
         self._relist_wanted = asyncio.Event()
@@ -162,6 +169,7 @@ class Informer(Generic[T]):
                     if value is not None:
                         found[key_of(obj)] = value
                 await asyncio.sleep(0)  # a chunk is some milliseconds of work: let requests through
+        self._note_rewind(version)
         self._replace(found)
         self._version = version
         self._listed_at_s = self._heard_at_s = time.monotonic()
@@ -207,7 +215,16 @@ class Informer(Generic[T]):
                     gone = event.type == "DELETED"
                     self._set(key_of(event.object), None if gone else self._transformed(event.object))
                 self._version = event.resource_version
+                self._newest = event.resource_version
                 self._heard_at_s = time.monotonic()
+
+    def _note_rewind(self, listed: str) -> None:
+        """Tell of a list that is older than what the server had said before: it has lost its past."""
+        known, self._newest = self._newest, listed
+        if known.isdecimal() and listed.isdecimal() and int(listed) < int(known):
+            log.warning("%s: the server went back from version %s to %s", self.resource.plural, known, listed)
+            if self._on_rewind is not None:
+                self._on_rewind()
 
     def _transformed(self, obj: Object) -> T | None:
         try:
@@ -249,5 +266,5 @@ class Informer(Generic[T]):
 
 
 def _is_passing(error: KubeError) -> bool:
-    """Tell a refused connection or 429, after which the same watch may go on, from all that calls for a list."""
-    return isinstance(error, Unavailable) and error.status in (0, 429)
+    """Tell a broken connection or 429, after which the same watch may go on, from all that calls for a list."""
+    return isinstance(error, Unavailable) and not isinstance(error, Unreachable) and error.status in (0, 429)

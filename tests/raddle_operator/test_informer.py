@@ -4,8 +4,20 @@ import asyncio
 import contextlib
 import itertools
 
+import pytest
+
 from raddle_operator.informer import Informer, backoffs
-from raddle_operator.kube import NODES, Forbidden, Gone, NotFound, Page, Unauthorized, Unavailable, WatchEvent
+from raddle_operator.kube import (
+    NODES,
+    Forbidden,
+    Gone,
+    NotFound,
+    Page,
+    Unauthorized,
+    Unavailable,
+    Unreachable,
+    WatchEvent,
+)
 
 
 def thing(name, version, value=0):
@@ -107,6 +119,29 @@ async def test_a_broken_connection_resumes_the_watch_where_it_was():
         assert script.asked == ["list", "watch 5", "watch 6"]
         assert dict(informer.store) == {("", "a"): 1}
         assert informer.errors == 1
+
+
+async def test_after_a_server_that_could_not_be_reached_it_lists_again():
+    script = Script(
+        lists=[(5, [thing("a", 5, 1)]), (9, [thing("a", 9, 2)])], watches=[[Unreachable(0, "NoAnswer", "refused")]]
+    )
+    async with following(script) as (informer, _):
+        assert script.asked == ["list", "watch 5", "list", "watch 9"]
+        assert dict(informer.store) == {("", "a"): 2}
+
+
+@pytest.mark.parametrize(
+    ("heard", "listed", "expected"), [(9, 7, ["rewound"]), (9, 9, []), (9, 100, []), (100, 99, ["rewound"])]
+)
+async def test_a_list_that_is_older_than_what_was_heard_is_told(heard, listed, expected):
+    told = []
+    script = Script(
+        lists=[(5, [thing("a", 1, 1)]), (listed, [thing("a", 1, 2)])],
+        watches=[[event("BOOKMARK", "", heard), Unreachable(0, "NoAnswer", "refused")]],
+    )
+    async with following(script, on_rewind=lambda: told.append("rewound")) as (informer, _):
+        assert dict(informer.store) == {("", "a"): 2}
+    assert told == expected
 
 
 async def test_no_refusal_ends_it_and_what_is_known_stays():

@@ -130,8 +130,22 @@ async def test_an_answer_that_does_not_come_is_unavailable(tmp_path):
         return web.Response()
 
     async with answering(handler, tmp_path) as (client, _):
-        with pytest.raises(k.Unavailable):
+        with pytest.raises(k.Unreachable):
             await client.get(k.NODES, "a")
+
+
+async def test_an_answer_that_breaks_off_is_unavailable_but_somebody_was_reached(tmp_path):
+    async def handler(request):
+        response = web.StreamResponse(headers={"Content-Length": "100"})
+        await response.prepare(request)
+        await response.write(b"{")
+        request.transport.abort()
+        return response
+
+    async with answering(handler, tmp_path) as (client, _):
+        with pytest.raises(k.Unavailable) as caught:
+            await client.get(k.NODES, "a")
+    assert not isinstance(caught.value, k.Unreachable)
 
 
 async def test_an_error_page_of_a_proxy_is_unavailable_and_keeps_its_words(tmp_path):

@@ -21,7 +21,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from raddle_operator.certificates import CertificateSettings, ensure
 from raddle_operator.controller import metrics
 from raddle_operator.controller.handlers import KopfThread
-from raddle_operator.controller.reconcile import Reconciler
+from raddle_operator.controller.reconcile import HistoryRewoundError, Reconciler
 from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.events import Recorder
 from raddle_operator.informer import Key, backoffs
@@ -79,7 +79,17 @@ async def serve(settings: ControllerSettings) -> None:
             await elector.run(functools.partial(_lead, kube, settings, process))
 
 
-async def _lead(kube: Kube, settings: ControllerSettings, process: _Process) -> None:
+async def _lead(kube: Kube, settings: ControllerSettings, process: _Process) -> NoReturn:
+    while True:
+        try:
+            await _work(kube, settings, process)
+        except* HistoryRewoundError:
+            # kopf's watches, too, are at versions that are not there yet.
+            log.warning("the API server went back in time, as after a restore: everything is read anew")
+
+
+async def _work(kube: Kube, settings: ControllerSettings, process: _Process) -> NoReturn:
+    """Do the leader's work from what the API server says now, until cancelled or rewound."""
     loop = asyncio.get_running_loop()
     recorder = Recorder(kube, controller="raddle.dev/controller", instance=settings.identity)
     reconciler = Reconciler(kube, settings, recorder)
@@ -95,6 +105,7 @@ async def _lead(kube: Kube, settings: ControllerSettings, process: _Process) -> 
         group.create_task(kopf.run())
         if settings.issue_certificates:
             group.create_task(_keep_certificates(kube, settings))
+    raise AssertionError("the leader's work never ends")
 
 
 async def _keep_certificates(kube: Kube, settings: ControllerSettings) -> NoReturn:

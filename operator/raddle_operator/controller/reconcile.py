@@ -72,6 +72,10 @@ _RESOURCES: Final[Mapping[str, Resource]] = {
 _LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
+class HistoryRewoundError(Exception):
+    """The API server's past is another one now, as after a restore of etcd. Versions that were known mean nothing."""
+
+
 class Work(NamedTuple):
     """One thing to bring up to date. ``count`` counts every marked namespace in one pass over the pods."""
 
@@ -85,12 +89,13 @@ _COUNT: Final = Work("count")
 
 
 class Reconciler:
-    """The controller's state and its work, all in one event loop. `run` ends by being cancelled."""
+    """The controller's state and its work, all in one event loop. `run` ends by being cancelled, or when rewound."""
 
     def __init__(self, kube: Kube, settings: ControllerSettings, recorder: Recorder) -> None:
         self._kube = kube
         self._settings = settings
         self._resynced = asyncio.Event()
+        self._rewound = asyncio.Event()
         self._policies: dict[str, VersionedStore[Key, PolicyRecord]] = {
             kind: VersionedStore(functools.partial(self._policy, kind)) for kind in _RESOURCES
         }
@@ -102,10 +107,19 @@ class Reconciler:
         self._checker = Checker()
         self._writer = StatusWriter(kube, recorder, interval_s=settings.status_interval_s)
         self._namespaces: Informer[NamespaceFacts] = Informer(
-            kube, NAMESPACES, read_namespace, metadata_only=True, on_change=self._namespace
+            kube,
+            NAMESPACES,
+            read_namespace,
+            metadata_only=True,
+            on_change=self._namespace,
+            on_rewind=self._rewound.set,
         )
         self._nodes: Informer[NodeFacts] = Informer(
-            kube, NODES, read_node, on_change=lambda key, _old, _new: self._topology(key)
+            kube,
+            NODES,
+            read_node,
+            on_change=lambda key, _old, _new: self._topology(key),
+            on_rewind=self._rewound.set,
         )
         self._pods: Informer[PodFacts] = Informer(
             kube,
@@ -114,6 +128,7 @@ class Reconciler:
             field_selector=_LIVE_PODS,
             metadata_only=True,
             on_change=lambda key, _old, _new: self._count_again((key[0],)),
+            on_rewind=self._rewound.set,
         )
         self._shim = ShimKeeper(kube, self._shim_of, settings.shim_namespaces) if settings.keep_shim else None
         self.queue: Final[KeyedQueue[Work]] = KeyedQueue(
@@ -199,8 +214,9 @@ class Reconciler:
     # ---- what is done
 
     async def run(self) -> NoReturn:
-        """Follow the API server and keep every status right."""
+        """Follow the API server and keep every status right. Raises HistoryRewoundError in an exception group."""
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._until_rewound())
             group.create_task(self._namespaces.run())
             group.create_task(self._nodes.run())
             if self._shim is not None:
@@ -214,6 +230,10 @@ class Reconciler:
             log.info("all lists are complete, work begins")
             await self.queue.run(self._handle, workers=WORKERS)
         raise AssertionError("the queue never ends")
+
+    async def _until_rewound(self) -> NoReturn:
+        await self._rewound.wait()
+        raise HistoryRewoundError
 
     def unsynced(self) -> list[str]:
         """Return the kinds of which the first list is not complete yet; empty when the controller is at work."""
@@ -240,6 +260,8 @@ class Reconciler:
                 await asyncio.sleep(self._settings.resync_s)
 
     async def _handle(self, work: Work) -> None:
+        if self._rewound.is_set():
+            return  # what is known is of another past
         with metrics.RECONCILE_SECONDS.labels(work.what).time():
             if work.what == "count":
                 self._count()

@@ -13,6 +13,7 @@ from raddle_operator.kube.errors import (
     NotFound,
     Unauthorized,
     Unavailable,
+    Unreachable,
     error_from_status,
 )
 from raddle_operator.kube.resources import (
@@ -71,6 +72,7 @@ __all__ = [
     "Resource",
     "Unauthorized",
     "Unavailable",
+    "Unreachable",
     "WatchEvent",
     "error_from_status",
 ]

@@ -62,6 +62,10 @@ class Unavailable(ApiError):
     """No answer, a timeout, 429 or 5xx: the same request may pass later."""
 
 
+class Unreachable(Unavailable):
+    """No part of an answer came: whoever answers next may be another server, or one restored from a backup."""
+
+
 _BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
     400: Invalid,
     401: Unauthorized,

@@ -25,7 +25,7 @@ from kubernetes.aio.config.config_exception import ConfigException
 from kubernetes.aio.config.incluster_config import load_incluster_config
 from kubernetes.aio.config.kube_config import load_kube_config
 
-from raddle_operator.kube.errors import ApiError, ConfigError, Unavailable, error_from_status
+from raddle_operator.kube.errors import ApiError, ConfigError, Unavailable, Unreachable, error_from_status
 from raddle_operator.kube.resources import Object, Operations
 
 log = logging.getLogger(__name__)
@@ -171,20 +171,27 @@ class Session:
 
     @contextlib.asynccontextmanager
     async def open(self, call: Call) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send one request and yield the response, whose body is not read yet. Raises ApiError."""
+        """Send one request and yield the response, whose body is not read yet.
+
+        Raises ApiError: Unreachable before the answer has begun, Unavailable where it breaks off.
+        """
+        answered = False
         try:
             used = self._configuration
             response = await self._send(call)
             if response.status == 401 and await self._renew(used):
                 response.release()
                 response = await self._send(call)
+            answered = True
             async with response:
                 if response.status >= 400:
                     raise await _error(response)
                 yield response
         except (aiohttp.ClientError, TimeoutError, OSError, ConfigException) as error:
             message = f"{call.method} {call.path}: {error or type(error).__name__}"
-            raise Unavailable(0, "NoAnswer", message) from error
+            if answered:
+                raise Unavailable(0, "BrokenOff", message) from error
+            raise Unreachable(0, "NoAnswer", message) from error
 
     async def _send(self, call: Call) -> aiohttp.ClientResponse:
         if self._session is None:
