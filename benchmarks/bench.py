@@ -20,6 +20,7 @@ BENCHMARKS = {
     "webhook": ["webhook", "--write"],
     "injection": ["injection", "--write"],
     "core": ["core", "--write"],
+    "scale": ["scale", "--write"],
     "shim": ["shim", "--write"],
     "node": ["node_shim", "--write"],
     "native": ["native_shim", "--write"],
