@@ -2,11 +2,16 @@
 
 import json
 import tomllib
+from ipaddress import ip_address, ip_network
+from itertools import combinations
 
+import pytest
 import yaml
 
-from e2e import settings
-from e2e.__main__ import HOST
+from e2e import guest, settings
+from e2e.settings import GUEST, HOST
+from lab import shapes
+from raddle import cpuset
 
 
 def test_containerd_takes_sandboxes_from_an_image_that_is_there():
@@ -47,3 +52,28 @@ def test_pods_get_addresses_of_the_nodes_range():
 def test_the_networks_addresses_are_not_translated_so_that_the_firewall_is_left_alone():
     assert json.loads(settings.network(HOST))["plugins"][0]["ipMasq"] is False
     assert yaml.safe_load(settings.kubelet(HOST, "/ca.crt"))["makeIPTablesUtilChains"] is False
+
+
+def test_a_node_of_many_numa_nodes_gives_out_whole_cores_of_one_of_them():
+    config = yaml.safe_load(settings.kubelet(GUEST, "/ca.crt"))
+    assert config["cpuManagerPolicyOptions"] == {"full-pcpus-only": "true"}
+    assert config["topologyManagerPolicy"] == "single-numa-node"
+
+
+def test_the_nodes_share_no_address_and_no_cable():
+    networks = [ip_network(f"{node.address}/30", strict=False) for node in (HOST, GUEST)]
+    networks += [ip_network(node.pod_range) for node in (HOST, GUEST)]
+    assert not any(one.overlaps(other) for one, other in combinations(networks, 2))
+    assert HOST.cable != GUEST.cable
+
+
+@pytest.mark.parametrize("node", [HOST, GUEST], ids=lambda node: node.name)
+def test_both_ends_of_a_cable_are_in_one_network_and_linux_takes_its_name(node):
+    assert ip_address(node.host_address) in ip_network(f"{node.address}/30", strict=False)
+    assert len(node.cable) < 16
+
+
+def test_the_guest_has_the_cpus_of_its_shape_and_keeps_a_whole_core_back():
+    shape = shapes.get(guest.SHAPE)
+    assert cpuset.parse_list(GUEST.cpus) == (1 << shape.cpus) - 1
+    assert cpuset.parse_list(GUEST.reserved_cpus).bit_count() == shape.threads

@@ -52,6 +52,12 @@ def test_a_node_of_memory_only_has_no_cpus():
     assert not any(word.startswith("cpu,node-id=2") for word in numa)
 
 
+def test_a_guest_has_a_network_only_where_it_is_given_an_interface():
+    assert "-netdev" not in command(get("1s2c2t"))[0]
+    words, _ = command(get("1s2c2t"), tap="cable0")
+    assert value(words, "-netdev") == "tap,id=cable,ifname=cable0,script=no,downscript=no"
+
+
 def test_the_opposite_socket_of_a_ring_is_further_away():
     assert get("4s4n-8c16t-ring").distances == ((10, 21, 31, 21), (21, 10, 21, 31), (31, 21, 10, 21), (21, 31, 21, 10))
 

@@ -22,7 +22,7 @@ from e2e import host, images, release, verdict
 from e2e.errors import E2EError, E2EUnavailableError
 from e2e.pods import Runner
 from e2e.scenarios import SCENARIOS
-from e2e.settings import Node
+from e2e.settings import HOST
 
 EXAMPLES = """\
 examples:
@@ -38,14 +38,6 @@ exit status:
   1  a container is not as expected, or a step failed
   2  wrong arguments
 """
-# 10.231.0.0/16 is nobody's; the kernel refuses the route where it is.
-HOST = Node(
-    name="host-1",
-    reserved_cpus="0",
-    host_address="10.231.0.1",
-    address="10.231.0.2",
-    pod_range="10.231.1.0/24",
-)
 # Services are reached at their pods: no kube-proxy runs on this machine.
 API_SERVER_FLAGS = {"kube-apiserver": ["--enable-aggregator-routing=true"]}
 

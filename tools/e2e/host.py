@@ -14,15 +14,13 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from urllib.parse import urlsplit
-
-import yaml
 
 from devcluster import Cluster, binaries
 from devcluster.components import Component
 from devcluster.progress import Progress
-from e2e import cgroups, settings
+from e2e import cgroups, joining, settings
 from e2e.errors import E2EError, E2EUnavailableError
 from e2e.forward import Forward
 
@@ -37,9 +35,9 @@ NEEDED = {
     "busybox": "busybox-static",
     "iptables": "iptables",
     "conntrack": "conntrack",
+    "dnsmasq": "dnsmasq-base",
 }
 PLUGINS = Path("/usr/lib/cni/bridge")
-CABLE = "raddle-e2e"
 READY_SECONDS = 120.0
 POLL_SECONDS = 0.2
 
@@ -68,7 +66,10 @@ def missing() -> list[str]:
 
 
 class HostNode:
-    """The node, from `with` to the end of the block."""
+    """The node, from `with` to the end of the block. `pid` is its first process, as this machine numbers it.
+
+    The API server's address, which other nodes use too, is there as long as this one.
+    """
 
     def __init__(self, cluster: Cluster, node: settings.Node, images: Sequence[Path], progress: Progress) -> None:
         """Describe a node that joins `cluster` and has these image tarballs."""
@@ -78,6 +79,7 @@ class HostNode:
         self._progress = progress
         self._folder = cluster.directory / "node"
         self._component: Component | None = None
+        self.pid = 0
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -89,13 +91,14 @@ class HostNode:
             stack.callback(self._remove)
             self._component = self._cluster.component("node")
             self._component.start(self._command(kubelet))
-            self._connect(self._first_process())
+            self.pid = self._first_process()
+            self._connect(self.pid)
             target = urlsplit(self._cluster.server)
             assert target.hostname is not None
             assert target.port is not None
             stack.enter_context(Forward((settings.API_ADDRESS, 443), (target.hostname, target.port)))
             self._wait((self._folder / "imported").exists, "images imported")
-            self._wait(self._ready, f"node {self._node.name} Ready with a serving certificate")
+            self._wait(lambda: joining.ready(self._cluster, self._node), f"node {self._node.name} Ready")
             self._stack = stack.pop_all()
         return self
 
@@ -106,23 +109,11 @@ class HostNode:
         self._stack.close()
 
     def _prepare(self) -> None:
-        files = self._folder / "files" / "var" / "lib" / "raddle-e2e"
-        (files / "cni").mkdir(parents=True)
+        joining.write_files(self._cluster, self._node, self._folder / "files" / joining.FILES[1:])
         images = self._folder / "images"
         images.mkdir()
         for tarball in self._images:
             (images / tarball.name).symlink_to(tarball)
-        node = self._node
-        (files / "containerd.toml").write_text(settings.containerd())
-        (files / "cni" / "10-e2e.conflist").write_text(settings.network(node))
-        (files / "kubelet.yaml").write_text(settings.kubelet(node, "/var/lib/raddle-e2e/ca.crt"))
-        (files / "resolv.conf").write_text("")
-        shutil.copy(self._cluster.ca_file, files / "ca.crt")
-        own = self._cluster.user(f"system:node:{node.name}", ["system:nodes"])
-        kubeconfig = yaml.safe_load(own.read_text())
-        kubeconfig["clusters"][0]["cluster"]["server"] = f"https://{settings.API_ADDRESS}"
-        (files / "kubeconfig").touch(mode=0o600)
-        (files / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
 
     def _command(self, kubelet: Path) -> list[str]:
         node = self._node
@@ -145,34 +136,11 @@ class HostNode:
         return found[0]
 
     def _connect(self, first_process: int) -> None:
-        """Lay the cable: this end has the API server's address too, and the way to the pods."""
-        node = self._node
-        _ip("link", "add", CABLE, "type", "veth", "peer", "name", "eth0", "netns", str(first_process))
-        _ip("address", "add", f"{node.host_address}/30", "dev", CABLE)
-        _ip("address", "add", f"{settings.API_ADDRESS}/32", "dev", CABLE)
-        _ip("link", "set", CABLE, "up")
-        _ip("route", "add", node.pod_range, "via", node.address)
+        """Lay the cable."""
+        peer = ["type", "veth", "peer", "name", "eth0", "netns", str(first_process)]
+        joining.ip("link", "add", self._node.cable, *peer)
+        joining.connect(self._node)
         (self._folder / "cable").touch()
-
-    def _ready(self) -> bool:
-        self._approve()
-        answer = self._cluster.client.get("/api/v1/nodes")
-        nodes = {node["metadata"]["name"]: node for node in answer["items"]}
-        conditions = nodes.get(self._node.name, {}).get("status", {}).get("conditions", [])
-        ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-        certificates = self._folder / "files" / "var" / "lib" / "kubelet" / "pki"
-        # A link that is right inside the node only.
-        return ready and (certificates / "kubelet-server-current.pem").is_symlink()
-
-    def _approve(self) -> None:
-        """Say yes to the kubelet's request for a serving certificate, as a cluster's administrator does."""
-        requests = self._cluster.client.get("/apis/certificates.k8s.io/v1/certificatesigningrequests")
-        waiting: list[dict[str, Any]] = [
-            one for one in requests["items"] if not one.get("status", {}).get("conditions")
-        ]
-        for one in waiting:
-            if one["spec"]["username"] == f"system:node:{self._node.name}":
-                self._cluster.kubectl("certificate", "approve", one["metadata"]["name"])
 
     def _wait(self, check: Callable[[], bool], what: str) -> None:
         assert self._component is not None
@@ -189,7 +157,7 @@ class HostNode:
             self._component.kill()
         cgroups.remove()
         # The kernel takes the cable away with the namespace, some time after its last process.
-        subprocess.run(["ip", "link", "delete", CABLE], check=False, capture_output=True)
+        subprocess.run(["ip", "link", "delete", self._node.cable], check=False, capture_output=True)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -198,9 +166,3 @@ def _network(process: int | str) -> str:
         return str(Path(f"/proc/{process}/ns/net").readlink())
     except OSError:
         return str(Path("/proc/self/ns/net").readlink())
-
-
-def _ip(*arguments: str) -> None:
-    done = subprocess.run(["ip", *arguments], check=False, capture_output=True, text=True)
-    if done.returncode:
-        raise E2EError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")

@@ -15,6 +15,7 @@ from devcluster.client import ApiError
 from devcluster.progress import Progress
 from e2e.errors import E2EError
 from e2e.scenarios import policy
+from e2e.settings import HOST
 from raddle import __version__
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "raddle"
@@ -23,10 +24,12 @@ INSTALL_SECONDS = 240
 POLL_SECONDS = 0.3
 # On a node of two CPUs, of which one is kept back, a pod that asks for a whole one needs all that may be asked for.
 NO_CPU = {"requests": {"cpu": "0"}}
+# Emulated CPUs would make the webhook slow.
+HERE = {"kubernetes.io/hostname": HOST.name}
 VALUES: dict[str, Any] = {
     "image": {"repository": "raddle", "tag": __version__, "pullPolicy": "Never"},
-    "controller": {"resources": NO_CPU},
-    "webhook": {"resources": NO_CPU},
+    "controller": {"resources": NO_CPU, "nodeSelector": HERE},
+    "webhook": {"resources": NO_CPU, "nodeSelector": HERE},
     "agent": {"resources": NO_CPU},
 }
 
@@ -50,15 +53,15 @@ def install(cluster: Cluster, agent_repository: str, progress: Progress) -> None
         raise E2EError(f"helm install: {done.stderr.strip()[-600:]}\n{pods}")
 
 
-def wait_for_topology(cluster: Cluster, node: str, progress: Progress) -> dict[str, Any]:
-    """The node's NodeCPUTopology once the agent has put the kubelet's settings in. Raises E2EError after a minute."""
+def wait_for_topology(cluster: Cluster, node: str, progress: Progress, seconds: float = 60) -> dict[str, Any]:
+    """The node's NodeCPUTopology once the agent has put the kubelet's settings in. Raises E2EError after that long."""
     found: dict[str, Any] = {}
 
     def published() -> bool:
         found.update(_get(cluster, f"/apis/raddle.dev/v1alpha1/nodecputopologies/{node}") or {})
         return bool(found.get("spec", {}).get("kubelet"))
 
-    wait(published, f"the agent has published {node} with its kubelet's settings", 60, progress)
+    wait(published, f"the agent has published {node} with its kubelet's settings", seconds, progress)
     return found
 
 

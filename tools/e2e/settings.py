@@ -13,22 +13,50 @@ PAUSE_IMAGE = "raddle-e2e-pause:1"
 SOCKET = "/run/containerd/containerd.sock"
 # The Service `kubernetes`: the first address of the devcluster's range, which the API server's certificate names.
 API_ADDRESS = "10.96.0.1"
+DNS_ADDRESS = "10.96.0.10"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node: its name, the CPUs that it keeps back, its place in the network, and its labels.
+    """A node: its name, its CPUs and those that it keeps back, and its place in the network.
 
-    `host_address` is this machine's end of the cable to the node, `address` the node's, in one /30; `pod_range` is the
-    /24 of its pods.
+    `cable` is the interface at this machine's end of the cable to the node, `host_address` that end's address and
+    `address` the node's, in one /30; `pod_range` is the /24 of its pods. `topology_policy` is the topology manager's.
     """
 
     name: str
+    cpus: str
     reserved_cpus: str
+    cable: str
     host_address: str
     address: str
     pod_range: str
     cpu_manager_options: Mapping[str, str] = field(default_factory=dict)
+    topology_policy: str = "none"
+
+
+# 10.231.0.0/16 is nobody's; the kernel refuses the route where it is.
+HOST = Node(
+    name="host-1",
+    cpus="0-1",
+    reserved_cpus="0",
+    cable="raddle-e2e",
+    host_address="10.231.0.1",
+    address="10.231.0.2",
+    pod_range="10.231.1.0/24",
+)
+# One core of 8 is kept back: with full-pcpus-only nothing less can be.
+GUEST = Node(
+    name="guest-1",
+    cpus="0-15",
+    reserved_cpus="0-1",
+    cable="raddle-guest",
+    host_address="10.231.0.5",
+    address="10.231.0.6",
+    pod_range="10.231.2.0/24",
+    cpu_manager_options={"full-pcpus-only": "true"},
+    topology_policy="single-numa-node",
+)
 
 
 def containerd(pause_image: str = PAUSE_IMAGE) -> str:
@@ -81,6 +109,8 @@ def kubelet(node: Node, ca_file: str) -> str:
         "serverTLSBootstrap": True,
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": "/",
+        "clusterDNS": [DNS_ADDRESS],
+        "clusterDomain": "cluster.local",
         "containerRuntimeEndpoint": f"unix://{SOCKET}",
         "cpuManagerPolicy": "static",
         "reservedSystemCPUs": node.reserved_cpus,
@@ -92,6 +122,7 @@ def kubelet(node: Node, ca_file: str) -> str:
         "resolvConf": "/var/lib/raddle-e2e/resolv.conf",
         # This is about a minute where nothing changes; scenarios wait for Secrets and ConfigMaps.
         "syncFrequency": "10s",
+        "topologyManagerPolicy": node.topology_policy,
     }
     if node.cpu_manager_options:
         config["cpuManagerPolicyOptions"] = dict(node.cpu_manager_options)

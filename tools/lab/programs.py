@@ -43,7 +43,19 @@ def kernel(progress: Progress) -> Path:
 
     Raises LabUnavailableError where apt-get can't fetch it.
     """
-    return cache.made("kernel", "a Linux kernel (27 MB, with apt-get download)", _fetch_kernel, progress) / "vmlinuz"
+    return _linux(progress) / "vmlinuz"
+
+
+def module(name: str, progress: Progress) -> Path:
+    """The file of a module of that kernel, such as "overlay". Raises LabUnavailableError where there is none."""
+    found = next((_linux(progress) / "modules").rglob(f"{name}.ko"), None)
+    if found is None:
+        raise LabUnavailableError(f"the kernel has no module {name}")
+    return found
+
+
+def _linux(progress: Progress) -> Path:
+    return cache.made("linux", "a Linux kernel (27 MB, with apt-get download)", _fetch_kernel, progress)
 
 
 def kernel_version(path: Path) -> str:
@@ -78,6 +90,7 @@ def _download(home: Path) -> None:
         _said("dpkg-deb", "--extract", str(package), str(folder / "root"))
         (image,) = (folder / "root" / "boot").glob("vmlinuz-*")
         image.rename(home / "vmlinuz")
+        (folder / "root" / "lib" / "modules").rename(home / "modules")
 
 
 def _said(*command: str, cwd: Path | None = None) -> str:

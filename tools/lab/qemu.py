@@ -22,12 +22,17 @@ LOG_LINES = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guest:
-    """What is booted: a kernel, an initramfs, perhaps a disk that is not written to, and the memory of each node."""
+    """What is booted: a kernel, an initramfs, perhaps a disk that is not written to, and the memory of each node.
+
+    `tap` is the name of a network interface of this machine that QEMU makes, as root, and that ends with it; the
+    guest's end of that cable is a virtio device. "": the guest has no network.
+    """
 
     kernel: Path
     initramfs: Path
     disk: Path | None = None
     node_mib: int = SMALLEST_MEMORY_MIB
+    tap: str = ""
 
 
 def arguments(shape: Shape, guest: Guest) -> list[str]:
@@ -52,6 +57,9 @@ def arguments(shape: Shape, guest: Guest) -> list[str]:
         # What the guest writes is thrown away: the disk is shared by all runs.
         command += ["-drive", f"file={guest.disk},if=none,id=root,format=raw,snapshot=on"]
         command += ["-device", "nvme,serial=root,drive=root"]
+    if guest.tap:
+        command += ["-netdev", f"tap,id=cable,ifname={guest.tap},script=no,downscript=no"]
+        command += ["-device", "virtio-net-pci,netdev=cable"]
     command += ["-kernel", str(guest.kernel), "-initrd", str(guest.initramfs)]
     return [*command, "-append", kernel_arguments(shape)]
 

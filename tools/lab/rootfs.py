@@ -61,30 +61,28 @@ def _make(home: Path) -> None:
     root = home / "root"
     for folder in FOLDERS:
         (root / folder).mkdir(parents=True, exist_ok=True)
-    busybox, mke2fs = programs.find("busybox"), programs.find("mke2fs")
+    busybox = programs.find("busybox")
     assert busybox is not None
-    assert mke2fs is not None
     shutil.copy(busybox, root / "bin" / "busybox")
     (root / "bin" / "sh").symlink_to("busybox")
     (root / "etc" / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
     python = _python(root / "python")
-    _libraries([python, *(root / "python").rglob("*.so"), *(root / "python").rglob("*.so.*")], root)
+    libraries([python, *(root / "python").rglob("*.so"), *(root / "python").rglob("*.so.*")], root)
+    image(root, home / "disk.img")
+    shutil.rmtree(root)
+
+
+def image(root: Path, into: Path, *, free_mib: int = FREE_MIB) -> None:
+    """Write the files below `root` as an ext4 file system with this much room. Raises LabError where mke2fs fails."""
+    mke2fs = programs.find("mke2fs")
+    assert mke2fs is not None
     size_mib = sum(path.lstat().st_size for path in root.rglob("*")) // 2**20
     # ext4 itself takes its part, and a file takes whole blocks.
-    command: list[str | Path] = [
-        mke2fs,
-        "-q",
-        "-t",
-        "ext4",
-        "-d",
-        root,
-        home / "disk.img",
-        f"{size_mib * 5 // 4 + FREE_MIB}M",
-    ]
+    size = f"{size_mib * 5 // 4 + free_mib}M"
+    command: list[str | Path] = [mke2fs, "-q", "-t", "ext4", "-d", root, into, size]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         raise LabError(f"mke2fs failed: {done.stderr[-500:]}")
-    shutil.rmtree(root)
 
 
 def _python(into: Path) -> Path:
@@ -104,7 +102,7 @@ def _python(into: Path) -> Path:
     return program
 
 
-def _libraries(binaries: Iterable[Path], root: Path) -> None:
+def libraries(binaries: Iterable[Path], root: Path) -> None:
     """Copy what the dynamic linker would load for these, to the same paths."""
     for library in sorted(set(_needed(binaries))):
         # Those that came along with a package are there already.

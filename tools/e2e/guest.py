@@ -1,0 +1,165 @@
+"""A guest of QEMU's as a node: two sockets, four NUMA nodes, SMT, control groups of version 2.
+
+Every instruction is emulated, so that it needs nothing but QEMU, and so that no time taken on it means anything. What
+it writes to its disk is thrown away, and its network interface ends with QEMU.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from devcluster import Cluster
+from devcluster.components import Component
+from devcluster.progress import Progress
+from e2e import guestdisk, joining, settings
+from e2e.errors import E2EError, E2EUnavailableError
+from lab import programs, qemu, shapes
+from lab.errors import LabUnavailableError
+
+SHAPE = "2s4n-8c16t"
+INSIDE = Path(__file__).with_name("inside")
+TUN = Path("/dev/net/tun")
+# Containers with ONNX Runtime need 200 MiB each; pods are not placed by memory.
+NODE_MIB = 768
+# Kernel, containerd and kubelet take half a minute on a quiet machine.
+READY_SECONDS = 480.0
+# Seen once in forty boots on a busy machine: emulated CPUs that wait for each other while the kernel starts.
+BOOT_SECONDS = 180.0
+ATTEMPTS = 3
+CLOCK_SECONDS = 60
+# For anything that starts a Python on emulated CPUs.
+PATIENCE_SECONDS = 420.0
+POLL_SECONDS = 0.3
+_CLOCK = re.compile(r"node: clock (\d+)")
+
+
+def need() -> None:
+    """Raise E2EUnavailableError where the guest can't run, with the reason."""
+    try:
+        programs.need()
+    except LabUnavailableError as error:
+        raise E2EUnavailableError(str(error)) from None
+    if not TUN.exists():
+        raise E2EUnavailableError(f"{TUN} is not there, so QEMU can't have a network interface")
+
+
+class GuestNode:
+    """The node, from `with` to the end of the block; `wait` says when it is Ready."""
+
+    def __init__(self, cluster: Cluster, node: settings.Node, disk: Path, kernel: Path, progress: Progress) -> None:
+        """Describe a guest that joins `cluster`, with a disk of guestdisk's."""
+        self._cluster = cluster
+        self._node = node
+        self._disk = disk
+        self._kernel = kernel
+        self._progress = progress
+        self._folder = cluster.directory / "guest"
+        self._component: Component | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Start it; it boots while others do their part. Raises E2EError when QEMU does not start."""
+        with ExitStack() as stack:
+            stack.callback(self._remove)
+            self._write_initramfs()
+            self._boot()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End it, and its interface with it."""
+        self._stack.close()
+
+    def wait(self) -> None:
+        """Wait until it is Ready; one that hangs while it boots is booted again. Raises E2EError with its log's end."""
+        for attempt in range(ATTEMPTS):
+            try:
+                self._wait(lambda: _CLOCK.search(self._log()) is not None, "the guest has booted", BOOT_SECONDS)
+                break
+            except E2EError as error:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                self._progress.say(f"{str(error).splitlines()[0]}; booting it again")
+                self._stop()
+                self._boot()
+        self._check_clock()
+        self._wait(lambda: joining.ready(self._cluster, self._node), f"node {self._node.name} Ready", READY_SECONDS)
+
+    def _write_initramfs(self) -> None:
+        root = self._folder / "root"
+        for name in ("bin", "proc", "sys", "dev", "root"):
+            (root / name).mkdir(parents=True)
+        busybox = programs.find("busybox")
+        assert busybox is not None
+        shutil.copy(busybox, root / "bin" / "busybox")
+        shutil.copy(INSIDE / "guest-init.sh", root / "init")
+        (root / "init").chmod(0o755)
+        joining.write_files(self._cluster, self._node, root / "node")
+        shutil.copy(INSIDE / "guest-node.sh", root / "node")
+        (root / "node" / "node.env").write_text(_environment(self._node))
+        qemu.initramfs(self._folder / "initramfs", root)
+        shutil.rmtree(root)
+
+    def _boot(self) -> None:
+        guest = qemu.Guest(
+            kernel=self._kernel,
+            initramfs=self._folder / "initramfs",
+            disk=self._disk,
+            node_mib=NODE_MIB,
+            tap=self._node.cable,
+        )
+        console = self._folder / "console"
+        console.write_bytes(b"")
+        serial = ["-chardev", f"file,id=console,path={console}", "-serial", "chardev:console"]
+        self._component = self._cluster.component("guest")
+        self._component.start([*qemu.arguments(shapes.get(SHAPE), guest), *serial])
+        self._wait((Path("/sys/class/net") / self._node.cable).exists, "QEMU has made its interface", BOOT_SECONDS)
+        joining.connect(self._node)
+
+    def _check_clock(self) -> None:
+        """Raise E2EError where certificates could seem to be of the future, which no message of TLS says so plainly."""
+        found = _CLOCK.search(self._log())
+        assert found is not None
+        console = self._folder / "console"
+        behind = console.stat().st_mtime - int(found[1])
+        if abs(behind) > CLOCK_SECONDS:
+            raise E2EError(f"the guest's clock is {behind:.0f} s behind this machine's")
+
+    def _log(self) -> str:
+        return (self._folder / "console").read_text(errors="replace")
+
+    def _wait(self, check: Callable[[], bool], what: str, seconds: float) -> None:
+        assert self._component is not None
+        deadline = time.monotonic() + seconds
+        while not check():
+            self._component.require_alive()
+            if time.monotonic() > deadline:
+                said = "\n".join(f"  {line}" for line in self._log().splitlines()[-qemu.LOG_LINES :])
+                raise E2EError(f"{what}: not so in {seconds:.0f} s; the guest's console:\n{said}")
+            self._progress.tick(what)
+            time.sleep(POLL_SECONDS)
+
+    def _stop(self) -> None:
+        if self._component is not None:
+            self._component.kill()
+            self._component = None
+
+    def _remove(self) -> None:
+        self._stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _environment(node: settings.Node) -> str:
+    """The variables of guest-node.sh, for its shell."""
+    values = {"name": node.name, "address": node.address, "gateway": node.host_address}
+    values["modules"] = " ".join(guestdisk.MODULES)
+    return "".join(f"{name}='{value}'\n" for name, value in values.items())
