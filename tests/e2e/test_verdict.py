@@ -1,20 +1,21 @@
 """What is said of a container, from what was read of it, without a node."""
 
+import dataclasses
 import json
 
 import pytest
 
 from e2e import verdict
 from e2e.__main__ import _parser, main
-from e2e.scenarios import SCENARIOS, Container, Scenario
+from e2e.scenarios import GUEST, HOST, SCENARIOS, Container, Scenario
 from raddle_operator.quantities import parse
 
 LIMITED = Scenario(
     name="limited", why="", qos="Burstable", containers=(Container(limit="500m", threads=1, quota_cpus=0.5),)
 )
-LOAD = {"requests": 150, "cpu_ms": 1.25, "throttled_percent": 0.0}
-LOOK = {"threads": 1, "caller": "0-1", "workers": [], "spinning": 0, "quota_cpus": 0.5, "load": LOAD}
-STOCK = {"app": {**LOOK, "threads": 2, "load": {**LOAD, "cpu_ms": 20, "throttled_percent": 61.9}}}
+LOAD = {"requests": 150, "cpu_ms": 1.25, "p95_ms": 2.0, "throttled_percent": 0.0}
+LOOK = {"cpus": "0-1", "threads": 1, "caller": "0-1", "workers": [], "spinning": 0, "quota_cpus": 0.5, "load": LOAD}
+STOCK = {"app": {**LOOK, "threads": 2, "load": {**LOAD, "cpu_ms": 20, "p95_ms": 301.5, "throttled_percent": 61.9}}}
 
 
 def pod(threads=1, qos="Burstable"):
@@ -22,13 +23,18 @@ def pod(threads=1, qos="Burstable"):
     return {"metadata": {"annotations": plan}, "status": {"qosClass": qos}}
 
 
-def seen(log=None, report=(0, ""), effective=1):
-    show = (0, json.dumps({"effective": {"intraOp": effective}}))
-    return {"app": verdict.Seen(log=json.dumps(LOOK) if log is None else log, report=report, show=show)}
+def reported(threads):
+    values = [{"name": "intra", "effective": str(threads)}, {"name": "inter", "effective": "7"}]
+    return (0, json.dumps({"processes": [{"sessions": [{"values": values}]}]}))
 
 
-def wrong(live=None, found=None):
-    (only,) = verdict.judge(LIMITED, live or pod(), found or seen(), STOCK)
+def seen(log=None, report=None, effective=1, show=True):
+    shown = (0, json.dumps({"effective": {"intraOp": effective}})) if show else None
+    return {"app": verdict.Seen(log=json.dumps(LOOK) if log is None else log, report=report or reported(1), show=shown)}
+
+
+def wrong(live=None, found=None, scenario=LIMITED):
+    (only,) = verdict.judge(scenario, HOST, live or pod(), found or seen(), STOCK)
     return " | ".join(only.wrong)
 
 
@@ -44,16 +50,78 @@ def test_a_container_that_is_as_it_must_be_has_nothing_wrong():
         (None, seen(log="nothing"), "the application said nothing"),
         (None, seen(log=json.dumps({**LOOK, "threads": 2})), "threads 2, expected 1"),
         (None, seen(log=json.dumps({**LOOK, "quota_cpus": None})), "quota_cpus None, expected 0.5"),
-        (None, seen(log=json.dumps({**LOOK, "caller": "1"})), "caller 1, expected 0-1"),
+        (None, seen(log=json.dumps({**LOOK, "cpus": "1", "caller": "1"})), "CPUs 1, expected 0-1"),
+        (None, seen(log=json.dumps({**LOOK, "caller": "1"})), "threads are tied to 1 on shared CPUs 0-1"),
         (None, seen(log=json.dumps({**LOOK, "spinning": 1})), "1 workers burn CPU time"),
-        (None, seen(log=json.dumps({**LOOK, "workers": ["0"]})), "workers are tied to 0 on shared CPUs"),
+        (None, seen(log=json.dumps({**LOOK, "workers": ["0"]})), "threads are tied to 0-1 0 on shared CPUs 0-1"),
         (None, seen(log="pthread_setaffinity_np failed\n" + json.dumps(LOOK)), "in the log: pthread_setaffinity_np"),
         (None, seen(report=(1, "differs")), "`raddle report` ended with 1: differs"),
+        (pod(threads=2), None, "the plan is 2 threads, expected 1"),
+        (None, seen(report=reported(2)), "`raddle report` says [2] threads, expected 1"),
+        (None, seen(report=(0, '{"processes": []}')), "`raddle report` says [] threads, expected 1"),
         (None, seen(effective=2), "`raddle show` says 2 threads, expected 1"),
     ],
 )
 def test_each_difference_is_said(live, found, said):
     assert said in wrong(live, found)
+
+
+def test_a_container_without_python_is_not_asked_what_raddle_sees():
+    assert wrong(found=seen(show=False)) == ""
+
+
+@pytest.mark.parametrize(
+    ("cpus", "caller", "worker", "said"),
+    [
+        ("4-5", "4", "5", ""),
+        ("4-5", "4-5", "4-5", ""),
+        ("4-5", "4", "0-15", "threads may run on 0-15, outside the container's 4-5"),
+        ("4-6", "4", "5", "CPUs 4-6 are 3, expected 2"),
+        ("3-4", "4", "4", "CPUs 3-4 lie in none of 0-3 4-7"),
+    ],
+)
+def test_exclusive_cpus_are_as_many_as_asked_for_in_one_numa_node_and_threads_may_be_tied_to_them(
+    cpus, caller, worker, said
+):
+    container = Container(threads=2, cpus=None, cpu_count=2, within=("0-3", "4-7"), exclusive=True)
+    scenario = Scenario(name="exclusive", why="", qos="Burstable", containers=(container,))
+    look = {"cpus": cpus, "threads": 2, "caller": caller, "workers": [worker], "spinning": 0, "quota_cpus": None}
+    found = seen(log=json.dumps(look), report=reported(2), effective=2)
+    assert wrong(pod(threads=2), found, scenario) == said
+
+
+def test_a_scenario_of_two_nodes_is_a_deployment_with_a_pod_on_each_and_numbers_of_their_own():
+    other = Container(limit="500m", threads=2, cpus="0-15", quota_cpus=0.5)
+    scenario = Scenario(
+        name="both",
+        why="",
+        qos="Burstable",
+        containers=LIMITED.containers,
+        nodes=(HOST, GUEST),
+        elsewhere={GUEST: (other,)},
+        kind="Deployment",
+    )
+    spec = scenario.manifest("here")["spec"]
+    assert spec["replicas"] == 2
+    assert spec["template"]["spec"]["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"] == scenario.labels
+    (here,) = verdict.judge(scenario, HOST, pod(), seen(), {})
+    (there,) = verdict.judge(scenario, GUEST, pod(), seen(), {})
+    assert (here.node, here.wrong) == (HOST, ())
+    assert (there.node, there.wrong[0]) == (GUEST, "threads 1, expected 2")
+    assert [one.node for one in verdict.failed(scenario, "no image")] == [HOST, GUEST]
+
+
+def test_what_requests_cost_is_measured_on_this_machine_only():
+    def loads(*nodes):
+        scenario = Scenario(name="one", why="", qos="Burstable", containers=LIMITED.containers, nodes=nodes)
+        return "env" not in scenario.pod_spec()["containers"][0]
+
+    assert (loads(HOST), loads(GUEST), loads(HOST, GUEST)) == (True, False, False)
+
+
+def test_a_second_try_is_said():
+    (only,) = verdict.judge(LIMITED, HOST, pod(), seen(), STOCK)
+    assert verdict.table([dataclasses.replace(only, tries=2)]).endswith("yes (try 2)")
 
 
 def test_a_warning_in_the_log_is_no_error():
@@ -73,16 +141,16 @@ def test_a_pod_that_did_not_come_so_far_has_the_reason_in_each_container():
 
 
 def test_the_table_has_a_row_a_container():
-    (only,) = verdict.judge(LIMITED, pod(), seen(), STOCK)
+    (only,) = verdict.judge(LIMITED, HOST, pod(), seen(), STOCK)
     heading, row = verdict.table([only]).splitlines()
     assert heading.split() == [word for cell in verdict.HEADINGS for word in cell.split()]
-    cells = ["limited", "app", "Burstable", "0-1", "0.5", "2", "1", "1", "20.0 -> 1.2", "62% -> 0%", "0", "yes"]
-    assert row.split() == " ".join(cells).split()
+    cells = "limited host-1 app Burstable 0-1 0.5 2 1 1 20.0 -> 1.2 301.5 -> 2.0 62% -> 0% 0 yes"
+    assert row.split() == cells.split()
 
 
 def test_a_container_without_a_quota_has_no_throttling():
     look = {**LOOK, "load": {**LOAD, "throttled_percent": None}}
-    (only,) = verdict.judge(LIMITED, pod(), seen(log=json.dumps(look)), STOCK)
+    (only,) = verdict.judge(LIMITED, HOST, pod(), seen(log=json.dumps(look)), STOCK)
     assert "62% -> - " in verdict.table([only])
 
 
@@ -113,7 +181,7 @@ def test_a_workloads_pod_is_found_by_its_scenarios_label(scenario):
 
 
 def test_only_a_policy_that_names_a_native_sidecar_governs_it():
-    (named,) = (one for one in SCENARIOS if one.named)
+    (named,) = (one for one in SCENARIOS if "containers" in (one.policy_spec or {}))
     (policy,) = named.policies("here")
     assert policy["spec"]["containers"] == [one.name for one in named.containers]
     assert any(one.sidecar for one in named.containers)

@@ -24,6 +24,7 @@ from devcluster.progress import Progress
 from e2e import archive, settings
 from e2e.errors import E2EError
 from lab import cache, model, programs
+from lab.guest import threads as guest_threads
 from raddle import __version__
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -101,7 +102,8 @@ def _digest_of_sources() -> str:
 
 
 def _digest_of_app() -> str:
-    text = _digest_of_packages(APP_EXTRAS) + APP.read_text() + Path(model.__file__).read_text()
+    sources = (APP, Path(guest_threads.__file__), Path(model.__file__))
+    text = _digest_of_packages(APP_EXTRAS) + "".join(path.read_text() for path in sources)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -140,6 +142,9 @@ def _make_app(home: Path) -> None:
     _python(root, distributions(APP_EXTRAS))
     (root / "app").mkdir()
     shutil.copy(APP, root / "app" / "app.py")
+    # As the application imports it.
+    (root / "app" / "lab" / "guest").mkdir(parents=True)
+    shutil.copy(guest_threads.__file__, root / "app" / "lab" / "guest" / "threads.py")
     model.write(root / "app" / "model.onnx")
     _compile(root)
     image = archive.Image(name=APP_IMAGE, entrypoint=[PYTHON, "/app/app.py", "/app/model.onnx"], env=ENV, user="1000")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from devcluster import Cluster
@@ -12,7 +13,6 @@ from e2e import release, verdict
 from e2e.errors import E2EError
 from e2e.scenarios import REPORT, SHOW, Scenario
 
-POD_SECONDS = 120.0
 GONE_SECONDS = 60.0
 STOCK = "stock"
 
@@ -32,80 +32,105 @@ class Runner:
         self._progress.say(f"{scenario.name}: {scenario.why}")
         try:
             # First, so that the webhook has long heard of the policies.
-            namespace = self._namespace(scenario)
-            _, logs = self._pod(scenario, STOCK, look_inside=False)
-            stock = {name: verdict.look(seen.log) for name, seen in logs.items()}
-            pod, seen = self._pod(scenario, namespace, look_inside=True)
+            namespace = self.namespace(scenario.namespace_labels)
+            for one in scenario.policies(namespace):
+                self._cluster.client.apply(one)
+            stock: dict[str, dict[str, Any]] = {}
+            if scenario.stock:
+                with self.running(scenario, STOCK) as found:
+                    stock = {node: self._looks(scenario, pod) for node, pod in found.items()}
+            with self.running(scenario, namespace) as found:
+                return [
+                    one
+                    for node, pod in found.items()
+                    for one in verdict.judge(scenario, node, pod, self._inside_of(scenario, pod), stock.get(node, {}))
+                ]
         except (E2EError, ApiError) as error:
             return verdict.failed(scenario, str(error))
-        return verdict.judge(scenario, pod, seen, stock)
 
-    def _namespace(self, scenario: Scenario) -> str:
-        labels = dict(scenario.namespace_labels)
+    def namespace(self, labels: Mapping[str, str]) -> str:
+        """The opted-in namespace of these labels, with the shim; made at the first call."""
         key = tuple(sorted(labels.items()))
         if key not in self._opted_in:
             name = f"e2e-{len(self._opted_in)}"
-            release.opt_in(self._cluster, name, labels, self._progress)
+            release.opt_in(self._cluster, name, dict(labels), self._progress)
             self._opted_in[key] = name
-        for one in scenario.policies(self._opted_in[key]):
-            self._cluster.client.apply(one)
         return self._opted_in[key]
 
-    def _pod(
-        self, scenario: Scenario, namespace: str, *, look_inside: bool
-    ) -> tuple[dict[str, Any], Mapping[str, verdict.Seen]]:
+    @contextmanager
+    def running(self, scenario: Scenario, namespace: str) -> Iterator[dict[str, dict[str, Any]]]:
+        """Node -> the scenario's pod on it, once each has said what it sees. Gone at the end of the block.
+
+        Raises E2EError with what the pods' events say.
+        """
         client, manifest = self._cluster.client, scenario.manifest(namespace)
-        names = [one.name for one in scenario.containers]
         client.apply(manifest)
         try:
-            release.wait(
-                lambda: any(self._answered(pod, names) for pod in self._pods(scenario, namespace)),
-                f"{namespace}/{scenario.name} has made its sessions",
-                POD_SECONDS,
-                self._progress,
-            )
-            pod = next(pod for pod in self._pods(scenario, namespace) if self._answered(pod, names))
-            return pod, {name: self._seen(pod["metadata"], name, look_inside=look_inside) for name in names}
+            found: dict[str, dict[str, Any]] = {}
+
+            def complete() -> bool:
+                found.update(self._answered(scenario, namespace))
+                return set(found) == set(scenario.nodes)
+
+            what = f"{namespace}/{scenario.name} has made its sessions"
+            release.wait(complete, what, scenario.seconds, self._progress)
+            yield {node: found[node] for node in scenario.nodes}
         except E2EError as error:
             raise E2EError(f"{error}\n{self._describe(namespace)}") from error
         finally:
             client.request("DELETE", client.path_of(manifest), {"propagationPolicy": "Background"})
             release.wait(
-                lambda: not self._pods(scenario, namespace),
+                lambda: not self.pods(scenario.labels, namespace),
                 f"{namespace}/{scenario.name} is gone",
                 GONE_SECONDS,
                 self._progress,
             )
 
-    def _pods(self, scenario: Scenario, namespace: str) -> list[dict[str, Any]]:
-        query = ",".join(f"{name}={value}" for name, value in scenario.labels.items())
+    def pods(self, labels: Mapping[str, str], namespace: str) -> list[dict[str, Any]]:
+        """The pods with these labels."""
+        query = ",".join(f"{name}={value}" for name, value in labels.items())
         found: list[dict[str, Any]] = self._cluster.client.get(
             f"/api/v1/namespaces/{namespace}/pods", labelSelector=query
         )["items"]
         return found
 
-    def _answered(self, pod: Mapping[str, Any], names: Sequence[str]) -> bool:
-        return all(verdict.look(self._log(pod["metadata"], name)) for name in names)
-
-    def _seen(self, pod: Mapping[str, Any], container: str, *, look_inside: bool) -> verdict.Seen:
-        report = show = (0, "{}")
-        if look_inside:
-            report, show = self._inside(pod, container, *REPORT), self._inside(pod, container, *SHOW)
-        return verdict.Seen(log=self._log(pod, container), report=report, show=show)
-
-    def _inside(self, pod: Mapping[str, Any], container: str, *command: str) -> tuple[int, str]:
+    def inside(self, pod: Mapping[str, Any], container: str, *command: str) -> tuple[int, str]:
+        """Exit status and output of a command in a container; `pod` is the pod's metadata."""
         arguments = ["-n", pod["namespace"], "exec", pod["name"], "-c", container, "--", *command]
         done = self._cluster.kubectl(*arguments, check=False)
         return done.returncode, done.stdout if done.returncode == 0 else done.stdout + done.stderr
 
-    def _log(self, pod: Mapping[str, Any], container: str) -> str:
+    def log(self, pod: Mapping[str, Any], container: str) -> str:
+        """A container's log, "" where it has not started; `pod` is the pod's metadata."""
         path = f"/api/v1/namespaces/{pod['namespace']}/pods/{pod['name']}/log"
         try:
             answer = self._cluster.client.get(path, container=container)
         except ApiError:
-            # It has not started yet.
             return ""
         return str(answer.get("text", ""))
+
+    def _answered(self, scenario: Scenario, namespace: str) -> dict[str, dict[str, Any]]:
+        """Node -> a pod on it of which each container has said what it sees."""
+        found = {}
+        for pod in self.pods(scenario.labels, namespace):
+            node = pod["spec"].get("nodeName")
+            if node and all(verdict.look(self.log(pod["metadata"], one.name)) for one in scenario.containers):
+                found[node] = pod
+        return found
+
+    def _looks(self, scenario: Scenario, pod: Mapping[str, Any]) -> dict[str, Any]:
+        return {one.name: verdict.look(self.log(pod["metadata"], one.name)) for one in scenario.containers}
+
+    def _inside_of(self, scenario: Scenario, pod: Mapping[str, Any]) -> dict[str, verdict.Seen]:
+        metadata = pod["metadata"]
+        return {
+            one.name: verdict.Seen(
+                log=self.log(metadata, one.name),
+                report=self.inside(metadata, one.name, *REPORT),
+                show=self.inside(metadata, one.name, *SHOW),
+            )
+            for one in scenario.containers
+        }
 
     def _describe(self, namespace: str) -> str:
         return self._cluster.kubectl("-n", namespace, "describe", "pods", check=False).stdout[-1500:]

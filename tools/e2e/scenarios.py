@@ -8,8 +8,13 @@ from typing import Any, Final
 
 from e2e.images import APP_IMAGE, PYTHON
 
-# A node of two CPUs, of which the kubelet keeps CPU 0 back: shared containers may run on it, but it is not counted.
+# The names of the nodes: this machine, and the virtual one.
+HOST = "host-1"
+GUEST = "guest-1"
+# This machine has two CPUs, of which the kubelet keeps CPU 0 back: shared containers may run on it, but it is not
+# counted.
 SHARED = "0-1"
+HOSTNAME = "kubernetes.io/hostname"
 LABEL = "e2e.raddle.dev/scenario"
 REPORTS = "/opt/raddle-report"
 RESTRICTED: Final[Mapping[str, Any]] = {
@@ -24,8 +29,11 @@ RESTRICTED: Final[Mapping[str, Any]] = {
 class Container:
     """A container with ONNX Runtime: what its spec says in CPUs (None: nothing), and what must be seen inside.
 
-    `cpus` is its CPU set as a kernel list, `threads` what a session of default options must have. `sidecar`: it is an
-    init container that stays. `memory` is request and limit at once, None for neither.
+    `threads` is what a session of default options must have. `cpus` is its CPU set as a kernel list, `cpu_count` that
+    set's size, `within` kernel lists in one of which it must lie (NUMA nodes); None and () are not compared.
+    `exclusive`: the CPUs are nobody else's, so its threads may be tied to some of them; else each may run wherever the
+    container may. `sidecar`: it is an init container that stays. `memory` is request and limit at once, None for
+    neither. `image` is of this run.
     """
 
     name: str = "app"
@@ -34,12 +42,16 @@ class Container:
     memory: str | None = None
     sidecar: bool = False
     security: Mapping[str, Any] = field(default_factory=dict)
+    image: str = APP_IMAGE
     threads: int
-    cpus: str = SHARED
+    cpus: str | None = SHARED
+    cpu_count: int | None = None
+    within: tuple[str, ...] = ()
+    exclusive: bool = False
     quota_cpus: float | None = None
 
-    def spec(self) -> dict[str, Any]:
-        """The container in a pod's spec."""
+    def spec(self, *, load: bool = True) -> dict[str, Any]:
+        """The container in a pod's spec; `load`: it also says what requests cost."""
         requests = {"cpu": self.request, "memory": self.memory}
         limits = {"cpu": self.limit, "memory": self.memory}
         resources = {
@@ -48,8 +60,9 @@ class Container:
         }
         return {
             "name": self.name,
-            "image": APP_IMAGE,
+            "image": self.image,
             "imagePullPolicy": "Never",
+            **({} if load else {"env": [{"name": "E2E_LOAD", "value": "0"}]}),
             "resources": {kind: amounts for kind, amounts in resources.items() if amounts},
             **({"restartPolicy": "Always"} if self.sidecar else {}),
             **({"securityContext": dict(self.security)} if self.security else {}),
@@ -58,39 +71,51 @@ class Container:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A workload of one pod: `qos` is its class of service with Raddle and without.
+    """A workload of one pod a node: `qos` is its class of service with Raddle and without.
 
-    `kind` is the workload's. `namespace_labels` are those of its namespace. `named`: a policy of its own names all its
-    containers, since only regular ones are planned otherwise.
+    `nodes` are those that it runs on, by name; with more than one it is a Deployment that is spread over them.
+    `containers` is what must be seen on the first of them, `elsewhere` on the others. `kind` is the workload's,
+    `namespace_labels` those of its namespace. `policy_spec` is the rest of a policy of its own, None: that of the
+    namespace governs it. `stock`: it runs without Raddle too, to compare. `seconds`: how long it may take to answer.
     """
 
     name: str
     why: str
     qos: str
     containers: tuple[Container, ...]
+    nodes: tuple[str, ...] = (HOST,)
+    elsewhere: Mapping[str, tuple[Container, ...]] = field(default_factory=dict)
     kind: str = "Pod"
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
-    named: bool = False
+    policy_spec: Mapping[str, Any] | None = None
+    stock: bool = True
+    seconds: float = 120.0
 
     @property
     def labels(self) -> dict[str, str]:
         """By which the pod is found."""
         return {LABEL: self.name}
 
+    def expected(self, node: str) -> tuple[Container, ...]:
+        """What must be seen on this node."""
+        return self.elsewhere.get(node, self.containers)
+
     def policies(self, namespace: str) -> list[dict[str, Any]]:
         """The policy of its own, if it has one."""
-        if not self.named:
+        if self.policy_spec is None:
             return []
-        names = [one.name for one in self.containers]
-        return [policy(self.name, namespace, podSelector={"matchLabels": self.labels}, containers=names, priority=1)]
+        return [policy(self.name, namespace, podSelector={"matchLabels": self.labels}, priority=1, **self.policy_spec)]
 
     def pod_spec(self) -> dict[str, Any]:
-        """The pod's spec, which asks for nothing of the cluster."""
+        """The pod's spec, which asks for nothing of the cluster but its node."""
+        # Emulated CPUs tell nothing of what requests cost.
+        load = self.nodes == (HOST,)
         return {
             "automountServiceAccountToken": False,
             "terminationGracePeriodSeconds": 5,
-            "initContainers": [one.spec() for one in self.containers if one.sidecar],
-            "containers": [one.spec() for one in self.containers if not one.sidecar],
+            **_placed(self.nodes, self.labels),
+            "initContainers": [one.spec(load=load) for one in self.containers if one.sidecar],
+            "containers": [one.spec(load=load) for one in self.containers if not one.sidecar],
         }
 
     def manifest(self, namespace: str) -> dict[str, Any]:
@@ -108,7 +133,22 @@ class Scenario:
         given: dict[str, Any] = {"selector": {"matchLabels": self.labels}, "template": {**labelled, "spec": spec}}
         if self.kind == "StatefulSet":
             given["serviceName"] = self.name
+        if len(self.nodes) > 1:
+            given["replicas"] = len(self.nodes)
         return {"apiVersion": "apps/v1", "kind": self.kind, "metadata": metadata, "spec": given}
+
+
+def _placed(nodes: tuple[str, ...], labels: Mapping[str, str]) -> dict[str, Any]:
+    """The part of a pod's spec that puts it on its node, or one on each."""
+    if len(nodes) == 1:
+        return {"nodeSelector": {HOSTNAME: nodes[0]}}
+    one_of = {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": list(nodes)}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [one_of]}}
+    spread = {"maxSkew": 1, "topologyKey": HOSTNAME, "whenUnsatisfiable": "DoNotSchedule"}
+    return {
+        "affinity": {"nodeAffinity": required},
+        "topologySpreadConstraints": [{**spread, "labelSelector": {"matchLabels": dict(labels)}}],
+    }
 
 
 def policy(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
@@ -136,7 +176,7 @@ SCENARIOS: Final = (
         name="whole-cpu",
         why="a Guaranteed whole CPU is exclusive and has no quota: the CPU set is its count",
         qos="Guaranteed",
-        containers=(Container(request="1", limit="1", memory="512Mi", threads=1, cpus="1"),),
+        containers=(Container(request="1", limit="1", memory="512Mi", threads=1, cpus="1", exclusive=True),),
     ),
     Scenario(
         name="best-effort",
@@ -161,7 +201,7 @@ SCENARIOS: Final = (
         why="an init container that stays, when a policy names it",
         qos="Burstable",
         containers=(Container(name="sidecar", sidecar=True, **HALF), Container(name="app", **TWO)),
-        named=True,
+        policy_spec={"containers": ["sidecar", "app"]},
     ),
     Scenario(
         name="restricted",
@@ -182,5 +222,5 @@ SCENARIOS: Final = (
     ),
 )
 # From inside: what was planned against what is, and what Raddle sees.
-REPORT: Final = (PYTHON, "-m", "raddle", "report")
+REPORT: Final = (PYTHON, "-m", "raddle", "report", "-o", "json")
 SHOW: Final = (PYTHON, "-m", "raddle", "show")

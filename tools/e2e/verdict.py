@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from e2e.scenarios import SHARED, Container, Scenario
+from e2e.scenarios import Container, Scenario
+from raddle import cpuset
 
 PLAN_ANNOTATION = "plan.raddle.dev/"
 # An application's or its runtime's error, in a log. ONNX Runtime marks severity by a letter.
@@ -16,11 +17,14 @@ ERRORS = ("pthread_setaffinity_np failed", "[E:onnxruntime", "[F:onnxruntime", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """One container, read from outside: its log, and the exit status and output of Raddle's commands in it."""
+    """One container, read from outside: its log, and the exit status and output of Raddle's commands in it.
+
+    `report` is `python -m raddle report -o json`, `show` None where the container has no Python.
+    """
 
     log: str
     report: tuple[int, str]
-    show: tuple[int, str]
+    show: tuple[int, str] | None
 
     @property
     def look(self) -> Mapping[str, Any] | None:
@@ -32,10 +36,11 @@ class Seen:
 class Verdict:
     """One container; `wrong` is what is not as it must be, in sentences. `stock_threads` None: not looked at.
 
-    The loads are what inside/app.py says of them, {} where it has not.
+    The loads are what inside/app.py says of them, {} where it has not. `tries`: how often the scenario was run.
     """
 
     scenario: str
+    node: str
     container: str
     qos: str
     cpus: str
@@ -48,6 +53,7 @@ class Verdict:
     load: Mapping[str, Any]
     errors: int
     wrong: tuple[str, ...]
+    tries: int = 1
 
 
 def look(log: str) -> Mapping[str, Any] | None:
@@ -77,19 +83,28 @@ def planned(pod: Mapping[str, Any], container: str) -> int | None:
 
 
 def judge(
-    scenario: Scenario, pod: Mapping[str, Any], seen: Mapping[str, Seen], stock: Mapping[str, Mapping[str, Any] | None]
+    scenario: Scenario,
+    node: str,
+    pod: Mapping[str, Any],
+    seen: Mapping[str, Seen],
+    stock: Mapping[str, Mapping[str, Any] | None],
 ) -> list[Verdict]:
-    """A verdict a container. `pod` is the live object, `stock` what each container showed without Raddle."""
-    return [_judge(scenario, one, pod, seen[one.name], stock.get(one.name)) for one in scenario.containers]
+    """A verdict a container. `pod` is that on this node as it is, `stock` what each container showed without Raddle."""
+    return [_judge(scenario, node, one, pod, seen[one.name], stock.get(one.name)) for one in scenario.expected(node)]
 
 
 def failed(scenario: Scenario, reason: str) -> list[Verdict]:
     """The verdicts where a pod did not come so far."""
-    return [_judge(scenario, one, {}, None, None, reason) for one in scenario.containers]
+    return [
+        _judge(scenario, node, one, {}, None, None, reason)
+        for node in scenario.nodes
+        for one in scenario.expected(node)
+    ]
 
 
 def _judge(
     scenario: Scenario,
+    node: str,
     container: Container,
     pod: Mapping[str, Any],
     seen: Seen | None,
@@ -110,9 +125,10 @@ def _judge(
     found = inside or {}
     return Verdict(
         scenario=scenario.name,
+        node=node,
         container=container.name,
         qos=qos,
-        cpus=str(found.get("caller", "")),
+        cpus=str(found.get("cpus", "")),
         quota_cpus=found.get("quota_cpus"),
         stock_threads=None if stock is None else stock["threads"],
         planned=plan,
@@ -130,27 +146,46 @@ def _inside(container: Container, found: Mapping[str, Any] | None) -> Iterator[s
     if found is None:
         yield "the application said nothing"
         return
-    for name, expected in (
-        ("threads", container.threads),
-        ("caller", container.cpus),
-        ("quota_cpus", container.quota_cpus),
-    ):
+    for name, expected in (("threads", container.threads), ("quota_cpus", container.quota_cpus)):
         if found[name] != expected:
             yield f"{name} {found[name]}, expected {expected}"
+    yield from _places(container, found)
     if found["spinning"]:
         yield f"{found['spinning']} workers burn CPU time half a second after the answer"
-    tied = [cpus for cpus in found["workers"] if cpus != container.cpus]
-    if tied and container.cpus == SHARED:
-        yield f"workers are tied to {' '.join(tied)} on shared CPUs"
+
+
+def _places(container: Container, found: Mapping[str, Any]) -> Iterator[str]:
+    """Where the container may run, and where its threads may."""
+    cpus = found["cpus"]
+    own = cpuset.parse_list(cpus)
+    if container.cpus not in (None, cpus):
+        yield f"CPUs {cpus}, expected {container.cpus}"
+    if container.cpu_count not in (None, cpuset.count(own)):
+        yield f"CPUs {cpus} are {cpuset.count(own)}, expected {container.cpu_count}"
+    if container.within and all(own & ~cpuset.parse_list(one) for one in container.within):
+        yield f"CPUs {cpus} lie in none of {' '.join(container.within)}"
+    threads = [found["caller"], *found["workers"]]
+    if container.exclusive:
+        outside = [one for one in threads if cpuset.parse_list(one) & ~own]
+        if outside:
+            yield f"threads may run on {' '.join(outside)}, outside the container's {cpus}"
+    elif any(one != cpus for one in threads):
+        yield f"threads are tied to {' '.join(threads)} on shared CPUs {cpus}"
 
 
 def _said(container: Container, plan: int | None, seen: Seen) -> Iterator[str]:
     """What Raddle says: its plan outside, its commands inside."""
     if plan is None:
         yield "the pod has no plan"
+    elif plan != container.threads:
+        yield f"the plan is {plan} threads, expected {container.threads}"
     status, text = seen.report
     if status:
         yield f"`raddle report` ended with {status}: {text[-600:]}"
+    elif (reported := _reported(text)) != {container.threads}:
+        yield f"`raddle report` says {sorted(reported)} threads, expected {container.threads}"
+    if seen.show is None:
+        return
     status, text = seen.show
     if status:
         yield f"`raddle show` ended with {status}: {text[-600:]}"
@@ -160,15 +195,22 @@ def _said(container: Container, plan: int | None, seen: Seen) -> Iterator[str]:
         yield f"`raddle show` says {effective} threads, expected {container.threads}"
 
 
+def _reported(text: str) -> set[int]:
+    """The thread counts that sessions came to, by the document of `raddle report -o json`."""
+    sessions = [session for process in json.loads(text)["processes"] for session in process["sessions"]]
+    values = [value for session in sessions for value in session["values"] if value["name"] == "intra"]
+    return {int(value["effective"]) for value in values if value["effective"] is not None}
+
+
 HEADINGS = (
-    *("SCENARIO", "CONTAINER", "QOS", "CPUS", "QUOTA", "STOCK", "PLANNED", "EFFECTIVE"),
-    *("CPU MS", "THROTTLED", "ERRORS", "AS EXPECTED"),
+    *("SCENARIO", "NODE", "CONTAINER", "QOS", "CPUS", "QUOTA", "STOCK", "PLANNED", "EFFECTIVE"),
+    *("CPU MS", "P95 MS", "THROTTLED", "ERRORS", "AS EXPECTED"),
 )
 LEGEND = """\
 CPUS and QUOTA are the kernel's, read inside. STOCK, PLANNED and EFFECTIVE are threads of a session of default options:
-without Raddle, by the pod's annotation, and counted inside. CPU MS is CPU time a request at 50 a second, THROTTLED the
-share of the quota's periods in which the container was stopped meanwhile: without Raddle -> with it. ERRORS are lines
-in the container's log."""
+without Raddle, by the pod's annotation, and counted inside. CPU MS, P95 MS and THROTTLED are of a load of 200 requests
+a second that the application makes itself, without Raddle -> with it: CPU time a request, time of a request from when
+it was due, and the share of the quota's periods with work in which the container was stopped. ERRORS are log lines."""
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
@@ -185,6 +227,7 @@ def table(verdicts: Sequence[Verdict]) -> str:
 def _row(one: Verdict) -> tuple[str, ...]:
     return (
         one.scenario,
+        one.node,
         one.container,
         one.qos or "-",
         one.cpus or "-",
@@ -193,14 +236,17 @@ def _row(one: Verdict) -> tuple[str, ...]:
         _count(one.planned),
         _count(one.threads),
         _both(one, "cpu_ms", "{:.1f}"),
+        _both(one, "p95_ms", "{:.1f}"),
         _both(one, "throttled_percent", "{:.0f}%"),
         str(one.errors),
-        "NO" if one.wrong else "yes",
+        ("NO" if one.wrong else "yes") + (f" (try {one.tries})" if one.tries > 1 else ""),
     )
 
 
 def _both(one: Verdict, figure: str, form: str) -> str:
     found = [load.get(figure) for load in (one.stock_load, one.load)]
+    if found == [None, None]:
+        return "-"
     return " -> ".join("-" if number is None else form.format(number) for number in found)
 
 

@@ -62,6 +62,9 @@ def prepare(folder: Path, kernel: Path | None, progress: Progress) -> Prepared:
         (found.files / target).chmod(0o755)
     for name in ("node.py", "enter.py", "app.py"):
         shutil.copy(GUEST / name, found.files / "job" / name)
+    # As applications import it.
+    (found.files / "job" / "lab" / "guest").mkdir(parents=True)
+    shutil.copy(GUEST / "threads.py", found.files / "job" / "lab" / "guest" / "threads.py")
     _compile(found.files / "job")
     model.write(found.files / "job" / "model.onnx")
     delivery.write(str(found.files / delivery.MOUNT_PATH.lstrip("/")))

@@ -2,29 +2,33 @@
 
     app.py MODEL
 
-{"threads": 1 + workers, "caller": CPUs, "workers": [CPUs, ...], "spinning": workers, "quota_cpus": number or null,
-"load": {"requests", "cpu_ms" (a request's), "throttled_percent" (of the periods, null without a quota)}}, CPUs as
-kernel lists. Then it answers a request now and then until it is stopped.
+{"cpus": CPUs at the start, "threads": 1 + workers, "caller": CPUs, "workers": [CPUs, ...], "spinning": workers,
+"quota_cpus": number or null, "load": {"requests", "cpu_ms" (a request's), "p95_ms" (from when it was due),
+"throttled_percent" (of the periods in which there was work, null without a quota)}}, CPUs as kernel lists. Then it
+answers a request now and then until it is stopped. E2E_LOAD=0 leaves the load away: {}.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-IDLE_SECONDS = 0.5
-SETTLE_SECONDS = 20
+from lab.guest.threads import allowed, settle, still_running, threads
+
 RUNS = 5
 PAUSE_SECONDS = 2.0
-# Few requests, as most services have: what is burnt between them is waste.
-LOAD_RATE_PER_S = 50
+# Less than half of what the smallest container can do: what is burnt between requests is waste.
+LOAD_RATE_PER_S = 200
 LOAD_SECONDS = 3.0
+# Where it can't keep up.
+LATEST = 2 * LOAD_SECONDS
 CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -33,6 +37,7 @@ def main() -> None:
     stop = threading.Event()
     # The first process of a container is not ended by a signal that it has no handler for.
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    cpus = allowed("self")
     import numpy as np
     import onnxruntime as ort
 
@@ -48,75 +53,36 @@ def main() -> None:
     # ONNX Runtime starts threads of other kinds too, which end soon.
     pool &= threads()
     found = {
+        "cpus": cpus,
         "threads": 1 + len(pool),
         "caller": allowed("self"),
         "workers": [allowed(f"self/task/{task}") for task in sorted(pool)],
         "spinning": spinning,
         "quota_cpus": quota_cpus(),
-        "load": load(lambda: session.run(None, {given.name: value})),
+        "load": load(lambda: session.run(None, {given.name: value})) if os.environ.get("E2E_LOAD") != "0" else {},
     }
     print(json.dumps(found), flush=True)
     while not stop.wait(PAUSE_SECONDS):
         session.run(None, {given.name: value})
 
 
-def threads() -> set[int]:
-    """The ids of this process's threads."""
-    return {int(task.name) for task in Path("/proc/self/task").iterdir()}
-
-
-def allowed(process: str) -> str:
-    """Where a thread may run, below /proc."""
-    lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    return next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list"))
-
-
-def settle(pool: Iterable[int]) -> None:
-    """Wait until every worker has run: it ties itself to its CPUs before it looks for work, not before birth."""
-    deadline = time.monotonic() + SETTLE_SECONDS
-    while any(switches(task) == 0 for task in pool) and time.monotonic() < deadline:
-        time.sleep(0.01)
-
-
-def switches(task: int) -> int:
-    """How often a thread has left a CPU."""
-    try:
-        lines = Path(f"/proc/self/task/{task}/status").read_text().splitlines()
-    except OSError:
-        # It has ended.
-        return 1
-    return sum(int(line.split()[1]) for line in lines if "voluntary_ctxt_switches" in line)
-
-
-def still_running(pool: Iterable[int]) -> int:
-    """How many workers burn CPU time after the answer."""
-
-    def ticks(task: int) -> int:
-        try:
-            fields = Path(f"/proc/self/task/{task}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            # It has ended.
-            return 0
-        return int(fields[11]) + int(fields[12])
-
-    before = {task: ticks(task) for task in pool}
-    time.sleep(IDLE_SECONDS)
-    return sum(ticks(task) > before[task] for task in pool)
-
-
 def load(answer: Callable[[], object]) -> dict[str, Any]:
-    """What requests at an even rate cost, by this process's CPU time and its control group's throttling."""
-    requests, before, start = 0, periods(), time.monotonic()
-    cpu_s = time.process_time()
-    while time.monotonic() - start < LOAD_SECONDS:
+    """What requests at an even rate cost, by this process's CPU time and its control group's throttling.
+
+    One that comes late makes the next ones wait, as callers do who don't know of each other.
+    """
+    times_s: list[float] = []
+    before, start, cpu_s = periods(), time.monotonic(), time.process_time()
+    while (due := start + len(times_s) / LOAD_RATE_PER_S) < start + LOAD_SECONDS and time.monotonic() < start + LATEST:
+        time.sleep(max(0.0, due - time.monotonic()))
         answer()
-        requests += 1
-        time.sleep(max(0.0, start + requests / LOAD_RATE_PER_S - time.monotonic()))
+        times_s.append(time.monotonic() - due)
     cpu_s = time.process_time() - cpu_s
     elapsed, throttled = (after - earlier for after, earlier in zip(periods(), before, strict=True))
     return {
-        "requests": requests,
-        "cpu_ms": 1000 * cpu_s / requests,
+        "requests": len(times_s),
+        "cpu_ms": 1000 * cpu_s / len(times_s),
+        "p95_ms": 1000 * sorted(times_s)[len(times_s) * 95 // 100],
         "throttled_percent": 100 * throttled / elapsed if elapsed else None,
     }
 
