@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 
 # A server that ends its watches sooner is in trouble: asking again at once would add to it.
 SHORT_WATCH_S = 10.0
+# By so much may a server's clock for the end of a watch differ from ours.
+EARLY_S = 2.0
 
 
 class Backoff:
@@ -85,8 +87,13 @@ class Mirror:
         return str(answer["metadata"]["resourceVersion"]) if isinstance(answer.get("metadata"), dict) else ""
 
     def _watch(self, version: str) -> str:
-        """Follow the object until the server ends the watch; the version to go on from, "" to list again."""
+        """Follow the object until the server ends the watch; the version to go on from, "" to list again.
+
+        A server that ends it before its time stops, and may come back with etcd restored from a backup. Its versions
+        are lower then, and a watch from ours would be silent until they reach it.
+        """
         timeout_s = random.randint(240, 480)  # noqa: S311 (spreads the nodes' reconnects)
+        started = time.monotonic()
         query = self._query | {"resourceVersion": version}
         for event in self._client.watch(self._path, query, self._accepts[1], timeout_s=timeout_s):
             kind, obj = event.get("type"), event.get("object")
@@ -101,7 +108,7 @@ class Mirror:
                 self._set(obj)
             elif kind == "DELETED":
                 self._set(None)
-        return version
+        return version if time.monotonic() - started > timeout_s - EARLY_S else ""
 
     def _set(self, value: dict[str, Any] | None) -> None:
         self.value = value
