@@ -95,6 +95,7 @@ ROWS: Final = (
                 ("stale", "sum(raddle_stale_pods)"),
                 ("safe values", "sum(raddle_safe_value_pods)"),
                 ("no shim", "sum(raddle_shimless_pods)"),
+                ("resized in place", "sum(raddle_resized_pods)"),
                 ("older", "sum(raddle_older_pods)"),
                 ("reason not known yet", "sum(raddle_pending_pods)"),
             ),

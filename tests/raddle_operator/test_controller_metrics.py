@@ -37,7 +37,7 @@ def tally(**counts):
 
 
 def test_pods_are_summed_over_policies_and_namespaces():
-    counts = {"matched": 9, "injected": 4, "safe": 2, "stale": 1, "shimless": 3, "older": 2, "pending": 1}
+    counts = {"matched": 9, "injected": 4, "safe": 2, "stale": 1, "shimless": 3, "resized": 1, "older": 2, "pending": 1}
     one = NamespaceTally(policies={KEY: Tally(**counts, skipped={MISSED: 2})}, unattributed={"NoPolicy": 5})
     metrics.measure_pods({"shop": one, "bank": one})
     for name, count in {**counts, "safe_value": 2}.items():

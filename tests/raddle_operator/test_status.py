@@ -57,7 +57,9 @@ def record(*arguments, status=None, **options):
     return read_policy(INFERENCE_THREADINGS, obj)
 
 
-def pod(*, injected=False, settings_hash="", safe=False, created_s=CREATED_S + 100, layouts=(), **labels):
+def pod(
+    *, injected=False, settings_hash="", safe=False, resized=False, created_s=CREATED_S + 100, layouts=(), **labels
+):
     found = {"app": "resnet", **labels, **({"raddle.dev/injected": "true"} if injected else {})}
     pairs = tuple(sorted(found.items()))
     return PodFacts(
@@ -66,6 +68,7 @@ def pod(*, injected=False, settings_hash="", safe=False, created_s=CREATED_S + 1
         injected=injected,
         safe_values=safe,
         settings_hash=settings_hash,
+        resized=resized,
         layouts=layouts,
     )
 
@@ -86,11 +89,11 @@ def test_pods_are_counted_for_the_policy_that_governs_them():
     pods = [
         pod(injected=True, settings_hash=present.settings_hash),
         pod(injected=True, settings_hash=present.settings_hash, safe=True),
-        pod(injected=True, settings_hash="older"),
-        pod(app="other"),
+        pod(injected=True, settings_hash="older", resized=True),
+        pod(app="other", resized=True),
     ]
     found = counted(pods, present).policies[key_of(present)]
-    assert (found.matched, found.injected, found.safe, found.stale) == (3, 3, 1, 1)
+    assert (found.matched, found.injected, found.safe, found.stale, found.resized) == (3, 3, 1, 1, 1)
 
 
 def test_the_advice_of_all_pods_is_counted_by_layout():
@@ -351,6 +354,7 @@ tallies = st.builds(
     matched=st.integers(0, 9),
     injected=st.integers(0, 9),
     shimless=st.integers(0, 9),
+    resized=st.integers(0, 9),
     skipped=st.dictionaries(st.sampled_from(["A", "B"]), st.integers(1, 9)),
     rivals=st.frozensets(st.sampled_from("xyz")),
 )
@@ -395,6 +399,29 @@ def test_equal_pods_share_their_facts():
 
 def managed(time, fields, **more):
     return {"manager": "m", "time": time, "fieldsV1": fields, **more}
+
+
+def wrote(resources, subresource="resize", container='k:{"name":"serve"}'):
+    fields = {"f:spec": {"f:containers": {container: {"f:resources": resources}}}}
+    return managed(CREATED, fields, subresource=subresource)
+
+
+@pytest.mark.parametrize(
+    ("entries", "resized"),
+    [
+        ([wrote({"f:limits": {"f:cpu": {}}})], True),
+        ([wrote({"f:limits": {}, "f:requests": {"f:cpu": {}}})], True),
+        ([wrote({"f:limits": {"f:memory": {}}})], False),
+        ([wrote({"f:limits": {"f:cpu": {}}}, subresource="")], False),
+        ([managed(CREATED, {"f:status": {}}, subresource="status")], False),
+        ([wrote({}), wrote(None), managed(CREATED, None, subresource="resize")], False),
+    ],
+)
+def test_a_pod_whose_cpus_were_changed_in_place_tells_by_its_managed_fields(entries, resized):
+    of = {"managedFields": entries}
+    planned = metadata(annotations={"plan.raddle.dev/serve": "{}"}, **of)
+    assert PodReader().read({"metadata": planned}).resized is resized
+    assert PodReader().read({"metadata": metadata(**of)}).resized is False
 
 
 def test_when_a_namespace_was_opted_in_is_read_from_its_managed_fields():
@@ -484,6 +511,11 @@ def test_a_node_and_a_topology_are_read():
     node = {"status": {"nodeInfo": {"bootID": "b1"}, "capacity": {"cpu": "16"}}}
     assert read_node(node) == NodeFacts(boot_id="b1", capacity_cpus=16)
     assert read_node({}) == NodeFacts(boot_id="", capacity_cpus=None)
+
+
+@pytest.mark.parametrize(("system", "known"), [("linux", True), ("", True), ("windows", False)])
+def test_a_node_that_runs_no_linux_is_none_that_lacks_a_topology(system, known):
+    assert (read_node({"status": {"nodeInfo": {"operatingSystem": system}}}) is not None) is known
 
 
 @pytest.mark.parametrize(("capacity", "cpus"), [("1k", 1000), ("1024", 1024), ("", None), ("many", None), (None, None)])

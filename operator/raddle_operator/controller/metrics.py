@@ -33,6 +33,9 @@ INJECTED_PODS = Gauge("raddle_injected_pods", "Governed pods that have values")
 SAFE_VALUE_PODS = Gauge("raddle_safe_value_pods", "Pods with values that are safe on any node, not their node's")
 STALE_PODS = Gauge("raddle_stale_pods", "Pods with values by older settings than their policy has now")
 SHIMLESS_PODS = Gauge("raddle_shimless_pods", "Pods with values that no shim reaches, so with variables only")
+RESIZED_PODS = Gauge(
+    "raddle_resized_pods", "Pods with values of which a container's CPUs were changed in place since: planned otherwise"
+)
 OLDER_PODS = Gauge("raddle_older_pods", "Governed pods without values that are older than their policy or the opt-in")
 PENDING_PODS = Gauge("raddle_pending_pods", "Governed pods without values of which the reason is not known yet")
 SKIPPED_PODS = Gauge("raddle_skipped_pods", "Opted-in pods that got no values, by reason", ["reason"])
@@ -45,7 +48,7 @@ MISSED_PODS = Gauge(
 TOPOLOGIES = Gauge(
     "raddle_topologies", "NodeCPUTopologies by the conditions Fresh and Valid of their status", ["fresh", "valid"]
 )
-NODES_WITHOUT_TOPOLOGY = Gauge("raddle_nodes_without_topology", "Nodes that have no NodeCPUTopology")
+NODES_WITHOUT_TOPOLOGY = Gauge("raddle_nodes_without_topology", "Linux nodes that have no NodeCPUTopology")
 STATUS_WRITES = Counter("raddle_controller_status_writes", "Status writes by kind and outcome", ["kind", "outcome"])
 RECONCILE_SECONDS = Histogram(
     "raddle_controller_reconcile_duration_seconds",
@@ -60,6 +63,9 @@ CERTIFICATE_CHECKS = Counter(
     "raddle_controller_certificate_checks", "Checks of the webhook's certificates, by outcome", ["outcome"]
 )
 
+_POD_STATES: Final = (
+    MATCHED_PODS, INJECTED_PODS, SAFE_VALUE_PODS, STALE_PODS, SHIMLESS_PODS, RESIZED_PODS, OLDER_PODS, PENDING_PODS,
+)  # fmt: skip
 _STATES: Final = ("true", "false", "unknown")
 STATUS_KINDS: Final = ("InferenceThreading", "ClusterInferenceThreading", "NodeCPUTopology")
 _OUTCOMES: Final[Mapping[Counter, tuple[str, ...]]] = {
@@ -127,11 +133,12 @@ def measure_pods(tallies: Mapping[str, NamespaceTally]) -> None:
             states[SAFE_VALUE_PODS] += tally.safe
             states[STALE_PODS] += tally.stale
             states[SHIMLESS_PODS] += tally.shimless
+            states[RESIZED_PODS] += tally.resized
             states[OLDER_PODS] += tally.older
             states[PENDING_PODS] += tally.pending
             reasons.update(tally.skipped)
             missed[namespace] += tally.skipped.get(SkipReason.WEBHOOK_MISSED, 0)
-    for gauge in (MATCHED_PODS, INJECTED_PODS, SAFE_VALUE_PODS, STALE_PODS, SHIMLESS_PODS, OLDER_PODS, PENDING_PODS):
+    for gauge in _POD_STATES:
         gauge.set(states[gauge])
     for reason, count in reasons.items():
         SKIPPED_PODS.labels(reason).set(count)

@@ -33,7 +33,7 @@ class Tally:
     """Pods that one policy governs. Sums of tallies are tallies.
 
     ``stale``: injected with other settings than the policy gives now. ``shimless``: injected, but out of the shim's
-    reach. ``older``: created before the policy reached
+    reach. ``resized``: injected, and their CPUs changed in place since. ``older``: created before the policy reached
     them, so they have no values until they restart. ``missed``: those that should have got values, by name;
     ``rivals``: the policies that win over this one for some pod, at the same rank and priority. ``pending``: pods of
     which it is not known yet why they have no values. ``layouts``: how many pods have each advice for Throughput.
@@ -44,6 +44,7 @@ class Tally:
     safe: int = 0
     stale: int = 0
     shimless: int = 0
+    resized: int = 0
     older: int = 0
     skipped: Mapping[str, int] = field(default_factory=dict)
     missed: tuple[str, ...] = ()
@@ -59,6 +60,7 @@ class Tally:
             safe=self.safe + other.safe,
             stale=self.stale + other.stale,
             shimless=self.shimless + other.shimless,
+            resized=self.resized + other.resized,
             older=self.older + other.older,
             skipped=dict(Counter(self.skipped) + Counter(other.skipped)),
             missed=(self.missed + other.missed)[:NAMES_SHOWN],
@@ -89,6 +91,7 @@ class _Counts:
     safe: int = 0
     stale: int = 0
     shimless: int = 0
+    resized: int = 0
     older: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     missed: list[str] = field(default_factory=list)
@@ -113,6 +116,7 @@ class _Counts:
             safe=self.safe,
             stale=self.stale,
             shimless=self.shimless,
+            resized=self.resized,
             older=self.older,
             skipped=dict(self.skipped),
             missed=tuple(sorted(self.missed)[:NAMES_SHOWN]),
@@ -203,6 +207,7 @@ def _count(counts: _Counts, policy: PolicyObject, pod: PodFacts, reached_s: int)
         counts.safe += pod.safe_values
         counts.stale += pod.settings_hash != policy.settings_hash
         counts.shimless += pod.shimless
+        counts.resized += pod.resized
         counts.layouts.update(pod.layouts)
     elif policy.mode == "Observe":
         counts.skipped[SkipReason.OBSERVED] += 1

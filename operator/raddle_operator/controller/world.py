@@ -19,6 +19,7 @@ from raddle_operator.times import epoch_s
 # As wire.plan_text writes them.
 _SAFE_VALUES: Final = '"node":null'
 _NO_SHIM: Final = '"shim":false'
+_CPU: Final = "f:cpu"
 # Inside a text of the annotation the quotes would have backslashes. As many digits as the CRD takes.
 _LAYOUT: Final = re.compile(r'"layout":\{"workers":([1-9][0-9]{0,4}),"threads":([1-9][0-9]{0,4})\}')
 
@@ -30,8 +31,8 @@ class PodFacts:
     """An opted-in namespace's pod, from its metadata alone. ``settings_hash`` is empty when absent.
 
     ``safe_values``: a plan on it was made without knowing its node. ``shimless``: one was made for a process that the
-    shim does not reach, so spinning can't be controlled. ``layouts``: advice for Throughput in its plans, such as
-    ``16x4`` (workers x threads), each once.
+    shim does not reach, so spinning can't be controlled. ``resized``: a CPU limit or request was changed in place
+    since. ``layouts``: advice for Throughput in its plans, such as ``16x4`` (workers x threads), each once.
     """
 
     labels: Labels
@@ -40,6 +41,7 @@ class PodFacts:
     safe_values: bool
     settings_hash: str
     shimless: bool = False
+    resized: bool = False
     layouts: tuple[str, ...] = ()
 
 
@@ -116,6 +118,7 @@ class PodReader:
             safe_values=any(_SAFE_VALUES in text for text in plans),
             settings_hash=self._text(annotations.get(env.SETTINGS_HASH, "")),
             shimless=any(_NO_SHIM in text for text in plans),
+            resized=bool(plans) and _is_resized(metadata),
             layouts=self._layouts(plans),
         )
         return self._facts.setdefault(facts, facts)
@@ -146,9 +149,24 @@ def read_namespace(obj: Object) -> NamespaceFacts:
     return NamespaceFacts(labels=labels, opted_in_s=written, terminating="deletionTimestamp" in metadata)
 
 
-def read_node(obj: Object) -> NodeFacts:
-    """Return the facts of a Node's status."""
+def _is_resized(metadata: Mapping[str, Any]) -> bool:
+    """Tell by managedFields whether anybody has written a container's CPUs through pods/resize (Kubernetes 1.33)."""
+    writes = [entry for entry in metadata.get("managedFields") or () if entry.get("subresource") == "resize"]
+    return any(_CPU in _resources(entry) for entry in writes)
+
+
+def _resources(entry: Mapping[str, Any]) -> set[str]:
+    """The resources that one entry of managedFields owns in containers, such as ``f:cpu``."""
+    containers = ((entry.get("fieldsV1") or {}).get("f:spec") or {}).get("f:containers") or {}
+    owned = [(fields or {}).get("f:resources") or {} for fields in containers.values() if isinstance(fields, dict)]
+    return {name for fields in owned for part in fields.values() for name in part or ()}
+
+
+def read_node(obj: Object) -> NodeFacts | None:
+    """Return the facts of a Node's status; None for one that does not run Linux, of which no agent tells."""
     status = obj.get("status") or {}
+    if (status.get("nodeInfo") or {}).get("operatingSystem") not in (None, "", "linux"):
+        return None
     try:
         # The canonical form of 1000 CPUs is "1k".
         capacity = int(quantities.parse((status.get("capacity") or {}).get("cpu")))
