@@ -109,7 +109,8 @@ class Process:
 class LocalRaddle:
     """Raddle on a cluster, from `with` to the end of the block.
 
-    `values` are chart values beyond those of the harness; `start` names the processes to start at once.
+    `values` are chart values beyond those of the harness; `start` names the processes to start at once. `prefixes` are
+    put before a process's command line, by its name: a program that ends in exec, such as env or setpriv.
     """
 
     webhook: Process
@@ -123,6 +124,7 @@ class LocalRaddle:
         start: Sequence[str] = ("webhook", "controller"),
         controller_options: Sequence[str] = (),
         webhook_options: Sequence[str] = (),
+        prefixes: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """Describe it; entering installs the chart and starts the processes."""
         self.cluster = cluster
@@ -130,6 +132,7 @@ class LocalRaddle:
         self._start = start
         self._controller_options = controller_options
         self._webhook_options = webhook_options
+        self._prefixes = prefixes or {}
         self._processes: list[Process] = []
 
     def __enter__(self) -> Self:
@@ -182,22 +185,18 @@ class LocalRaddle:
         tls: Path,
         *,
         host: str = "127.0.0.1",
-        prefix: Sequence[str] = (),
     ) -> Process:
-        """Return a webhook that is not started yet, and serves on `host`.
-
-        `prefix` is put before its command line: a program that ends in exec, such as env or setpriv.
-        """
+        """Return a webhook that is not started yet, and serves on `host`."""
         options = ["--host", host, "--port", str(port), "--tls-dir", str(tls), "--drain-delay", "0"]
         options += ["--metrics-port", str(health_port), *self._webhook_options]
-        return self._process(name, "webhook", options, f"http://{host}:{health_port}", prefix=prefix)
+        return self._process(name, "webhook", options, f"http://{host}:{health_port}")
 
-    def controller_process(self, name: str, prefix: Sequence[str] = ()) -> Process:
-        """Return a controller that is not started yet; several elect a leader among them. `prefix`: as above."""
+    def controller_process(self, name: str) -> Process:
+        """Return a controller that is not started yet; several elect a leader among them."""
         port = free_port()
         options = ["--host", "127.0.0.1", "--port", str(port), "--identity", name, "--no-issue-certificates"]
         options += self._controller_options
-        return self._process(name, "controller", options, f"http://127.0.0.1:{port}", prefix=prefix)
+        return self._process(name, "controller", options, f"http://127.0.0.1:{port}")
 
     def start_agent(self, node: str, root: str = "/", options: Sequence[str] = ()) -> Process:
         """Start the agent of a registered node, with a token that is bound to that node as a kubelet's are."""
@@ -218,10 +217,10 @@ class LocalRaddle:
         health_url: str | None,
         *,
         token: str | None = None,
-        prefix: Sequence[str] = (),
     ) -> Process:
         kubeconfig = self._kubeconfig(name, token or self._token(f"raddle-{command}"))
-        line = [*prefix, sys.executable, "-m", "raddle_operator", command, "--kubeconfig", str(kubeconfig), *options]
+        line = [sys.executable, "-m", "raddle_operator", command, "--kubeconfig", str(kubeconfig), *options]
+        line = [*self._prefixes.get(name, ()), *line]
         process = Process(self.cluster.component(name), line, health_url)
         self._processes.append(process)
         return process

@@ -13,7 +13,7 @@ from typing import Final
 from localraddle import Process
 from reliability.model import Check, Result, broken_unless
 from reliability.rollout import Rollout, became
-from reliability.world import Space, World, injected, next_second, pod, policy, wait
+from reliability.world import Space, World, count_missed, injected, next_second, pod, policy
 
 PODS: Final = 500
 KILLED_AFTER: Final = 100
@@ -44,7 +44,7 @@ def killed(world: World) -> Result:
         got = became(pods)
         missed = [one["metadata"]["name"] for one in pods if not injected(one)]
         world.say(f"{len(pods)} pods bound after {bound_s:.1f} s, {len(missed)} without values")
-        wait(lambda: space.missed() == len(missed), f"the policy's status counts {len(missed)} missed pods")
+        counted = count_missed(space, len(missed))
         metric = raddle.controller.metric("raddle_missed_pods", pod_namespace=space.name)
         degraded = _condition(space, "Degraded")
         named = sum(name in degraded.get("message", "") for name in missed)
@@ -60,7 +60,7 @@ def killed(world: World) -> Result:
         "with their node's values": str(got["node"]),
         "with safe values": str(got["safe"]),
         "without values": str(len(missed)),
-        "missed by status": str(len(missed)),
+        "missed by status": str(counted),
         "missed by metric": f"{metric:.0f}",
         "named in the condition": str(named),
         "events": str(events),
@@ -68,6 +68,7 @@ def killed(world: World) -> Result:
     broken = broken_unless(
         all_pods_are_there=len(pods) == PODS,
         the_webhook_was_killed_while_pods_came=0 < len(missed) < PODS,
+        the_status_counts_every_missed_pod=counted == len(missed),
         the_metric_counts_every_missed_pod=metric == len(missed),
         the_condition_Degraded_is_true_for_WebhookMissed=(degraded.get("status"), degraded.get("reason"))
         == ("True", "WebhookMissed"),
@@ -97,7 +98,7 @@ def hung(world: World) -> Result:
                 rollout = Rollout(space, "hung", replicas)
                 created_s, bound_s = rollout.until_created(), rollout.until_bound()
             missed = sum(not injected(one) for one in rollout.pods())
-            wait(lambda: space.missed() == missed, f"the policy's status counts {missed} missed pods")  # noqa: B023
+            counted = count_missed(space, missed)
         bound_by_design_s = batches(replicas) * CREATE_TIMEOUT_SECONDS
         delay_s = created_s - calm_created_s
         world.say(f"{replicas} pods: {calm_created_s:.1f} s, hung {created_s:.1f} s, bound {bound_s:.1f} s")
@@ -105,11 +106,12 @@ def hung(world: World) -> Result:
             f"{replicas} pods created": f"{calm_created_s:.1f} s, hung {created_s:.1f} s",
             f"{replicas} pods bound": f"{calm_bound_s:.1f} s, hung {bound_s:.1f} s",
             f"{replicas} pods: delay, and log2(N) × timeout": f"{delay_s:.1f} s, {bound_by_design_s} s",
-            f"{replicas} pods: missed and counted": str(missed),
+            f"{replicas} pods: missed, and counted": f"{missed}, {counted}",
         }
         held = broken_unless(
             the_calm_rollout_had_values=calm_got["none"] == 0,
             all_pods_were_created_without_values=missed == replicas,
+            all_of_them_are_counted=counted == missed,
             the_hang_was_felt=delay_s > CREATE_TIMEOUT_SECONDS,
             the_delay_is_at_most_log2_of_N_times_the_timeout=delay_s <= bound_by_design_s + NOISE_SECONDS,
         )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -28,6 +30,10 @@ OPTED_IN: Mapping[str, str] = {env.INJECT_LABEL: "enabled"}
 # everywhere (20) and those of this node (8) differ.
 NODE, SHAPE, LIMIT_CPUS, NODE_THREADS = "steady", "2s16c32t", 20, 8
 TOPOLOGIES = "/apis/raddle.dev/v1alpha1/nodecputopologies"
+CONFIGURATION_PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/raddle"
+# A group of its own for the shared webhook, so that its packets can be told from others'; several runs on one machine
+# have several.
+WEBHOOK_GROUP = 50_000 + os.getpid() % 10_000
 _numbers = itertools.count()
 
 
@@ -66,7 +72,8 @@ class World:
     def raddle(self) -> LocalRaddle:
         """Return Raddle on the shared cluster, webhook and controller ready, one node (`NODE`) registered."""
         if self._raddle is None:
-            self._raddle = self._shared.enter_context(self.raddle_on(self.cluster))
+            prefixes = {"webhook": _in_group(WEBHOOK_GROUP)}
+            self._raddle = self._shared.enter_context(self.raddle_on(self.cluster, prefixes=prefixes))
         for process in (self._raddle.webhook, self._raddle.controller):
             if process.pid is None:
                 process.start()
@@ -88,12 +95,16 @@ class World:
         options.setdefault("controller_options", ["--status-interval-s", "0.5"])
         with LocalRaddle(cluster, **options) as raddle:
             if node:
-                raddle.register_machine(NODE, machines.path(SHAPE), labels={"node": NODE}, pods=1000)
+                self.register_node(raddle)
                 wait(
                     lambda: raddle.webhook.metric("raddle_webhook_cache_objects", kind="NodeCPUTopology") == 1,
                     "the webhook knows the node",
                 )
             yield raddle
+
+    def register_node(self, raddle: LocalRaddle) -> None:
+        """Register `NODE` with its topology."""
+        raddle.register_machine(NODE, machines.path(SHAPE), labels={"node": NODE}, pods=2000)
 
     @contextlib.contextmanager
     def namespace(self, raddle: LocalRaddle, labels: Mapping[str, str] = OPTED_IN) -> Iterator[Space]:
@@ -195,6 +206,33 @@ def wait(check: Callable[[], T | None], what: str, seconds: float = WAIT_SECONDS
         if time.monotonic() > deadline:
             raise BrokenError(f"not so within {seconds:g} s: {what}")
         time.sleep(POLL_SECONDS)
+
+
+def settled(check: Callable[[], T], wanted: T, seconds: float = WAIT_SECONDS) -> T:
+    """Return what `check` returns once that is as wanted; after `seconds`, what it is then."""
+    deadline = time.monotonic() + seconds
+    while (found := check()) != wanted and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    return found
+
+
+def count_missed(space: Space, wanted: int) -> int:
+    """Return how many missed pods the policy's status counts, once that is as wanted or 30 s have passed."""
+
+    def counted() -> int:
+        # On a machine that is far too busy it may lose its Lease, and ends; a kubelet would start it again.
+        if space.raddle.controller.pid is None:
+            space.raddle.controller.start()
+        return space.missed()
+
+    return settled(counted, wanted)
+
+
+def _in_group(group: int) -> list[str]:
+    """A command's prefix that runs it in this group, nothing where that can't be had."""
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        return []
+    return ["setpriv", "--regid", str(group), "--clear-groups"]
 
 
 def next_second() -> None:

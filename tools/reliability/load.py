@@ -1,0 +1,91 @@
+"""Pods that are created one after the other, all the time, and what came of each call."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import threading
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from devcluster import ApiError, Client
+from reliability.world import Space, injected, pod, wait
+
+
+class Call(NamedTuple):
+    """One pod's creation. `at_s` is when it began (time.monotonic()); `refused` says why there is no pod."""
+
+    name: str
+    at_s: float
+    seconds: float
+    has_values: bool
+    refused: str = ""
+
+
+class Load:
+    """Creates pods from several connections, from `with` to the end of the block: `calls` are those that were answered.
+
+    Each connection creates `rate_per_s` pods a second at most; the scheduler binds them, and old ones are not deleted.
+    """
+
+    def __init__(self, space: Space, *, connections: int = 2, rate_per_s: float = 10.0) -> None:
+        """Describe it."""
+        self._space = space
+        self._pause_s = 1 / rate_per_s
+        self._end = threading.Event()
+        self._numbers = itertools.count()
+        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(connections)]
+        self.calls: list[Call] = []
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End, and wait for the calls under way."""
+        self._end.set()
+        for thread in self._threads:
+            thread.join()
+
+    def go_on(self, count: int, *, with_values: bool = False) -> None:
+        """Wait for so many more calls, of which only those with values count where that is said."""
+        seen = len(self.calls)
+        wait(
+            lambda: sum(one.has_values or not with_values for one in self.calls[seen:]) >= count,
+            f"{count} more pods are created" + (" with values" if with_values else ""),
+        )
+
+    def _run(self) -> None:
+        with self._space.cluster.new_client() as client:
+            while not self._end.wait(self._pause_s):
+                self.calls.append(self._call(client, f"load-{next(self._numbers)}"))
+
+    def _call(self, client: Client, name: str) -> Call:
+        began_s = time.monotonic()
+        has_values, refused = False, ""
+        try:
+            has_values = injected(client.post(self._space.pods_path, pod(name)))
+        except (ApiError, OSError, http.client.HTTPException) as error:
+            refused = str(error) or repr(error)
+        return Call(name, began_s, time.monotonic() - began_s, has_values, refused)
+
+
+def refused(calls: Sequence[Call]) -> list[str]:
+    """Why calls were refused, one text a call."""
+    return [one.refused for one in calls if one.refused]
+
+
+def without_values(calls: Sequence[Call], *, since_s: float = 0.0, until_s: float = float("inf")) -> list[Call]:
+    """Calls of pods that exist and have no values, begun within this time."""
+    return [one for one in calls if not one.has_values and not one.refused and since_s <= one.at_s < until_s]
+
+
+def slowest_s(calls: Sequence[Call]) -> float:
+    """The longest call in seconds."""
+    return max((one.seconds for one in calls), default=0.0)
