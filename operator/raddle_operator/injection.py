@@ -257,7 +257,7 @@ class _Injection:
         if self.shim.init_container is not None and clean.field == "initContainers":
             detail = "the shim is copied after the other init containers"
             return Loading(withheld=(Skip(reason=SkipReason.SHIM_MISSING, detail=detail),))
-        taken = volumes.mount_is_taken(clean)
+        taken = volumes.mount_is_taken(clean, ours=self.names_of_ours)
         if taken is not None:
             return Loading(withheld=(taken,))
         architecture = self._architecture() if loading.wants_native(policy) else ""

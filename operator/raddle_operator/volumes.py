@@ -166,33 +166,34 @@ def no_report(container: Container, *, ours: Collection[str]) -> Skip | None:
     if REPORT_VOLUME not in ours:
         detail = f"the pod has a volume {REPORT_VOLUME} of its own"
     else:
-        detail = _taken(container, REPORT_VOLUME, delivery.REPORT_PATH)
+        detail = _taken(container, REPORT_VOLUME, delivery.REPORT_PATH, ours)
     return Skip(reason=SkipReason.REPORTS_MISSING, detail=detail) if detail else None
 
 
 # --- what stands in the way -----------------------------------------------------------------------------------------
 
 
-def mount_is_taken(container: Container) -> Skip | None:
-    """Why the shim can't be mounted in the container, None where it can."""
-    detail = _taken(container, SHIM_VOLUME, delivery.MOUNT_PATH)
+def mount_is_taken(container: Container, *, ours: Collection[str]) -> Skip | None:
+    """Why the shim can't be mounted in the container, None where it can. `ours` are the pod's `names_of_ours`."""
+    detail = _taken(container, SHIM_VOLUME, delivery.MOUNT_PATH, ours)
     return _missing(detail) if detail else None
 
 
-def _taken(container: Container, volume: str, ours: str) -> str:
+def _taken(container: Container, volume: str, wanted: str, ours: Collection[str]) -> str:
     """What stands where our volume would be mounted, "" for nothing.
 
-    A mount path can be used once, and below or above another volume's mount the container might not start.
+    A mount path can be used once, and below or above another volume's mount the container might not start. Mounts of
+    ours stand nowhere: they are made anew.
     """
     for mount in container.mounts:
         path = "/" + mount.path.strip("/")
-        if mount.volume != volume and (path == ours or path.startswith(ours + "/") or _is_above(path, ours)):
+        if mount.volume != volume and mount.volume not in ours and _meet(path, wanted):
             return f"volume {mount.volume[:63]} is mounted on {path[:63]}, where {volume} would be"
     return ""
 
 
-def _is_above(path: str, below: str) -> bool:
-    return path == "/" or below.startswith(path + "/")
+def _meet(path: str, other: str) -> bool:
+    return path in ("/", other) or path.startswith(other + "/") or other.startswith(path + "/")
 
 
 # --- writing --------------------------------------------------------------------------------------------------------
