@@ -30,7 +30,7 @@ Key = tuple[str, str]
 T = TypeVar("T")
 
 BACKOFF_FIRST_S: Final = 0.5
-BACKOFF_MOST_S: Final = 30.0
+BACKOFF_MOST_S: Final = 10.0
 STEADY_S: Final = 5.0
 """A stream that brought something after so long was a good one; the next is opened without a pause."""
 
@@ -76,7 +76,7 @@ class Informer(Generic[T]):
         """``relist_every_s``: list again so often although the watch is well; None only when the server says so.
 
         ``on_rewind``: called, before the store changes, when a list is older than what the server has said before.
-        ``first_pause_s``: the pause after a first failure; it doubles with each further one, up to 30 s.
+        ``first_pause_s``: the pause after a first failure; it doubles with each further one, up to 10 s.
         """
         self.resource: Final = resource
         self.synced: Final = asyncio.Event()
