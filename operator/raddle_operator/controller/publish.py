@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -22,7 +23,7 @@ _NOT_ALARMING: Final = frozenset({"NoPodsMatched", "SpinningNotControlled", "Nod
 
 
 class StatusWriter:
-    """Writes the status of our own kinds; at most one write of one object in ``interval_s``."""
+    """Writes the status of our own kinds, and says how long the next write of one object has to wait."""
 
     def __init__(
         self,
@@ -36,16 +37,19 @@ class StatusWriter:
         self._recorder = recorder
         self._interval_s = interval_s
         self._now_s = now_s
-        self._written_s: dict[tuple[str, Key], float] = {}
+        self._written: dict[tuple[str, Key], tuple[int, float]] = {}
 
-    def wait_s(self, resource: Resource, key: Key) -> float:
-        """Return how long to wait before this object's status may be written again; 0 when it may be now."""
-        written_s = self._written_s.get((resource.kind, key))
-        return 0.0 if written_s is None else max(0.0, written_s + self._interval_s - self._now_s())
+    def wait_s(self, resource: Resource, key: Key, generation: int) -> float:
+        """Return how long to wait before this object's status may be written again; 0 when it may be now.
+
+        Who has just changed the object is told at once: only a generation that has a status of ours waits.
+        """
+        written, written_s = self._written.get((resource.kind, key), (generation, -math.inf))
+        return max(0.0, written_s + self._interval_s - self._now_s()) if written == generation else 0.0
 
     def forget(self, resource: Resource, key: Key) -> None:
         """Drop what is remembered about an object that is gone."""
-        self._written_s.pop((resource.kind, key), None)
+        self._written.pop((resource.kind, key), None)
 
     async def write(
         self, resource: Resource, key: Key, uid: str, previous: Mapping[str, Any], wanted: Mapping[str, Any]
@@ -67,7 +71,8 @@ class StatusWriter:
         except KubeError:
             metrics.STATUS_WRITES.labels(resource.kind, "failed").inc()
             raise
-        self._written_s[(resource.kind, key)] = self._now_s()
+        generation = wanted["conditions"][0]["observedGeneration"]
+        self._written[(resource.kind, key)] = (generation, self._now_s())
         metrics.STATUS_WRITES.labels(resource.kind, "written").inc()
         self._announce(Reference.of(resource, stored), previous, wanted)
         return stored

@@ -344,7 +344,7 @@ class Reconciler:
         self._pending_s.pop(work, None)
         too_many = record.policy is not None and self._arrange().of_namespace(key[0]).is_beyond(record.policy)
         wanted = policy_status(record, total, too_many=too_many, shimless=shimless, now_s=time.time())
-        wait_s = self._writer.wait_s(resource, key)
+        wait_s = self._writer.wait_s(resource, key, record.generation)
         if wait_s > 0 and not says(record.status, wanted):
             self.queue.add(work, delay_s=wait_s)  # what is written then is what is right then
             return

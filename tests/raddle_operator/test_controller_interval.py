@@ -1,0 +1,109 @@
+"""How often the reconciler writes one policy's status."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from raddle_operator.controller.reconcile import Reconciler
+from raddle_operator.controller.settings import ControllerSettings
+from raddle_operator.events import Recorder
+from raddle_operator.kube import INFERENCE_THREADINGS, NAMESPACES, PODS, Page, WatchEvent
+
+INTERVAL_S = 3600.0
+KEY = ("shop", "front")
+
+
+class Server:
+    """Stands in for Kube: one opted-in namespace, pods that a test announces, statuses that it keeps."""
+
+    def __init__(self):
+        self.pods = asyncio.Queue()
+        self.written = asyncio.Queue()
+        self.version = 1000
+
+    async def list(self, resource, *_, **__):
+        return Page("100", [])
+
+    async def pages(self, resource, *_, **__):
+        metadata = {"name": "shop", "labels": {"raddle.dev/inject": "enabled"}}
+        namespace = {"metadata": {**metadata, "creationTimestamp": "2026-01-01T00:00:00Z"}}
+        yield Page("100", [namespace] if resource is NAMESPACES else [])
+
+    async def watch(self, resource, *_, **__):
+        while True:
+            if resource is not PODS:
+                await asyncio.Event().wait()
+            yield WatchEvent("ADDED", await self.pods.get())
+
+    async def apply_status(self, resource, body, *, field_manager):
+        self.version += 1
+        self.written.put_nowait(body["status"])
+        status = {**body["status"]}
+        return stored(status["observedGeneration"], self.version, status)
+
+    async def create(self, *_):
+        """Take an event."""
+
+
+def stored(generation, version, status=None):
+    metadata = {"name": KEY[1], "namespace": KEY[0], "uid": "u", "creationTimestamp": "2026-01-02T00:00:00Z"}
+    return {
+        "metadata": {**metadata, "generation": generation, "resourceVersion": str(version)},
+        "spec": {"podSelector": {"matchLabels": {"app": "resnet"}}, "priority": generation},
+        **({"status": status} if status else {}),
+    }
+
+
+def pod(number):
+    metadata = {"name": f"resnet-{number}", "namespace": "shop", "labels": {"app": "resnet"}}
+    created = {"creationTimestamp": "2026-01-01T12:00:00Z", "resourceVersion": str(200 + number)}
+    return {"metadata": {**metadata, **created}}
+
+
+@contextlib.asynccontextmanager
+async def at_work(server):
+    settings = ControllerSettings(identity="a", keep_shim=False, status_interval_s=INTERVAL_S, tally_interval_s=0.0)
+    reconciler = Reconciler(server, settings, Recorder(server, controller="raddle.dev/controller", instance="a"))
+    running = asyncio.create_task(reconciler.run())
+    try:
+        yield reconciler
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+async def nothing_is_written(server):
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await server.written.get()
+
+
+async def test_a_policy_that_was_just_changed_says_so_at_once():
+    server = Server()
+    async with asyncio.timeout(10), at_work(server) as reconciler:
+        for generation in (1, 2, 3):
+            reconciler.deliver(INFERENCE_THREADINGS, KEY, stored(generation, server.version + 1))
+            assert (await server.written.get())["observedGeneration"] == generation
+
+
+async def test_pods_that_come_and_go_are_told_once_in_the_interval():
+    server = Server()
+    async with asyncio.timeout(10), at_work(server) as reconciler:
+        reconciler.deliver(INFERENCE_THREADINGS, KEY, stored(1, server.version))
+        assert (await server.written.get())["matchedPods"] == 0
+        server.pods.put_nowait(pod(1))
+        await nothing_is_written(server)
+        # A new generation takes along what has waited.
+        reconciler.deliver(INFERENCE_THREADINGS, KEY, stored(2, server.version + 1))
+        assert (await server.written.get())["matchedPods"] == 1
+
+
+async def test_somebody_who_writes_the_status_too_starts_no_race():
+    server = Server()
+    async with asyncio.timeout(10), at_work(server) as reconciler:
+        reconciler.deliver(INFERENCE_THREADINGS, KEY, stored(1, server.version))
+        await server.written.get()
+        reconciler.deliver(INFERENCE_THREADINGS, KEY, stored(1, server.version + 1, {"observedGeneration": 99}))
+        await nothing_is_written(server)
