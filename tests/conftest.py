@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -41,12 +42,24 @@ def golden(request):
     return check
 
 
+@pytest.fixture(scope="session", params=os.environ.get("RADDLE_KUBERNETES", "").split() or None)
+def kubernetes(request):
+    """The API server's version: the default one, or each that RADDLE_KUBERNETES names (`make chart-versions` does)."""
+    from devcluster import binaries, build
+    from devcluster.versions import DEFAULT_KUBERNETES, Version
+
+    version = Version.parse(request.param) if hasattr(request, "param") else DEFAULT_KUBERNETES
+    if version != DEFAULT_KUBERNETES and build.built(binaries.control_plane(version), binaries.cache_folder()) is None:
+        pytest.skip(f"Kubernetes {version} is not built here: python -m devcluster build --version {version}")
+    return version
+
+
 @pytest.fixture(scope="session")
-def cluster():
+def cluster(kubernetes):
     """A real etcd, API server, scheduler and controller manager, shared by one test session."""
     from devcluster import Cluster
 
-    with Cluster() as running:
+    with Cluster(version=kubernetes) as running:
         yield running
 
 
@@ -54,7 +67,7 @@ def cluster():
 def proves(request):
     """proves(runtime, version, control): if the test passes, that control works in that real runtime.
 
-    The README's table of supported runtimes is made of these (tools/supported.py).
+    The README's tables of runtimes and of Kubernetes versions are made of these (tools/supported.py).
     """
 
     def note(runtime, version, control):

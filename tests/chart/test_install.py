@@ -57,7 +57,7 @@ def beside(item):
 
 
 @pytest.mark.parametrize("cases", [[{"crds": {"install": True}}], list(chart.CASES.values()), MATRIX], ids=len)
-def test_the_api_server_takes_every_object_and_every_field_of_every_rendering(cluster, cases):
+def test_the_api_server_takes_every_object_and_every_field_of_every_rendering(cluster, cases, kubernetes, proves):
     for namespace in ("models", "vision", "a", "b", "elsewhere"):
         cluster.client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     done = cluster.kubectl(
@@ -65,6 +65,7 @@ def test_the_api_server_takes_every_object_and_every_field_of_every_rendering(cl
         input=yaml.safe_dump_all(in_cluster(cluster, *cases)), check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
+    proves("Kubernetes", str(kubernetes), "helm install")
 
 
 def test_no_expression_of_an_admission_policy_has_a_type_error(cluster):
@@ -90,10 +91,13 @@ def refusals(cluster, values):
 
 
 @pytest.mark.parametrize("case", [case for case, values in chart.CASES.items() if "workloads" not in values])
-def test_every_pod_is_let_into_a_namespace_that_enforces_the_restricted_pod_security_standard(cluster, case):
+def test_every_pod_is_let_into_a_namespace_that_enforces_the_restricted_pod_security_standard(
+    cluster, case, kubernetes, proves
+):
     pods = {item["metadata"]["name"] for item in chart.objects(chart.CASES[case]) if "template" in item.get("spec", {})}
     assert pods == {"raddle-controller", "raddle-webhook", "raddle-agent"}
     assert refusals(cluster, chart.CASES[case]) == {}
+    proves("Kubernetes", str(kubernetes), "restricted pods")
 
 
 @pytest.mark.parametrize(
@@ -242,8 +246,9 @@ def test_an_account_may(cluster, account, verb, resource, options):
         ("raddle-agent", "get", "configmaps", OTHER),
     ],
 )
-def test_an_account_may_not(cluster, account, verb, resource, options):
+def test_an_account_may_not(cluster, account, verb, resource, options, kubernetes, proves):
     assert not may(cluster, account, verb, resource, *options)
+    proves("Kubernetes", str(kubernetes), "least rights")
 
 
 def test_the_controller_applies_its_own_secret_and_no_other(cluster):

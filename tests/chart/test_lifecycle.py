@@ -86,7 +86,9 @@ def network_policies(cluster):
 
 
 @pytest.mark.parametrize("frozen", PREVIOUS, ids=lambda path: path.stem)
-def test_an_upgrade_from_an_earlier_chart_and_back_keeps_policies_crds_and_the_ca_bundle(bare, frozen, tmp_path):
+def test_an_upgrade_from_an_earlier_chart_and_back_keeps_policies_crds_and_the_ca_bundle(
+    bare, frozen, tmp_path, kubernetes, proves
+):
     cluster = bare
     helm(cluster, "install", earlier(frozen, tmp_path / "earlier"))
     assert (network_policies(cluster), columns(cluster)) == ([], 10)
@@ -108,6 +110,7 @@ def test_an_upgrade_from_an_earlier_chart_and_back_keeps_policies_crds_and_the_c
         assert (kept["metadata"]["uid"], kept["spec"]["threads"]["intraOp"]) == (uid, 2)
         webhooks = cluster.client.get(WEBHOOKS)["webhooks"]
         assert {webhook["clientConfig"]["caBundle"] for webhook in webhooks} == {bundle}
+    proves("Kubernetes", str(kubernetes), "upgrade and back")
 
 
 # --- kubectl instead of Helm --------------------------------------------------------------------------------------------------
@@ -120,7 +123,7 @@ def test_install_yaml_is_the_namespace_and_what_helm_installs():
     assert documents[1:] == installed
 
 
-def test_kubectl_installs_again_over_itself_and_its_end_leaves_crds_and_policies(bare, tmp_path):
+def test_kubectl_installs_again_over_itself_and_its_end_leaves_crds_and_policies(bare, tmp_path, kubernetes, proves):
     cluster = bare
     file = tmp_path / "install.yaml"
     file.write_text(chart.install_manifest())
@@ -139,6 +142,7 @@ def test_kubectl_installs_again_over_itself_and_its_end_leaves_crds_and_policies
         "raddle-system configmap/kube-root-ca.crt",
         "models inferencethreading.raddle.dev/kept",
     }
+    proves("Kubernetes", str(kubernetes), "kubectl apply")
 
 
 # --- The end ------------------------------------------------------------------------------------------------------------------
@@ -165,7 +169,7 @@ def of_raddle(found):
     return {one for one in found if "raddle" in one}
 
 
-def test_uninstalling_leaves_crds_policies_and_what_running_pods_mount_and_nothing_else(bare):
+def test_uninstalling_leaves_crds_policies_and_what_running_pods_mount_and_nothing_else(bare, kubernetes, proves):
     cluster = bare
     before = everything(cluster)
     values = {"workloads": {"enabled": True}, "certificates": {"source": "Raddle"}}
@@ -204,6 +208,7 @@ def test_uninstalling_leaves_crds_policies_and_what_running_pods_mount_and_nothi
     assert expected <= everything(cluster)
     assert cluster.client.get(f"{path}/running")["spec"] == running
     remove_by_notes(cluster, notes, shims)
+    proves("Kubernetes", str(kubernetes), "uninstall")
 
 
 def remove_by_notes(cluster, notes, shims):

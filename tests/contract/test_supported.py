@@ -1,4 +1,4 @@
-"""The README's table of runtimes: what it says of versions, and when it is out of date."""
+"""The README's tables of runtimes and of Kubernetes: what they say of versions, and when they are out of date."""
 
 from __future__ import annotations
 
@@ -34,6 +34,20 @@ def test_other_runtimes_have_a_table_without_the_columns_that_they_leave_empty()
     first, second = supported.table(proofs).split("\n\n")
     assert first.splitlines()[0] == "| runtime | versions tested | affinity |"
     assert second.splitlines()[0] == "| runtime | versions tested | counts |"
+
+
+def test_kubernetes_has_a_table_of_one_row():
+    proofs = of("Kubernetes", "1.34.4", "1.36.3", control="helm install") | of(
+        "Kubernetes", "1.36.3", control="uninstall"
+    )
+    found = supported.sections(proofs | of("libgomp", "12.2.0"))
+    assert set(found) == {"supported", "kubernetes"}
+    assert found["kubernetes"].splitlines() == [
+        "| Kubernetes | helm install | uninstall |",
+        "| --- | --- | --- |",
+        "| 1.34.4, 1.36.3 | yes | from 1.36.3 |",
+    ]
+    assert "Kubernetes" not in found["supported"]
 
 
 TOLD = of("PyTorch", "1.13.1", "2.6.0")

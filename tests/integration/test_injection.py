@@ -35,7 +35,7 @@ def on(node, *containers, **more):
     return pod(*containers, nodeSelector={"node": node}, **more)
 
 
-def test_a_pod_gets_variables_annotations_and_the_shim_at_create(space):
+def test_a_pod_gets_variables_annotations_and_the_shim_at_create(space, kubernetes, proves):
     space.apply(policy())
     space.wait(lambda: space.client.get(f"/api/v1/namespaces/{space.name}/configmaps")["items"])
     made = space.create(pod(container(cpu="2"), schedulingGates=[{"name": "test/wait"}]))
@@ -48,6 +48,7 @@ def test_a_pod_gets_variables_annotations_and_the_shim_at_create(space):
     assert field == f"metadata.annotations['{env.THREADS_PREFIX}serve']"
     assert SHIM_VOLUME in {volume["name"] for volume in made["spec"]["volumes"]}
     assert made["metadata"]["annotations"][env.GOVERNED_BY] == "InferenceThreading/policy"
+    proves("Kubernetes", str(kubernetes), "values at creation")
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_a_pod_gets_variables_annotations_and_the_shim_at_create(space):
         ("hybrid", container(cpu="500m"), 1, "limits.cpu 500m, below one CPU"),
     ],
 )
-def test_binding_gives_each_pod_the_numbers_of_its_node(space, node, one, expected, because):
+def test_binding_gives_each_pod_the_numbers_of_its_node(space, node, one, expected, because, kubernetes, proves):
     space.apply(policy())
     space.create(on(node, one))
     bound = space.bound()
@@ -76,6 +77,7 @@ def test_binding_gives_each_pod_the_numbers_of_its_node(space, node, one, expect
     assert threads(bound) == expected
     assert plan_of(bound).node == node
     assert because in plan_of(bound).because["intraOp"]
+    proves("Kubernetes", str(kubernetes), "values at binding")
 
 
 def test_a_pod_without_a_limit_has_the_smallest_nodes_number_until_it_is_bound(space):
