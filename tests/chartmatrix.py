@@ -25,6 +25,7 @@ WORKLOADS = (
             "podLabels": {"team": "platform"},
             "podAnnotations": {"example.com/scrape": "yes"},
             "extraEnv": [{"name": "RADDLE_LOG_LEVEL", "value": "debug"}],
+            "clientCA": {"configMap": "api-server-ca"},
         },
         "agent": {
             "kubeletConfig": "None",

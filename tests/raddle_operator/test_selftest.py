@@ -42,9 +42,9 @@ class Webhook:
                 pass  # a client that does not trust us hangs up
 
         self.server = Server(("127.0.0.1", 0), Handler)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
-        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+        self.server.socket = self.context.wrap_socket(self.server.socket, server_side=True)
         self.url = f"https://127.0.0.1:{self.server.server_port}"
 
     def __enter__(self):
@@ -99,6 +99,18 @@ def test_any_other_answer_fails_and_is_named(tmp_path, answer, message):
     with Webhook(tmp_path, lambda _: answer) as webhook:
         done = run(webhook)
     assert (done.exit_code, message in done.output) == (1, True), done.output
+
+
+def test_a_webhook_that_asks_for_a_certificate_passes_where_that_is_expected(tmp_path):
+    with Webhook(tmp_path, allowing) as webhook:
+        answered = run(webhook, "--expect-refusal")
+        webhook.context.load_verify_locations(webhook.ca_file)
+        webhook.context.verify_mode = ssl.CERT_REQUIRED
+        refused = run(webhook, "--ca-file", str(webhook.ca_file), "--expect-refusal")
+        unexpected = run(webhook, "--ca-file", str(webhook.ca_file))
+    assert (answered.exit_code, "expected a refusal" in answered.output) == (1, True)
+    assert (refused.exit_code, "asks for a client certificate" in refused.output) == (0, True), refused.output
+    assert unexpected.exit_code == 1
 
 
 def test_no_webhook_at_all_fails(tmp_path):

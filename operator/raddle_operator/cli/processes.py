@@ -96,6 +96,11 @@ def controller(log_level: str, **options: Any) -> None:
     type=click.Path(path_type=Path),
     help="Folder with tls.crt and tls.key; they may come later, and may change.",
 )
+@option(
+    "--client-ca-file",
+    type=click.Path(path_type=Path),
+    help="Authorities (PEM) by one of which the API server's certificate must be signed. Absent: it needs none.",
+)
 @option("--host", default="", help="Address to listen on. Absent: all.")
 @option("--port", default=10250, help="TCP port of the reviews.")
 @option("--metrics-port", "health_port", default=8080, help="TCP port of the probes and metrics.")

@@ -19,6 +19,8 @@ import click
 PODS_PATH: Final = "/mutate/pods"
 BETWEEN_S: Final = 1.0
 ANSWER_TIMEOUT_S: Final = 5.0
+ASKED: Final = "CERTIFICATE_REQUIRED"
+"""What OpenSSL calls the alert of a server that was shown no certificate; some hang up before it is sent."""
 
 
 class SelftestError(Exception):
@@ -30,8 +32,11 @@ class SelftestError(Exception):
 @click.option(
     "--ca-file", type=click.Path(path_type=Path), help="PEM authority. Absent or no file: TLS is not verified."
 )
+@click.option(
+    "--expect-refusal", is_flag=True, help="Succeed when the webhook asks for a client certificate, which this has not."
+)
 @click.option("--wait-s", default=60.0, show_default=True, help="Seconds to go on asking until it answers.")
-def selftest(url: str, ca_file: Path | None, wait_s: float) -> None:
+def selftest(url: str, ca_file: Path | None, expect_refusal: bool, wait_s: float) -> None:
     """Check that the webhook answers a review, and by which certificate."""
     parts = urlsplit(url)
     if parts.scheme != "https" or not parts.hostname:
@@ -43,9 +48,14 @@ def selftest(url: str, ca_file: Path | None, wait_s: float) -> None:
             answer = ask(parts.hostname, parts.port or 443, ca_file if verified else None)
             break
         except (OSError, http.client.HTTPException, SelftestError) as error:
+            if expect_refusal and is_refusal(error):
+                click.echo(f"{url}{PODS_PATH} asks for a client certificate, so only the API server is answered.")
+                return
             if time.monotonic() > deadline_s:
                 raise click.ClickException(f"{url}{PODS_PATH}: {error}") from None
             time.sleep(BETWEEN_S)
+    if expect_refusal:
+        raise click.ClickException(f"{url}{PODS_PATH} answers without a client certificate, expected a refusal")
     click.echo(f"{url}{PODS_PATH} answered in {answer * 1000:.0f} ms and allows the pod.")
     click.echo(f"Its certificate is signed by {ca_file}." if verified else "Its certificate was not verified.")
 
@@ -70,6 +80,11 @@ def ask(host: str, port: int, ca_file: Path | None) -> float:
         connection.close()
     judge(sent["request"]["uid"], response.status, body)
     return time.perf_counter() - began_s
+
+
+def is_refusal(error: Exception) -> bool:
+    """Tell whether TLS went well and then the server hung up, as it does where it was shown no certificate."""
+    return isinstance(error, (ConnectionResetError, ssl.SSLEOFError)) or ASKED in str(error)
 
 
 def judge(uid: str, status: int, body: bytes) -> None:

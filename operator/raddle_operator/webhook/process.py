@@ -37,7 +37,7 @@ class Webhook:
         self.ready: Final = asyncio.Event()
         self._settings: Final = settings
         self._caches: Final = Caches(sources)
-        self._certificate: Final = ServingCertificate(settings.tls_dir)
+        self._certificate: Final = ServingCertificate(settings.tls_dir, settings.client_ca_file)
         self._stopping = False
         journal = Journal(settings.decision_logs_per_s)
         admission = Admission(settings, self._caches, kube, self.metrics, journal)
@@ -50,7 +50,8 @@ class Webhook:
         if self._stopping:
             return "stopping"
         if self._certificate.loaded is None:
-            return f"no certificate yet in {self._settings.tls_dir}"
+            authorities = self._settings.client_ca_file
+            return f"no certificate yet in {self._settings.tls_dir}" + (f", or no {authorities}" if authorities else "")
         if not self._caches.synced:
             missing = [state.kind for state in self._caches.states() if state.age_s is None]
             return f"caches not complete yet: {', '.join(missing)}"

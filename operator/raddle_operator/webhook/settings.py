@@ -19,6 +19,9 @@ class WebhookSettings:
 
     tls_dir: Path
     """The folder with tls.crt and tls.key. They may come later and may change; a kubelet replaces them as one."""
+    client_ca_file: Path | None = None
+    """PEM certificates of authorities: one of them must have signed the certificate of a client of the HTTPS port. The
+    file may come later and may change, like those in ``tls_dir``. None: clients need no certificate."""
     namespace: str = "raddle-system"
     kubeconfig: Path | None = None
     context: str | None = None
