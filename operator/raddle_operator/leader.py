@@ -69,6 +69,7 @@ class Elector:
         self._timing = timing or Timing()
         self._observed: Object | None = None
         self._observed_at_s = 0.0
+        self._stored: Object | None = None  # the whole Lease as our last write left it
         self._renewed_at_s: float | None = None
         self._holder: str | None = None
 
@@ -141,22 +142,40 @@ class Elector:
 
     async def _take(self) -> bool:
         asked_at_s = time.monotonic()  # the Lease runs from before the write, never from after it
+        if await self._renew(asked_at_s):
+            return True
         try:
             lease = await self._kube.get(LEASES, self._name, self._namespace)
         except NotFound:
             owners = await self._owners()
             metadata = {"name": self._name, "namespace": self._namespace, "ownerReferences": owners}
             spec = self._record(None)
-            self._observe(await self._kube.create(LEASES, {"metadata": metadata, "spec": spec}), asked_at_s)
+            self._wrote(await self._kube.create(LEASES, {"metadata": metadata, "spec": spec}), asked_at_s)
         else:
             self._observe(lease, time.monotonic())
             spec = lease.get("spec") or {}
             holder = spec.get("holderIdentity") or ""
             if holder not in ("", self.identity) and time.monotonic() < self._observed_at_s + self._duration_s():
                 return False
-            self._observe(await self._kube.replace(LEASES, {**lease, "spec": self._record(spec)}), asked_at_s)
-        self._renewed_at_s = asked_at_s
+            self._wrote(await self._kube.replace(LEASES, {**lease, "spec": self._record(spec)}), asked_at_s)
         return True
+
+    async def _renew(self, asked_at_s: float) -> bool:
+        """Renew without a look, as client-go does. False when the version says that somebody else has written."""
+        stored, self._stored = self._stored, None
+        if stored is None or not self.is_leader:
+            return False
+        try:
+            renewed = await self._kube.replace(LEASES, {**stored, "spec": self._record(stored.get("spec"))})
+        except (Conflict, NotFound):
+            return False
+        self._wrote(renewed, asked_at_s)
+        return True
+
+    def _wrote(self, lease: Object, asked_at_s: float) -> None:
+        self._stored = lease
+        self._observe(lease, asked_at_s)
+        self._renewed_at_s = asked_at_s
 
     def _observe(self, lease: Object, at_s: float) -> None:
         """Note the record, and the time only when it differs from the last one: that is how age is measured."""

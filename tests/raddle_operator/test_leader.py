@@ -13,9 +13,11 @@ QUICK = Timing(lease_s=1.0, renew_deadline_s=0.6, retry_s=0.1)
 
 
 class Leases:
-    """One Lease. `down` refuses everything; `slow_s` delays answers."""
+    """One Lease. `down` refuses everything; `slow_s` delays answers; `looks` counts reads, `stored` gets each write."""
 
     def __init__(self):
+        self.looks = 0
+        self.stored = asyncio.Queue()
         self.lease = None
         self.version = 0
         self.down = False
@@ -30,9 +32,11 @@ class Leases:
         self.version += 1
         self.lease = copy.deepcopy(body)
         self.lease["metadata"]["resourceVersion"] = str(self.version)
+        self.stored.put_nowait(self.lease)
         return copy.deepcopy(self.lease)
 
     async def get(self, resource, name, namespace):
+        self.looks += 1
         await self._arrive()
         if self.lease is None:
             raise NotFound(404, "NotFound", name)
@@ -46,6 +50,8 @@ class Leases:
 
     async def replace(self, resource, body):
         await self._arrive()
+        if self.lease is None:
+            raise NotFound(404, "NotFound", "")
         if body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
             raise Conflict(409, "Conflict", "")
         return self._store(body)
@@ -69,6 +75,27 @@ async def test_the_first_candidate_leads_and_writes_what_client_go_writes():
     assert spec["leaseDurationSeconds"] == 1
     assert spec["leaseTransitions"] == 0
     assert spec["acquireTime"] == spec["renewTime"]
+    await stop(task)
+
+
+async def test_a_renewal_is_one_request():
+    leases, work = Leases(), Leading()
+    task = asyncio.create_task(elector(leases, "a").run(work))
+    await work.began.wait()
+    for _ in range(4):
+        await leases.stored.get()
+    assert leases.looks == 1
+    await stop(task)
+
+
+async def test_a_lease_that_was_deleted_is_made_again_and_work_goes_on():
+    leases, work = Leases(), Leading()
+    task = asyncio.create_task(elector(leases, "a").run(work))
+    await leases.stored.get()
+    leases.lease = None
+    again = await leases.stored.get()
+    assert again["spec"]["holderIdentity"] == "a"
+    assert work.running
     await stop(task)
 
 
