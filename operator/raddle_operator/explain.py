@@ -15,7 +15,8 @@ from raddle_operator.reasons import Skip
 class ContainerExplanation:
     """One container: its plan's values, each with the input that decided it.
 
-    `node` is the node that the plan was made for, None for safe values; `variables` are the environment variables
+    `node` is the node that the plan was made for, None for safe values; `planned_cpus` the limit that it counted with,
+    None without one; `variables` are the environment variables
     that Raddle sets, with the values that they have when a container starts now; `kept` those that stay as the pod
     spec sets them. `withheld` is what the container does not get, and why. `problem` is why the plan can't be read,
     "" where it can.
@@ -24,6 +25,7 @@ class ContainerExplanation:
     container: str
     governed_by: str = ""
     node: str | None = None
+    planned_cpus: float | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
     because: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -67,6 +69,7 @@ def _explain(
         container=container,
         governed_by=recorded.governed_by,
         node=recorded.node,
+        planned_cpus=recorded.budget.quota_cpus,
         values=recorded.values,
         because={name: why for name, why in recorded.because.items() if name not in records.COUNTS},
         variables=variables,

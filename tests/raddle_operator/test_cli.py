@@ -346,6 +346,19 @@ def test_explain_names_the_policy_whose_settings_are_others_now(run, later, stal
     assert explain.changed_since(world) is None
 
 
+@pytest.mark.parametrize(("limit", "resized"), [("12", None), ("12000m", None), ("500m", 0.5), (None, None)])
+def test_explain_says_when_a_container_was_resized_since_it_was_planned(run, limit, resized):
+    files = {"policy.yaml": POLICY, "deployment.yaml": DEPLOYMENT}
+    (pod,) = yaml.safe_load_all(
+        run("plan", "-f", "policy.yaml", "-f", "deployment.yaml", "-o", "yaml", files=files).output
+    )
+    pod["spec"]["containers"][0]["resources"]["limits"] = {"cpu": limit} if limit else {}
+    world = cluster.World(pod=pod, namespace="default", namespace_labels={}, policies=())
+    (found,) = explain.explained(world)
+    assert explain.resized_to(world, found) == resized
+    assert explain._document(world, [found], None, None)["resizedTo"] == ({"serve": resized} if resized else {})
+
+
 def test_plan_lists_the_literals_that_it_would_set(run):
     files = {"policy.yaml": POLICY + "  runtimes: [go]\n", "deployment.yaml": DEPLOYMENT}
     result = run("plan", "-f", "policy.yaml", "-f", "deployment.yaml", "-o", "json", files=files)

@@ -11,9 +11,10 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 
 from raddle import env
-from raddle_operator import environment, injection, shipped
+from raddle_operator import environment, injection, quantities, shipped
 from raddle_operator import explain as pure
 from raddle_operator.cli import cluster, output
 from raddle_operator.matching import Policies, select
@@ -58,7 +59,7 @@ def explain(pod: str, namespace: str | None, kubeconfig: Path | None, context: s
     if newer is not None:
         console.print(f"[yellow]Stale:[/] made with other settings than {escape(newer)} has now; a new pod gets those")
     for one in explanations:
-        _print(console, one)
+        _print(console, one, resized_to(world, one))
 
 
 def explained(world: cluster.World) -> list[pure.ContainerExplanation]:
@@ -80,6 +81,19 @@ def changed_since(world: cluster.World) -> str | None:
     if made_with is None or now is None or now.settings_hash == made_with:
         return None
     return now.reference
+
+
+def resized_to(world: cluster.World, one: pure.ContainerExplanation) -> float | None:
+    """Return a container's own CPU limit now where it was planned with another, else None."""
+    spec = world.pod.get("spec") or {}
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    limits = [
+        (found.get("resources") or {}).get("limits") or {} for found in containers if found["name"] == one.container
+    ]
+    if not limits or "cpu" not in limits[0]:
+        return None
+    limit_cpus = float(quantities.parse(limits[0]["cpu"]))
+    return None if one.problem or limit_cpus == one.planned_cpus else limit_cpus
 
 
 def _decide(world: cluster.World) -> injection.Decision:
@@ -108,18 +122,22 @@ def why_not(world: cluster.World) -> Skip:
     return Skip(reason=SkipReason.WEBHOOK_MISSED, detail=detail)
 
 
-def _print(console: Console, one: pure.ContainerExplanation) -> None:
+def _print(console: Console, one: pure.ContainerExplanation, resized_cpus: float | None) -> None:
     console.print(f"\ncontainer [bold]{escape(one.container)}[/], governed by {escape(one.governed_by or '?')}")
     if one.problem:
         console.print(f"  [yellow]its plan can't be read:[/] {escape(one.problem)}")
         return
     made_for = f"values for node {one.node}" if one.node else "safe values, right on any node"
     console.print(f"  {escape(made_for)}")
+    if resized_cpus is not None:
+        planned = "without a limit" if one.planned_cpus is None else f"for {one.planned_cpus:g} CPUs"
+        advice = "shims count with the limit as it is; a new pod gets its numbers"
+        console.print(f"  [yellow]Resized:[/] planned {planned}, the limit is {resized_cpus:g} now; {advice}")
     table = output.table("setting", "value", "because")
     names = [*(n for n in FIRST if n in one.values), *(n for n in one.values if n not in FIRST)]
     for name in names:
-        table.add_row(f"  {name}", escape(_text(one.values[name])), escape(one.because.get(name, "")))
-    console.print(table)
+        table.add_row(name, escape(_text(one.values[name])), escape(one.because.get(name, "")))
+    console.print(Padding(table, (0, 0, 0, 2), expand=False))
     for name, value in one.variables.items():
         console.print(f"  [dim]{escape(name)}={escape(value)}[/]")
     for skip in one.withheld:
@@ -145,6 +163,7 @@ def _document(
         "injected": (metadata.get("labels") or {}).get(env.INJECTED_LABEL) == "true",
         "containers": [_plain(asdict(one)) for one in explanations],
         "staleAgainst": newer,
+        "resizedTo": {one.container: cpus for one in explanations if (cpus := resized_to(world, one)) is not None},
         "skipped": None if skip is None else {"reason": str(skip.reason), "detail": skip.detail},
     }
 
