@@ -78,8 +78,8 @@ generate: setup ## Write what is derived: CRDs, API reference, golden files
 	@$(PYTHON) -m generate $(ARGS)
 
 .PHONY: lock
-lock: setup ## Pin the newest allowed packages by hash
-	@tools/scripts/lock
+lock: setup ## Pin packages by hash; with ARGS=--upgrade the newest that are allowed
+	@tools/scripts/lock $(ARGS)
 
 .PHONY: clean
 clean: ## Remove what was made inside the checkout
