@@ -137,6 +137,32 @@ async def test_a_leaf_is_renewed_a_month_before_its_end_by_the_same_authority():
     assert cluster.authorities == authorities
 
 
+async def test_a_leaf_that_a_clock_months_ahead_has_made_is_replaced_once_the_clock_is_right():
+    cluster = Cluster()
+    await cluster.settle()
+    cluster.now += 70 * DAY
+    await cluster.ensure()
+    made_ahead, authorities = cluster.leaf, cluster.authorities
+    cluster.now -= 70 * DAY
+    assert made_ahead.not_valid_before_utc > cluster.now
+    await cluster.ensure()
+    cluster.check_trust()
+    assert cluster.authorities == authorities
+    assert await cluster.settle() == 0
+
+
+async def test_an_authority_that_a_clock_years_ahead_has_made_is_replaced_once_the_clock_is_right():
+    cluster = Cluster()
+    cluster.now += c.AUTHORITY_LIFE
+    await cluster.settle()
+    (made_ahead,) = cluster.authorities
+    cluster.now -= c.AUTHORITY_LIFE
+    await cluster.ensure()
+    cluster.check_trust()
+    assert cluster.authorities[0] != made_ahead
+    assert await cluster.settle() == 0
+
+
 async def test_a_new_authority_is_in_every_bundle_beside_the_old_one_before_it_signs():
     cluster = Cluster()
     await cluster.settle()

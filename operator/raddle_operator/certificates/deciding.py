@@ -56,13 +56,14 @@ def decide(state: State, now: datetime, names: Sequence[str]) -> Step:
     if signer is None:
         return Step(new_authority=True, new_leaf=True, publish=True, because="no authority", again_in=SETTLE)
     leaf_trouble = _leaf_trouble(state, now, names)
-    if left(signer.certificate, now) <= AUTHORITY_RENEWED_BEFORE:
+    authority_trouble = _authority_trouble(signer, now)
+    if authority_trouble:
         # The leaf that serves now stays; were it unusable, nothing could be lost by a new one.
         return Step(
             new_authority=True,
-            new_leaf=state.leaf is None or left(state.leaf, now) <= timedelta(0),
+            new_leaf=state.leaf is None or not _is_valid(state.leaf, now),
             publish=True,
-            because="the authority ends soon",
+            because=authority_trouble,
             again_in=SETTLE,
         )
     published = all(der(signer.certificate) in bundle for bundle in state.bundles)
@@ -76,6 +77,15 @@ def decide(state: State, now: datetime, names: Sequence[str]) -> Step:
     return Step()
 
 
+def _authority_trouble(signer: Authority, now: datetime) -> str:
+    """Why another authority is to be made; "" when none is."""
+    if left(signer.certificate, now) <= AUTHORITY_RENEWED_BEFORE:
+        return "the authority ends soon"
+    if not _is_valid(signer.certificate, now):
+        return "the authority was made by a clock that was ahead"
+    return ""
+
+
 def _leaf_trouble(state: State, now: datetime, names: Sequence[str]) -> str:
     """Why the leaf is to be replaced; "" when it is not."""
     leaf, signer = state.leaf, state.signer
@@ -83,6 +93,8 @@ def _leaf_trouble(state: State, now: datetime, names: Sequence[str]) -> str:
         return "no usable leaf"
     if left(leaf, now) <= LEAF_RENEWED_BEFORE:
         return "the leaf ends soon"
+    if not _is_valid(leaf, now):
+        return "the leaf was made by a clock that was ahead"
     if set(names) - _names_of(leaf):
         return "the leaf lacks a name"
     if signer is not None and not _is_signed_by(leaf, signer.certificate):
@@ -93,6 +105,10 @@ def _leaf_trouble(state: State, now: datetime, names: Sequence[str]) -> str:
 def left(certificate: x509.Certificate, now: datetime) -> timedelta:
     """How long the certificate is valid yet; negative when it has ended."""
     return certificate.not_valid_after_utc - now
+
+
+def _is_valid(certificate: x509.Certificate, now: datetime) -> bool:
+    return certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc
 
 
 def der(certificate: x509.Certificate) -> bytes:
