@@ -5,20 +5,16 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import re
-import socket
-import ssl
-import threading
 import time
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
-from localraddle import NAMESPACE, LocalRaddle
+from localraddle import LocalRaddle
 from raddle_operator import certificates
-from raddle_operator.certificates.making import key_pem
+from reliability.certs import Handshakes, secret
 from reliability.load import Load, refused, slowest_s, without_values
 from reliability.model import Check, Result, broken_unless
-from reliability.replicas import SECRET_PATH, SERVER_NAME, Replicas, replicated
+from reliability.replicas import SECRET_PATH, replicated
 from reliability.world import CONFIGURATION_PATH, World, count_missed, next_second, policy, wait
 
 CREATE_TIMEOUT_SECONDS: Final = 2.0
@@ -84,7 +80,7 @@ def rotated(world: World) -> Result:
     """The authority nears its end: the controller makes another, publishes it, and signs the leaf anew."""
     now = dt.datetime.now(dt.UTC)
     old = certificates.new_authority(now - certificates.AUTHORITY_LIFE + AUTHORITY_LEFT)
-    with replicated(world, rotating=True, secret=_secret(old, now)) as (raddle, replicas):
+    with replicated(world, rotating=True, secret=secret(old, now)) as (raddle, replicas):
         client = raddle.cluster.client
         began_s = time.monotonic()
         with world.namespace(raddle) as space:
@@ -130,81 +126,17 @@ def rotated(world: World) -> Result:
     return Result(figures, broken + tuple(sorted(set(handshakes.failed))[:3]))
 
 
-class Handshakes:
-    """Connects anew all the time, as an API server would, and verifies by the bundle that is published then."""
-
-    def __init__(self, raddle: LocalRaddle, replicas: Replicas) -> None:
-        """Describe it; it begins in `with`."""
-        self._raddle, self._replicas = raddle, replicas
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self.done = 0
-        self.failed: list[str] = []
-        self.leaves: set[bytes] = set()
-
-    def __enter__(self) -> Self:
-        """Begin."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End."""
-        self._end.set()
-        self._thread.join()
-
-    def go_on(self, count: int) -> None:
-        """Wait for so many more."""
-        seen = self.done
-        wait(lambda: self.done >= seen + count, f"{count} more connections are made")
-
-    def _run(self) -> None:
-        with self._raddle.cluster.new_client() as client:
-            while not self._end.wait(0.1):
-                # The bundle first: what is served a moment later must be signed by one of it.
-                bundle = client.get(CONFIGURATION_PATH)["webhooks"][0]["clientConfig"]["caBundle"]
-                context = ssl.create_default_context(cadata=base64.b64decode(bundle).decode())
-                for address in self._replicas.processes:
-                    self._connect(context, address)
-
-    def _connect(self, context: ssl.SSLContext, address: str) -> None:
-        self.done += 1
-        try:
-            with (
-                socket.create_connection((address, self._replicas.port), timeout=5) as plain,
-                context.wrap_socket(plain, server_hostname=SERVER_NAME) as connection,
-            ):
-                self.leaves.add(connection.getpeercert(binary_form=True) or b"")
-        except OSError as error:
-            self.failed.append(str(error))
-
-
-def _secret(authority: certificates.Authority, now: dt.datetime) -> dict[str, Any]:
-    """The Secret as the controller would have left it: an authority and a leaf that it has signed."""
-    assert authority.key is not None
-    leaf, key = certificates.new_leaf(authority, certificates.CertificateSettings().names, now)
-    contents = {"tls.crt": leaf, "tls.key": key, "ca.crt": authority.pem, "ca.key": key_pem(authority.key)}
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "raddle-webhook-tls", "namespace": NAMESPACE},
-        "type": "kubernetes.io/tls",
-        "data": {name: base64.b64encode(content).decode() for name, content in contents.items()},
-    }
-
-
 def _count(bundle: str) -> int:
     return base64.b64decode(bundle).count(b"BEGIN CERTIFICATE")
 
 
-def _authorities(secret: Mapping[str, Any]) -> int:
-    return _count(secret["data"]["ca.crt"])
+def _authorities(found: Mapping[str, Any]) -> int:
+    return _count(found["data"]["ca.crt"])
 
 
-def _signer(secret: Mapping[str, Any]) -> bytes:
+def _signer(found: Mapping[str, Any]) -> bytes:
     end = b"-----END CERTIFICATE-----\n"
-    return base64.b64decode(secret["data"]["ca.crt"]).partition(end)[0] + end
+    return base64.b64decode(found["data"]["ca.crt"]).partition(end)[0] + end
 
 
 def _failed_open(raddle: LocalRaddle) -> float:

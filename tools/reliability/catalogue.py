@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from reliability import agents, availability, network, webhook
+from reliability import agents, availability, clock, network, webhook
 from reliability.model import Check, Section
 
-CHECKS: Final[tuple[Check, ...]] = (*webhook.CHECKS, *availability.CHECKS, *network.CHECKS, *agents.CHECKS)
+CHECKS: Final[tuple[Check, ...]] = (
+    *webhook.CHECKS,
+    *availability.CHECKS,
+    *network.CHECKS,
+    *agents.CHECKS,
+    *clock.CHECKS,
+)
 SECTIONS: Final[dict[str, Section]] = {"failures": "failure", "attacks": "attack"}
 
 

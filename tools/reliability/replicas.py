@@ -13,7 +13,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -154,12 +154,16 @@ def _slice(port: int, ready: list[str]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def replicated(
-    world: World, *, rotating: bool = False, secret: Mapping[str, Any] | None = None
+    world: World,
+    *,
+    rotating: bool = False,
+    secret: Mapping[str, Any] | None = None,
+    prefixes: Mapping[str, Sequence[str]] | None = None,
 ) -> Iterator[tuple[LocalRaddle, Replicas]]:
     """A cluster of one's own with Raddle, whose two webhooks are behind the Service, and one node.
 
-    `rotating`: the controller issues the certificates, beginning with what `secret` holds. Raises UnavailableError
-    without root, which addresses of one's own need.
+    `rotating`: the controller issues the certificates, beginning with what `secret` holds. `prefixes` are those
+    of LocalRaddle. Raises UnavailableError without root, which addresses of one's own need.
     """
     with addresses(2) as found, world.fresh_cluster(**CLUSTER_OPTIONS) as cluster:
         webhook: dict[str, Any] = {"url": ""}
@@ -172,10 +176,9 @@ def replicated(
             webhook["caBundle"] = _issue(cluster.directory, len(found))
         values = {"webhook": webhook, "certificates": {"source": "Raddle" if rotating else "Secret"}}
         options = ["--status-interval-s", "0.5", *(["--issue-certificates"] if rotating else [])]
+        settings = {"values": values, "controller_options": options, "prefixes": prefixes, "start": ["controller"]}
         with (
-            world.raddle_on(
-                cluster, node=False, values=values, controller_options=options, start=["controller"]
-            ) as raddle,
+            world.raddle_on(cluster, node=False, **settings) as raddle,
             Replicas(raddle, found, follow_secret=rotating) as replicas,
         ):
             world.register_node(raddle)
