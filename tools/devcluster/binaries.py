@@ -14,7 +14,14 @@ from pathlib import Path
 
 from devcluster import build
 from devcluster.progress import Progress
-from devcluster.versions import DEFAULT_HELM, DEFAULT_KUBERNETES, Version, fits
+from devcluster.versions import (
+    DEFAULT_HELM,
+    DEFAULT_KUBERNETES,
+    DEFAULT_METRICS_SERVER,
+    DEFAULT_VPA,
+    Version,
+    fits,
+)
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 SOURCES = Path(__file__).parent / "go"
@@ -36,7 +43,7 @@ def control_plane(version: Version = DEFAULT_KUBERNETES) -> build.Program:
         version=version,
         source=SOURCES / "controlplane",
         commands=CONTROL_PLANE,
-        variables=_kubernetes_variables(version),
+        variables=_component_variables(version),
     )
 
 
@@ -48,7 +55,19 @@ def kubelet(version: Version = DEFAULT_KUBERNETES) -> build.Program:
         source=SOURCES / "controlplane",
         commands=("kubelet",),
         package="k8s.io/kubernetes/cmd/kubelet",
-        variables=_kubernetes_variables(version),
+        variables=_component_variables(version),
+    )
+
+
+def kube_proxy(version: Version = DEFAULT_KUBERNETES) -> build.Program:
+    """Return kube-proxy, for real nodes whose pods use Services."""
+    return build.Program(
+        name="kube-proxy",
+        version=version,
+        source=SOURCES / "kube-proxy",
+        commands=("kube-proxy",),
+        package="k8s.io/kubernetes/cmd/kube-proxy",
+        variables=_component_variables(version),
     )
 
 
@@ -64,7 +83,30 @@ def helm(version: Version = DEFAULT_HELM) -> build.Program:
     )
 
 
-def _kubernetes_variables(version: Version) -> dict[str, str]:
+def metrics_server(version: Version = DEFAULT_METRICS_SERVER) -> build.Program:
+    """Return metrics-server, which serves what containers use; only the default version has a module file."""
+    return build.Program(
+        name="metrics-server",
+        version=version,
+        source=SOURCES / "metrics-server",
+        commands=("metrics-server",),
+        package="sigs.k8s.io/metrics-server/cmd/metrics-server",
+        variables=_component_variables(version),
+    )
+
+
+def vpa_recommender(version: Version = DEFAULT_VPA) -> build.Program:
+    """Return the recommender of the Vertical Pod Autoscaler; only the default version has a module file."""
+    return build.Program(
+        name="vpa-recommender",
+        version=version,
+        source=SOURCES / "vpa-recommender",
+        commands=("vpa-recommender",),
+        package="k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender",
+    )
+
+
+def _component_variables(version: Version) -> dict[str, str]:
     package = "k8s.io/component-base/version"
     return {
         f"{package}.gitVersion": f"v{version}",

@@ -35,6 +35,8 @@ class Version(NamedTuple):
 
 DEFAULT_KUBERNETES = Version(1, 34, 4)
 DEFAULT_HELM = Version(3, 19, 5)
+DEFAULT_METRICS_SERVER = Version(0, 9, 0)
+DEFAULT_VPA = Version(1, 8, 1)
 
 
 def fits(component: str, found: Version, wanted: Version) -> bool:
