@@ -42,6 +42,10 @@ lab: setup native ## Run containers on NUMA machines under QEMU: where each thre
 e2e: setup native ## Install Raddle on a real node of this machine and look into pods that run (as root; minutes)
 	@$(PYTHON) -m e2e --install $(ARGS)
 
+.PHONY: reliability
+reliability: setup packages ## Bring about failures and attacks on a real cluster and count what was promised (as root; minutes)
+	@$(PYTHON) -m reliability $(ARGS)
+
 .PHONY: fuzz
 fuzz: setup native ## Fuzz the parsers in Python, Node.js and C, and placement: two million cases and more (minutes)
 	@$(PYTHON) -m fuzz $(ARGS)
