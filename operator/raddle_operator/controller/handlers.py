@@ -176,6 +176,8 @@ class KopfThread:
         await kopf.operator(
             registry=new_registry(self._deliver, self._connect),
             settings=new_settings(),
+            # Nobody reads it without peering, but kopf would look for the user's name, which a container's may lack.
+            identity="raddle",
             standalone=True,  # no peering: a foreign object named "default" could pause us
             clusterwide=True,
             stop_flag=run.stop,
