@@ -38,10 +38,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """A process while nothing happens: memory in MB, CPU in percent of a core."""
+    """A process while nothing happens: memory in MB, CPU in percent of a core, bytes where they can be counted."""
 
     settled_mb: float
     cpu_percent: float
+    received_bytes: int | None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from devcluster import Cluster
 from devcluster.progress import Progress
 from localraddle import LocalRaddle, Process
 from raddle_operator.kube import CLUSTER_INFERENCE_THREADINGS, INFERENCE_THREADINGS, Kube, Resource
-from scale import calls, figures, objects
+from scale import calls, figures, objects, traffic
 from scale.figures import Idle, Results
 from scale.filling import Filler
 from scale.objects import Size
@@ -24,7 +24,7 @@ from scale.watching import Policies, pod_rows
 # Nodes have no kubelets and pods no owners: what would take them for lost must not run.
 _CONTROLLERS: Final = "serviceaccount,serviceaccount-token,root-ca-cert-publisher,namespace"
 TAKES_ALL: Final = "the cluster policy takes all pods"
-CHANGES_ALL: Final = "its settings change, all pods stale"
+CHANGES_ALL: Final = "its settings change for all pods"
 LETS_GO: Final = "it lets go of them"
 CHANGES_ONE: Final = "one policy of a namespace changes"
 ROLLOUT: Final = "pods replaced"
@@ -181,6 +181,7 @@ class _Bench:
         try:
             await asyncio.sleep(self._plan.settle_s)
             before = {name: figures.cpu_s(process) for name, process in processes.items()}
+            heard = {name: traffic.of_process(process.pid or 0) for name, process in processes.items()}
             mark, start_s = self._log.mark(), time.monotonic()
             await asyncio.sleep(self._plan.idle_s)
             self._results.calls, self._results.idle_s = self._log.since(mark), time.monotonic() - start_s
@@ -189,6 +190,7 @@ class _Bench:
                 self._results.idle[name] = Idle(
                     settled_mb=figures.settled_mb(process),
                     cpu_percent=(figures.cpu_s(process) - before[name]) / self._results.idle_s * 100,
+                    received_bytes=traffic.between(heard[name], traffic.of_process(process.pid or 0)),
                 )
         finally:
             beating.cancel()

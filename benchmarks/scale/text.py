@@ -44,7 +44,7 @@ def section(plan: Plan, results: Results) -> str:
     """The whole section."""
     size, interval_s = plan.size, ControllerSettings(identity="").status_interval_s
     starts = markdown_table(("start to ready", "times", "s", "CPU s"), list(_start_rows(results)))
-    headings = ("until every status was right", "times", "s", "controller CPU s", "writes seen")
+    headings = ("until every status was right", "times", "s", "controller CPU s", "changes of policies seen")
     return f"""## The controller and the webhook in a large cluster
 
 `python -m scale`, from benchmarks/. {machine()}.
@@ -105,13 +105,14 @@ def _idle_text(results: Results) -> str:
             short(results.peak_mb[name]),
             short(idle.cpu_percent),
             short(sum(count for call, count in results.calls.items() if call.account == name) * 60 / results.idle_s),
+            "–" if idle.received_bytes is None else short(idle.received_bytes / 1e3 * 60 / results.idle_s),
         ]
         for name, idle in results.idle.items()
     ]
-    headings = ("process", "settled MB", "peak MB", "CPU % of a core", "API calls a minute")
+    headings = ("process", "settled MB", "peak MB", "CPU % of a core", "API calls a minute", "kB received a minute")
     return f"""While nothing happens but the kubelets' reports (each node's status every five minutes), over
-{results.idle_s:.0f} s; the peak is that of the whole benchmark. The controller's full list of our own kinds, every
-{resync_s / 60:g} minutes, comes on top, and a new watch of each kind about every four minutes:
+{results.idle_s:.0f} s. The peak is that of the whole benchmark. The controller lists our own kinds every
+{resync_s / 60:g} minutes and each watch is opened anew about every four, so some of that may lie outside this time:
 
 {markdown_table(headings, rows)}
 {markdown_table(("account", "verb", "what", "calls a minute"), call_rows(results.calls, results.idle_s))}"""

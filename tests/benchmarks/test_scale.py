@@ -8,7 +8,7 @@ import pytest
 from raddle import env
 from raddle_operator.matching import Policies, select
 from raddle_operator.spec import policy_from_object
-from scale import calls, objects, text, truth
+from scale import calls, objects, text, traffic, truth
 from scale.calls import Call
 from scale.figures import Change, Idle, Results, Start
 from scale.objects import Size
@@ -164,7 +164,7 @@ def results():
             **{what: [change] for what in (CHANGES_ALL, LETS_GO, CHANGES_ONE, ROLLOUT)},
         },
         peak_mb={"controller": 150.0, "webhook": 130.0},
-        idle={"controller": Idle(settled_mb=140.0, cpu_percent=1.0)},
+        idle={"controller": Idle(settled_mb=140.0, cpu_percent=1.0, received_bytes=None)},
         idle_s=120.0,
         calls=Counter({Call("controller", "get", "leases"): 60}),
         load=[1.0],
@@ -186,10 +186,27 @@ def test_the_section_says_what_was_measured():
     found = text.section(Plan(), results())
     assert "| controller, again | 1 | 4 | 2 |" in found
     assert f"| {TAKES_ALL} | 2 | 11 (2–20) |" in found
-    assert "| controller | 140 | 150 | 1 | 30 |" in found
+    assert "| controller | 140 | 150 | 1 | 30 | – |" in found
 
 
 def test_the_whole_size_divides_without_a_rest():
     size = Size()
     assert size.replicas * objects.APPS * len(size.namespaces) == size.pods
     assert len(size.namespaces) * 2 == size.policies
+
+
+SOCKETS = """\
+ESTAB 0      0       127.0.0.1:43036    127.0.0.1:6443 users:(("python",pid=17,fd=74)) bbr wscale:10,10 bytes_sent:1808 bytes_acked:1808 bytes_received:1926 segs_out:7
+ESTAB 0      0       127.0.0.1:43038    127.0.0.1:6443 users:(("python",pid=17,fd=75)) bbr rto:204 bytes_received:74 segs_out:7
+ESTAB 0      0       127.0.0.1:43040    127.0.0.1:6443 users:(("python",pid=17,fd=76)) bbr rto:204 bytes_sent:9 segs_out:7
+ESTAB 0      0       127.0.0.1:43042    127.0.0.1:6443 users:(("python",pid=18,fd=7)) bbr rto:204 bytes_received:5 segs_out:7
+"""
+
+
+def test_bytes_are_those_of_the_processs_own_connections():
+    assert traffic.received(SOCKETS, 17) == {"127.0.0.1:43036": 1926, "127.0.0.1:43038": 74}
+
+
+def test_a_connection_that_was_opened_meanwhile_counts_whole():
+    assert traffic.between({"a": 10, "closed": 5}, {"a": 12, "new": 3}) == 5
+    assert traffic.between(None, {"a": 1}) is None
