@@ -1,7 +1,7 @@
 """The images of a run, made from this Python and the developer's environment, without a registry or a builder.
 
-Three: `raddle` (controller, webhook, CLI and agent), the application with ONNX Runtime, and the sandbox's. They are
-kept outside the checkout and made again when what is in them changes.
+`raddle` (controller, webhook, CLI and agent), the application with ONNX Runtime, in Python and, where this machine has
+it, in Node.js, and the sandbox's. They are kept outside the checkout and made again when what is in them changes.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from devcluster.progress import Progress
-from e2e import archive, settings
+from e2e import archive, nodejs, settings
 from e2e.errors import E2EError
 from lab import cache, model, programs
 from lab.guest import threads as guest_threads
 from raddle import __version__
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-APP = Path(__file__).with_name("inside") / "app.py"
+INSIDE = Path(__file__).with_name("inside")
+APP, NODE_APP = INSIDE / "app.py", INSIDE / "app.cjs"
 RADDLE_IMAGE = f"raddle:{__version__}"
 AGENT_REPOSITORY = "raddle-agent"
 APP_IMAGE = "raddle-e2e-app:1"
+NODE_IMAGE = "raddle-e2e-node:1"
 RADDLE_EXTRAS = ("operator", "agent", "cli")
 APP_EXTRAS = ("ort",)
 SOURCES = ("operator", "runtime", "crds", "pyproject.toml")
@@ -39,6 +41,7 @@ LEFT_OUT = ("test", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", 
 VERSION = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 PACKAGES = Path("python") / "lib" / VERSION / "site-packages"
 PYTHON = "/python/bin/python3"
+NODE = "/node/bin/node"
 ENV = {"PATH": "/python/bin:/bin"}
 _LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x")
 
@@ -51,12 +54,19 @@ def tarballs(exported: Path | None, progress: Progress) -> tuple[list[Path], str
     """
     app = _kept("app", _digest_of_app(), "the application's image", _make_app, progress)
     others = [app / "app.tar", app / "pause.tar"]
+    if not nodejs.unavailable():
+        found = nodejs.modules(progress)
+
+        def make_node(home: Path) -> None:
+            _make_node(home, found)
+
+        others.append(_kept("node", _digest_of_node(), "the image with Node.js", make_node, progress) / "node.tar")
     if exported is not None:
-        found = [path.resolve() for path in sorted(exported.glob("*.tar"))]
-        if not any(path.name.startswith(f"{RADDLE_IMAGE.replace(':', '-')}") for path in found):
+        given = [path.resolve() for path in sorted(exported.glob("*.tar"))]
+        if not any(path.name.startswith(f"{RADDLE_IMAGE.replace(':', '-')}") for path in given):
             raise E2EError(f"{exported}: no archive of {RADDLE_IMAGE}; python -m images export {exported} writes one")
-        agent = any(path.name.startswith(AGENT_REPOSITORY) for path in found)
-        return [*found, *others], AGENT_REPOSITORY if agent else ""
+        agent = any(path.name.startswith(AGENT_REPOSITORY) for path in given)
+        return [*given, *others], AGENT_REPOSITORY if agent else ""
     base = _kept("base", _digest_of_packages(RADDLE_EXTRAS), "the base of Raddle's image", _make_base, progress)
 
     def make_raddle(home: Path) -> None:
@@ -104,6 +114,14 @@ def _digest_of_sources() -> str:
 def _digest_of_app() -> str:
     sources = (APP, Path(guest_threads.__file__), Path(model.__file__))
     text = _digest_of_packages(APP_EXTRAS) + "".join(path.read_text() for path in sources)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _digest_of_node() -> str:
+    """Of what the image with Node.js is made from; the program is told by its size and time."""
+    program = nodejs.program().stat()
+    sources = (NODE_APP, Path(__file__), Path(archive.__file__), Path(model.__file__))
+    text = f"{nodejs.VERSION} {program.st_size} {program.st_mtime_ns}" + "".join(path.read_text() for path in sources)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -155,6 +173,23 @@ def _make_app(home: Path) -> None:
     _write_whole(root, pause, home / "pause.tar")
 
 
+def _make_node(home: Path, modules: Path) -> None:
+    """As images of Node.js are: no Python, no shell but the system's."""
+    root = home / "root"
+    _system(root)
+    program = root / NODE[1:]
+    program.parent.mkdir(parents=True)
+    shutil.copy(nodejs.program(), program)
+    shutil.copytree(modules, root / "app" / "node_modules")
+    shutil.copy(NODE_APP, root / "app" / "app.cjs")
+    model.write(root / "app" / "model.onnx")
+    _libraries([program, *(root / "app").rglob("*.node"), *(root / "app").rglob("*.so*")], root)
+    environment = {"PATH": "/node/bin:/bin"}
+    entrypoint = [NODE, "/app/app.cjs", "/app/model.onnx"]
+    image = archive.Image(name=NODE_IMAGE, entrypoint=entrypoint, env=environment, user="1000")
+    _write_whole(root, image, home / "node.tar")
+
+
 def _write_whole(root: Path, image: archive.Image, path: Path) -> None:
     """An image of one layer; its files are removed."""
     only = archive.layer(root, path.with_suffix(".layer"))
@@ -171,13 +206,19 @@ def _busybox(root: Path) -> None:
     (root / "bin" / "sh").symlink_to("busybox")
 
 
-def _python(root: Path, packages: Iterable[str]) -> None:
-    """This interpreter, its standard library and these packages where it looks for them, and what they load."""
-    for folder in ("etc", "tmp", "python/bin", "python/lib"):
+def _system(root: Path) -> None:
+    for folder in ("etc", "tmp"):
         (root / folder).mkdir(parents=True)
     (root / "tmp").chmod(0o1777)
     (root / "etc" / "passwd").write_text("root:x:0:0:root:/:/bin/sh\n")
     _busybox(root)
+
+
+def _python(root: Path, packages: Iterable[str]) -> None:
+    """This interpreter, its standard library and these packages where it looks for them, and what they load."""
+    _system(root)
+    for folder in ("bin", "lib"):
+        (root / "python" / folder).mkdir(parents=True)
     program = root / PYTHON[1:]
     shutil.copy(Path(sys.executable).resolve(), program)
     ignored = shutil.ignore_patterns(*LEFT_OUT, "config-*", "_tkinter*", "*.a")

@@ -6,6 +6,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,17 @@ def write_files(cluster: Cluster, node: settings.Node, folder: Path) -> None:
     (folder / "kubelet.yaml").write_text(settings.kubelet(node, f"{FILES}/ca.crt"))
     (folder / "resolv.conf").write_text("")
     shutil.copy(cluster.ca_file, folder / "ca.crt")
-    own = cluster.user(f"system:node:{node.name}", ["system:nodes"])
-    kubeconfig = yaml.safe_load(own.read_text())
-    kubeconfig["clusters"][0]["cluster"]["server"] = f"https://{settings.API_ADDRESS}"
-    (folder / "kubeconfig").touch(mode=0o600)
-    (folder / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+    kubeconfig(cluster, f"system:node:{node.name}", folder, groups=["system:nodes"])
+
+
+def kubeconfig(cluster: Cluster, user: str, folder: Path, *, groups: Sequence[str] = ()) -> Path:
+    """Write how this user reaches the API server from a node to `folder`/kubeconfig, which is returned."""
+    content = yaml.safe_load(cluster.user(user, groups).read_text())
+    content["clusters"][0]["cluster"]["server"] = f"https://{settings.API_ADDRESS}"
+    path = folder / "kubeconfig"
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(content))
+    return path
 
 
 def connect(node: settings.Node) -> None:

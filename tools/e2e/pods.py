@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from devcluster import Cluster
@@ -11,7 +16,8 @@ from devcluster.client import ApiError
 from devcluster.progress import Progress
 from e2e import release, verdict
 from e2e.errors import E2EError
-from e2e.scenarios import REPORT, SHOW, Scenario
+from e2e.images import NODE_IMAGE
+from e2e.scenarios import COPY_REPORTS, REPORT, SHOW, Container, Scenario
 
 GONE_SECONDS = 60.0
 STOCK = "stock"
@@ -122,15 +128,25 @@ class Runner:
         return {one.name: verdict.look(self.log(pod["metadata"], one.name)) for one in scenario.containers}
 
     def _inside_of(self, scenario: Scenario, pod: Mapping[str, Any]) -> dict[str, verdict.Seen]:
-        metadata = pod["metadata"]
-        return {
-            one.name: verdict.Seen(
-                log=self.log(metadata, one.name),
-                report=self.inside(metadata, one.name, *REPORT),
-                show=self.inside(metadata, one.name, *SHOW),
-            )
-            for one in scenario.containers
-        }
+        return {one.name: self._seen(pod["metadata"], one) for one in scenario.containers}
+
+    def _seen(self, pod: Mapping[str, Any], container: Container) -> verdict.Seen:
+        name, log = container.name, self.log(pod, container.name)
+        if container.image == NODE_IMAGE:
+            return verdict.Seen(log=log, report=self._copied_report(pod, name), show=None)
+        return verdict.Seen(log=log, report=self.inside(pod, name, *REPORT), show=self.inside(pod, name, *SHOW))
+
+    def _copied_report(self, pod: Mapping[str, Any], container: str) -> tuple[int, str]:
+        """`raddle report` of the reports of a container without Python, copied out of it."""
+        status, text = self.inside(pod, container, *COPY_REPORTS)
+        if status:
+            return status, text
+        with tempfile.TemporaryDirectory(prefix="raddle-reports-") as folder:
+            for name, content in json.loads(text).items():
+                (Path(folder) / Path(name).name).write_text(content)
+            command = [sys.executable, *REPORT[1:], folder]
+            done = subprocess.run(command, check=False, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
 
     def _describe(self, namespace: str) -> str:
         return self._cluster.kubectl("-n", namespace, "describe", "pods", check=False).stdout[-1500:]

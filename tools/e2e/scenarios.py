@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from e2e.images import APP_IMAGE, PYTHON
+from e2e import nodejs, settings
+from e2e.images import APP_IMAGE, NODE, NODE_IMAGE, PYTHON
 
 # The names of the nodes: this machine, and the virtual one.
-HOST = "host-1"
-GUEST = "guest-1"
+HOST = settings.HOST.name
+GUEST = settings.GUEST.name
 # This machine has two CPUs, of which the kubelet keeps CPU 0 back: shared containers may run on it, but it is not
 # counted.
 SHARED = "0-1"
@@ -77,6 +78,7 @@ class Scenario:
     `containers` is what must be seen on the first of them, `elsewhere` on the others. `kind` is the workload's,
     `namespace_labels` those of its namespace. `policy_spec` is the rest of a policy of its own, None: that of the
     namespace governs it. `stock`: it runs without Raddle too, to compare. `seconds`: how long it may take to answer.
+    `unavailable` says why it can't run on this machine, "" where it can.
     """
 
     name: str
@@ -90,6 +92,7 @@ class Scenario:
     policy_spec: Mapping[str, Any] | None = None
     stock: bool = True
     seconds: float = 120.0
+    unavailable: Callable[[], str] = str
 
     @property
     def labels(self) -> dict[str, str]:
@@ -204,6 +207,14 @@ SCENARIOS: Final = (
         policy_spec={"containers": ["sidecar", "app"]},
     ),
     Scenario(
+        name="nodejs",
+        why="onnxruntime-node in an image without Python, whose NODE_OPTIONS the policy knows",
+        qos="Burstable",
+        containers=(Container(image=NODE_IMAGE, **TWO),),
+        policy_spec={"imageEnv": {"NODE_OPTIONS": ""}},
+        unavailable=nodejs.unavailable,
+    ),
+    Scenario(
         name="restricted",
         why="Pod Security restricted and a read-only root file system",
         qos="Burstable",
@@ -224,3 +235,12 @@ SCENARIOS: Final = (
 # From inside: what was planned against what is, and what Raddle sees.
 REPORT: Final = (PYTHON, "-m", "raddle", "report", "-o", "json")
 SHOW: Final = (PYTHON, "-m", "raddle", "show")
+# In a container without Python: the files that `raddle report` reads, as one JSON object.
+READ_REPORTS: Final = f"""
+const fs = require('fs');
+const names = fs.readdirSync('{REPORTS}').filter((name) => name.endsWith('.json'));
+const read = (name) => [name, fs.readFileSync('{REPORTS}/' + name, 'utf8')];
+console.log(JSON.stringify(Object.fromEntries(names.map(read))));
+"""
+# Without its shim: this is no process that serves.
+COPY_REPORTS: Final = ("/bin/busybox", "env", "-u", "NODE_OPTIONS", "-u", "RADDLE_REPORT", NODE, "-e", READ_REPORTS)

@@ -204,13 +204,13 @@ def _reported(text: str) -> set[int]:
 
 HEADINGS = (
     *("SCENARIO", "NODE", "CONTAINER", "QOS", "CPUS", "QUOTA", "STOCK", "PLANNED", "EFFECTIVE"),
-    *("CPU MS", "P95 MS", "THROTTLED", "ERRORS", "AS EXPECTED"),
+    *("CPU MS", "THROTTLED", "ERRORS", "AS EXPECTED"),
 )
 LEGEND = """\
 CPUS and QUOTA are the kernel's, read inside. STOCK, PLANNED and EFFECTIVE are threads of a session of default options:
-without Raddle, by the pod's annotation, and counted inside. CPU MS, P95 MS and THROTTLED are of a load of 200 requests
-a second that the application makes itself, without Raddle -> with it: CPU time a request, time of a request from when
-it was due, and the share of the quota's periods with work in which the container was stopped. ERRORS are log lines."""
+without Raddle, by the pod's annotation, and counted inside. CPU MS and THROTTLED are of a load of 200 requests a second
+that the application makes itself, without Raddle -> with it: CPU time a request, and the share of the quota's periods
+with work in which the container was stopped. ERRORS are lines of the log that tell of one."""
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
@@ -236,7 +236,6 @@ def _row(one: Verdict) -> tuple[str, ...]:
         _count(one.planned),
         _count(one.threads),
         _both(one, "cpu_ms", "{:.1f}"),
-        _both(one, "p95_ms", "{:.1f}"),
         _both(one, "throttled_percent", "{:.0f}%"),
         str(one.errors),
         ("NO" if one.wrong else "yes") + (f" (try {one.tries})" if one.tries > 1 else ""),
