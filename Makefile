@@ -46,6 +46,10 @@ e2e: setup native ## Install Raddle on a real node of this machine and look into
 reliability: setup packages ## Bring about failures and attacks on a real cluster and count what was promised (as root; minutes)
 	@$(PYTHON) -m reliability $(ARGS)
 
+.PHONY: e2e-autoscaling
+e2e-autoscaling: setup native ## Show an HPA on CPU and VPA's loop on a real node, without Raddle and with it (as root; minutes)
+	@$(PYTHON) -m e2e.autoscaling --install $(ARGS)
+
 .PHONY: fuzz
 fuzz: setup native ## Fuzz the parsers in Python, Node.js and C, and placement: two million cases and more (minutes)
 	@$(PYTHON) -m fuzz $(ARGS)

@@ -1,0 +1,193 @@
+"""What is read of autoscalers and of containers, the load, and the tables; the run itself needs a node."""
+
+import http.server
+import threading
+
+import pytest
+
+from e2e import autoscalers, experiment, figures, usage
+from e2e.experiment import Horizontal, Round, Served
+from e2e.offered import Answer, Offered, percentile_ms
+from e2e.usage import Usage
+
+SERVED = Served(seconds=30.0, requests=900, failed=2, p50_ms=2.04, p99_ms=91.5, cpu_m=199.6, throttled_percent=97.5)
+IDLE = Served(seconds=30.0, requests=0, failed=0, p50_ms=None, p99_ms=None, cpu_m=0.0, throttled_percent=None)
+READY = {"type": "Ready", "status": "True"}
+
+
+def pod(*conditions, uid="7", **metadata):
+    return {
+        "metadata": {"uid": uid, **metadata},
+        "status": {
+            "qosClass": "Burstable",
+            "conditions": list(conditions),
+            "containerStatuses": [{"containerID": "containerd://abc"}],
+        },
+    }
+
+
+# --- control groups
+
+
+def test_cpu_time_comes_from_cpuacct_in_version_1():
+    stat = "nr_periods 40\nnr_throttled 10\nthrottled_time 123\n"
+    assert usage.parse(stat, "2500000000\n") == Usage(cpu_s=2.5, periods=40, throttled=10)
+
+
+def test_cpu_time_comes_from_cpu_stat_in_version_2():
+    stat = "usage_usec 2500000\nuser_usec 1\nsystem_usec 1\nnr_periods 40\nnr_throttled 10\nthrottled_usec 123\n"
+    assert usage.parse(stat, "") == Usage(cpu_s=2.5, periods=40, throttled=10)
+
+
+def test_a_container_is_found_below_its_pod_in_the_folder_of_its_class(tmp_path):
+    cpu, cpuacct = tmp_path / "cpu", tmp_path / "cpuacct"
+    for root, file, text in (
+        (cpu, "cpu.stat", "nr_periods 4\nnr_throttled 1\n"),
+        (cpuacct, "cpuacct.usage", "1000000000\n"),
+    ):
+        group = root / "kubepods" / "burstable" / "pod7" / "abc"
+        group.mkdir(parents=True)
+        (group / file).write_text(text)
+    assert usage.read(pod(), [tmp_path / "blkio", cpuacct, cpu]) == Usage(cpu_s=1.0, periods=4, throttled=1)
+
+
+def test_a_container_that_is_gone_has_no_usage(tmp_path):
+    assert usage.read(pod(), [tmp_path]) is None
+
+
+def test_the_throttled_share_is_of_the_periods_between_two_readings():
+    used = Usage(3.0, 60, 30).since(Usage(1.0, 40, 25))
+    assert (used.cpu_s, used.throttled_percent) == (2.0, 25.0)
+
+
+def test_without_a_quota_nothing_is_throttled():
+    assert Usage(1.0, 0, 0).throttled_percent is None
+
+
+# --- the load
+
+
+@pytest.mark.parametrize(("percent", "expected"), [(50, 50.0), (99, 99.0), (100, 100.0)])
+def test_percentiles_are_of_the_nearest_rank(percent, expected):
+    answers = [Answer(0.0, number / 1000, ok=True) for number in range(1, 101)]
+    assert percentile_ms(answers, percent) == pytest.approx(expected)
+
+
+def test_no_requests_have_no_percentile():
+    assert percentile_ms([], 99) is None
+
+
+@pytest.fixture
+def server():
+    """A server that tells of each request by a semaphore."""
+    asked = threading.Semaphore(0)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            asked.release()
+
+        def log_message(self, *_):
+            pass
+
+    class Server(http.server.ThreadingHTTPServer):
+        request_queue_size = 128
+
+    listening = Server(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=listening.serve_forever)
+    thread.start()
+    yield listening.server_address, asked
+    listening.shutdown()
+    listening.server_close()
+    thread.join()
+
+
+def test_requests_go_to_the_address_that_was_aimed_at(server):
+    address, asked = server
+    with Offered(20) as offered:
+        offered.aim([address])
+        assert all(asked.acquire(timeout=30) for _ in range(5))
+    answers = offered.answers()
+    assert len(answers) >= 5
+    assert all(one.ok and one.seconds > 0 for one in answers)
+
+
+def test_a_request_that_nobody_answers_has_failed(server):
+    (_, asked), refused = server, ("127.0.0.1", 1)
+    with Offered(20) as offered:
+        offered.aim([refused, server[0]])
+        assert all(asked.acquire(timeout=30) for _ in range(3))
+    assert {one.ok for one in offered.answers()} == {True, False}
+
+
+# --- the autoscalers
+
+
+def test_an_hpa_says_replicas_and_the_utilization_that_it_saw():
+    current = {"resource": {"name": "cpu", "current": {"averageUtilization": 201}}}
+    status = {"desiredReplicas": 3, "currentReplicas": 1, "currentMetrics": [current]}
+    assert autoscalers.scaled({"status": status}) == (3, 1, 201)
+
+
+@pytest.mark.parametrize(
+    "status", [{}, {"currentMetrics": None}, {"currentMetrics": [{"type": "Resource", "resource": {}}]}]
+)
+def test_an_hpa_that_has_seen_nothing_has_no_utilization(status):
+    assert autoscalers.scaled({"status": status}).utilization_percent is None
+
+
+def test_a_vpa_recommends_for_its_first_container():
+    one = {"containerName": "serve", "target": {"cpu": "237m"}}
+    assert autoscalers.recommended_m({"status": {"recommendation": {"containerRecommendations": [one]}}}) == 237
+
+
+@pytest.mark.parametrize("status", [{}, {"recommendation": {}}, {"recommendation": {"containerRecommendations": None}}])
+def test_a_vpa_without_a_recommendation_has_none(status):
+    assert autoscalers.recommended_m({"status": status}) is None
+
+
+@pytest.mark.parametrize(("quantity", "expected"), [("237m", 237), ("2", 2000)])
+def test_quantities_are_read_in_millicpus(quantity, expected):
+    assert autoscalers.millicpus(quantity) == expected
+
+
+# --- the objects
+
+
+def test_the_pod_says_nothing_of_threads():
+    container = experiment.deployment("hpa", "stock", 100, 200)["spec"]["template"]["spec"]["containers"][0]
+    assert "env" not in container
+    assert container["resources"] == {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}
+
+
+def test_only_pods_that_are_ready_and_stay_get_requests():
+    leaving = pod(READY, deletionTimestamp="2026-11-21T20:00:00Z")
+    starting = pod({"type": "Ready", "status": "False"})
+    assert experiment.ready([leaving, starting, pod(), pod(READY)]) == [pod(READY)]
+
+
+def test_server_and_model_fit_into_a_configmap():
+    files = experiment.files("stock")
+    assert "serve_forever" in files["data"]["serve.py"]
+    assert 100_000 < len(files["binaryData"]["model.onnx"]) < 1_000_000
+
+
+# --- the tables
+
+
+def test_the_hpa_table_has_a_column_a_variant():
+    stock = Horizontal(threads=2, alone=SERVED, first_percent=201, last_percent=120, replicas=4, last=SERVED)
+    raddle = Horizontal(threads=1, alone=IDLE, first_percent=None, last_percent=None, replicas=1, last=IDLE)
+    rows = figures.horizontal(stock, raddle).splitlines()
+    assert "| threads of the session | 2 | 1 |" in rows
+    assert "| utilization that the HPA saw first | 201 % | - |" in rows
+    assert "| replicas that it wants in the end, at most 4 | 4 | 1 |" in rows
+    assert "| in the end: p99, ms | 91.5 | - |" in rows
+    assert "| one replica: failed requests | 2 of 900 | 0 of 0 |" in rows
+
+
+def test_the_vpa_table_has_a_row_a_round():
+    rounds = [Round(threads=2, request_m=100, limit_m=200, target_m=237, served=SERVED)]
+    text = figures.vertical({"without Raddle": rounds, "with Raddle": []})
+    assert text.splitlines()[-1] == "| without Raddle | 1 | 2 | 100m | 200m | 200m | 237m | 2.0 | 91.5 | 2 | 98 % |"
