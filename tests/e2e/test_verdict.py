@@ -6,7 +6,7 @@ import json
 import pytest
 
 from e2e import verdict
-from e2e.__main__ import _parser, main
+from e2e.__main__ import CHECKS, WORKLOADS, _parser, main
 from e2e.scenarios import GUEST, HOST, SCENARIOS, Container, Scenario
 from raddle_operator.quantities import parse
 
@@ -189,7 +189,7 @@ def test_only_a_policy_that_names_a_native_sidecar_governs_it():
 
 def test_the_scenarios_are_listed(capsys):
     assert main(["scenarios"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(SCENARIOS)
+    assert len(capsys.readouterr().out.splitlines()) == len(WORKLOADS) + len(CHECKS)
 
 
 @pytest.mark.parametrize("arguments", [["--required", "run", "job"], ["run", "job", "--required"]])

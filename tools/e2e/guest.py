@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -62,6 +63,7 @@ class GuestNode:
         self._progress = progress
         self._folder = cluster.directory / "guest"
         self._component: Component | None = None
+        self._started_at = 0.0
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -105,7 +107,7 @@ class GuestNode:
         (root / "init").chmod(0o755)
         joining.write_files(self._cluster, self._node, root / "node")
         shutil.copy(INSIDE / "guest-node.sh", root / "node")
-        (root / "node" / "node.env").write_text(_environment(self._node))
+        (root / "node" / "node.env").write_text(environment(self._node))
         qemu.initramfs(self._folder / "initramfs", root)
         shutil.rmtree(root)
 
@@ -120,19 +122,21 @@ class GuestNode:
         console = self._folder / "console"
         console.write_bytes(b"")
         serial = ["-chardev", f"file,id=console,path={console}", "-serial", "chardev:console"]
+        self._started_at = time.time()
         self._component = self._cluster.component("guest")
         self._component.start([*qemu.arguments(shapes.get(SHAPE), guest), *serial])
-        self._wait((Path("/sys/class/net") / self._node.cable).exists, "QEMU has made its interface", BOOT_SECONDS)
+        self._wait(self._connected, "QEMU has made its interface", BOOT_SECONDS)
         joining.connect(self._node)
+
+    def _connected(self) -> bool:
+        return self._node.cable in {name for _, name in socket.if_nameindex()}
 
     def _check_clock(self) -> None:
         """Raise E2EError where certificates could seem to be of the future, which no message of TLS says so plainly."""
         found = _CLOCK.search(self._log())
         assert found is not None
-        console = self._folder / "console"
-        behind = console.stat().st_mtime - int(found[1])
-        if abs(behind) > CLOCK_SECONDS:
-            raise E2EError(f"the guest's clock is {behind:.0f} s behind this machine's")
+        if problem := clock_problem(int(found[1]), self._started_at, time.time()):
+            raise E2EError(problem)
 
     def _log(self) -> str:
         return (self._folder / "console").read_text(errors="replace")
@@ -158,8 +162,15 @@ class GuestNode:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _environment(node: settings.Node) -> str:
+def environment(node: settings.Node) -> str:
     """The variables of guest-node.sh, for its shell."""
     values = {"name": node.name, "address": node.address, "gateway": node.host_address}
     values["modules"] = " ".join(guestdisk.MODULES)
     return "".join(f"{name}='{value}'\n" for name, value in values.items())
+
+
+def clock_problem(told: int, started_at: float, now: float) -> str:
+    """What is wrong with the time that the guest told between its start and now, in seconds since 1970; "": nothing."""
+    if started_at - CLOCK_SECONDS < told < now + CLOCK_SECONDS:
+        return ""
+    return f"the guest's clock is wrong: {told - started_at:+.0f} s after QEMU's start, by this machine's clock"

@@ -59,7 +59,8 @@ def wait_for_topology(cluster: Cluster, node: str, progress: Progress, seconds: 
 
     def published() -> bool:
         found.update(_get(cluster, f"/apis/raddle.dev/v1alpha1/nodecputopologies/{node}") or {})
-        return bool(found.get("spec", {}).get("kubelet"))
+        # Without a source the kubelet could not be asked so far, which is tried again.
+        return bool(found.get("spec", {}).get("kubelet", {}).get("source"))
 
     wait(published, f"the agent has published {node} with its kubelet's settings", seconds, progress)
     return found
