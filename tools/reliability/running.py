@@ -36,5 +36,5 @@ def _run(check: Check, world: World) -> Outcome:
     except BrokenError as error:
         result = Result({}, (str(error),))
     except (ApiError, DevclusterError, OSError, http.client.HTTPException) as error:
-        result = Result({}, (f"the check ended early: {error or error!r}",))
+        result = Result({}, (f"the check ended early: {str(error) or repr(error)}",))
     return Outcome(check, result, time.monotonic() - began_s, unavailable)

@@ -1,0 +1,71 @@
+"""What becomes of a check that ends early, and what is made of the calls of a load."""
+
+import io
+
+import pytest
+
+from devcluster import ApiError, DevclusterError
+from devcluster.progress import Progress
+from reliability import load, running, webhook
+from reliability.model import BrokenError, Check, Result, UnavailableError
+from reliability.world import World
+
+
+def run(*functions):
+    said = io.StringIO()
+    checks = [Check(f"check-{n}", "it happens", "it holds", one) for n, one in enumerate(functions)]
+    with World(Progress(said, name="test")) as world:
+        return running.run(checks, world), said.getvalue()
+
+
+def raising(error):
+    def check(_):
+        raise error
+
+    return check
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "words"),
+    [
+        (BrokenError("not so within 30 s: all are bound"), "BROKEN", "not so within 30 s: all are bound"),
+        (ApiError(500, "InternalError", "etcd is away"), "BROKEN", "the check ended early: etcd is away"),
+        (DevclusterError("webhook ended"), "BROKEN", "the check ended early: webhook ended"),
+        (ConnectionRefusedError(111, "Connection refused"), "BROKEN", "Connection refused"),
+        (UnavailableError("not root"), "not run", "not root"),
+    ],
+)
+def test_a_check_that_ends_early_is_told_and_the_next_one_runs(error, verdict, words):
+    outcomes, said = run(raising(error), lambda _: Result({"pods": "1"}))
+    assert [one.verdict for one in outcomes] == [verdict, "kept"]
+    assert words in said
+    assert "2/2 check-1: it happens" in said
+
+
+def test_an_error_of_the_check_itself_and_ctrl_c_are_not_hidden():
+    with pytest.raises(KeyError):
+        run(raising(KeyError("bug")))
+    with pytest.raises(KeyboardInterrupt):
+        run(raising(KeyboardInterrupt()))
+
+
+def test_a_refused_call_is_not_one_without_values():
+    calls = [
+        load.Call("a", 1.0, 0.1, has_values=True),
+        load.Call("b", 2.0, 2.5, has_values=False),
+        load.Call("c", 3.0, 0.2, has_values=False, refused="500"),
+    ]
+    assert [one.name for one in load.without_values(calls)] == ["b"]
+    assert load.without_values(calls, since_s=2.5) == []
+    assert load.without_values(calls, until_s=2.0) == []
+    assert load.refused(calls) == ["500"]
+    assert (load.slowest_s(calls), load.slowest_s([])) == (2.5, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "batches"), [(1, 1), (2, 2), (3, 2), (4, 3), (100, 7), (500, 9), (511, 9), (512, 10)]
+)
+def test_a_replica_sets_pods_come_in_batches_that_double(replicas, batches):
+    sizes = [min(2**n, max(0, replicas - (2**n - 1))) for n in range(20)]
+    assert sum(map(bool, sizes)) == batches == webhook.batches(replicas)
+    assert sum(sizes) == replicas
