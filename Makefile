@@ -39,7 +39,7 @@ lab: setup native ## Run containers on NUMA machines under QEMU: where each thre
 	@$(if $(ARGS),,$(PYTHON) -m lab limits)
 
 .PHONY: e2e
-e2e: setup native ## Install Raddle on a real node of this machine and look into pods that run (as root; minutes)
+e2e: setup native ## Install Raddle on two real nodes, one of them virtual, and look into pods that run (as root; minutes)
 	@$(PYTHON) -m e2e --install $(ARGS)
 
 .PHONY: reliability

@@ -88,7 +88,7 @@ class Runner:
             release.wait(
                 lambda: not self.pods(scenario.labels, namespace),
                 f"{namespace}/{scenario.name} is gone",
-                GONE_SECONDS,
+                max(GONE_SECONDS, scenario.seconds),
                 self._progress,
             )
 
