@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from reliability import agents, availability, clock, network, webhook
+from reliability import (
+    agents,
+    availability,
+    clock,
+    controlplane,
+    controlplane_leader,
+    controlplane_restart,
+    network,
+    webhook,
+)
 from reliability.model import Check, Section
 
 CHECKS: Final[tuple[Check, ...]] = (
     *webhook.CHECKS,
-    *availability.CHECKS,
     *network.CHECKS,
     *agents.CHECKS,
+    # From here on each has a cluster of its own.
+    *availability.CHECKS,
     *clock.CHECKS,
+    *controlplane.CHECKS,
+    *controlplane_leader.CHECKS,
+    *controlplane_restart.CHECKS,
 )
 SECTIONS: Final[dict[str, Section]] = {"failures": "failure", "attacks": "attack"}
 
