@@ -118,14 +118,24 @@ def prune(library: Path) -> None:
 
 
 def shim(machine: str, out: Path) -> None:
-    """Writes the tree that a container sees at /opt/raddle, and the program that copies it."""
-    sys.path.insert(0, str(ROOT / "runtime"))
-    from raddle import delivery  # noqa: PLC0415  # it lies in runtime
-
-    delivery.write(str(out / delivery.MOUNT_PATH.lstrip("/")))
+    """Writes the shim's files, and the program that copies them."""
+    shim_files(out)
     copier = out / "bin" / "cp"
     copier.parent.mkdir(parents=True)
     compile_copier(machine, copier)
+
+
+def shim_files(out: Path) -> None:
+    """Writes the tree that a container sees at /opt/raddle: there, and at the root.
+
+    An image volume has /opt/raddle for its subPath, which containerd 2.1 and older silently take for the whole image.
+    The files are where they must be then too: Node.js ends where a file that it is told to load lacks.
+    """
+    sys.path.insert(0, str(ROOT / "runtime"))
+    from raddle import delivery  # noqa: PLC0415  # it lies in runtime
+
+    for folder in (delivery.MOUNT_PATH.lstrip("/"), "."):
+        delivery.write(str(out / folder))
 
 
 def compile_copier(machine: str, program: Path) -> None:

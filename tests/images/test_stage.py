@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from raddle import delivery
+
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "images"))
 import stage  # noqa: E402  # a program beside the Dockerfiles
@@ -43,6 +45,14 @@ def test_pruning_leaves_packages_of_the_client_importable_and_takes_its_models(t
         (tmp_path / name).write_text("")
     stage.prune(tmp_path)
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()) == sorted(kept)
+
+
+def test_the_shims_image_serves_a_runtime_that_ignores_the_subpath_of_an_image_volume(tmp_path):
+    stage.shim_files(tmp_path)
+    below = tmp_path / delivery.MOUNT_PATH.lstrip("/")
+    wanted = {item["path"] for item in delivery.items()}
+    assert {str(path.relative_to(below)) for path in below.rglob("*") if path.is_file()} == wanted
+    assert all((tmp_path / path).read_bytes() == (below / path).read_bytes() for path in wanted)
 
 
 def test_no_process_of_ours_asks_for_what_is_pruned():

@@ -25,13 +25,16 @@ from e2e import archive, nodejs, settings
 from e2e.errors import E2EError
 from lab import cache, model, programs
 from lab.guest import threads as guest_threads
-from raddle import __version__
+from raddle import __version__, delivery
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 INSIDE = Path(__file__).with_name("inside")
 APP, NODE_APP = INSIDE / "app.py", INSIDE / "app.cjs"
 RADDLE_IMAGE = f"raddle:{__version__}"
 AGENT_REPOSITORY = "raddle-agent"
+SHIM_IMAGE = f"raddle-shim:{__version__}"
+# --images build: with buildah, as users' images are built.
+BUILD = Path("build")
 APP_IMAGE = "raddle-e2e-app:1"
 NODE_IMAGE = "raddle-e2e-node:1"
 RADDLE_EXTRAS = ("operator", "agent", "cli")
@@ -43,15 +46,20 @@ PACKAGES = Path("python") / "lib" / VERSION / "site-packages"
 PYTHON = "/python/bin/python3"
 NODE = "/node/bin/node"
 ENV = {"PATH": "/python/bin:/bin"}
+# The second for container runtimes that do not know an image volume's subPath and mount the whole image.
+SHIM_FOLDERS = (delivery.MOUNT_PATH.lstrip("/"), ".")
 _LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x")
 
 
 def tarballs(exported: Path | None, progress: Progress) -> tuple[list[Path], str]:
     """The tarballs, for `ctr images import`, and the repository of the agent's own image ("": it has none).
 
-    `exported` is a folder that `python -m images export` has filled; None: an image of Raddle is made here. Raises
+    `exported` is a folder that `python -m images export` has filled, BUILD to have that done; None: images of Raddle
+    are made here from the developer's environment. Raises
     E2EError where one can't be made or is not there.
     """
+    if exported == BUILD:
+        exported = _built(progress)
     app = _kept("app", _digest_of_app(), "the application's image", _make_app, progress)
     others = [app / "app.tar", app / "pause.tar"]
     if not nodejs.unavailable():
@@ -66,6 +74,9 @@ def tarballs(exported: Path | None, progress: Progress) -> tuple[list[Path], str
         if not any(path.name.startswith(f"{RADDLE_IMAGE.replace(':', '-')}") for path in given):
             raise E2EError(f"{exported}: no archive of {RADDLE_IMAGE}; python -m images export {exported} writes one")
         agent = any(path.name.startswith(AGENT_REPOSITORY) for path in given)
+        if not any(path.name.startswith(SHIM_IMAGE.replace(":", "-")) for path in given):
+            given.append(_shim(progress))
+        progress.say(f"Raddle's images, as users get them: {', '.join(path.stem for path in given)}")
         return [*given, *others], AGENT_REPOSITORY if agent else ""
     base = _kept("base", _digest_of_packages(RADDLE_EXTRAS), "the base of Raddle's image", _make_base, progress)
 
@@ -73,7 +84,8 @@ def tarballs(exported: Path | None, progress: Progress) -> tuple[list[Path], str
         _make_raddle(home, base / "base.layer")
 
     raddle = _kept("raddle", _digest_of_sources(), "Raddle's image", make_raddle, progress)
-    return [raddle / "raddle.tar", *others], ""
+    progress.say("Raddle's images are made of the developer's environment (--images build: as users get them)")
+    return [raddle / "raddle.tar", _shim(progress), *others], ""
 
 
 def distributions(extras: Iterable[str]) -> list[str]:
@@ -90,6 +102,25 @@ def distributions(extras: Iterable[str]) -> list[str]:
                 found.add(name)
                 asked.append((name, frozenset(need.extras)))
     return sorted(found - {"raddle"})
+
+
+def _built(progress: Progress) -> Path:
+    """What `python -m images export` writes; it keeps what is built already."""
+    folder = cache.folder() / "e2e-exported"
+    shutil.rmtree(folder, ignore_errors=True)
+    progress.say("building Raddle's images with buildah")
+    command = [sys.executable, "-m", "images", "export", "--required", str(folder)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise E2EError(f"python -m images export: {(done.stdout + done.stderr)[-800:]}")
+    return folder
+
+
+def _shim(progress: Progress) -> Path:
+    """The tarball of the shim's image, for image volumes and init containers."""
+    text = delivery.content_hash() + Path(__file__).read_text() + Path(archive.__file__).read_text()
+    key = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return _kept("shim", key, "the shim's image", _make_shim, progress) / "shim.tar"
 
 
 def _kept(name: str, key: str, what: str, make: Callable[[Path], None], progress: Progress) -> Path:
@@ -153,6 +184,18 @@ def _make_raddle(home: Path, base: Path) -> None:
     image = archive.Image(name=RADDLE_IMAGE, entrypoint=entrypoint, env=ENV, user="65532")
     archive.write([base, archive.layer(root, home / "raddle.layer")], image, home / "raddle.tar")
     shutil.rmtree(root)
+
+
+def _make_shim(home: Path) -> None:
+    """As images/shim/Dockerfile has it, with busybox for cp."""
+    root = home / "root"
+    root.mkdir()
+    for folder in SHIM_FOLDERS:
+        delivery.write(str(root / folder))
+    _busybox(root)
+    (root / "bin" / "cp").symlink_to("busybox")
+    image = archive.Image(name=SHIM_IMAGE, entrypoint=["/bin/cp"], env={"PATH": "/bin"}, user="65532")
+    _write_whole(root, image, home / "shim.tar")
 
 
 def _make_app(home: Path) -> None:

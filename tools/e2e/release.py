@@ -14,6 +14,7 @@ from devcluster import Cluster
 from devcluster.client import ApiError
 from devcluster.progress import Progress
 from e2e.errors import E2EError
+from e2e.images import SHIM_IMAGE
 from e2e.scenarios import policy
 from e2e.settings import HOST
 from raddle import __version__
@@ -28,6 +29,7 @@ NO_CPU = {"requests": {"cpu": "0"}}
 HERE = {"kubernetes.io/hostname": HOST.name}
 VALUES: dict[str, Any] = {
     "image": {"repository": "raddle", "tag": __version__, "pullPolicy": "Never"},
+    "shim": {"image": SHIM_IMAGE},
     "controller": {"resources": NO_CPU, "nodeSelector": HERE},
     "webhook": {"resources": NO_CPU, "nodeSelector": HERE},
     "agent": {"resources": NO_CPU},

@@ -221,6 +221,14 @@ SCENARIOS: Final = (
         containers=(Container(security={**RESTRICTED, "readOnlyRootFilesystem": True}, **TWO),),
         namespace_labels={"pod-security.kubernetes.io/enforce": "restricted"},
     ),
+    Scenario(
+        name="init-container",
+        why="the shim by an init container of its own image, under Pod Security restricted",
+        qos="Burstable",
+        containers=(Container(security=RESTRICTED, **TWO),),
+        namespace_labels={"pod-security.kubernetes.io/enforce": "restricted"},
+        policy_spec={"shim": "InitContainer"},
+    ),
     *(
         Scenario(
             name=kind.lower(),
