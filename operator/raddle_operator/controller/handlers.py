@@ -31,6 +31,8 @@ from raddle_operator.kube import (
 log = logging.getLogger(__name__)
 # It warns at each start that it can't handle signals in a thread, which is not its business here.
 logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
+# It writes a line for every event of every object.
+logging.getLogger("kopf.objects").setLevel(logging.WARNING)
 
 WATCHED: Final = (INFERENCE_THREADINGS, CLUSTER_INFERENCE_THREADINGS, NODE_CPU_TOPOLOGIES)
 STOP_WITHIN_S: Final = 5.0

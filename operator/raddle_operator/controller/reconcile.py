@@ -20,6 +20,7 @@ from raddle_operator.controller.counting import PodCounts
 from raddle_operator.controller.examine import case_of, verdict
 from raddle_operator.controller.freshness import topology_status
 from raddle_operator.controller.handlers import WATCHED
+from raddle_operator.controller.pace import Pace
 from raddle_operator.controller.publish import StatusWriter
 from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.controller.shim_keeper import ShimKeeper
@@ -63,6 +64,8 @@ from raddle_operator.volumes import ShimDelivery
 log = logging.getLogger(__name__)
 
 WORKERS: Final = 4
+COUNTING_SHARE: Final = 0.1
+"""Counting takes this share of the time at most: one tenant with ten thousand policies must not hold up the others."""
 PENDING_S: Final = 10.0
 """A status waits so long for the reasons of pods without values, and then does without."""
 _RESOURCES: Final[Mapping[str, Resource]] = {
@@ -101,6 +104,11 @@ class Reconciler:
         }
         self._topologies = VersionedStore[Key, TopologyRecord](lambda key, _old, _new: self._topology(key))
         self._arranged: Policies | None = None
+        self._counted = Policies()
+        """As at the last count."""
+        self._uncounted: set[PolicyKey] = set()
+        """Policies that have changed since."""
+        self._pace = Pace(COUNTING_SHARE)
         self._counts = PodCounts(settings.unlabelled)
         self._pending_s: dict[Work, float] = {}
         self._reader = PodReader()
@@ -132,7 +140,7 @@ class Reconciler:
         )
         self._shim = ShimKeeper(kube, self._shim_of, settings.shim_namespaces) if settings.keep_shim else None
         self.queue: Final[KeyedQueue[Work]] = KeyedQueue(
-            interval_s=lambda work: settings.tally_interval_s if work.what == "count" else 0.0
+            interval_s=lambda work: max(settings.tally_interval_s, self._pace.wait_s()) if work.what == "count" else 0.0
         )
 
     # ---- what comes in
@@ -177,6 +185,7 @@ class Reconciler:
         # Our own status writes come back here too; they change no count.
         if old is None or new is None or (old.policy, old.changed_s) != (new.policy, new.changed_s):
             self._arranged = None
+            self._uncounted.add((kind, *key))
             namespaces = (key[0],) if key[0] else (name for _, name in self._namespaces.store)
             self._count_again(namespaces)
         self.queue.add(Work("policy", kind, *key))
@@ -278,9 +287,15 @@ class Reconciler:
         """Count the marked namespaces; mark the policies whose counts have changed, and pods to examine."""
         if self._counts.is_current:
             return
+        with self._pace.work():
+            self._count_marked()
+
+    def _count_marked(self) -> None:
         found = self._namespaces.store.items()
         opened = {name: facts for (_, name), facts in found if self._is_open(name, facts)}
-        changes = self._counts.count(opened, self._pods.store, self._arrange(), self._changed_s())
+        self._counted = self._arrange()
+        self._uncounted.clear()
+        changes = self._counts.count(opened, self._pods.store, self._counted, self._changed_s())
         for key in changes.policies:
             self.queue.add(Work("policy", *key))
         for namespace, name in changes.examine:
@@ -334,7 +349,11 @@ class Reconciler:
             self.queue.forget(work)
             self._pending_s.pop(work, None)
             return
-        self._count()  # the status must not give old counts for a new generation
+        if (work.kind, *key) in self._uncounted:  # the status must not give old counts for a new generation
+            if (wait_s := self._pace.wait_s()) > 0:
+                self.queue.add(work, delay_s=wait_s)
+                return
+            self._count()
         wants_shim = record.policy is not None and record.policy.policy.shim in ("Auto", "ConfigMap")
         forbidden = self._shim.forbidden if self._shim is not None and wants_shim else frozenset()
         total, shimless = self._counts.total((work.kind, *key), forbidden)
@@ -342,7 +361,7 @@ class Reconciler:
             self.queue.add(work, delay_s=PENDING_S)  # the verdict will come sooner, and bring it back
             return
         self._pending_s.pop(work, None)
-        too_many = record.policy is not None and self._arrange().of_namespace(key[0]).is_beyond(record.policy)
+        too_many = record.policy is not None and self._counted.of_namespace(key[0]).is_beyond(record.policy)
         wanted = policy_status(record, total, too_many=too_many, shimless=shimless, now_s=time.time())
         wait_s = self._writer.wait_s(resource, key, record.generation)
         if wait_s > 0 and not says(record.status, wanted):
