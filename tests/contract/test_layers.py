@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -101,6 +103,39 @@ def test_one_module_talks_to_the_api_server():
 def test_the_agent_stays_light():
     for name in ("agent", "agent_client", "nodetopology"):
         assert not packages(PACKAGE / f"{name}.py") & LIGHT_AGENT
+
+
+def reached(start):
+    """The packages of others that our modules import, from `start` on."""
+    found, waiting, others = set(), [start], set()
+    while waiting:
+        name = waiting.pop()
+        base = PACKAGE.parent if name.startswith("raddle_operator") else ROOT / "runtime"
+        paths = [base / (name.replace(".", "/") + ending) for ending in (".py", "/__init__.py")]
+        path = next((path for path in paths if path.exists()), None)
+        if path is None or path in found:
+            continue  # a name in a module, or known
+        found.add(path)
+        used = imports(path)
+        waiting += [one for one in used if one.partition(".")[0] in ("raddle", "raddle_operator")]
+        others |= {one.partition(".")[0] for one in used} - {"raddle", "raddle_operator", "__future__"}
+    return others - set(sys.stdlib_module_names)
+
+
+@pytest.mark.parametrize(
+    ("extra", "start"),
+    [("cli", f"raddle_operator.cli.{name}") for name in ("plan", "explain", "topology", "selftest")]
+    + [
+        ("agent", "raddle_operator.agent"),
+        ("operator", "raddle_operator.controller.process"),
+        ("operator", "raddle_operator.webhook.process"),
+    ],
+)
+def test_whoever_installs_an_extra_has_what_its_commands_import(extra, start):
+    optional = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    asked = {re.match("[a-z0-9-]+", line)[0] for line in optional[extra]}
+    named = {{"pyyaml": "yaml", "prometheus-client": "prometheus_client"}.get(name, name) for name in asked}
+    assert reached(start) <= named
 
 
 @pytest.mark.parametrize("root", ["operator", "runtime", "tests", "tests/raddle", "tests/raddle_operator"])
