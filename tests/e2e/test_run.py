@@ -2,6 +2,7 @@
 
 import pytest
 
+from devcluster.progress import Progress
 from e2e import __main__ as command
 from e2e import checks, verdict
 from e2e.scenarios import SCENARIOS
@@ -19,16 +20,20 @@ def outcome(wrong=(), tries=1):
     return checks.Outcome(name="check", result=checks.Result(wrong=wrong), seconds=1.0, tries=tries)
 
 
+def sentences(found):
+    return [] if found == "right" else [f"it is {found}"]
+
+
 def test_what_is_as_expected_is_run_once():
-    calls = []
-    assert command.again(lambda: calls.append(1), bool) == (None, 1)
-    assert len(calls) == 1
+    answers = iter(["right"])
+    assert command.again(lambda: next(answers), sentences, Progress()) == ("right", 1)
 
 
-@pytest.mark.parametrize("second", ["right", "wrong"])
-def test_what_is_not_as_expected_is_run_a_second_time_and_the_second_counts(second):
+@pytest.mark.parametrize("second", ["right", "late"])
+def test_what_is_not_as_expected_is_said_and_run_a_second_time_which_counts(second, capsys):
     answers = iter(["wrong", second])
-    assert command.again(lambda: next(answers), lambda found: found == "wrong") == (second, 2)
+    assert command.again(lambda: next(answers), sentences, Progress()) == (second, 2)
+    assert "! it is wrong" in capsys.readouterr().err
 
 
 def test_the_summary_counts_scenarios_containers_and_checks_and_what_is_wrong():

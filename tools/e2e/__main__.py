@@ -160,7 +160,7 @@ def _tried(chosen: Sequence[Scenario | Check], lab: Lab, site: installation.Inst
             continue
         reason = _first(one.nodes, site.failed)
         if isinstance(one, Scenario):
-            verdicts += verdict.failed(one, reason) if reason else _scenario(one, lab.runner)
+            verdicts += verdict.failed(one, reason) if reason else _scenario(one, lab)
         elif reason:
             outcomes.append(Outcome(name=one.name, result=checks.Result(wrong=(reason,)), seconds=0))
         else:
@@ -174,21 +174,28 @@ def _first(nodes: Sequence[str], reasons: Mapping[str, str]) -> str:
     return next((reasons[node] for node in nodes if node in reasons), "")
 
 
-def _scenario(scenario: Scenario, runner: Runner) -> list[Verdict]:
-    found, tries = again(lambda: runner.run(scenario), lambda seen: any(one.wrong for one in seen))
+def _scenario(scenario: Scenario, lab: Lab) -> list[Verdict]:
+    def wrong(seen: Sequence[Verdict]) -> list[str]:
+        return [f"{one.node} {one.container}: {text}" for one in seen for text in one.wrong]
+
+    found, tries = again(lambda: lab.runner.run(scenario), wrong, lab.progress)
     return [dataclasses.replace(one, tries=tries) for one in found]
 
 
 def _check(check: Check, lab: Lab) -> Outcome:
-    found, tries = again(lambda: checks.run(check, lab), lambda seen: bool(seen.result.wrong))
+    found, tries = again(lambda: checks.run(check, lab), lambda seen: list(seen.result.wrong), lab.progress)
     return dataclasses.replace(found, tries=tries)
 
 
-def again(run: Callable[[], T], wrong: Callable[[T], bool]) -> tuple[T, int]:
-    """What `run` returns, and how often it was called: once more where that is wrong."""
-    # As expected at the second try only is shown so: an emulated machine beside others is late now and then.
+def again(run: Callable[[], T], wrong: Callable[[T], Sequence[str]], progress: Progress) -> tuple[T, int]:
+    """What `run` returns, and how often it was called: once more where `wrong` has sentences on it, which are said."""
     found = run()
-    return (run(), 2) if wrong(found) else (found, 1)
+    reasons = wrong(found)
+    if not reasons:
+        return found, 1
+    # An emulated machine beside others is late now and then.
+    progress.say("\n! ".join(["not as expected, so once more:", *reasons]))
+    return run(), 2
 
 
 def _tables(results: Results) -> str:
