@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
@@ -33,6 +34,8 @@ APP, NODE_APP = INSIDE / "app.py", INSIDE / "app.cjs"
 RADDLE_IMAGE = f"raddle:{__version__}"
 AGENT_REPOSITORY = "raddle-agent"
 SHIM_IMAGE = f"raddle-shim:{__version__}"
+# Longer than any run takes.
+IN_USE_SECONDS = 3 * 3600
 # --images build: with buildah, as users' images are built.
 BUILD = Path("build")
 APP_IMAGE = "raddle-e2e-app:1"
@@ -124,10 +127,12 @@ def _shim(progress: Progress) -> Path:
 
 
 def _kept(name: str, key: str, what: str, make: Callable[[Path], None], progress: Progress) -> Path:
+    """What `make` makes under this key, and no older one but those that another run may be using."""
     home = cache.made(f"e2e-{name}-{key}", what, make, progress)
-    for older in home.parent.glob(f"e2e-{name}-*"):
-        if older.is_dir() and older != home:
-            shutil.rmtree(older, ignore_errors=True)
+    (home / "ready").touch()
+    for ready in home.parent.glob(f"e2e-{name}-*/ready"):
+        if time.time() - ready.stat().st_mtime > IN_USE_SECONDS:
+            shutil.rmtree(ready.parent, ignore_errors=True)
     return home
 
 
