@@ -19,7 +19,6 @@ from reliability.world import (
     Space,
     World,
     pod,
-    policy,
     settled,
     threads,
     wait,
@@ -34,13 +33,11 @@ PODS: Final = 5
 def gone(world: World) -> Result:
     """Killed; its node says another boot; the agent starts again on it."""
     raddle = world.raddle
-    with tempfile.TemporaryDirectory(prefix="raddle-reliability-") as folder, world.namespace(raddle) as space:
+    with tempfile.TemporaryDirectory(prefix="raddle-reliability-") as folder, world.governed_namespace(raddle) as space:
         root = machines.unpack((machines.ARCHIVES / f"{SHAPE}.txt").read_text(), Path(folder))
         _boot(root, FIRST)
         node = raddle.register_machine(NODE, root, labels={"node": NODE}, publish=False)
         try:
-            space.apply(policy())
-            space.governed()
             agent = raddle.start_agent(NODE, str(root), ["--kubelet-config", "None"])
             fresh = _awaited(space, "True")
             before = _pods(space, "before")

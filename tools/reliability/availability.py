@@ -15,10 +15,15 @@ from reliability.certs import Handshakes, secret
 from reliability.load import Load, refused, slowest_s, without_values
 from reliability.model import Check, Result, broken_unless
 from reliability.replicas import SECRET_PATH, replicated
-from reliability.world import CONFIGURATION_PATH, World, count_missed, next_second, policy, wait
+from reliability.world import (
+    CONFIGURATION_PATH,
+    CREATE_TIMEOUT_SECONDS,
+    NOISE_SECONDS,
+    World,
+    count_missed,
+    wait,
+)
 
-CREATE_TIMEOUT_SECONDS: Final = 2.0
-NOISE_SECONDS: Final = 2.0
 CALLS: Final = 50
 """Before and after each event."""
 AUTHORITY_LEFT: Final = dt.timedelta(days=100)
@@ -27,10 +32,7 @@ AUTHORITY_LEFT: Final = dt.timedelta(days=100)
 
 def one_killed(world: World) -> Result:
     """One replica is killed and comes back, then the other one is stopped in order and comes back."""
-    with replicated(world) as (raddle, replicas), world.namespace(raddle) as space:
-        space.apply(policy())
-        space.governed()
-        next_second()
+    with replicated(world) as (raddle, replicas), world.governed_namespace(raddle) as space:
         with Load(space) as load:
             load.go_on(CALLS)
             killed_s = time.monotonic()
@@ -83,10 +85,7 @@ def rotated(world: World) -> Result:
     with replicated(world, rotating=True, secret=secret(old, now)) as (raddle, replicas):
         client = raddle.cluster.client
         began_s = time.monotonic()
-        with world.namespace(raddle) as space:
-            space.apply(policy())
-            space.governed()
-            next_second()
+        with world.governed_namespace(raddle) as space:
             loads = replicas.metric("raddle_webhook_certificate_loads_total", outcome="loaded")
             with Load(space) as load, Handshakes(raddle, replicas) as handshakes:
                 load.go_on(CALLS)

@@ -21,7 +21,7 @@ from reliability.certs import Handshakes, secret
 from reliability.load import Load, refused, without_values
 from reliability.model import Check, Result, UnavailableError, broken_unless
 from reliability.replicas import replicated
-from reliability.world import World, count_missed, next_second, policy, wait
+from reliability.world import World, count_missed, wait
 
 LEASE_PATH: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/raddle-controller"
 LEASE_SECONDS: Final = 15
@@ -43,12 +43,9 @@ def jumped(world: World) -> Result:
         replicated(
             world, rotating=True, secret=secret(authority, installed), prefixes={"controller": _faked(Path(folder))}
         ) as (raddle, replicas),
-        world.namespace(raddle) as space,
+        world.governed_namespace(raddle) as space,
     ):
         second = raddle.controller_process("second").start().wait_ready()
-        space.apply(policy())
-        space.governed()
-        next_second()
         transitions = _transitions(space.client.get(LEASE_PATH))
         with (
             Load(space, connections=1) as load,

@@ -23,19 +23,17 @@ from reliability.model import Check, Result, UnavailableError, broken_unless
 from reliability.rollout import became
 from reliability.world import (
     CONFIGURATION_PATH,
+    CREATE_TIMEOUT_SECONDS,
+    NOISE_SECONDS,
     WEBHOOK_GROUP,
     World,
     count_missed,
     governed_by,
-    next_second,
     pod,
     policy,
     wait,
 )
 
-CREATE_TIMEOUT_SECONDS: Final = 2.0
-BINDING_TIMEOUT_SECONDS: Final = 1.0
-NOISE_SECONDS: Final = 2.0
 CALLS: Final = 12
 CUT_SECONDS: Final = 15.0
 
@@ -43,10 +41,7 @@ CUT_SECONDS: Final = 15.0
 def to_webhook(world: World) -> Result:
     """The API server's packets to the webhook are dropped."""
     raddle = world.raddle
-    with world.namespace(raddle) as space:
-        space.apply(policy())
-        space.governed()
-        next_second()
+    with world.governed_namespace(raddle) as space:
         with Load(space) as load:
             load.go_on(CALLS)
             cut_s = time.monotonic()
@@ -78,10 +73,7 @@ def to_webhook(world: World) -> Result:
 def from_webhook(world: World) -> Result:
     """The webhook's packets to the API server are dropped, and the server's to it; reviews still come through."""
     raddle = world.raddle
-    with world.namespace(raddle) as space:
-        space.apply(policy())
-        space.governed()
-        next_second()
+    with world.governed_namespace(raddle) as space:
         server = urlsplit(raddle.cluster.server).port
         own = [["--match", "owner", "--gid-owner", str(WEBHOOK_GROUP), "--dport", str(server)]]
         others = [["--sport", str(server), "--dport", str(port)] for port in _ports_to(raddle.webhook.pid, server)]
@@ -163,7 +155,7 @@ CHECKS: Final = (
     Check(
         "network-cut-to-webhook",
         "The network from the API server to the webhook is cut under load: packets vanish.",
-        f"A create takes its timeout ({CREATE_TIMEOUT_SECONDS:g} s) at most, none is refused, the missed are counted,"
+        f"A create takes its timeout ({CREATE_TIMEOUT_SECONDS} s) at most, none is refused, the missed are counted,"
         " and values come again by themselves.",
         to_webhook,
     ),

@@ -43,7 +43,7 @@ def figures(one: Outcome) -> str:
     """The figures in a line, or why there are none."""
     if one.unavailable:
         return one.unavailable
-    return ", ".join(f"{what}: {figure}" for what, figure in one.result.figures.items())
+    return "; ".join(f"{what}: {figure}" for what, figure in one.result.figures.items())
 
 
 def counts(outcomes: Sequence[Outcome], seconds: float) -> str:

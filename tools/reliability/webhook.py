@@ -13,14 +13,12 @@ from typing import Final
 from localraddle import Process
 from reliability.model import Check, Result, broken_unless
 from reliability.rollout import Rollout, became
-from reliability.world import Space, World, count_missed, injected, next_second, pod, policy
+from reliability.world import CREATE_TIMEOUT_SECONDS, Space, World, count_missed, injected, pod
 
 PODS: Final = 500
 KILLED_AFTER: Final = 100
 HUNG_ROLLOUTS: Final = (100, 500)
-CREATE_TIMEOUT_SECONDS: Final = 2
-"""webhook.timeoutSeconds.pods of the chart."""
-NOISE_SECONDS: Final = 5.0
+ROLLOUT_NOISE_SECONDS: Final = 5.0
 """What a rollout may take longer than the bound: two of the same kind differ by seconds on a busy machine."""
 
 
@@ -32,10 +30,7 @@ def batches(replicas: int) -> int:
 def killed(world: World) -> Result:
     """SIGKILL while a Deployment of 500 is rolled out."""
     raddle = world.raddle
-    with world.namespace(raddle) as space:
-        space.apply(policy())
-        space.governed()
-        next_second()
+    with world.governed_namespace(raddle) as space:
         rollout = Rollout(space, "rollout", PODS)
         rollout.until_created(KILLED_AFTER)
         raddle.webhook.kill()
@@ -86,10 +81,7 @@ def hung(world: World) -> Result:
     figures: dict[str, str] = {}
     broken: tuple[str, ...] = ()
     for replicas in HUNG_ROLLOUTS:
-        with world.namespace(raddle) as space:
-            space.apply(policy())
-            space.governed()
-            next_second()
+        with world.governed_namespace(raddle) as space:
             calm = Rollout(space, "calm", replicas)
             calm_created_s, calm_bound_s = calm.until_created(), calm.until_bound()
             calm_got = became(calm.pods())
@@ -112,7 +104,7 @@ def hung(world: World) -> Result:
             all_pods_were_created_without_values=missed == replicas,
             all_of_them_are_counted=counted == missed,
             each_batch_but_the_last_waited=created_s >= (batches(replicas) - 1) * CREATE_TIMEOUT_SECONDS,
-            the_delay_is_at_most_log2_of_N_times_the_timeout=delay_s <= bound_by_design_s + NOISE_SECONDS,
+            the_delay_is_at_most_log2_of_N_times_the_timeout=delay_s <= bound_by_design_s + ROLLOUT_NOISE_SECONDS,
         )
         broken += tuple(f"{replicas} pods: {sentence}" for sentence in held)
     return Result(figures, broken)

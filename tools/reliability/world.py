@@ -29,6 +29,8 @@ OPTED_IN: Mapping[str, str] = {env.INJECT_LABEL: "enabled"}
 # Two sockets of 8 cores: more than a pod's limit of 20 CPUs fits on one NUMA node, so that the values that are safe
 # everywhere (20) and those of this node (8) differ.
 NODE, SHAPE, LIMIT_CPUS, NODE_THREADS = "steady", "2s16c32t", 20, 8
+# webhook.timeoutSeconds.pods of the chart, and what a call may take beyond it on a machine that has more to do.
+CREATE_TIMEOUT_SECONDS, NOISE_SECONDS = 2, 2
 TOPOLOGIES = "/apis/raddle.dev/v1alpha1/nodecputopologies"
 CONFIGURATION_PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/raddle"
 # A group of its own for the shared webhook, so that its packets can be told from others'; several runs on one machine
@@ -105,6 +107,15 @@ class World:
     def register_node(self, raddle: LocalRaddle) -> None:
         """Register `NODE` with its topology."""
         raddle.register_machine(NODE, machines.path(SHAPE), labels={"node": NODE}, pods=2000)
+
+    @contextlib.contextmanager
+    def governed_namespace(self, raddle: LocalRaddle) -> Iterator[Space]:
+        """A new namespace whose pods get the values of a policy that the webhook knows; a pod made now is newer."""
+        with self.namespace(raddle) as space:
+            space.apply(policy())
+            space.governed()
+            next_second()
+            yield space
 
     @contextlib.contextmanager
     def namespace(self, raddle: LocalRaddle, labels: Mapping[str, str] = OPTED_IN) -> Iterator[Space]:
