@@ -71,6 +71,13 @@ def test_a_read_only_root_costs_nothing_since_no_byte_code_is_written(name):
     assert "PYTHONDONTWRITEBYTECODE=1" in text.split()
 
 
+def test_operator_and_agent_are_built_alike_but_for_their_packages_and_names():
+    """Two files, so that a build needs no arguments; one text, so that a change of one is not forgotten in the other."""
+    operator, agent = (instructions(name) for name in ON_PYTHON)
+    differ = [one[0] for one, other in zip(operator, agent, strict=True) if one != other]
+    assert differ == ["RUN", "LABEL"]
+
+
 def test_the_shim_image_is_built_on_nothing():
     assert final_stage("shim")[0] == ("FROM", "scratch")
 
