@@ -34,6 +34,19 @@ def test_links_lead_to_files(page):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def headings(page):
+    """The anchors that a Markdown page has, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_to_a_part_of_a_page_lead_to_a_heading(page):
+    prose = re.sub(r"`[^`]*`", "", page.read_text())
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", prose):
+        assert anchor in headings(page.parent / target if target else page), f"{page.name}: {target}#{anchor}"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_files_and_targets_that_are_named_exist(page):
     text = page.read_text()
