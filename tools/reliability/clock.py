@@ -160,8 +160,8 @@ CHECKS: Final = (
     Check(
         "clock-jump",
         "The leader's clock jumps a day back, then 70 days ahead, where it renews a certificate, then is right again.",
-        "It goes on leading alone and no create is refused. A certificate of the future makes pods be missed, which are"
-        " counted, and is replaced once the clock is right.",
+        "It goes on leading alone and no create is refused. New connections fail by a certificate of the future until"
+        " the clock is right, when it is replaced; pods missed meanwhile are counted.",
         jumped,
     ),
 )
