@@ -123,10 +123,13 @@ def without_ours(container: Container) -> Container:
     """The container as it would be had Raddle never changed its environment; itself where it has not."""
     if not container.env:
         return container
-    listed = _listed(container)
+    listed, java = _listed(container), container.effective(JAVA_OPTIONS)
     # What is left of each entry that has a part of ours: None where it is ours altogether.
     rests = {
-        entry.place: rest for entry in container.env for is_ours, rest in (_part_of_ours(entry, listed),) if is_ours
+        entry.place: rest
+        for entry in container.env
+        for is_ours, rest in (_part_of_ours(entry, listed, java),)
+        if is_ours
     }
     if not rests:
         return container
@@ -163,8 +166,8 @@ def literals_of(pod: Any) -> dict[str, dict[str, str]]:
 
 
 def _own_literals(container: Container) -> dict[str, str]:
-    listed = _listed(container)
-    found = {entry.name: entry.value for entry in container.env if _part_of_ours(entry, listed)[0]}
+    listed, java = _listed(container), container.effective(JAVA_OPTIONS)
+    found = {entry.name: entry.value for entry in container.env if _part_of_ours(entry, listed, java)[0]}
     return {name: value for name, value in found.items() if value is not None and name != env.LITERALS}
 
 
@@ -178,13 +181,18 @@ def _listed(container: Container) -> _Listed:
     return _Listed({name: value for name, _, value in pairs if value}, {name: value for name, _, value in sums})
 
 
-def _part_of_ours(entry: EnvEntry, listed: _Listed) -> tuple[bool, str | None]:
-    """Whether an entry is Raddle's, or has a part that is; and what it is without, None where nothing is left."""
+def _part_of_ours(entry: EnvEntry, listed: _Listed, java: EnvEntry | None) -> tuple[bool, str | None]:
+    """Whether an entry is Raddle's, or has a part that is; and what it is without, None where nothing is left.
+
+    ``java`` is the effective entry of Java's options.
+    """
     if entry.ours is not None:
         return True, None
     name, value = entry.name, entry.value
     if value is None:
         return False, None
+    if name == JAVA_OPTIONS and entry is not java:
+        return False, None  # an option of Java's could be anybody's, and only the last entry of a name is ever extended
     if name in EXTENDED:
         rest = _rest(name, value, listed)
         if rest is not None and listed.checksums.get(name) == _checksum(value):

@@ -18,10 +18,11 @@ def test_every_answer_allows_every_patch_applies_and_a_second_answer_has_none():
     assert reviews.failures(range(3)) == []
 
 
-@pytest.mark.parametrize("seed", [13, 593, 834, 1039, 1092])
+@pytest.mark.parametrize("seed", [13, 593, 834, 1039, 1092, 1481])
 def test_what_it_has_found_stays_mended(seed):
     """A user's init container taken for ours; one that is ours counted for the pod's QoS class, and then removed;
-    a mount of ours that is removed taken for what stands in the shim's way; variables of OpenMP that Override replaces taken for the user's choice.
+    a mount of ours that is removed taken for what stands in the shim's way; Java's options
+    that a variable's first entry had from the user taken for ours in the last; variables of OpenMP that Override replaces taken for the user's choice.
     """
     assert reviews.failures(range(seed, seed + 1)) == []
 
