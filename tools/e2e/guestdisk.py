@@ -40,6 +40,8 @@ ETC = {
 }
 # What a run writes there, which is thrown away: logs, and what each container's own files are.
 FREE_MIB = 512
+# No run takes longer; another may be using a disk of other images.
+IN_USE_SECONDS = 3600.0
 IMPORT = Path(__file__).with_name("inside") / "import.sh"
 
 
@@ -51,9 +53,7 @@ def disk(images: Sequence[Path], kubelet: Path, progress: Progress) -> Path:
         _make(home, images, kubelet, progress)
 
     home = cache.made(name, "the guest's disk with the images", make, progress)
-    for older in home.parent.glob("e2e-guest-*"):
-        if older.is_dir() and older != home:
-            shutil.rmtree(older, ignore_errors=True)
+    cache.forget("e2e-guest-*", older_than_s=IN_USE_SECONDS)
     return home / "disk.img"
 
 

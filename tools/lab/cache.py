@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +25,8 @@ def made(name: str, what: str, make: Callable[[Path], None], progress: Progress)
     """
     home = folder() / name
     if (home / "ready").exists():
+        # What was used last is kept longest.
+        (home / "ready").touch()
         return home
     with exclusive(folder() / f"{name}.lock", what, progress):
         if not (home / "ready").exists():
@@ -33,3 +36,10 @@ def made(name: str, what: str, make: Callable[[Path], None], progress: Progress)
             make(home)
             (home / "ready").touch()
     return home
+
+
+def forget(pattern: str, *, older_than_s: float) -> None:
+    """Remove the whole folders whose name fits `pattern` and that nobody has asked for in that time."""
+    for ready in folder().glob(f"{pattern}/ready"):
+        if time.time() - ready.stat().st_mtime > older_than_s:
+            shutil.rmtree(ready.parent, ignore_errors=True)
