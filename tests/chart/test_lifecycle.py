@@ -10,13 +10,12 @@ import yaml
 import chart
 from devcluster import Cluster
 from localraddle import LocalRaddle
+from reliability import release
 
 pytestmark = pytest.mark.cluster
 
 NAMESPACE = chart.NAMESPACE
-PREVIOUS = sorted((chart.REPOSITORY / "tests" / "chart" / "previous").glob("*.yaml"))
-CRDS = sorted((chart.REPOSITORY / "crds").glob("*.yaml"))
-CRD_NAMES = [yaml.safe_load(path.read_text())["metadata"]["name"] for path in CRDS]
+PREVIOUS = sorted(release.PREVIOUS.glob("*.yaml"))
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/raddle"
 KIND = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/inferencethreadings.raddle.dev"
 POLICY = {
@@ -45,11 +44,8 @@ def bare(cluster):
         cluster.helm("uninstall", "raddle", "--namespace", NAMESPACE, "--ignore-not-found")
 
 
-def helm(cluster, action, source, *options):
-    # CRDs that kubectl applied belong to no release; --take-ownership lets a release have them.
-    return cluster.helm(
-        action, "raddle", str(source), "--namespace", NAMESPACE, "--create-namespace", "--take-ownership", *options
-    )
+def everything(cluster):
+    return set(release.everything(cluster))
 
 
 def wait_until(condition, what, timeout_s=60.0):
@@ -60,20 +56,6 @@ def wait_until(condition, what, timeout_s=60.0):
 
 
 # --- Upgrade and back -------------------------------------------------------------------------------------------------------
-
-
-def earlier(frozen, folder):
-    """A chart that installs what an earlier one rendered, with CRDs that lack the newest column."""
-    templates = folder / "templates"
-    templates.mkdir(parents=True)
-    (folder / "Chart.yaml").write_text(yaml.safe_dump({"apiVersion": "v2", "name": "raddle", "version": "0.0.9"}))
-    crds = [yaml.safe_load(path.read_text()) for path in CRDS]
-    for crd in crds:
-        del crd["spec"]["versions"][0]["additionalPrinterColumns"][-1]
-    text = yaml.safe_dump_all(crds) + "\n---\n" + frozen.read_text()
-    (templates / "all.yaml").write_text('{{ .Files.Get "all.yaml" }}')
-    (folder / "all.yaml").write_text(text)
-    return folder
 
 
 def columns(cluster):
@@ -90,7 +72,7 @@ def test_an_upgrade_from_an_earlier_chart_and_back_keeps_policies_crds_and_the_c
     bare, frozen, tmp_path, kubernetes, proves
 ):
     cluster = bare
-    helm(cluster, "install", earlier(frozen, tmp_path / "earlier"))
+    release.helm(cluster, "install", release.earlier(frozen, tmp_path / "earlier"))
     assert (network_policies(cluster), columns(cluster)) == ([], 10)
     cluster.client.apply(POLICY)
     uid = cluster.client.get(cluster.client.path_of(POLICY))["metadata"]["uid"]
@@ -104,7 +86,7 @@ def test_an_upgrade_from_an_earlier_chart_and_back_keeps_policies_crds_and_the_c
         if action == "rollback":
             cluster.helm("rollback", "raddle", "1", "--namespace", NAMESPACE)
         else:
-            helm(cluster, "upgrade", chart.CHART)
+            release.helm(cluster, "upgrade", chart.CHART)
         assert (len(network_policies(cluster)), columns(cluster)) == (policies, shown), action
         kept = cluster.client.get(cluster.client.path_of(POLICY))
         assert (kept["metadata"]["uid"], kept["spec"]["threads"]["intraOp"]) == (uid, 2)
@@ -134,39 +116,12 @@ def test_kubectl_installs_again_over_itself_and_its_end_leaves_crds_and_policies
     assert "serverside-applied" in cluster.kubectl(*apply).stdout
     delete = next(line for line in file.read_text().splitlines() if "kubectl delete" in line).split("kubectl ")[1]
     cluster.kubectl(*delete.replace("install.yaml", str(file)).split())
-    left = of_raddle(everything(cluster))
-    assert left == {f"customresourcedefinition.apiextensions.k8s.io/{name}" for name in CRD_NAMES} | {
-        "namespace/raddle-system",
-        "apiservice.apiregistration.k8s.io/v1alpha1.raddle.dev",
-        "raddle-system serviceaccount/default",
-        "raddle-system configmap/kube-root-ca.crt",
-        "models inferencethreading.raddle.dev/kept",
-    }
+    left = release.of_raddle(everything(cluster))
+    assert left == release.LEFT_OVER | {"models inferencethreading.raddle.dev/kept"}
     proves("Kubernetes", str(kubernetes), "kubectl apply")
 
 
 # --- The end ------------------------------------------------------------------------------------------------------------------
-
-
-def everything(cluster):
-    """All objects of all kinds as `[namespace ]kind/name`, but for events, and what the API server itself keeps."""
-    kinds = cluster.kubectl("api-resources", "--verbs=list", "-o", "name").stdout.split()
-    kept = [kind for kind in kinds if not kind.startswith(("events", "componentstatuses"))]
-    template = '{range .items[*]}{.metadata.namespace}{" "}{.kind}.{.apiVersion}{" "}{.metadata.name}{"\\n"}{end}'
-    listed = cluster.kubectl("get", ",".join(kept), "--all-namespaces", "-o", f"jsonpath={template}").stdout
-    found = set()
-    for line in listed.splitlines():
-        *namespace, kind, name = line.split(" ")
-        short, _, version = kind.partition(".")
-        group = version.rpartition("/")[0]
-        prefix = f"{namespace[0]} " if namespace and namespace[0] else ""
-        found.add(f"{prefix}{short.lower()}{'.' + group if group else ''}/{name}")
-    return found
-
-
-def of_raddle(found):
-    """Those that have to do with us: by their own name, or their namespace's."""
-    return {one for one in found if "raddle" in one}
 
 
 def test_uninstalling_leaves_crds_policies_and_what_running_pods_mount_and_nothing_else(bare, kubernetes, proves):
@@ -190,32 +145,16 @@ def test_uninstalling_leaves_crds_policies_and_what_running_pods_mount_and_nothi
         running = cluster.client.get(f"{path}/running")["spec"]
     shims = {one for one in everything(cluster) if one.startswith("models configmap/raddle-shim-")}
     assert len(shims) == 1
-    notes = cluster.helm("get", "notes", "raddle", "--namespace", NAMESPACE).stdout
+    notes = release.notes(cluster)
 
     cluster.helm("uninstall", "raddle", "--namespace", NAMESPACE)
 
-    expected = shims | {f"customresourcedefinition.apiextensions.k8s.io/{name}" for name in CRD_NAMES}
-    expected |= {
-        "namespace/raddle-system",
-        "apiservice.apiregistration.k8s.io/v1alpha1.raddle.dev",
-        "raddle-system serviceaccount/default",
-        "raddle-system configmap/kube-root-ca.crt",
-        "models inferencethreading.raddle.dev/kept",
-        "models pod/running",
-    }
+    expected = shims | release.LEFT_OVER | {"models inferencethreading.raddle.dev/kept", "models pod/running"}
     # Owned objects go some moments after their owner.
     wait_until(lambda: everything(cluster) - before <= expected, f"left: {everything(cluster) - before - expected}")
     assert expected <= everything(cluster)
     assert cluster.client.get(f"{path}/running")["spec"] == running
-    remove_by_notes(cluster, notes, shims)
+    removed, crds = release.removed_by(notes, cluster)
+    assert {f"models configmap/{name}" for name in removed} == shims
+    assert crds == set(release.CRD_NAMES)
     proves("Kubernetes", str(kubernetes), "uninstall")
-
-
-def remove_by_notes(cluster, notes, shims):
-    """What the notes print for the rest names all of it. CRDs by dry run: here they now and then take minutes."""
-    commands = [line.split()[1:] for line in notes.splitlines() if line.strip().startswith("kubectl delete")]
-    maps, crds = commands
-    removed = cluster.kubectl(*maps, "-o", "name").stdout.split()
-    assert {f"models {name}" for name in removed} == shims
-    names = cluster.kubectl(*crds, "--dry-run=server", "-o", "name").stdout.split()
-    assert sorted(name.partition("/")[2] for name in names) == sorted(CRD_NAMES)

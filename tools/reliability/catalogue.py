@@ -11,6 +11,7 @@ from reliability import (
     controlplane,
     controlplane_leader,
     controlplane_restart,
+    lifecycle,
     network,
     webhook,
 )
@@ -26,6 +27,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *controlplane.CHECKS,
     *controlplane_leader.CHECKS,
     *controlplane_restart.CHECKS,
+    *lifecycle.CHECKS,
 )
 SECTIONS: Final[dict[str, Section]] = {"failures": "failure", "attacks": "attack"}
 
