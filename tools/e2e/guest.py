@@ -37,7 +37,6 @@ ATTEMPTS = 3
 CLOCK_SECONDS = 60
 # For anything that starts a Python on emulated CPUs.
 PATIENCE_SECONDS = 420.0
-POLL_SECONDS = 0.3
 _CLOCK = re.compile(r"node: clock (\d+)")
 
 
@@ -143,14 +142,11 @@ class GuestNode:
 
     def _wait(self, check: Callable[[], bool], what: str, seconds: float) -> None:
         assert self._component is not None
-        deadline = time.monotonic() + seconds
-        while not check():
-            self._component.require_alive()
-            if time.monotonic() > deadline:
-                said = "\n".join(f"  {line}" for line in self._log().splitlines()[-qemu.LOG_LINES :])
-                raise E2EError(f"{what}: not so in {seconds:.0f} s; the guest's console:\n{said}")
-            self._progress.tick(what)
-            time.sleep(POLL_SECONDS)
+        joining.wait(check, what, seconds, self._component, self._progress, self._last_lines)
+
+    def _last_lines(self) -> str:
+        lines = self._log().splitlines()[-qemu.LOG_LINES :]
+        return "\n".join(["the end of the guest's console:", *(f"  {line}" for line in lines)])
 
     def _stop(self) -> None:
         if self._component is not None:

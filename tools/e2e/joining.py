@@ -6,19 +6,23 @@ import shutil
 import socket
 import ssl
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from devcluster import Cluster
+from devcluster.components import Component
+from devcluster.progress import Progress
 from e2e import settings
 from e2e.errors import E2EError
 
 FILES = "/var/lib/raddle-e2e"
 KUBELET_PORT = 10250
 CONNECT_SECONDS = 5.0
+POLL_SECONDS = 0.2
 
 
 def write_files(cluster: Cluster, node: settings.Node, folder: Path) -> None:
@@ -71,6 +75,27 @@ def ready(cluster: Cluster, node: settings.Node) -> bool:
             return True
     except OSError:
         return False
+
+
+def wait(
+    check: Callable[[], bool],
+    what: str,
+    seconds: float,
+    component: Component,
+    progress: Progress,
+    log: Callable[[], str] | None = None,
+) -> None:
+    """Poll until `check` holds, while the node's process lives.
+
+    Raises E2EError after these seconds with what `log` says, or the end of the process's own log.
+    """
+    deadline = time.monotonic() + seconds
+    while not check():
+        component.require_alive()
+        if time.monotonic() > deadline:
+            raise E2EError(f"{what}: not so in {seconds:.0f} s\n{(log or component.describe_log)()}")
+        progress.tick(what)
+        time.sleep(POLL_SECONDS)
 
 
 def ip(*arguments: str) -> None:
