@@ -16,7 +16,8 @@ import psutil
 from localraddle import Process
 from scale.calls import Call
 
-READY_S: Final = 90.0
+LEADER: Final = "raddle_controller_leader"
+READY_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +64,18 @@ class Results:
     total_s: float = 0.0
 
 
-async def started(process: Process) -> Start:
-    """Start a process and wait until it is ready. Raises DevclusterError with its log when it is not in time."""
+async def started(process: Process, *, leads: bool = False) -> Start:
+    """Start a process and wait until it is ready. Raises DevclusterError with its log when it is not in time.
+
+    `leads`: a controller that is ready to take over is ready too; what is meant here is one at work.
+    """
     start_s = time.monotonic()
     process.start()
-    await asyncio.to_thread(process.wait_ready, READY_S)
+
+    def is_at_work() -> bool:
+        return process.is_ready() and (not leads or (process.metric(LEADER) == 1 and process.is_ready()))
+
+    await asyncio.to_thread(process.wait, is_at_work, "the process is ready", READY_S)
     return Start(ready_s=time.monotonic() - start_s, cpu_s=cpu_s(process))
 
 

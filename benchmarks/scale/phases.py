@@ -83,7 +83,7 @@ class _Bench:
         """Bring the namespaces their shim, then everything else without a controller, so that nothing has a status."""
         filler, controller = self._filler, self._raddle.controller
         await filler.namespaces()
-        await figures.started(controller)
+        await figures.started(controller, leads=True)
         waited = len(self._plan.size.namespaces)
         await asyncio.to_thread(
             controller.wait,
@@ -102,7 +102,7 @@ class _Bench:
         """Start the controller for the first time and then again; and the webhook."""
         controller, webhook, results = self._raddle.controller, self._raddle.webhook, self._results
         start_s = time.monotonic()
-        results.first_start = await figures.started(controller)
+        results.first_start = await figures.started(controller, leads=True)
         results.first_right_s = await self._policies.right(self._rows, {}, start_s)
         self._progress.say(
             f"first start: ready {results.first_start.ready_s:.1f} s, right {results.first_right_s:.1f} s"
@@ -112,7 +112,7 @@ class _Bench:
             for _ in range(self._plan.starts):
                 results.load.append(figures.load())
                 await self._stop(process)
-                found.append(await figures.started(process))
+                found.append(await figures.started(process, leads=process is controller))
                 self._progress.say(f"start {len(found)}: ready {found[-1].ready_s:.1f} s, CPU {found[-1].cpu_s:.1f} s")
 
     async def _stop(self, process: Process) -> None:

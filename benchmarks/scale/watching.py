@@ -13,8 +13,8 @@ from raddle_operator.kube import CLUSTER_INFERENCE_THREADINGS, INFERENCE_THREADI
 from scale import truth
 from scale.truth import Counts, PodRow, PolicyKey, PolicyRow
 
-WAIT_S: Final = 90.0
-"""Six times the budget: a status that is not right by then never will be."""
+WAIT_S: Final = 600.0
+"""Many times the budget, because other work may have the machine: a status that is wrong then stays wrong."""
 
 
 class Followed(NamedTuple):

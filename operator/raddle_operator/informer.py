@@ -29,6 +29,8 @@ Key = tuple[str, str]
 
 T = TypeVar("T")
 
+CHUNK_SIZE: Final = 200
+"""One chunk, parsed, is what a list costs in memory; 500 pods' metadata with managed fields are above 20 MB."""
 BACKOFF_FIRST_S: Final = 0.5
 BACKOFF_MOST_S: Final = 10.0
 STEADY_S: Final = 5.0
@@ -69,7 +71,7 @@ class Informer(Generic[T]):
         metadata_only: bool = False,
         on_change: Callable[[Key, T | None, T | None], None] | None = None,
         on_rewind: Callable[[], None] | None = None,
-        chunk_size: int = 500,
+        chunk_size: int = CHUNK_SIZE,
         relist_every_s: float | None = None,
         first_pause_s: float = BACKOFF_FIRST_S,
     ) -> None:

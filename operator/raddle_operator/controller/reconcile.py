@@ -64,6 +64,8 @@ from raddle_operator.volumes import ShimDelivery
 log = logging.getLogger(__name__)
 
 WORKERS: Final = 4
+UPKEEP_WORKERS: Final = 2
+_UPKEEP: Final = frozenset(("topology", "shim"))
 COUNTING_SHARE: Final = 0.1
 """Counting takes this share of the time at most: one tenant with ten thousand policies must not hold up the others."""
 PENDING_S: Final = 10.0
@@ -80,7 +82,11 @@ class HistoryRewoundError(Exception):
 
 
 class Work(NamedTuple):
-    """One thing to bring up to date. ``count`` counts every marked namespace in one pass over the pods."""
+    """One thing to bring up to date. ``count`` counts every marked namespace in one pass over the pods.
+
+    Topologies and shims have a queue and workers of their own: a thousand nodes that come at once, or a first start,
+    make no policy's status late.
+    """
 
     what: Literal["count", "examine", "policy", "topology", "shim"]
     kind: str = ""
@@ -142,6 +148,7 @@ class Reconciler:
         self.queue: Final[KeyedQueue[Work]] = KeyedQueue(
             interval_s=lambda work: max(settings.tally_interval_s, self._pace.wait_s()) if work.what == "count" else 0.0
         )
+        self._upkeep: Final[KeyedQueue[Work]] = KeyedQueue()
 
     # ---- what comes in
 
@@ -172,7 +179,7 @@ class Reconciler:
         self._counts.doubt()
         self._count_again(name for _, name in self._namespaces.store)
         for work in self._everything():
-            self.queue.add(work)
+            (self._upkeep if work.what in _UPKEEP else self.queue).add(work)
         self._resynced.set()
 
     def _everything(self) -> Iterator[Work]:
@@ -191,10 +198,10 @@ class Reconciler:
         self.queue.add(Work("policy", kind, *key))
 
     def _topology(self, key: Key) -> None:
-        self.queue.add(Work("topology", name=key[1]))
+        self._upkeep.add(Work("topology", name=key[1]))
 
     def _shim_of(self, namespace: str) -> None:
-        self.queue.add(Work("shim", namespace=namespace))
+        self._upkeep.add(Work("shim", namespace=namespace))
 
     def _namespace(self, key: Key, old: NamespaceFacts | None, new: NamespaceFacts | None) -> None:
         name = key[1]
@@ -237,6 +244,7 @@ class Reconciler:
             for event in (self._nodes.synced, self._pods.synced, self._resynced):
                 await event.wait()
             log.info("all lists are complete, work begins")
+            group.create_task(self._upkeep.run(self._handle, workers=UPKEEP_WORKERS))
             await self.queue.run(self._handle, workers=WORKERS)
         raise AssertionError("the queue never ends")
 
@@ -393,7 +401,7 @@ class Reconciler:
 
     def measure(self) -> None:
         """Bring the gauges up to date; called when they are about to be read."""
-        metrics.QUEUE_DEPTH.set(len(self.queue))
+        metrics.QUEUE_DEPTH.set(len(self.queue) + len(self._upkeep))
         metrics.measure_pods(self._counts.tallies)
         records = [record for store in self._policies.values() for record in store.values()]
         metrics.measure_conditions(

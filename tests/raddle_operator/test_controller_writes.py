@@ -1,4 +1,4 @@
-"""How often the reconciler writes one policy's status."""
+"""When the reconciler writes a policy's status, and what does not hold it up."""
 
 import asyncio
 import contextlib
@@ -8,14 +8,17 @@ import pytest
 from raddle_operator.controller.reconcile import Reconciler
 from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.events import Recorder
-from raddle_operator.kube import INFERENCE_THREADINGS, NAMESPACES, PODS, Page, WatchEvent
+from raddle_operator.kube import INFERENCE_THREADINGS, NAMESPACES, NODE_CPU_TOPOLOGIES, PODS, Page, WatchEvent
 
 INTERVAL_S = 3600.0
 KEY = ("shop", "front")
 
 
 class Server:
-    """Stands in for Kube: one opted-in namespace, pods that a test announces, statuses that it keeps."""
+    """Stands in for Kube: one opted-in namespace, pods that a test announces, statuses that it keeps.
+
+    The write of a topology's status is never answered.
+    """
 
     def __init__(self):
         self.pods = asyncio.Queue()
@@ -37,6 +40,8 @@ class Server:
             yield WatchEvent("ADDED", await self.pods.get())
 
     async def apply_status(self, resource, body, *, field_manager):
+        if resource is NODE_CPU_TOPOLOGIES:
+            await asyncio.Event().wait()
         self.version += 1
         self.written.put_nowait(body["status"])
         status = {**body["status"]}
@@ -107,3 +112,13 @@ async def test_somebody_who_writes_the_status_too_starts_no_race():
         await server.written.get()
         reconciler.deliver(INFERENCE_THREADINGS, KEY, stored(1, server.version + 1, {"observedGeneration": 99}))
         await nothing_is_written(server)
+
+
+async def test_topologies_hold_up_no_policy():
+    server = Server()
+    async with asyncio.timeout(10), at_work(server) as reconciler:
+        for number in range(100):
+            metadata = {"name": f"node-{number}", "uid": "u", "generation": 1, "resourceVersion": str(number + 1)}
+            reconciler.deliver(NODE_CPU_TOPOLOGIES, ("", metadata["name"]), {"metadata": metadata, "spec": {}})
+        reconciler.deliver(INFERENCE_THREADINGS, KEY, stored(1, server.version))
+        assert (await server.written.get())["observedGeneration"] == 1
