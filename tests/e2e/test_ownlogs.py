@@ -1,0 +1,31 @@
+"""What is said of the logs of Raddle's own pods."""
+
+from e2e import ownlogs
+
+GOOD = "2026-11-21 20:52:47,694 INFO raddle_operator.controller.reconcile all lists are complete, work begins\n"
+WARNED = "2026-11-21 20:52:48,000 WARNING raddle_operator.kube asked again\n"
+BAD = "2026-11-21 20:24:12,183 ERROR raddle_operator.controller.handlers kopf failed\n"
+
+
+def pod(restarts=0):
+    return {"metadata": {"name": "one"}, "status": {"containerStatuses": [{"restartCount": restarts}]}}
+
+
+def test_information_and_warnings_are_counted_and_right():
+    found = ownlogs.judge([pod()], {"one controller": GOOD + WARNED})
+    assert found.wrong == ()
+    assert found.figures == {"pods": "1", "lines": "2", "warnings": "1", "errors": "0", "restarts": "0"}
+
+
+def test_an_error_is_said_with_its_container():
+    (said,) = ownlogs.judge([pod()], {"one controller": GOOD + BAD}).wrong
+    assert said.startswith("one controller: ")
+    assert "kopf failed" in said
+
+
+def test_a_restart_is_said():
+    assert ownlogs.judge([pod(restarts=2)], {}).wrong == ("one was started again 2 times",)
+
+
+def test_a_pod_that_has_no_status_yet_is_not_wrong():
+    assert ownlogs.judge([{"metadata": {"name": "one"}}], {}).wrong == ()
