@@ -24,7 +24,8 @@ NODES = {
     "hybrid": ("hybrid-6p8e-20t", Kubelet()),
 }
 # What a decision is must not depend on how busy this machine is: by default a slow answer leaves the safe values.
-PATIENT = {"webhook": {"timeoutSeconds": {"pods": 30, "bindings": 30}}}
+# Certificates as by default, so that the controller has the rights of an ordinary installation; nobody issues any here.
+PATIENT = {"webhook": {"timeoutSeconds": {"pods": 30, "bindings": 30}}, "certificates": {"source": "Raddle"}}
 _numbers = itertools.count()
 
 

@@ -28,6 +28,7 @@ from raddle_operator.webhook.settings import WebhookSettings
 PODS_PATH: Final = "/mutate/pods"
 BINDING_PATH: Final = "/mutate/binding"
 DEFAULT_TIMEOUT_S: Final = 1.0
+SMALL_BODY_BYTES: Final = 64 * 1024
 _JSON: Final = {"Content-Type": "application/json"}
 _TIMEOUT: Final = re.compile(r"(?:^|&)timeout=(?:(\d{1,3})m)?(?:(\d{1,4}(?:\.\d{1,9})?)(ms|s))?(?:&|$)")
 
@@ -44,6 +45,10 @@ class Refusal(StrEnum):
     UNREADABLE_BODY = "UnreadableBody"
     NOT_JSON = "NotJSON"
     UNKNOWN_PATH = "UnknownPath"
+
+
+class _BusyError(Exception):
+    """Too much is being read at once."""
 
 
 Answer = Callable[[bytes, float], Awaitable[bytes]]
@@ -80,24 +85,28 @@ class Server:
             auto_decompress=False,
             keepalive_timeout=settings.idle_timeout_s,
         )
-        self._silent: set[RequestHandler] = set()
-        """Connections without a request so far."""
+        self._silent: dict[RequestHandler, None] = {}
+        """Connections without a request so far, the oldest first."""
         self._bodies_bytes = 0
         self._listeners: list[asyncio.Server] = []
 
     def _connection(self) -> RequestHandler:
+        if len(self._silent) >= self._settings.max_silent_connections:
+            # One whose handshake is not over has nothing to close yet; its time is short.
+            established = (one for one in self._silent if one.transport is not None)
+            self._close_silent(next(established, None))
         connection = self._http()
-        self._silent.add(connection)
+        self._silent[connection] = None
         asyncio.get_running_loop().call_later(self._settings.first_request_timeout_s, self._close_silent, connection)
         return connection
 
-    def _close_silent(self, connection: RequestHandler) -> None:
-        if connection in self._silent:
-            self._silent.remove(connection)
+    def _close_silent(self, connection: RequestHandler | None) -> None:
+        if connection is not None and connection in self._silent:
+            del self._silent[connection]
             connection.force_close()
 
     def _new_request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> BaseRequest:
-        self._silent.discard(protocol)
+        self._silent.pop(protocol, None)
         limit = self._settings.max_body_bytes
         loop = asyncio.get_running_loop()
         return BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=limit)
@@ -158,19 +167,16 @@ class Server:
         began_s = time.perf_counter()
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_of(query) * self._settings.deadline_share
-        limit = self._settings.max_body_bytes
-        length = limit if request.content_length is None else request.content_length
-        if length > limit:
+        if (request.content_length or 0) > self._settings.max_body_bytes:
             return self._too_large(label)
-        if self._bodies_bytes + length > self._settings.max_bodies_bytes:
-            response = self._refuse(label, 503, Refusal.BUSY, "too many large requests at once")
-            response.force_close()
-            return response
-        self._bodies_bytes += length
         try:
             body = await self._body(request)
         except web.HTTPRequestEntityTooLarge:
             return self._too_large(label)
+        except _BusyError:
+            response = self._refuse(label, 503, Refusal.BUSY, "too many large requests at once")
+            response.force_close()
+            return response
         except TimeoutError:
             return self._refuse(
                 label, 408, Refusal.SLOW_BODY, f"the body did not come within {self._settings.body_timeout_s} s"
@@ -182,8 +188,6 @@ class Server:
             return response
         except Exception as error:  # noqa: BLE001 (a body that breaks its own framing comes as many types)
             return self._refuse(label, 400, Refusal.UNREADABLE_BODY, str(error))
-        finally:
-            self._bodies_bytes -= length
         try:
             data = await answer(body, deadline_s)
         except UnreadableError as error:
@@ -192,10 +196,23 @@ class Server:
         return web.Response(body=data, headers=_JSON)
 
     async def _body(self, request: BaseRequest) -> bytes:
+        """Return the body. What is there counts, not what is announced: that would cost a client nothing."""
         if request.content.is_eof():
             return await request.read()
-        async with asyncio.timeout(self._settings.body_timeout_s):
-            return await request.read()
+        settings, body = self._settings, bytearray()
+        try:
+            async with asyncio.timeout(settings.body_timeout_s):
+                async for chunk in request.content.iter_any():
+                    body += chunk
+                    self._bodies_bytes += len(chunk)
+                    if len(body) > settings.max_body_bytes:
+                        raise web.HTTPRequestEntityTooLarge(settings.max_body_bytes, len(body))
+                    # Most reviews are small, and are never turned away for others' large ones.
+                    if self._bodies_bytes > settings.max_bodies_bytes and len(body) > SMALL_BODY_BYTES:
+                        raise _BusyError
+            return bytes(body)
+        finally:
+            self._bodies_bytes -= len(body)
 
     def _too_large(self, label: str) -> web.Response:
         response = self._refuse(

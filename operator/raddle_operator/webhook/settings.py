@@ -47,11 +47,13 @@ class WebhookSettings:
     max_body_bytes: int = 8 * MIB
     """The API server takes objects up to 3 MiB; a review holds one, escaped anew, beside its own fields."""
     max_bodies_bytes: int = 64 * MIB
-    """The bodies that are being read hold so much memory at most; a request beyond is refused."""
+    """The large bodies that are being read hold so much memory at most; one that goes beyond is refused."""
     handshake_timeout_s: float = 5.0
     """So long a client may take for TLS."""
     first_request_timeout_s: float = 10.0
     """So long after it was accepted a connection may take until its first request's headers are there."""
+    max_silent_connections: int = 1000
+    """So many connections may be without a request so far; one more closes the oldest. Each holds some 50 KiB."""
     body_timeout_s: float = 5.0
     """A body that has not come by then never will: the API server's own timeout is shorter."""
     idle_timeout_s: float = 120.0

@@ -1,0 +1,181 @@
+"""One tenant makes as much of everything as it may: policies, annotations. What others notice of it is measured."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from devcluster import ApiError
+from localraddle import LocalRaddle
+from reliability.attackers import MIB, UNPROCESSABLE, Usage, create_seconds, median_ms, median_s, unharmed
+from reliability.model import Check, Result, broken_unless
+from reliability.world import Space, World, injected, pod, policy, wait
+
+CREATORS: Final = 4
+# The API server's share alone takes a tenth of it on a busy machine.
+CREATE_SECONDS: Final = 1.0
+STATUS_SECONDS: Final = 15.0
+CONTROLLER_BYTES, WEBHOOK_BYTES = 512 * MIB, 256 * MIB
+"""The chart's memory limits."""
+SETTLED_SECONDS: Final = 600.0
+_priorities = itertools.count(1)
+
+
+def crowd(world: World, raddle: LocalRaddle, policies: int) -> Result:
+    """One namespace gets so many policies as fast as four clients can write them; what another one notices."""
+    with unharmed(raddle), world.namespace(raddle) as ours, world.namespace(raddle) as hostile:
+        ours.apply(policy())
+        ours.governed()
+        processes = {"webhook": raddle.webhook.pid, "controller": raddle.controller.pid}
+        before = {name: Usage.of(pid) for name, pid in processes.items()}
+        alone_s, status_alone_s = create_seconds(ours), status_seconds(ours)
+        began_s = time.monotonic()
+        with ThreadPoolExecutor(CREATORS) as pool:
+            adding = [pool.submit(_add, hostile, range(first, policies, CREATORS)) for first in range(CREATORS)]
+            meanwhile_s, status_meanwhile_s = create_seconds(ours), status_seconds(ours)
+            for one in adding:
+                one.result()
+        created_s = time.monotonic() - began_s
+        settle(hostile, policies)
+        settled_s = time.monotonic() - began_s
+        after_s, status_after_s = create_seconds(ours), status_seconds(ours)
+        used = {name: Usage.of(pid) for name, pid in processes.items()}
+        # Of policies of one age the names decide which 100 are evaluated; this one is far behind.
+        stranger = hostile.probe(pod("stranger", labels={"app": "other"}))
+    figures = {
+        "policies": str(policies),
+        "created in": f"{created_s:.0f} s",
+        "all have a status after": f"{settled_s:.0f} s",
+        "another tenant's create (median) before, meanwhile, after": _three(alone_s, meanwhile_s, after_s),
+        "its policy's change to status before, meanwhile, after": (
+            f"{status_alone_s:.1f} s, {status_meanwhile_s:.1f} s, {status_after_s:.1f} s"
+        ),
+    }
+    for name, usage in used.items():
+        figures[f"{name}'s memory before, after"] = (
+            f"{before[name].memory_bytes / MIB:.0f} MiB, {usage.memory_bytes / MIB:.0f} MiB"
+        )
+        figures[f"{name}'s CPU time"] = f"{usage.cpu_s - before[name].cpu_s:.0f} s"
+    return Result(
+        figures,
+        broken_unless(
+            another_tenants_create_stays_below_1_s=max(map(median_s, (meanwhile_s, after_s))) < CREATE_SECONDS,
+            another_tenants_status_comes_within_15_s=max(status_meanwhile_s, status_after_s) < STATUS_SECONDS,
+            the_controller_stays_within_its_memory_limit=used["controller"].memory_bytes < CONTROLLER_BYTES,
+            the_webhook_stays_within_its_memory_limit=used["webhook"].memory_bytes < WEBHOOK_BYTES,
+            a_policy_beyond_the_oldest_100_governs_nothing=not injected(stranger),
+        ),
+    )
+
+
+def _add(space: Space, numbers: range) -> None:
+    with space.cluster.new_client() as client:
+        path = f"/apis/raddle.dev/v1alpha1/namespaces/{space.name}/inferencethreadings"
+        for number in numbers:
+            client.post(path, policy(f"p{number}", podSelector={"matchLabels": {"app": f"a{number}"}}))
+
+
+def _three(*measured: list[float]) -> str:
+    return ", ".join(map(median_ms, measured))
+
+
+def status_seconds(space: Space) -> float:
+    """Seconds from a change of the policy until its status is of that change."""
+    changed = space.client.merge(_policies(space) + "/policy", {"spec": {"priority": next(_priorities)}})
+    generation, began_s = changed["metadata"]["generation"], time.monotonic()
+    wait(
+        lambda: space.policy_status().get("observedGeneration") == generation,
+        "the status is of the present generation",
+        120,
+    )
+    return time.monotonic() - began_s
+
+
+def settle(space: Space, count: int) -> None:
+    """Wait until so many policies of a namespace have a status."""
+
+    def with_status() -> int:
+        found, more = 0, ""
+        while True:
+            query = {"limit": "1000", **({"continue": more} if more else {})}
+            page = space.client.get(_policies(space), **query)
+            found += sum("conditions" in one.get("status", {}) for one in page["items"])
+            more = page["metadata"].get("continue", "")
+            if not more:
+                return found
+
+    deadline_s = time.monotonic() + SETTLED_SECONDS
+    while with_status() < count and time.monotonic() < deadline_s:
+        time.sleep(min(2.0, count / 1000))
+    wait(lambda: with_status() >= count, f"all {count} policies have a status", 1)
+
+
+def _policies(space: Space) -> str:
+    return f"/apis/raddle.dev/v1alpha1/namespaces/{space.name}/inferencethreadings"
+
+
+def big_annotation(world: World, raddle: LocalRaddle, pods: int) -> Result:
+    """Pods with an annotation of a MiB, one after the other, while another tenant creates pods."""
+    with unharmed(raddle), world.namespace(raddle) as ours, world.namespace(raddle) as hostile:
+        ours.apply(policy())
+        hostile.apply(policy())
+        ours.governed()
+        hostile.governed()
+        skipped = functools.partial(raddle.webhook.metric, "raddle_webhook_requests_total", reason="AnnotationBudget")
+        before, alone_s = skipped(), create_seconds(ours)
+        with ThreadPoolExecutor(1) as pool:
+            flooding = pool.submit(_flood, hostile, pods)
+            meanwhile_s = create_seconds(ours)
+            refused = flooding.result()
+        left_alone = int(skipped() - before)
+    figures = {
+        "pods with a MiB": str(pods),
+        "refused by the API server": str(refused),
+        "left alone by Raddle (AnnotationBudget)": str(left_alone),
+        "another tenant's create (median) before, meanwhile": _three(alone_s, meanwhile_s),
+    }
+    return Result(
+        figures,
+        broken_unless(
+            every_one_is_refused_by_the_api_server=refused == pods,
+            raddle_leaves_each_alone=left_alone >= pods,
+            another_tenants_create_stays_below_1_s=median_s(meanwhile_s) < CREATE_SECONDS,
+        ),
+    )
+
+
+def _flood(space: Space, count: int) -> int:
+    huge, refused = pod("huge", annotations={"big": "x" * MIB}), 0
+    with space.cluster.new_client() as client:
+        for _ in range(count):
+            try:
+                client.post(space.pods_path, huge)
+            except ApiError as error:
+                refused += error.status == UNPROCESSABLE and "metadata.annotations" in str(error)
+    return refused
+
+
+def _crowd_of_10000(world: World) -> Result:
+    with world.fresh_cluster() as cluster, world.raddle_on(cluster) as raddle:
+        return crowd(world, raddle, 10_000)
+
+
+CHECKS: Final = (
+    Check(
+        "policies-crowd",
+        "one namespace gets 10,000 policies at full speed",
+        "other tenants' pods and statuses come as before, within the memory limits of the chart; the oldest 100 hold",
+        _crowd_of_10000,
+        "attack",
+    ),
+    Check(
+        "annotation-mebibyte",
+        "pods with an annotation of a MiB are created one after the other",
+        "the API server refuses them, Raddle leaves them alone, and nobody else waits",
+        lambda world: big_annotation(world, world.raddle, 50),
+        "attack",
+    ),
+)
