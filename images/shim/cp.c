@@ -3,6 +3,9 @@
  * folder TARGET, which is there already. Folders and files only. A file of the same name is replaced, not written over,
  * since a process may have it mapped; modes are 0755 and 0644 whatever the umask, since a container reads the files as
  * another user.
+ *
+ * A file that can't be written whole, as on a full disk, is removed, and the rest is left out with a line on stderr and
+ * exit code 0: an init container that fails would keep the pod from starting, and without the shim it only does without.
  */
 #include "../../runtime/native/syscalls.h"
 
@@ -18,6 +21,7 @@
 #endif
 #define ERROR_EXISTS (-17)
 #define ERROR_MISSING (-2)
+#define ERROR_NO_SPACE (-28)
 #define TYPE_UNKNOWN 0
 #define TYPE_FOLDER 4
 #define TYPE_FILE 8
@@ -30,6 +34,8 @@ struct entry {
     unsigned char type;
     char name[];
 };
+
+static int is_full;
 
 static long call(long number, long a, long b, long c, long d)
 {
@@ -96,7 +102,7 @@ static int write_all(long file, const char *data, long size)
 static int copy_file(long from, long to, const char *name)
 {
     static char data[65536];
-    long size;
+    long size = 0;
     int failed;
     long source = call(NR_OPENAT, from, (long)name, O_CLOEXEC, 0);
     if (source < 0) {
@@ -112,7 +118,14 @@ static int copy_file(long from, long to, const char *name)
     if (target >= 0) {
         call(NR_CLOSE, target, 0, 0, 0);
     }
-    return failed ? fail("write", name) : 0;
+    if (!failed) {
+        return 0;
+    }
+    is_full = size > 0 || target == ERROR_NO_SPACE;
+    if (target >= 0) {
+        call(NR_UNLINKAT, to, (long)name, 0, 0);
+    }
+    return fail("write", name);
 }
 
 /* Some file systems leave the type of an entry open. */
@@ -166,6 +179,7 @@ static int copy_below(long from, long to, const char *name, int depth)
     long source = call(NR_OPENAT, from, (long)name, O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
     long target = call(NR_OPENAT, to, (long)name, O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
     if ((made < 0 && made != ERROR_EXISTS) || source < 0 || target < 0) {
+        is_full = made == ERROR_NO_SPACE;
         return fail("make", name);
     }
     int failed = copy_folder(source, target, depth);
@@ -189,7 +203,7 @@ __attribute__((used)) static int run(long count, char **arguments)
     if (target < 0) {
         return fail("open", arguments[3]);
     }
-    return copy_folder(source, target, 0);
+    return copy_folder(source, target, 0) && !is_full;
 }
 
 __attribute__((used)) static void start(long *stack)

@@ -1,6 +1,7 @@
 """The shim image's cp: puts the shim's tree into the init container's volume, whoever runs it."""
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -32,9 +33,15 @@ def cp(request, tmp_path_factory):
     except build.Unavailable as reason:
         pytest.skip(str(reason))
 
-    def run(*arguments, umask=0o022):
+    def run(*arguments, umask=0o022, most_bytes=resource.RLIM_INFINITY):
+        def limit():
+            # Python ignores SIGXFSZ, and what it starts then gets EFBIG beyond the limit, as ENOSPC on a full disk.
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
+
         command = [*runner, str(program), *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, umask=umask)
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, umask=umask, preexec_fn=limit, restore_signals=False
+        )
 
     run.program = program
     return run
@@ -114,6 +121,34 @@ def test_a_link_in_the_target_is_not_followed(cp, tmp_path):
     result = cp("-r", source, volume)
     assert (result.returncode, result.stderr) == (1, "cp: can't make folder\n")
     assert list(elsewhere.iterdir()) == []
+
+
+def test_where_no_space_is_left_it_leaves_no_half_file_and_lets_the_pod_start(cp, tmp_path):
+    source, volume = tmp_path / "source", tmp_path / "volume"
+    for folder in (source, volume):
+        folder.mkdir()
+    (source / "file").write_bytes(bytes(200_000))
+    result = cp("-r", source, volume, most_bytes=100_000)
+    assert (result.returncode, result.stderr) == (0, "cp: can't write file\n")
+    assert list(volume.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small volume")
+@pytest.mark.parametrize("room", ["size=64k", "nr_inodes=4", "nr_inodes=3"], ids=str)
+def test_on_a_full_volume_each_file_is_whole_or_not_there_and_the_pod_starts(cp, shim, tmp_path, room):
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", room, "tmpfs", str(volume)], check=True)
+    try:
+        result = cp("-r", shim, volume)
+        copied = tree(volume)
+    finally:
+        subprocess.run(["umount", str(volume)], check=True)
+    assert result.returncode == 0
+    assert result.stderr.startswith("cp: can't ")
+    whole = tree(shim)
+    assert len(copied) < len(whole)
+    assert copied.items() <= whole.items()
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from reliability import (
     controlplane,
     controlplane_leader,
     controlplane_restart,
+    disk,
     lifecycle,
     network,
     webhook,
@@ -21,6 +22,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *webhook.CHECKS,
     *network.CHECKS,
     *agents.CHECKS,
+    *disk.CHECKS,
     # From here on each has a cluster of its own.
     *availability.CHECKS,
     *clock.CHECKS,
