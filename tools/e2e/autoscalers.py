@@ -81,6 +81,8 @@ def _metrics_flags(cluster: Cluster, identity: str) -> list[str]:
         f"--kubelet-certificate-authority={cluster.ca_file}",
         "--kubelet-preferred-address-types=InternalIP",
         f"--metric-resolution={RESOLUTION_SECONDS}s",
+        # It must be less than that.
+        f"--kubelet-request-timeout={RESOLUTION_SECONDS // 2}s",
     ]
 
 

@@ -189,7 +189,7 @@ class Bench:
     def _threads(self, pod: Mapping[str, Any]) -> int:
         metadata = pod["metadata"]
         log = self._cluster.client.get(f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/log")
-        line = next(line for line in str(log["text"]).splitlines() if line.startswith("{"))
+        line = next(line for line in str(log["text"]).splitlines() if line.startswith('{"threads"'))
         return int(json.loads(line)["threads"])
 
     @contextmanager
