@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import Final, Self
 
-from localraddle.harness import Process
 from reliability import audit, truth
+from reliability.clock import leads
 from reliability.model import Check, Result, broken_unless
 from reliability.world import Space, World, wait
 
@@ -62,11 +62,11 @@ def leader_killed(world: World) -> Result:
         killed_at: list[float] = []
         with Changes(space) as changes:
             for _ in range(KILLS):
-                wait(lambda leads=leader: _leads(leads), "it leads")  # type: ignore[misc]
+                wait(lambda one=leader: leads(one), "it leads")  # type: ignore[misc]
                 time.sleep(1)  # some statuses
                 killed_at.append(time.time())
                 leader.kill()
-                wait(lambda leads=standby: _leads(leads), "the standby leads", 2 * HAND_OVER_S)  # type: ignore[misc]
+                wait(lambda one=standby: leads(one), "the standby leads", 2 * HAND_OVER_S)  # type: ignore[misc]
                 leader.start().wait_ready()
                 leader, standby = standby, leader
             wait(lambda: [one for one in _work(audit.writes(cluster)) if one.at_s > killed_at[-1]], "it writes")
@@ -76,30 +76,22 @@ def leader_killed(world: World) -> Result:
     hand_overs_s = [min(one.at_s for one in work if one.at_s > at_s) - at_s for at_s in killed_at]
     writers = [one.writer for one in work]
     turns = [writer for writer, _ in itertools.groupby(writers)]
-    without_lease = _without_lease(written)
-    unchanged = _unchanged(work)
+    leaseless, again = without_lease(written), unchanged(work)
     return Result(
         {
             "policy changes": str(changes.count),
             "status writes": " + ".join(str(len(list(one))) for _, one in itertools.groupby(writers)),
             "killed until the next write": ", ".join(f"{one:.1f} s" for one in hand_overs_s),
-            "writes without the Lease": str(len(without_lease)),
-            "writes that changed nothing": str(len(unchanged)),
+            "writes without the Lease": str(len(leaseless)),
+            "writes that changed nothing": str(len(again)),
         },
         broken_unless(
             each_hand_over_took_20_s_at_most=max(hand_overs_s) <= HAND_OVER_S,
             one_wrote_after_the_other_and_never_two_in_turns=len(turns) == KILLS + 1,
-            no_write_was_made_without_the_lease=not without_lease,
-            nothing_was_written_twice=not unchanged,
+            no_write_was_made_without_the_lease=not leaseless,
+            nothing_was_written_twice=not again,
         ),
     )
-
-
-def _leads(process: Process) -> bool:
-    try:
-        return process.metric("raddle_controller_leader") == 1
-    except OSError:
-        return False
 
 
 def _work(written: Sequence[audit.Write]) -> list[audit.Write]:
@@ -107,7 +99,7 @@ def _work(written: Sequence[audit.Write]) -> list[audit.Write]:
     return [one for one in written if one.resource.endswith("/status")]
 
 
-def _without_lease(written: Sequence[audit.Write]) -> list[audit.Write]:
+def without_lease(written: Sequence[audit.Write]) -> list[audit.Write]:
     """Writes whose writer was not who had written the Lease last, or so long ago that it had run out."""
     found, holder, until_s = [], "", 0.0
     for one in written:
@@ -119,7 +111,7 @@ def _without_lease(written: Sequence[audit.Write]) -> list[audit.Write]:
     return found
 
 
-def _unchanged(work: Sequence[audit.Write]) -> list[audit.Write]:
+def unchanged(work: Sequence[audit.Write]) -> list[audit.Write]:
     """Writes after which an object had the version that it had before."""
     seen: set[tuple[str, str]] = set()
     found = []

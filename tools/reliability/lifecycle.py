@@ -133,8 +133,8 @@ def crds_upgraded(world: World) -> Result:
             crd["status"]["storedVersions"]
             for crd in client.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")["items"]
         ]
-    changed = [path for path, *both in zip(paths, before, after, strict=True) if not _is_kept(*both)]
-    changed_back = [path for path, *both in zip(paths, before, back, strict=True) if not _is_kept(*both)]
+    changed = [path for path, *both in zip(paths, before, after, strict=True) if not is_kept(*both)]
+    changed_back = [path for path, *both in zip(paths, before, back, strict=True) if not is_kept(*both)]
     return Result(
         {
             "objects stored before": str(len(written)),
@@ -229,16 +229,16 @@ def _is_taken(client: Client, one: Mapping[str, Any], **query: str) -> bool:
     return True
 
 
-def _is_kept(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def is_kept(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Whether it is the same object, each field that it had is as it was, and no spec was written."""
     same = all(before["metadata"][key] == after["metadata"][key] for key in ("uid", "generation"))
-    return same and _has(after["spec"], before["spec"])
+    return same and has(after["spec"], before["spec"])
 
 
-def _has(found: Any, wanted: Any) -> bool:
+def has(found: Any, wanted: Any) -> bool:
     """Whether `wanted` is in `found`, which may have more fields: defaults of new ones."""
     if isinstance(wanted, dict) and isinstance(found, dict):
-        return all(key in found and _has(found[key], value) for key, value in wanted.items())
+        return all(key in found and has(found[key], value) for key, value in wanted.items())
     return json.dumps(found, sort_keys=True) == json.dumps(wanted, sort_keys=True)
 
 

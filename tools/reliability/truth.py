@@ -35,10 +35,11 @@ def policies(space: Space) -> list[dict[str, Any]]:
 def status_mistakes(space: Space) -> list[str]:
     """Return a sentence for each policy whose status does not say what its pods are like."""
     pods = space.list()
-    return [sentence for one in policies(space) for sentence in _of_policy(one, pods)]
+    return [sentence for one in policies(space) for sentence in of_policy(one, pods)]
 
 
-def _of_policy(one: Mapping[str, Any], pods: list[dict[str, Any]]) -> Iterator[str]:
+def of_policy(one: Mapping[str, Any], pods: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield a sentence where a policy's status does not say what these pods, of all apps, are like."""
     name, status = one["metadata"]["name"], one.get("status", {})
     mine = [pod for pod in pods if pod["metadata"]["labels"].get("app") == name]
     given = [pod for pod in mine if injected(pod)]
