@@ -6,6 +6,7 @@ from typing import Final
 
 from reliability import (
     agents,
+    attacks,
     availability,
     clock,
     controlplane,
@@ -30,6 +31,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *controlplane_leader.CHECKS,
     *controlplane_restart.CHECKS,
     *lifecycle.CHECKS,
+    *attacks.CHECKS,
 )
 SECTIONS: Final[dict[str, Section]] = {"failures": "failure", "attacks": "attack"}
 
