@@ -31,6 +31,13 @@ def test_what_is_broken_stands_below_its_row():
     assert text.index("BROKEN") < text.index("! 3 pods were refused") < text.index("next")
 
 
+def test_a_log_in_a_sentence_is_cut_in_the_tables_and_whole_in_the_document_for_programs():
+    one = outcome(broken=("the webhook ended:\n" + "a line\n" * 100,))
+    assert len(table.table([one])) < 700
+    assert " …" in table.markdown([one])
+    assert json.loads(table.document([one]))["checks"][0]["broken"][0].count("a line") == 100
+
+
 def test_a_check_that_can_not_run_here_says_why_and_is_not_counted_as_kept():
     one = outcome(unavailable="not root", figures={})
     assert "not root" in table.table([one])

@@ -77,8 +77,8 @@ def from_webhook(world: World) -> Result:
         server = urlsplit(raddle.cluster.server).port
         own = [["--match", "owner", "--gid-owner", str(WEBHOOK_GROUP), "--dport", str(server)]]
         others = [["--sport", str(server), "--dport", str(port)] for port in _ports_to(raddle.webhook.pid, server)]
-        cut_s = time.monotonic()
         with dropped(*own, *others):
+            cut_s = time.monotonic()
             space.apply(policy("later", priority=1))
             names = [space.create(pod(f"cut-{number}"))["metadata"]["name"] for number in range(CALLS)]
             bound = [space.bound(name) for name in names]

@@ -14,6 +14,7 @@ HEADINGS = ("CHECK", "VERDICT", "SECONDS", "FIGURES")
 DOCUMENT_HEADINGS = ("check", "what happens", "what is promised", "figures", "kept")
 TITLES = {"failure": "FAILURES", "attack": "ATTACKS"}
 WIDTH = 118
+MOST_CHARACTERS = 300
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
@@ -34,7 +35,7 @@ def _block(outcomes: Sequence[Outcome]) -> str:
         head = "".join(f"{cell:{width}}  " for cell, width in zip(row, widths, strict=False))
         text = row[-1] if one is None else figures(one)
         lines += textwrap.wrap(text, WIDTH, initial_indent=head, subsequent_indent=indent) or [head.rstrip()]
-        for sentence in one.result.broken if one else ():
+        for sentence in broken(one) if one else ():
             lines += textwrap.wrap(sentence, WIDTH, initial_indent="    ! ", subsequent_indent="      ")
     return "\n".join(lines) + "\n"
 
@@ -44,6 +45,11 @@ def figures(one: Outcome) -> str:
     if one.unavailable:
         return one.unavailable
     return "; ".join(f"{what}: {figure}" for what, figure in one.result.figures.items())
+
+
+def broken(one: Outcome) -> list[str]:
+    """What is broken, each a line or a few: a process's whole log stands in the progress."""
+    return [textwrap.shorten(sentence, MOST_CHARACTERS, placeholder=" …") for sentence in one.result.broken]
 
 
 def counts(outcomes: Sequence[Outcome], seconds: float) -> str:
@@ -86,4 +92,4 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
 def _cell(one: Outcome) -> list[str]:
     if one.unavailable:
         return [one.unavailable]
-    return [*(f"{what}: {figure}" for what, figure in one.result.figures.items()), *one.result.broken]
+    return [*(f"{what}: {figure}" for what, figure in one.result.figures.items()), *broken(one)]
