@@ -40,6 +40,7 @@ lab: setup native ## Run containers on NUMA machines under QEMU: where each thre
 
 .PHONY: e2e
 e2e: setup native ## Install Raddle on two real nodes, one of them virtual, and look into pods that run (as root; minutes)
+	@$(PYTHON) -m devcluster build --containerd > /dev/null
 	@$(PYTHON) -m e2e --install $(ARGS)
 
 .PHONY: reliability

@@ -1,6 +1,9 @@
 """What goes into an image, by this environment's metadata."""
 
-from e2e import images
+import yaml
+
+from devcluster import binaries
+from e2e import images, imagevolumes, settings
 
 
 def test_the_image_of_raddle_has_what_the_operator_needs_and_what_that_needs():
@@ -16,3 +19,20 @@ def test_each_distribution_is_named_once():
 def test_no_image_has_the_developers_tools():
     found = images.distributions((*images.RADDLE_EXTRAS, *images.APP_EXTRAS))
     assert not {"pytest", "ruff", "mypy", "raddle"} & set(found)
+
+
+def test_image_volumes_are_said_to_be_missing_with_the_command_that_builds_what_they_need(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert "python -m devcluster build --containerd" in imagevolumes.unavailable()
+    for program in binaries.containerd():
+        (program.folder(binaries.cache_folder()) / "bin").mkdir(parents=True)
+    assert imagevolumes.unavailable() == ""
+    assert imagevolumes.search_path().count("containerd") == 2
+
+
+def test_a_containerd_of_its_own_folder_is_found_by_its_name():
+    assert [program.commands for program in binaries.containerd()] == [("containerd",), ("containerd-shim-runc-v2",)]
+
+
+def test_the_host_may_have_image_volumes():
+    assert yaml.safe_load(settings.kubelet(settings.HOST, "ca"))["featureGates"] == {"ImageVolume": True}

@@ -18,9 +18,10 @@ LOOK = {"cpus": "0-1", "threads": 1, "caller": "0-1", "workers": [], "spinning":
 STOCK = {"app": {**LOOK, "threads": 2, "load": {**LOAD, "cpu_ms": 20, "p95_ms": 301.5, "throttled_percent": 61.9}}}
 
 
-def pod(threads=1, qos="Burstable"):
+def pod(threads=1, qos="Burstable", volume="configMap"):
     plan = {"plan.raddle.dev/app": json.dumps({"set": {"intraOp": threads}})}
-    return {"metadata": {"annotations": plan}, "status": {"qosClass": qos}}
+    spec = {"volumes": [{"name": "data", "emptyDir": {}}, {"name": "raddle-shim", volume: {}}]}
+    return {"metadata": {"annotations": plan}, "spec": spec, "status": {"qosClass": qos}}
 
 
 def reported(threads):
@@ -47,6 +48,8 @@ def test_a_container_that_is_as_it_must_be_has_nothing_wrong():
     [
         (pod(qos="Guaranteed"), None, "class of service Guaranteed, expected Burstable"),
         ({"metadata": {}, "status": {"qosClass": "Burstable"}}, None, "the pod has no plan"),
+        (pod(volume="image"), None, "the shim's volume is of kind image, expected configMap for shim Auto"),
+        ({"metadata": {}}, None, "the shim's volume is of kind none, expected configMap"),
         (None, seen(log="nothing"), "the application said nothing"),
         (None, seen(log=json.dumps({**LOOK, "threads": 2})), "threads 2, expected 1"),
         (None, seen(log=json.dumps({**LOOK, "quota_cpus": None})), "quota_cpus None, expected 0.5"),
@@ -152,6 +155,13 @@ def test_a_container_without_a_quota_has_no_throttling():
     look = {**LOOK, "load": {**LOAD, "throttled_percent": None}}
     (only,) = verdict.judge(LIMITED, HOST, pod(), seen(log=json.dumps(look)), STOCK)
     assert "62% -> - " in verdict.table([only])
+
+
+@pytest.mark.parametrize(("wish", "volume"), [("ImageVolume", "image"), ("InitContainer", "emptyDir")])
+def test_the_shim_comes_in_the_way_that_the_policy_asks_for(wish, volume):
+    asked = dataclasses.replace(LIMITED, policy_spec={"shim": wish})
+    assert wrong(pod(volume=volume), scenario=asked) == ""
+    assert f"expected {volume} for shim {wish}" in wrong(scenario=asked)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)

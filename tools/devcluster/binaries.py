@@ -15,6 +15,7 @@ from pathlib import Path
 from devcluster import build
 from devcluster.progress import Progress
 from devcluster.versions import (
+    DEFAULT_CONTAINERD,
     DEFAULT_HELM,
     DEFAULT_KUBERNETES,
     DEFAULT_METRICS_SERVER,
@@ -68,6 +69,24 @@ def kube_proxy(version: Version = DEFAULT_KUBERNETES) -> build.Program:
         commands=("kube-proxy",),
         package="k8s.io/kubernetes/cmd/kube-proxy",
         variables=_component_variables(version),
+    )
+
+
+def containerd(version: Version = DEFAULT_CONTAINERD) -> tuple[build.Program, ...]:
+    """Return containerd and its shim for runc, for real nodes; only the default version has a module file."""
+    module = "github.com/containerd/containerd/v2"
+    return tuple(
+        build.Program(
+            name=name,
+            version=version,
+            source=SOURCES / "containerd",
+            commands=(name,),
+            package=f"{module}/cmd/{name}",
+            variables={f"{module}/version.Version": f"v{version}"},
+            # Snapshotters that need libraries or kernels of their own.
+            tags=("no_btrfs", "no_devmapper", "no_zfs"),
+        )
+        for name in ("containerd", "containerd-shim-runc-v2")
     )
 
 

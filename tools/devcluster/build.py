@@ -31,7 +31,7 @@ class Program:
     """What `go build` makes: one file, called by one or more names.
 
     `source` holds main.go (or nothing, for a `package` of another module) and a folder for each version whose go.mod
-    and go.sum are known. `variables` are string variables that the linker sets.
+    and go.sum are known. `variables` are string variables that the linker sets, `tags` build constraints.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Program:
     commands: tuple[str, ...]
     package: str = "."
     variables: Mapping[str, str] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -53,6 +54,7 @@ class Program:
     def digest(self) -> str:
         """Return a hash of all that decides the result, except the Go version."""
         parts = [self.name, str(self.version), self.package, self.linker_flags(), platform.system(), platform.machine()]
+        parts += self.tags
         content = hashlib.sha256("\0".join(parts).encode())
         for path in (*sorted(self.source.glob("*.go")), *gomodule.committed(self.source, self.version)):
             content.update(path.read_bytes())
@@ -111,9 +113,12 @@ def _compile(program: Program, work: Path, cache: Path, progress: Progress) -> N
     log.write_text("")
     runner = _Runner(go, work, log, progress)
     packages = work / "packages"
-    runner.run(["list", f"-mod={mode}", "-deps", program.package], f"{program.label}: fetching modules", packages)
+    tags = [f"-tags={','.join(program.tags)}"] if program.tags else []
+    runner.run(
+        ["list", f"-mod={mode}", *tags, "-deps", program.package], f"{program.label}: fetching modules", packages
+    )
     count = packages.read_text().count("\n")
-    arguments = ["-v", f"-mod={mode}", "-trimpath", "-ldflags", program.linker_flags(), "-o", program.name]
+    arguments = ["-v", f"-mod={mode}", *tags, "-trimpath", "-ldflags", program.linker_flags(), "-o", program.name]
     runner.run(["build", *arguments, program.package], f"{program.label}: compiling, at most {count} packages", log)
     progress.say(f"built {program.label} in {progress.elapsed_seconds() - start:.0f} s")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,8 +19,8 @@ from urllib.parse import urlsplit
 from devcluster import Cluster, binaries
 from devcluster.components import Component
 from devcluster.progress import Progress
-from e2e import cgroups, joining, settings
-from e2e.errors import E2EError, E2EUnavailableError
+from e2e import cgroups, imagevolumes, joining, settings
+from e2e.errors import E2EUnavailableError
 from e2e.forward import Forward
 
 SCRIPT = Path(__file__).with_name("inside") / "node.sh"
@@ -39,7 +38,6 @@ NEEDED = {
 }
 PLUGINS = Path("/usr/lib/cni/bridge")
 READY_SECONDS = 120.0
-POLL_SECONDS = 0.2
 
 
 def need(user_id: int, *, install: bool, progress: Progress) -> None:
@@ -119,7 +117,9 @@ class HostNode:
         node = self._node
         spaces = ["--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc"]
         arguments = [str(self._folder), str(kubelet), node.name, node.address, node.host_address]
-        return ["unshare", *spaces, "sh", str(SCRIPT), *arguments]
+        # containerd looks for its shim where programs are.
+        path = imagevolumes.search_path()
+        return ["env", *([f"PATH={path}"] if path else []), "unshare", *spaces, "sh", str(SCRIPT), *arguments]
 
     def _first_process(self) -> int:
         found: list[int] = []
@@ -144,13 +144,7 @@ class HostNode:
 
     def _wait(self, check: Callable[[], bool], what: str) -> None:
         assert self._component is not None
-        deadline = time.monotonic() + READY_SECONDS
-        while not check():
-            self._component.require_alive()
-            if time.monotonic() > deadline:
-                raise E2EError(f"{what}: not so in {READY_SECONDS:.0f} s\n{self._component.describe_log()}")
-            self._progress.tick(what)
-            time.sleep(POLL_SECONDS)
+        joining.wait(check, what, READY_SECONDS, self._component, self._progress)
 
     def _remove(self) -> None:
         if self._component is not None:

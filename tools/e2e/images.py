@@ -34,8 +34,8 @@ APP, NODE_APP = INSIDE / "app.py", INSIDE / "app.cjs"
 RADDLE_IMAGE = f"raddle:{__version__}"
 AGENT_REPOSITORY = "raddle-agent"
 SHIM_IMAGE = f"raddle-shim:{__version__}"
-# Longer than any run takes.
-IN_USE_SECONDS = 3 * 3600
+# Longer than it takes a run to hand them to its nodes.
+IN_USE_SECONDS = 1800
 # --images build: with buildah, as users' images are built.
 BUILD = Path("build")
 APP_IMAGE = "raddle-e2e-app:1"

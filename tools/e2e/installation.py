@@ -14,12 +14,12 @@ from devcluster import Cluster, binaries
 from devcluster.progress import Progress
 from e2e import guest, guestdisk, host, images, release, services
 from e2e.errors import E2EError, E2EUnavailableError
-from e2e.settings import GUEST, HOST
+from e2e.settings import GUEST, HOST, IMAGE_VOLUME
 from lab import programs
 from lab.errors import LabError, LabUnavailableError
 
 # The API server runs beside the nodes, not on one: it reaches Services at their pods.
-API_SERVER_FLAGS = {"kube-apiserver": ["--enable-aggregator-routing=true"]}
+API_SERVER_FLAGS = {"kube-apiserver": ["--enable-aggregator-routing=true", f"--feature-gates={IMAGE_VOLUME}=true"]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from e2e import nodejs, settings
+from e2e import imagevolumes, nodejs, settings
 from e2e.images import APP_IMAGE, NODE, NODE_IMAGE, PYTHON
 
 # The names of the nodes: this machine, and the virtual one.
@@ -220,6 +220,14 @@ SCENARIOS: Final = (
         qos="Burstable",
         containers=(Container(security={**RESTRICTED, "readOnlyRootFilesystem": True}, **TWO),),
         namespace_labels={"pod-security.kubernetes.io/enforce": "restricted"},
+    ),
+    Scenario(
+        name="image-volume",
+        why="the shim by a volume from its image",
+        qos="Burstable",
+        containers=(Container(**TWO),),
+        policy_spec={"shim": "ImageVolume"},
+        unavailable=imagevolumes.unavailable,
     ),
     Scenario(
         name="init-container",

@@ -11,6 +11,9 @@ from e2e.scenarios import Container, Scenario
 from raddle import cpuset
 
 PLAN_ANNOTATION = "plan.raddle.dev/"
+SHIM_VOLUME = "raddle-shim"
+# What a policy asks for -> the kind of volume that a pod then has.
+VOLUMES = {"Auto": "configMap", "ImageVolume": "image", "InitContainer": "emptyDir"}
 # An application's or its runtime's error, in a log. ONNX Runtime marks severity by a letter.
 ERRORS = ("pthread_setaffinity_np failed", "[E:onnxruntime", "[F:onnxruntime", "Traceback")
 
@@ -119,6 +122,7 @@ def _judge(
     if seen is not None:
         if qos != scenario.qos:
             wrong.append(f"class of service {qos}, expected {scenario.qos}")
+        wrong += _delivered(scenario, pod)
         wrong += _inside(container, inside)
         wrong += _said(container, plan, seen)
         wrong += [f"in the log: {line}" for line in errors]
@@ -139,6 +143,16 @@ def _judge(
         errors=len(errors),
         wrong=tuple(wrong),
     )
+
+
+def _delivered(scenario: Scenario, pod: Mapping[str, Any]) -> Iterator[str]:
+    """Whether the shim came in the way that the scenario's policy asks for."""
+    wish = (scenario.policy_spec or {}).get("shim", "Auto")
+    expected = VOLUMES[wish]
+    volumes = [one for one in pod.get("spec", {}).get("volumes", []) if one["name"] == SHIM_VOLUME]
+    kinds = [kind for one in volumes for kind in one if kind != "name"]
+    if kinds != [expected]:
+        yield f"the shim's volume is of kind {' '.join(kinds) or 'none'}, expected {expected} for shim {wish}"
 
 
 def _inside(container: Container, found: Mapping[str, Any] | None) -> Iterator[str]:

@@ -1,0 +1,30 @@
+"""Image volumes: they need containerd 2.2, which Debian has not. Where it is built, this machine's node runs on it.
+
+containerd 2.1 mounts them too and ignores their subPath (https://github.com/containerd/containerd/issues/11580).
+Kubernetes 1.34 has them behind settings.IMAGE_VOLUME.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from devcluster import binaries, build
+from devcluster.versions import DEFAULT_CONTAINERD
+
+COMMAND: Final = "python -m devcluster build --containerd"
+
+
+def unavailable() -> str:
+    """Why no pod can have an image volume here; "" where one can."""
+    if search_path():
+        return ""
+    return f"containerd {DEFAULT_CONTAINERD} is not built ({COMMAND}), and the installed one has no image volumes"
+
+
+def search_path() -> str:
+    """$PATH with the built containerd and its shim in front; "" where they are not built."""
+    folders = [build.built(program, binaries.cache_folder()) for program in binaries.containerd()]
+    if None in folders:
+        return ""
+    return os.pathsep.join([*map(str, folders), os.environ.get("PATH", "")])
