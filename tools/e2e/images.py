@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
@@ -129,10 +128,7 @@ def _shim(progress: Progress) -> Path:
 def _kept(name: str, key: str, what: str, make: Callable[[Path], None], progress: Progress) -> Path:
     """What `make` makes under this key, and no older one but those that another run may be using."""
     home = cache.made(f"e2e-{name}-{key}", what, make, progress)
-    (home / "ready").touch()
-    for ready in home.parent.glob(f"e2e-{name}-*/ready"):
-        if time.time() - ready.stat().st_mtime > IN_USE_SECONDS:
-            shutil.rmtree(ready.parent, ignore_errors=True)
+    cache.forget(f"e2e-{name}-*", older_than_s=IN_USE_SECONDS)
     return home
 
 
