@@ -50,6 +50,7 @@ class Idle:
 class Results:
     """Everything that was measured, in the order of the report."""
 
+    without_values: int = 0
     fill_s: dict[str, float] = field(default_factory=dict)
     webhook_starts: list[Start] = field(default_factory=list)
     first_start: Start | None = None

@@ -76,6 +76,7 @@ class _Bench:
                 await self._rollout()
                 await self._idle()
         self._results.fill_s = self._filler.seconds
+        self._results.without_values = sum(not row.injected for row in self._rows)
         self._results.total_s = time.monotonic() - start_s
         return self._results
 

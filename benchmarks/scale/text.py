@@ -51,7 +51,8 @@ def section(plan: Plan, results: Results) -> str:
 API server, etcd, both processes and what fills the cluster share this machine (load average
 {spread(results.load)}); CPU time stands beside time for that reason.
 {size.pods} pods in {len(size.namespaces)} namespaces, {size.nodes} nodes with their NodeCPUTopologies,
-{size.policies} policies. Pods were created and bound through the webhook. Medians, ranges in brackets.
+{size.policies} policies. Pods were created and bound through the webhook; {results.without_values} of those at the end
+have no values, because it did not answer the API server in time. Medians, ranges in brackets.
 
 {markdown_table(BUDGET_HEADINGS, [budget.cells() for budget in budgets(results)])}
 {starts}

@@ -117,6 +117,14 @@ def test_a_status_is_right_when_it_says_what_the_list_says(said, right):
     assert truth.is_right(status, Counts(matched=3, injected=3, stale=3), 7) is right
 
 
+def test_a_pod_without_values_may_be_said_to_be_skipped():
+    numbers = {"matchedPods": 3, "injectedPods": 2, "safeValuePods": 0, "stalePods": 0, "conditions": CONDITIONS}
+    counts = Counts(matched=3, injected=2)
+    for skipped, right in ((0, True), (1, True), (2, False)):
+        said = {**numbers, "observedGeneration": 1, "skippedPods": [{"reason": "WebhookMissed", "count": skipped}]}
+        assert truth.is_right(said, counts, 1) is right
+
+
 def audited(verb, stage, account="controller", **target):
     username = f"system:serviceaccount:raddle-system:raddle-{account}"
     return json.dumps(
