@@ -5,6 +5,7 @@ import shlex
 import pytest
 
 from e2e import guest, guest_scenarios, guestdisk, resize
+from e2e.errors import E2EUnavailableError
 from e2e.settings import GUEST, HOST
 from lab import plans, qemu, shapes
 from raddle import cpuset
@@ -81,3 +82,9 @@ def test_the_guest_has_a_disk_that_is_not_written_to_and_a_cable():
     words = " ".join(qemu.arguments(shapes.get(guest.SHAPE), machine))
     assert "snapshot=on" in words
     assert f"ifname={GUEST.cable}" in words
+
+
+def test_a_machine_without_qemu_says_which_package_it_lacks(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(E2EUnavailableError, match="qemu-system-x86|x86_64"):
+        guest.need()
