@@ -27,7 +27,7 @@ PORT = 8080
 RATE_PER_S = 30.0
 REQUEST_M = 100
 LIMIT_M = 200
-TARGET_PERCENT = 70
+TARGET_PERCENT = 80
 MOST_REPLICAS = 4
 HPA_SECONDS = 90.0
 # Until the kubelet's and metrics-server's figures are of the load alone, and then what VPA looks at.
