@@ -12,7 +12,7 @@ from devcluster.progress import Progress
 from reliability import attack_load, attack_port, attack_reviews, attack_users
 from reliability.world import World
 
-POLICIES, PODS, SAMPLES, CLIENTS = 200, 5, 20, 20
+POLICIES, PODS, SAMPLES = 200, 5, 20
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +66,7 @@ def test_a_pod_that_the_api_server_takes_without_raddle_it_takes_with_and_a_seco
     assert result.figures["pods that a real API server takes"] == str(2 * SAMPLES)
 
 
-def test_clients_that_are_slow_or_too_large_are_cut_off_and_hold_nobody_up(world, raddle):
-    assert attack_port.slow_clients(world, raddle, CLIENTS).broken == ()
+def test_requests_that_are_too_large_are_refused_and_hold_nobody_up(world, raddle):
     assert attack_port.too_large(world, raddle, PODS).broken == ()
 
 
