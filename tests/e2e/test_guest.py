@@ -86,5 +86,5 @@ def test_the_guest_has_a_disk_that_is_not_written_to_and_a_cable():
 
 def test_a_machine_without_qemu_says_which_package_it_lacks(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(E2EUnavailableError, match="qemu-system-x86|x86_64"):
+    with pytest.raises(E2EUnavailableError, match=r"qemu-system-x86|x86_64"):
         guest.need()
