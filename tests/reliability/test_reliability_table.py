@@ -82,5 +82,6 @@ def test_names_of_checks_differ_and_are_no_word_of_the_command():
     assert not set(names) & {*catalogue.SECTIONS, "list"}
 
 
-def test_each_check_says_what_happens_and_what_is_promised():
-    assert [one.name for one in catalogue.CHECKS if not one.what or not one.promise] == []
+def test_each_check_says_in_sentences_what_happens_and_what_is_promised():
+    sentences = [text for one in catalogue.CHECKS for text in (one.what, one.promise)]
+    assert [text for text in sentences if not text.endswith(".")] == []

@@ -166,15 +166,15 @@ def _crowd_of_10000(world: World) -> Result:
 CHECKS: Final = (
     Check(
         "policies-crowd",
-        "one namespace gets 10,000 policies at full speed",
-        "other tenants' pods and statuses come as before, within the memory limits of the chart; the oldest 100 hold",
+        "One namespace gets 10,000 policies at full speed.",
+        "Other tenants' pods and statuses come as before, within the memory limits of the chart; the oldest 100 hold.",
         _crowd_of_10000,
         "attack",
     ),
     Check(
         "annotation-mebibyte",
-        "pods with an annotation of a MiB are created one after the other",
-        "the API server refuses them, Raddle leaves them alone, and nobody else waits",
+        "Pods with an annotation of a MiB are created one after the other.",
+        "The API server refuses them, Raddle leaves them alone, and nobody else waits.",
         lambda world: big_annotation(world, world.raddle, 50),
         "attack",
     ),

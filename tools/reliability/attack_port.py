@@ -289,22 +289,22 @@ def _is_answered(address: tuple[str, int], pair: tuple[Path, Path] | None) -> bo
 CHECKS: Final = (
     Check(
         "slow-clients",
-        "somebody who reaches the webhook's port opens hundreds of connections and falls silent at each stage",
-        "the webhook closes each within 20 s, stays within its memory limit, and nobody else waits",
+        "Somebody who reaches the webhook's port opens hundreds of connections and falls silent at each stage.",
+        "The webhook closes each within 20 s, stays within its memory limit, and nobody else waits.",
         lambda world: slow_clients(world, world.raddle, 250),
         "attack",
     ),
     Check(
         "large-requests",
-        "somebody who reaches the webhook's port sends requests of 9 MiB, one after the other",
-        "each is refused, the webhook stays within its memory limit, and nobody else waits",
+        "Somebody who reaches the webhook's port sends requests of 9 MiB, one after the other.",
+        "Each is refused, the webhook stays within its memory limit, and nobody else waits.",
         lambda world: too_large(world, world.raddle, 50),
         "attack",
     ),
     Check(
         "no-certificate",
-        "the webhook asks for a client certificate, and somebody without the API server's reaches its port",
-        "the API server is served, others are refused, and pods are never held up, whichever authority is trusted",
+        "The webhook asks for a client certificate, and somebody without the API server's reaches its port.",
+        "The API server is served, others are refused, and pods are never held up, whichever authority is trusted.",
         without_certificate,
         "attack",
     ),

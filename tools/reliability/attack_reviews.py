@@ -144,8 +144,8 @@ def any_pod(world: World, count: int, pods: int) -> Result:
 CHECKS: Final = (
     Check(
         "any-pod",
-        "pods, bindings and reviews are generated, forged and mutilated (`python -m fuzz --only reviews`: a million)",
-        "every answer allows, every patch applies, also on a real API server, and a second review changes nothing",
+        "Pods, bindings and reviews are generated, forged and mutilated (`python -m fuzz --only reviews`: a million).",
+        "Every answer allows, every patch applies, also on a real API server, and a second review changes nothing.",
         lambda world: any_pod(world, 20_000, 100),
         "attack",
     ),

@@ -195,8 +195,8 @@ def everything(world: World, cluster: Cluster) -> Result:
 CHECKS: Final = (
     Check(
         "rights",
-        "each account of Raddle's, and each role that has its rules, is asked for every verb; what none may is tried",
-        "no Secrets are read, no pods created, bound or deleted, no roles bound; every right is in a golden file",
+        "Each account of Raddle's, and each role that has its rules, is asked for every verb; what none may is tried.",
+        "No Secrets are read, no pods created, bound or deleted, no roles bound; every right is in a golden file.",
         lambda world: everything(world, world.raddle.cluster),
         "attack",
     ),
