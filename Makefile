@@ -5,7 +5,7 @@ ARGS ?=
 
 .PHONY: help
 help: ## Print what can be made
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 .PHONY: setup
 setup: ## Make .venv with all packages (the other targets do it themselves)
