@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from e2e import autoscalers, experiment, figures, usage
+from e2e import autoscalers, autoscaling, experiment, figures, usage
 from e2e.experiment import Horizontal, Round, Served
 from e2e.offered import Answer, Offered, percentile_ms
 from e2e.usage import Usage
@@ -191,3 +191,15 @@ def test_the_vpa_table_has_a_row_a_round():
     rounds = [Round(threads=2, request_m=100, limit_m=200, target_m=237, served=SERVED)]
     text = figures.vertical({"without Raddle": rounds, "with Raddle": []})
     assert text.splitlines()[-1] == "| without Raddle | 1 | 2 | 100m | 200m | 200m | 237m | 2.0 | 91.5 | 2 | 98 % |"
+
+
+# --- the command line
+
+
+def test_a_run_that_is_not_there_is_refused_with_those_that_are(capsys):
+    assert autoscaling.main(["hpa", "keda"]) == 2
+    assert "no run is called keda; there are hpa, vpa" in capsys.readouterr().err
+
+
+def test_without_names_both_are_meant():
+    assert autoscaling.chosen([]) == ["hpa", "vpa"]

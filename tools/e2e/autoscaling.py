@@ -14,7 +14,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -43,6 +43,7 @@ DOCUMENT = report.ROOT / "docs" / "explanation" / "autoscalers.md"
 # Without Raddle and with it: the namespace, and what the tables call it.
 STOCK, RADDLE = "stock", "raddle"
 VARIANTS: Final = (STOCK, RADDLE)
+RUNS: Final[Mapping[str, Callable[[Bench, str], Any]]] = {"hpa": Bench.horizontal, "vpa": Bench.vertical}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,12 +51,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     options = _parser().parse_args(arguments)
     progress = Progress(name="autoscaling")
+    names = chosen(options.names)
+    if unknown := [name for name in names if name not in RUNS]:
+        progress.say(f"no run is called {', '.join(unknown)}; there are {', '.join(RUNS)}")
+        return 2
     try:
         with _installed(options, progress) as cluster:
             bench = Bench(cluster, progress)
-            runs: dict[str, Callable[[str], Any]] = {"hpa": bench.horizontal, "vpa": bench.vertical}
-            chosen = list(dict.fromkeys(options.names)) or list(runs)
-            found = {name: {variant: runs[name](variant) for variant in VARIANTS} for name in chosen}
+            found = {name: {variant: RUNS[name](bench, variant) for variant in VARIANTS} for name in names}
     except E2EUnavailableError as error:
         progress.say(f"skipped: {error}")
         return 1 if options.required else 0
@@ -66,6 +69,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGINT
     _show(found, options, progress)
     return 0
+
+
+def chosen(names: Sequence[str]) -> list[str]:
+    """Those that are named, once each; all where none is."""
+    return list(dict.fromkeys(names)) or list(RUNS)
 
 
 def _show(found: dict[str, Any], options: argparse.Namespace, progress: Progress) -> None:
@@ -115,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="*", choices=("hpa", "vpa"), metavar="hpa|vpa", help="(default: both)")
+    parser.add_argument("names", nargs="*", metavar="hpa|vpa", help="(default: both)")
     parser.add_argument("--write", action="store_true", help="write the tables into docs/explanation/autoscalers.md")
     parser.add_argument("--install", action="store_true", help="have apt-get install the packages that are missing")
     parser.add_argument("--required", action="store_true", help="exit with 1 where no node can run here")
