@@ -173,6 +173,36 @@ def test_server_and_model_fit_into_a_configmap():
     assert 100_000 < len(files["binaryData"]["model.onnx"]) < 1_000_000
 
 
+# --- VPA's loop
+
+
+def rounds(target_of_limit, allocatable_m=1000):
+    """The requests and limits of the rounds, where VPA's target follows from the limit."""
+    found = experiment.follow(
+        lambda _, request_m, limit_m: Round(
+            threads=2, request_m=request_m, limit_m=limit_m, target_m=target_of_limit(limit_m), served=SERVED
+        ),
+        allocatable_m,
+    )
+    return [(one.request_m, one.limit_m) for one in found]
+
+
+def test_a_pod_that_uses_up_its_quota_grows_until_it_has_no_more_to_burn():
+    assert rounds(lambda limit_m: min(limit_m, 370) * 23 // 20) == [(100, 200), (230, 460), (425, 850)]
+
+
+def test_a_pod_that_uses_what_its_work_needs_stays_there():
+    assert rounds(lambda _: 70) == [(100, 200), (70, 140)]
+
+
+def test_the_loop_ends_where_the_target_does_not_fit_the_node():
+    assert rounds(lambda limit_m: 2 * limit_m, allocatable_m=1000) == [(100, 200), (400, 800)]
+
+
+def test_the_loop_ends_after_a_few_rounds_in_any_case():
+    assert len(rounds(lambda limit_m: limit_m, allocatable_m=10**9)) == experiment.MOST_ROUNDS
+
+
 # --- the tables
 
 

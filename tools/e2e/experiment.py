@@ -127,16 +127,12 @@ class Bench:
         Each round is a Deployment and a VPA of its own, so that it begins without the history of the one before. It
         ends early where the target does not fit the node.
         """
-        rounds: list[Round] = []
-        request_m, limit_m = REQUEST_M, LIMIT_M
-        for number in range(1, MOST_ROUNDS + 1):
+
+        def measure(number: int, request_m: int, limit_m: int) -> Round:
             self._progress.say(f"VPA, {variant}, round {number}: request {request_m}m, limit {limit_m}m")
-            found = self._round(f"vpa-{number}", variant, request_m, limit_m)
-            rounds.append(found)
-            if abs(found.target_m - request_m) < NEAR * request_m or found.target_m > self._allocatable_m():
-                break
-            request_m, limit_m = found.target_m, round(found.target_m * LIMIT_M / REQUEST_M)
-        return rounds
+            return self._round(f"vpa-{number}", variant, request_m, limit_m)
+
+        return follow(measure, self._allocatable_m())
 
     def _round(self, name: str, variant: str, request_m: int, limit_m: int) -> Round:
         client, manifest = self._cluster.client, autoscalers.vertical(name, variant)
@@ -249,6 +245,23 @@ class Load:
             if used is not None:
                 self._first.setdefault(pod["metadata"]["uid"], used)
                 self._latest[pod["metadata"]["uid"]] = used
+
+
+def follow(measure: Callable[[int, int, int], Round], allocatable_m: int) -> list[Round]:
+    """Rounds by `measure(number, request_m, limit_m)`, each with the target of the one before as its request.
+
+    It ends where VPA's updater would leave the pod, where the target does not fit a node of `allocatable_m`, or after
+    MOST_ROUNDS.
+    """
+    rounds: list[Round] = []
+    request_m = REQUEST_M
+    for number in range(1, MOST_ROUNDS + 1):
+        found = measure(number, request_m, request_m * LIMIT_M // REQUEST_M)
+        rounds.append(found)
+        if abs(found.target_m - request_m) < NEAR * request_m or found.target_m > allocatable_m:
+            break
+        request_m = found.target_m
+    return rounds
 
 
 def served(answers: list[Answer], used: Usage, seconds: float) -> Served:
