@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from e2e import autoscalers, autoscaling, experiment, figures, usage
+from e2e import autoscalers, autoscaling, experiment, figures, usage, workload
 from e2e.experiment import Horizontal, Round, Served
 from e2e.offered import Answer, Offered, percentile_ms
 from e2e.usage import Usage
@@ -156,7 +156,7 @@ def test_quantities_are_read_in_millicpus(quantity, expected):
 
 
 def test_the_pod_says_nothing_of_threads():
-    container = experiment.deployment("hpa", "stock", 100, 200)["spec"]["template"]["spec"]["containers"][0]
+    container = workload.deployment("hpa", "stock", 100, 200)["spec"]["template"]["spec"]["containers"][0]
     assert "env" not in container
     assert container["resources"] == {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}
 
@@ -164,11 +164,11 @@ def test_the_pod_says_nothing_of_threads():
 def test_only_pods_that_are_ready_and_stay_get_requests():
     leaving = pod(READY, deletionTimestamp="2026-11-21T20:00:00Z")
     starting = pod({"type": "Ready", "status": "False"})
-    assert experiment.ready([leaving, starting, pod(), pod(READY)]) == [pod(READY)]
+    assert workload.ready([leaving, starting, pod(), pod(READY)]) == [pod(READY)]
 
 
 def test_server_and_model_fit_into_a_configmap():
-    files = experiment.files("stock")
+    files = workload.files("stock")
     assert "serve_forever" in files["data"]["serve.py"]
     assert 100_000 < len(files["binaryData"]["model.onnx"]) < 1_000_000
 

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from devcluster import Cluster
 from devcluster.progress import Progress
 from e2e import autoscalers, release, usage
 from e2e.errors import E2EError
-from e2e.images import APP_IMAGE, PYTHON
 from e2e.offered import Answer, Offered, percentile_ms
 from e2e.usage import Usage
-from load.models import SMALL
+from e2e.workload import PORT, deployment, files, ready
 
-SERVER = Path(__file__).with_name("inside") / "serve.py"
-PORT = 8080
 # About a third of the first limit is work: a request costs 2 ms of one thread.
 RATE_PER_S = 30.0
 REQUEST_M = 100
@@ -275,56 +269,3 @@ def served(answers: list[Answer], used: Usage, seconds: float) -> Served:
         cpu_m=1000 * used.cpu_s / seconds,
         throttled_percent=used.throttled_percent,
     )
-
-
-def ready(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those that a Service would send requests to."""
-    return [
-        pod
-        for pod in pods
-        if "deletionTimestamp" not in pod["metadata"]
-        and any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", []))
-    ]
-
-
-def files(namespace: str) -> dict[str, Any]:
-    """The server and its model, mounted into the application's image."""
-    with tempfile.TemporaryDirectory(prefix="raddle-model-") as folder:
-        model = base64.b64encode(SMALL.file(Path(folder)).read_bytes()).decode()
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "serve", "namespace": namespace},
-        "data": {"serve.py": SERVER.read_text()},
-        "binaryData": {"model.onnx": model},
-    }
-
-
-def deployment(name: str, namespace: str, request_m: int, limit_m: int) -> dict[str, Any]:
-    """One replica of the server, as a user writes it who thinks of no threads."""
-    container = {
-        "name": "serve",
-        "image": APP_IMAGE,
-        "imagePullPolicy": "Never",
-        "command": [PYTHON, "/serve/serve.py", "/serve/model.onnx", str(PORT)],
-        "resources": {"requests": {"cpu": f"{request_m}m"}, "limits": {"cpu": f"{limit_m}m"}},
-        "readinessProbe": {"httpGet": {"path": "/ready", "port": PORT}, "periodSeconds": 2, "timeoutSeconds": 5},
-        "volumeMounts": [{"name": "serve", "mountPath": "/serve"}],
-    }
-    spec = {
-        "automountServiceAccountToken": False,
-        "terminationGracePeriodSeconds": 5,
-        "volumes": [{"name": "serve", "configMap": {"name": "serve"}}],
-        "containers": [container],
-    }
-    labels = {"app": name}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
-    }
