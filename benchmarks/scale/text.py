@@ -51,8 +51,8 @@ def section(plan: Plan, results: Results) -> str:
 API server, etcd, both processes and what fills the cluster share this machine (load average
 {spread(results.load)}); CPU time stands beside time for that reason.
 {size.pods} pods in {len(size.namespaces)} namespaces, {size.nodes} nodes with their NodeCPUTopologies,
-{size.policies} policies. Pods were created and bound through the webhook; {results.without_values} of those at the end
-have no values, because it did not answer the API server in time. Medians, ranges in brackets.
+{size.policies} policies. Pods were created and bound through the webhook; at the end {_values(results)}.
+Medians, ranges in brackets.
 
 {markdown_table(BUDGET_HEADINGS, [budget.cells() for budget in budgets(results)])}
 {starts}
@@ -60,8 +60,8 @@ At the first start no policy and no topology had a status; all {size.policies} p
 {short(results.first_right_s)} s.
 
 {markdown_table(headings, list(_change_rows(results.changes)))}
-A change begins as soon as the one before it is in every status, which is when it takes longest: one policy's status is
-written at most every {interval_s:g} s. Pods replaced: {plan.rollout_pods} deleted, created, bound and running; the time
+A change begins as soon as the one before it is in every status, which is when it takes longest: but for the first of a
+new generation, one policy's status is written at most every {interval_s:g} s. Pods replaced: {plan.rollout_pods} deleted, created, bound and running; the time
 runs from the last request, the CPU time from the first creation.
 
 {_idle_text(results)}
@@ -71,6 +71,11 @@ runs from the last request, the CPU time from the first creation.
 {"".join(f"| {what} | {short(seconds)} |" + chr(10) for what, seconds in results.fill_s.items())}
 The whole benchmark took {short(results.total_s / 60)} minutes.
 """
+
+
+def _values(results: Results) -> str:
+    without = results.without_values
+    return f"{without} have no values, since it did not answer in time" if without else "all have values"
 
 
 def _start_rows(results: Results) -> Iterable[list[str]]:
