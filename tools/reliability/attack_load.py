@@ -20,7 +20,8 @@ CREATE_SECONDS: Final = 1.0
 STATUS_SECONDS: Final = 15.0
 CONTROLLER_BYTES, WEBHOOK_BYTES = 512 * MIB, 256 * MIB
 """The chart's memory limits."""
-SETTLED_SECONDS: Final = 600.0
+SETTLED_SECONDS: Final = 120.0
+"""The tenant's own statuses are waited for so long: how fast they come is promised to nobody."""
 _priorities = itertools.count(1)
 
 
@@ -39,7 +40,9 @@ def crowd(world: World, raddle: LocalRaddle, policies: int) -> Result:
             for one in adding:
                 one.result()
         created_s = time.monotonic() - began_s
-        settle(hostile, policies)
+        known = functools.partial(raddle.webhook.metric, "raddle_webhook_cache_objects", kind="InferenceThreading")
+        wait(lambda: known() > policies, "the webhook knows them all", SETTLED_SECONDS)
+        have_status = settle(hostile, policies)
         settled_s = time.monotonic() - began_s
         after_s, status_after_s = create_seconds(ours), status_seconds(ours)
         used = {name: Usage.of(pid) for name, pid in processes.items()}
@@ -48,7 +51,7 @@ def crowd(world: World, raddle: LocalRaddle, policies: int) -> Result:
     figures = {
         "policies": str(policies),
         "created in": f"{created_s:.0f} s",
-        "all have a status after": f"{settled_s:.0f} s",
+        "have a status": f"{have_status} after {settled_s:.0f} s",
         "another tenant's create (median) before, meanwhile, after": _three(alone_s, meanwhile_s, after_s),
         "its policy's change to status before, meanwhile, after": (
             f"{status_alone_s:.1f} s, {status_meanwhile_s:.1f} s, {status_after_s:.1f} s"
@@ -94,23 +97,22 @@ def status_seconds(space: Space) -> float:
     return time.monotonic() - began_s
 
 
-def settle(space: Space, count: int) -> None:
-    """Wait until so many policies of a namespace have a status."""
-
-    def with_status() -> int:
-        found, more = 0, ""
-        while True:
-            query = {"limit": "1000", **({"continue": more} if more else {})}
-            page = space.client.get(_policies(space), **query)
-            found += sum("conditions" in one.get("status", {}) for one in page["items"])
-            more = page["metadata"].get("continue", "")
-            if not more:
-                return found
-
+def settle(space: Space, count: int) -> int:
+    """Wait a while until so many policies of a namespace have a status; return how many have."""
     deadline_s = time.monotonic() + SETTLED_SECONDS
-    while with_status() < count and time.monotonic() < deadline_s:
+    while (found := _with_status(space)) < count and time.monotonic() < deadline_s:
         time.sleep(min(2.0, count / 1000))
-    wait(lambda: with_status() >= count, f"all {count} policies have a status", 1)
+    return found
+
+
+def _with_status(space: Space) -> int:
+    found, more = 0, ""
+    while True:
+        page = space.client.get(_policies(space), limit="1000", **({"continue": more} if more else {}))
+        found += sum("conditions" in one.get("status", {}) for one in page["items"])
+        more = page["metadata"].get("continue", "")
+        if not more:
+            return found
 
 
 def _policies(space: Space) -> str:

@@ -146,7 +146,7 @@ CHECKS: Final = (
         "any-pod",
         "Pods, bindings and reviews are generated, forged and mutilated (`python -m fuzz --only reviews`: a million).",
         "Every answer allows, every patch applies, also on a real API server, and a second review changes nothing.",
-        lambda world: any_pod(world, 20_000, 100),
+        lambda world: any_pod(world, 10_000, 100),
         "attack",
     ),
 )
