@@ -62,8 +62,8 @@ At the first start no policy and no topology had a status; all {size.policies} p
 {markdown_table(headings, list(_change_rows(results.changes)))}
 A change begins as soon as the one before it is in every status, which is when it takes longest: but for the first of a
 new generation, one policy's status is written at most every {interval_s:g} s.
-Pods replaced: {plan.rollout_pods} deleted, created, bound and running; the time runs from the last request, the CPU time
-from the first creation.
+Pods replaced: {plan.rollout_pods} deleted, created, bound and running; the time runs from the last request, the CPU
+time from the first creation.
 
 {_idle_text(results)}
 
