@@ -28,7 +28,7 @@ def judge(pods: Sequence[dict[str, Any]], logs: dict[str, str]) -> Result:
     """The result, from live pods and container -> its log."""
     lines = [(container, line) for container, log in logs.items() for line in log.splitlines()]
     errors = [f"{container}: {line[:300]}" for container, line in lines if any(mark in line for mark in ERRORS)]
-    # Shown, not judged: a leader that can't renew its Lease in time ends on purpose, as on a machine with too much to do.
+    # Shown, not judged: a leader that can't renew its Lease in time ends on purpose, as on an overloaded machine.
     restarts = sum(
         status["restartCount"] for pod in pods for status in pod.get("status", {}).get("containerStatuses", [])
     )
