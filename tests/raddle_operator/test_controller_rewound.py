@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from raddle_operator.controller.process import anew_when_rewound
 from raddle_operator.controller.reconcile import HistoryRewoundError, Reconciler
 from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.events import Recorder
@@ -40,3 +41,35 @@ async def test_it_ends_so_that_everything_is_read_anew(kind):
         async with asyncio.timeout(10):
             await reconciler.run()
     assert raised.value.subgroup(HistoryRewoundError) is not None
+
+
+async def test_work_begins_anew_and_ends_by_being_cancelled_even_while_it_is_torn_down():
+    started, tearing_down, may_end = [], asyncio.Event(), asyncio.Event()
+
+    async def rewind():
+        raise HistoryRewoundError
+
+    async def slow_to_end(number):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            if number == 2:
+                tearing_down.set()
+                await may_end.wait()
+
+    async def work():
+        started.append(len(started) + 1)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(slow_to_end(started[-1]))
+            if started[-1] < 3:
+                group.create_task(rewind())
+
+    async with asyncio.timeout(10):
+        leading = asyncio.create_task(anew_when_rewound(work))
+        await tearing_down.wait()
+        leading.cancel()
+        await asyncio.sleep(0)
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await leading
+    assert started == [1, 2]

@@ -12,9 +12,9 @@ import functools
 import gc
 import logging
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -84,12 +84,22 @@ async def serve(settings: ControllerSettings) -> None:
 
 
 async def _lead(kube: Kube, settings: ControllerSettings, process: _Process) -> NoReturn:
+    await anew_when_rewound(functools.partial(_work, kube, settings, process))
+
+
+async def anew_when_rewound(work: Callable[[], Coroutine[Any, Any, NoReturn]]) -> NoReturn:
+    """Do ``work()`` until cancelled, from the beginning each time it raises a group with HistoryRewoundError."""
+    ours = asyncio.current_task()
     while True:
+        # A task of its own: before Python 3.13 a group that fails while it is cancelled loses the cancellation.
+        working = asyncio.create_task(work())
         try:
-            await _work(kube, settings, process)
+            await working
         except* HistoryRewoundError:
             # kopf's watches, too, are at versions that are not there yet.
             log.warning("the API server went back in time, as after a restore: everything is read anew")
+        if ours is not None and ours.cancelling():
+            raise asyncio.CancelledError
 
 
 async def _work(kube: Kube, settings: ControllerSettings, process: _Process) -> NoReturn:

@@ -146,7 +146,7 @@ class Reconciler:
         )
         self._shim = ShimKeeper(kube, self._shim_of, settings.shim_namespaces) if settings.keep_shim else None
         self.queue: Final[KeyedQueue[Work]] = KeyedQueue(
-            interval_s=lambda work: max(settings.tally_interval_s, self._pace.wait_s()) if work.what == "count" else 0.0
+            interval_s=lambda work: settings.tally_interval_s if work.what == "count" else 0.0
         )
         self._upkeep: Final[KeyedQueue[Work]] = KeyedQueue()
 
@@ -281,7 +281,7 @@ class Reconciler:
             return  # what is known is of another past
         with metrics.RECONCILE_SECONDS.labels(work.what).time():
             if work.what == "count":
-                self._count()
+                self._count_in_time()
             elif work.what == "examine":
                 await self._examine(work)
             elif work.what == "policy":
@@ -297,6 +297,13 @@ class Reconciler:
             return
         with self._pace.work():
             self._count_marked()
+
+    def _count_in_time(self) -> None:
+        """Count, or come back when it is time to: a request does not say how long ago the last count ended."""
+        if (wait_s := self._pace.wait_s()) > 0:
+            self.queue.add(_COUNT, delay_s=wait_s)
+        else:
+            self._count()
 
     def _count_marked(self) -> None:
         found = self._namespaces.store.items()
