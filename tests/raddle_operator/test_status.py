@@ -401,8 +401,8 @@ def managed(time, fields, **more):
     return {"manager": "m", "time": time, "fieldsV1": fields, **more}
 
 
-def wrote(resources, subresource="resize", container='k:{"name":"serve"}'):
-    fields = {"f:spec": {"f:containers": {container: {"f:resources": resources}}}}
+def wrote(resources, subresource="resize", containers="f:containers"):
+    fields = {"f:spec": {containers: {'k:{"name":"serve"}': {"f:resources": resources}}}}
     return managed(CREATED, fields, subresource=subresource)
 
 
@@ -411,6 +411,7 @@ def wrote(resources, subresource="resize", container='k:{"name":"serve"}'):
     [
         ([wrote({"f:limits": {"f:cpu": {}}})], True),
         ([wrote({"f:limits": {}, "f:requests": {"f:cpu": {}}})], True),
+        ([wrote({"f:limits": {"f:cpu": {}}}, containers="f:initContainers")], True),
         ([wrote({"f:limits": {"f:memory": {}}})], False),
         ([wrote({"f:limits": {"f:cpu": {}}}, subresource="")], False),
         ([managed(CREATED, {"f:status": {}}, subresource="status")], False),

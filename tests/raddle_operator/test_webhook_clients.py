@@ -8,6 +8,7 @@ import pytest
 import webhook_lab as lab
 
 from devcluster.pki import Authority
+from raddle_operator.webhook.tls import ServingCertificate
 
 PODS = "/mutate/pods"
 
@@ -106,3 +107,23 @@ async def test_a_file_without_authorities_leaves_the_old_ones_in_force(here, tmp
     await lab.until(lambda: here.count("raddle_webhook_certificate_loads_total", outcome="failed"))
     assert await answered(here, context)
     assert not await answered(here, showing(here, None, tmp_path))
+
+
+def test_a_certificate_is_renewed_although_the_file_of_authorities_has_vanished(tmp_path, authority):
+    authorities = tmp_path / "authorities.crt"
+    authorities.write_bytes(authority.pem)
+    lab.local_issue(tmp_path, ["127.0.0.1"])
+    certificate = ServingCertificate(tmp_path, authorities)
+    assert certificate.load()
+    authorities.unlink()
+    assert not certificate.load()
+    lab.local_issue(tmp_path, ["127.0.0.1"])
+    assert certificate.load()
+    assert certificate.loaded.files.clients_pem == authority.pem
+
+
+def test_authorities_may_have_comments_in_any_script(tmp_path, authority):
+    authorities = tmp_path / "authorities.crt"
+    authorities.write_bytes("# Autorité\n".encode() + authority.pem)
+    lab.local_issue(tmp_path, ["127.0.0.1"])
+    assert ServingCertificate(tmp_path, authorities).load()

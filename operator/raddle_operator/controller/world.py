@@ -156,9 +156,10 @@ def _is_resized(metadata: Mapping[str, Any]) -> bool:
 
 
 def _resources(entry: Mapping[str, Any]) -> set[str]:
-    """The resources that one entry of managedFields owns in containers, such as ``f:cpu``."""
-    containers = ((entry.get("fieldsV1") or {}).get("f:spec") or {}).get("f:containers") or {}
-    owned = [(fields or {}).get("f:resources") or {} for fields in containers.values() if isinstance(fields, dict)]
+    """The resources that one entry of managedFields owns in containers and sidecars, such as ``f:cpu``."""
+    spec = (entry.get("fieldsV1") or {}).get("f:spec") or {}
+    containers = [*(spec.get("f:containers") or {}).values(), *(spec.get("f:initContainers") or {}).values()]
+    owned = [fields.get("f:resources") or {} for fields in containers if isinstance(fields, dict)]
     return {name for fields in owned for part in fields.values() for name in part or ()}
 
 

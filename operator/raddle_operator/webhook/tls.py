@@ -91,7 +91,8 @@ class ServingCertificate:
             raise CertificateError(f"{CERTIFICATE} and {KEY} can't be used together: {error}") from None
         if files.clients_pem is not None:
             try:
-                context.load_verify_locations(cadata=files.clients_pem.decode("ascii"))
+                # Comments between certificates may be in any script; OpenSSL is to be given ASCII only.
+                context.load_verify_locations(cadata=files.clients_pem.decode("ascii", "ignore"))
             except (ssl.SSLError, ValueError) as error:
                 raise CertificateError(f"{self._client_ca_file} holds no PEM certificates: {error}") from None
         if self._read() != files:
@@ -102,9 +103,19 @@ class ServingCertificate:
 
     def _read(self) -> Files | None:
         try:
-            clients_pem = None if self._client_ca_file is None else self._client_ca_file.read_bytes()
-            return Files((self._folder / CERTIFICATE).read_bytes(), (self._folder / KEY).read_bytes(), clients_pem)
+            pair = (self._folder / CERTIFICATE).read_bytes(), (self._folder / KEY).read_bytes()
+            return Files(*pair, self._read_clients())
         except FileNotFoundError:
             return None
         except OSError as error:
             raise CertificateError(f"{error.filename}: {error.strerror}") from None
+
+    def _read_clients(self) -> bytes | None:
+        if self._client_ca_file is None:
+            return None
+        try:
+            return self._client_ca_file.read_bytes()
+        except FileNotFoundError:
+            if self.loaded is None:
+                raise
+            return self.loaded.files.clients_pem  # without them a renewed certificate would never be served
