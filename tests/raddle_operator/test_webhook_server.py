@@ -240,6 +240,28 @@ async def test_of_too_many_connections_that_say_nothing_the_oldest_is_closed(tmp
             writer.close()
 
 
+async def test_connections_that_are_closed_again_or_fail_in_tls_are_none_that_say_nothing(tmp_path):
+    async with lab.running(tmp_path, lab.stocked(), max_silent_connections=1) as here:
+        context, port = lab.trusting(tmp_path), here.webhook.addresses["https"]
+
+        async def fail_in_tls():
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"no TLS\r\n")
+            await closed_by_server(reader, 10)
+            writer.close()
+
+        _, closing = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="127.0.0.1")
+        closing.close()
+        await closing.wait_closed()
+        await fail_in_tls()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="127.0.0.1")
+        for _ in range(2):  # after the first the server has surely seen that connection's last word on TLS
+            await fail_in_tls()
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+
 async def test_a_client_that_never_says_hello_in_tls_is_cut_off(tmp_path):
     async with lab.running(tmp_path, lab.stocked(), **IMPATIENT) as here:
         reader, writer = await asyncio.open_connection("127.0.0.1", here.webhook.addresses["https"])

@@ -55,6 +55,39 @@ Answer = Callable[[bytes, float], Awaitable[bytes]]
 """``answer(body, deadline_s)``: an AdmissionReview's bytes, by a time of the event loop's clock."""
 
 
+class _Connections(web.Server):
+    """aiohttp's server, and which of its connections say nothing: those that are open, so with TLS done.
+
+    ``most`` may be silent at once, one more closes the oldest; and each for ``patience_s``.
+    """
+
+    def __init__(self, handler: Any, *, most: int, patience_s: float, **options: Any) -> None:
+        super().__init__(handler, **options)
+        self._most: Final = most
+        self._patience_s: Final = patience_s
+        self._silent: dict[RequestHandler, None] = {}  # the oldest first
+
+    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        if len(self._silent) >= self._most:
+            self._close_silent(next(iter(self._silent)))
+        self._silent[handler] = None
+        asyncio.get_running_loop().call_later(self._patience_s, self._close_silent, handler)
+
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        self.heard(handler)
+        super().connection_lost(handler, exc)
+
+    def heard(self, handler: RequestHandler) -> None:
+        """Note that a connection says something."""
+        self._silent.pop(handler, None)
+
+    def _close_silent(self, handler: RequestHandler) -> None:
+        if handler in self._silent:
+            del self._silent[handler]
+            handler.force_close()
+
+
 class Server:
     """Listeners and what is behind them. ``answers`` maps the two paths to (label, function)."""
 
@@ -78,35 +111,20 @@ class Server:
         self._idle = asyncio.Event()
         self._idle.set()
         # Nothing that the API server sends is compressed.
-        self._http: Final = web.Server(
+        self._http: Final = _Connections(
             self._handle,
+            most=settings.max_silent_connections,
+            patience_s=settings.first_request_timeout_s,
             request_factory=self._new_request,
             access_log=None,
             auto_decompress=False,
             keepalive_timeout=settings.idle_timeout_s,
         )
-        self._silent: dict[RequestHandler, None] = {}
-        """Connections without a request so far, the oldest first."""
         self._bodies_bytes = 0
         self._listeners: list[asyncio.Server] = []
 
-    def _connection(self) -> RequestHandler:
-        if len(self._silent) >= self._settings.max_silent_connections:
-            # One whose handshake is not over has nothing to close yet; its time is short.
-            established = (one for one in self._silent if one.transport is not None)
-            self._close_silent(next(established, None))
-        connection = self._http()
-        self._silent[connection] = None
-        asyncio.get_running_loop().call_later(self._settings.first_request_timeout_s, self._close_silent, connection)
-        return connection
-
-    def _close_silent(self, connection: RequestHandler | None) -> None:
-        if connection is not None and connection in self._silent:
-            del self._silent[connection]
-            connection.force_close()
-
     def _new_request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> BaseRequest:
-        self._silent.pop(protocol, None)
+        self._http.heard(protocol)
         limit = self._settings.max_body_bytes
         loop = asyncio.get_running_loop()
         return BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=limit)
@@ -116,7 +134,7 @@ class Server:
         loop = asyncio.get_running_loop()
         patience_s = None if context is None else self._settings.handshake_timeout_s
         listener = await loop.create_server(
-            self._connection,
+            self._http,
             self._settings.host,
             port,
             ssl=context,

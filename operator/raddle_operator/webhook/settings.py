@@ -51,9 +51,9 @@ class WebhookSettings:
     handshake_timeout_s: float = 5.0
     """So long a client may take for TLS."""
     first_request_timeout_s: float = 10.0
-    """So long after it was accepted a connection may take until its first request's headers are there."""
+    """So long after TLS a connection may take until its first request's headers are there."""
     max_silent_connections: int = 1000
-    """So many connections may be without a request so far; one more closes the oldest. Each holds some 50 KiB."""
+    """So many open connections may be without a request so far; one more closes the oldest. Each holds some 50 KiB."""
     body_timeout_s: float = 5.0
     """A body that has not come by then never will: the API server's own timeout is shorter."""
     idle_timeout_s: float = 120.0
