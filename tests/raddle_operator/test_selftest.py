@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import socket
 import ssl
 import threading
 
@@ -111,6 +112,22 @@ def test_a_webhook_that_asks_for_a_certificate_passes_where_that_is_expected(tmp
     assert (answered.exit_code, "expected a refusal" in answered.output) == (1, True)
     assert (refused.exit_code, "asks for a client certificate" in refused.output) == (0, True), refused.output
     assert unexpected.exit_code == 1
+
+
+def test_a_proxy_that_hangs_up_before_tls_is_no_webhook_that_asks_for_a_certificate():
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+
+        def hang_up():
+            connection, _ = proxy.accept()
+            connection.recv(1)
+            connection.close()  # with bytes unread, so by a reset
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        url = f"https://127.0.0.1:{proxy.getsockname()[1]}"
+        done = CliRunner().invoke(selftest, ["--url", url, "--expect-refusal", "--wait-s", "0"])
+        thread.join()
+    assert (done.exit_code, "hung up during TLS" in done.output) == (1, True), done.output
 
 
 def test_no_webhook_at_all_fails(tmp_path):
