@@ -1,4 +1,7 @@
-"""What holds for every pod: no exception, a patch that applies, the same end the second time, nothing else touched."""
+"""What holds for every pod: no exception, a patch that applies, the same end the second time, nothing else touched.
+
+`make fuzz` tries the same of a million reviews.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ def apply(obj, decision):
 
 
 @given(situations())
-@settings(max_examples=250)
+@settings(max_examples=125)
 def test_the_patch_applies_and_a_second_decision_changes_nothing(situation):
     obj, *rest = situation
     before = copy.deepcopy(obj)
@@ -78,7 +81,7 @@ def test_the_patch_applies_and_a_second_decision_changes_nothing(situation):
 
 
 @given(situations())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_the_qos_class_and_the_users_own_parts_stay(situation):
     obj, *rest = situation
     patched = apply(obj, decide_object(obj, *rest))
@@ -102,7 +105,7 @@ TOUCHED = {*records.COUNTS, *VARIABLES, *EXTENDED, *ORIGINALS, env.PLAN, env.REP
 
 
 @given(situations())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_the_users_variables_keep_their_order_and_values(situation):
     obj, *rest = situation
     patched = apply(obj, decide_object(obj, *rest))
@@ -128,7 +131,7 @@ def is_kept(entry, entries):
 
 
 @given(situations())
-@settings(max_examples=250)
+@settings(max_examples=125)
 def test_no_value_of_the_users_is_lost_where_the_policy_respects_it(situation):
     obj, *rest = situation
     decision = decide_object(obj, *rest)
@@ -147,7 +150,7 @@ def test_no_value_of_the_users_is_lost_where_the_policy_respects_it(situation):
 
 
 @given(situations())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_what_raddle_mounts_and_names_is_there(situation):
     obj, *rest = situation
     decision = decide_object(obj, *rest)
@@ -166,7 +169,7 @@ def test_what_raddle_mounts_and_names_is_there(situation):
 
 
 @given(situations())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_every_reference_to_an_annotation_of_ours_finds_a_value_within_its_bounds(situation):
     obj, *rest = situation
     patched = apply(obj, decide_object(obj, *rest))
@@ -202,7 +205,7 @@ PARTS = {
 
 
 @given(situations())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_a_pod_without_values_bears_no_mark_of_raddle(situation):
     obj, *rest = situation
     decision = decide_object(obj, *rest)
@@ -257,7 +260,7 @@ def edit(obj, edits):
 
 
 @given(situations(), EDITS)
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_what_another_webhook_adds_between_two_looks_is_kept_and_ours_goes_with_the_opt_in(situation, edits):
     obj, *rest = situation
     changed = edit(apply(obj, decide_object(obj, *rest)), edits)
@@ -283,7 +286,7 @@ def test_what_another_webhook_adds_between_two_looks_is_kept_and_ours_goes_with_
 
 
 @given(situations())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_no_two_volumes_mounts_or_containers_collide(situation):
     obj, *rest = situation
     spec = apply(obj, decide_object(obj, *rest))["spec"]
@@ -297,7 +300,7 @@ def test_no_two_volumes_mounts_or_containers_collide(situation):
 
 
 @given(situations(pods=strategies.mutilated(strategies.pods())))
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_no_shape_of_a_pod_makes_it_raise_or_write_a_patch_that_does_not_apply(situation):
     obj, *rest = situation
     decision = decide_object(obj, *rest)
@@ -306,7 +309,7 @@ def test_no_shape_of_a_pod_makes_it_raise_or_write_a_patch_that_does_not_apply(s
 
 
 @given(situations(), strategies.machines())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_binding_only_overwrites_and_stays_within_what_was_reserved(situation, machine):
     obj, *rest = situation
     annotations = apply(obj, decide_object(obj, *rest))["metadata"].get("annotations", {})
