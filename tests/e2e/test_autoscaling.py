@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from devcluster.progress import Progress
 from e2e import autoscalers, autoscaling, experiment, figures, usage, workload
 from e2e.experiment import Horizontal, Round, Served
 from e2e.offered import Answer, Offered, percentile_ms
@@ -119,6 +120,21 @@ def test_a_request_that_nobody_answers_has_failed(server):
         offered.aim([refused, server[0]])
         assert all(asked.acquire(timeout=30) for _ in range(3))
     assert {one.ok for one in offered.answers()} == {True, False}
+
+
+def test_a_request_that_is_answered_after_the_moment_it_is_asked_for_is_counted_there(server):
+    address, asked = server
+    with Offered(20) as offered:
+        load = experiment.Load(offered, list, Progress(name="test"))
+        offered.aim([address])
+        assert all(asked.acquire(timeout=30) for _ in range(3))
+        middle = load.mark()
+        assert all(asked.acquire(timeout=30) for _ in range(3))
+        end = load.mark()
+    due = [one.due for one in offered.answers()]
+    first, second = load.served(until=middle), load.served(middle, end)
+    assert first.requests == sum(one < middle.moment for one in due) > 0
+    assert second.requests == sum(middle.moment <= one < end.moment for one in due) > 0
 
 
 # --- the autoscalers

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from devcluster import DevclusterError
 from devcluster.progress import Progress
 from e2e import checks
 from e2e.errors import E2EError
@@ -35,6 +36,13 @@ def test_a_check_that_fails_says_so_and_how_often_it_was_tried():
     found = dataclasses.replace(outcome(refuse), tries=2)
     assert "NO (try 2)" in checks.table([found])
     assert checks.table([found]).endswith("! no such pod")
+
+
+def test_a_command_that_fails_is_told_of_its_check_and_ends_no_run():
+    def ended(_):
+        raise DevclusterError("kubectl patch: no such pod")
+
+    assert outcome(ended).result.wrong == ("kubectl patch: no such pod",)
 
 
 def test_a_check_that_can_not_be_tried_says_why():

@@ -24,9 +24,13 @@ def test_an_error_is_said_with_its_container():
 
 
 def test_restarts_are_counted_and_right_since_a_leader_that_loses_its_lease_ends():
-    found = ownlogs.judge([pod(restarts=2), pod()], {})
+    found = ownlogs.judge([pod(restarts=2), pod()], {"one controller": GOOD})
     assert (found.wrong, found.figures["restarts"]) == ((), "2")
 
 
 def test_a_pod_that_has_no_status_yet_is_not_wrong():
-    assert ownlogs.judge([{"metadata": {"name": "one"}}], {}).wrong == ()
+    assert ownlogs.judge([{"metadata": {"name": "one"}}], {"one controller": GOOD}).wrong == ()
+
+
+def test_logs_that_could_not_be_read_are_not_free_of_errors():
+    assert ownlogs.judge([pod()], {"one controller": ""}).wrong == ("no line of any log could be read",)

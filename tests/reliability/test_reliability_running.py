@@ -1,7 +1,9 @@
 """What becomes of a check that ends early, and what is made of the calls of a load."""
 
 import io
+import subprocess
 
+import psutil
 import pytest
 
 from devcluster import ApiError, DevclusterError
@@ -32,6 +34,8 @@ def raising(error):
         (ApiError(500, "InternalError", "etcd is away"), "BROKEN", "the check ended early: etcd is away"),
         (DevclusterError("webhook ended"), "BROKEN", "the check ended early: webhook ended"),
         (ConnectionRefusedError(111, "Connection refused"), "BROKEN", "Connection refused"),
+        (subprocess.TimeoutExpired("python", 60), "BROKEN", "timed out after 60 seconds"),
+        (psutil.NoSuchProcess(7), "BROKEN", "process no longer exists"),
         (UnavailableError("not root"), "not run", "not root"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reliability import truth
+from reliability import attack_load, attack_port, calls, truth
 from reliability.audit import Write
 from reliability.controlplane_leader import unchanged, without_lease
 from reliability.lifecycle import is_kept
@@ -89,3 +89,37 @@ STORED = {"metadata": {"uid": "u", "generation": 1}, "spec": {"a": {"b": [1, 2]}
 )
 def test_an_object_is_kept_if_all_that_it_had_is_there_and_nobody_has_written_it(after, kept):
     assert is_kept(STORED, STORED | after) is kept
+
+
+# --- the API server's calls -------------------------------------------------------------------------------------------
+
+METRICS = """\
+# TYPE apiserver_admission_webhook_fail_open_count counter
+apiserver_admission_webhook_fail_open_count{name="pods.raddle.dev",type="admit"} 3
+apiserver_admission_webhook_fail_open_count{name="bindings.raddle.dev",type="admit"} 4
+apiserver_admission_webhook_fail_open_count{name="pods.another.example",type="admit"} 5
+apiserver_admission_webhook_request_total{code="200",name="pods.raddle.dev"} 6
+"""
+
+
+def test_calls_that_failed_open_are_those_of_all_webhooks_of_raddle_and_of_no_other():
+    assert calls.count(METRICS) == 7
+    assert calls.count("") == 0
+
+
+# --- attacks ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [0, 9_999])
+def test_a_pod_of_the_crowd_is_one_that_its_policy_and_no_other_selects(number):
+    labels = attack_load.crowds_pod(number)["metadata"]["labels"]
+    selected = [
+        other
+        for other in range(10_000)
+        if attack_load.crowds_policy(other)["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
+    ]
+    assert selected == [number]
+
+
+def test_a_webhook_that_is_not_there_has_refused_nothing():
+    assert list(attack_port.send_large(("127.0.0.1", 1), 2)) == [-1, -1]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from devcluster import Cluster
+from devcluster import Cluster, DevclusterError
 from devcluster.client import ApiError
 from devcluster.progress import Progress
 from e2e.errors import E2EError
@@ -39,7 +39,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing to try, on these nodes. `run` may raise E2EError or ApiError, which says what is wrong too."""
+    """One thing to try, on these nodes. E2EError, ApiError and DevclusterError of `run` say what is wrong too."""
 
     name: str
     why: str
@@ -63,7 +63,7 @@ def run(check: Check, lab: Lab) -> Outcome:
     start = time.monotonic()
     try:
         result = check.run(lab)
-    except (E2EError, ApiError) as error:
+    except (E2EError, ApiError, DevclusterError) as error:
         result = Result(wrong=(str(error),))
     return Outcome(name=check.name, result=result, seconds=time.monotonic() - start)
 

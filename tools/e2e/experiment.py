@@ -92,7 +92,7 @@ class Bench:
 
         with self._deployed("hpa", variant, REQUEST_M, LIMIT_M) as threads, self._load(variant) as load:
             load.during(SETTLE_SECONDS)
-            alone = load.served()
+            before_hpa = load.mark()
             client.apply(manifest)
             path = client.path_of(manifest)
 
@@ -106,7 +106,7 @@ class Bench:
         utilizations = [one.utilization_percent for one in seen if one.utilization_percent is not None]
         found = Horizontal(
             threads=threads,
-            alone=alone,
+            alone=load.served(until=before_hpa),
             first_percent=utilizations[0] if utilizations else None,
             last_percent=utilizations[-1] if utilizations else None,
             replicas=seen[-1].desired,
@@ -224,9 +224,12 @@ class Load:
         """This moment."""
         return Mark(time.monotonic(), dict(self._latest))
 
-    def served(self, since: Mark | None = None) -> Served:
-        """What was served since that moment, or since the beginning, up to the end of the last `during`."""
-        begin, end = since or self._start, self._end
+    def served(self, since: Mark | None = None, until: Mark | None = None) -> Served:
+        """What was served from one moment (None: the beginning) to another (None: the end of the last `during`).
+
+        To be asked after the load has ended: the slowest requests, still on their way, would be left out.
+        """
+        begin, end = since or self._start, until or self._end
         answers = [one for one in self._offered.answers(begin.moment) if one.due < end.moment]
         used = [now.since(begin.used.get(uid, self._first[uid])) for uid, now in end.used.items()]
         return served(answers, usage.total(used), end.moment - begin.moment)

@@ -149,10 +149,12 @@ class HostNode:
     def _remove(self) -> None:
         if self._component is not None:
             self._component.kill()
-        cgroups.remove()
-        # The kernel takes the cable away with the namespace, some time after its last process.
-        subprocess.run(["ip", "link", "delete", self._node.cable], check=False, capture_output=True)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        try:
+            cgroups.remove()
+        finally:
+            # The kernel takes the cable away with the namespace, some time after its last process.
+            subprocess.run(["ip", "link", "delete", self._node.cable], check=False, capture_output=True)
+            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _network(process: int | str) -> str:

@@ -7,13 +7,12 @@ it, in Node.js, and the sandbox's. They are kept outside the checkout and made a
 from __future__ import annotations
 
 import hashlib
-import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from importlib import metadata
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from packaging.utils import canonicalize_name
 from devcluster.progress import Progress
 from e2e import archive, nodejs, settings
 from e2e.errors import E2EError
-from lab import cache, model, programs
+from lab import cache, model, programs, rootfs
 from lab.guest import threads as guest_threads
 from raddle import __version__, delivery
 
@@ -50,7 +49,6 @@ NODE = "/node/bin/node"
 ENV = {"PATH": "/python/bin:/bin"}
 # The second for container runtimes that do not know an image volume's subPath and mount the whole image.
 SHIM_FOLDERS = (delivery.MOUNT_PATH.lstrip("/"), ".")
-_LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x")
 
 
 def tarballs(exported: Path | None, progress: Progress) -> tuple[list[Path], str]:
@@ -227,7 +225,7 @@ def _make_node(home: Path, modules: Path) -> None:
     shutil.copytree(modules, root / "app" / "node_modules")
     shutil.copy(NODE_APP, root / "app" / "app.cjs")
     model.write(root / "app" / "model.onnx")
-    _libraries([program, *(root / "app").rglob("*.node"), *(root / "app").rglob("*.so*")], root)
+    rootfs.libraries([program, *(root / "app").rglob("*.node"), *(root / "app").rglob("*.so*")], root)
     environment = {"PATH": "/node/bin:/bin"}
     entrypoint = [NODE, "/app/app.cjs", "/app/model.onnx"]
     image = archive.Image(name=NODE_IMAGE, entrypoint=entrypoint, env=environment, user="1000")
@@ -270,7 +268,7 @@ def _python(root: Path, packages: Iterable[str]) -> None:
     shutil.copytree(sysconfig.get_path("stdlib"), library, symlinks=False, ignore=ignored)
     for name in packages:
         _copy_package(name, root / PACKAGES)
-    _libraries([program, *(root / "python").rglob("*.so"), *(root / "python").rglob("*.so.*")], root)
+    rootfs.libraries([program, *(root / "python").rglob("*.so"), *(root / "python").rglob("*.so.*")], root)
 
 
 def _copy_package(name: str, into: Path) -> None:
@@ -288,23 +286,3 @@ def _compile(root: Path) -> None:
     """Bytecode for what has none: the container's file system may be read-only."""
     command = [sys.executable, "-m", "compileall", "-q", "-s", str(root), str(root / PACKAGES)]
     subprocess.run(command, check=False, capture_output=True)
-
-
-def _libraries(binaries: Iterable[Path], root: Path) -> None:
-    """Copy what the dynamic linker would load for these, to the same paths."""
-    for library in sorted(set(_needed(binaries))):
-        # Those that came along with a package are there already.
-        if not library.resolve().is_relative_to(root.resolve()):
-            target = root / library.relative_to("/")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(library, target)
-
-
-def _needed(binaries: Iterable[Path]) -> Iterator[Path]:
-    for binary in binaries:
-        # Of a library that this machine can't load, ldd says nothing.
-        done = subprocess.run(["ldd", binary], check=False, capture_output=True, text=True)
-        for line in done.stdout.splitlines():
-            found = _LIBRARY.search(line)
-            if found:
-                yield Path(found[1])

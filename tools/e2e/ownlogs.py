@@ -39,7 +39,8 @@ def judge(pods: Sequence[dict[str, Any]], logs: dict[str, str]) -> Result:
         "errors": str(len(errors)),
         "restarts": str(restarts),
     }
-    return Result(figures=figures, wrong=tuple(errors[:SHOWN]))
+    silent = () if lines else ("no line of any log could be read",)
+    return Result(figures=figures, wrong=(*silent, *errors[:SHOWN]))
 
 
 CHECKS: Final = (Check(name="own-logs", why="Raddle's own pods have logged no error", run=own_logs),)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from devcluster import Cluster
+from devcluster import Cluster, DevclusterError
 from devcluster.client import ApiError
 from devcluster.progress import Progress
 from e2e import release, verdict
@@ -51,7 +51,7 @@ class Runner:
                     for node, pod in found.items()
                     for one in verdict.judge(scenario, node, pod, self._inside_of(scenario, pod), stock.get(node, {}))
                 ]
-        except (E2EError, ApiError) as error:
+        except (E2EError, ApiError, DevclusterError) as error:
             return verdict.failed(scenario, str(error))
 
     def namespace(self, labels: Mapping[str, str]) -> str:

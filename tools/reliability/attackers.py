@@ -25,6 +25,10 @@ RBAC = "rbac.authorization.k8s.io"
 MERGE_PATCH, APPLY_PATCH = "application/merge-patch+json", "application/apply-patch+yaml"
 FORBIDDEN, UNPROCESSABLE, CREATED = 403, 422, 201
 MIB = 2**20
+# What another tenant's create may take: the API server's share alone takes a tenth of it on a busy machine.
+CREATE_SECONDS = 1.0
+# The chart's memory limit of the webhook.
+WEBHOOK_BYTES = 256 * MIB
 
 
 class Answer(NamedTuple):
@@ -183,11 +187,13 @@ class Usage(NamedTuple):
 __all__ = [
     "APPLY_PATCH",
     "CREATED",
+    "CREATE_SECONDS",
     "FORBIDDEN",
     "MERGE_PATCH",
     "MIB",
     "NAMESPACE",
     "UNPROCESSABLE",
+    "WEBHOOK_BYTES",
     "Answer",
     "Caller",
     "Usage",

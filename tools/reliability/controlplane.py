@@ -65,7 +65,7 @@ def api_server_killed(world: World) -> Result:
             "of these lost": str(len(lost)),
             "of these without values": str(len(without)),
             "status right after the last": f"{time.monotonic() - settled_s:.1f} s",
-            "refused by the API server": str(away),
+            "creates that failed while it was away": str(away),
         }
         broken += broken_unless(
             no_stored_pod_was_lost=not lost,

@@ -13,13 +13,13 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import machines
 from devcluster import Cluster
 from localraddle import NAMESPACE, LocalRaddle
+from reliability import calls
 from reliability.model import Check, Result, broken_unless
-from reliability.world import CONFIGURATION_PATH, SHAPE, Space, World, count_missed, deployment, injected, policy, wait
+from reliability.world import SHAPE, Space, World, count_missed, deployment, injected, policy, wait
 
 NODES: Final = ("node-a", "node-b", "node-c")
 USER_PODS: Final = 20
@@ -52,7 +52,7 @@ def all_restarted(world: World) -> Result:
         _all_bound(everyone)
         before = {one["metadata"]["uid"] for place, _ in everyone for one in place.list()}
 
-        url = cluster.client.get(CONFIGURATION_PATH)["webhooks"][0]["clientConfig"]["url"]
+        address = calls.address(cluster.client)
         for name in ("controller-manager", "scheduler"):
             cluster.stop(name)
         for process in (raddle.webhook, raddle.controller):
@@ -63,12 +63,12 @@ def all_restarted(world: World) -> Result:
             node.delete()
         _kill_all(cluster)
 
-        with _hanging(url):
+        with _hanging(address):
             _start_all(cluster)
             began_s = time.monotonic()
             _nodes(raddle)
             took_s = {place.name: _all_bound(((place, count),)) - began_s for place, count in everyone}
-            asked = _failed_open(cluster)
+            asked = calls.failed_open(cluster.client)
             pods = [one for place, _ in everyone for one in place.list()]
         unchanged = sum(not injected(one) for one in space.list())
         began_s = time.monotonic()
@@ -76,7 +76,7 @@ def all_restarted(world: World) -> Result:
         space.governed()
         back_s = time.monotonic() - began_s
         raddle.controller.start().wait_ready()
-        missed = count_missed(space, USER_PODS)
+        missed = count_missed(space, unchanged)
         return Result(
             {
                 "Raddle's own pods bound": f"{OWN_PODS} of {OWN_PODS} in {took_s[NAMESPACE]:.1f} s",
@@ -127,20 +127,13 @@ def _start_all(cluster: Cluster) -> None:
 
 
 @contextlib.contextmanager
-def _hanging(url: str) -> Iterator[None]:
+def _hanging(address: tuple[str, int]) -> Iterator[None]:
     """Something that takes connections at the webhook's address and never answers: worse than nothing there."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", urlsplit(url).port))
+        listener.bind(address)
         listener.listen(1000)
         yield
-
-
-def _failed_open(cluster: Cluster) -> int:
-    """How many webhook calls this API server process has ignored the failure of."""
-    text = str(cluster.client.get("/metrics")["text"])
-    lines = (line for line in text.splitlines() if line.startswith("apiserver_admission_webhook_fail_open_count{"))
-    return int(sum(float(line.rpartition(" ")[2]) for line in lines if "raddle.dev" in line))
 
 
 CHECKS: Final = (

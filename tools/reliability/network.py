@@ -17,12 +17,11 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from localraddle import LocalRaddle
+from reliability import calls
 from reliability.load import Load, refused, slowest_s, without_values
 from reliability.model import Check, Result, UnavailableError, broken_unless
 from reliability.rollout import became
 from reliability.world import (
-    CONFIGURATION_PATH,
     CREATE_TIMEOUT_SECONDS,
     NOISE_SECONDS,
     WEBHOOK_GROUP,
@@ -44,12 +43,14 @@ def to_webhook(world: World) -> Result:
     with world.governed_namespace(raddle) as space:
         with Load(space) as load:
             load.go_on(CALLS)
-            cut_s = time.monotonic()
-            with dropped(["--destination", "127.0.0.1", "--dport", str(_webhook_port(raddle))]):
+            host, port = calls.address(raddle.cluster.client)
+            with dropped(["--destination", host, "--dport", str(port)]):
+                cut_s = time.monotonic()
                 load.go_on(CALLS)
                 healed_s = time.monotonic()
             load.go_on(CALLS, with_values=True)
-            first_s = min(one.at_s + one.seconds for one in load.calls if one.has_values and one.at_s > cut_s)
+            ends_s = [one.at_s + one.seconds for one in load.calls if one.has_values]
+            first_s = min(end_s for end_s in ends_s if end_s > healed_s)
         during = [one for one in load.calls if cut_s <= one.at_s < healed_s - slowest_s(load.calls)]
         missed = without_values(load.calls)
         counted = count_missed(space, len(missed))
@@ -59,7 +60,7 @@ def to_webhook(world: World) -> Result:
         "slowest create": f"{slowest_s(load.calls):.1f} s",
         "without values during the cut": f"{len(without_values(during))} of {len(during)}",
         "missed, and counted": f"{len(missed)}, {counted}",
-        "first pod with values after it": f"{max(0.0, first_s - healed_s):.1f} s",
+        "first pod with values after it": f"{first_s - healed_s:.1f} s",
     }
     broken = broken_unless(
         no_create_was_refused=not refused(load.calls),
@@ -89,6 +90,7 @@ def from_webhook(world: World) -> Result:
             age_s = raddle.webhook.metric("raddle_webhook_cache_age_seconds", kind="InferenceThreading")
             ready = raddle.webhook.is_ready()
             policies = {governed_by(space.probe(pod("probe"))) for _ in range(3)}
+            cut_for_s = time.monotonic() - cut_s
         healed_s = time.monotonic()
         wait(
             lambda: governed_by(space.probe(pod("probe"))) == "InferenceThreading/later",
@@ -99,12 +101,11 @@ def from_webhook(world: World) -> Result:
         later = space.bound(space.create(pod("later"))["metadata"]["name"])
     figures = {
         "pods created": str(len(names)),
-        "refused": "0",
         "with safe values": str(got["safe"]),
         "with their node's values": str(got["node"]),
         "without values": str(got["none"]),
         "all created and bound in": f"{slowest_bound_s:.1f} s",
-        "cut for": f"{CUT_SECONDS:g} s",
+        "cut for": f"{cut_for_s:.0f} s",
         "age of the policies' cache by metric": f"{age_s:.0f} s",
         "follows policies again after": f"{again_s:.1f} s",
     }
@@ -128,8 +129,9 @@ def dropped(*rules: Sequence[str]) -> Iterator[None]:
         raise UnavailableError("no network can be cut here: that takes root and iptables")
     with contextlib.ExitStack() as stack:
         for rule in rules:
-            _iptables("--insert", rule)
+            # Before it is there: Ctrl-C may come between the two, and to delete what is not there harms nobody.
             stack.callback(_iptables, "--delete", rule)
+            _iptables("--insert", rule)
         yield
 
 
@@ -138,11 +140,6 @@ def _iptables(verb: str, rule: Sequence[str]) -> None:
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode and verb == "--insert":
         raise UnavailableError(f"no network can be cut here: {done.stderr.strip()}")
-
-
-def _webhook_port(raddle: LocalRaddle) -> int:
-    webhooks = raddle.cluster.client.get(CONFIGURATION_PATH)["webhooks"]
-    return int(urlsplit(webhooks[0]["clientConfig"]["url"]).port or 0)
 
 
 def _ports_to(pid: int | None, server: int | None) -> list[int]:

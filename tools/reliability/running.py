@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import http.client
+import subprocess
 import time
 from collections.abc import Sequence
+from typing import Final
+
+import psutil
 
 from devcluster import ApiError, DevclusterError
 from reliability.model import BrokenError, Check, Outcome, Result, UnavailableError
 from reliability.world import World
+
+_AROUND_IT: Final = (
+    *(ApiError, DevclusterError, OSError, http.client.HTTPException),
+    *(subprocess.SubprocessError, psutil.Error),
+)
+"""What the cluster, its processes and this machine's commands raise; anything else is a mistake of the check's."""
 
 
 def run(checks: Sequence[Check], world: World) -> list[Outcome]:
@@ -35,6 +45,6 @@ def _run(check: Check, world: World) -> Outcome:
         unavailable, result = str(error), Result({})
     except BrokenError as error:
         result = Result({}, (str(error),))
-    except (ApiError, DevclusterError, OSError, http.client.HTTPException) as error:
+    except _AROUND_IT as error:
         result = Result({}, (f"the check ended early: {str(error) or repr(error)}",))
     return Outcome(check, result, time.monotonic() - began_s, unavailable)

@@ -51,7 +51,7 @@ def killed(world: World) -> Result:
         "pods": str(PODS),
         "created in": f"{created_s:.1f} s",
         "bound in": f"{bound_s:.1f} s",
-        "blocked or refused": str(PODS - len(pods)),
+        "blocked, so not there": str(PODS - len(pods)),
         "with their node's values": str(got["node"]),
         "with safe values": str(got["safe"]),
         "without values": str(len(missed)),
