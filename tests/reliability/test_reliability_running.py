@@ -1,6 +1,7 @@
 """What becomes of a check that ends early, and what is made of the calls of a load."""
 
 import io
+import signal
 import subprocess
 
 import psutil
@@ -8,6 +9,7 @@ import pytest
 
 from devcluster import ApiError, DevclusterError
 from devcluster.progress import Progress
+from reliability import __main__ as command
 from reliability import load, running, webhook
 from reliability.model import BrokenError, Check, Result, UnavailableError
 from reliability.world import World
@@ -73,3 +75,28 @@ def test_a_replica_sets_pods_come_in_batches_that_double(replicas, batches):
     sizes = [min(2**n, max(0, replicas - (2**n - 1))) for n in range(20)]
     assert sum(map(bool, sizes)) == batches == webhook.batches(replicas)
     assert sum(sizes) == replicas
+
+
+@pytest.fixture
+def handlers():
+    """What answers to these signals, as it was before the test."""
+    numbers = signal.SIGTERM, signal.SIGHUP
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_kill_and_a_closed_terminal_end_a_run_as_ctrl_c_does(handlers, capsys, number):
+    signal.signal(number, signal.SIG_DFL)
+    assert command.main(["list"]) == 0
+    assert "webhook-killed" in capsys.readouterr().out
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(number)
+
+
+def test_a_closed_terminal_does_not_end_what_nohup_started(handlers, capsys):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    assert command.main(["list"]) == 0
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN

@@ -55,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := [name for name in names if name not in RUNS]:
         progress.say(f"no run is called {', '.join(unknown)}; there are {', '.join(RUNS)}")
         return 2
+    # Now: the checkout may go on while it runs.
+    where = report.machine()
     try:
         with _installed(options, progress) as cluster:
             bench = Bench(cluster, progress)
@@ -67,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    _show(found, options, progress)
+    _show(found, where, options, progress)
     return 0
 
 
@@ -76,7 +78,7 @@ def chosen(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names)) or list(RUNS)
 
 
-def _show(found: dict[str, Any], options: argparse.Namespace, progress: Progress) -> None:
+def _show(found: dict[str, Any], where: str, options: argparse.Namespace, progress: Progress) -> None:
     tables = {name: _table(name, variants) for name, variants in found.items()}
     if options.form == "json":
         print(json.dumps(found, indent=2, default=dataclasses.asdict), flush=True)
@@ -84,7 +86,7 @@ def _show(found: dict[str, Any], options: argparse.Namespace, progress: Progress
         print("\n".join(f"{name.upper()}\n{text}" for name, text in tables.items()), flush=True)
     if options.write:
         for name, text in tables.items():
-            line = f"By `python -m e2e.autoscaling {name} --write` on {report.machine()}:"
+            line = f"By `python -m e2e.autoscaling {name} --write` on {where}:"
             report.write_section(name, f"{line}\n\n{text}", DOCUMENT)
         progress.say(f"wrote {DOCUMENT.relative_to(report.ROOT)}")
     progress.say(f"done ({progress.elapsed_seconds():.0f} s)")

@@ -35,7 +35,10 @@ LIST = "list"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # A closed terminal must leave no packet filter behind; what nohup ignores stays ignored.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
     options = _parser().parse_args(arguments)
     progress = Progress(name="reliability")
     try:
@@ -83,22 +86,24 @@ def _whole(checks: Sequence[Check], names: Sequence[str]) -> bool:
 
 
 def _run(checks: Sequence[Check], options: argparse.Namespace, progress: Progress) -> int:
+    # Now: the checkout may go on while the checks run.
+    where = report.machine()
     with World(progress) as world:
         outcomes = running.run(checks, world)
     print(table.document(outcomes) if options.form == "json" else table.table(outcomes), flush=True)
     line = table.counts(outcomes, progress.elapsed_seconds())
     progress.say(line)
     if options.write:
-        _write(outcomes, progress)
+        _write(outcomes, where, progress)
     return 1 if any(one.verdict == "BROKEN" for one in outcomes) else 0
 
 
-def _write(outcomes: Sequence[Outcome], progress: Progress) -> None:
+def _write(outcomes: Sequence[Outcome], where: str, progress: Progress) -> None:
     for word, section in catalogue.SECTIONS.items():
         rows = [one for one in outcomes if one.check.section == section]
         if rows:
             line = table.counts(rows, sum(one.seconds for one in rows))
-            text = f"{line}, by `make reliability ARGS=--write` on {report.machine()}:\n\n{table.markdown(rows)}"
+            text = f"{line}, by `make reliability ARGS=--write` on {where}:\n\n{table.markdown(rows)}"
             report.write_section(word, text, DOCUMENT)
     progress.say(f"wrote {DOCUMENT.relative_to(report.ROOT)}")
 

@@ -294,14 +294,14 @@ CHECKS: Final = (
     Check(
         "slow-clients",
         "Somebody who reaches the webhook's port opens hundreds of connections and falls silent at each stage.",
-        "The webhook closes each within 20 s, stays within its memory limit, and nobody else waits.",
+        "The webhook closes all within 20 s of the last, within its memory limit; others' creates stay below 1 s.",
         lambda world: slow_clients(world, world.raddle, 250),
         "attack",
     ),
     Check(
         "large-requests",
         "Somebody who reaches the webhook's port sends requests of 9 MiB, one after the other.",
-        "Each is refused, the webhook stays within its memory limit, and nobody else waits.",
+        "Each is refused, the webhook ends within its memory limit, and another tenant's create stays below 1 s.",
         lambda world: too_large(world, world.raddle, 50),
         "attack",
     ),

@@ -196,7 +196,7 @@ CHECKS: Final = (
     Check(
         "rights",
         "Each account of Raddle's, and each role that has its rules, is asked for every verb; what none may is tried.",
-        "No Secrets are read, no pods created, bound or deleted, no roles bound; every right is in a golden file.",
+        "No Secrets are listed, no pods created, bound or deleted, no roles bound (a test has all rights in a file).",
         lambda world: everything(world, world.raddle.cluster),
         "attack",
     ),

@@ -141,8 +141,8 @@ CHECKS: Final = (
     Check(
         "replica-killed",
         "One of two webhooks is killed (SIGKILL) under load and comes back; then the other one is stopped in order.",
-        "No create is refused. Pods are missed, and counted, only until the killed one's"
-        " endpoint is gone; an orderly stop is noticed by no pod.",
+        "No create is refused. Pods are missed, and counted, only until the killed one's endpoint is gone and the calls"
+        " under way have ended; an orderly stop is noticed by no pod.",
         one_killed,
     ),
     Check(
