@@ -152,7 +152,7 @@ CHECKS: Final = (
     Check(
         "network-cut-to-webhook",
         "The network from the API server to the webhook is cut under load: packets vanish.",
-        f"A create takes its timeout ({CREATE_TIMEOUT_SECONDS} s) and less than {NOISE_SECONDS} s more, none is refused,"
+        f"A create takes its timeout ({CREATE_TIMEOUT_SECONDS} s) and below {NOISE_SECONDS} s more, none is refused,"
         " the missed are counted, and values come again by themselves.",
         to_webhook,
     ),
