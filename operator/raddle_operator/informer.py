@@ -5,7 +5,8 @@ while no watch was open are found by the next list and reported like any other d
 it keeps what it knows, says how old that is, and tries again.
 
 A server that could not be reached may come back restored from a backup, with a past in which our version never was: a
-watch from there would be silent until it is reached again. So after such a gap it lists again.
+watch from there would be silent until it is reached again. So after such a gap it lists again, and where a watch ended
+before its time it first asks which version the server has come to.
 """
 
 from __future__ import annotations
@@ -16,11 +17,21 @@ import logging
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, Generic, NoReturn, TypeVar
 
-from raddle_operator.kube import WATCH_TIMEOUT_S, Gone, Kube, KubeError, Object, Resource, Unavailable, Unreachable
+from raddle_operator.kube import (
+    WATCH_TIMEOUT_S,
+    Gone,
+    Kube,
+    KubeError,
+    Object,
+    Page,
+    Resource,
+    Unavailable,
+    Unreachable,
+)
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +44,8 @@ CHUNK_SIZE: Final = 200
 """One chunk, parsed, is what a list costs in memory; 500 pods' metadata with managed fields are above 20 MB."""
 BACKOFF_FIRST_S: Final = 0.5
 BACKOFF_MOST_S: Final = 10.0
+EARLY_S: Final = 2.0
+"""By so much may a server's clock for the end of a watch differ from ours."""
 STEADY_S: Final = 5.0
 """A stream that brought something after so long was a good one; the next is opened without a pause."""
 
@@ -97,6 +110,7 @@ class Informer(Generic[T]):
         self._callbacks = [] if on_change is None else [on_change]
         self._version: str | None = None
         self._newest = ""
+        self._ended_early = False
         self._on_rewind = on_rewind
         self._listed_at_s: float | None = None
         self._heard_at_s: float | None = None
@@ -128,6 +142,8 @@ class Informer(Generic[T]):
         while True:
             started_at_s = time.monotonic()
             try:
+                if self._version is not None and self._ended_early and await self._is_rewound():
+                    self._version = None
                 if self._version is None:
                     await self._list()
                 await self._watch(self._version or "")
@@ -151,18 +167,28 @@ class Informer(Generic[T]):
             else:  # even after a clean end: a proxy that closes streams at once must not make a busy loop
                 await asyncio.sleep(next(pauses))
 
-    async def _list(self) -> None:
-        found: dict[Key, T] = {}
-        version = ""
-        self._relist_wanted.clear()
-        pages = self._kube.pages(
+    async def _is_rewound(self) -> bool:
+        """Ask by the smallest list whether the server is behind what it has said before."""
+        pages = self._pages(chunk_size=1)
+        async with contextlib.aclosing(pages):
+            page = await anext(pages)
+        return _is_older(page.resource_version, self._newest)
+
+    def _pages(self, *, chunk_size: int) -> AsyncGenerator[Page, None]:
+        return self._kube.pages(
             self.resource,
             self._namespace,
             label_selector=self._label_selector,
             field_selector=self._field_selector,
             metadata_only=self._metadata_only,
-            chunk_size=self._chunk_size,
+            chunk_size=chunk_size,
         )
+
+    async def _list(self) -> None:
+        found: dict[Key, T] = {}
+        version = ""
+        self._relist_wanted.clear()
+        pages = self._pages(chunk_size=self._chunk_size)
         async with contextlib.aclosing(pages):
             async for page in pages:
                 version = page.resource_version
@@ -202,6 +228,9 @@ class Informer(Generic[T]):
             await asyncio.wait_for(self._relist_wanted.wait(), left_s)
 
     async def _follow(self, version: str) -> None:
+        timeout_s = int(WATCH_TIMEOUT_S * (0.75 + random.random() / 4))  # noqa: S311 (spreads reconnections)
+        started_at_s = time.monotonic()
+        self._ended_early = True
         events = self._kube.watch(
             self.resource,
             self._namespace,
@@ -209,7 +238,7 @@ class Informer(Generic[T]):
             label_selector=self._label_selector,
             field_selector=self._field_selector,
             metadata_only=self._metadata_only,
-            timeout_seconds=int(WATCH_TIMEOUT_S * (0.75 + random.random() / 4)),  # noqa: S311 (spreads reconnections)
+            timeout_seconds=timeout_s,
         )
         async with contextlib.aclosing(events):
             async for event in events:
@@ -219,11 +248,12 @@ class Informer(Generic[T]):
                 self._version = event.resource_version
                 self._newest = event.resource_version
                 self._heard_at_s = time.monotonic()
+        self._ended_early = time.monotonic() - started_at_s < timeout_s - EARLY_S
 
     def _note_rewind(self, listed: str) -> None:
         """Tell of a list that is older than what the server had said before: it has lost its past."""
         known, self._newest = self._newest, listed
-        if known.isdecimal() and listed.isdecimal() and int(listed) < int(known):
+        if _is_older(listed, known):
             log.warning("%s: the server went back from version %s to %s", self.resource.plural, known, listed)
             if self._on_rewind is not None:
                 self._on_rewind()
@@ -265,6 +295,11 @@ class Informer(Generic[T]):
                 callback(key, old, new)
             except Exception:
                 log.exception("a change of %s %s could not be handled", self.resource.kind, "/".join(key))
+
+
+def _is_older(version: str, known: str) -> bool:
+    """Compare two resource versions, which are etcd's revisions; False where one is not a number."""
+    return version.isdecimal() and known.isdecimal() and int(version) < int(known)
 
 
 def _is_passing(error: KubeError) -> bool:

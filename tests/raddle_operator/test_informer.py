@@ -29,15 +29,24 @@ def event(kind, name, version, value=0):
 
 
 class Script:
-    """Stands in for Kube: answers each list and each watch with the next one of its script, then waits for ever."""
+    """Stands in for Kube: answers each list and each watch with the next one of its script, then waits for ever.
 
-    def __init__(self, *, lists, watches=()):
+    `server_at` is the version that it says when it is asked for no more than that.
+    """
+
+    def __init__(self, *, lists, watches=(), server_at=1_000_000):
         self.lists = list(lists)
+        self.server_at = server_at
+        self.looks = 0
         self.watches = list(watches)
         self.asked = []
         self.exhausted = asyncio.Event()
 
-    async def pages(self, resource, namespace="", **_):
+    async def pages(self, resource, namespace="", *, chunk_size, **_):
+        if chunk_size == 1:
+            self.looks += 1
+            yield Page(str(self.server_at), [])
+            return
         self.asked.append("list")
         answer = self.lists.pop(0) if len(self.lists) > 1 else self.lists[0]
         if isinstance(answer, Exception):
@@ -119,6 +128,27 @@ async def test_a_broken_connection_resumes_the_watch_where_it_was():
         assert script.asked == ["list", "watch 5", "watch 6"]
         assert dict(informer.store) == {("", "a"): 1}
         assert informer.errors == 1
+
+
+@pytest.mark.parametrize("end", [[], [Unavailable(0, "BrokenOff", "reset")], [Unavailable(429, "Busy", "stopping")]])
+async def test_where_a_watch_ends_early_and_the_server_is_behind_what_was_heard_it_lists_again(end):
+    told = []
+    script = Script(
+        lists=[(5, [thing("a", 5, 1)]), (6, [thing("a", 6, 2)])],
+        watches=[[event("BOOKMARK", "", 90), *end]],
+        server_at=6,
+    )
+    async with following(script, on_rewind=lambda: told.append("rewound")) as (informer, _):
+        assert script.asked == ["list", "watch 5", "list", "watch 6"]
+        assert dict(informer.store) == {("", "a"): 2}
+        assert told == ["rewound"]
+
+
+async def test_where_a_watch_ends_early_and_the_server_is_where_it_was_the_watch_goes_on():
+    script = Script(lists=[(5,)], watches=[[event("BOOKMARK", "", 90)], []], server_at=90)
+    async with following(script) as _:
+        assert script.asked == ["list", "watch 5", "watch 90", "watch 90"]
+        assert script.looks == 2
 
 
 async def test_after_a_server_that_could_not_be_reached_it_lists_again():
