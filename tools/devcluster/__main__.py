@@ -10,11 +10,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from typing import NoReturn
 
 from devcluster import binaries, build, registry
 from devcluster.cluster import Cluster
 from devcluster.errors import DevclusterError
+from devcluster.interrupt import interrupt_on
 from devcluster.progress import Progress
 from devcluster.versions import DEFAULT_KUBERNETES, Version
 
@@ -109,7 +109,7 @@ def _which(tool: str) -> int:
 
 
 def _up(options: argparse.Namespace, command: list[str]) -> int:
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupt_on(signal.SIGTERM)
     cluster = Cluster(
         version=options.version,
         feature_gates=_feature_gates(options.feature_gates),
@@ -146,10 +146,6 @@ def _run(command: list[str], cluster: Cluster) -> int:
     if program is None:
         raise DevclusterError(f"command: {command[0]!r} is not on PATH")
     return subprocess.run([program, *command[1:]], check=False, env=environment).returncode
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _feature_gates(text: str) -> dict[str, bool]:

@@ -11,9 +11,10 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NoReturn, TypeVar
+from typing import Final, TypeVar
 
 from devcluster.errors import DevclusterError
+from devcluster.interrupt import interrupt_on
 from devcluster.progress import Progress
 from e2e import checks, guest_scenarios, installation, operations, ownlogs, verdict
 from e2e.checks import Check, Lab, Outcome
@@ -59,7 +60,7 @@ class Results:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupt_on(signal.SIGTERM)
     options = _parser().parse_args(arguments)
     progress = Progress(name="e2e")
     try:
@@ -223,10 +224,6 @@ def summary(chosen: Sequence[Scenario | Check], results: Results) -> str:
         f"{len(results.skipped) or 'none'} skipped",
     ]
     return ", ".join(parts)
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

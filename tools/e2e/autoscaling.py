@@ -17,11 +17,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import report
 from devcluster import Cluster
 from devcluster.errors import DevclusterError
+from devcluster.interrupt import interrupt_on
 from devcluster.progress import Progress
 from e2e import autoscalers, figures, host, images, release, settings
 from e2e.errors import E2EError, E2EUnavailableError
@@ -48,7 +49,7 @@ RUNS: Final[Mapping[str, Callable[[Bench, str], Any]]] = {"hpa": Bench.horizonta
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is asked for and return the exit code."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupt_on(signal.SIGTERM)
     options = _parser().parse_args(arguments)
     progress = Progress(name="autoscaling")
     names = chosen(options.names)
@@ -133,10 +134,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--images", type=Path, metavar="DIR", help=exported)
     parser.add_argument("-o", dest="form", choices=("table", "json"), default="table", help="(default: table)")
     return parser
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

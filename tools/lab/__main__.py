@@ -9,9 +9,9 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import machines
+from devcluster.interrupt import interrupt_on
 from devcluster.progress import Progress
 from lab import cache
 from lab.errors import LabError, LabUnavailableError
@@ -36,7 +36,7 @@ exit status:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupt_on(signal.SIGTERM)
     options = _parser().parse_args(arguments)
     progress = Progress(name="lab")
     try:
@@ -143,10 +143,6 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
         f"{wrong} not as expected, none skipped ({progress.elapsed_seconds():.0f} s)"
     )
     return 1 if wrong else 0
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ import argparse
 import signal
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 import report
 from devcluster import DevclusterError
+from devcluster.interrupt import interrupt_on
 from devcluster.progress import Progress
 from reliability import catalogue, running, table
 from reliability.model import Check, Outcome
@@ -35,10 +35,8 @@ LIST = "list"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # A closed terminal must leave no packet filter behind; what nohup ignores stays ignored.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _interrupt)
+    # A closed terminal must leave no packet filter behind.
+    interrupt_on(signal.SIGTERM, signal.SIGHUP)
     options = _parser().parse_args(arguments)
     progress = Progress(name="reliability")
     try:
@@ -106,10 +104,6 @@ def _write(outcomes: Sequence[Outcome], where: str, progress: Progress) -> None:
             text = f"{line}, by `make reliability ARGS=--write` on {where}:\n\n{table.markdown(rows)}"
             report.write_section(word, text, DOCUMENT)
     progress.say(f"wrote {DOCUMENT.relative_to(report.ROOT)}")
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":
