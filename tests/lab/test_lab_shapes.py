@@ -67,6 +67,10 @@ def test_offline_and_isolated_cpus_are_told_to_the_kernel():
     assert value(words, "-append").endswith(" isolcpus=2,3 raddle.offline=5,14,15")
 
 
+def test_linux_starts_with_one_cpu_since_emulated_ones_may_hang_in_code_that_changes():
+    assert "maxcpus=1" in value(command(get("2s4n-8c16t"))[0], "-append").split()
+
+
 def test_a_disk_is_shared_by_runs_so_it_is_not_written_to():
     words, _ = command(get("1s1c1t"), disk=Path("disk.img"), node_mib=2048)
     assert "snapshot=on" in value(words, "-drive")

@@ -31,7 +31,7 @@ TUN = Path("/dev/net/tun")
 NODE_MIB = 768
 # Kernel, containerd and kubelet take half a minute on a quiet machine.
 READY_SECONDS = 480.0
-# Seen once in forty boots on a busy machine: emulated CPUs that wait for each other while the kernel starts.
+# Ten times what a quiet machine takes; see kernel_arguments for why a guest may hang.
 BOOT_SECONDS = 180.0
 ATTEMPTS = 3
 CLOCK_SECONDS = 60
@@ -104,6 +104,7 @@ class GuestNode:
         shutil.copy(busybox, root / "bin" / "busybox")
         shutil.copy(INSIDE / "guest-init.sh", root / "init")
         (root / "init").chmod(0o755)
+        shutil.copy(qemu.CPUS_SCRIPT, root / qemu.CPUS_SCRIPT.name)
         joining.write_files(self._cluster, self._node, root / "node")
         shutil.copy(INSIDE / "guest-node.sh", root / "node")
         (root / "node" / "node.env").write_text(environment(self._node))

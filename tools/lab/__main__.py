@@ -115,7 +115,7 @@ def _limits(options: argparse.Namespace, progress: Progress) -> int:
     from lab import limits, real
 
     with tempfile.TemporaryDirectory(prefix="raddle-lab-") as folder:
-        found = limits.run(real.prepare(Path(folder), options.kernel, progress), Path(folder))
+        found = limits.run(real.prepare(Path(folder), options.kernel, progress), Path(folder), progress)
     for check, wrong in found.items():
         print(check.replace("_", " ") + (f"\n! {wrong}" if wrong else ""), flush=True)
     failed = sum(bool(wrong) for wrong in found.values())

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from lab import qemu, real, verdict
-from lab.errors import LabError
+from devcluster.progress import Progress
+from lab import attempts, qemu, real
 from lab.shapes import Shape
 
 # Sets of four CPUs tell everything apart; memory as a guest of one NUMA node has.
@@ -16,11 +18,19 @@ SHAPE = Shape(shows="four cores, to look at limits only", cores=4)
 TIMEOUT_SECONDS = 900
 
 
-def run(prepared: real.Prepared, folder: Path) -> Mapping[str, str | None]:
-    """Check -> what is wrong, None where nothing is. Raises LabError where the guest does not come to its end."""
-    files, work = folder / "limits", folder / "limits-guest"
+def run(prepared: real.Prepared, folder: Path, progress: Progress) -> Mapping[str, str | None]:
+    """Check -> what is wrong, None where nothing is. Raises LabError where no attempt brings the guest to its end."""
+    found: Mapping[str, str | None] = {}
+    for found in attempts.attempts("limits", partial(_guest, prepared), folder, progress):
+        progress.tick(f"limits: {len(found)} checks")
+        time.sleep(real.POLL_SECONDS)
+    return found
+
+
+def _guest(prepared: real.Prepared, work: Path) -> Iterator[Mapping[str, str | None]]:
+    """What is known so far, while the guest runs; at last, all."""
+    files = work / "files"
     shutil.copytree(prepared.files, files, symlinks=True)
-    work.mkdir()
     shutil.copy(real.GUEST / "limits.py", files / "job" / "node.py")
     guest = qemu.Guest(
         kernel=prepared.kernel,
@@ -28,10 +38,12 @@ def run(prepared: real.Prepared, folder: Path) -> Mapping[str, str | None]:
         disk=prepared.disk,
         node_mib=real.NODE_MIB,
     )
-    for _ in qemu.run(SHAPE, guest, work, timeout_s=TIMEOUT_SECONDS):
-        time.sleep(real.POLL_SECONDS)
-    results = verdict.read_results((work / "results").read_text(errors="replace"))
-    if not any(result.get("done") for result in results):
-        failed = next((result["failed"] for result in results if "failed" in result), "it ended early")
-        raise LabError(f"the guest that checks limits failed: {failed}\n{qemu.last_lines(work)}")
+    for _ in qemu.run(SHAPE, guest, work, timeout_s=TIMEOUT_SECONDS, silent_s=real.SILENT_SECONDS):
+        yield _checks(real.results(work))
+    results = real.results(work)
+    real.need_done("limits", results, work)
+    yield _checks(results)
+
+
+def _checks(results: Sequence[Mapping[str, Any]]) -> Mapping[str, str | None]:
     return {result["check"]: result["wrong"] for result in results if "check" in result}

@@ -9,11 +9,12 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from devcluster.progress import Progress
-from lab import model, plans, programs, qemu, rootfs, verdict
+from lab import attempts, model, plans, programs, qemu, rootfs, verdict
 from lab.errors import LabError, LabUnavailableError
 from lab.plans import Bound
 from lab.scenarios import NATIVE, PYTHON, Scenario, alike, on
@@ -33,9 +34,8 @@ NODE_MIB = 512
 # Under software emulation on a machine that does something else too.
 GUEST_SECONDS = 1800
 CONTAINER_SECONDS = 600
-# Seen once in forty boots on a busy machine: emulated CPUs that wait for each other while the kernel starts.
-BOOT_SECONDS = 300
-ATTEMPTS = 3
+# A container takes some 15 s on a quiet machine.
+SILENT_SECONDS = 300
 POLL_SECONDS = 0.1
 
 
@@ -57,7 +57,7 @@ def prepare(folder: Path, kernel: Path | None, progress: Progress) -> Prepared:
     busybox = programs.find("busybox")
     assert busybox is not None
     shutil.copy(busybox, found.files / "bin" / "busybox")
-    for name, target in (("init.sh", "init"), ("offline.sh", "offline.sh")):
+    for name, target in (("init.sh", "init"), ("cpus.sh", "cpus.sh")):
         shutil.copy(GUEST / name, found.files / target)
         (found.files / target).chmod(0o755)
     for name in ("node.py", "enter.py", "app.py"):
@@ -91,7 +91,9 @@ def run(shapes: Sequence[str], prepared: Prepared, folder: Path, progress: Progr
 
     Raises LabError where no attempt brings a guest to its end; the last one's console is in the message.
     """
-    waiting = [(shape, _attempts(shape, prepared, folder, progress)) for shape in shapes]
+    waiting = [
+        (shape, attempts.attempts(shape, partial(_guest, shape, prepared), folder, progress)) for shape in shapes
+    ]
     at_once = max(1, len(os.sched_getaffinity(0)) // 2)
     running: dict[str, Iterator[tuple[int, list[Verdict]]]] = {}
     found: dict[str, list[Verdict]] = {}
@@ -99,10 +101,10 @@ def run(shapes: Sequence[str], prepared: Prepared, folder: Path, progress: Progr
     containers = sum(len(sides(shape)) for shape in shapes)
     while waiting or running:
         while waiting and len(running) < at_once:
-            shape, attempts = waiting.pop(0)
-            running[shape] = attempts
-        for shape, attempts in list(running.items()):
-            step = next(attempts, None)
+            shape, steps = waiting.pop(0)
+            running[shape] = steps
+        for shape, steps in list(running.items()):
+            step = next(steps, None)
             if step is None:
                 del running[shape]
                 progress.say(f"{shape}: {_summary(found[shape])}")
@@ -118,21 +120,6 @@ def _summary(verdicts: Sequence[Verdict]) -> str:
     return f"{len(verdicts)} sessions, {f'{wrong} not as expected' if wrong else 'all as expected'}"
 
 
-def _attempts(shape: str, prepared: Prepared, folder: Path, progress: Progress) -> Iterator[tuple[int, list[Verdict]]]:
-    """(containers done, verdicts) while the guest runs; a guest that does not come to its end is booted again."""
-    for attempt in range(ATTEMPTS):
-        work = folder / f"{shape}-{attempt}"
-        work.mkdir()
-        try:
-            yield from _guest(shape, prepared, work)
-        except LabError as error:
-            if attempt == ATTEMPTS - 1:
-                raise
-            progress.say(f"{shape}: {str(error).splitlines()[0]}; booting it again")
-        else:
-            return
-
-
 def _guest(shape: str, prepared: Prepared, work: Path) -> Iterator[tuple[int, list[Verdict]]]:
     bound = {scenario.name: _bound(scenario) for scenario in on(shape)}
     guest = qemu.Guest(
@@ -141,22 +128,23 @@ def _guest(shape: str, prepared: Prepared, work: Path) -> Iterator[tuple[int, li
         disk=prepared.disk,
         node_mib=NODE_MIB,
     )
-    results: list[dict[str, Any]] = []
-    booted_by = time.monotonic() + BOOT_SECONDS
-    for _ in qemu.run(get(shape), guest, work, timeout_s=GUEST_SECONDS):
-        results = _results(work)
-        if not results and time.monotonic() > booted_by:
-            raise LabError(f"the guest of shape {shape} did not boot within {BOOT_SECONDS} s\n{qemu.last_lines(work)}")
-        yield sum("id" in result for result in results), []
-    results = _results(work)
+    for _ in qemu.run(get(shape), guest, work, timeout_s=GUEST_SECONDS, silent_s=SILENT_SECONDS):
+        yield sum("id" in result for result in results(work)), []
+    told = results(work)
+    need_done(shape, told, work)
+    verdicts = [one for scenario in on(shape) for one in verdict.judge(scenario, bound[scenario.name], told)]
+    yield sum("id" in result for result in told), verdicts
+
+
+def need_done(name: str, results: Sequence[Mapping[str, Any]], work: Path) -> None:
+    """Raise LabError where the guest has not told that it did all."""
     if not any(result.get("done") for result in results):
         failed = next((result["failed"] for result in results if "failed" in result), "it ended early")
-        raise LabError(f"the guest of shape {shape} failed: {failed}\n{qemu.last_lines(work)}")
-    verdicts = [one for scenario in on(shape) for one in verdict.judge(scenario, bound[scenario.name], results)]
-    yield sum("id" in result for result in results), verdicts
+        raise LabError(f"the guest {name} failed: {failed}\n{qemu.last_lines(work)}")
 
 
-def _results(work: Path) -> list[dict[str, Any]]:
+def results(work: Path) -> list[dict[str, Any]]:
+    """What the guest has told so far, a mapping a line."""
     return verdict.read_results((work / "results").read_text(errors="replace"))
 
 

@@ -43,7 +43,7 @@ def record(name: str, out: Path, kernel: Path, progress: Progress) -> int:
     with tempfile.TemporaryDirectory(prefix="raddle-lab-") as folder:
         work = Path(folder)
         guest = qemu.Guest(kernel=kernel, initramfs=_initramfs(work, shape))
-        for _ in qemu.run(shape, guest, work, timeout_s=TIMEOUT_SECONDS):
+        for _ in qemu.run(shape, guest, work, timeout_s=TIMEOUT_SECONDS, silent_s=TIMEOUT_SECONDS):
             progress.tick(f"recording {name}")
             time.sleep(POLL_SECONDS)
         if "DONE" not in (work / "log").read_text(errors="replace"):
@@ -73,7 +73,7 @@ def _initramfs(work: Path, shape: Shape) -> Path:
     shutil.copy(busybox, root / "bin" / "busybox")
     shutil.copy(GUEST / "record.sh", root / "init")
     (root / "init").chmod(0o755)
-    shutil.copy(GUEST / "offline.sh", root / "offline.sh")
+    shutil.copy(qemu.CPUS_SCRIPT, root / qemu.CPUS_SCRIPT.name)
     (root / "kept").write_text(f"{KEPT_SLIM} {' '.join(SLIM_L3)}" if shape.slim else KEPT)
     return qemu.initramfs(work / "initramfs", root)
 

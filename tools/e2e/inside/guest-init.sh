@@ -14,7 +14,10 @@ mount -t devpts pts /root/dev/pts
 mount -t tmpfs shm /root/dev/shm
 mount -t tmpfs tmp /root/tmp
 mount -t tmpfs run /root/run
-mount -t cgroup2 cgroup /root/sys/fs/cgroup
+cgroups=/root/sys/fs/cgroup
+mount -t cgroup2 cgroup $cgroups
+# shellcheck source=tools/lab/guest/cpus.sh
+. /cpus.sh
 cp -a /node/. /root/var/lib/raddle-e2e/
 # shellcheck disable=SC2093
 exec switch_root /root /bin/busybox sh /var/lib/raddle-e2e/guest-node.sh

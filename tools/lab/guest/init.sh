@@ -5,8 +5,6 @@
 mount -t devtmpfs dev /dev
 mount -t proc proc /proc
 mount -t sysfs sys /sys
-# shellcheck source=tools/lab/guest/offline.sh
-. /offline.sh
 mount -t ext4 /dev/nvme0n1 /root || poweroff -f
 mount -t proc proc /root/proc
 mount -t sysfs sys /root/sys
@@ -14,7 +12,10 @@ mount -t devtmpfs dev /root/dev
 mount -t tmpfs tmp /root/tmp
 mount -t tmpfs job /root/job
 mount -t tmpfs opt /root/opt
-mount -t cgroup2 cgroup /root/sys/fs/cgroup
+cgroups=/root/sys/fs/cgroup
+mount -t cgroup2 cgroup $cgroups
+# shellcheck source=tools/lab/guest/cpus.sh
+. /cpus.sh
 cp -a /job/. /root/job/
 cp -a /opt/. /root/opt/
 ifconfig lo up

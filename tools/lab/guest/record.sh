@@ -4,8 +4,8 @@
 mount -t devtmpfs dev /dev
 mount -t proc proc /proc
 mount -t sysfs sys /sys
-# shellcheck source=tools/lab/guest/offline.sh
-. /offline.sh
+# shellcheck source=tools/lab/guest/cpus.sh
+. /cpus.sh
 kept=" $(cat /kept) "
 cd / || exit
 mkdir -p /tmp/out
