@@ -21,7 +21,7 @@ from devcluster.components import Component
 from devcluster.progress import Progress
 from e2e import guestdisk, joining, settings
 from e2e.errors import E2EError, E2EUnavailableError
-from lab import programs, qemu, shapes
+from lab import contents, programs, qemu, shapes
 from lab.errors import LabUnavailableError
 
 SHAPE = "2s4n-8c16t"
@@ -97,11 +97,9 @@ class GuestNode:
 
     def _write_initramfs(self) -> None:
         root = self._folder / "root"
-        for name in ("bin", "proc", "sys", "dev", "root"):
+        for name in ("proc", "sys", "dev", "root"):
             (root / name).mkdir(parents=True)
-        busybox = programs.find("busybox")
-        assert busybox is not None
-        shutil.copy(busybox, root / "bin" / "busybox")
+        contents.busybox(root)
         shutil.copy(INSIDE / "guest-init.sh", root / "init")
         (root / "init").chmod(0o755)
         shutil.copy(qemu.CPUS_SCRIPT, root / qemu.CPUS_SCRIPT.name)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from devcluster.progress import Progress
 from e2e.errors import E2EError
-from lab import cache, programs, rootfs
+from lab import cache, contents, programs, rootfs
 
 FOLDERS = (
     *("bin", "dev", "etc", "lib/modules", "lib64", "proc", "root", "run", "sys", "tmp", "usr/bin", "usr/lib/cni"),
@@ -58,7 +58,7 @@ def disk(images: Sequence[Path], kubelet: Path, progress: Progress) -> Path:
 
 
 def _key(images: Sequence[Path], kubelet: Path) -> str:
-    text = Path(__file__).read_text() + IMPORT.read_text() + str(kubelet)
+    text = Path(__file__).read_text() + Path(contents.__file__).read_text() + IMPORT.read_text() + str(kubelet)
     # Each lies in a folder that is made anew, under another name, when its content changes.
     text += "".join(f"{path}\n{path.stat().st_size} {path.stat().st_mtime_ns}\n" for path in images)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -79,16 +79,16 @@ def _make(home: Path, images: Sequence[Path], kubelet: Path, progress: Progress)
 
 
 def _programs(root: Path, kubelet: Path) -> None:
-    found = {name: programs.find(name) for name in (*PROGRAMS, "busybox")}
+    found = {name: programs.find(name) for name in PROGRAMS}
     if missing := [name for name, path in found.items() if path is None]:
         raise E2EError(f"not installed: {', '.join(missing)}")
     copies = [(Path(str(found[name])), root / "usr" / "bin" / name) for name in PROGRAMS]
     copies += [(PLUGINS / name, root / "usr" / "lib" / "cni" / name) for name in PLUGINS_USED]
-    copies += [(kubelet, root / "usr" / "bin" / "kubelet"), (Path(str(found["busybox"])), root / "bin" / "busybox")]
+    copies += [(kubelet, root / "usr" / "bin" / "kubelet")]
     for source, target in copies:
         shutil.copy(source, target)
-    (root / "bin" / "sh").symlink_to("busybox")
-    rootfs.libraries([source for source, _ in copies], root)
+    contents.busybox(root)
+    contents.libraries([source for source, _ in copies], root)
 
 
 def _import(images: Sequence[Path], store: Path, scratch: Path) -> None:

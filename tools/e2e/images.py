@@ -10,7 +10,6 @@ import hashlib
 import shutil
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from collections.abc import Callable, Iterable
 from importlib import metadata
@@ -22,12 +21,14 @@ from packaging.utils import canonicalize_name
 from devcluster.progress import Progress
 from e2e import archive, nodejs, settings
 from e2e.errors import E2EError
-from lab import cache, model, programs, rootfs
+from lab import cache, contents, model
 from lab.guest import threads as guest_threads
 from raddle import __version__, delivery
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 INSIDE = Path(__file__).with_name("inside")
+# Where they change, images are made again.
+MAKERS = (Path(__file__), Path(archive.__file__), Path(contents.__file__))
 APP, NODE_APP = INSIDE / "app.py", INSIDE / "app.cjs"
 RADDLE_IMAGE = f"raddle:{__version__}"
 AGENT_REPOSITORY = "raddle-agent"
@@ -41,10 +42,7 @@ NODE_IMAGE = "raddle-e2e-node:1"
 RADDLE_EXTRAS = ("operator", "agent", "cli")
 APP_EXTRAS = ("ort",)
 SOURCES = ("operator", "runtime", "crds", "pyproject.toml")
-LEFT_OUT = ("test", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "site-packages", "dist-packages")
-VERSION = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-PACKAGES = Path("python") / "lib" / VERSION / "site-packages"
-PYTHON = "/python/bin/python3"
+PYTHON = f"/{contents.PYTHON}"
 NODE = "/node/bin/node"
 ENV = {"PATH": "/python/bin:/bin"}
 # The second for container runtimes that do not know an image volume's subPath and mount the whole image.
@@ -55,8 +53,7 @@ def tarballs(exported: Path | None, progress: Progress) -> tuple[list[Path], str
     """The tarballs, for `ctr images import`, and the repository of the agent's own image ("": it has none).
 
     `exported` is a folder that `python -m images export` has filled, BUILD to have that done; None: images of Raddle
-    are made here from the developer's environment. Raises
-    E2EError where one can't be made or is not there.
+    are made here from the developer's environment. Raises E2EError where one can't be made or is not there.
     """
     if exported == BUILD:
         exported = _built(progress)
@@ -118,7 +115,7 @@ def _built(progress: Progress) -> Path:
 
 def _shim(progress: Progress) -> Path:
     """The tarball of the shim's image, for image volumes and init containers."""
-    text = delivery.content_hash() + Path(__file__).read_text() + Path(archive.__file__).read_text()
+    text = delivery.content_hash() + _text(*MAKERS)
     key = hashlib.sha256(text.encode()).hexdigest()[:12]
     return _kept("shim", key, "the shim's image", _make_shim, progress) / "shim.tar"
 
@@ -143,27 +140,31 @@ def _digest_of_sources() -> str:
 
 def _digest_of_app() -> str:
     sources = (APP, Path(guest_threads.__file__), Path(model.__file__))
-    text = _digest_of_packages(APP_EXTRAS) + "".join(path.read_text() for path in sources)
+    text = _digest_of_packages(APP_EXTRAS) + _text(*sources)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _digest_of_node() -> str:
     """Of what the image with Node.js is made from; the program is told by its size and time."""
     program = nodejs.program().stat()
-    sources = (NODE_APP, Path(__file__), Path(archive.__file__), Path(model.__file__))
-    text = f"{nodejs.VERSION} {program.st_size} {program.st_mtime_ns}" + "".join(path.read_text() for path in sources)
+    sources = (NODE_APP, *MAKERS, Path(model.__file__))
+    text = f"{nodejs.VERSION} {program.st_size} {program.st_mtime_ns}" + _text(*sources)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _digest_of_packages(extras: Iterable[str]) -> str:
     versions = [f"{name} {metadata.version(name)}" for name in distributions(extras)]
-    text = sys.version + Path(__file__).read_text() + Path(archive.__file__).read_text() + "\n".join(versions)
+    text = sys.version + _text(*MAKERS) + "\n".join(versions)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _text(*sources: Path) -> str:
+    return "".join(path.read_text() for path in sources)
 
 
 def _make_base(home: Path) -> None:
     root = home / "root"
-    _python(root, distributions(RADDLE_EXTRAS))
+    contents.python(root, distributions(RADDLE_EXTRAS))
     _compile(root)
     archive.layer(root, home / "base.layer")
     shutil.rmtree(root)
@@ -177,7 +178,7 @@ def _make_raddle(home: Path, base: Path) -> None:
         raise E2EError(f"the wheel of Raddle can't be built: {done.stderr[-800:]}")
     (wheel,) = home.glob("raddle-*.whl")
     with zipfile.ZipFile(wheel) as files:
-        files.extractall(root / PACKAGES)
+        files.extractall(root / contents.SITE_PACKAGES)
     _compile(root)
     entrypoint = [PYTHON, "-m", "raddle_operator"]
     image = archive.Image(name=RADDLE_IMAGE, entrypoint=entrypoint, env=ENV, user="65532")
@@ -191,7 +192,7 @@ def _make_shim(home: Path) -> None:
     root.mkdir()
     for folder in SHIM_FOLDERS:
         delivery.write(str(root / folder))
-    _busybox(root)
+    contents.busybox(root)
     (root / "bin" / "cp").symlink_to("busybox")
     image = archive.Image(name=SHIM_IMAGE, entrypoint=["/bin/cp"], env={"PATH": "/bin"}, user="65532")
     _write_whole(root, image, home / "shim.tar")
@@ -199,7 +200,7 @@ def _make_shim(home: Path) -> None:
 
 def _make_app(home: Path) -> None:
     root = home / "root"
-    _python(root, distributions(APP_EXTRAS))
+    contents.python(root, distributions(APP_EXTRAS))
     (root / "app").mkdir()
     shutil.copy(APP, root / "app" / "app.py")
     # As the application imports it.
@@ -210,7 +211,7 @@ def _make_app(home: Path) -> None:
     image = archive.Image(name=APP_IMAGE, entrypoint=[PYTHON, "/app/app.py", "/app/model.onnx"], env=ENV, user="1000")
     _write_whole(root, image, home / "app.tar")
     # A sandbox's process only has to be there.
-    _busybox(root)
+    contents.busybox(root)
     pause = archive.Image(name=settings.PAUSE_IMAGE, entrypoint=["/bin/busybox", "sleep", "2147483647"])
     _write_whole(root, pause, home / "pause.tar")
 
@@ -218,14 +219,14 @@ def _make_app(home: Path) -> None:
 def _make_node(home: Path, modules: Path) -> None:
     """As images of Node.js are: no Python, no shell but the system's."""
     root = home / "root"
-    _system(root)
+    contents.system(root)
     program = root / NODE[1:]
     program.parent.mkdir(parents=True)
     shutil.copy(nodejs.program(), program)
     shutil.copytree(modules, root / "app" / "node_modules")
     shutil.copy(NODE_APP, root / "app" / "app.cjs")
     model.write(root / "app" / "model.onnx")
-    rootfs.libraries([program, *(root / "app").rglob("*.node"), *(root / "app").rglob("*.so*")], root)
+    contents.libraries([program, *(root / "app").rglob("*.node"), *(root / "app").rglob("*.so*")], root)
     environment = {"PATH": "/node/bin:/bin"}
     entrypoint = [NODE, "/app/app.cjs", "/app/model.onnx"]
     image = archive.Image(name=NODE_IMAGE, entrypoint=entrypoint, env=environment, user="1000")
@@ -240,49 +241,7 @@ def _write_whole(root: Path, image: archive.Image, path: Path) -> None:
     shutil.rmtree(root)
 
 
-def _busybox(root: Path) -> None:
-    busybox = programs.find("busybox")
-    assert busybox is not None
-    (root / "bin").mkdir(parents=True)
-    shutil.copy(busybox, root / "bin" / "busybox")
-    (root / "bin" / "sh").symlink_to("busybox")
-
-
-def _system(root: Path) -> None:
-    for folder in ("etc", "tmp"):
-        (root / folder).mkdir(parents=True)
-    (root / "tmp").chmod(0o1777)
-    (root / "etc" / "passwd").write_text("root:x:0:0:root:/:/bin/sh\n")
-    _busybox(root)
-
-
-def _python(root: Path, packages: Iterable[str]) -> None:
-    """This interpreter, its standard library and these packages where it looks for them, and what they load."""
-    _system(root)
-    for folder in ("bin", "lib"):
-        (root / "python" / folder).mkdir(parents=True)
-    program = root / PYTHON[1:]
-    shutil.copy(Path(sys.executable).resolve(), program)
-    ignored = shutil.ignore_patterns(*LEFT_OUT, "config-*", "_tkinter*", "*.a")
-    library = root / "python" / "lib" / VERSION
-    shutil.copytree(sysconfig.get_path("stdlib"), library, symlinks=False, ignore=ignored)
-    for name in packages:
-        _copy_package(name, root / PACKAGES)
-    rootfs.libraries([program, *(root / "python").rglob("*.so"), *(root / "python").rglob("*.so.*")], root)
-
-
-def _copy_package(name: str, into: Path) -> None:
-    for file in metadata.files(name) or []:
-        source = Path(str(file.locate()))
-        # Programs lie outside; a package's tests are large and not needed.
-        if ".." not in file.parts and "tests" not in file.parts and source.is_file():
-            target = into / file
-            target.parent.mkdir(parents=True, exist_ok=True)
-            # With the time of the file, by which Python knows that its bytecode is of it.
-            shutil.copy2(source, target)
-
-
 def _compile(root: Path) -> None:
     """Bytecode for what has none: the container's file system may be read-only."""
-    command = [sys.executable, "-m", "compileall", "-q", "-s", str(root), str(root / PACKAGES)]
+    command = [sys.executable, "-m", "compileall", "-q", "-s", str(root), str(root / contents.SITE_PACKAGES)]
     subprocess.run(command, check=False, capture_output=True)

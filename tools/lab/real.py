@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from devcluster.progress import Progress
-from lab import attempts, model, plans, programs, qemu, rootfs, verdict
+from lab import attempts, contents, model, plans, programs, qemu, rootfs, verdict
 from lab.errors import LabError, LabUnavailableError
 from lab.plans import Bound
 from lab.scenarios import NATIVE, PYTHON, Scenario, alike, on
@@ -52,11 +52,9 @@ def prepare(folder: Path, kernel: Path | None, progress: Progress) -> Prepared:
     """Find or make the kernel and the disk; write the shim and the model below `folder`. Raises LabError."""
     programs.need()
     found = Prepared(kernel=kernel or programs.kernel(progress), disk=rootfs.disk(progress), files=folder / "files")
-    for name in ("bin", "proc", "sys", "dev", "root", "job"):
+    for name in ("proc", "sys", "dev", "root", "job"):
         (found.files / name).mkdir(parents=True)
-    busybox = programs.find("busybox")
-    assert busybox is not None
-    shutil.copy(busybox, found.files / "bin" / "busybox")
+    contents.busybox(found.files)
     for name, target in (("init.sh", "init"), ("cpus.sh", "cpus.sh")):
         shutil.copy(GUEST / name, found.files / target)
         (found.files / target).chmod(0o755)
@@ -75,7 +73,7 @@ def prepare(folder: Path, kernel: Path | None, progress: Progress) -> Prepared:
 def _compile(job: Path) -> None:
     """The C program, and the name of the library that it is linked to: the one in the guest's ONNX Runtime."""
     compiler = programs.find("gcc")
-    (library,) = (file for file in rootfs.files("onnxruntime") if file.name.startswith("libonnxruntime.so."))
+    (library,) = (file for file in contents.files("onnxruntime") if file.name.startswith("libonnxruntime.so."))
     if compiler is None:
         raise LabUnavailableError("not installed: gcc (tools/scripts/packages installs it as root)")
     flags = ["-std=gnu17", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{SLOTS}", "-Wl,-rpath,/job"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import machines
 from devcluster.progress import Progress
-from lab import programs, qemu
+from lab import contents, programs, qemu
 from lab.errors import LabError
 from lab.shapes import Shape, get
 
@@ -66,11 +66,9 @@ def comment(name: str, shape: Shape, kernel: Path) -> str:
 
 def _initramfs(work: Path, shape: Shape) -> Path:
     root = work / "root"
-    for folder in ("bin", "proc", "sys", "dev", "tmp"):
+    for folder in ("proc", "sys", "dev", "tmp"):
         (root / folder).mkdir(parents=True)
-    busybox = programs.find("busybox")
-    assert busybox is not None
-    shutil.copy(busybox, root / "bin" / "busybox")
+    contents.busybox(root)
     shutil.copy(GUEST / "record.sh", root / "init")
     (root / "init").chmod(0o755)
     shutil.copy(qemu.CPUS_SCRIPT, root / qemu.CPUS_SCRIPT.name)

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import shutil
 import subprocess
 import sys
-import sysconfig
-from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
 from devcluster.progress import Progress
-from lab import cache, programs
+from lab import cache, contents, programs
 from lab.errors import LabError, LabUnavailableError
 
 # ONNX Runtime and what it imports; all of them are in the developer's environment, by version and hash.
 DISTRIBUTIONS = ("onnxruntime", "numpy", "flatbuffers", "protobuf", "packaging")
-LEFT_OUT = ("test", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "site-packages", "dist-packages")
-FOLDERS = ("bin", "dev", "etc", "job", "opt", "proc", "root", "sys", "tmp", "run", "python/bin", "python/lib", "lib64")
+FOLDERS = ("dev", "job", "opt", "proc", "root", "sys", "run", "lib64")
 FREE_MIB = 32
-VERSION = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-_LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x")
 
 
 def disk(progress: Progress) -> Path:
@@ -41,19 +35,14 @@ def versions() -> dict[str, str]:
         ) from None
 
 
-def files(distribution: str) -> list[metadata.PackagePath]:
-    """What of a package is in the guest. Programs lie outside its folder and are not."""
-    found = metadata.files(distribution) or []
-    return [file for file in found if ".." not in file.parts and "tests" not in file.parts]
-
-
 def installed(file: metadata.PackagePath) -> str:
     """The path of a package's file in the guest."""
-    return f"/python/lib/{VERSION}/site-packages/{file}"
+    return f"/{contents.SITE_PACKAGES / file}"
 
 
 def _key() -> str:
-    parts = (sys.version, *map(str, versions().items()), Path(__file__).read_text())
+    sources = (Path(__file__).read_text(), Path(contents.__file__).read_text())
+    parts = (sys.version, *map(str, versions().items()), *sources)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
@@ -61,13 +50,8 @@ def _make(home: Path) -> None:
     root = home / "root"
     for folder in FOLDERS:
         (root / folder).mkdir(parents=True, exist_ok=True)
-    busybox = programs.find("busybox")
-    assert busybox is not None
-    shutil.copy(busybox, root / "bin" / "busybox")
-    (root / "bin" / "sh").symlink_to("busybox")
-    (root / "etc" / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
-    python = _python(root / "python")
-    libraries([python, *(root / "python").rglob("*.so"), *(root / "python").rglob("*.so.*")], root)
+    contents.system(root)
+    contents.python(root, DISTRIBUTIONS)
     image(root, home / "disk.img")
     shutil.rmtree(root)
 
@@ -83,40 +67,3 @@ def image(root: Path, into: Path, *, free_mib: int = FREE_MIB) -> None:
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         raise LabError(f"mke2fs failed: {done.stderr[-500:]}")
-
-
-def _python(into: Path) -> Path:
-    """The interpreter below `into`, with the standard library and the packages where it looks for them."""
-    program = into / "bin" / "python3"
-    shutil.copy(Path(sys.executable).resolve(), program)
-    library = into / "lib" / VERSION
-    ignored = shutil.ignore_patterns(*LEFT_OUT, "config-*", "_tkinter*", "*.a")
-    shutil.copytree(sysconfig.get_path("stdlib"), library, symlinks=False, ignore=ignored)
-    packages = library / "site-packages"
-    for name in DISTRIBUTIONS:
-        for file in files(name):
-            target = packages / file
-            target.parent.mkdir(parents=True, exist_ok=True)
-            # With the time of the file, by which Python knows that its bytecode is of it.
-            shutil.copy2(Path(str(file.locate())), target)
-    return program
-
-
-def libraries(binaries: Iterable[Path], root: Path) -> None:
-    """Copy what the dynamic linker would load for these, to the same paths."""
-    for library in sorted(set(_needed(binaries))):
-        # Those that came along with a package are there already.
-        if not library.resolve().is_relative_to(root.resolve()):
-            target = root / library.relative_to("/")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(library, target)
-
-
-def _needed(binaries: Iterable[Path]) -> Iterator[Path]:
-    for binary in binaries:
-        # Of a library that this machine can't load, ldd says nothing.
-        done = subprocess.run(["ldd", binary], check=False, capture_output=True, text=True)
-        for line in done.stdout.splitlines():
-            found = _LIBRARY.search(line)
-            if found:
-                yield Path(found[1])
