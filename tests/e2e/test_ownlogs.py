@@ -34,3 +34,11 @@ def test_a_pod_that_has_no_status_yet_is_not_wrong():
 
 def test_logs_that_could_not_be_read_are_not_free_of_errors():
     assert ownlogs.judge([pod()], {"one controller": ""}).wrong == ("no line of any log could be read",)
+
+
+def test_a_request_that_kopf_tries_again_is_not_an_error_and_its_last_one_is():
+    kopf = (
+        "2026-11-21 20:24:12,183 ERROR kopf._cogs.clients.api Request attempt #{} failed; will {}: PATCH url -> E()\n"
+    )
+    (said,) = ownlogs.judge([pod()], {"one controller": kopf.format(1, "retry") + kopf.format(9, "escalate")}).wrong
+    assert "attempt #9" in said

@@ -62,3 +62,11 @@ def test_this_machine_alone_can_be_asked_for_before_and_after_the_action():
     assert parser.parse_args(["--without-guest", "run", "job"]).without_guest
     assert parser.parse_args(["run", "job", "--without-guest"]).without_guest
     assert not parser.parse_args(["run"]).without_guest
+
+
+def test_what_is_not_as_expected_is_said_in_a_line_each_for_the_end_of_a_log():
+    verdicts = verdict.failed(ONE, "pod is not there\nits events\nand more")
+    assert results(verdicts, [outcome(wrong=("late",))]).sentences == [
+        f"{ONE.name} {HOST.name} {ONE.containers[0].name}: pod is not there",
+        "check: late",
+    ]

@@ -52,6 +52,10 @@ def test_a_guest_that_goes_on_talking_is_not_ended(program, tmp_path):
     assert (tmp_path / "results").read_text().split() == list("12345678")
 
 
+def right(_step):
+    return ""
+
+
 def test_what_fails_is_begun_again_in_a_folder_of_its_own(tmp_path):
     said = io.StringIO()
 
@@ -60,7 +64,7 @@ def test_what_fails_is_begun_again_in_a_folder_of_its_own(tmp_path):
         if work.name == "shape-0":
             raise LabError("it hung\nits console")
 
-    assert list(attempts("shape", once, tmp_path, Progress(said))) == ["shape-0", "shape-1"]
+    assert list(attempts("shape", once, right, tmp_path, Progress(said))) == ["shape-0", "shape-1"]
     assert re.findall("shape: (.*)", said.getvalue()) == ["it hung; booting it again"]
 
 
@@ -73,5 +77,19 @@ def test_what_always_fails_is_told_with_the_last_error(tmp_path):
         raise LabError(f"it hung in {work.name}")
 
     with pytest.raises(LabError, match=f"it hung in shape-{ATTEMPTS - 1}"):
-        list(attempts("shape", once, tmp_path, Progress(io.StringIO())))
+        list(attempts("shape", once, right, tmp_path, Progress(io.StringIO())))
     assert len(folders) == ATTEMPTS
+
+
+@pytest.mark.parametrize(("answers", "tries"), [(["", ""], 1), (["two threads", ""], 2), (["two threads"] * 5, 2)])
+def test_an_answer_that_is_not_as_expected_is_asked_for_once_more(tmp_path, answers, tries):
+    said = io.StringIO()
+    begun = iter(answers)
+
+    def once(_work):
+        yield "not yet"
+        yield next(begun)
+
+    found = list(attempts("shape", once, lambda step: step.removeprefix("not yet"), tmp_path, Progress(said)))
+    assert found == [step for answer in answers[:tries] for step in ("not yet", answer)]
+    assert said.getvalue().count("so once more: two threads") == tries - 1

@@ -22,6 +22,7 @@ from devcluster.versions import Version
 
 TICK_SECONDS = 0.5
 LOG_TAIL_LINES = 30
+FETCH_ATTEMPTS = 3
 OLDEST_GO = (1, 21)
 """Enough to read another module's go.mod; the build itself needs what that file asks for."""
 
@@ -114,9 +115,16 @@ def _compile(program: Program, work: Path, cache: Path, progress: Progress) -> N
     runner = _Runner(go, work, log, progress)
     packages = work / "packages"
     tags = [f"-tags={','.join(program.tags)}"] if program.tags else []
-    runner.run(
-        ["list", f"-mod={mode}", *tags, "-deps", program.package], f"{program.label}: fetching modules", packages
-    )
+    fetch = ["list", f"-mod={mode}", *tags, "-deps", program.package]
+    for attempt in range(FETCH_ATTEMPTS):
+        try:
+            packages.write_text("")
+            runner.run(fetch, f"{program.label}: fetching modules", packages)
+            break
+        except DevclusterError as error:
+            if attempt == FETCH_ATTEMPTS - 1:
+                raise
+            progress.say(f"{program.label}: {str(error).splitlines()[0]}; once more")
     count = packages.read_text().count("\n")
     arguments = ["-v", f"-mod={mode}", *tags, "-trimpath", "-ldflags", program.linker_flags(), "-o", program.name]
     runner.run(["build", *arguments, program.package], f"{program.label}: compiling, at most {count} packages", log)

@@ -28,6 +28,9 @@ from devcluster.versions import DEFAULT_KUBERNETES, Version
 AWAITED = ("/api/v1/namespaces/kube-node-lease", "/api/v1/namespaces/default")
 AWAITED_SERVICE_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 
+# Longer than any command here takes: one in a node that hangs has no end of its own.
+TOOL_SECONDS = 600
+
 
 class Cluster:
     """A control plane that runs from `with` to the end of the block, or of this process, whichever is first.
@@ -269,9 +272,18 @@ class Cluster:
         self, tool: str, arguments: Sequence[str], content: str | None, *, check: bool
     ) -> subprocess.CompletedProcess[str]:
         command = [str(self._programs[tool]), *arguments]
-        done = subprocess.run(
-            command, input=content, check=False, capture_output=True, text=True, env=self.environment()
-        )
+        try:
+            done = subprocess.run(
+                command,
+                input=content,
+                check=False,
+                capture_output=True,
+                text=True,
+                env=self.environment(),
+                timeout=TOOL_SECONDS,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise DevclusterError(f"{tool} {' '.join(arguments)}: no end within {TOOL_SECONDS} s") from error
         if check and done.returncode:
             raise DevclusterError(f"{tool} {' '.join(arguments)}: exit code {done.returncode}: {done.stderr.strip()}")
         return done

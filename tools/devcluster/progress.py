@@ -10,6 +10,13 @@ LOG_INTERVAL_SECONDS = 15.0
 CLEAR_LINE = "\r\x1b[K"
 
 
+def with_its_reason_last(error: BaseException) -> str:
+    """An error's text; its first line stands at the end too where more follow it, since logs are read from there."""
+    text = str(error) or repr(error)
+    reason = text.splitlines()[0]
+    return text if text == reason else f"{text}\n{reason}"
+
+
 class Progress:
     """Says what is going on and for how long, on standard error unless another stream is given."""
 

@@ -13,12 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
-from devcluster.errors import DevclusterError
 from devcluster.interrupt import interrupt_on
-from devcluster.progress import Progress
+from devcluster.progress import Progress, with_its_reason_last
 from e2e import checks, guest_scenarios, installation, operations, ownlogs, verdict
 from e2e.checks import Check, Lab, Outcome
-from e2e.errors import E2EError, E2EUnavailableError
+from e2e.errors import FAILURES, E2EUnavailableError
 from e2e.pods import Runner
 from e2e.scenarios import SCENARIOS, Scenario
 from e2e.settings import GUEST, HOST
@@ -41,6 +40,8 @@ exit status:
 """
 WORKLOADS: Final[tuple[Scenario, ...]] = (*SCENARIOS, *guest_scenarios.SCENARIOS)
 CHECKS: Final[tuple[Check, ...]] = (*operations.CHECKS, *guest_scenarios.CHECKS, *ownlogs.CHECKS)
+# CI keeps some twenty lines of a run.
+SHOWN, SENTENCE = 12, 300
 T = TypeVar("T")
 
 
@@ -51,6 +52,13 @@ class Results:
     verdicts: Sequence[Verdict]
     outcomes: Sequence[Outcome]
     skipped: Mapping[str, str]
+
+    @property
+    def sentences(self) -> list[str]:
+        """What is not as expected, a line each, for those who see but the last lines of a log."""
+        found = [(f"{one.scenario} {one.node} {one.container}", text) for one in self.verdicts for text in one.wrong]
+        found += [(one.name, text) for one in self.outcomes for text in one.result.wrong]
+        return [f"{what}: {text.splitlines()[0][:SENTENCE]}" for what, text in found]
 
     @property
     def wrong(self) -> int:
@@ -72,8 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except E2EUnavailableError as error:
         progress.say(f"skipped: {error}")
         return 1 if options.required else 0
-    except (E2EError, DevclusterError) as error:
-        progress.say(str(error))
+    except FAILURES as error:
+        progress.say(with_its_reason_last(error))
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
@@ -142,10 +150,13 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
     with installation.installed(options, nodes, progress) as site:
         lab = Lab(cluster=site.cluster, progress=progress, runner=Runner(site.cluster, progress))
         results = _tried(chosen, lab, site)
-    if options.form == "json":
-        print(json.dumps(dataclasses.asdict(results), indent=2), flush=True)
-    else:
-        print(_tables(results), flush=True)
+        # Here, so that they are not lost where the end of the cluster fails.
+        if options.form == "json":
+            print(json.dumps(dataclasses.asdict(results), indent=2), flush=True)
+        else:
+            print(_tables(results), flush=True)
+    for sentence in results.sentences[:SHOWN]:
+        progress.say(f"not as expected: {sentence}")
     progress.say(f"{summary(chosen, results)} ({progress.elapsed_seconds():.0f} s)")
     return 1 if results.wrong or (results.skipped and options.required) else 0
 

@@ -14,7 +14,7 @@ from devcluster import Cluster, binaries
 from devcluster.client import ApiError
 from devcluster.components import Component, free_port
 from devcluster.progress import Progress
-from e2e import release, settings
+from e2e import settings, waiting
 from e2e.errors import E2EError
 
 ADDRESS = settings.HOST.host_address
@@ -66,7 +66,7 @@ def start(cluster: Cluster, progress: Progress) -> list[Component]:
         return bool(items)
 
     try:
-        release.wait(served, "metrics of the node are served", WAIT_SECONDS, progress)
+        waiting.wait(served, "metrics of the node are served", WAIT_SECONDS, progress)
     except E2EError as error:
         raise E2EError(f"{error}\n{components[0].describe_log()}") from error
     return components

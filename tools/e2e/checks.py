@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from devcluster import Cluster, DevclusterError
-from devcluster.client import ApiError
+from devcluster import Cluster
 from devcluster.progress import Progress
-from e2e.errors import E2EError
+from e2e.errors import FAILURES
 from e2e.pods import Runner
 from e2e.scenarios import HOST
 
@@ -39,7 +38,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing to try, on these nodes. E2EError, ApiError and DevclusterError of `run` say what is wrong too."""
+    """One thing to try, on these nodes. FAILURES of `run` say what is wrong too."""
 
     name: str
     why: str
@@ -63,7 +62,7 @@ def run(check: Check, lab: Lab) -> Outcome:
     start = time.monotonic()
     try:
         result = check.run(lab)
-    except (E2EError, ApiError, DevclusterError) as error:
+    except FAILURES as error:
         result = Result(wrong=(str(error),))
     return Outcome(name=check.name, result=result, seconds=time.monotonic() - start)
 

@@ -1,4 +1,12 @@
-"""What this package raises on purpose."""
+"""What this package raises on purpose, and what else means that a step failed."""
+
+import http.client
+import subprocess
+from typing import Final
+
+from devcluster.client import ApiError
+from devcluster.errors import DevclusterError
+from lab.errors import LabError
 
 
 class E2EError(RuntimeError):
@@ -7,3 +15,8 @@ class E2EError(RuntimeError):
 
 class E2EUnavailableError(E2EError):
     """No node can run on this machine at all; the message says what is missing."""
+
+
+# An API server or a kubelet that did not answer, or said no, this time.
+REFUSALS: Final = (ApiError, OSError, http.client.HTTPException)
+FAILURES: Final = (E2EError, DevclusterError, LabError, subprocess.SubprocessError, *REFUSALS)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from devcluster import Cluster
 from devcluster.progress import Progress
-from e2e import autoscalers, release, usage
+from e2e import autoscalers, usage, waiting
 from e2e.errors import E2EError
 from e2e.offered import Answer, Offered, percentile_ms
 from e2e.usage import Usage
@@ -164,13 +164,13 @@ class Bench:
         manifest = deployment(name, variant, request_m, limit_m)
         client.apply(manifest)
         try:
-            release.wait(
+            waiting.wait(
                 lambda: bool(ready(self._pods(variant))), f"{variant}/{name} is ready", POD_SECONDS, self._progress
             )
             yield self._threads(ready(self._pods(variant))[0])
         finally:
             client.request("DELETE", client.path_of(manifest), {"propagationPolicy": "Background"})
-            release.wait(lambda: not self._pods(variant), f"{variant}/{name} is gone", POD_SECONDS, self._progress)
+            waiting.wait(lambda: not self._pods(variant), f"{variant}/{name} is gone", POD_SECONDS, self._progress)
 
     def _pods(self, variant: str) -> list[dict[str, Any]]:
         pods: list[dict[str, Any]] = self._cluster.client.get(f"/api/v1/namespaces/{variant}/pods")["items"]

@@ -37,7 +37,8 @@ NEEDED = {
     "dnsmasq": "dnsmasq-base",
 }
 PLUGINS = Path("/usr/lib/cni/bridge")
-READY_SECONDS = 120.0
+# Most of it is the import of images: half a minute to one and a half.
+READY_SECONDS = 900.0
 
 
 def need(user_id: int, *, install: bool, progress: Progress) -> None:
@@ -126,6 +127,7 @@ class HostNode:
 
         def born() -> bool:
             assert self._component is not None
+            self._component.require_alive()
             parent = self._component.pid
             children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
             found.extend(int(child) for child in children)

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster import Cluster, binaries
+from devcluster import Cluster, DevclusterError, binaries
 from devcluster.progress import Progress
 from e2e import guest, guestdisk, host, images, release, services
 from e2e.errors import E2EError, E2EUnavailableError
@@ -50,6 +50,8 @@ def installed(options: argparse.Namespace, nodes: set[str], progress: Progress) 
             machine = (_disk(tarballs, progress), programs.kernel(progress)) if virtual else None
         except LabUnavailableError as error:
             skipped[GUEST.name], machine = str(error), None
+        # Compiling it beside the nodes would make them late.
+        binaries.find(binaries.kube_proxy(), ["kube-proxy"], progress)
         cluster = stack.enter_context(Cluster(name="e2e", extra_flags=API_SERVER_FLAGS, progress=progress))
         second = None
         if machine is not None:
@@ -59,19 +61,27 @@ def installed(options: argparse.Namespace, nodes: set[str], progress: Progress) 
         first = stack.enter_context(host.HostNode(cluster, HOST, tarballs, progress))
         _say_ready(HOST.name, progress)
         if second is not None:
-            try:
+            with _failing(GUEST.name, failed, progress):
                 second.wait()
                 _say_ready(GUEST.name, progress)
-            except E2EError as error:
-                progress.say(str(error))
-                failed[GUEST.name] = str(error)
         release.install(cluster, agent, progress)
         # The name server knows the Services that are there when it starts.
         stack.enter_context(services.running(cluster, HOST, first.pid, progress))
         _say_published(cluster, HOST.name, progress)
         if second is not None and not failed:
-            _say_published(cluster, GUEST.name, progress, guest.PATIENCE_SECONDS)
+            with _failing(GUEST.name, failed, progress):
+                _say_published(cluster, GUEST.name, progress, guest.READY_SECONDS)
         yield Installation(cluster=cluster, skipped=skipped, failed=failed)
+
+
+@contextmanager
+def _failing(node: str, failed: dict[str, str], progress: Progress) -> Iterator[None]:
+    """Have the run go on without this node where a step fails: all is said, its first line is the reason."""
+    try:
+        yield
+    except (E2EError, DevclusterError) as error:
+        progress.say(str(error))
+        failed[node] = str(error).splitlines()[0]
 
 
 def _no_guest(options: argparse.Namespace) -> str:
@@ -99,6 +109,6 @@ def _say_ready(node: str, progress: Progress) -> None:
     progress.say(f"node {node} is Ready ({progress.elapsed_seconds():.0f} s)")
 
 
-def _say_published(cluster: Cluster, node: str, progress: Progress, seconds: float = 60) -> None:
+def _say_published(cluster: Cluster, node: str, progress: Progress, seconds: float = release.PUBLISHED_SECONDS) -> None:
     kubelet = release.wait_for_topology(cluster, node, progress, seconds)["spec"]["kubelet"]
     progress.say(f"the agent has published {node}, kubelet {json.dumps(kubelet)}")

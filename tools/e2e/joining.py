@@ -6,7 +6,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import yaml
 from devcluster import Cluster
 from devcluster.components import Component
 from devcluster.progress import Progress
-from e2e import settings
+from e2e import settings, waiting
 from e2e.errors import E2EError
 
 FILES = "/var/lib/raddle-e2e"
@@ -89,13 +88,15 @@ def wait(
 
     Raises E2EError after these seconds with what `log` says, or the end of the process's own log.
     """
-    deadline = time.monotonic() + seconds
-    while not check():
+
+    def alive() -> bool:
         component.require_alive()
-        if time.monotonic() > deadline:
-            raise E2EError(f"{what}: not so in {seconds:.0f} s\n{(log or component.describe_log)()}")
-        progress.tick(what)
-        time.sleep(POLL_SECONDS)
+        return check()
+
+    try:
+        waiting.wait(alive, what, seconds, progress)
+    except E2EError as error:
+        raise E2EError(f"{error}\n{(log or component.describe_log)()}") from None
 
 
 def ip(*arguments: str) -> None:

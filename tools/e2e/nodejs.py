@@ -14,6 +14,7 @@ from lab import cache
 PACKAGE = "onnxruntime-node"
 VERSION = "1.30.0"
 INSTALL_SECONDS = 600
+ATTEMPTS = 3
 # Its install script would fetch libraries for GPUs.
 QUIET = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error")
 ARCHITECTURES = {"x86_64": "x64", "aarch64": "arm64"}
@@ -41,8 +42,11 @@ def modules(progress: Progress) -> Path:
 def _install(home: Path) -> None:
     (home / "package.json").write_text('{"private": true}')
     command = ["npm", "install", *QUIET, f"{PACKAGE}@{VERSION}"]
-    done = subprocess.run(command, cwd=home, check=False, capture_output=True, text=True, timeout=INSTALL_SECONDS)
-    if done.returncode:
+    for _ in range(ATTEMPTS):
+        done = subprocess.run(command, cwd=home, check=False, capture_output=True, text=True, timeout=INSTALL_SECONDS)
+        if done.returncode == 0:
+            break
+    else:
         raise E2EError(f"npm can't install {PACKAGE} {VERSION}: {done.stderr.strip()[-400:]}")
     for other in (home / "node_modules" / PACKAGE / "bin").glob("napi-v*/*/*"):
         if other.parts[-2:] != ("linux", ARCHITECTURES.get(platform.machine(), "")):

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from devcluster import Cluster, DevclusterError
+from devcluster import Cluster
 from devcluster.client import ApiError
 from devcluster.progress import Progress
-from e2e import release, verdict
-from e2e.errors import E2EError
+from e2e import release, verdict, waiting
+from e2e.errors import FAILURES, E2EError
 from e2e.images import NODE_IMAGE
 from e2e.scenarios import COPY_REPORTS, REPORT, SHOW, Container, Scenario
 
@@ -51,7 +51,7 @@ class Runner:
                     for node, pod in found.items()
                     for one in verdict.judge(scenario, node, pod, self._inside_of(scenario, pod), stock.get(node, {}))
                 ]
-        except (E2EError, ApiError, DevclusterError) as error:
+        except FAILURES as error:
             return verdict.failed(scenario, str(error))
 
     def namespace(self, labels: Mapping[str, str]) -> str:
@@ -79,13 +79,13 @@ class Runner:
                 return set(found) == set(scenario.nodes)
 
             what = f"{namespace}/{scenario.name} has made its sessions"
-            release.wait(complete, what, scenario.seconds, self._progress)
+            waiting.wait(complete, what, scenario.seconds, self._progress)
             yield {node: found[node] for node in scenario.nodes}
         except E2EError as error:
             raise E2EError(f"{error}\n{self._describe(namespace)}") from error
         finally:
             client.request("DELETE", client.path_of(manifest), {"propagationPolicy": "Background"})
-            release.wait(
+            waiting.wait(
                 lambda: not self.pods(scenario.labels, namespace),
                 f"{namespace}/{scenario.name} is gone",
                 max(GONE_SECONDS, scenario.seconds),
@@ -120,7 +120,13 @@ class Runner:
         found = {}
         for pod in self.pods(scenario.labels, namespace):
             node = pod["spec"].get("nodeName")
-            if node and all(verdict.look(self.log(pod["metadata"], one.name)) for one in scenario.containers):
+            # One that is going is that of a first try.
+            going = "deletionTimestamp" in pod["metadata"]
+            if (
+                node
+                and not going
+                and all(verdict.look(self.log(pod["metadata"], one.name)) for one in scenario.containers)
+            ):
                 found[node] = pod
         return found
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from devcluster.client import ApiError
-from e2e import release, verdict
+from e2e import release, verdict, waiting
 from e2e.checks import Lab, Result
 from e2e.guest import PATIENCE_SECONDS
 from e2e.scenarios import REPORT, SHOW, Container, Scenario
@@ -24,7 +24,7 @@ SCENARIO: Final = Scenario(
     seconds=PATIENCE_SECONDS,
 )
 APP: Final = SCENARIO.containers[0].name
-STATUS_SECONDS = 60.0
+STATUS_SECONDS = 180.0
 CONTROLLER_PORT = 8080
 _RESIZED = re.compile(r"^raddle_resized_pods (\S+)$", re.MULTILINE)
 
@@ -84,7 +84,7 @@ class _Resize:
             found[0] = sum(int(float(count)) for text in self._metrics() for count in _RESIZED.findall(text))
             return found[0] > 0
 
-        release.wait(seen, "the controller counts the pod as resized", STATUS_SECONDS, self._lab.progress)
+        waiting.wait(seen, "the controller counts the pod as resized", STATUS_SECONDS, self._lab.progress)
         return found[0]
 
     def restart(self) -> None:
@@ -126,4 +126,4 @@ class _Resize:
         return texts
 
     def _wait(self, check: Any, what: str) -> None:
-        release.wait(check, f"{SCENARIO.name}: {what}", PATIENCE_SECONDS, self._lab.progress)
+        waiting.wait(check, f"{SCENARIO.name}: {what}", PATIENCE_SECONDS, self._lab.progress)

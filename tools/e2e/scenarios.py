@@ -91,7 +91,7 @@ class Scenario:
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     policy_spec: Mapping[str, Any] | None = None
     stock: bool = True
-    seconds: float = 120.0
+    seconds: float = 240.0
     unavailable: Callable[[], str] = str
 
     @property

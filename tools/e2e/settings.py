@@ -124,6 +124,8 @@ def kubelet(node: Node, ca_file: str) -> str:
         "reservedSystemCPUs": node.reserved_cpus,
         "evictionHard": {"memory.available": "50Mi"},
         "failSwapOn": False,
+        # Off: images that no pod uses right now can't be had again.
+        "imageGCHighThresholdPercent": 100,
         "localStorageCapacityIsolation": False,
         "makeIPTablesUtilChains": False,
         "podCIDR": node.pod_range,

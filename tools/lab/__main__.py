@@ -12,7 +12,7 @@ from pathlib import Path
 
 import machines
 from devcluster.interrupt import interrupt_on
-from devcluster.progress import Progress
+from devcluster.progress import Progress, with_its_reason_last
 from lab import cache
 from lab.errors import LabError, LabUnavailableError
 from lab.scenarios import DEFAULT_SHAPES, on
@@ -32,6 +32,8 @@ exit status:
   1  a session is not as expected, or a guest failed each time
   2  wrong arguments
 """
+
+SHOWN, SENTENCE = 12, 300
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         progress.say(f"skipped: {error}")
         return 1 if options.required else 0
     except LabError as error:
-        progress.say(str(error))
+        progress.say(with_its_reason_last(error))
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
@@ -137,6 +139,9 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
     print(
         table.document(verdicts) if options.form == "json" else table.table(verdicts) + "\n" + table.LEGEND, flush=True
     )
+    # Once more at the end, where a log is read.
+    for one in [one for one in verdicts if one.wrong][:SHOWN]:
+        progress.say(f"not as expected: {one.shape} {one.scenario}: {'; '.join(one.wrong)}"[:SENTENCE])
     wrong = sum(bool(one.wrong) for one in verdicts)
     progress.say(
         f"{len(verdicts)} sessions of {len({one.scenario for one in verdicts})} scenarios on {len(shapes)} machines, "

@@ -21,7 +21,7 @@ TIMEOUT_SECONDS = 900
 def run(prepared: real.Prepared, folder: Path, progress: Progress) -> Mapping[str, str | None]:
     """Check -> what is wrong, None where nothing is. Raises LabError where no attempt brings the guest to its end."""
     found: Mapping[str, str | None] = {}
-    for found in attempts.attempts("limits", partial(_guest, prepared), folder, progress):
+    for found in attempts.attempts("limits", partial(_guest, prepared), _wrong, folder, progress):
         progress.tick(f"limits: {len(found)} checks")
         time.sleep(real.POLL_SECONDS)
     return found
@@ -43,6 +43,10 @@ def _guest(prepared: real.Prepared, work: Path) -> Iterator[Mapping[str, str | N
     results = real.results(work)
     real.need_done("limits", results, work)
     yield _checks(results)
+
+
+def _wrong(found: Mapping[str, str | None]) -> str:
+    return "; ".join(f"{check}: {wrong}" for check, wrong in found.items() if wrong)
 
 
 def _checks(results: Sequence[Mapping[str, Any]]) -> Mapping[str, str | None]:

@@ -77,7 +77,7 @@ def kernel_arguments(shape: Shape) -> str:
 
     Linux rewrites its own code while it starts: a breakpoint first, then the new instruction. Under QEMU 7.2, CPUs that
     translated the place at that moment kept the breakpoint and trapped for ever, all 16 of them in sched_clock_tick, in
-    up to a tenth of the boots beside other load. With one CPU, nobody translates meanwhile.
+    3 of some 200 boots beside other load. With one CPU, nobody translates meanwhile.
     """
     found = "console=ttyS0 quiet loglevel=3 mitigations=off tsc=reliable nokaslr random.trust_cpu=on panic=-1 maxcpus=1"
     if shape.isolated:

@@ -32,10 +32,10 @@ BASE_ENVIRONMENT = {"PATH": "/python/bin:/bin", "HOME": "/root", "LANG": "C.UTF-
 # Python, ONNX Runtime and the model need 200 MiB a container.
 NODE_MIB = 512
 # Under software emulation on a machine that does something else too.
-GUEST_SECONDS = 1800
+GUEST_SECONDS = 3600
 CONTAINER_SECONDS = 600
-# A container takes some 15 s on a quiet machine.
-SILENT_SECONDS = 300
+# Longer than a container may take.
+SILENT_SECONDS = CONTAINER_SECONDS + 100
 POLL_SECONDS = 0.1
 
 
@@ -90,7 +90,8 @@ def run(shapes: Sequence[str], prepared: Prepared, folder: Path, progress: Progr
     Raises LabError where no attempt brings a guest to its end; the last one's console is in the message.
     """
     waiting = [
-        (shape, attempts.attempts(shape, partial(_guest, shape, prepared), folder, progress)) for shape in shapes
+        (shape, attempts.attempts(shape, partial(_guest, shape, prepared), _wrong, folder, progress))
+        for shape in shapes
     ]
     at_once = max(1, len(os.sched_getaffinity(0)) // 2)
     running: dict[str, Iterator[tuple[int, list[Verdict]]]] = {}
@@ -132,6 +133,10 @@ def _guest(shape: str, prepared: Prepared, work: Path) -> Iterator[tuple[int, li
     need_done(shape, told, work)
     verdicts = [one for scenario in on(shape) for one in verdict.judge(scenario, bound[scenario.name], told)]
     yield sum("id" in result for result in told), verdicts
+
+
+def _wrong(step: tuple[int, list[Verdict]]) -> str:
+    return "; ".join(f"{one.scenario}: {text}" for one in step[1] for text in one.wrong)
 
 
 def need_done(name: str, results: Sequence[Mapping[str, Any]], work: Path) -> None:

@@ -32,7 +32,7 @@ echo 1 > /proc/sys/net/ipv4/ip_forward
 containerd --config /var/lib/raddle-e2e/containerd.toml > /var/lib/raddle-e2e/containerd.log 2>&1 &
 until ctr version > /dev/null 2>&1; do sleep 0.2; done
 for image in "$folder"/images/*.tar; do
-    ctr -n k8s.io images import "$image"
+    ctr -n k8s.io images import "$image" || ctr -n k8s.io images import "$image"
 done
 echo imported > "$folder/imported"
 "$kubelet" --config /var/lib/raddle-e2e/kubelet.yaml --kubeconfig /var/lib/raddle-e2e/kubeconfig \

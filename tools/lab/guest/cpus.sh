@@ -5,7 +5,7 @@
 # Linux rewrites its own code when the first group of a kind is made. That is done here, while one CPU runs: see
 # kernel_arguments in lab/qemu.py.
 if [ -n "${cgroups:-}" ]; then
-    echo "+cpuset +cpu" >"$cgroups/cgroup.subtree_control"
+    echo "+cpuset +cpu +memory" >"$cgroups/cgroup.subtree_control"
     mkdir "$cgroups/limited"
     echo "50000 100000" >"$cgroups/limited/cpu.max"
 fi

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -42,8 +42,10 @@ def main() -> None:
             say(line, {"booted": True})
             prepare()
             with ThreadPoolExecutor(job["at_once"]) as pool:
-                for result in pool.map(lambda one: attempt(one, job["timeout_s"]), job["containers"]):
-                    say(line, result)
+                begun = [pool.submit(attempt, one, job["timeout_s"]) for one in job["containers"]]
+                # As they end: the host takes a guest that says nothing for one that hangs.
+                for ended in as_completed(begun):
+                    say(line, ended.result())
             say(line, {"done": True})
         except Exception as error:  # noqa: BLE001 (nobody else is there to say it)
             say(line, {"failed": repr(error)})

@@ -1,0 +1,39 @@
+"""What waits do with a server that refuses, and when they end."""
+
+import http.client
+
+import pytest
+
+from devcluster.client import ApiError
+from devcluster.progress import Progress
+from e2e import waiting
+from e2e.errors import E2EError
+
+
+@pytest.mark.parametrize(
+    "refusal", [ApiError(503, "ServiceUnavailable", "busy"), TimeoutError("timed out"), http.client.BadStatusLine("")]
+)
+def test_a_server_that_refuses_is_asked_again(refusal):
+    answers = iter([refusal, False, True])
+
+    def check():
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    waiting.wait(check, "pod is there", 60, Progress())
+    assert next(answers, "all were asked for") == "all were asked for"
+
+
+def test_the_last_refusal_is_told_when_the_time_is_over():
+    def check():
+        raise ApiError(403, "Forbidden", "pods is forbidden")
+
+    with pytest.raises(E2EError, match=r"^pod is there: not so in 0 s: pods is forbidden$"):
+        waiting.wait(check, "pod is there", 0, Progress())
+
+
+def test_what_is_wrong_in_the_check_itself_ends_the_wait():
+    with pytest.raises(KeyError):
+        waiting.wait(lambda: {}["pod"], "pod is there", 60, Progress())
