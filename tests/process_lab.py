@@ -174,10 +174,12 @@ def program(name: str, *arguments: str, env: Mapping[str, str], python: Path, pr
 
 
 def run(command: Sequence[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """The command, run to its end."""
-    return subprocess.run(
-        list(command), env=shim_lab.environment(env), capture_output=True, text=True, timeout=120, check=True
+    """The command, run to its end; AssertionError with what it said where it failed."""
+    done = subprocess.run(
+        list(command), env=shim_lab.environment(env), capture_output=True, text=True, timeout=120, check=False
     )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done
 
 
 def until(true: Callable[[], bool], seconds: float = 30) -> None:

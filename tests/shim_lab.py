@@ -24,6 +24,7 @@ import pytest
 from raddle import delivery
 
 PROBE = Path(__file__).with_name("shim_probe.py")
+PYENV = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
 CACHE = Path.home() / ".cache" / "raddle" / "venvs"
 INSTALLED_AT_ONCE = 4
 VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
@@ -81,7 +82,7 @@ assert any("2026" in text for _, text, _ in found), found
 
 def interpreter(version: str) -> Path | None:
     """A CPython of this minor version outside any venv: pyenv's, else the one that PATH names; None: not here."""
-    found = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python{version}"))
+    found = sorted((PYENV / "versions").glob(f"{version}.*/bin/python{version}"))
     if found:
         return found[-1]
     named = shutil.which(f"python{version}", path="/usr/local/bin:/usr/bin")
@@ -90,7 +91,7 @@ def interpreter(version: str) -> Path | None:
 
 def any_interpreter(pattern: str) -> Path | None:
     """A pyenv interpreter by a pattern of its version, for those that the shim does not support."""
-    found = sorted((Path.home() / ".pyenv" / "versions").glob(f"{pattern}/bin/python"))
+    found = sorted((PYENV / "versions").glob(f"{pattern}/bin/python"))
     return found[-1] if found else None
 
 

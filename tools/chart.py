@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -132,4 +133,9 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(write_install(sys.argv[2:]) if sys.argv[1:2] == ["install"] else main())
+    if sys.argv[1:2] == ["install"]:
+        sys.exit(write_install(sys.argv[2:]))
+    argparse.ArgumentParser(
+        prog="python -m chart", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
+    sys.exit(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 import chart
@@ -25,6 +26,7 @@ GENERATORS = (
 
 def main() -> int:
     """Run every generator; 0 when all of them did what they should."""
+    argparse.ArgumentParser(prog="python -m generate", description=__doc__).parse_args()
     return max(generate() for generate in GENERATORS)
 
 

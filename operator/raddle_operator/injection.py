@@ -33,6 +33,8 @@ from raddle_operator.workers import SIDECARS, binds_itself, workers
 MAX_ANNOTATIONS_BYTES: Final = 240 * 1024
 # Plans of a pod: 48 KiB.
 MAX_PLANNED_CONTAINERS: Final = 48 * 1024 // env.RESERVED_PLAN
+# The chart's webhook configuration has the API server not ask for these.
+SYSTEM_PRIORITY: Final = "system-"
 _CONTAINER_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -122,6 +124,9 @@ def decide(
     if pod.mirror:
         # The API server's picture of a static pod: changing it changes nothing that runs.
         return Decision(operations=[], skip=Skip(reason=SkipReason.MIRROR_POD))
+    if pod.priority_class.startswith(SYSTEM_PRIORITY):
+        detail = f"priority class {pod.priority_class[:63]}"
+        return Decision(operations=[], skip=Skip(reason=SkipReason.OPTED_OUT, detail=detail))
     governed = govern(pod, namespace, namespace_labels, policies, unlabelled=settings.unlabelled)
     policy, skip = governed.policy, governed.skip
     if policy is None:

@@ -404,6 +404,7 @@ def test_named_containers_may_be_sidecars_and_init_containers_and_must_be_there(
         (pod(os={"name": "windows"}), {}, SkipReason.WINDOWS_POD),
         (pod(nodeSelector={"kubernetes.io/os": "windows"}), {}, SkipReason.WINDOWS_POD),
         (pod(annotations={"kubernetes.io/config.mirror": "x"}), {}, SkipReason.MIRROR_POD),
+        (pod(priorityClassName="system-node-critical"), {}, SkipReason.OPTED_OUT),
         (pod(annotations={"big": "x" * 240 * 1024}), {}, SkipReason.ANNOTATION_BUDGET),
         (pod(), {"mode": "Observe"}, SkipReason.OBSERVED),
         (pod(labels={env.INJECT_LABEL: "disabled"}), {}, SkipReason.OPTED_OUT),

@@ -145,8 +145,10 @@ load_models=m.mar
 def test_torchserves_workers_divide_the_limit(mount, tmp_path):
     bin_folder = process_lab.torchserve()
     archiver = [str(bin_folder / "torch-model-archiver"), "--model-name", "m", "--version", "1"]
+    # It takes a folder of the model's name where temporary files are, and fails where somebody has one.
     process_lab.run(
-        [*archiver, "--handler", str(process_lab.PROGRAMS / "handler.py"), "--export-path", str(tmp_path)], {}
+        [*archiver, "--handler", str(process_lab.PROGRAMS / "handler.py"), "--export-path", str(tmp_path)],
+        {"TMPDIR": str(tmp_path)},
     )
     port, management, metrics = process_lab.free_ports(3)
     config = tmp_path / "config.properties"

@@ -110,7 +110,7 @@ def _options() -> argparse.ArgumentParser:
     common.add_argument("--install", action="store_true", help="have apt-get install the packages that are missing")
     common.add_argument("--required", action="store_true", help="exit with 1 where a node can't run here")
     common.add_argument("--without-guest", action="store_true", help="without the virtual node")
-    exported = "Raddle's images, from `python -m images export DIR` (default: made here)"
+    exported = "Raddle's images, from `python -m images export DIR`, or `build` to have that done (default: made here)"
     common.add_argument("--images", type=Path, metavar="DIR", help=exported)
     common.add_argument("-o", dest="form", choices=("table", "json"), help="(default: table)")
     return common

@@ -39,8 +39,6 @@ def verdict(
 
     ``shim`` is what the webhook could have mounted: a container with envFrom gets nothing but the shim.
     """
-    if str((pod.get("spec") or {}).get("priorityClassName") or "").startswith("system-"):
-        return SkipReason.OPTED_OUT  # the webhook configuration's matchConditions leave it out
     settings = Settings(shim=shim, unlabelled=unlabelled)
     decision = decide_object(pod, namespace, namespace_labels, policies, facts, settings)
     return SkipReason.WEBHOOK_MISSED if decision.skip is None else decision.skip.reason
