@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import random
 
 import jsonpatch
@@ -122,3 +123,9 @@ def test_a_users_init_container_by_raddles_name_stays_though_a_policy_names_it()
     assert seen[1] == seen[2]
     assert seen[2]["spec"]["initContainers"] == spec["initContainers"]
     assert seen[2]["metadata"]["labels"]["raddle.dev/injected"] == "true"
+
+
+def test_logging_is_as_it_was_before():
+    before = logging.root.manager.disable
+    reviews.failures(range(0))
+    assert logging.root.manager.disable == before

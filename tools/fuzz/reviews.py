@@ -207,8 +207,12 @@ def _of_any_answer(world: World, response: dict[str, Any], uid: str) -> list[str
 
 def failures(seeds: range) -> list[tuple[int, int, str]]:
     """(seed, case, what does not hold) for these seeds, in order."""
+    before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
-    return asyncio.run(_failures(seeds))
+    try:
+        return asyncio.run(_failures(seeds))
+    finally:
+        logging.disable(before)
 
 
 async def _failures(seeds: range) -> list[tuple[int, int, str]]:
