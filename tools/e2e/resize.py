@@ -10,6 +10,7 @@ from typing import Any, Final
 from devcluster.client import ApiError
 from e2e import release, verdict, waiting
 from e2e.checks import Lab, Result
+from e2e.errors import E2EError
 from e2e.guest import PATIENCE_SECONDS
 from e2e.scenarios import REPORT, SHOW, Container, Scenario
 from e2e.settings import GUEST
@@ -89,7 +90,9 @@ class _Resize:
 
     def restart(self) -> None:
         """End the container's process; the kubelet starts it again under the same plan."""
-        self._lab.runner.inside(self._pod, APP, "/bin/busybox", "kill", "1")
+        status, said = self._lab.runner.inside(self._pod, APP, "/bin/busybox", "kill", "1")
+        if status:
+            raise E2EError(f"its process can't be ended: {said}")
         self._wait(lambda: self._restarts() == 1, "the container was started again")
         self._wait(lambda: self.threads() is not None, "it has made its session")
 
