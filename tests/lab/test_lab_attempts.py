@@ -35,7 +35,7 @@ def program(tmp_path, monkeypatch):
 
 def guest(folder, silent_s):
     described = qemu.Guest(kernel=folder / "kernel", initramfs=folder / "initramfs")
-    return qemu.run(get("1s2c2t"), described, folder, timeout_s=60, silent_s=silent_s)
+    return qemu.run(get("1s2c2t"), described, folder, timeout_s=60, boot_s=silent_s, silent_s=silent_s)
 
 
 def test_a_guest_that_says_nothing_more_is_ended_and_its_last_words_are_told(program, tmp_path):

@@ -87,12 +87,14 @@ def kernel_arguments(shape: Shape) -> str:
     return found
 
 
-def run(shape: Shape, guest: Guest, folder: Path, *, timeout_s: float, silent_s: float) -> Iterator[None]:
+def run(
+    shape: Shape, guest: Guest, folder: Path, *, timeout_s: float, boot_s: float, silent_s: float
+) -> Iterator[None]:
     """Run a guest until it powers off; files `log` and `results` are left in `folder`.
 
     Yields while it runs, so that the caller can wait, tell how far it is, run several, and stop. Raises LabError when
-    the guest does not end in time, writes nothing to either file for `silent_s`, or QEMU refuses to start. However this
-    ends, QEMU has ended too.
+    the guest does not end in time, when it has written nothing to either file `boot_s` after its start or then for
+    `silent_s`, and when QEMU refuses to start. However this ends, QEMU has ended too.
     """
     log, results = folder / "log", folder / "results"
     command = arguments(shape, guest)
@@ -111,9 +113,10 @@ def run(shape: Shape, guest: Guest, folder: Path, *, timeout_s: float, silent_s:
                 said_at = now
             if now > ends_at:
                 raise LabError(f"the guest did not end within {timeout_s:.0f} s\n{last_lines(folder)}")
-            if now > said_at + silent_s:
+            patience_s = silent_s if said else boot_s
+            if now > said_at + patience_s:
                 done = f"after {said} bytes" if said else "at its start"
-                raise LabError(f"the guest said nothing for {silent_s:.0f} s {done}\n{last_lines(folder)}")
+                raise LabError(f"the guest said nothing for {patience_s:.0f} s {done}\n{last_lines(folder)}")
             yield
     finally:
         if process.poll() is None:

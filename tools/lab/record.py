@@ -43,7 +43,9 @@ def record(name: str, out: Path, kernel: Path, progress: Progress) -> int:
     with tempfile.TemporaryDirectory(prefix="raddle-lab-") as folder:
         work = Path(folder)
         guest = qemu.Guest(kernel=kernel, initramfs=_initramfs(work, shape))
-        for _ in qemu.run(shape, guest, work, timeout_s=TIMEOUT_SECONDS, silent_s=TIMEOUT_SECONDS):
+        for _ in qemu.run(
+            shape, guest, work, timeout_s=TIMEOUT_SECONDS, boot_s=TIMEOUT_SECONDS, silent_s=TIMEOUT_SECONDS
+        ):
             progress.tick(f"recording {name}")
             time.sleep(POLL_SECONDS)
         if "DONE" not in (work / "log").read_text(errors="replace"):
