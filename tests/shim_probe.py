@@ -67,16 +67,15 @@ def threads():
 
 
 def settle(pool):
-    """Wait until every worker has run once: a thread ties itself to its CPUs before it looks for work, not before birth."""
+    """Wait until every worker has gone to sleep once: a thread ties itself to its CPUs before it looks for work."""
     deadline = time.monotonic() + 5
-    while any(switches(tid) == 0 for tid in pool) and time.monotonic() < deadline:
+    while any(sleeps(tid) == 0 for tid in pool) and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
-def switches(tid):
-    """How often a thread has left a CPU, in and out of order."""
-    lines = pathlib.Path(f"/proc/self/task/{tid}/status").read_text().splitlines()
-    return sum(int(line.split()[1]) for line in lines if "voluntary_ctxt_switches" in line)
+def sleeps(tid):
+    """How often a thread has left a CPU by itself; on a busy machine it is taken from it before it is tied."""
+    return int(status("voluntary_ctxt_switches", f"/proc/self/task/{tid}/status"))
 
 
 def status(key, path="/proc/self/status"):
