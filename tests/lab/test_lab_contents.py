@@ -31,4 +31,5 @@ def test_the_trees_python_is_this_one_with_the_packages_that_were_asked_for_and_
     ]
     where, pytest_too = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert where.startswith(str(tmp_path))
+    assert (tmp_path / "bin" / "sh").exists()
     assert not pytest_too

@@ -40,8 +40,6 @@ exit status:
 """
 WORKLOADS: Final[tuple[Scenario, ...]] = (*SCENARIOS, *guest_scenarios.SCENARIOS)
 CHECKS: Final[tuple[Check, ...]] = (*operations.CHECKS, *guest_scenarios.CHECKS, *ownlogs.CHECKS)
-# CI keeps some twenty lines of a run.
-SHOWN, SENTENCE = 12, 300
 T = TypeVar("T")
 
 
@@ -58,7 +56,7 @@ class Results:
         """What is not as expected, a line each, for those who see but the last lines of a log."""
         found = [(f"{one.scenario} {one.node} {one.container}", text) for one in self.verdicts for text in one.wrong]
         found += [(one.name, text) for one in self.outcomes for text in one.result.wrong]
-        return [f"{what}: {text.splitlines()[0][:SENTENCE]}" for what, text in found]
+        return [f"{what}: {text.splitlines()[0]}" for what, text in found]
 
     @property
     def wrong(self) -> int:
@@ -155,8 +153,7 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
             print(json.dumps(dataclasses.asdict(results), indent=2), flush=True)
         else:
             print(_tables(results), flush=True)
-    for sentence in results.sentences[:SHOWN]:
-        progress.say(f"not as expected: {sentence}")
+    progress.say_wrong(results.sentences)
     progress.say(f"{summary(chosen, results)} ({progress.elapsed_seconds():.0f} s)")
     return 1 if results.wrong or (results.skipped and options.required) else 0
 

@@ -164,7 +164,6 @@ def _text(*sources: Path) -> str:
 
 def _make_base(home: Path) -> None:
     root = home / "root"
-    contents.system(root)
     contents.python(root, distributions(RADDLE_EXTRAS))
     _compile(root)
     archive.layer(root, home / "base.layer")
@@ -201,7 +200,6 @@ def _make_shim(home: Path) -> None:
 
 def _make_app(home: Path) -> None:
     root = home / "root"
-    contents.system(root)
     contents.python(root, distributions(APP_EXTRAS))
     (root / "app").mkdir()
     shutil.copy(APP, root / "app" / "app.py")

@@ -33,8 +33,6 @@ exit status:
   2  wrong arguments
 """
 
-SHOWN, SENTENCE = 12, 300
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
@@ -139,9 +137,7 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
     print(
         table.document(verdicts) if options.form == "json" else table.table(verdicts) + "\n" + table.LEGEND, flush=True
     )
-    # Once more at the end, where a log is read.
-    for one in [one for one in verdicts if one.wrong][:SHOWN]:
-        progress.say(f"not as expected: {one.shape} {one.scenario}: {'; '.join(one.wrong)}"[:SENTENCE])
+    progress.say_wrong([f"{one.shape} {one.scenario}: {'; '.join(one.wrong)}" for one in verdicts if one.wrong])
     wrong = sum(bool(one.wrong) for one in verdicts)
     progress.say(
         f"{len(verdicts)} sessions of {len({one.scenario for one in verdicts})} scenarios on {len(shapes)} machines, "

@@ -41,7 +41,8 @@ def system(root: Path) -> None:
 
 
 def python(root: Path, distributions: Iterable[str]) -> None:
-    """This interpreter at PYTHON, its standard library, these packages where it looks for them, and what all load."""
+    """A system with this interpreter at PYTHON, its library, these packages beside it, and the libraries of all."""
+    system(root)
     program = root / PYTHON
     program.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(Path(sys.executable).resolve(), program)

@@ -50,7 +50,6 @@ def _make(home: Path) -> None:
     root = home / "root"
     for folder in FOLDERS:
         (root / folder).mkdir(parents=True, exist_ok=True)
-    contents.system(root)
     contents.python(root, DISTRIBUTIONS)
     image(root, home / "disk.img")
     shutil.rmtree(root)
