@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from devcluster import Cluster, binaries
-from devcluster.client import ApiError
 from devcluster.components import Component, free_port
 from devcluster.progress import Progress
 from e2e import settings, waiting
@@ -59,11 +58,7 @@ def start(cluster: Cluster, progress: Progress) -> list[Component]:
     def served() -> bool:
         for one in components:
             one.require_alive()
-        try:
-            items: list[Any] = cluster.client.get(f"/apis/{METRICS}/nodes")["items"]
-        except ApiError:
-            return False
-        return bool(items)
+        return bool(cluster.client.get(f"/apis/{METRICS}/nodes")["items"])
 
     try:
         waiting.wait(served, "metrics of the node are served", WAIT_SECONDS, progress)

@@ -21,7 +21,6 @@ from e2e.errors import E2EError
 FILES = "/var/lib/raddle-e2e"
 KUBELET_PORT = 10250
 CONNECT_SECONDS = 5.0
-POLL_SECONDS = 0.2
 
 
 def write_files(cluster: Cluster, node: settings.Node, folder: Path) -> None:
