@@ -54,7 +54,7 @@ def raddle_env(cell: Cell, shim: Path) -> dict[str, str]:
     """The variables that the webhook gives the container, with the values that the kubelet resolves."""
     decided = planned(cell)
     found: Mapping[str, object | None] = {
-        env.ORT_INTRA: decided.intra_op,
+        env.ORT_INTRA: decided.intra_op_without_shim,
         env.ORT_INTER: decided.inter_op,
         env.OMP: decided.omp,
         env.OPENBLAS: decided.blas if decided.blas != decided.omp else None,

@@ -100,6 +100,7 @@ def _values(annotations: Mapping[str, str], container: str, node: str, machine: 
         recorded.budget,
         recorded.policy,
         kept=tuple(name for name in records.COUNTS if name in recorded.because),
+        hidden=env.THREADS_PREFIX + container not in annotations,
         governed_by=recorded.governed_by,
         node=node,
     )

@@ -183,7 +183,11 @@ FAMILIES: Final[tuple[Family, ...]] = (
         readers="ONNX Runtime 1.29 and later; the shim sets the same in older ones",
         worth="default",
         variables=(
-            Variable(name=env.ORT_INTRA, way=Way.REFERENCE, rule=_INTRA),
+            Variable(
+                name=env.ORT_INTRA,
+                way=Way.REFERENCE,
+                rule="`intraOpWithoutShim`, which is `intraOp` where the plan does not name it; a shim sets `intraOp`",
+            ),
             Variable(name=env.ORT_INTER, way=Way.REFERENCE, rule="as `interOp`"),
         ),
     ),

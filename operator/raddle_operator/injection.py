@@ -221,7 +221,13 @@ class _Injection:
             return _skipped(name, SkipReason.MALFORMED, f"resources: {error}")
         kept = variables.kept_counts(clean, policy)
         composed = records.compose(
-            self.machine, budget, policy, kept=kept, governed_by=self.policy.reference, node=self.node
+            self.machine,
+            budget,
+            policy,
+            kept=kept,
+            hidden=variables.hidden(clean, policy),
+            governed_by=self.policy.reference,
+            node=self.node,
         )
         if composed.plan.cap is None and policy.intra_op is None:
             return _skipped(name, SkipReason.NO_CPU_BOUND, composed.plan.because.get("intraOp", ""))

@@ -15,7 +15,8 @@ from raddle_operator import families
 
 # Variable -> (the prefix of the annotation that it reads, the plan's field), in the order in which they are injected.
 COUNTS: Final[Mapping[str, tuple[str, str]]] = {
-    env.ORT_INTRA: (env.THREADS_PREFIX, "intra_op"),
+    # ONNX Runtime reads it also where no shim is; a shim knows from the plan that it is ours.
+    env.ORT_INTRA: (env.THREADS_PREFIX, "intra_op_without_shim"),
     env.ORT_INTER: (env.INTER_OP_THREADS_PREFIX, "inter_op"),
     env.OMP: (env.OMP_THREADS_PREFIX, "omp"),
     env.OPENBLAS: (env.BLAS_THREADS_PREFIX, "blas"),
@@ -66,21 +67,23 @@ def compose(
     policy: Policy,
     *,
     kept: tuple[str, ...] = (),
+    hidden: bool = False,
     governed_by: str = "",
     node: str | None = None,
 ) -> Composed:
     """The plan of one container and its annotations; `kept` names variables that the pod spec sets and that stay.
 
-    Plans without a machine are remembered: the pods of one Deployment have the same.
+    `hidden`: others may be set out of sight, and Raddle sets no counts there. Plans without a machine are remembered:
+    the pods of one Deployment have the same.
     """
     if machine is None:
-        return _safe(budget, policy, kept, governed_by)
-    return _compose(machine, budget, policy, kept, governed_by, node)
+        return _safe(budget, policy, kept, hidden, governed_by)
+    return _compose(machine, budget, policy, kept, hidden, governed_by, node)
 
 
 @lru_cache(maxsize=1024)
-def _safe(budget: Budget, policy: Policy, kept: tuple[str, ...], governed_by: str) -> Composed:
-    made = _compose(None, budget, policy, kept, governed_by, None)
+def _safe(budget: Budget, policy: Policy, kept: tuple[str, ...], hidden: bool, governed_by: str) -> Composed:
+    made = _compose(None, budget, policy, kept, hidden, governed_by, None)
     return replace(made, literals=families.literals(made.plan, policy, sets={}, image_env={}))
 
 
@@ -89,14 +92,20 @@ def _compose(
     budget: Budget,
     policy: Policy,
     kept: tuple[str, ...],
+    hidden: bool,
     governed_by: str,
     node: str | None,
 ) -> Composed:
     made = plan(machine, budget, policy)
     if kept:
         dropped: dict[str, Any] = {COUNTS[name][1]: None for name in kept}
+        if env.ORT_INTRA in kept:
+            dropped["intra_op"] = None
         because = {**made.because, **dict.fromkeys(kept, KEPT_REASON)}
         made = made._replace(**dropped, because=because)
+    if hidden or "onnxruntime" not in policy.runtimes:
+        # The variable is not Raddle's: what a shim finds there is the user's, whatever the count.
+        made = made._replace(intra_op_without_shim=made.intra_op)
     values = {
         env.SHIM_PREFIX: wire.shim_text(made, policy),
         env.PLAN_PREFIX: wire.plan_text(made, budget, policy, governed_by, node),

@@ -56,6 +56,11 @@ def _is_set(container: Container, name: str) -> bool:
     return entry.value != "" and not (entry.value == "0" and name in (env.ORT_INTRA, env.ORT_INTER))
 
 
+def hidden(clean: Container, policy: Policy) -> bool:
+    """Whether variables may be set that can't be seen, and would be the user's."""
+    return bool(clean.env_from) and policy.existing_values != "Override"
+
+
 def chosen(
     clean: Container,
     composed: Composed,
@@ -67,7 +72,7 @@ def chosen(
 ) -> Variables:
     """The variables of a container with this plan. `kept` are `kept_counts`; `shim`: one is to read the plan."""
     plan: Mapping[str, str] = {env.PLAN: env.SHIM_PREFIX} if shim else {}
-    if clean.env_from and policy.existing_values != "Override":
+    if hidden(clean, policy):
         return Variables(references=plan, literals={}, withheld=(_HIDDEN,))
     found = _literals(clean, composed, policy, image_env)
     references = {**plan, **_references(clean, composed.plan, kept, policy)}

@@ -112,6 +112,7 @@ ACKNOWLEDGED = ("enable_cuda_graph", "use_tf32", "session.set_denormal_as_zero")
 # key -> (lowest, highest)
 _NUMBERS: dict[str, tuple[int, int]] = {
     "intra": (1, MAX_THREADS),  # absent: leave the count alone
+    "env_intra": (1, MAX_THREADS),  # Raddle's own count in ORT_INTRA; absent: intra
     "inter": (1, MAX_THREADS),
     "spin_us": (0, 1000000),
     "excl": (0, MAX_EXCLUSIVE_CPUS),  # CPUs that are expected to be exclusive; 0: shared

@@ -24,7 +24,7 @@ __all__ = ["BOUNDED_SPIN_US", "MAX_QUOTA_CPUS", "Budget", "Plan", "plan"]
 
 # A worker that finds no work looks for more this long before it sleeps, where the request rate is unknown.
 BOUNDED_SPIN_US = 200
-# Without a shim ORT's workers spin; where no limit throttles them, this many still serve one request at a time.
+# ORT's workers spin where no shim is in the process; without a limit this many still serve one request at a time.
 UNCONTROLLED_SPIN_THREADS = 4
 
 
@@ -32,6 +32,7 @@ class Plan(NamedTuple):
     """The settings of one container.
 
     intra_op, omp, blas   thread counts; None: set nothing (NoCPUBound, or the family isn't chosen).
+    intra_op_without_shim what is right in a process that no shim reaches, where nothing stops ORT's threads spinning.
     inter_op, mode        ORT's second pool (None: the pod spec's own count stays); `mode` is sequential or parallel.
     spinning, spin_us     never, bounded (for spin_us microseconds) or always.
     affinity              none, numa or core: how workers are tied to CPUs once the CPUs are known to be exclusive.
@@ -54,6 +55,7 @@ class Plan(NamedTuple):
     """
 
     intra_op: Optional[int]
+    intra_op_without_shim: Optional[int]
     inter_op: Optional[int]
     mode: str
     spinning: str
@@ -85,7 +87,7 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
     because: Dict[str, str] = {}
     room = room_for(machine, budget, policy)
     streams = _streams(budget, policy, because)
-    intra_op = _intra_op(machine, room, streams, budget, policy, because)
+    intra_op, without_shim = _intra_op(machine, room, streams, budget, policy, because)
     parallel = policy.execution_mode == "Parallel"
     inter_op = _inter_op(room, parallel, policy, because)
     peak = _peak_runnable(budget, policy, intra_op, inter_op if parallel else 1)
@@ -98,6 +100,7 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
         because["intraOp"] = f"{because['intraOp']}; {machine.source}"
     return Plan(
         intra_op=intra_op,
+        intra_op_without_shim=without_shim,
         inter_op=inter_op,
         mode="parallel" if parallel else "sequential",
         spinning=spinning,
@@ -139,13 +142,14 @@ def _streams(budget: Budget, policy: Policy, because: Dict[str, str]) -> int:
 
 def _intra_op(
     machine: Optional[Machine], room: Room, streams: int, budget: Budget, policy: Policy, because: Dict[str, str]
-) -> Optional[int]:
+) -> Tuple[Optional[int], Optional[int]]:
+    """The count that the container is planned with, and the one for its processes that no shim reaches."""
     if policy.intra_op is not None:
         because["intraOp"] = "policy threads.intraOp"
-        return policy.intra_op
+        return policy.intra_op, policy.intra_op
     if room.threads is None:
         because["intraOp"] = room.because
-        return None
+        return None, None
     threads, why = room.threads, room.because
     if policy.intra_op_percent is not None:
         threads = max(1, threads * policy.intra_op_percent // 100)
@@ -153,15 +157,25 @@ def _intra_op(
     if streams > 1:
         threads = max(1, threads // streams)
         why = f"{why}, shared by {streams} streams"
-    if not budget.shim and policy.spinning != "Always" and room.kind != "exclusive":
+    found = _clamped(threads, why, policy)
+    without_shim = found
+    if policy.spinning != "Always" and room.kind != "exclusive":
         bound = _uncontrolled_bound(machine, room, budget)
         if bound < threads:
-            threads, why = bound, f"{why}; spins, no shim"
+            without_shim = _clamped(bound, f"{why}; spins, no shim", policy)
+    if not budget.shim:
+        found = without_shim
+    because["intraOp"] = found[1]
+    if without_shim[0] != found[0]:
+        because["intraOpWithoutShim"] = without_shim[1]
+    return found[0], without_shim[0]
+
+
+def _clamped(threads: int, why: str, policy: Policy) -> Tuple[int, str]:
     clamped = min(max(threads, policy.min_intra_op), policy.max_intra_op)
     if clamped != threads:
         why = "policy threads.{}".format("minIntraOp" if clamped > threads else "maxIntraOp")
-    because["intraOp"] = why
-    return clamped
+    return clamped, why
 
 
 def _uncontrolled_bound(machine: Optional[Machine], room: Room, budget: Budget) -> int:

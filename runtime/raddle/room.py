@@ -106,7 +106,7 @@ def room_for(machine: Optional[Machine], budget: Budget, policy: Policy) -> Room
     because = source if quota == threads else f"{source}, {rule}" if quota > 1 else source + ", below one CPU"
     places = 0
     if machine is not None:
-        fits, where, places = _shared(machine, budget, policy)
+        fits, where, places = _shared(machine, budget, policy, one_numa_node=policy.numa == "SingleNUMANode")
         if fits < threads:
             threads, because = fits, f"{source}; {where}"
         # What the limit allows beyond the node's CPUs is not there.
@@ -140,17 +140,22 @@ def _unlimited(machine: Optional[Machine], budget: Budget, policy: Policy) -> Ro
         cores = max(1, budget.smallest_cores)
         because = f"{why}; {cores} cores on the smallest node"
         return Room("unlimited", cores, float(cores), because, cores=cores)
-    fits, where, places = _shared(machine, budget, policy)
+    # No thread is tied to it: it is where a container without a limit stops before it takes the node from all others.
+    latency = policy.numa == "Auto" and policy.objective == "Latency" and policy.budget_source != "Node"
+    one_numa_node = latency or policy.numa == "SingleNUMANode"
+    fits, where, places = _shared(machine, budget, policy, one_numa_node=one_numa_node)
     return Room("unlimited", fits, float(fits), f"{why}; {where}", cores=fits, places=places)
 
 
-def _shared(machine: Machine, budget: Budget, policy: Policy) -> Tuple[int, str, int]:
-    """Threads that the CPUs a shared container may run on can hold, in words, and a CPU for each on the node."""
+def _shared(machine: Machine, budget: Budget, policy: Policy, *, one_numa_node: bool) -> Tuple[int, str, int]:
+    """Threads that the CPUs a shared container may run on can hold, in words, and a CPU for each on the node.
+
+    `one_numa_node`: no more than the largest NUMA node can.
+    """
     wish = wish_of(policy)
     units = one_cpu_each(machine, of_core_type(machine, _balanced_cpus(machine, budget.cpus), wish), wish)
     total = max(1, cpuset.count(units))
-    one_numa_node = policy.numa == "SingleNUMANode" or (policy.numa == "Auto" and policy.objective == "Latency")
-    if one_numa_node and policy.budget_source != "Node" and len(machine.numa_nodes) > 1:
+    if one_numa_node and len(machine.numa_nodes) > 1:
         largest = max(cpuset.count(units & node.cpus) for node in machine.numa_nodes)
         if 0 < largest < total:
             return largest, in_words(machine, largest, wish, cut=True), units

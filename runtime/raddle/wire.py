@@ -85,6 +85,7 @@ def _onnxruntime_fields(plan: Plan, policy: Policy) -> Dict[str, object]:
     graph = policy.graph_optimization_level
     fields: Dict[str, object] = {
         "intra": plan.intra_op,
+        "env_intra": plan.intra_op_without_shim if plan.intra_op_without_shim != plan.intra_op else None,
         "inter": plan.inter_op,
         # A count that the policy names itself is not cut in the container either, as with `min`.
         "min_inter": policy.inter_op,
@@ -113,6 +114,7 @@ def values(plan: Plan) -> Dict[str, Any]:
     """The plan's values under the names that people read; absent ones are left out."""
     found: Dict[str, Any] = {
         "intraOp": plan.intra_op,
+        "intraOpWithoutShim": plan.intra_op_without_shim if plan.intra_op_without_shim != plan.intra_op else None,
         "interOp": plan.inter_op,
         "executionMode": plan.mode,
         "spinning": plan.spinning,

@@ -442,6 +442,7 @@ def test_our_marks_on_an_incoming_pod_are_overwritten_or_removed(space):
     space.apply(policy())
     made = space.create(body)
     assert threads(made) == 2
+    assert made["metadata"]["annotations"][env.THREADS_PREFIX + "serve"] == "1"
     assert env.SHIM_PREFIX + "gone" not in made["metadata"]["annotations"]
 
 
@@ -478,4 +479,4 @@ def test_nobody_in_the_namespace_can_change_our_annotations_on_a_running_pod(spa
         with pytest.raises(ApiError, match="raddle") as refused:
             space.client.merge(f"/api/v1/namespaces/{space.name}/pods/app{path}", forged)
         assert refused.value.status in {403, 422}
-    assert threads(space.get()) == 2
+    assert space.get()["metadata"]["annotations"][env.THREADS_PREFIX + "serve"] == "1"

@@ -160,6 +160,6 @@ def injected(the_pod):
 
 
 def threads(the_pod, name="serve"):
-    """The thread count annotation of a container as an integer, None where there is none."""
-    text = the_pod["metadata"].get("annotations", {}).get(env.THREADS_PREFIX + name)
-    return int(text) if text else None
+    """How many threads a container is planned with, None where it has no plan."""
+    recorded = plan_of(the_pod, name)
+    return recorded.values["intraOp"] if recorded is not None else None

@@ -111,7 +111,9 @@ def test_the_shims_plan_fits_its_reservation_and_reads_back(machine, budget, pol
     text = wire.shim_text(made, policy)
     assert len(text.encode()) <= env.RESERVED_SHIM
     fields = env.decode(text)
-    assert fields.get("intra") == (made.intra_op if "onnxruntime" in policy.runtimes else None)
+    of_ort = "onnxruntime" in policy.runtimes
+    assert fields.get("intra") == (made.intra_op if of_ort else None)
+    assert fields.get("env_intra", fields.get("intra")) == (made.intra_op_without_shim if of_ort else None)
     assert fields["streams"] == made.streams
 
 
@@ -134,6 +136,15 @@ def test_the_shims_plan_says_what_the_policy_asks_for_beyond_counts():
         "cuda.cudnn_conv_algo_search": "EXHAUSTIVE",
     }
     assert {key: fields[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize(("quota_cpus", "count"), [(4.0, 3), (1.0, None)])
+def test_the_plans_say_what_the_variable_holds_where_that_is_another_count(quota_cpus, count):
+    budget = Budget(quota_cpus=quota_cpus)
+    made = plan(None, budget, Policy())
+    assert env.decode(wire.shim_text(made, Policy())).get("env_intra") == count
+    recorded = wire.read_plan_text(wire.plan_text(made, budget, Policy(), "InferenceThreading/p"))
+    assert recorded.values.get("intraOpWithoutShim") == count
 
 
 def test_what_a_policy_leaves_to_the_application_is_absent_from_the_shims_plan():

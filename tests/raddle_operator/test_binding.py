@@ -37,7 +37,6 @@ UNLIMITED = Budget(smallest_cores=4)
 def test_a_pod_without_a_limit_gets_the_nodes_cores():
     bound = rebind(annotations(UNLIMITED), "n1", machine())
     assert bound.outcome is BindingOutcome.NODE_SPECIFIC
-    assert bound.annotations["threads.raddle.dev/serve"] == "16"
     assert env.decode(bound.annotations["shim.raddle.dev/serve"])["intra"] == 16
     recorded = read_plan_text(bound.annotations["plan.raddle.dev/serve"])
     assert (recorded.node, recorded.governed_by, recorded.values["intraOp"]) == ("n1", "InferenceThreading/fast", 16)
@@ -56,7 +55,7 @@ def test_binding_again_comes_to_the_same():
     once = {**first, **rebind(first, "n1", machine()).annotations}
     assert rebind(once, "n1", machine()).annotations == {key: once[key] for key in once}
     other = rebind(once, "n2", machine(8))
-    assert other.annotations["threads.raddle.dev/serve"] == "8"
+    assert env.decode(other.annotations["shim.raddle.dev/serve"])["intra"] == 8
 
 
 def test_only_keys_that_are_there_are_overwritten():
@@ -70,6 +69,19 @@ def test_a_count_that_the_pod_spec_sets_stays_out_of_the_plan():
     bound = rebind(present, "n1", machine())
     assert "intra" not in env.decode(bound.annotations["shim.raddle.dev/serve"])
     assert read_plan_text(bound.annotations["plan.raddle.dev/serve"]).because[env.ORT_INTRA] == records.KEPT_REASON
+
+
+def test_onnxruntimes_variable_has_the_count_that_is_right_without_a_shim_and_the_shim_is_told():
+    present = annotations(UNLIMITED)
+    for found in (present, {**present, **rebind(present, "n1", machine()).annotations}):
+        fields = env.decode(found["shim.raddle.dev/serve"])
+        assert found["threads.raddle.dev/serve"] == str(fields.get("env_intra", fields["intra"])) == "4"
+    assert fields["intra"] == 16
+
+
+def test_a_variable_that_is_not_raddles_is_not_called_so():
+    present = annotations(Budget(quota_cpus=8.0), without=(env.THREADS_PREFIX,))
+    assert "env_intra" not in env.decode(rebind(present, "n1", machine()).annotations["shim.raddle.dev/serve"])
 
 
 @pytest.mark.parametrize("present", [{}, {"team": "vision"}, {"threads.raddle.dev/serve": "4"}])
@@ -101,7 +113,7 @@ def test_one_malformed_plan_holds_no_other_container_back():
     present = {**annotations(UNLIMITED), "plan.raddle.dev/other": "{"}
     bound = rebind(present, "n1", machine())
     assert bound.outcome is BindingOutcome.SAFE_MALFORMED
-    assert bound.annotations["threads.raddle.dev/serve"] == "16"
+    assert env.decode(bound.annotations["shim.raddle.dev/serve"])["intra"] == 16
 
 
 def test_more_plans_than_raddle_writes_are_not_read():

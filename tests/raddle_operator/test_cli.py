@@ -70,7 +70,7 @@ def test_plan_prints_each_container_with_its_number_and_the_reason(run):
     result = plan(run)
     assert result.exit_code == 0
     line = next(line for line in result.stdout.splitlines() if line.startswith("deployment/resnet"))
-    assert line.split()[:4] == ["deployment/resnet", "serve", "12", "1"]
+    assert line.split()[:5] == ["deployment/resnet", "serve", "12", "11", "1"]
     assert line.rstrip().endswith("limits.cpu 12")
     assert "safe values" in result.stdout
 
@@ -80,8 +80,10 @@ def test_plan_for_a_machine_gives_that_machines_numbers(run):
     result = plan(run, "--machine", root, "-o", "json")
     (workload,) = json.loads(result.stdout)
     (container,) = workload["containers"]
-    assert container["values"]["intraOp"] == 8
-    assert container["because"]["intraOp"] == "limits.cpu 12; 8 physical cores on one NUMA node"
+    assert container["values"]["intraOp"] == 12
+    assert container["values"]["intraOpWithoutShim"] == 11
+    assert container["because"]["intraOp"] == "limits.cpu 12"
+    assert container["because"]["intraOpWithoutShim"] == "limits.cpu 12; spins, no shim"
     assert container["node"] == root
     assert workload["governedBy"] == "InferenceThreading/resnet"
 
@@ -114,7 +116,7 @@ def test_plan_as_yaml_is_the_pod_that_would_be_created(run):
     result = plan(run, "-o", "yaml")
     pod = yaml.safe_load(result.stdout)
     assert pod["kind"] == "Pod"
-    assert pod["metadata"]["annotations"][env.THREADS_PREFIX + "serve"] == "12"
+    assert pod["metadata"]["annotations"][env.THREADS_PREFIX + "serve"] == "11"
     assert any(entry["name"] == env.ORT_INTRA for entry in pod["spec"]["containers"][0]["env"])
 
 

@@ -89,10 +89,12 @@ def test_a_container_gets_its_counts_its_plan_and_the_shim(obj):
     annotations = patched["metadata"]["annotations"]
     plan = annotations.pop("plan.raddle.dev/serve")
     assert annotations.pop("raddle.dev/settings-hash")
-    assert env.decode(annotations.pop("shim.raddle.dev/serve"))["intra"] == 2
+    fields = env.decode(annotations.pop("shim.raddle.dev/serve"))
+    assert (fields["intra"], fields["env_intra"]) == (2, 1)
     assert annotations == {
         "raddle.dev/governed-by": "InferenceThreading/fast",
-        "threads.raddle.dev/serve": "2",
+        # Right in the processes that no shim reaches.
+        "threads.raddle.dev/serve": "1",
         "inter-op-threads.raddle.dev/serve": "1",
         "omp-threads.raddle.dev/serve": "2",
         "blas-threads.raddle.dev/serve": "1",
@@ -150,10 +152,10 @@ def test_only_the_chosen_families_get_counts(runtimes, variables):
 
 
 def test_workers_of_the_command_share_the_cpus():
-    patched, _ = inject(pod(container(command=["gunicorn", "-w", "2", "app:app"])))
-    assert patched["metadata"]["annotations"]["threads.raddle.dev/serve"] == "1"
-    patched, _ = inject(pod(container(command=["gunicorn", "-w", "2"])), {"budget": {"workersPerContainer": 1}})
-    assert patched["metadata"]["annotations"]["threads.raddle.dev/serve"] == "2"
+    decision = decide(pod(container(command=["gunicorn", "-w", "2", "app:app"])))
+    assert decision.containers[0].plan.intra_op == 1
+    decision = decide(pod(container(command=["gunicorn", "-w", "2"])), {"budget": {"workersPerContainer": 1}})
+    assert decision.containers[0].plan.intra_op == 2
 
 
 @pytest.mark.parametrize(
@@ -219,6 +221,9 @@ def test_with_env_from_there_are_no_count_variables_unless_the_policy_overrides(
     patched, decision = inject(obj, {"existingValues": existing})
     assert ("OMP_NUM_THREADS" in environment(patched)) is counts
     assert "RADDLE_PLAN" in environment(patched)
+    # What a shim finds in the variable is Raddle's only where Raddle sets it.
+    fields = env.decode(patched["metadata"]["annotations"]["shim.raddle.dev/serve"])
+    assert (fields["intra"], "env_intra" in fields) == (2, counts)
     withheld = [skip.reason for skip in decision.containers[0].withheld]
     assert withheld == ([] if counts else [SkipReason.ENV_FROM_PRESENT])
 
@@ -431,8 +436,9 @@ def test_a_policy_that_observes_still_says_what_it_would_do():
 
 
 def test_without_a_limit_the_smallest_known_node_is_safe():
-    patched, _ = inject(pod(container(resources={})), facts=Facts(smallest_cores=6))
-    assert patched["metadata"]["annotations"]["threads.raddle.dev/serve"] == "6"
+    patched, decision = inject(pod(container(resources={})), facts=Facts(smallest_cores=6))
+    assert decision.containers[0].plan.intra_op == 6
+    assert patched["metadata"]["annotations"]["threads.raddle.dev/serve"] == "4"
 
 
 def test_plans_of_a_pod_stay_within_32_kib():
@@ -477,7 +483,7 @@ def test_forged_marks_are_overwritten_or_removed():
     }
     patched, _ = inject(pod(annotations=forged))
     annotations = patched["metadata"]["annotations"]
-    assert annotations["threads.raddle.dev/serve"] == "2"
+    assert annotations["threads.raddle.dev/serve"] == "1"
     assert annotations["raddle.dev/governed-by"] == "InferenceThreading/fast"
     assert "plan.raddle.dev/other" not in annotations
 

@@ -288,9 +288,9 @@ def test_a_command_that_runs_node_without_its_options_known_is_told_what_to_writ
     assert reason is SkipReason.IMAGE_ENV_UNKNOWN
     assert "imageEnv.NODE_OPTIONS" in detail
     # Python's way is there all the same, but nothing stops Node's pool from spinning: the plan reckons with that.
-    assert patched["metadata"]["annotations"]["threads.raddle.dev/serve"] == "3"
-    stated, _ = inject(pod(container(**command)), {"imageEnv": {"NODE_OPTIONS": ""}})
-    assert stated["metadata"]["annotations"]["threads.raddle.dev/serve"] == "4"
+    assert decision.containers[0].plan.intra_op == 3
+    _, stated = inject(pod(container(**command)), {"imageEnv": {"NODE_OPTIONS": ""}})
+    assert stated.containers[0].plan.intra_op == 4
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,10 @@ _numbers = itertools.count()
 
 def others(world: World, raddle: LocalRaddle) -> Result:
     """Read and write what is another tenant's, name it by labels, forge its values, select its pods."""
+
+    def given(one: Mapping[str, Any]) -> tuple[str | None, str]:
+        return one["metadata"].get("annotations", {}).get(env.THREADS_PREFIX + "serve"), governed_by(one)
+
     with (
         unharmed(raddle),
         world.namespace(raddle) as ours,
@@ -67,7 +71,7 @@ def others(world: World, raddle: LocalRaddle) -> Result:
         hostile.apply(policy("mine", priority=1000, threads={"intraOp": OWN_THREADS}))
         hostile.governed("mine")
         forged = [hostile.create(_named(body)) for body in _forged(hostile)]
-        theirs = [one for one in forged if (threads(one), governed_by(one)) != (OWN_THREADS, "InferenceThreading/mine")]
+        theirs = [one for one in forged if given(one) != (str(OWN_THREADS), "InferenceThreading/mine")]
         untouched = threads(ours.create(pod("later"))) == SECRET_THREADS
     figures = {
         "requests for another's objects": str(len(requests)),

@@ -312,9 +312,9 @@ def governed_by(one: Mapping[str, Any]) -> str:
 
 
 def threads(one: Mapping[str, Any], container: str = "serve") -> int | None:
-    """The thread count that a container was given, None where it has none."""
-    text = one["metadata"].get("annotations", {}).get(env.THREADS_PREFIX + container)
-    return int(text) if text else None
+    """How many threads a container is planned with, None where it has no plan."""
+    text = one["metadata"].get("annotations", {}).get(env.PLAN_PREFIX + container)
+    return wire.read_plan_text(text).values["intraOp"] if text else None
 
 
 def planned_for(one: Mapping[str, Any], container: str = "serve") -> str | None:

@@ -59,6 +59,9 @@ def _annotations(made: Plan, budget: Budget, policy: Policy) -> Iterator[str]:
     shim = wire.shim_text(made, policy)
     if len(shim) > env.RESERVED_SHIM or env.decode(shim).get("intra", made.intra_op) != made.intra_op:
         yield f"RADDLE_PLAN is {shim}"
+    variable = env.decode(shim).get("env_intra", made.intra_op)
+    if "onnxruntime" in policy.runtimes and variable != made.intra_op_without_shim:
+        yield f"a variable of {variable}, the count without a shim is {made.intra_op_without_shim}"
     text = wire.plan_text(made, budget, policy, "InferenceThreading/name", "node")
     if len(text.encode()) > env.RESERVED_PLAN:
         yield f"the plan annotation has {len(text)} characters"
@@ -84,7 +87,17 @@ def _counts(made: Plan, machine: Machine | None, budget: Budget, policy: Policy)
             yield f"{made.streams} streams of {intra} threads, a cap of {made.cap}"
     elif intra != policy.intra_op:
         yield "another count than the policy's"
+    yield from _without_shim(made, intra, policy)
     yield from _other_counts(made, intra)
+
+
+def _without_shim(made: Plan, intra: int, policy: Policy) -> Iterator[str]:
+    count = made.intra_op_without_shim or 0
+    least = intra if policy.intra_op is not None else min(intra, policy.min_intra_op)
+    if not max(1, least) <= count <= intra:
+        yield f"{count} threads without a shim, {intra} with one"
+    if count != intra and (policy.spinning == "Always" or made.exclusive_cpus):
+        yield f"{count} threads without a shim, where these may spin"
 
 
 def _other_counts(made: Plan, intra: int) -> Iterator[str]:
@@ -112,6 +125,7 @@ def _spinning(made: Plan, budget: Budget, policy: Policy) -> Iterator[str]:
 def _reasons(made: Plan, policy: Policy) -> Iterator[str]:
     values = {
         "intraOp": True,
+        "intraOpWithoutShim": made.intra_op_without_shim != made.intra_op,
         "interOp": True,
         "spinning": True,
         "affinity": True,

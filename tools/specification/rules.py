@@ -54,8 +54,9 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         name="one-numa-node",
-        text="Latency stays on the cores of one NUMA node where the CPUs are shared; `numa: Any` and "
-        "`budget.source: Node` lift that.",
+        text="Without a limit Latency stops at the cores of one NUMA node; `numa: Any` and `budget.source: Node` lift "
+        "that. Under a limit on shared CPUs nothing is tied, so the cut would only take threads away: there "
+        "`numa: SingleNUMANode` alone cuts.",
         sources=(OPENVINO_HINTS + " (latency: the cores of one NUMA node)", ORT_THREADING + " (NUMA)"),
     ),
     Rule(

@@ -252,10 +252,10 @@ def _amd(table: Table) -> None:
     row(FREE, 128, "All cores.", "one-numa-node", budget_source="Node")
     row(FREE, 128, "All nodes; four cores an instance.", "whole-node", "layout", layout="32 × 4", **THROUGHPUT)
     row(limit(8), 8, "Half of a NUMA node.", "limit")
-    row(limit(18), 16, "Two more than a NUMA node has.", "one-numa-node")
-    row(limit(18), 18, "Asked for.", "one-numa-node", **ANY_NODE)
+    row(limit(18), 18, "Two more than a NUMA node has: nothing ties them to one.", "limit")
+    row(limit(18), 16, "Asked for.", "one-numa-node", **ONE_NODE)
     row(limit(24), 24, "Six instances of four.", "whole-node", "layout", layout="6 × 4", **THROUGHPUT)
-    row(limit(256), 16, "The whole node's limit is still one NUMA node for a request.", "one-numa-node")
+    row(limit(256), 128, "The whole node: its siblings stay idle.", "cores")
     row(limit(256), 128, "The whole node.", "whole-node", "cores", layout="32 × 4", **THROUGHPUT)
     row(exclusive(32), 16, "A NUMA node.", "whole-cores", "packed", tied="numa")
     row(exclusive(36), 16, "Eighteen cores, sixteen of them on one NUMA node.", "three-quarters", "packed", tied="numa")
@@ -324,8 +324,8 @@ def _intel(table: Table) -> None:
         **THROUGHPUT,
     )
     row(limit(16), 16, "Half of a NUMA node.", "limit")
-    row(limit(34), 32, "Two more than a NUMA node has.", "one-numa-node")
-    row(limit(128), 32, "The whole node.", "one-numa-node")
+    row(limit(34), 34, "Two more than a NUMA node has.", "limit")
+    row(limit(128), 64, "The whole node.", "cores")
     row(limit(128), 64, "The whole node.", "whole-node", "cores", layout="16 × 4", **THROUGHPUT)
     row(
         exclusive(8).under("unknown"),
@@ -346,7 +346,7 @@ def _intel(table: Table) -> None:
     row = table.of("sapphire-rapids-snc4")
     row(FREE, 14, "A NUMA node is a quarter of a socket.", "one-numa-node")
     row(limit(7), 7, "Half of a NUMA node.", "limit")
-    row(limit(16), 14, "Two more than a NUMA node has.", "one-numa-node")
+    row(limit(16), 16, "Two more than a NUMA node has.", "limit")
     row(
         FREE,
         112,
@@ -550,7 +550,7 @@ def _arm(table: Table) -> None:
         layout="40 × 4",
         **THROUGHPUT,
     )
-    row(limit(82), 80, "Two more than a NUMA node has.", "one-numa-node")
+    row(limit(82), 82, "Two more than a NUMA node has.", "limit")
     row(exclusive(100), 80, "Eighty of a hundred cores are on one node.", "three-quarters", "packed", tied="numa")
     row(
         exclusive(120),
@@ -622,7 +622,7 @@ def _power(table: Table) -> None:
     row(FREE, 64, "A socket's CPUs.", "cores", **ALL_THREADS)
     row(FREE, 32, "Two cores share an L3.", "layout", "whole-node", layout="16 × 2", **THROUGHPUT)
     row(limit(8), 8, "Half of a NUMA node.", "limit")
-    row(limit(18), 16, "Two more than a NUMA node has.", "one-numa-node")
+    row(limit(18), 18, "Two more than a NUMA node has.", "limit")
     row(exclusive(16), 4, "Four cores with four threads.", "whole-cores", tied="numa")
     row(exclusive(18), 5, "Four cores and half of another.", "whole-cores", tied="numa")
     row(exclusive(16), 16, "Asked for.", "whole-cores", tied="numa", **ALL_THREADS)
@@ -746,8 +746,8 @@ def _odd(table: Table) -> None:
     row = table.of("cpus-1024")
     row(FREE, 64, "A socket's cores.", "one-numa-node")
     row(FREE, 512, "All cores.", "whole-node", "layout", layout="128 × 4", **THROUGHPUT)
-    row(limit(66), 64, "Two more than a NUMA node has.", "one-numa-node")
-    row(limit(1024), 64, "The whole node.", "one-numa-node")
+    row(limit(66), 66, "Two more than a NUMA node has.", "limit")
+    row(limit(1024), 512, "The whole node.", "cores")
     row(limit(1024), 512, "The whole node.", "whole-node", "cores", layout="128 × 4", **THROUGHPUT)
     row(exclusive(128), 64, "A NUMA node.", "whole-cores", tied="numa")
     row(exclusive(1024), 512, "The whole machine.", "three-quarters", tied="numa")

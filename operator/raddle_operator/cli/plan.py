@@ -190,7 +190,9 @@ def _print(planned: Sequence[Planned], node: str | None) -> None:
     console = output.console()
     made_for = f"for {node}" if node else "safe values, right on any node; --machine or --node plans for one"
     console.print(f"[dim]{escape(made_for)}[/]")
-    table = output.table("workload", "container", "threads", "inter-op", "omp", "spinning", "affinity", "because")
+    table = output.table(
+        "workload", "container", "threads", "without shim", "inter-op", "omp", "spinning", "affinity", "because"
+    )
     for one in planned:
         for row in _rows(one):
             table.add_row(*map(escape, row))
@@ -230,13 +232,13 @@ def _print_elsewhere(planned: Sequence[Planned], policies: Policies) -> None:
 def _rows(planned: Planned) -> Iterator[tuple[str, ...]]:
     title = planned.workload.title
     if planned.decision.skip is not None and not planned.decision.containers:
-        yield (title, "", "–", "–", "–", "–", "–", str(planned.decision.skip))
+        yield (title, "", "–", "–", "–", "–", "–", "–", str(planned.decision.skip))
         return
     for outcome in planned.decision.containers:
         recorded = _recorded(planned.pod, outcome.name)
         if recorded is None:
             skip = outcome.skip or planned.decision.skip
-            yield (title, outcome.name, "–", "–", "–", "–", "–", str(skip or ""))
+            yield (title, outcome.name, "–", "–", "–", "–", "–", "–", str(skip or ""))
             continue
         values = recorded.values
         spinning = str(values.get("spinning", "–"))
@@ -246,6 +248,7 @@ def _rows(planned: Planned) -> Iterator[tuple[str, ...]]:
             title,
             outcome.name,
             str(values.get("intraOp", "–")),
+            str(values.get("intraOpWithoutShim", values.get("intraOp", "–"))),
             str(values.get("interOp", "–")),
             str(values.get("omp", "–")),
             spinning,
