@@ -41,13 +41,19 @@ class PolicyError(ValueError):
 
 
 class Policy(NamedTuple):
-    """The settings of one policy that decide a plan. Counts are threads; percents are of the usable cores."""
+    """The settings of one policy that decide a plan. Counts are threads; percents are of the usable cores.
+
+    run_time_us   one run of the model on one thread, in microseconds; None: not known.
+    request_rate  requests a second of one container; None: not known.
+    """
 
     objective: str = "Latency"
     budget_source: str = "Auto"
     workers: Optional[int] = None
     sessions: int = 1
     concurrent_runs: int = 1
+    run_time_us: Optional[int] = None
+    request_rate: Optional[float] = None
     intra_op: Optional[int] = None
     intra_op_percent: Optional[int] = None
     min_intra_op: int = 1
@@ -93,6 +99,22 @@ def _count(path: str, value: Any, allowed: Tuple[int, int]) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise PolicyError(path, value, f"an integer from {low} to {high}")
     return value
+
+
+def _duration_us(path: str, value: Any, allowed: Tuple[int, int]) -> int:
+    low, high = allowed
+    if isinstance(value, str) and len(value) <= _MAX_DURATION and _DURATION.fullmatch(value):
+        duration_us = sum(float(number) * _UNITS_US[unit] for number, unit in _DURATION_PART.findall(value))
+        if low <= duration_us <= high:
+            return round(duration_us)
+    raise PolicyError(path, value, "a duration from 1us to 1h, such as 33ms")
+
+
+def _rate(path: str, value: Any, allowed: Tuple[int, int]) -> float:
+    low, high = allowed
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low < value <= high:
+        raise PolicyError(path, value, f"a number above {low}, at most {high}")
+    return float(value)
 
 
 def _words(path: str, value: Any, allowed: Tuple[str, ...]) -> Tuple[str, ...]:
@@ -146,6 +168,11 @@ def _providers(
 
 
 _FLAGS = (False, True)
+_MAX_DURATION = 32
+# As the schema's.
+_DURATION = re.compile(r"([0-9]{1,10}([.][0-9]{1,3})?(h|m|s|ms|us)){1,4}")
+_DURATION_PART = re.compile(r"([0-9.]+)([a-z]+)")
+_UNITS_US = {"h": 3600 * 10**6, "m": 60 * 10**6, "s": 10**6, "ms": 1000, "us": 1}
 # As the schema's patterns: no sign but in -1, no leading zeros.
 _WHOLE = re.compile(r"-1|0|[1-9][0-9]{0,18}")
 
@@ -155,6 +182,8 @@ _FIELDS: Dict[str, Tuple[str, _Reader, Any]] = {
     "workers": ("budget.workersPerContainer", _count, (1, 1024)),
     "sessions": ("budget.sessionsPerWorker", _count, (1, 1024)),
     "concurrent_runs": ("budget.concurrentRuns", _count, (1, 1024)),
+    "run_time_us": ("load.runTime", _duration_us, (1, 3600 * 10**6)),
+    "request_rate": ("load.requestsPerSecond", _rate, (0, 1000000)),
     "intra_op": ("threads.intraOp", _count, (1, 1024)),
     "intra_op_percent": ("threads.intraOpPercent", _count, (1, 100)),
     "min_intra_op": ("threads.minIntraOp", _count, (1, 1024)),
@@ -256,7 +285,9 @@ def to_settings(policy: Policy) -> Dict[str, Any]:
     defaults = Policy()._asdict()
     found = {name: value for name, value in policy._asdict().items() if value != defaults[name]}
     for name, value in found.items():
-        if name == "config_entries":
+        if name == "run_time_us":
+            found[name] = f"{value}us"
+        elif name == "config_entries":
             found[name] = dict(value)
         elif name == "provider_options":
             found[name] = {provider: dict(options) for provider, options in value}

@@ -78,8 +78,11 @@ def test_the_schema_allows_what_the_planner_reads(path):
     field = POLICY_FIELDS[path]
     _, allowed = READ_BY_POLICY[path]
     match field["type"]:
-        case "integer":
+        case "integer" | "number":
             assert (field["minimum"], field["maximum"]) == allowed
+        case "string" if "pattern" in field:
+            assert field["pattern"] == f"^{policy._DURATION.pattern}$"
+            assert field["maxLength"] == policy._MAX_DURATION
         case "array":
             assert tuple(field["items"]["enum"]) == allowed
         case "boolean":
@@ -124,10 +127,11 @@ def test_what_the_api_server_fills_in_reads_as_the_default_policy():
     assert policy.parse(filled_in(spec_schema("inferencethreadings"))) == policy.Policy()
 
 
-@pytest.mark.parametrize("path", [path for path in PLANNED if POLICY_FIELDS[path]["type"] == "integer"])
-def test_the_planner_refuses_counts_just_outside_the_schemas_bounds(path):
+@pytest.mark.parametrize("path", [path for path in PLANNED if "minimum" in POLICY_FIELDS[path]])
+def test_the_planner_refuses_numbers_just_outside_the_schemas_bounds(path):
     field = POLICY_FIELDS[path]
-    for value in (field["minimum"] - 1, field["maximum"] + 1, True, "4", 1.5):
+    wrong = (1.5,) if field["type"] == "integer" else (0,)
+    for value in (field["minimum"] - 1, field["maximum"] + 1, True, "4", *wrong):
         spec = with_field(path, value)
         spec.setdefault(path.split(".", maxsplit=1)[0], {}).update(companions(path))
         with pytest.raises(policy.PolicyError) as refused:

@@ -32,9 +32,9 @@ def lint(schema: dict[str, Any], path: str, *, in_atomic: bool = False) -> Itera
         case "string":
             if "enum" not in schema and not 0 < schema.get("maxLength", 0) <= MOST_CHARACTERS:
                 yield f"{path}: string without maxLength up to {MOST_CHARACTERS}"
-        case "integer":
+        case "integer" | "number" as kind:
             if "minimum" not in schema:
-                yield f"{path}: integer without minimum"
+                yield f"{path}: {kind} without minimum"
         case "array":
             yield from lint_list(schema, path, in_atomic=in_atomic)
         case "object":
@@ -131,6 +131,7 @@ BAD = {
     "a field without a type": ({"description": "Some thing."}, "no type"),
     "int-or-string": ({"x-kubernetes-int-or-string": True, "description": "A count."}, "int-or-string"),
     "an integer without a minimum": ({"type": "integer", "description": "A count."}, "minimum"),
+    "a number without a minimum": ({"type": "number", "description": "Some rate."}, "minimum"),
     "a list without a bound": (
         {"type": "array", "description": "Some list.", "x-kubernetes-list-type": "set", "items": GOOD_STRING},
         "maxItems",

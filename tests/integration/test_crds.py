@@ -140,6 +140,9 @@ ACCEPTED = {
     "what the image sets": {
         "imageEnv": {"PYTHONPATH": "/app", "NODE_OPTIONS": "", "LD_PRELOAD": "/lib/x.so", "JAVA_TOOL_OPTIONS": "-Xmx1g"}
     },
+    "the shortest and rarest load": {"load": {"runTime": "1us", "requestsPerSecond": 0.0001}},
+    "the longest and most frequent load": {"load": {"runTime": "1h", "requestsPerSecond": 1000000}},
+    "a duration of several parts": {"load": {"runTime": "1m30.5s"}},
     "memory switches": {"onnxruntime": {"cpuMemArena": False, "memPattern": True, "arenaShrinkage": True}},
     "reports and the native shim": {"reports": True, "nativeShim": "Preload", "allocator": "Jemalloc"},
     "every runtime": {"runtimes": list(FAMILIES)},
@@ -309,6 +312,11 @@ REFUSED = {
         "spec.onnxruntime.providerOptions",
         '"1024"',
     ),
+    "a run time without a unit": ({"load": {"runTime": "33"}}, "spec.load.runTime", "should match"),
+    "no run time": ({"load": {"runTime": "0s"}}, "spec.load.runTime", "from 1us to 1h"),
+    "a run time above an hour": ({"load": {"runTime": "1h1us"}}, "spec.load.runTime", "from 1us to 1h"),
+    "no requests": ({"load": {"requestsPerSecond": 0}}, "spec.load.requestsPerSecond", "greater than 0"),
+    "a rate as text": ({"load": {"requestsPerSecond": "20"}}, "spec.load.requestsPerSecond", "number"),
     "a switch as text": ({"reports": "yes"}, "spec.reports", "boolean"),
     "a native shim that does not exist": ({"nativeShim": "Audit"}, "spec.nativeShim", '"Disabled", "Preload"'),
     "a runtime that does not exist": ({"runtimes": ["onnx"]}, "spec.runtimes[0]", '"onnxruntime"'),

@@ -20,6 +20,7 @@ def test_every_field_is_read():
     spec = {
         "objective": "Throughput",
         "budget": {"source": "Request", "workersPerContainer": 2, "sessionsPerWorker": 3, "concurrentRuns": 4},
+        "load": {"runTime": "33ms", "requestsPerSecond": 20},
         "threads": {"intraOp": 5, "minIntraOp": 2, "maxIntraOp": 9, "executionMode": "Parallel", "interOp": 2},
         "placement": {"numa": "Any", "smt": "AllThreads", "coreType": "Efficient", "affinity": "PerCore"},
         "runtimes": ["blas", "onnxruntime"],
@@ -48,6 +49,8 @@ def test_every_field_is_read():
         workers=2,
         sessions=3,
         concurrent_runs=4,
+        run_time_us=33000,
+        request_rate=20.0,
         intra_op=5,
         min_intra_op=2,
         max_intra_op=9,
@@ -83,6 +86,14 @@ def test_every_field_is_read():
         ({"threads": {"intraOp": 0}}, "threads.intraOp: 0 is not allowed; it must be an integer from 1 to 1024"),
         ({"threads": {"intraOp": "4"}}, "threads.intraOp: '4' is not allowed; it must be an integer from 1 to 1024"),
         ({"threads": {"intraOp": True}}, "threads.intraOp: True is not allowed; it must be an integer from 1 to 1024"),
+        (
+            {"load": {"runTime": "33"}},
+            "load.runTime: '33' is not allowed; it must be a duration from 1us to 1h, such as 33ms",
+        ),
+        (
+            {"load": {"requestsPerSecond": "20"}},
+            "load.requestsPerSecond: '20' is not allowed; it must be a number above 0, at most 1000000",
+        ),
         ({"threads": 4}, "threads: 4 is not allowed; it must be a mapping"),
         ({"objective": "latency"}, "objective: 'latency' is not allowed; it must be one of Latency, Throughput"),
         ({"runtimes": []}, "runtimes: [] is not allowed; it must be a list of " + ", ".join(FAMILIES)),
@@ -147,11 +158,36 @@ def test_a_bad_field_is_named_with_its_value_and_what_is_allowed(spec, message):
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize(
+    ("text", "run_time_us"),
+    [("1us", 1), ("33ms", 33_000), ("1.5s", 1_500_000), ("1h", 3_600_000_000), ("1m30s", 90_000_000), ("0.5ms", 500)],
+)
+def test_a_run_time_is_a_duration(text, run_time_us):
+    policy = parse({"load": {"runTime": text}})
+    assert policy.run_time_us == run_time_us
+    assert from_settings(to_settings(policy)) == policy
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "0s", "0.999us", "3601s", "1h1us", "33", "-1ms", "1 ms", "1ms\n", "1.ms", "1d", "1e3ms", "9" * 40 + "s", 33],
+)
+def test_what_is_no_run_time_is_refused(text):
+    with pytest.raises(PolicyError, match=r"load\.runTime"):
+        parse({"load": {"runTime": text}})
+
+
+@pytest.mark.parametrize("rate", [0, 0.0, -1, 1_000_001, float("nan"), float("inf"), True, "20"])
+def test_what_is_no_request_rate_is_refused(rate):
+    with pytest.raises(PolicyError, match=r"load\.requestsPerSecond"):
+        parse({"load": {"requestsPerSecond": rate}})
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
 )
-known = st.sampled_from(["objective", "budget", "threads", "placement", "runtimes", "onnxruntime", "shim"])
+known = st.sampled_from(["objective", "budget", "load", "threads", "placement", "runtimes", "onnxruntime", "shim"])
 
 
 @given(st.dictionaries(known, json_values))

@@ -23,6 +23,8 @@ FULLEST = Policy(
     workers=1024,
     sessions=1024,
     concurrent_runs=1024,
+    run_time_us=3_599_999_999,
+    request_rate=999999.123456789,
     intra_op=1024,
     min_intra_op=1000,
     max_intra_op=1024,
@@ -183,4 +185,5 @@ def test_reading_any_text_ends_in_a_value_or_a_wire_error(text):
 
 def test_the_settings_hash_follows_what_decides_and_nothing_else():
     assert wire.settings_hash(Policy()) == wire.settings_hash(Policy(objective="Latency"))
+    assert wire.settings_hash(Policy()) != wire.settings_hash(Policy(run_time_us=1000))
     assert wire.settings_hash(Policy()) != wire.settings_hash(Policy(objective="Throughput"))

@@ -91,6 +91,8 @@ def _allowed(field: dict[str, Any]) -> str:
     if "enum" in field:
         found.append(", ".join(_literal(word) for word in field["enum"]))
     found += _span(field, "minimum", "maximum", "")
+    if field.get("exclusiveMinimum"):
+        found[-1] = f"above {found[-1]}"
     found += _span(field, "minItems", "maxItems", " items")
     found += _span(field, "minProperties", "maxProperties", " entries")
     if "enum" not in field:
