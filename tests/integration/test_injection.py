@@ -54,7 +54,7 @@ def test_a_pod_gets_variables_annotations_and_the_shim_at_create(space, kubernet
 @pytest.mark.parametrize(
     ("node", "one", "expected", "because"),
     [
-        ("two-sockets", container(cpu="20"), 8, "8 physical cores on one NUMA node"),
+        ("two-sockets", container(cpu="20"), 16, "16 physical cores on the node"),
         ("two-sockets", container(), 8, "no CPU limit; 8 physical cores on one NUMA node"),
         (
             "two-sockets",
@@ -62,7 +62,7 @@ def test_a_pod_gets_variables_annotations_and_the_shim_at_create(space, kubernet
             4,
             "8 exclusive CPUs (Guaranteed, static CPU manager) on 4 physical cores",
         ),
-        ("four-caches", guaranteed(cpu="8"), 4, "4 physical cores on one NUMA node"),
+        ("four-caches", guaranteed(cpu="10"), 8, "8 physical cores on the node"),
         ("four-caches", container(), 4, "no CPU limit; 4 physical cores on one NUMA node"),
         ("hybrid", container(), 6, "6 physical cores of one type"),
         ("hybrid", container(cpu="3500m"), 4, "limits.cpu 3500m, rounded up for Latency"),
@@ -93,13 +93,13 @@ def test_the_legacy_bindings_path_gives_node_specific_values_too(space):
     binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "app"}, "target": target}
     space.client.post(f"/api/v1/namespaces/{space.name}/bindings", binding)
     assert threads(made) == 20
-    assert threads(space.get()) == 8
+    assert threads(space.get()) == 16
 
 
 def test_a_pod_whose_node_is_given_gets_its_numbers_at_create(space):
     space.apply(policy())
     made = space.create(pod(container(cpu="20"), nodeName="two-sockets"))
-    assert threads(made) == 8
+    assert threads(made) == 16
     assert plan_of(made).node == "two-sockets"
 
 

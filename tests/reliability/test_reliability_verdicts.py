@@ -1,5 +1,7 @@
 """What the checks on a real cluster count as wrong: each of these must be able to find something."""
 
+import json
+
 import pytest
 
 from reliability import attack_load, attack_port, calls, truth
@@ -54,7 +56,7 @@ RIGHT = {"observedGeneration": 2, "matchedPods": 3, "injectedPods": 2, "stalePod
 
 
 def pod(app, threads=None):
-    annotations = {"threads.raddle.dev/serve": str(threads)} if threads else {}
+    annotations = {"plan.raddle.dev/serve": json.dumps({"v": 1, "set": {"intraOp": threads}})} if threads else {}
     labels = {"app": app} | ({"raddle.dev/injected": "true"} if threads else {})
     return {"metadata": {"name": "a", "labels": labels, "annotations": annotations}}
 

@@ -35,10 +35,10 @@ SCENARIOS: Final = (
     ),
     Scenario(
         name="three-cpus",
-        why="a limit of three CPUs: a thread for each core of one NUMA node, tied to none",
+        why="a limit of three CPUs: three threads, more than a NUMA node has cores, tied to none",
         qos="Burstable",
         nodes=(GUEST.name,),
-        containers=(Container(request="100m", limit="3", threads=2, cpus=GUEST.cpus, quota_cpus=3.0),),
+        containers=(Container(request="100m", limit="3", threads=3, cpus=GUEST.cpus, quota_cpus=3.0),),
         stock=False,
         seconds=PATIENCE_SECONDS,
     ),
@@ -59,7 +59,7 @@ SCENARIOS: Final = (
         nodes=(HOST.name, GUEST.name),
         containers=(Container(request="100m", limit="8", threads=1, quota_cpus=8.0),),
         elsewhere={
-            GUEST.name: (Container(request="100m", limit="8", threads=2, cpus=GUEST.cpus, quota_cpus=8.0),),
+            GUEST.name: (Container(request="100m", limit="8", threads=8, cpus=GUEST.cpus, quota_cpus=8.0),),
         },
         stock=False,
         seconds=PATIENCE_SECONDS,

@@ -21,7 +21,11 @@ SCENARIO: Final = Scenario(
     why="",
     qos="Burstable",
     nodes=(GUEST.name,),
-    containers=(Container(request="100m", limit=str(BEFORE_CPUS), threads=2, cpus=GUEST.cpus),),
+    containers=(
+        Container(
+            request="100m", limit=str(BEFORE_CPUS), threads=BEFORE_CPUS, cpus=GUEST.cpus, quota_cpus=float(BEFORE_CPUS)
+        ),
+    ),
     seconds=PATIENCE_SECONDS,
 )
 APP: Final = SCENARIO.containers[0].name
@@ -31,7 +35,7 @@ _RESIZED = re.compile(r"^raddle_resized_pods (\S+)$", re.MULTILINE)
 
 
 def resize(lab: Lab) -> Result:
-    """A limit of three CPUs becomes one while two threads run; the container starts again with one."""
+    """A limit of three CPUs becomes one while three threads run; the container starts again with one."""
     namespace = lab.runner.namespace({})
     with lab.runner.running(SCENARIO, namespace) as found:
         run = _Resize(lab, found[GUEST.name]["metadata"])
@@ -73,8 +77,8 @@ class _Resize:
         self._wait(lambda: self._show()["budget"]["quotaCPUs"] == AFTER_CPUS, "the kernel has the new limit")
         effective = self._show()["effective"]
         self.expect("then planned for a new session", effective["intraOp"], AFTER_CPUS)
-        self.expect("because", effective["because"].get("intra"), f"planned 2, cut to quota {AFTER_CPUS}")
-        self.expect("threads that run on", self.threads(), 2)
+        self.expect("because", effective["because"].get("intra"), f"planned {BEFORE_CPUS}, cut to quota {AFTER_CPUS}")
+        self.expect("threads that run on", self.threads(), BEFORE_CPUS)
         self.expect("restarts by the resize", self._restarts(), 0)
 
     def counted(self) -> int:

@@ -26,9 +26,9 @@ T = TypeVar("T")
 WAIT_SECONDS = 30.0
 POLL_SECONDS = 0.05
 OPTED_IN: Mapping[str, str] = {env.INJECT_LABEL: "enabled"}
-# Two sockets of 8 cores: more than a pod's limit of 20 CPUs fits on one NUMA node, so that the values that are safe
-# everywhere (20) and those of this node (8) differ.
-NODE, SHAPE, LIMIT_CPUS, NODE_THREADS = "steady", "2s16c32t", 20, 8
+# Two sockets of 8 cores: fewer than a pod's limit of 20 CPUs, so that the values that are safe everywhere (20) and
+# those of this node (16) differ.
+NODE, SHAPE, LIMIT_CPUS, NODE_THREADS = "steady", "2s16c32t", 20, 16
 # webhook.timeoutSeconds.pods of the chart, and what a call may take beyond it on a machine that has more to do.
 CREATE_TIMEOUT_SECONDS, NOISE_SECONDS = 2, 2
 TOPOLOGIES = "/apis/raddle.dev/v1alpha1/nodecputopologies"
