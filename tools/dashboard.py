@@ -2,7 +2,7 @@
 
     python -m dashboard       write charts/raddle/files/monitoring/dashboard.json
 
-tests/chart/test_dashboard.py checks that it is current and that its queries ask for metrics that there are.
+tests/chart/test_monitoring.py checks that it is current and that its queries ask for metrics that there are.
 """
 
 from __future__ import annotations

@@ -56,3 +56,15 @@ def test_files_and_targets_that_are_named_exist(page):
         )
     for path in re.findall(r"`((?:runtime|operator|tests|tools|benchmarks|charts|crds|docs)/[\w./-]+)`", text):
         assert (ROOT / path).exists(), f"{page.name} names {path}"
+
+
+def test_files_that_sources_name_exist():
+    named = re.compile(r"(?<![\w./-])(?:runtime|operator|tests|tools|benchmarks|charts|crds|docs)/[\w./-]*\.\w+")
+    sources = [path for root in ("runtime", "operator", "tools", "benchmarks") for path in (ROOT / root).rglob("*.*")]
+    texts = {path: path.read_text() for path in sources if path.suffix in {".py", ".cjs", ".c", ".h", ".md"}}
+    assert {
+        f"{source.relative_to(ROOT)} names {path}"
+        for source, text in texts.items()
+        for path in named.findall(text)
+        if not (ROOT / path).exists()
+    } == set()

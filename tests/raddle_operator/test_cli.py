@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import textwrap
 
@@ -9,6 +10,7 @@ import click
 import pytest
 import yaml
 from click.testing import CliRunner
+from rich.console import Console
 
 import chart
 import machines
@@ -321,10 +323,29 @@ def test_explain_shows_literals_and_what_a_container_does_not_get(run):
     assert found.variables["KMP_BLOCKTIME"] == "1"
     assert found.variables["RADDLE_REPORT"] == "/opt/raddle-report"
     assert [str(skip.reason) for skip in found.withheld] == ["ImageEnvUnknown"]
-    document = explain._document(world, [found], None, None)
+    document = explain._document(world)
     assert yaml.safe_load(yaml.safe_dump(document))["containers"][0]["withheld"][0]["reason"] == "ImageEnvUnknown"
     del world.pod["metadata"]["annotations"]
     assert explain.explained(world) == []
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_explain_prints_the_variables_of_runtimes_and_raddle_s_own_only_when_asked(run, width):
+    files = {"policy.yaml": POLICY + "  reports: true\n", "deployment.yaml": DEPLOYMENT}
+    (pod,) = yaml.safe_load_all(
+        run("plan", "-f", "policy.yaml", "-f", "deployment.yaml", "-o", "yaml", files=files).output
+    )
+    pod["metadata"]["name"] = "resnet-7d9f"
+    world = cluster.World(pod=pod, namespace="default", namespace_labels={}, policies=())
+    printed = {}
+    for wide in (False, True):
+        text = io.StringIO()
+        explain.show(Console(file=text, width=width), world, wide=wide)
+        printed[wide] = text.getvalue().splitlines()
+    assert "  OMP_NUM_THREADS=12" in printed[False]
+    assert not [line for line in printed[False] if "RADDLE_" in line]
+    own = {f"  RADDLE_PLAN={world.annotations['shim.raddle.dev/serve']}", "  RADDLE_REPORT=/opt/raddle-report"}
+    assert set(printed[True]) - set(printed[False]) == own
 
 
 @pytest.mark.parametrize(
@@ -358,7 +379,7 @@ def test_explain_says_when_a_container_was_resized_since_it_was_planned(run, lim
     world = cluster.World(pod=pod, namespace="default", namespace_labels={}, policies=())
     (found,) = explain.explained(world)
     assert explain.resized_to(world, found) == resized
-    assert explain._document(world, [found], None, None)["resizedTo"] == ({"serve": resized} if resized else {})
+    assert explain._document(world)["resizedTo"] == ({"serve": resized} if resized else {})
 
 
 def test_plan_lists_the_literals_that_it_would_set(run):

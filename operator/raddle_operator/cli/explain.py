@@ -24,12 +24,15 @@ EPILOG = """\b
 Examples:
   kubectl raddle explain pod/resnet-7d9f -n models
   kubectl raddle explain resnet-7d9f -n models -o json
+  kubectl raddle explain resnet-7d9f -n models -o wide   (with Raddle's own variables)
 
 \b
 Exit codes: 0 explained, 1 no such pod or no answer from the cluster, 2 bad usage.
 """
 # What people want to know first, in this order; what follows is as the plan has it.
 FIRST = ("intraOp", "intraOpWithoutShim", "interOp", "spinning", "omp", "blas", "affinity")
+# Variables that no runtime reads, only a shim or nobody: RADDLE_PLAN repeats the table.
+OWN = "RADDLE_"
 
 
 @click.command(epilog=EPILOG)
@@ -37,29 +40,34 @@ FIRST = ("intraOp", "intraOpWithoutShim", "interOp", "spinning", "omp", "blas", 
 @click.option("-n", "--namespace", help="The pod's namespace. Absent: the context's.")
 @click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="As for kubectl.")
 @click.option("--context", help="Context of the kubeconfig. Absent: its current one.")
-@click.option("-o", "--output", "form", default="text", show_default=True, type=click.Choice(["text", "json", "yaml"]))
+@click.option(
+    "-o", "--output", "form", default="text", show_default=True, type=click.Choice(["text", "wide", "json", "yaml"])
+)
 def explain(pod: str, namespace: str | None, kubeconfig: Path | None, context: str | None, form: str) -> None:
     """Say why a pod's containers have the numbers they have, or why they have none."""
     kind, slash, name = pod.rpartition("/")
     if slash and kind.lower() not in {"pod", "pods", "po"}:
         raise click.UsageError(f"{pod!r} names a {kind}; only pods can be explained: pod/NAME")
     world = asyncio.run(cluster.world(name, namespace, kubeconfig, context))
+    if form in {"text", "wide"}:
+        show(output.console(), world, wide=form == "wide")
+    else:
+        output.write(_document(world), form)
+
+
+def show(console: Console, world: cluster.World, *, wide: bool) -> None:
+    """Print all that there is to say of a pod; with `wide` also the variables that only Raddle's own shims read."""
     explanations = explained(world)
-    skip = None if explanations else why_not(world)
-    newer = changed_since(world)
-    if form != "text":
-        output.write(_document(world, explanations, skip, newer), form)
-        return
-    console = output.console()
-    node = world.pod.get("spec", {}).get("nodeName") or "not bound yet"
+    name, node = world.pod["metadata"]["name"], world.pod.get("spec", {}).get("nodeName") or "not bound yet"
     console.print(f"[bold]pod/{escape(name)}[/] in {escape(world.namespace)}, node {escape(node)}")
-    if skip is not None:
+    if not explanations:
+        skip = why_not(world)
         console.print(f"Raddle has set nothing.\n  [yellow]{skip.reason}[/] {escape(skip.detail)}")
         return
-    if newer is not None:
+    if (newer := changed_since(world)) is not None:
         console.print(f"[yellow]Stale:[/] made with other settings than {escape(newer)} has now; a new pod gets those")
     for one in explanations:
-        _print(console, one, resized_to(world, one))
+        _print(console, one, resized_to(world, one), wide=wide)
 
 
 def explained(world: cluster.World) -> list[pure.ContainerExplanation]:
@@ -122,7 +130,7 @@ def why_not(world: cluster.World) -> Skip:
     return Skip(reason=SkipReason.WEBHOOK_MISSED, detail=detail)
 
 
-def _print(console: Console, one: pure.ContainerExplanation, resized_cpus: float | None) -> None:
+def _print(console: Console, one: pure.ContainerExplanation, resized_cpus: float | None, *, wide: bool) -> None:
     console.print(f"\ncontainer [bold]{escape(one.container)}[/], governed by {escape(one.governed_by or '?')}")
     if one.problem:
         console.print(f"  [yellow]its plan can't be read:[/] {escape(one.problem)}")
@@ -139,7 +147,9 @@ def _print(console: Console, one: pure.ContainerExplanation, resized_cpus: float
         table.add_row(name, escape(_text(one.values[name])), escape(one.because.get(name, "")))
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
     for name, value in one.variables.items():
-        console.print(f"  [dim]{escape(name)}={escape(value)}[/]")
+        if wide or not name.startswith(OWN):
+            # Whole, so that it can be copied.
+            console.print(f"  [dim]{escape(name)}={escape(value)}[/]", soft_wrap=True)
     for skip in one.withheld:
         console.print(f"  [yellow]not given[/] {escape(str(skip))}")
     if one.kept:
@@ -152,9 +162,9 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _document(
-    world: cluster.World, explanations: list[pure.ContainerExplanation], skip: Skip | None, newer: str | None
-) -> Mapping[str, Any]:
+def _document(world: cluster.World) -> Mapping[str, Any]:
+    explanations = explained(world)
+    skip = None if explanations else why_not(world)
     metadata = world.pod.get("metadata", {})
     return {
         "pod": metadata.get("name"),
@@ -162,7 +172,7 @@ def _document(
         "node": world.pod.get("spec", {}).get("nodeName"),
         "injected": (metadata.get("labels") or {}).get(env.INJECTED_LABEL) == "true",
         "containers": [_plain(asdict(one)) for one in explanations],
-        "staleAgainst": newer,
+        "staleAgainst": changed_since(world),
         "resizedTo": {one.container: cpus for one in explanations if (cpus := resized_to(world, one)) is not None},
         "skipped": None if skip is None else {"reason": str(skip.reason), "detail": skip.detail},
     }
