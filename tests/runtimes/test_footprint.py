@@ -1,0 +1,133 @@
+"""What else changes in a process that the shim is loaded into: the same programs with it and without, compared.
+
+processes/footprint.py tells all that can be seen of a process; whatever differs is wanted, and the docs say so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import process_lab
+import pytest
+import shim_lab
+import torch_lab
+
+from raddle import env
+
+pytestmark = pytest.mark.runtime
+
+PROBE = process_lab.PROGRAMS / "footprint.py"
+PAGE = Path(__file__).parents[2] / "docs/explanation/what-the-shim-reaches.md"
+PLAN = (
+    "v=1;intra=2;inter=1;spin=bounded;spin_us=200;mode=sequential;aff=none;excl=0;streams=1;workers=1;omp=2;"
+    "torch_inter=1;existing=respect;observe=sessions"
+)
+# What the page says -> which differences it means, of those that `differences` names.
+REPLACED = "(repr|type|file|signature|doc|name|qualname|module|pickle)"
+WANTED = {
+    "`sys.modules` has `raddle` and `raddle.shim`, by `PYTHONPATH` also our `sitecustomize`; once a runtime is imported,"
+    " what its adapter needs": r"sys\.modules: \+(raddle(\..*)?|sitecustomize)|(module )?sitecustomize\b.*: \+",
+    "`sys.meta_path` has one more finder": r"sys\.meta_path: \+raddle\.shim\._Finder",
+    "`sys.path_importer_cache` has folders of the mount": r"sys\.path_importer_cache: \+MOUNT/python.*",
+    "`os.environ` has what the pod has, and `RADDLE_ANNOUNCED` once a line was said, so that children don't say it again": (
+        r"os\.environ\.(PYTHONPATH|PYTHONUSERBASE|RADDLE_PLAN|RADDLE_ANNOUNCED): \+"
+    ),
+    "By `PYTHONUSERBASE`, `sysconfig` and `pip install --user` take the mount for the user's folder": "sysconfig userbase",
+    "Standard error has one line a runtime": r"stderr: \+raddle: (onnxruntime|torch) .*",
+    "onnxruntime's native `InferenceSession` is a subclass of what it was, of the same name; its sessions have attributes"
+    " `raddle…`": (
+        r"onnxruntime\.capi\.\w+\.InferenceSession\.(bases: order|signature)"
+        r"|object native session\.attributes: \+(__dict__|raddle\w*)"
+        rf"|onnxruntime\.capi\.\w+\.InferenceSession\.(__init__|initialize_session|run_async)\.{REPLACED}"
+    ),
+    "`set_global_thread_pool_sizes`, `create_and_register_allocator` and `get_default_session_options` of onnxruntime are"
+    " Python functions": (
+        r"onnxruntime\.(capi\.\w+\.)?"
+        r"(set_global_thread_pool_sizes|create_and_register_allocator(_v2)?|get_default_session_options)"
+        rf"\.{REPLACED}"
+    ),
+    "The functions of torch that set, ask for or use its two counts are Python functions, of the same name, module and"
+    " text": (
+        r"torch\.(_C\.)?((set|get)_num_(interop_)?threads|_parallel_info|fork)\.(repr|type|file|signature)"
+        r"|torch\.((jit\.)?\w+)\.(forward|run_method|__call__)\.(repr|type|file|signature)"
+    ),
+}
+PROGRAMS = ("plain", "numpy", "ort-1.20.1", "ort-1.31.1", "torch")
+
+
+@pytest.fixture(scope="module")
+def mount(tmp_path_factory):
+    return shim_lab.mount(tmp_path_factory.mktemp("mount"))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return shim_lab.write_model(tmp_path_factory.mktemp("model") / "chain.onnx")
+
+
+@pytest.fixture(scope="module", params=PROGRAMS)
+def look(request, model, tmp_path_factory):
+    """look(**variables): what the probe tells of a process of this program that is started with them."""
+    home, program = tmp_path_factory.mktemp("home"), request.param
+    executable = shim_lab.interpreter("3.11")
+    if program == "torch":
+        executable = torch_lab.installed().python
+    elif program != "plain":
+        venv = shim_lab.release(program if program.startswith("ort-") else "ort-1.31.1")
+        (packages,) = (venv.parents[1] / "lib").glob("python*/site-packages")
+        # A virtual environment has no user site: its packages are put into the user's own.
+        user_site = home / ".local/lib/python3.11/site-packages"
+        user_site.mkdir(parents=True)
+        (user_site / "packages.pth").write_text(f"{packages}\n")
+    if executable is None:
+        pytest.skip("no CPython 3.11 here")
+    fixed = {"HOME": str(home), env.OMP: "2", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8"}
+    arguments = ["-Wdefault", str(PROBE), str(model), "onnxruntime" if program.startswith("ort-") else program]
+
+    def call(**variables):
+        done = shim_lab.python(executable, *arguments, env={**fixed, **variables}, check=False)
+        assert done.returncode == 0, done.stderr
+        return {**json.loads(done.stdout), "stderr": done.stderr.splitlines()}
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def without(look):
+    return look()
+
+
+def differences(before, after, where=""):
+    """Where the two differ: "sys.path: +/x" for what a list has gained, "os.environ.X: -" for what is not there now."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        yield from (f"{where}.{key}: -".lstrip(".") for key in before if key not in after)
+        yield from (f"{where}.{key}: +".lstrip(".") for key in after if key not in before)
+        for key in before.keys() & after.keys():
+            yield from differences(before[key], after[key], f"{where}.{key}".lstrip("."))
+    elif isinstance(before, list) and isinstance(after, list) and before != after:
+        changes = [f"-{one}" for one in before if one not in after] + [f"+{one}" for one in after if one not in before]
+        yield from (f"{where}: {change}" for change in changes or ["order"])
+    elif before != after:
+        yield where
+
+
+@pytest.mark.parametrize("way", ["PYTHONPATH", "PYTHONUSERBASE"])
+def test_what_loading_the_shim_changes_in_a_process_is_wanted_and_nothing_else(look, without, mount, way):
+    folder = mount / "python" if way == "PYTHONPATH" else mount
+    found = {
+        difference.replace(str(mount), "MOUNT")
+        for difference in differences(without, look(**{way: str(folder), env.PLAN: PLAN}))
+    }
+    assert "sys.meta_path: +raddle.shim._Finder" in found
+    assert {one for one in found if not any(re.fullmatch(wanted, one) for wanted in WANTED.values())} == set()
+
+
+def test_the_same_program_looks_the_same_when_it_is_started_again(look, without):
+    assert set(differences(without, look())) == set()
+
+
+def test_the_page_says_what_is_wanted():
+    page = " ".join(PAGE.read_text().split())
+    assert [sentence for sentence in WANTED if sentence not in page] == []
