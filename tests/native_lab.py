@@ -67,7 +67,10 @@ def made(folder: Path) -> Iterator[Path | None]:
 def fetch(*command: str | Path, cwd: Path | None = None) -> str:
     """Output of a package manager; skips the test where it can't get what it was asked for."""
     tool(str(command[0]))
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
+    try:
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
+    except subprocess.TimeoutExpired as error:
+        pytest.skip(str(error))
     if done.returncode:
         pytest.skip(f"{' '.join(map(str, command[:3]))} failed: {(done.stderr or done.stdout)[-300:]}")
     return done.stdout

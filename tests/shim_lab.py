@@ -39,6 +39,7 @@ RELEASES = {
     "ort-1.28.0": ("3.11", "onnxruntime==1.28.0"),  # the last before the environment variables
     "ort-1.29.0": ("3.11", "onnxruntime==1.29.0"),
     "ort-1.31.1": ("3.11", "onnxruntime==1.31.1"),
+    "ort-1.32.0": ("3.11", "onnxruntime==1.32.0"),
     "ort-1.31.1-py3.13": ("3.13", "onnxruntime==1.31.1"),
 }
 # Other builds of ONNX Runtime: with OpenMP, for CUDA, for OpenVINO.

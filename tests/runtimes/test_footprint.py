@@ -54,7 +54,7 @@ WANTED = {
         r"|torch\.((jit\.)?\w+)\.(forward|run_method|__call__)\.(repr|type|file|signature)"
     ),
 }
-PROGRAMS = ("plain", "numpy", "ort-1.20.1", "ort-1.31.1", "torch")
+PROGRAMS = ("plain", "numpy", "ort-1.20.1", "ort-1.32.0", "torch")
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def look(request, model, tmp_path_factory):
     if program == "torch":
         executable = torch_lab.installed().python
     elif program != "plain":
-        venv = shim_lab.release(program if program.startswith("ort-") else "ort-1.31.1")
+        venv = shim_lab.release(program if program.startswith("ort-") else "ort-1.32.0")
         (packages,) = (venv.parents[1] / "lib").glob("python*/site-packages")
         # A virtual environment has no user site: its packages are put into the user's own.
         user_site = home / ".local/lib/python3.11/site-packages"

@@ -1,0 +1,106 @@
+"""The newest ONNX Runtime that can be fetched is configured like the pinned ones: counts, spinning, existing values, errors."""
+
+import json
+import os
+
+import native_caller
+import native_lab
+import newest
+import node_lab
+import pytest
+import shim_lab
+
+from raddle import env
+
+pytestmark = [
+    pytest.mark.runtime,
+    pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a pool of one has no threads to count"),
+    # A release of today is fetched first.
+    pytest.mark.timeout(900),
+]
+
+ALLOW = "session.intra_op.allow_spinning"
+PLAN = "intra=2;inter=1;spin=never;mode=sequential;aff=none;existing="
+# What a shim's line ends with; before it, it may say that the release is newer than tested.
+SAID = ": intra_op=2, inter_op=1, spinning off"
+FAILING = """
+import json, onnxruntime
+try:
+    onnxruntime.InferenceSession("/no/such.onnx", providers=["CPUExecutionProvider"])
+except Exception as error:
+    print(json.dumps([type(error).__module__, type(error).__name__, str(error)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def of():
+    """of(registry): the newest version there, also in the test's output."""
+
+    def ask(registry):
+        found = newest.version(registry)
+        print(f"the newest of {registry}: {found}")
+        return found
+
+    return ask
+
+
+@pytest.fixture(scope="module")
+def mounted(tmp_path_factory):
+    return shim_lab.mount(tmp_path_factory.mktemp("mount"))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return shim_lab.write_model(tmp_path_factory.mktemp("model") / "chain.onnx")
+
+
+@pytest.mark.parametrize(("existing", "pools", "spins"), [("respect", [1, 1, 3], "1"), ("override", [1, 1, 1], "0")])
+def test_pypi_s_newest_has_the_plan_in_python(of, mounted, model, existing, pools, spins):
+    variables = {**shim_lab.python_path(mounted), env.PLAN: f"v=1;{PLAN}{existing}"}
+    sessions = [None, {"intra": 0}, {"intra": 4, "entries": {ALLOW: "1"}}]
+    seen = shim_lab.probe(newest.wheel(of("pypi")), model, sessions, env=variables)
+    assert [session["pool"] for session in seen["sessions"]] == pools
+    assert [record["effective"]["intra"] - 1 for record in seen["records"]] == pools
+    assert [session["effective"]["entries"].get(ALLOW) for session in seen["sessions"]] == ["0", "0", spins]
+    # The application's objects are what they were.
+    assert [session["after"]["intra"] for session in seen["sessions"][1:]] == [0, 4]
+    assert SAID in seen["stderr"]
+
+
+def test_pypi_s_newest_refuses_a_model_in_python_in_the_same_words(of, mounted):
+    python = newest.wheel(of("pypi"))
+    ours = {**shim_lab.python_path(mounted), env.PLAN: f"v=1;{PLAN}respect"}
+    said = [json.loads(shim_lab.python(python, "-c", FAILING, env=given).stdout) for given in ({}, ours)]
+    assert said[0] == said[1]
+    assert said[0][1] == "NoSuchFile"
+
+
+@pytest.mark.parametrize("registry", ["pypi", "maven"])
+@pytest.mark.parametrize(("existing", "workers"), [("respect", [1, 1, 2]), ("override", [1, 1, 1])])
+def test_the_newest_library_has_the_plan_in_c_and_java(of, registry, existing, workers):
+    found = of(registry)
+    program = newest.native_program(found) if registry == "pypi" else native_lab.program("java", found)
+    given = native_caller.under(PLAN + existing)
+    with native_caller.Caller(program, given, cpus=sorted(os.sched_getaffinity(0))[:2]) as caller:
+        caller.do("env")
+        made = []
+        for name, options in (("default", None), ("own", ""), ("three", "intra=3")):
+            before = len(caller.pool())
+            caller.session(options, name=name)
+            made.append(len(caller.pool()) - before)
+        assert made == workers, caller.stderr
+        assert caller.idle_cpu_s(caller.pool(), "own") < 0.004
+        assert any(SAID in line for line in caller.lines)
+        assert caller.end() == 0
+
+
+@pytest.mark.parametrize(("existing", "threads"), [("respect", [1, 1, 2, None]), ("override", [1, 1, 1, 1])])
+def test_npm_s_newest_has_the_plan_in_node(of, existing, threads):
+    application = node_lab.application(of("npm"))
+    # The binding refuses -1.
+    sessions = ({}, {"intraOpNumThreads": 0}, {"intraOpNumThreads": 3}, {"intraOpNumThreads": -1})
+    seen = node_lab.run(application / "app.cjs", *sessions, text=node_lab.plan(existing=existing))
+    assert seen.threads == threads
+    assert any(SAID in line for line in seen.lines)
+    if existing == "respect":
+        assert seen.sessions[3] == node_lab.run(application / "app.cjs", sessions[3]).sessions[0]
