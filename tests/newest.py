@@ -1,15 +1,16 @@
-"""The newest ONNX Runtime that the registries give, beside the pinned ones of shim_lab, node_lab and native_lab.
+"""The newest ONNX Runtime and PyTorch that the registries give, beside the pinned ones of the labs.
 
 Each registry is asked by its own client, once a day; the answer is kept below ~/.cache/raddle/newest. What can't be had
 skips the test with the reason: only a release that is there, and works otherwise than the pinned ones, fails it.
 
-The newest PyTorch is not among them: PyPI's is built for CUDA, Maven Central's is torch_lab's pinned one.
+PyTorch is Debian's in sid, which is built for the CPU only; PyPI's asks for gigabytes of CUDA.
 """
 
 from __future__ import annotations
 
 import fcntl
 import functools
+import shutil
 import subprocess
 import tempfile
 import time
@@ -18,6 +19,7 @@ from pathlib import Path
 import native_lab
 import pytest
 import shim_lab
+import torch_lab
 
 CACHE = Path.home() / ".cache" / "raddle" / "newest"
 DAY_S = 86400
@@ -28,14 +30,14 @@ MAVEN = "com.microsoft.onnxruntime:onnxruntime"
 
 @functools.cache
 def version(registry: str) -> str:
-    """The newest version of ONNX Runtime in pypi, npm or maven."""
+    """The newest version of ONNX Runtime in pypi, npm or maven, or of PyTorch in debian."""
     CACHE.mkdir(parents=True, exist_ok=True)
     known = CACHE / registry
     with known.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not known.exists() or known.stat().st_mtime < time.time() - DAY_S:
             try:
-                known.write_text({"pypi": _pypi, "npm": _npm, "maven": _maven}[registry]())
+                known.write_text({"pypi": _pypi, "npm": _npm, "maven": _maven, "debian": _debian}[registry]())
             except (OSError, subprocess.SubprocessError) as error:
                 pytest.skip(f"{registry} does not tell its newest release: {error}")
     return known.read_text()
@@ -61,6 +63,13 @@ def _maven() -> str:
         return pom.stem.rpartition("-")[2]
 
 
+def _debian() -> str:
+    # "Candidate: 2.14.1+dfsg-1": what is before the plus is torch's own.
+    with tempfile.TemporaryDirectory() as folder:
+        policy = _said("apt-cache", *torch_lab.apt_options("sid", Path(folder)), "policy", "python3-torch")
+    return policy.partition("Candidate: ")[2].partition("+")[0]
+
+
 def _said(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     return done.stdout
@@ -84,3 +93,13 @@ def native_program(found: str) -> native_lab.Program:
             (folder / name).symlink_to(library)
     program = native_lab.compiled("caller", "caller.c", CACHE / f"library-{found}")
     return native_lab.Program("c", found, (str(program),), {})
+
+
+def torch(found: str) -> Path:
+    """The Python that has this version of Debian's."""
+    python = torch_lab.unpacked("sid", f"sid-{found}").python
+    for other in python.parents[1].glob("sid-*"):
+        # A gigabyte each.
+        if other.is_dir() and other != python.parent:
+            shutil.rmtree(other)
+    return python

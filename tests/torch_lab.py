@@ -69,19 +69,25 @@ def installed() -> Release:
     return Release(PYTHON, found.partition("+")[0])
 
 
-@functools.cache
 def trixie() -> Release:
-    """Debian trixie's python3-torch, 2.6 on Python 3.13: nothing is installed."""
+    """Debian trixie's python3-torch, 2.6 on Python 3.13."""
+    return unpacked("trixie", "trixie")
+
+
+@functools.cache
+def unpacked(suite: str, name: str) -> Release:
+    """python3-torch of a suite of Debian, in the cache by this name: nothing is installed."""
     if platform.machine() != "x86_64":
-        pytest.skip("the packages of trixie are unpacked for x86-64 only")
-    home = native_lab.CACHE.with_name("torch") / "trixie"
+        pytest.skip("Debian's packages are unpacked for x86-64 only")
+    home = native_lab.CACHE.with_name("torch") / name
     with native_lab.made(home) as folder:
         if folder:
-            _unpack("trixie", "python3-torch", folder)
+            _unpack(suite, "python3-torch", folder)
+            (python,) = (folder / "usr/bin").glob("python3.[0-9][0-9]")
             libraries = folder / "usr/lib/x86_64-linux-gnu"
             path = ":".join(str(libraries / name) for name in ("", "blas", "lapack", ".."))
             linker = libraries / "ld-linux-x86-64.so.2"
-            command = f'{linker} --argv0 {folder}/python --library-path {path} {folder}/usr/bin/python3.13 "$@"'
+            command = f'{linker} --argv0 {folder}/python --library-path {path} {python} "$@"'
             (folder / "python").write_text(f"#!/bin/sh\nexport PYTHONHOME={folder}/usr\nexec {command}\n")
             (folder / "python").chmod(0o755)
     return Release(home / "python", (home / "version").read_text())
@@ -89,7 +95,19 @@ def trixie() -> Release:
 
 def _unpack(suite: str, package: str, folder: Path) -> None:
     """The tree of a package and of all that it depends on; the package's own version in the file `version`."""
-    apt = folder / "apt"
+    options = apt_options(suite, folder / "apt")
+    command = ("apt-get", "-qq", *options, "--yes", "--no-install-recommends", "--download-only", "install", package)
+    native_lab.fetch(*command)
+    for archive in (folder / "apt" / "cache" / "archives").glob("*.deb"):
+        native_lab.fetch("dpkg-deb", "-x", archive, folder)
+        if archive.name.startswith(package + "_"):
+            (folder / "version").write_text(archive.name.split("_")[1].partition("+")[0])
+    for unused in (folder / "apt", folder / "usr/share"):
+        shutil.rmtree(unused)
+
+
+def apt_options(suite: str, apt: Path) -> list[str]:
+    """What makes apt's commands see a suite of Debian, with no package installed; its lists are fetched into `apt`."""
     for name in ("lists/partial", "cache/archives/partial"):
         (apt / name).mkdir(parents=True)
     # No package counts as installed, so that all are fetched.
@@ -105,15 +123,9 @@ def _unpack(suite: str, package: str, folder: Path) -> None:
         "APT::Sandbox::User": "root",
         "Debug::NoLocking": "1",
     }
-    command = ("apt-get", "-qq", *(f"-o{name}={value}" for name, value in options.items()))
-    native_lab.fetch(*command, "update")
-    native_lab.fetch(*command, "--yes", "--no-install-recommends", "--download-only", "install", package)
-    for archive in (apt / "cache" / "archives").glob("*.deb"):
-        native_lab.fetch("dpkg-deb", "-x", archive, folder)
-        if archive.name.startswith(package + "_"):
-            (folder / "version").write_text(archive.name.split("_")[1].partition("+")[0])
-    for unused in (apt, folder / "usr/share"):
-        shutil.rmtree(unused)
+    found = [f"-o{name}={value}" for name, value in options.items()]
+    native_lab.fetch("apt-get", "-qq", *found, "update")
+    return found
 
 
 def planned(limit_cpus: float, **spec: Any) -> tuple[Plan, dict[str, str]]:

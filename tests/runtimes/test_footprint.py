@@ -25,7 +25,7 @@ PLAN = (
     "torch_inter=1;existing=respect;observe=sessions"
 )
 # What the page says -> which differences it means, of those that `differences` names.
-REPLACED = "(repr|type|file|signature|doc|name|qualname|module|pickle)"
+REPLACED = "(repr|type|file|signature|doc|name|qualname|module)"
 WANTED = {
     "`sys.modules` has `raddle` and `raddle.shim`, by `PYTHONPATH` also our `sitecustomize`; once a runtime is imported,"
     " what its adapter needs": r"sys\.modules: \+(raddle(\..*)?|sitecustomize)|(module )?sitecustomize\b.*: \+",
@@ -43,10 +43,10 @@ WANTED = {
         rf"|onnxruntime\.capi\.\w+\.InferenceSession\.(__init__|initialize_session|run_async)\.{REPLACED}"
     ),
     "`set_global_thread_pool_sizes`, `create_and_register_allocator` and `get_default_session_options` of onnxruntime are"
-    " Python functions": (
+    " Python functions, which can't be pickled": (
         r"onnxruntime\.(capi\.\w+\.)?"
         r"(set_global_thread_pool_sizes|create_and_register_allocator(_v2)?|get_default_session_options)"
-        rf"\.{REPLACED}"
+        rf"\.({REPLACED}|pickle)"
     ),
     "The functions of torch that set, ask for or use its two counts are Python functions, of the same name, module and"
     " text": (

@@ -1,4 +1,4 @@
-"""The newest ONNX Runtime that can be fetched is configured like the pinned ones: counts, spinning, existing values, errors."""
+"""The newest ONNX Runtime and PyTorch that can be fetched are configured like the pinned ones."""
 
 import json
 import os
@@ -29,6 +29,18 @@ try:
     onnxruntime.InferenceSession("/no/such.onnx", providers=["CPUExecutionProvider"])
 except Exception as error:
     print(json.dumps([type(error).__module__, type(error).__name__, str(error)]))
+"""
+
+
+TORCH = """
+import json, torch
+found = [torch.get_num_threads(), torch.get_num_interop_threads()]
+(torch.ones(256, 256) @ torch.ones(256, 256)).sum().item()
+torch.set_num_threads(3)
+try:
+    torch.set_num_threads(0)
+except Exception as error:
+    print(json.dumps([*found, torch.get_num_threads(), type(error).__name__, str(error)]))
 """
 
 
@@ -104,3 +116,11 @@ def test_npm_s_newest_has_the_plan_in_node(of, existing, threads):
     assert any(SAID in line for line in seen.lines)
     if existing == "respect":
         assert seen.sessions[3] == node_lab.run(application / "app.cjs", sessions[3]).sessions[0]
+
+
+@pytest.mark.parametrize(("existing", "left"), [("respect", 3), ("override", 2)])
+def test_debian_s_newest_torch_has_the_plan(of, mounted, existing, left):
+    python = newest.torch(of("debian"))
+    ours = {**shim_lab.python_path(mounted), env.PLAN: f"v=1;omp=2;torch_inter=2;existing={existing}"}
+    _, _, _, *refused = json.loads(shim_lab.python(python, "-c", TORCH, env={}).stdout)
+    assert json.loads(shim_lab.python(python, "-c", TORCH, env=ours).stdout) == [2, 2, left, *refused]
