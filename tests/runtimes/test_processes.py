@@ -120,6 +120,25 @@ def test_the_processes_of_a_multiprocessing_pool_count_each_other(method, python
     assert [worker["pool"] for worker in said] == [1] * 4
 
 
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_process_that_serves_is_not_cut_for_others_of_its_pool_that_never_load_a_runtime(
+    method, python, mount, model
+):
+    command = [str(python), "helpers.py", method]
+    env = process_lab.container_env(command, mount, limit_cpus=2)
+    said, stderr = process_lab.program("helpers.py", method, env={**env, "MODEL": model}, python=python, prefix=BOTH)
+    assert said["pool"] == CPUS
+    # The helpers have lower numbers, and will never say a word.
+    assert "raddle: onnxruntime 1.31.1: intra_op=2," in stderr
+
+
+def test_the_workers_of_a_parent_with_many_threads_count_each_other(python, mount, model):
+    env = process_lab.container_env([str(python), "threads.py", "80"], mount, limit_cpus=2)
+    said, stderr = process_lab.program("threads.py", "80", env={**env, "MODEL": model}, python=python, prefix=BOTH)
+    assert said == [1, 1]
+    assert "shared by 2 workers" in stderr
+
+
 def test_an_entrypoints_own_single_thread_is_not_beaten(python, mount):
     report = "import numpy, json, threadpoolctl; print(json.dumps([p['num_threads'] for p in threadpoolctl.threadpool_info()]))"
     command = ["sh", "-c", f'export OMP_NUM_THREADS=1; exec {python} -c "{report}"']

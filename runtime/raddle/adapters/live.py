@@ -7,7 +7,9 @@ exclusive ones that the plan expects. Only there the machine is read, and the po
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 from math import ceil, floor
 from typing import TYPE_CHECKING, Any, Mapping
 
@@ -16,9 +18,14 @@ from raddle import cgroup, cpuset, record
 if TYPE_CHECKING:
     from raddle.placement import Placement
 
-# Sibling processes and threads of the parent that are looked at; more than this many workers share nothing useful.
-MAX_SIBLINGS = 128
-MAX_PARENT_THREADS = 64
+# Sibling processes and threads of the parent that are looked at.
+MAX_SIBLINGS = 1024
+MAX_PARENT_THREADS = 4096
+# A worker that started after this one may not have come to its runtime before this age.
+STARTING_S = 10
+# What the base name of a runtime's mapped library contains.
+ONNXRUNTIME = b"onnxruntime"
+TORCH = b"libtorch"
 
 
 class Facts:
@@ -26,8 +33,9 @@ class Facts:
 
     cpus          the CPUs that it may run on (sched_getaffinity; within the cpuset), None where that can't be read.
     quota_cpus    CFS quota of the tightest visible cgroup in CPUs, None: none.
-    workers_seen  processes like this one with the same parent, this one counted; at least 1.
-    first_worker  this process is the oldest of them by number.
+    workers_seen  processes like this one with the same parent, this one counted; at least 1. Where they are more than
+                  planned, only those that have the runtime, and at least as many as planned.
+    first_worker  this process is the oldest of those by number.
     throttled     (nr_periods, nr_throttled, throttled_us) of the cgroup so far, None where it can't be read.
     cgroup_path   that cgroup's folder, None where there is none to see.
     placed        where a pool goes on the CPUs (`place`); None where they are not the plan's exclusive ones.
@@ -173,9 +181,10 @@ def place(fields: Mapping[str, Any], cpus: int | None) -> Placement | None:
         return None
 
 
-def read_facts(fields: Mapping[str, Any] | None = None) -> Facts:
+def read_facts(fields: Mapping[str, Any] | None = None, library: bytes = b"") -> Facts:
     """The facts of this process; `fields` are the plan's whose pools are to be placed.
 
+    `library` (ONNXRUNTIME, TORCH) is what a worker has mapped; without it all processes like this one are counted.
     Never raises: what can't be read is None, and that no quota can be is said.
     """
     facts = Facts(None)
@@ -187,10 +196,14 @@ def read_facts(fields: Mapping[str, Any] | None = None) -> Facts:
     if facts.cgroup_path is None:
         record.announce("facts", "no cgroup can be read below /proc and /sys: counts are not cut to a quota")
     try:
-        siblings = _siblings()
-        facts.workers_seen = max(1, len(siblings))
-        facts.first_worker = min(siblings, default=0) in (0, os.getpid())
-    except OSError:
+        workers, planned = _siblings(), (fields or {}).get("workers", 1)
+        if library and len(workers) > planned:
+            workers = _serving(workers, library)
+            facts.workers_seen = max(planned, len(workers))
+        else:
+            facts.workers_seen = max(1, len(workers))
+        facts.first_worker = min(workers, default=0) in (0, os.getpid())
+    except (OSError, ValueError):
         pass
     facts.placed = place(fields, facts.cpus) if fields else None
     return facts
@@ -225,22 +238,67 @@ def read_cpus() -> int | None:
 def _siblings() -> list[int]:
     """Ids of the parent's children that run the same command line, digits aside, this process among them.
 
-    Digits are left out because a pool numbers its workers' pipes and sockets. Raises OSError where the kernel does
-    not list children (/proc/<pid>/task/<tid>/children, CONFIG_PROC_CHILDREN) or hides the parent.
+    Digits are left out because a pool numbers its workers' pipes and sockets. None where the kernel does not list
+    children (/proc/<pid>/task/<tid>/children, CONFIG_PROC_CHILDREN). Raises OSError where it hides the parent.
     """
     parent = os.getppid()
     if parent == 0:
         return [os.getpid()]
     mine = _command_line("self")
-    found = []
+    found: list[int] = []
+    # A child is listed by the thread that made it; each thread and each child may end meanwhile.
     for thread in os.listdir(f"/proc/{parent}/task")[:MAX_PARENT_THREADS]:
-        for child in _read(f"/proc/{parent}/task/{thread}/children").split()[:MAX_SIBLINGS]:
-            try:
-                if _command_line(child.decode()) == mine:
-                    found.append(int(child))
-            except OSError:  # noqa: PERF203  # each child may end meanwhile
-                pass
+        with contextlib.suppress(OSError):
+            for child in _read(f"/proc/{parent}/task/{thread}/children").split():
+                with contextlib.suppress(OSError):
+                    if len(found) < MAX_SIBLINGS and _command_line(child.decode()) == mine:
+                        found.append(int(child))
     return found
+
+
+def _serving(siblings: list[int], library: bytes) -> list[int]:
+    """Those that have mapped the library, or may be about to: they started after this one, and only seconds ago.
+
+    One that started before this one has had the time: its maps tell. What can't be read for lack of rights counts.
+    """
+    me = os.getpid()
+    started, now = _start_s(me), time.clock_gettime(time.CLOCK_BOOTTIME)
+    found = []
+    for sibling in siblings:
+        try:
+            if sibling != me and not _has_mapped(sibling, library):
+                theirs = _start_s(sibling)
+                if (theirs, sibling) < (started, me) or now - theirs > STARTING_S:
+                    continue
+        except PermissionError:
+            pass
+        except OSError:
+            continue
+        found.append(sibling)
+    return found
+
+
+def _start_s(pid: int) -> float:
+    """When the process was started, in seconds of the clock BOOTTIME: proc(5), /proc/<pid>/stat, field 22."""
+    # The program's name, in brackets, may hold anything.
+    return int(_read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def _has_mapped(pid: int, library: bytes) -> bool:
+    """Whether a file whose base name contains this is mapped in the process."""
+    file = os.open(f"/proc/{pid}/maps", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        rest = b""
+        while True:
+            chunk = os.read(file, 65536)
+            lines = (rest + chunk).split(b"\n")
+            if any(library in line.rpartition(b"/")[2] for line in lines):
+                return True
+            if not chunk:
+                return False
+            rest = lines[-1]
+    finally:
+        os.close(file)
 
 
 def _command_line(pid: str) -> bytes:

@@ -118,13 +118,13 @@ class Runtime:
         """The facts of the process: its CPUs and its quota now, the workers beside it at most FACTS_AGE_S ago."""
         now, known = time.monotonic(), self.facts
         if known is None or now - self.facts_at > FACTS_AGE_S:
-            facts = live.read_facts()
+            facts = live.read_facts(self.fields, live.ONNXRUNTIME)
             self.facts_at = now
         else:
             # Another thread may have CPUs of its own, and makes a session at the same time.
             facts = known.copy()
             live.refresh(facts)
-        facts.placed = live.place(self.fields, facts.cpus)
+            facts.placed = live.place(self.fields, facts.cpus)
         self.facts = facts
         return facts
 

@@ -54,7 +54,7 @@ def install(module: Any, plan_text: str) -> None:
     if "omp" not in fields and "torch_inter" not in fields:
         return
     try:
-        facts = live.read_facts(fields)
+        facts = live.read_facts(fields, live.TORCH)
         found = _Torch(module, choose(fields, os.environ, facts), fresh=bool(_prepared))
         found.apply()
         _loaded[:] = [found]
