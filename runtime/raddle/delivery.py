@@ -30,8 +30,13 @@ ARCHITECTURES = ("x86_64", "aarch64")
 # The API server refuses a ConfigMap with more (MaxSecretSize), and one that can't be written helps nobody.
 MAX_BYTES = 1024 * 1024
 
-# Folders of user sites: CPython 3.8 to 3.14, and the builds without a global lock.
-USER_SITE_VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.13t", "3.14", "3.14t")
+# Folders of user sites: CPython's, the builds without a global lock, PyPy's. Those that can't have the shim get their
+# own user site back, which PYTHONUSERBASE hides. Python 3.18 will ignore the line of a .pth file (PEP 829).
+USER_SITES = (
+    *(f"python{version}" for version in ("2.7", *(f"3.{minor}" for minor in range(6, 18)))),
+    *(f"python3.{minor}t" for minor in range(13, 18)),
+    *(f"pypy{version}" for version in ("2.7", *(f"3.{minor}" for minor in range(6, 13)))),
+)
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 # Only the operator needs these.
@@ -90,8 +95,7 @@ def items() -> List[Dict[str, str]]:
     for key in sorted([*files(), *binaries()]):
         kind, _, name = key.partition(".")
         if key == "raddle.pth":
-            folder = "lib/python{}/site-packages/raddle.pth"
-            found.extend({"key": key, "path": folder.format(version)} for version in USER_SITE_VERSIONS)
+            found.extend({"key": key, "path": f"lib/{folder}/site-packages/raddle.pth"} for folder in USER_SITES)
         elif kind == _DIST_INFO:
             found.append({"key": key, "path": f"python/raddle.{_DIST_INFO}/{name}"})
         elif kind == "node":

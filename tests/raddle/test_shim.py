@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -177,14 +178,37 @@ def test_a_virtual_environment_is_reached_by_python_path_and_not_by_the_user_sit
     assert said(shim_lab.THIS_PYTHON, ACTIVE, {**by_user_base(mounted), **extra}) is False
 
 
-@pytest.mark.parametrize("pattern", ["2.7.*", "3.6.*", "3.7.*"])
+@pytest.mark.parametrize("pattern", ["2.7.*", "3.6.*", "3.7.*", "pypy3"])
 @both_ways
-def test_a_python_that_is_too_old_runs_as_if_nothing_were_there(mounted, way, pattern):
-    executable = shim_lab.any_interpreter(pattern)
+def test_a_python_without_the_shim_runs_as_if_nothing_were_there(mounted, way, pattern, tmp_path):
+    executable = shutil.which(pattern) or shim_lab.any_interpreter(pattern)
     if executable is None:
         pytest.skip(f"no Python {pattern} here")
-    done = shim_lab.python(executable, "-c", "print(40 + 2)", env={**way(mounted), env.PLAN: PLAN})
-    assert (done.stdout, done.stderr) == ("42\n", "")
+    home = {"HOME": str(tmp_path)}
+    user_site = Path(said(executable, SITE, home)[2])
+    user_site.mkdir(parents=True)
+    (user_site / "mine.py").write_text("answer = 42")
+    raddle = {**way(mounted), env.PLAN: PLAN}
+    assert said(executable, "import mine; print(mine.answer)", {**home, **raddle}) == 42
+    assert said(executable, SITE, {**home, **raddle}) == said(executable, SITE, home)
+
+
+def test_the_user_site_keeps_its_place_where_site_runs_path_files_last(interpreter, mounted, tmp_path):
+    """As Python 3.15 does: all folders are on the path by then."""
+    user_site = Path(said(interpreter, SITE, {"HOME": str(tmp_path)})[2])
+    user_site.mkdir(parents=True)
+    code = f"""
+import json, os, site, sys
+base = {str(mounted)!r}
+os.environ["PYTHONUSERBASE"] = site.USER_BASE = base
+site.USER_SITE = base + "/site-packages"
+sys.path[:] = ["first", site.USER_SITE, "behind"]
+exec(open(base + "/python/user_site.py").read(), {{"__name__": "raddle_user_site"}})
+print(json.dumps(sys.path))
+"""
+    (tmp_path / ".local" / "site-packages").mkdir()
+    expected = ["first", str(tmp_path / ".local" / "site-packages"), "behind"]
+    assert said(interpreter, code, {"HOME": str(tmp_path), env.PLAN: PLAN}) == expected
 
 
 def test_a_frozen_application_is_left_alone():
