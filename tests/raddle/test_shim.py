@@ -345,8 +345,10 @@ print(json.dumps([spec.origin, spec.loader.get_filename(spec.name), "onnxruntime
 
 
 SIBLINGS = """
-import json, os, subprocess, sys
+import json, mmap, os, subprocess, sys
 if len(sys.argv) > 2:
+    # As the real one is when it is imported.
+    library = mmap.mmap(os.open(os.environ["LIBRARY"], os.O_RDONLY), 0, prot=mmap.PROT_READ)
     import onnxruntime.capi._pybind_state as C
     C.InferenceSession(C.get_default_session_options(), b"", False, False)
     import raddle.record
@@ -367,8 +369,11 @@ else:
 def test_workers_of_one_parent_are_counted_and_only_the_first_of_them_speaks(mounted, stand_in, tmp_path):
     script = tmp_path / "server.py"
     script.write_text(SIBLINGS)
+    library = tmp_path / "libonnxruntime.so"
+    library.write_text("mapped")
     paths = os.pathsep.join([str(mounted / "python"), str(stand_in.parent)])
-    done = shim_lab.python(shim_lab.THIS_PYTHON, str(script), env={"PYTHONPATH": paths, env.PLAN: "v=1;intra=1"})
+    extra = {"PYTHONPATH": paths, env.PLAN: "v=1;intra=1", "LIBRARY": str(library)}
+    done = shim_lab.python(shim_lab.THIS_PYTHON, str(script), env=extra)
     assert max(map(int, done.stdout.split())) == 3
     assert done.stderr.count("raddle: onnxruntime 1.31.1") == 1
 
