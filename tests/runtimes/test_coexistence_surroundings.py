@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 import shim_lab
+import torch_lab
 
 from raddle import env
 
@@ -145,6 +146,23 @@ def test_without_proc_or_sys_sessions_work_and_one_line_says_what_is_not_known(
     assert (said(done)["intra"], said(done)["records"]) == (2, 1)
     assert ours(done)[0] == NO_QUOTA
     assert [line.split(":")[1].split()[0] for line in ours(done)[1:]] == ["onnxruntime"]
+
+
+# Without Raddle torch 1.13 ends the process there when set_num_threads is called.
+@pytest.mark.parametrize(
+    ("having", "count", "why"),
+    [
+        (torch_lab.installed, 2, "intra_op=default (this torch can't be told a count without /proc/cpuinfo)"),
+        (torch_lab.trixie, 1, "intra_op=1 (planned 2, cut to cpuset of 1)"),
+    ],
+)
+def test_without_proc_torch_is_cut_to_the_cpus_that_the_scheduler_tells_of(mounted, having, count, why):
+    variables = {**shim_lab.python_path(mounted), env.PLAN: "v=1;omp=2;torch_inter=1", env.OMP: "2"}
+    command = ["/usr/bin/taskset", "-c", str(min(os.sched_getaffinity(0))), having().python]
+    code = "import torch; print(torch.get_num_threads())"
+    done = hidden("mount -t tmpfs none /proc", *command, "-c", code, variables=variables)
+    assert said(done) == count
+    assert [line.partition(": torch ")[2].partition(": ")[2] for line in ours(done)[1:]] == [f"{why}, inter_op=1"]
 
 
 @pytest.mark.parametrize("folder", ["/proc", "/sys"])

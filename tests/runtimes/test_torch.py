@@ -1,5 +1,6 @@
 """Real PyTorch under a plan: torch's own report, the threads that the kernel shows, and who wins over whom."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -223,8 +224,44 @@ def test_a_fork_after_parallel_work_is_warned_about_and_a_data_loaders_is_not(pl
     assert (seen[1], seen[3]) == (1, 1)
     (warning,) = lines(said)[1:]
     assert re.fullmatch(
-        r"raddle: process \d+ was forked after torch, or another library, had started threads: .*", warning
+        r"raddle: this process was forked after torch, or another library, had started threads: .*", warning
     )
+
+
+FORKED = """
+import json, multiprocessing, sys, torch
+given, model = torch.ones(1, 4), torch.nn.Linear(4, 4)
+if sys.argv[1] == "set":
+    torch.set_num_threads(2)
+
+def work(barrier, said):
+    barrier.wait(60)
+    model(given)
+    said.put((torch.get_num_threads(), torch.nn.Module.__call__ is call, type(torch.get_num_threads).__name__))
+    barrier.wait(60)
+
+call = torch.nn.Module.__call__
+context = multiprocessing.get_context("fork")
+barrier, said = context.Barrier(2), context.Queue()
+workers = [context.Process(target=work, args=(barrier, said)) for _ in range(2)]
+for worker in workers:
+    worker.start()
+print(json.dumps([said.get(timeout=60) for _ in workers]))
+for worker in workers:
+    worker.join()
+"""
+
+
+@pytest.mark.parametrize(("how", "count"), [("alone", 1), ("set", 2)])
+@BOTH
+def test_workers_forked_after_the_import_divide_the_cpus_unless_the_code_has_set_a_count(
+    mounted, models, having, how, count
+):
+    variables = {**shim_lab.python_path(mounted), "RADDLE_PLAN": "v=1;omp=2", OMP: "2"}
+    done = shim_lab.python(having().python, "-c", FORKED, how, env=variables, cpus=CPUS)
+    # And nothing of ours is left in the way of the next call.
+    assert json.loads(done.stdout) == [[count, True, "builtin_function_or_method"]] * 2
+    assert done.stderr.count("shared by 2 workers") == (how == "alone")
 
 
 def test_torchruns_own_count_of_one_thread_a_process_is_not_beaten(mounted, tmp_path):

@@ -7,23 +7,30 @@ launcher such as torchrun still sees OMP_NUM_THREADS unset and gives its workers
 
 Inter-op is one pool a process, for fork in TorchScript: see torch_inter_op.
 
+A child that was forked after the import shares the CPUs with other workers that are still to be forked, so its count is
+chosen again when a model is first called there.
+
 Nothing is bound to CPUs, not even exclusive ones. Under OMP_PROC_BIND, libgomp ties each thread that ever calls torch
 to the first place, and a thread hands its CPUs on to the threads and processes that it starts: all would share a core.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from typing import Any, Callable
+from typing import Any, Callable, Mapping
 
-from raddle import env, record
+from raddle import env, record, totals
 from raddle.adapters import live
-from raddle.adapters.torch_counts import IN_THE_CODE, Choice, choose, native_threads, parallel_summary
+from raddle.adapters.torch_counts import IN_THE_CODE, MKL, Choice, choose, native_threads, parallel_summary, version_of
+from raddle.adapters.torch_first_use import FirstUse
 from raddle.adapters.torch_inter_op import InterOp, replace
 
 # Whoever forks from these needs no warning: a DataLoader's worker asks torch for one thread, a new program has none.
 _HARMLESS_FORKS = ("torch.utils.data", "subprocess")
+# Before, and at least in 1.13, set_num_threads ends a process that can't read /proc/cpuinfo.
+_NEEDS_NO_CPUINFO = (2, 6)
 # Frames that are looked through for them.
 _MAX_FRAMES = 50
 
@@ -59,6 +66,7 @@ def install(module: Any, plan_text: str) -> None:
         found.apply()
         _loaded[:] = [found]
         found.note(facts, plan_text)
+        found.await_forks(fields)
     except Exception as error:
         record.complain(f"torch is left alone: {error!r}")
 
@@ -83,23 +91,56 @@ class _Torch:
             self.inter_op = InterOp(module, choice, choice.inter, fresh=fresh, changed=self.changed)
         self.recorded: dict[str, Any] = {}
         self.native_threads = 0
-        # At the last fork: torch, or some other library, had started threads; and that a warning is due.
+        self.in_child = FirstUse(module, lambda: None)
+        # At the last fork: torch, or some other library, had started threads; and a warning is due, once a process.
         self.had_threads = False
         self.warn = False
+        self.warned = False
 
     def apply(self) -> None:
         if self.choice.set_intra is not None:
-            self.original_set(self.choice.set_intra)
+            if version_of(self.version) >= _NEEDS_NO_CPUINFO or os.path.exists("/proc/cpuinfo"):
+                self.original_set(self.choice.set_intra)
+            else:
+                self.choice.intra = None
+                self.choice.because["intra"] = "this torch can't be told a count without /proc/cpuinfo"
         if self.choice.intra is not None:
             replace(self.module, "set_num_threads", self.original_set, lambda *args, **kwargs: self.set(args, kwargs))
         if self.inter_op is not None:
             self.inter_op.replace()
-        self.native_threads = native_threads()
+        with contextlib.suppress(OSError):
+            self.native_threads = native_threads()
+
+    def await_forks(self, fields: Mapping[str, Any]) -> None:
+        """Registers what is done at each fork from now on. torch keeps the environment that it was imported in."""
+        environ = {name: os.environ[name] for name in (MKL, env.OMP) if name in os.environ}
+
+        def again() -> None:
+            self.in_child.end()
+            try:
+                facts = live.read_facts(fields, live.TORCH)
+                self.rechoose(choose(fields, environ, facts), facts)
+            except Exception as error:
+                record.complain(f"torch keeps its parent's count of threads: {error!r}")
+
+        self.in_child = FirstUse(self.module, again)
         os.register_at_fork(before=self.before_fork, after_in_child=self.after_fork)
+
+    def rechoose(self, choice: Choice, facts: live.Facts) -> None:
+        """In a forked child: takes over the intra-op count of a new choice."""
+        if choice.intra in (None, self.choice.intra):
+            return
+        self.original_set(choice.intra)
+        self.choice.intra = choice.intra
+        self.choice.because.pop("intra", None)
+        self.choice.because.update({key: why for key, why in choice.because.items() if key == "intra"})
+        self.note(facts, self.recorded["plan"], "torch after a fork")
 
     def set(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A call of torch.set_num_threads: torch's own goes through, the application's unless the policy overrides."""
         choice = self.choice
+        # Whoever calls it in a child has decided.
+        self.in_child.end()
         # A lambda's frame is in between. A DataLoader's worker asks for one thread, and must have it.
         if not _is_in(_frame(3), ("torch",)):
             asked = args[0] if len(args) == 1 and type(args[0]) is int else 0
@@ -112,7 +153,7 @@ class _Torch:
                 self.changed()
         self.original_set(*args, **kwargs)
 
-    def note(self, facts: live.Facts, plan_text: str) -> None:
+    def note(self, facts: live.Facts, plan_text: str, what: str = "torch") -> None:
         """Keeps what it came to, and says it."""
         self.recorded = {
             "runtime": "torch",
@@ -125,11 +166,11 @@ class _Torch:
             "quotaCPUs": facts.quota_cpus,
             "throttled": facts.throttled,
             "workersSeen": facts.workers_seen,
-            "tasks": len(os.listdir("/proc/self/task")),
+            "tasks": totals.tasks(),
         }
         record.add(self.recorded)
         if facts.first_worker:
-            record.announce("torch", self.choice.line(self.version))
+            record.announce(what, self.choice.line(self.version))
 
     def changed(self) -> None:
         """Brings the record up to date with the choice."""
@@ -147,7 +188,9 @@ class _Torch:
     def before_fork(self) -> None:
         try:
             self.had_threads = native_threads() > self.native_threads
-            self.warn = self.had_threads and not _is_below(sys._getframe(1), _HARMLESS_FORKS)  # noqa: SLF001
+            harmless = self.warned or _is_below(sys._getframe(1), _HARMLESS_FORKS)  # noqa: SLF001
+            self.warn = self.had_threads and not harmless
+            self.warned = self.warned or self.warn
         except Exception:
             self.had_threads, self.warn = True, False
 
@@ -158,9 +201,15 @@ class _Torch:
                 self.inter_op.forked(had_threads=self.had_threads)
             if self.warn:
                 record.complain(
-                    f"process {os.getpid()} was forked after torch, or another library, had started threads: they do "
-                    "not exist in it, and torch may wait for them for ever; fork before the first run, or use spawn"
+                    "this process was forked after torch, or another library, had started threads: they do not exist "
+                    "in it, and torch may wait for them for ever; fork before the first run, or use spawn"
                 )
+            self.in_child.end()
+            if self.choice.intra is not None and self.choice.because.get("intra") != IN_THE_CODE:
+                self.in_child.before(self.module.nn.Module, "__call__")
+                self.in_child.before_scripts(self.module._C)  # noqa: SLF001
+                for holder in (self.module, self.module._C):  # noqa: SLF001
+                    self.in_child.before(holder, "get_num_threads")
         except Exception:
             pass
 

@@ -10,23 +10,15 @@ alone would not have.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from typing import Any, Callable
 
 from raddle import record
 from raddle.adapters.torch_counts import IN_THE_CODE, Choice, native_threads, version_of
+from raddle.adapters.torch_first_use import FirstUse, dress
 
-# Where TorchScript begins to run from Python: (class in torch._C, its method), and torch._C's own functions.
-_METHODS = (
-    ("ScriptMethod", "__call__"),
-    ("ScriptFunction", "__call__"),
-    ("LiteScriptModule", "__call__"),
-    ("LiteScriptModule", "forward"),
-    ("LiteScriptModule", "run_method"),
-    ("StaticModule", "__call__"),
-)
-_FUNCTIONS = ("fork", "_parallel_info")
 _REQUIRED = ("ScriptMethod", "ScriptFunction", "fork")
 # From here on a call that comes too late raises.
 _RAISES_SINCE = (2, 2)
@@ -51,10 +43,13 @@ class InterOp:
         self.raises = version_of(str(module.__version__)) >= _RAISES_SINCE
         self.fresh = fresh
         self.changed = changed
-        self.threads_before = native_threads()
+        # Without /proc it can't be known, and nothing is set where it would matter.
+        self.threads_before = 0
+        with contextlib.suppress(OSError):
+            self.threads_before = native_threads()
         self.pending = True  # neither we nor the application have set it
         self.ours = False  # torch has our count, so that it would refuse the application's
-        self.undo: list[tuple[Any, str, Any, Any]] = []
+        self.first_use = FirstUse(module, self.commit)
         self.lock = threading.RLock()
 
     def forked(self, *, had_threads: bool) -> None:
@@ -74,26 +69,9 @@ class InterOp:
             self.commit()
             return
         try:
-            for holder, method in _METHODS:
-                self._before(getattr(self.native, holder, None), method)
-            for function in _FUNCTIONS:
-                self._before(self.native, function)
+            self.first_use.before_scripts(self.native)
         except Exception:
             self.commit()
-
-    def _before(self, holder: Any, name: str) -> None:
-        """Lets the first call of holder.name set the count; then everything is as it was."""
-        # Looked up in the holder itself: a class's `__call__` may be its metaclass's.
-        if name not in getattr(holder, "__dict__", ()):
-            return
-        original = getattr(holder, name)
-
-        def first(*args: Any, **kwargs: Any) -> Any:
-            self.commit()
-            return original(*args, **kwargs)
-
-        setattr(holder, name, dress(first, original))
-        self.undo.append((holder, name, first, original))
 
     def commit(self) -> None:
         """Gives torch the planned count, if nobody has given it one."""
@@ -113,7 +91,7 @@ class InterOp:
                 self.choice.because["inter"] = "may have been set before"
                 record.complain(f"torch keeps {self.choice.inter} inter-op threads: they may have been set before")
                 self.changed()
-            self._restore()
+            self.first_use.end()
             self.fresh = False
 
     def _may_be_too_late(self) -> bool:
@@ -124,16 +102,6 @@ class InterOp:
             return False
         names = [_name_of(thread) for thread in os.listdir("/proc/self/task")]
         return _POOL_THREAD in names or not _threads_have_names()
-
-    def _restore(self) -> None:
-        for holder, name, first, original in self.undo:
-            try:
-                if getattr(holder, name, None) is first:
-                    setattr(holder, name, original)
-            except Exception:  # noqa: PERF203
-                # The wrapper stays, and does nothing more.
-                pass
-        self.undo = []
 
     def set(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The application's call. Raises what torch would raise without us."""
@@ -151,7 +119,7 @@ class InterOp:
             self.pending = False
             self.choice.inter = self.original_get()
             self.choice.because["inter"] = IN_THE_CODE
-            self._restore()
+            self.first_use.end()
             self.changed()
 
     def get(self) -> int:
@@ -182,13 +150,3 @@ def replace(module: Any, name: str, original: Any, ours: Any) -> None:
     for holder in (module, module._C):  # noqa: SLF001
         if getattr(holder, name, None) is original:
             setattr(holder, name, ours)
-
-
-def dress(function: Any, original: Any) -> Any:
-    """The function under the original's name and documentation: functools.wraps, for what may lack a part of them."""
-    for attribute in ("__name__", "__qualname__", "__doc__", "__module__"):
-        try:
-            setattr(function, attribute, getattr(original, attribute))
-        except Exception:  # noqa: PERF203  # each may be missing
-            pass
-    return function
