@@ -42,10 +42,11 @@ RELEASES = {
     "ort-1.32.0": ("3.11", "onnxruntime==1.32.0"),
     "ort-1.31.1-py3.13": ("3.13", "onnxruntime==1.31.1"),
 }
-# Other builds of ONNX Runtime: with OpenMP, for CUDA, for OpenVINO.
+# Other builds of ONNX Runtime: with OpenMP, for CUDA, for OpenVINO. And PaddlePaddle, built with MKL.
 BUILDS = {
     "ort-openmp-1.7.0": ("3.8", "onnxruntime-openmp==1.7.0", "numpy<1.24"),
     "ort-gpu-1.31.1": ("3.11", "onnxruntime-gpu==1.31.1"),
+    "paddle-3.3.1": ("3.11", "paddlepaddle==3.3.1"),
     "ort-openvino-1.24.1": ("3.11", "onnxruntime-openvino==1.24.1"),
 }
 THIRD_PARTY = (

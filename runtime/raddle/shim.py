@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 RUNTIMES = {
     "onnxruntime.capi._pybind_state": "onnxruntime",
     "torch": "torch",
+    "paddle": "paddle",
 }
 
 # What number 2 was at the start of the process: an application that closes it may get the number for a file of its own.

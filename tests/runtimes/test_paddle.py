@@ -1,0 +1,56 @@
+"""Real PaddlePaddle, built with MKL, under a plan; and a stand-in for a build without, of which there is no wheel."""
+
+import json
+import os
+
+import pytest
+import shim_lab
+
+from raddle import env
+
+pytestmark = pytest.mark.runtime
+
+USE = """
+import json, os, paddle
+from ctypes import CDLL
+square = paddle.ones([300, 300])
+paddle.matmul(square, square)
+library = os.path.join(os.path.dirname(paddle.__file__), "libs", "libiomp5.so")
+print(json.dumps([CDLL(library).omp_get_max_threads(), os.environ["OMP_NUM_THREADS"]]))
+"""
+WARNING = "PLEASE USE OMP_NUM_THREADS WISELY"
+
+
+@pytest.fixture(scope="module")
+def mounted(tmp_path_factory):
+    return shim_lab.mount(tmp_path_factory.mktemp("mount"))
+
+
+@pytest.mark.parametrize(
+    ("own", "count", "warned", "line"),
+    [
+        ("2", 2, False, ["raddle: paddle 3.3.1: threads=2"]),
+        # Not the plan's: paddle says what it says without Raddle.
+        ("3", 3, True, []),
+    ],
+)
+def test_a_build_with_mkl_gets_the_planned_count_without_a_warning(mounted, own, count, warned, line):
+    python = shim_lab.release("paddle-3.3.1")
+    variables = {**shim_lab.python_path(mounted), env.PLAN: "v=1;omp=2", env.OMP: own}
+    done = shim_lab.python(python, "-c", USE, env=variables)
+    assert json.loads(done.stdout.splitlines()[-1]) == [count, own]
+    assert (WARNING in done.stderr) == warned
+    assert [said for said in done.stderr.splitlines() if said.startswith("raddle: ")] == line
+
+
+def test_a_build_without_mkl_keeps_the_one_thread_that_it_takes_by_itself(mounted, tmp_path):
+    (tmp_path / "paddle.py").write_text(
+        "import os\n"
+        "__version__ = '3.3.1'\n"
+        "class version: with_mkl = 'OFF'\n"
+        "os.environ['OMP_NUM_THREADS'] = os.environ.get('OMP_NUM_THREADS', '1')\n"
+    )
+    path = {"PYTHONPATH": os.pathsep.join([str(mounted / "python"), str(tmp_path)])}
+    code = "import os, paddle; print(os.environ['OMP_NUM_THREADS'])"
+    done = shim_lab.python(shim_lab.THIS_PYTHON, "-c", code, env={**path, env.PLAN: "v=1;omp=2", env.OMP: "2"})
+    assert (done.stdout, done.stderr) == ("1\n", "raddle: paddle 3.3.1: threads=1 (it is built without MKL)\n")
