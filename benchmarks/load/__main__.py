@@ -9,13 +9,18 @@ import tempfile
 from pathlib import Path
 
 import click
+from rich.console import Console
 
 import report
-from load import cgroup, chart, measure, models, runtimes, serving, variants
+from load import cgroup, chart, measure, models, serving, variants
 from load import table as load_table
 from load.compare import print_table, rows
 from load.measure import Cell, Run, Variant
 from load.store import Store
+
+
+# What a table of a cell takes; a pipe has 80.
+_COLUMNS = 140
 
 
 @click.group()
@@ -24,83 +29,59 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--model", type=click.Choice(sorted(models.ALL)), default=models.SMALL.name, show_default=True)
+@click.option("--runtime", type=click.Choice(list(serving.RUNTIMES)), default="onnxruntime", show_default=True)
+@click.option("--model", type=click.Choice(list(models.ALL)), default=models.SMALL.name, show_default=True)
 @click.option("--limit", type=float, default=0.5, show_default=True, help="CPUs; 0: no quota")
-@click.option("--rate", type=float, default=100.0, show_default=True, help="requests/s; 0: closed loop")
-@click.option("--callers", type=int, default=1, show_default=True)
+@click.option("--rate", type=float, default=None, help="requests/s; 0: closed loop")
+@click.option("--utilisation", type=int, default=50, show_default=True, help="percent of the limit, without --rate")
+@click.option("--neighbour", is_flag=True, help="beside a container that keeps one CPU busy")
 @click.option("--duration", type=float, default=3.0, show_default=True, help="seconds a run")
-@click.option("--repetitions", type=int, default=3, show_default=True)
-@click.option("--host-cores", type=int, default=None, help="fake a host with this many cores")
-@click.option("--threads", type=int, multiple=True, help="also a pool of this size, spinning and not")
+@click.option("--repetitions", type=int, default=4, show_default=True)
+@click.option(
+    "--fixed",
+    multiple=True,
+    metavar="SETTING",
+    help="THREADS[:HOW][+BLAS_THREADS] instead of all settings; HOW: never, always, microseconds; for torch and openmp"
+    " OMP_WAIT_POLICY",
+)
 @click.option("--chart", "chart_path", type=click.Path(path_type=Path), help="write a chart there (.svg or .png)")
 def cell(
+    runtime: str,
     model: str,
     limit: float,
-    rate: float,
-    callers: int,
+    rate: float | None,
+    utilisation: int,
+    *,
+    neighbour: bool,
     duration: float,
     repetitions: int,
-    host_cores: int | None,
-    threads: tuple[int, ...],
+    fixed: tuple[str, ...],
     chart_path: Path | None,
 ) -> None:
-    """Compare stock, the one-line fixes and Raddle in one cell."""
+    """Compare stock, Raddle, Raddle with `load` and fixed settings in one cell."""
+    service_s = measure.service_time_s(model, runtime)
+    share = utilisation if rate is None else None
+    if rate is None:
+        rate = load_table.rate_of(utilisation, limit or 1.0, service_s)
     conditions = Cell(
+        runtime=runtime,
         model=model,
         limit_cpus=limit or None,
         rate=rate or None,
-        callers=callers,
+        share_percent=share,
+        neighbour=neighbour,
         duration_s=duration,
-        host_cores=host_cores,
     )
     with tempfile.TemporaryDirectory(prefix="raddle-load-shim-") as folder:
-        compared = variants.of_table(conditions, variants.deliver(Path(folder)))
-        compared += [variants.fixed(count, spin=spin) for count in threads for spin in (True, False)]
-        found = rows(
-            conditions, compared, repetitions=repetitions, twice=(variants.STOCK,), measured=_measured, progress=_say
-        )
-    print_table(found)
+        try:
+            compared = variants.competitors(conditions, service_s, variants.deliver(Path(folder)), fixed or None)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+        found = rows(conditions, compared, repetitions=repetitions, measured=_measured, progress=_say)
+    click.echo(f"\n{1000 * service_s:.3g} ms a request on one thread")
+    print_table(found, console=Console(width=max(Console().width, _COLUMNS)))
     if chart_path is not None:
         click.echo(f"chart: {chart.draw(found, chart_path)}")
-
-
-@main.command()
-@click.option("--quick", "size", flag_value="quick", default=True, help="a handful of cells, some minutes [default]")
-@click.option("--full", "size", flag_value="full", help="all cells, many hours; stop it and start it again at will")
-@click.option("--results", type=click.Path(path_type=Path), help="results file; default build/load/SIZE.jsonl")
-@click.option("--minutes", type=float, default=math.inf, help="begin no cell after so long; the next call goes on")
-@click.option("--fresh", is_flag=True, help="measure again what the results file has")
-@click.option("--write/--no-write", default=False, help="write the section of docs/benchmarks.md")
-def table(size: str, results: Path | None, *, minutes: float, fresh: bool, write: bool) -> None:
-    """The load table: cells where Raddle loses first, budgets, then every cell."""
-    load_table.require_quota()
-    path = results or serving.BUILD / f"{size}.jsonl"
-    if fresh:
-        path.unlink(missing_ok=True)
-    quick = size == "quick"
-    store = Store(path, attempts=1 if quick else 3)
-    cells = load_table.quick_cells(store) if quick else load_table.full_cells(store)
-    repetitions = load_table.QUICK_REPETITIONS if quick else load_table.FULL_REPETITIONS
-    found = load_table.measured(cells, store, repetitions=repetitions, progress=_say, minutes=minutes)
-    if not found:
-        raise click.ClickException("no cell is complete yet; what was measured is kept for the next time")
-    text = load_table.markdown(found, of=len(cells), command=f"python -m load table --{size}", store=store)
-    click.echo(text)
-    if write:
-        report.write_section(f"load table, {size}", text)
-
-
-@main.command(name="runtimes")
-@click.argument("names", nargs=-1, type=click.Choice(sorted(serving.RUNTIMES)))
-@click.option("--repetitions", type=int, default=runtimes.REPETITIONS, show_default=True)
-@click.option("--write/--no-write", default=False, help="write the section of docs/benchmarks.md")
-def of_runtimes(names: tuple[str, ...], *, repetitions: int, write: bool) -> None:
-    """Each runtime, or those of NAMES, stock against planned under quotas of 0.5, 1 and 2 CPUs at a fixed rate."""
-    load_table.require_quota()
-    text = runtimes.measured(names or tuple(serving.RUNTIMES), repetitions=repetitions, progress=_say)
-    click.echo(text)
-    if write:
-        report.write_section("runtimes", text)
 
 
 def _measured(conditions: Cell, variant: Variant, _repetition: int) -> Run:

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PERIOD_US = 100_000  # the kubelet's default, --cpu-cfs-quota-period
-# What else runs on the machine shall not be taken for what the quota does.
-_MOST_WEIGHT, _MOST_SHARES = "10000", "262144"
+# Weight for each CPU that a pod requests: what the kubelet writes with v1, and the same proportion with v2.
+_SHARES_A_CPU, _WEIGHT_A_CPU = 1024, 100
+_MOST_SHARES, _MOST_WEIGHT = 262144, 10000
 _PREFIX = "raddle-load-"
 _counter = itertools.count()
 
@@ -81,14 +82,15 @@ class Group:
 
 
 @contextlib.contextmanager
-def limited(quota_cpus: float | None) -> Iterator[Group]:
+def limited(quota_cpus: float | None, *, requested_cpus: float | None = None) -> Iterator[Group]:
     """A new group whose processes get `quota_cpus` CPUs together (None: counted but not limited).
 
-    Raises UnavailableError where the machine does not let one be made. On exit its processes are killed and it is gone.
+    Its weight is that of a pod that requests `requested_cpus`; None: the most weight there is, so that what else runs
+    on the machine is not taken for what the quota does. Raises UnavailableError where the machine does not let one be made. On exit its processes are killed and it is gone.
     """
     sweep()
     name = f"{_PREFIX}{os.getpid()}-{next(_counter)}"
-    group = _make(name, quota_cpus)
+    group = _make(name, quota_cpus, requested_cpus)
     try:
         yield group
     finally:
@@ -117,12 +119,12 @@ def sweep() -> None:
                     _remove((left,))
 
 
-def _make(name: str, quota_cpus: float | None) -> Group:
+def _make(name: str, quota_cpus: float | None, requested_cpus: float | None) -> Group:
     refusals: list[str] = []
     v1 = [_first_writable(chain, name, refusals) for chain in _v1_chains()]
     if v1 and v1[0] is not None:
         paths = tuple(path for path in v1 if path is not None)
-        return _configured(Group(version=1, paths=paths), quota_cpus)
+        return _configured(Group(version=1, paths=paths), quota_cpus, requested_cpus)
     for parent in _v2_chain():
         try:
             _delegate_cpu(parent)
@@ -130,24 +132,28 @@ def _make(name: str, quota_cpus: float | None) -> Group:
         except OSError as error:
             refusals.append(f"{parent}: {error.strerror}")
             continue
-        return _configured(Group(version=2, paths=(parent / name,)), quota_cpus)
+        return _configured(Group(version=2, paths=(parent / name,)), quota_cpus, requested_cpus)
     raise UnavailableError("no CPU quota: " + ("; ".join(refusals) or "no cgroup cpu controller is mounted"))
 
 
-def _configured(group: Group, quota_cpus: float | None) -> Group:
+def _configured(group: Group, quota_cpus: float | None, requested_cpus: float | None) -> Group:
     quota_us = None if quota_cpus is None else round(quota_cpus * PERIOD_US)
     try:
         if group.version == 2:
             (group.paths[0] / "cpu.max").write_text(f"{'max' if quota_us is None else quota_us} {PERIOD_US}")
-            (group.paths[0] / "cpu.weight").write_text(_MOST_WEIGHT)
+            (group.paths[0] / "cpu.weight").write_text(str(_weight(requested_cpus, _WEIGHT_A_CPU, _MOST_WEIGHT)))
         else:
             (group.paths[0] / "cpu.cfs_period_us").write_text(str(PERIOD_US))
             (group.paths[0] / "cpu.cfs_quota_us").write_text(str(-1 if quota_us is None else quota_us))
-            (group.paths[0] / "cpu.shares").write_text(_MOST_SHARES)
+            (group.paths[0] / "cpu.shares").write_text(str(_weight(requested_cpus, _SHARES_A_CPU, _MOST_SHARES)))
     except OSError as error:
         _remove(group.paths)
         raise UnavailableError(f"no CPU quota: {group.paths[0]}: {error.strerror}") from error
     return group
+
+
+def _weight(requested_cpus: float | None, a_cpu: int, most: int) -> int:
+    return most if requested_cpus is None else min(most, round(requested_cpus * a_cpu))
 
 
 def _first_writable(chain: list[Path], name: str, refusals: list[str]) -> Path | None:

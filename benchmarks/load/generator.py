@@ -1,8 +1,7 @@
 """The load: requests that are due at a fixed rate, timed from when they were due, not from when they were sent.
 
-Each caller is a thread with a connection of its own; the callers take due requests in order, so a request that finds
-all of them busy waits, and its waiting counts (no coordinated omission). A closed loop has no due times: each caller
-sends the next request when it has the last answer. Run as a process of its own, so that nothing else in the measuring
+One caller sends due requests in order, so a request that finds it busy with the one before waits, and its waiting
+counts (no coordinated omission). A closed loop has no due times: the next request goes when the last answer is there. Run as a process of its own, so that nothing else in the measuring
 program delays it; a request is 8 bytes, so that making it costs nothing.
 """
 
@@ -15,7 +14,6 @@ import itertools
 import json
 import os
 import socket
-import threading
 import time
 from dataclasses import asdict, dataclass
 
@@ -35,58 +33,36 @@ class Load:
     elapsed_s: float
 
 
-def offer(path: str, *, rate: float | None, callers: int, duration_s: float, grace_s: float = GRACE_S) -> Load:
+def offer(path: str, *, rate: float | None, duration_s: float, grace_s: float = GRACE_S) -> Load:
     """Offer load to the server at the Unix socket `path`: `rate` requests a second, or a closed loop for None.
 
     A request that is unanswered `grace_s` after the end of `duration_s` is missed.
     """
-    links = [_connect(path) for _ in range(callers)]
     count = None if rate is None else max(1, round(rate * duration_s))
-    numbers = itertools.count()  # next() on it is atomic
-    start_s = time.perf_counter() + 0.05
-    end_s = start_s + duration_s
-    give_up_s = end_s + grace_s
     latencies: list[float] = []
     unanswered: list[float] = []
-
-    def call(link: socket.socket) -> None:
-        while True:
-            number = next(numbers)
-            if rate is None or count is None:
-                due_s = max(start_s, time.perf_counter())
-                if due_s >= end_s:
-                    return
-            else:
-                due_s = start_s + number / rate
-                if number >= count:
-                    return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+        link.connect(path)
+        gc.disable()
+        start_s = time.perf_counter() + 0.05
+        end_s = start_s + duration_s
+        give_up_s = end_s + grace_s
+        for number in itertools.count() if count is None else range(count):
+            due_s = max(start_s, time.perf_counter()) if rate is None else start_s + number / rate
+            if due_s >= end_s and rate is None:
+                break
             _sleep_until(due_s)
             if time.perf_counter() > give_up_s or not _ask(link, number, give_up_s):
                 unanswered.append(give_up_s - due_s)
             else:
                 latencies.append(time.perf_counter() - due_s)
-
-    gc.disable()
-    threads = [threading.Thread(target=call, args=(link,)) for link in links]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    elapsed_s = time.perf_counter() - start_s
-    for link in links:
-        link.close()
+        elapsed_s = time.perf_counter() - start_s
     return Load(
         latencies_s=latencies + unanswered,
         due=len(latencies) + len(unanswered),
         missed=len(unanswered),
         elapsed_s=elapsed_s,
     )
-
-
-def _connect(path: str) -> socket.socket:
-    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    link.connect(path)
-    return link
 
 
 def _sleep_until(moment_s: float) -> None:
@@ -109,7 +85,6 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--socket", required=True)
     parser.add_argument("--rate", type=float)
-    parser.add_argument("--callers", type=int, default=1)
     parser.add_argument("--duration", type=float, required=True)
     parser.add_argument("--warm-up", type=float, default=0.0)
     arguments = parser.parse_args()
@@ -117,10 +92,10 @@ def main() -> None:
         # Its own wake-ups shall not be counted as the server's latency. Needs root; without it they are.
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     if arguments.warm_up:
-        offer(arguments.socket, rate=None, callers=arguments.callers, duration_s=arguments.warm_up)
+        offer(arguments.socket, rate=None, duration_s=arguments.warm_up)
         time.sleep(0.2)  # two CFS periods: what the warm-up burned is refilled
     print("start", flush=True)
-    load = offer(arguments.socket, rate=arguments.rate, callers=arguments.callers, duration_s=arguments.duration)
+    load = offer(arguments.socket, rate=arguments.rate, duration_s=arguments.duration)
     # What this process cost belongs to nobody's figures but says how busy the machine was.
     seen = {**asdict(load), "generator_cpu_s": time.process_time()}
     print(json.dumps({**seen, "latencies_s": [round(latency_s, 6) for latency_s in load.latencies_s]}))

@@ -10,18 +10,18 @@ import contextlib
 import json
 import math
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from load import cgroup, generator, host, models, serving
+from load import cgroup, generator, models, neighbour, serving
+from raddle import env
 
 _START_TIMEOUT_S = 120.0  # importing numpy and ONNX Runtime within a tenth of a CPU is slow
 _WARM_UP_S = 0.3
@@ -37,62 +37,60 @@ class ServerError(Exception):
 class Variant:
     """What differs between two servers. `env` is the whole environment of the process, nothing is inherited.
 
-    `spinning_off` is the one change in code that users know: session.intra_op.allow_spinning=0.
+    `threads` and `spin` (never, always, or microseconds) are what a user of ONNX Runtime sets in the code; None: nothing.
     """
 
     name: str
     env: Mapping[str, str] = field(default_factory=dict)
-    spinning_off: bool = False
+    threads: int | None = None
+    spin: str | None = None
+
+    def alike(self, other: Variant) -> bool:
+        """Whether the two differ in name only."""
+        return replace(self, name=other.name) == other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """The conditions. `limit_cpus` None: no quota. `rate` in requests/s, None: closed loop. `host_cores` None: real.
+    """The conditions. `limit_cpus` None: no quota. `rate` in requests/s, None: closed loop.
 
     `share_percent` says, where it is known, how much that rate is of what the quota can serve with one thread.
-    `runtime` is one of serving.RUNTIMES; those other than the default serve work of their own, about a millisecond.
+    `runtime` is one of serving.RUNTIMES. `neighbour`: another container keeps one CPU busy.
     """
 
     model: str
     limit_cpus: float | None
     rate: float | None
     share_percent: int | None = None
-    callers: int = 1
     duration_s: float = 3.0
-    host_cores: int | None = None
     runtime: str = "onnxruntime"
+    neighbour: bool = False
 
     @property
     def title(self) -> str:
-        """For people: model, limit, rate, callers, and the faked host if it is one."""
+        """For people: model, limit, rate, one caller, and the neighbour if there is one."""
         limit = "no limit" if self.limit_cpus is None else f"limit {self.limit_cpus:g}"
         rate = "closed loop" if self.rate is None else f"{self.rate:.4g}/s"
         rate += "" if self.share_percent is None else f" ({self.share_percent} %)"
-        callers = f"{self.callers} caller" + ("s" if self.callers > 1 else "")
-        faked = "" if self.host_cores is None else f", faked {self.host_cores}-core host"
-        model = self.model if self.runtime == "onnxruntime" else self.runtime
-        return f"{model}, {limit}, {rate}, {callers}{faked}"
+        beside = ", a busy neighbour" if self.neighbour else ""
+        runtime = "" if self.runtime == "onnxruntime" else f"{self.runtime}, "
+        return f"{runtime}{self.model}, {limit}, {rate}, 1 caller{beside}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What one run showed. Latencies in milliseconds; shares in percent; None where it can't be known here.
+    """What one run showed. Latencies in milliseconds, ascending; shares in percent; None where it can't be known here.
 
     `cpu_percent` is CPU time of the quota (of one CPU without a quota). `throttled_periods` is out of `periods`.
     `steal_percent` and `others_percent` are of the whole machine: time taken by the hypervisor, and by processes that
-    are neither the server nor the generator. `pool_threads` is the intra-op pool, the caller included. `attempts` is
+    are neither the server, the generator nor the neighbour. `pool_threads` is the intra-op pool, the caller included. `attempts` is
     how many runs were made to get a quiet one.
     """
 
-    p50_ms: float
-    p99_ms: float
-    mean_ms: float
-    due: int
+    latencies_ms: tuple[float, ...]
     missed: int
-    served_per_s: float
     cpu_s: float
     cpu_percent: float
-    cpu_ms_per_request: float
     periods: int | None
     throttled_periods: int | None
     throttled_s: float | None
@@ -103,6 +101,26 @@ class Run:
     raddle: bool
     version: str
     attempts: int = 1
+
+    @property
+    def p50_ms(self) -> float:
+        """The median latency."""
+        return percentile(self.latencies_ms, 50)
+
+    @property
+    def p99_ms(self) -> float:
+        """The 99th percentile; with less than 100 requests the highest."""
+        return percentile(self.latencies_ms, 99)
+
+    @property
+    def served(self) -> int:
+        """Requests that were answered."""
+        return len(self.latencies_ms) - self.missed
+
+    @property
+    def cpu_ms_per_request(self) -> float:
+        """CPU time of the server for each request that was answered."""
+        return 1000 * self.cpu_s / max(1, self.served)
 
     @property
     def throttled_percent(self) -> float | None:
@@ -120,21 +138,26 @@ class Run:
 def run(cell: Cell, variant: Variant) -> Run:
     """Start the server, offer the load, stop the server.
 
-    Raises cgroup.UnavailableError, host.NotFakedError or ServerError.
+    Raises cgroup.UnavailableError or ServerError.
     """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-load-")))
         group = _group(cell, stack)
+        beside = stack.enter_context(neighbour.busy()) if cell.neighbour else None
         process, ready = stack.enter_context(_serving(cell, variant, group, folder))
-        load, busy = _under_load(cell, process, group, folder)
+        load, busy = _under_load(cell, process, group, beside, folder)
         errors = (folder / "stderr").read_text(errors="replace").count("pthread_setaffinity_np failed")
     return _figures(cell, load, busy, {**ready, "affinity_errors": errors, "limited": cell.limit_cpus is not None})
 
 
 def _group(cell: Cell, stack: contextlib.ExitStack) -> cgroup.Group | None:
-    """A group with the cell's quota; without one a group is only better (its weight), so it may be missing."""
+    """A group with the cell's quota; without one a group is only better (its weight), so it may be missing.
+
+    Beside a neighbour it has the weight of a pod that requests what its limit is, else the most that there is.
+    """
     try:
-        return stack.enter_context(cgroup.limited(cell.limit_cpus))
+        requested = cell.limit_cpus if cell.neighbour else None
+        return stack.enter_context(cgroup.limited(cell.limit_cpus, requested_cpus=requested))
     except cgroup.UnavailableError:
         if cell.limit_cpus is not None:
             raise
@@ -152,12 +175,10 @@ def quiet_run(cell: Cell, variant: Variant, attempts: int) -> Run:
     return replace(min(runs, key=lambda one: one.disturbed_percent), attempts=len(runs))
 
 
-def service_time_s(model: models.Model, runtime: str = "onnxruntime") -> float:
-    """What one request of this model costs here with one thread and no limit: the median of a second's closed loop."""
-    alone = Variant(name="one thread", env={"ORT_INTRA_OP_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"})
-    seen = quiet_run(
-        Cell(model=model.name, runtime=runtime, limit_cpus=None, rate=None, duration_s=1.0), alone, attempts=5
-    )
+def service_time_s(model: str, runtime: str) -> float:
+    """What one request costs here with one thread and no limit: the median of a second's closed loop."""
+    alone = Variant(name="one thread", env={env.OMP: "1", env.OPENBLAS: "1"}, threads=1)
+    seen = quiet_run(Cell(model=model, runtime=runtime, limit_cpus=None, rate=None, duration_s=1.0), alone, attempts=5)
     return seen.p50_ms / 1000
 
 
@@ -165,9 +186,7 @@ def service_time_s(model: models.Model, runtime: str = "onnxruntime") -> float:
 def _serving(
     cell: Cell, variant: Variant, group: cgroup.Group | None, folder: Path
 ) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    argv = serving.command(cell.runtime, models.ALL[cell.model], folder / "socket", spinning_off=variant.spinning_off)
-    if cell.host_cores is not None:
-        argv = host.faked(argv, cell.host_cores, folder)
+    argv = serving.command(cell.runtime, models.ALL[cell.model], folder / "socket", variant.threads, variant.spin)
     if group is not None:
         argv = group.command(argv)
     with (folder / "stderr").open("w") as stderr:
@@ -211,22 +230,23 @@ class _Busy:
     busy_s: float
     steal_s: float
     server: cgroup.Usage
+    neighbour: cgroup.Usage
 
 
 def _under_load(
-    cell: Cell, process: subprocess.Popen[str], group: cgroup.Group | None, folder: Path
+    cell: Cell, process: subprocess.Popen[str], group: cgroup.Group | None, beside: cgroup.Group | None, folder: Path
 ) -> tuple[dict[str, Any], _Busy]:
     """The generator's Load document, and what the server and the machine did meanwhile."""
-    argv = [sys.executable, generator.__file__, "--socket", str(folder / "socket"), "--callers", str(cell.callers)]
+    argv = [sys.executable, generator.__file__, "--socket", str(folder / "socket")]
     argv += ["--duration", str(cell.duration_s), "--warm-up", str(_WARM_UP_S)]
     argv += [] if cell.rate is None else ["--rate", str(cell.rate)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True) as calling:
         try:
             assert calling.stdout is not None
             calling.stdout.readline()
-            before = _busy(process.pid, group)
+            before = _busy(process.pid, group, beside)
             lines = calling.stdout.readlines()
-            after = _busy(process.pid, group)
+            after = _busy(process.pid, group, beside)
         finally:
             calling.kill()
     if not lines:
@@ -237,11 +257,12 @@ def _under_load(
         busy_s=after.busy_s - before.busy_s,
         steal_s=after.steal_s - before.steal_s,
         server=after.server.since(before.server),
+        neighbour=after.neighbour.since(before.neighbour),
     )
     return dict(json.loads(lines[-1])), meanwhile
 
 
-def _busy(pid: int, group: cgroup.Group | None) -> _Busy:
+def _busy(pid: int, group: cgroup.Group | None, beside: cgroup.Group | None) -> _Busy:
     # proc(5), /proc/stat: user nice system idle iowait irq softirq steal; guest time is within user.
     spent = [int(word) / _TICKS_PER_S for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     idle_s, steal_s = spent[3] + spent[4], spent[7]
@@ -257,25 +278,19 @@ def _busy(pid: int, group: cgroup.Group | None) -> _Busy:
         busy_s=sum(spent) - idle_s - steal_s,
         steal_s=steal_s,
         server=usage,
+        neighbour=cgroup.Usage() if beside is None else beside.usage(),
     )
 
 
 def _figures(cell: Cell, load: dict[str, Any], busy: _Busy, ready: dict[str, Any]) -> Run:
     used = busy.server
-    latencies_ms = sorted(1000 * latency_s for latency_s in load["latencies_s"])
-    served = load["due"] - load["missed"]
-    others_s = busy.busy_s - used.cpu_s - load["generator_cpu_s"]
+    others_s = busy.busy_s - used.cpu_s - busy.neighbour.cpu_s - load["generator_cpu_s"]
     total_s = max(busy.total_s, 1 / _TICKS_PER_S)
     return Run(
-        p50_ms=percentile(latencies_ms, 50),
-        p99_ms=percentile(latencies_ms, 99),
-        mean_ms=statistics.fmean(latencies_ms),
-        due=load["due"],
+        latencies_ms=tuple(sorted(round(1000 * latency_s, 3) for latency_s in load["latencies_s"])),
         missed=load["missed"],
-        served_per_s=served / load["elapsed_s"],
         cpu_s=used.cpu_s,
         cpu_percent=100 * used.cpu_s / busy.at_s / (cell.limit_cpus or 1.0),
-        cpu_ms_per_request=1000 * used.cpu_s / max(1, served),
         periods=used.periods if ready["limited"] else None,
         throttled_periods=used.throttled_periods if ready["limited"] else None,
         throttled_s=used.throttled_s if ready["limited"] else None,
@@ -288,6 +303,6 @@ def _figures(cell: Cell, load: dict[str, Any], busy: _Busy, ready: dict[str, Any
     )
 
 
-def percentile(ordered: list[float], percent: float) -> float:
+def percentile(ordered: Sequence[float], percent: float) -> float:
     """Nearest rank: the smallest value that at least `percent` % of the ascending values do not exceed."""
     return ordered[max(0, math.ceil(percent / 100 * len(ordered)) - 1)]

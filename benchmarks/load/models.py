@@ -1,7 +1,8 @@
-"""The models: plain convolutional networks with random weights from a fixed seed, built on the spot.
+"""What a request costs: each model is one run time, in about as many milliseconds of one thread, for every runtime.
 
-A size is (side of the square image, channels, layers); sizes are fixed so that runs on one machine can be compared,
-and the time that one costs here is measured and printed with every result (`measure.service_time_s`).
+Plain convolutional networks with random weights from a fixed seed, built on the spot; a loop for OpenMP; a product of
+square matrices beside a smaller network for BLAS. Sizes are fixed so that runs on one machine can be compared, and the
+time that one costs here is measured and printed with every result (`measure.service_time_s`).
 """
 
 from __future__ import annotations
@@ -17,14 +18,12 @@ _OPSET, _IR = 17, 10  # read by every ONNX Runtime since 1.18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
-    """One kind of request: a network, and the side of the square matrices that numpy multiplies first (0: none)."""
+class Network:
+    """A convolutional network: the side of its square image, channels, layers."""
 
-    name: str
     side: int
     channels: int
     layers: int
-    blas_side: int = 0
 
     def file(self, folder: Path) -> Path:
         """The network as an ONNX file in `folder`, written if it is not there."""
@@ -32,22 +31,65 @@ class Model:
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
             partial = path.with_suffix(".partial")
-            partial.write_bytes(_network(self.side, self.channels, self.layers))
+            partial.write_bytes(_bytes(self))
             partial.replace(path)
         return path
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """One run time. `loop_values` is the length of OpenMP's loop; half of a request beside BLAS is numpy's product
+    of matrices of side `blas_side`, half the network `beside_blas`.
+    """
+
+    name: str
+    network: Network
+    loop_values: int
+    blas_side: int
+    beside_blas: Network
+
+    def file(self, folder: Path) -> Path:
+        """The network as an ONNX file in `folder`."""
+        return self.network.file(folder)
+
+
 # Times are of one thread of an AMD EPYC of the Zen 4 generation at 2.6 GHz.
-SMALL = Model(name="cnn-1ms", side=40, channels=32, layers=5)  # about 1 ms
-LARGE = Model(name="cnn-30ms", side=80, channels=64, layers=8)  # about 30 ms
-MIX = Model(name="blas+cnn", side=40, channels=32, layers=5, blas_side=512)  # about 2 ms of BLAS, then 1 ms
-ALL = {model.name: model for model in (SMALL, LARGE, MIX)}
+SMALL = Model(
+    name="cnn-1ms",
+    network=Network(side=40, channels=32, layers=5),
+    loop_values=72_000,
+    blas_side=288,
+    beside_blas=Network(side=28, channels=32, layers=5),
+)
+SMALLER_THAN_2MS = Model(
+    name="cnn-1.7ms",
+    network=Network(side=50, channels=32, layers=5),
+    loop_values=122_000,
+    blas_side=340,
+    beside_blas=Network(side=36, channels=32, layers=5),
+)
+MEDIUM = Model(
+    name="cnn-5ms",
+    network=Network(side=80, channels=32, layers=6),
+    loop_values=360_000,
+    blas_side=490,
+    beside_blas=Network(side=60, channels=32, layers=5),
+)
+LARGE = Model(
+    name="cnn-33ms",
+    network=Network(side=80, channels=64, layers=9),
+    loop_values=2_380_000,
+    blas_side=920,
+    beside_blas=Network(side=80, channels=64, layers=5),
+)
+ALL = {model.name: model for model in (SMALL, SMALLER_THAN_2MS, MEDIUM, LARGE)}
 
 
-def _network(side: int, channels: int, layers: int) -> bytes:
+def _bytes(network: Network) -> bytes:
     rng = np.random.default_rng(20261121)
     nodes, weights, tensor, depth = [], [], "image", 3
-    for layer in range(layers):
+    side, channels = network.side, network.channels
+    for layer in range(network.layers):
         # He initialisation keeps values of the order of one: denormal numbers would cost time of their own.
         kernel = rng.standard_normal((channels, depth, 3, 3), dtype=np.float32) * np.float32((2 / (9 * depth)) ** 0.5)
         weights.append(numpy_helper.from_array(kernel, f"weight{layer}"))

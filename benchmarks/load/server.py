@@ -26,15 +26,18 @@ INPUTS = 16
 def main() -> None:
     """Load, announce, serve."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--runtime", choices=("onnxruntime", "torch", "blas"), default="onnxruntime")
-    parser.add_argument("--model", required=True)
+    parser.add_argument("--runtime", choices=("onnxruntime", "torch"), default="onnxruntime")
+    parser.add_argument("--model")  # an ONNX file
+    parser.add_argument("--network", type=int, nargs=3, metavar=("SIDE", "CHANNELS", "LAYERS"))  # torch's
     parser.add_argument("--socket", required=True)
     parser.add_argument("--packages", action="append", default=[])
     parser.add_argument("--blas-side", type=int, default=0)
-    parser.add_argument("--spinning-off", action="store_true")  # the one-line fix that users know
+    # What a user can write into the code of ONNX Runtime: a count; never, always or microseconds.
+    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--spin", default="default")
     arguments = parser.parse_args()
     sys.path.extend(arguments.packages)
-    make = {"onnxruntime": _onnxruntime, "torch": _torch, "blas": _blas}[arguments.runtime]
+    make = {"onnxruntime": _onnxruntime, "torch": _torch}[arguments.runtime]
     answer, version, pool_threads = make(arguments)
 
     # Lazy work of the first runs belongs to start-up.
@@ -64,9 +67,14 @@ def _onnxruntime(arguments: argparse.Namespace) -> tuple[Answer, str, int]:
     import onnxruntime
 
     before = _threads()
-    if arguments.spinning_off:
+    if arguments.threads or arguments.spin != "default":
         options = onnxruntime.SessionOptions()
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.intra_op_num_threads = arguments.threads
+        if arguments.spin != "default":
+            allowed = "0" if arguments.spin == "never" else "1"
+            options.add_session_config_entry("session.intra_op.allow_spinning", allowed)
+        if arguments.spin.isdigit():
+            options.add_session_config_entry("session.intra_op.spin_duration_us", arguments.spin)
         session = onnxruntime.InferenceSession(arguments.model, options)
     else:
         session = onnxruntime.InferenceSession(arguments.model)
@@ -84,15 +92,16 @@ def _onnxruntime(arguments: argparse.Namespace) -> tuple[Answer, str, int]:
     return answer, str(onnxruntime.__version__), pool_threads
 
 
-def _torch(_arguments: argparse.Namespace) -> tuple[Answer, str, int]:
-    """Convolutions of the sizes of cnn-1ms, scripted."""
+def _torch(arguments: argparse.Namespace) -> tuple[Answer, str, int]:
+    """Convolutions of the same sizes, scripted."""
     torch: Any = importlib.import_module("torch")
     torch.manual_seed(7)
-    layers: list[Any] = []
-    for depth in (3, 32, 32, 32, 32):
-        layers += [torch.nn.Conv2d(depth, 32, 3, padding=1), torch.nn.ReLU()]
-    network = torch.jit.script(torch.nn.Sequential(*layers).eval())
-    images = [torch.randn(1, 3, 40, 40) for _ in range(INPUTS)]
+    side, channels, layers = arguments.network
+    steps: list[Any] = []
+    for depth in (3, *[channels] * (layers - 1)):
+        steps += [torch.nn.Conv2d(depth, channels, 3, padding=1), torch.nn.ReLU()]
+    network = torch.jit.script(torch.nn.Sequential(*steps).eval())
+    images = [torch.randn(1, 3, side, side) for _ in range(INPUTS)]
 
     def answer(number: int) -> None:
         with torch.no_grad():
@@ -101,16 +110,6 @@ def _torch(_arguments: argparse.Namespace) -> tuple[Answer, str, int]:
     before = _threads()
     answer(0)
     return answer, str(torch.__version__), _threads() - before + 1
-
-
-def _blas(_arguments: argparse.Namespace) -> tuple[Answer, str, int]:
-    """One product of square matrices."""
-    before = _threads()
-    import numpy as np
-
-    rng = np.random.default_rng(7)
-    left, right = (rng.standard_normal((512, 512), dtype=np.float32) for _ in range(2))
-    return lambda _: np.matmul(left, right), f"numpy {np.__version__}", _threads() - before + 1
 
 
 def _threads() -> int:

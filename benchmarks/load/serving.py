@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from load import server
-from load.models import Model
+from load.models import Model, Network
 
 _ROOT = Path(__file__).resolve().parents[2]
 BUILD = _ROOT / "build" / "load"  # outside git
@@ -30,32 +30,40 @@ class MissingError(Exception):
     """This machine has not got the runtime; the message says what is missing."""
 
 
-def command(runtime: str, model: Model, socket: Path, *, spinning_off: bool = False) -> list[str]:
-    """The program's command line. `spinning_off` changes the code, which only the Python program of ONNX Runtime can.
+def command(runtime: str, model: Model, socket: Path, threads: int | None = None, spin: str | None = None) -> list[str]:
+    """The program's command line. `threads` and `spin` change the code, where the runtime is ONNX Runtime.
 
     Raises MissingError.
     """
-    found = RUNTIMES[runtime](model, socket)
-    return found + ["--spinning-off"] * spinning_off
+    argv = RUNTIMES[runtime](model, socket)
+    if runtime in ("onnxruntime-c", "onnxruntime-node"):
+        return [*argv, str(threads or 0), spin or "default"]
+    if threads is not None and runtime in ("onnxruntime", "blas"):
+        argv += ["--threads", str(threads)]
+    if spin is not None and runtime in ("onnxruntime", "blas"):
+        argv += ["--spin", spin]
+    return argv
 
 
-def _python(model: Model, socket: Path, runtime: str = "onnxruntime") -> list[str]:
-    argv = [interpreter(), server.__file__, "--runtime", runtime]
-    argv += ["--model", str(model.file(BUILD)), "--socket", str(socket)]
-    argv += [part for folder in _packages() for part in ("--packages", folder)]
-    return [*argv, "--blas-side", str(model.blas_side)]
+def _python(model: Model, socket: Path) -> list[str]:
+    return _of_onnxruntime(model.network, socket)
 
 
 def _blas(model: Model, socket: Path) -> list[str]:
-    return _python(model, socket, "blas")
+    return [*_of_onnxruntime(model.beside_blas, socket), "--blas-side", str(model.blas_side)]
+
+
+def _of_onnxruntime(network: Network, socket: Path) -> list[str]:
+    argv = [interpreter(), server.__file__, "--model", str(network.file(BUILD)), "--socket", str(socket)]
+    return [*argv, *(part for folder in _packages() for part in ("--packages", folder))]
 
 
 def _torch(model: Model, socket: Path) -> list[str]:
     found = subprocess.run([_DEBIAN_PYTHON, "-c", "import torch"], check=False, capture_output=True)
     if found.returncode:
         raise MissingError("Debian's python3-torch is not installed")
-    argv = [_DEBIAN_PYTHON, server.__file__, "--runtime", "torch"]
-    return [*argv, "--model", str(model.file(BUILD)), "--socket", str(socket)]
+    sizes = map(str, (model.network.side, model.network.channels, model.network.layers))
+    return [_DEBIAN_PYTHON, server.__file__, "--runtime", "torch", "--network", *sizes, "--socket", str(socket)]
 
 
 def _onnxruntime_c(model: Model, socket: Path) -> list[str]:
@@ -65,11 +73,12 @@ def _onnxruntime_c(model: Model, socket: Path) -> list[str]:
     except _skipped() as error:
         raise MissingError(str(error)) from None
     links = (f"-I{headers}", f"-L{library}", f"-Wl,-rpath,{library}", "-lonnxruntime", "-lpthread")
-    return [str(_compiled("serve_onnxruntime", *links)), str(model.file(BUILD)), str(socket)]
+    program = _compiled("serve_onnxruntime", *links)
+    return [str(program), str(model.file(BUILD)), str(model.network.side), str(socket)]
 
 
-def _openmp(_model: Model, socket: Path) -> list[str]:
-    return [str(_compiled("serve_openmp", "-fopenmp", "-lm")), str(socket)]
+def _openmp(model: Model, socket: Path) -> list[str]:
+    return [str(_compiled("serve_openmp", "-fopenmp", "-lm")), str(model.loop_values), str(socket)]
 
 
 def _node(model: Model, socket: Path) -> list[str]:
@@ -81,9 +90,11 @@ def _node(model: Model, socket: Path) -> list[str]:
         packages = lab.package(f"onnxruntime-node@{lab.NEWEST}")
     except _skipped() as error:
         raise MissingError(str(error)) from None
-    return [node, str(_PROGRAMS / "serve_node.cjs"), str(packages), str(model.file(BUILD)), str(socket)]
+    program = str(_PROGRAMS / "serve_node.cjs")
+    return [node, program, str(packages), str(model.file(BUILD)), str(model.network.side), str(socket)]
 
 
+# "blas" is a product of matrices by numpy and a network by ONNX Runtime, one after the other.
 RUNTIMES: dict[str, Callable[[Model, Path], list[str]]] = {
     "onnxruntime": _python,
     "onnxruntime-node": _node,

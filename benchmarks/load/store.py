@@ -41,9 +41,9 @@ class Store:
 
         return Run(**self._value(key, lambda: asdict(quiet_run(cell, variant, self._attempts))))
 
-    def service_time_s(self, model: str, measure: Callable[[], float]) -> float:
+    def service_time_s(self, model: str, runtime: str, measure: Callable[[], float]) -> float:
         """The model's service time in seconds; kept, because the rates of all cells are derived from it."""
-        found = self._value(_key("service time", {"model": model}), lambda: {"seconds": measure()})
+        found = self._value(_key("service time", {"model": model, "runtime": runtime}), lambda: {"seconds": measure()})
         return float(found["seconds"])
 
     def _value(self, key: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def _variant(variant: Variant) -> dict[str, Any]:
     # Where the shim lies does not matter, what it does decides.
     env = {name: value for name, value in variant.env.items() if name != "PYTHONUSERBASE"}
     shim = delivery.content_hash() if "PYTHONUSERBASE" in variant.env else None
-    return {"variant": variant.name, "env": env, "spinning_off": variant.spinning_off, "shim": shim}
+    return {**asdict(variant), "env": env, "shim": shim}
 
 
 def _key(kind: str, conditions: dict[str, Any]) -> str:

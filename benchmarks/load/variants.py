@@ -1,68 +1,95 @@
-"""The variants that are compared: stock, the one-line fixes that people know, and what Raddle's plan sets.
+"""The variants that are compared: stock, Raddle, and every fixed setting that a user could write.
 
-Raddle's environment is made by the functions that the webhook uses (`raddle.planner`, `raddle.wire`), for a container
-with this CPU limit, the default policy and this machine; the shim is what the ConfigMap delivers.
+Raddle's environment is made by the functions that the webhook uses, for a container with this CPU limit and this
+machine, once under the default policy and once under one that says what is known of the load; the shim is what the
+ConfigMap delivers.
 """
 
 from __future__ import annotations
 
-import math
+import itertools
+import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 from load.measure import Cell, Variant
 from raddle import delivery, env, sysfs
-from raddle.planner import Budget, Plan, plan
+from raddle.planner import Budget
 from raddle.policy import Policy
-from raddle.topology import Machine
-from raddle.wire import shim_text
-from raddle_operator import families
+from raddle_operator import pods, records, variables
 
 STOCK = "stock"
-COUNT = "threads = limit"
-NO_SPIN = "spinning off"
 RADDLE = "Raddle"
+WITH_LOAD = "Raddle with load"
+MOST_THREADS = 4
+_SPINS = ("never", "200", "always")
+_WAIT_POLICY = "OMP_WAIT_POLICY"
+_POD = {"metadata": {"name": "load"}, "spec": {"containers": [{"name": "load", "image": "load"}]}}
 
 
-def of_table(cell: Cell, shim: Path) -> list[Variant]:
-    """The four of the load table, stock first. `shim` is a folder made by `deliver`."""
-    count = str(math.ceil(cell.limit_cpus or 1))
+def competitors(cell: Cell, service_s: float, shim: Path, settings: Sequence[str] | None = None) -> list[Variant]:
+    """Stock, Raddle by default, Raddle with `spec.load`, and the fixed settings; None: all that a user could write.
+
+    `service_s` is what a request takes on one thread, which a policy with `load` knows. `shim` is a folder made by
+    `deliver`.
+    """
+    known = Policy(run_time_us=round(1e6 * service_s), request_rate=cell.rate)
+    chosen = all_settings(cell.runtime, os.cpu_count() or 1) if settings is None else settings
     return [
         Variant(name=STOCK),
-        Variant(name=COUNT, env={env.ORT_INTRA: count}),
-        Variant(name=NO_SPIN, spinning_off=True),
-        Variant(name=RADDLE, env=raddle_env(cell, shim)),
+        Variant(name=RADDLE, env=raddle_env(cell, shim, Policy())),
+        Variant(name=WITH_LOAD, env=raddle_env(cell, shim, known)),
+        *(fixed(cell.runtime, setting) for setting in chosen),
     ]
 
 
-def fixed(threads: int, *, spin: bool) -> Variant:
-    """A pool of this size, for looking for what a plan should say. BLAS gets one thread, as beside any plan."""
-    name = f"{threads} thread" + ("s" if threads > 1 else "") + ("" if spin else ", no spin")
-    variables = {env.ORT_INTRA: str(threads), env.OMP: "1"}
-    return Variant(name=name, env=variables, spinning_off=not spin)
+def all_settings(runtime: str, cpus: int) -> list[str]:
+    """What a user could write for this runtime on a machine with so many CPUs, in the words that `fixed` reads.
+
+    One thread does not wait for others, so it has no second way to. Beside ONNX Runtime BLAS has one thread or as many
+    as there are CPUs.
+    """
+    most = min(cpus, MOST_THREADS)
+    counts = range(2, most + 1)
+    if runtime in ("torch", "openmp"):
+        return ["1", *(f"{count}{wait}" for count in counts for wait in ("", ":PASSIVE"))]
+    found = ["1", *(f"{count}:{spin}" for count in counts for spin in _SPINS)]
+    if runtime == "blas":
+        return [f"{one}+{blas}" for one, blas in itertools.product(found, sorted({1, most}))]
+    return found
 
 
-def planned(cell: Cell) -> Plan:
-    """The plan of a container with the cell's limit on the cell's host, under the default policy."""
+def fixed(runtime: str, setting: str) -> Variant:
+    """The variant of a setting: THREADS, THREADS:HOW or, for BLAS beside ONNX Runtime, THREADS:HOW+BLAS_THREADS.
+
+    HOW is never, always or microseconds for ONNX Runtime, and OMP_WAIT_POLICY for torch and OpenMP; without it it stays
+    the runtime's default. Raises ValueError.
+    """
+    own, _, blas = setting.partition("+")
+    count, _, how = own.partition(":")
+    openmp = runtime in ("torch", "openmp")
+    hows = how in ("PASSIVE", "ACTIVE") if openmp else how in ("never", "always") or how.isdecimal()
+    if not count.isdecimal() or (how and not hows) or (blas and not (runtime == "blas" and blas.isdecimal())):
+        raise ValueError(f"{setting!r} is no setting of {runtime}; such are {', '.join(all_settings(runtime, 2))}")
+    name = f"{count} thread" + "s" * (count != "1")
+    name += f", {how} us" if how.isdecimal() else f", {how}" * bool(how)
+    name += f", BLAS {blas}" * bool(blas)
+    if openmp:
+        return Variant(name=name, env={env.OMP: count, **({_WAIT_POLICY: how} if how else {})})
+    beside = {env.OPENBLAS: blas} if blas else {}
+    return Variant(name=name, env=beside, threads=int(count), spin=how or None)
+
+
+def raddle_env(cell: Cell, shim: Path, policy: Policy) -> dict[str, str]:
+    """The variables that the webhook gives the container under this policy, with the values that the kubelet resolves."""
     limit = cell.limit_cpus
-    because = "no CPU limit" if limit is None else f"limits.cpu {limit:g}"
-    return plan(machine(cell.host_cores), Budget(quota_cpus=limit, because=because), Policy())
-
-
-def raddle_env(cell: Cell, shim: Path) -> dict[str, str]:
-    """The variables that the webhook gives the container, with the values that the kubelet resolves."""
-    decided = planned(cell)
-    found: Mapping[str, object | None] = {
-        env.ORT_INTRA: decided.intra_op_without_shim,
-        env.ORT_INTER: decided.inter_op,
-        env.OMP: decided.omp,
-        env.OPENBLAS: decided.blas if decided.blas != decided.omp else None,
-        env.PLAN: shim_text(decided, Policy()),
-        "PYTHONUSERBASE": shim,
-    }
-    values = {name: str(value) for name, value in found.items() if value is not None}
-    return {**values, **families.literals(decided, Policy(), sets={}, image_env={}).values, **_loading(cell, shim)}
+    budget = Budget(quota_cpus=limit, because="no CPU limit" if limit is None else f"limits.cpu {limit:g}")
+    composed = records.compose(sysfs.read_machine(), budget, policy)
+    (container,) = pods.pod_from_object(_POD).containers
+    chosen = variables.chosen(container, composed, policy, {}, kept=(), shim=True)
+    references = {name: composed.values[prefix] for name, prefix in chosen.references.items() if prefix in composed.values}
+    return {**references, **chosen.literals, "PYTHONUSERBASE": str(shim), **_loading(cell, shim)}
 
 
 def _loading(cell: Cell, shim: Path) -> dict[str, str]:
@@ -76,13 +103,6 @@ def _loading(cell: Cell, shim: Path) -> dict[str, str]:
 
 def _below(shim: Path, mounted: str) -> str:
     return mounted.replace(delivery.MOUNT_PATH, str(shim), 1)
-
-
-def machine(host_cores: int | None) -> Machine:
-    """This machine, or the faked host: that many cores of one CPU each."""
-    if host_cores is None:
-        return sysfs.read_machine()
-    return Machine(online=(1 << host_cores) - 1, cores=tuple(1 << cpu for cpu in range(host_cores)))
 
 
 def deliver(folder: Path) -> Path:

@@ -1,22 +1,36 @@
 'use strict';
-// A Node.js program that serves a model with onnxruntime-node's default options:
-// node serve_node.cjs PACKAGES MODEL SOCKET. The same protocol as benchmarks/load/server.py.
+// A Node.js program that serves a model with onnxruntime-node:
+// node serve_node.cjs PACKAGES MODEL SIDE SOCKET THREADS SPIN. The same protocol as benchmarks/load/server.py.
+// THREADS 0 and SPIN "default" leave the options as they are; SPIN may be never, always, or microseconds.
 
 const fs = require('fs');
 const net = require('net');
 const path = require('path');
 
-const [, , packages, model, socket] = process.argv;
+const [, , packages, model, side, socket, count, spin] = process.argv;
 const threads = () => fs.readdirSync('/proc/self/task').length;
+
+// What a user can write into the code.
+function options() {
+  const intra = {};
+  if (spin !== 'default') {
+    intra.allow_spinning = spin === 'never' ? '0' : '1';
+  }
+  if (Number(spin) > 0) {
+    intra.spin_duration_us = spin;
+  }
+  const found = spin === 'default' ? {} : { extra: { session: { intra_op: intra } } };
+  return count === '0' ? found : { ...found, intraOpNumThreads: Number(count) };
+}
 
 async function main() {
   const folder = path.join(packages, 'onnxruntime-node');
   const ort = require(folder);
   const before = threads();
-  const session = await ort.InferenceSession.create(model);
+  const session = await ort.InferenceSession.create(model, options());
   const pool = threads() - before + 1; // the caller works too
-  const values = Float32Array.from({ length: 3 * 40 * 40 }, () => Math.random() - 0.5);
-  const feeds = { image: new ort.Tensor('float32', values, [1, 3, 40, 40]) };
+  const values = Float32Array.from({ length: 3 * side * side }, () => Math.random() - 0.5);
+  const feeds = { image: new ort.Tensor('float32', values, [1, 3, Number(side), Number(side)]) };
   for (let i = 0; i < 3; i += 1) {
     await session.run(feeds);
   }
