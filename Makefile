@@ -56,11 +56,11 @@ fuzz: setup native ## Fuzz the parsers in Python, Node.js and C, and placement: 
 	@$(PYTHON) -m fuzz $(ARGS)
 
 .PHONY: bench
-bench: setup ## Measure the budgets and write docs/benchmarks.md (minutes)
+bench: setup packages native ## Measure the budgets and write docs/benchmarks.md (an hour; the quick load table is half of it)
 	@$(PYTHON) -m bench $(ARGS)
 
 .PHONY: bench-load
-bench-load: setup ## Measure the full load table (an hour a call, many to finish; goes on where it stopped)
+bench-load: setup packages native ## Measure the full load table (an hour a call, many to finish; goes on where it stopped)
 	@$(PYTHON) -m load table --full --write --minutes 60 $(ARGS)
 
 .PHONY: cluster

@@ -1,6 +1,6 @@
 """`make bench`: every benchmark but the full load table, one after another, into docs/benchmarks.md.
 
-make bench                     all of them, some minutes
+make bench                     all of them, an hour
 make bench ARGS="core shim"    only these
 """
 
@@ -16,7 +16,6 @@ import report
 # name -> the command's arguments after `python -m`
 BENCHMARKS = {
     "load": ["load", "table", "--quick", "--fresh", "--write"],
-    "runtimes": ["load", "runtimes", "--write"],
     "webhook": ["webhook", "--write"],
     "injection": ["injection", "--write"],
     "core": ["core", "--write"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import signal
 import sys
@@ -17,7 +18,6 @@ from load import table as load_table
 from load.compare import print_table, rows
 from load.measure import Cell, Run, Variant
 from load.store import Store
-
 
 # What a table of a cell takes; a pipe has 80.
 _COLUMNS = 140
@@ -82,6 +82,35 @@ def cell(
     print_table(found, console=Console(width=max(Console().width, _COLUMNS)))
     if chart_path is not None:
         click.echo(f"chart: {chart.draw(found, chart_path)}")
+
+
+@main.command()
+@click.option(
+    "--quick", "size", flag_value="quick", default=True, help="the most telling cells, half an hour [default]"
+)
+@click.option("--full", "size", flag_value="full", help="all cells, many hours; stop it and start it again at will")
+@click.option("--results", type=click.Path(path_type=Path), help="results file; default build/load/SIZE.jsonl")
+@click.option("--minutes", type=float, default=math.inf, help="begin no cell after so long; the next call goes on")
+@click.option("--fresh", is_flag=True, help="measure again what the results file has")
+@click.option("--write/--no-write", default=False, help="write the section of docs/benchmarks.md")
+@click.option("-o", "--output", type=click.Choice(["markdown", "json"]), default="markdown", show_default=True)
+def table(size: str, results: Path | None, *, minutes: float, fresh: bool, write: bool, output: str) -> None:
+    """The load table: the goals, every cell where Raddle is worse than chance, then a line a cell."""
+    load_table.require_quota()
+    path = results or serving.BUILD / f"{size}.jsonl"
+    if fresh:
+        path.unlink(missing_ok=True)
+    wanted = load_table.QUICK if size == "quick" else load_table.FULL
+    store = Store(path, attempts=wanted.attempts)
+    found = load_table.measured(wanted, store, progress=_say, minutes=minutes)
+    if not found.cells:
+        raise click.ClickException("no cell is complete yet; what was measured is kept for the next time")
+    text = load_table.markdown(
+        found, wanted, command=f"python -m load table --{size}", results=f"build/load/{path.name}"
+    )
+    click.echo(json.dumps(load_table.document(found), indent=1) if output == "json" else text)
+    if write:
+        report.write_section(f"load table, {size}", text)
 
 
 def _measured(conditions: Cell, variant: Variant, _repetition: int) -> Run:

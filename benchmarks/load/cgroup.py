@@ -86,7 +86,8 @@ def limited(quota_cpus: float | None, *, requested_cpus: float | None = None) ->
     """A new group whose processes get `quota_cpus` CPUs together (None: counted but not limited).
 
     Its weight is that of a pod that requests `requested_cpus`; None: the most weight there is, so that what else runs
-    on the machine is not taken for what the quota does. Raises UnavailableError where the machine does not let one be made. On exit its processes are killed and it is gone.
+    on the machine is not taken for what the quota does. Raises UnavailableError where the machine does not let one be
+    made. On exit its processes are killed and it is gone.
     """
     sweep()
     name = f"{_PREFIX}{os.getpid()}-{next(_counter)}"

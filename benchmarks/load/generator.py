@@ -1,8 +1,9 @@
 """The load: requests that are due at a fixed rate, timed from when they were due, not from when they were sent.
 
 One caller sends due requests in order, so a request that finds it busy with the one before waits, and its waiting
-counts (no coordinated omission). A closed loop has no due times: the next request goes when the last answer is there. Run as a process of its own, so that nothing else in the measuring
-program delays it; a request is 8 bytes, so that making it costs nothing.
+counts (no coordinated omission). A closed loop has no due times: the next request goes when the last answer is there.
+Run as a process of its own, so that nothing else in the measuring program delays it; a request is 8 bytes, so that
+making it costs nothing.
 """
 
 from __future__ import annotations

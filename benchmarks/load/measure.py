@@ -37,7 +37,7 @@ class ServerError(Exception):
 class Variant:
     """What differs between two servers. `env` is the whole environment of the process, nothing is inherited.
 
-    `threads` and `spin` (never, always, or microseconds) are what a user of ONNX Runtime sets in the code; None: nothing.
+    `threads` and `spin` (never, always, or microseconds) are what a user of ONNX Runtime sets in the code; None: none.
     """
 
     name: str
@@ -83,8 +83,8 @@ class Run:
 
     `cpu_percent` is CPU time of the quota (of one CPU without a quota). `throttled_periods` is out of `periods`.
     `steal_percent` and `others_percent` are of the whole machine: time taken by the hypervisor, and by processes that
-    are neither the server, the generator nor the neighbour. `pool_threads` is the intra-op pool, the caller included. `attempts` is
-    how many runs were made to get a quiet one.
+    are neither the server, the generator nor the neighbour. `pool_threads` is the intra-op pool, the caller included.
+    `attempts` is how many runs were made to get a quiet one.
     """
 
     latencies_ms: tuple[float, ...]
@@ -96,6 +96,7 @@ class Run:
     throttled_s: float | None
     steal_percent: float
     others_percent: float
+    neighbour_cpu_s: float
     pool_threads: int
     affinity_errors: int
     raddle: bool
@@ -296,6 +297,7 @@ def _figures(cell: Cell, load: dict[str, Any], busy: _Busy, ready: dict[str, Any
         throttled_s=used.throttled_s if ready["limited"] else None,
         steal_percent=100 * busy.steal_s / total_s,
         others_percent=max(0.0, 100 * others_s / total_s),
+        neighbour_cpu_s=busy.neighbour.cpu_s,
         pool_threads=ready["pool_threads"],
         affinity_errors=ready["affinity_errors"],
         raddle=ready["raddle"],

@@ -38,8 +38,10 @@ class Network:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """One run time. `loop_values` is the length of OpenMP's loop; half of a request beside BLAS is numpy's product
-    of matrices of side `blas_side`, half the network `beside_blas`.
+    """One run time.
+
+    `loop_values` is the length of OpenMP's loop. Half of a request beside BLAS is a product of matrices of side
+    `blas_side`, half the network `beside_blas`.
     """
 
     name: str
@@ -53,36 +55,36 @@ class Model:
         return self.network.file(folder)
 
 
-# Times are of one thread of an AMD EPYC of the Zen 4 generation at 2.6 GHz.
+# Names are what one thread of a recent server CPU takes, more or less.
 SMALL = Model(
     name="cnn-1ms",
     network=Network(side=40, channels=32, layers=5),
-    loop_values=72_000,
-    blas_side=288,
+    loop_values=100_000,
+    blas_side=330,
     beside_blas=Network(side=28, channels=32, layers=5),
 )
-SMALLER_THAN_2MS = Model(
+BELOW_2MS = Model(
     name="cnn-1.7ms",
-    network=Network(side=50, channels=32, layers=5),
-    loop_values=122_000,
-    blas_side=340,
+    network=Network(side=58, channels=32, layers=5),
+    loop_values=200_000,
+    blas_side=390,
     beside_blas=Network(side=36, channels=32, layers=5),
 )
 MEDIUM = Model(
     name="cnn-5ms",
-    network=Network(side=80, channels=32, layers=6),
-    loop_values=360_000,
-    blas_side=490,
+    network=Network(side=80, channels=32, layers=8),
+    loop_values=600_000,
+    blas_side=570,
     beside_blas=Network(side=60, channels=32, layers=5),
 )
 LARGE = Model(
     name="cnn-33ms",
-    network=Network(side=80, channels=64, layers=9),
-    loop_values=2_380_000,
-    blas_side=920,
+    network=Network(side=80, channels=64, layers=13),
+    loop_values=3_600_000,
+    blas_side=1130,
     beside_blas=Network(side=80, channels=64, layers=5),
 )
-ALL = {model.name: model for model in (SMALL, SMALLER_THAN_2MS, MEDIUM, LARGE)}
+ALL = {model.name: model for model in (SMALL, BELOW_2MS, MEDIUM, LARGE)}
 
 
 def _bytes(network: Network) -> bytes:

@@ -39,7 +39,8 @@ class Store:
         """This repetition's run: the stored one, else one made now and stored."""
         key = _key("run", {"cell": asdict(cell), **_variant(variant), "repetition": repetition})
 
-        return Run(**self._value(key, lambda: asdict(quiet_run(cell, variant, self._attempts))))
+        found = self._value(key, lambda: asdict(quiet_run(cell, variant, self._attempts)))
+        return Run(**{**found, "latencies_ms": tuple(found["latencies_ms"])})
 
     def service_time_s(self, model: str, runtime: str, measure: Callable[[], float]) -> float:
         """The model's service time in seconds; kept, because the rates of all cells are derived from it."""

@@ -1,8 +1,345 @@
-"""The load table."""
+"""The load table: which cells there are, how they are measured, and what is written of them.
+
+A cell is a runtime, a run time, a limit, a utilisation of the limit, and whether a neighbour is there. In each, stock,
+Raddle by default, Raddle that knows the load, and every fixed setting that a user could write are interleaved.
+"""
 
 from __future__ import annotations
+
+import itertools
+import math
+import random
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import report
+from load import cgroup, measure, models, neighbour, serving, variants, verdict
+from load.compare import Progress, Row, rows
+from load.measure import Cell
+from load.store import Store
+from load.verdict import FIGURES, GOALS, Comparison
+
+RUN_TIMES = (models.SMALL, models.MEDIUM, models.LARGE)
+LIMITS = (0.5, 1.0, 1.5, 2.0)
+SHARES_PERCENT = (10, 50, 85)
+# A p99 with less is the highest that was seen, and is called that.
+LEAST_FOR_P99 = 100
+_WORDS = {"p50_ms": "p50", "p99_ms": "p99", "cpu_ms_per_request": "CPU a request"}
+_SHOWN = (variants.STOCK, variants.RADDLE, variants.WITH_LOAD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much is measured: repetitions, half of them in each series, and how long one takes.
+
+    It takes as long as a third of a series needs for `requests`, within `seconds`.
+    """
+
+    repetitions: int
+    requests: int
+    seconds: tuple[float, float]
+    attempts: int
+
+    def duration_s(self, rate: float) -> float:
+        """The length of one run at this rate."""
+        low, high = self.seconds
+        return round(min(high, max(low, self.requests / (self.repetitions / 2) / rate)), 1)
+
+
+# Twenty cells in half an hour of two CPUs.
+QUICK = Size(repetitions=6, requests=200, seconds=(1.0, 4.0), attempts=2)
+FULL = Size(repetitions=10, requests=500, seconds=(2.0, 10.0), attempts=3)
+
+_ORT, _C, _NODE, _TORCH, _OPENMP, _BLAS = (
+    "onnxruntime",
+    "onnxruntime-c",
+    "onnxruntime-node",
+    "torch",
+    "openmp",
+    "blas",
+)
+_1MS, _2MS, _5MS, _33MS = models.SMALL, models.BELOW_2MS, models.MEDIUM, models.LARGE
+_BUSY = True
+# The most telling ones: where one thread and more of them differ most, each way.
+_QUICK: tuple[tuple[str, models.Model, float, int, bool], ...] = (
+    (_ORT, _33MS, 1.0, 50, not _BUSY),
+    (_ORT, _33MS, 0.5, 50, not _BUSY),
+    (_ORT, _33MS, 1.5, 85, not _BUSY),
+    (_ORT, _2MS, 0.5, 85, not _BUSY),
+    (_ORT, _1MS, 1.5, 50, not _BUSY),
+    (_ORT, _1MS, 1.0, 85, not _BUSY),
+    (_ORT, _1MS, 0.5, 10, not _BUSY),
+    (_ORT, _1MS, 2.0, 50, not _BUSY),
+    (_ORT, _5MS, 1.0, 50, not _BUSY),
+    (_ORT, _5MS, 2.0, 85, not _BUSY),
+    (_ORT, _1MS, 1.0, 50, _BUSY),
+    (_ORT, _5MS, 1.5, 50, _BUSY),
+    (_C, _1MS, 2.0, 50, not _BUSY),
+    (_NODE, _1MS, 2.0, 50, not _BUSY),
+    (_NODE, _5MS, 1.0, 50, not _BUSY),
+    (_TORCH, _1MS, 2.0, 50, not _BUSY),
+    (_TORCH, _5MS, 1.5, 50, _BUSY),
+    (_OPENMP, _1MS, 2.0, 50, _BUSY),
+    (_BLAS, _1MS, 1.0, 50, not _BUSY),
+    (_BLAS, _1MS, 2.0, 50, not _BUSY),
+)
+
+
+def shapes(size: Size) -> list[tuple[str, models.Model, float, int, bool]]:
+    """The cells without their rates. All of them come in a fixed mixed order, so that any part is a sample."""
+    if size is QUICK:
+        return list(_QUICK)
+    found = list(itertools.product(serving.RUNTIMES, RUN_TIMES, LIMITS, SHARES_PERCENT, (False, True)))
+    random.Random(0).shuffle(found)
+    return found
 
 
 def rate_of(share_percent: int, limit_cpus: float, service_s: float) -> float:
     """Requests a second that take this share of the limit with one thread."""
     return float(f"{share_percent / 100 * limit_cpus / service_s:.4g}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What was measured: the rows of each complete cell, service times by runtime and model, and what was left out."""
+
+    cells: list[list[Row]]
+    service_s: dict[tuple[str, str], float]
+    missing: dict[str, str]
+    of: int
+
+
+def measured(size: Size, store: Store, *, progress: Progress, minutes: float = math.inf) -> Measured:
+    """The table, from the store where it is there. Runtimes that this machine has not got are left out.
+
+    No cell is begun after so many `minutes`. Ctrl-C ends it early too, with the cells that are complete; the store
+    keeps the rest of the runs for the next time.
+    """
+    wanted = shapes(size)
+    found = Measured(cells=[], service_s={}, missing={}, of=len(wanted))
+    shim = variants.deliver(serving.BUILD / "shim")
+    end_s = time.monotonic() + minutes * 60
+    try:
+        for runtime, model, limit_cpus, share, busy in wanted:
+            if time.monotonic() > end_s:
+                break
+            if runtime in found.missing:
+                continue
+            try:
+                service_s = _service_s(store, runtime, model)
+            except (serving.MissingError, measure.ServerError) as error:
+                found.missing[runtime] = str(error).splitlines()[-1]
+                continue
+            rate = rate_of(share, limit_cpus, service_s)
+            cell = Cell(
+                runtime=runtime,
+                model=model.name,
+                limit_cpus=limit_cpus,
+                rate=rate,
+                share_percent=share,
+                neighbour=busy,
+                duration_s=size.duration_s(rate),
+            )
+            found.service_s[runtime, model.name] = service_s
+            compared = variants.competitors(cell, service_s, shim)
+            found.cells.append(
+                rows(cell, compared, repetitions=size.repetitions, progress=progress, measured=store.run)
+            )
+    except KeyboardInterrupt:
+        progress("stopped")
+    return found
+
+
+def require_quota() -> None:
+    """Raises cgroup.UnavailableError where no quota can be had: without one there is no table."""
+    if reason := cgroup.available():
+        raise cgroup.UnavailableError(reason)
+
+
+def _service_s(store: Store, runtime: str, model: models.Model) -> float:
+    return store.service_time_s(model.name, runtime, lambda: measure.service_time_s(model.name, runtime))
+
+
+# --- what is written ------------------------------------------------------------------------------------------------
+
+
+def markdown(found: Measured, size: Size, *, command: str, results: str) -> str:
+    """The section for docs/benchmarks.md: the goals, the cells worse than chance, and a line a cell."""
+    return "\n".join(
+        [
+            "## Containers under load",
+            "",
+            *_goals(found.cells),
+            *_losses(found.cells),
+            *_cells(found),
+            *_how(found, size, command, results),
+        ]
+    )
+
+
+def _goals(cells: Sequence[Sequence[Row]]) -> Iterator[str]:
+    lines, notes = [], []
+    for goal in GOALS:
+        missed = [one for cell in cells for one in goal.missed(cell)]
+        kept = len(cells) - len({one.row.cell for one in missed})
+        verdict_word = "kept" if 100 * kept >= goal.percent * len(cells) else "missed"
+        lines.append([goal.words, f"{goal.percent} %", f"{kept} of {len(cells)}", verdict_word])
+        for one in missed:
+            by_chance = "" if one.exceeds(goal.allowed[one.figure]) else " (chance could do that)"
+            by = f"{_words(one)}, {one.ratio:.2f} × {one.other}{by_chance}"
+            notes.append(f"- {goal.words}: missed in {_title(one.row.cell)} by {by}")
+    yield report.markdown_table(("goal", "in", "kept in", ""), lines)
+    yield from notes
+    yield ""
+
+
+def _losses(cells: Sequence[Sequence[Row]]) -> Iterator[str]:
+    lost = [one for cell in cells for one in verdict.losses(cell)]
+    yield f"### Worse than chance: {len({one.row.cell for one in lost})} of {len(cells)} cells\n"
+    alarms = [count for cell in cells if (count := verdict.false_alarms(cell)) is not None]
+    if alarms:
+        yield (
+            f"By the same rule the best fixed setting loses to itself, its odd repetitions to its even ones, in"
+            f" {sum(alarms)} of {len(alarms) * len(FIGURES)} comparisons.\n"
+        )
+    if lost:
+        lines = [
+            [
+                _title(one.row.cell),
+                one.row.variant,
+                _WORDS[one.figure],
+                f"{report.short(one.ours)} ms",
+                f"{report.short(one.theirs)} ms",
+                f"{one.ratio:.2f}",
+                f"{math.exp(one.chance):.2f}",
+                one.other,
+            ]
+            for one in lost
+        ]
+        yield report.markdown_table(("cell", "", "figure", "ours", "theirs", "ratio", "chance", "against"), lines)
+
+
+def _cells(found: Measured) -> Iterator[str]:
+    yield "### Each cell\n"
+    yield (
+        "p50 / p99 / CPU a request: of the best fixed setting in ms, of the others as ratio to it or to stock, bold"
+        " where they are worse than chance; threads of the pools and throttled periods in % for"
+        f" {', '.join(_SHOWN)}.\n"
+    )
+    lines = []
+    for cell in found.cells:
+        by_name = {row.variant: row for row in cell}
+        shown = [by_name[name] for name in _SHOWN]
+        lines.append(
+            [
+                f"{_title(cell[0].cell)}; {report.short(_service_ms(found, cell))} ms",
+                _requests(cell),
+                _best(cell),
+                _ratios(verdict.against_best(cell, variants.STOCK)),
+                *(
+                    _ratios(against(cell, name))
+                    for name in (variants.RADDLE, variants.WITH_LOAD)
+                    for against in (verdict.against_best, verdict.against_stock)
+                ),
+                " / ".join(_threads(row) for row in shown),
+                " / ".join(f"{row.median('throttled_percent') or 0:.0f}" for row in shown),
+            ]
+        )
+    headings = (
+        "cell; one thread",
+        "requests",
+        "best fixed setting",
+        "stock to it",
+        "Raddle to it",
+        "Raddle to stock",
+        "with load to it",
+        "with load to stock",
+        "threads",
+        "throttled",
+    )
+    yield report.markdown_table(headings, lines)
+
+
+def _how(found: Measured, size: Size, command: str, results: str) -> Iterator[str]:
+    retried = sum(one.attempts - 1 for one in _runs(found.cells))
+    versions = dict.fromkeys(f"{row.cell.runtime} {row.runs[0].version}" for cell in found.cells for row in cell[:1])
+    yield f"`{command}`: {len(found.cells)} of {found.of} cells. {report.machine()}; {', '.join(versions)}.\n"
+    yield (
+        "One caller, open loop at a fixed rate, latency from the due time. Each run is a process of its own, so that"
+        " the luck of one, where its threads come to lie, is not taken for the variant's."
+        f" {size.repetitions} repetitions in a shuffled order, the even and the odd ones as two series; requests are"
+        f" those of a series, and where they are less than {LEAST_FOR_P99} the p99 is the highest of them."
+        " Best is the lowest p99 and, of those within 5 %, the lowest p50, chosen in the one series and compared in"
+        " the other. Worse than chance is a ratio above what the two series of each of the two lie apart, added up."
+        " On quiet CPUs the server has the most CPU weight there is; the neighbour keeps one CPU busy at the weight of"
+        f" a pod that requests {neighbour.REQUESTED_CPUS:g} CPU, and beside it the server has that of one that requests"
+        f" its limit. {retried} runs were made again because others took more than {measure.QUIET_PERCENT:g} % of the"
+        " machine meanwhile."
+    )
+    yield f"\nEvery run, with each latency, is in {results} of the checkout that measured; `-o json` sums it up."
+    for runtime, why in found.missing.items():
+        yield f"\nNot measured here: {runtime}: {why}."
+
+
+def document(found: Measured) -> list[dict[str, Any]]:
+    """The table as JSON: for each cell what was offered and the two series' figures of each competitor."""
+    return [
+        {
+            "cell": asdict(cell[0].cell),
+            "service_ms": _service_ms(found, cell),
+            "requests_a_series": _least_requests(cell),
+            "best": [row.variant for row in verdict.best(cell)],
+            "competitors": {
+                row.variant: {
+                    **{name: [verdict.pooled(runs, name) for runs in verdict.series(row.runs)] for name in FIGURES},
+                    "throttled_percent": row.median("throttled_percent"),
+                    "threads": _threads(row),
+                    "version": row.runs[0].version,
+                }
+                for row in cell
+            },
+        }
+        for cell in found.cells
+    ]
+
+
+def _runs(cells: Iterable[Sequence[Row]]) -> Iterator[measure.Run]:
+    # Two names may stand for the same runs.
+    return itertools.chain.from_iterable({row.runs for cell in cells for row in cell})
+
+
+def _service_ms(found: Measured, cell: Sequence[Row]) -> float:
+    return 1000 * found.service_s[cell[0].cell.runtime, cell[0].cell.model]
+
+
+def _title(cell: Cell) -> str:
+    beside = ", neighbour" if cell.neighbour else ""
+    return f"{cell.runtime} {cell.model}, limit {cell.limit_cpus:g}, {cell.share_percent} %{beside}"
+
+
+def _words(one: Comparison) -> str:
+    return f"{_WORDS[one.figure]} {report.short(one.ours)} ms against {report.short(one.theirs)}"
+
+
+def _least_requests(cell: Sequence[Row]) -> int:
+    return min(sum(len(run.latencies_ms) for run in runs) for runs in verdict.series(cell[0].runs))
+
+
+def _requests(cell: Sequence[Row]) -> str:
+    count = _least_requests(cell)
+    return f"2 × {count}" if count >= LEAST_FOR_P99 else f"2 × {count}, p99 is max of {count}"
+
+
+def _best(cell: Sequence[Row]) -> str:
+    same = verdict.against_best(cell, variants.RADDLE)
+    return f"{same[0].other}: " + " / ".join(report.short(one.theirs) for one in same)
+
+
+def _ratios(ones: Sequence[Comparison]) -> str:
+    return " / ".join(f"**{one.ratio:.2f}**" if one.worse else f"{one.ratio:.2f}" for one in ones)
+
+
+def _threads(row: Row) -> str:
+    return "–".join(map(str, sorted({run.pool_threads for run in row.runs})))

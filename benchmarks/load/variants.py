@@ -82,13 +82,15 @@ def fixed(runtime: str, setting: str) -> Variant:
 
 
 def raddle_env(cell: Cell, shim: Path, policy: Policy) -> dict[str, str]:
-    """The variables that the webhook gives the container under this policy, with the values that the kubelet resolves."""
+    """The variables that the webhook gives the container under this policy, as the kubelet resolves them."""
     limit = cell.limit_cpus
     budget = Budget(quota_cpus=limit, because="no CPU limit" if limit is None else f"limits.cpu {limit:g}")
     composed = records.compose(sysfs.read_machine(), budget, policy)
     (container,) = pods.pod_from_object(_POD).containers
     chosen = variables.chosen(container, composed, policy, {}, kept=(), shim=True)
-    references = {name: composed.values[prefix] for name, prefix in chosen.references.items() if prefix in composed.values}
+    references = {
+        name: composed.values[prefix] for name, prefix in chosen.references.items() if prefix in composed.values
+    }
     return {**references, **chosen.literals, "PYTHONUSERBASE": str(shim), **_loading(cell, shim)}
 
 

@@ -1,100 +1,193 @@
-"""What the rows of a cell say about Raddle: losses beyond chance, and whether the budgets are kept."""
+"""What the rows of a cell say: a variant against stock, and against the best fixed setting.
+
+A variant's repetitions fall into two series, the even and the odd ones. A figure of a series is that of all its
+requests together, and of a variant the geometric mean of its two series. How far the two lie apart is what chance does
+to this variant: its own A/A. A variant is worse than another beyond chance where its figure is higher by more than
+both variants' A/A *together*, as ratios: a distance of two series is one draw and often small by luck, and the root of
+the squares would call every sixth equal pair different.
+
+The best fixed setting for one series is the one that is best in the *other*: the lowest of several noisy figures would
+flatter it, and lose against itself if it were measured again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from load import variants
-from load.compare import FIGURES, TWIN, Row, chance
+from load.compare import Row
+from load.measure import Run, percentile
 
-# A closed loop uses all of the quota by its nature: what counts is how much it serves with it.
-CLOSED_FIGURES = ("p50_ms", "p99_ms", "served_per_s", "cpu_ms_per_request")
-MORE_IS_BETTER = {"served_per_s"}
-ONE_LINE_FIXES = (variants.COUNT, variants.NO_SPIN)
+FIGURES = ("p50_ms", "p99_ms", "cpu_ms_per_request")
+# Settings whose p99 are this near are equal in it, and the p50 decides: half of what the goal allows.
+TIE = 1.05
+_LEAST = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
-    """Raddle's median of a figure is worse than another variant's by more than the A/A spread of the cell."""
+class Comparison:
+    """A variant's figure against another's, in the figure's unit; `chance` is how far equals may lie apart (a log)."""
 
     row: Row
-    other: Row
+    other: str
     figure: str
-    aa_spread: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cure:
-    """What Raddle did where stock is throttled in most periods: stock's figure over Raddle's (larger is better)."""
-
-    row: Row
-    throttled: float
-    cpu: float
-    p99: float
+    ours: float
+    theirs: float
+    chance: float
 
     @property
-    def kept(self) -> bool:
-        """Design's budget: 10 times fewer throttled periods, half the CPU, a third of the p99."""
-        return self.throttled >= 10 and self.cpu >= 2 and self.p99 >= 3
+    def ratio(self) -> float:
+        """Above 1: worse."""
+        return self.ours / self.theirs
+
+    def exceeds(self, allowed: float) -> bool:
+        """Whether the ratio is above what is allowed by more than chance."""
+        return math.log(self.ratio / allowed) > self.chance
+
+    @property
+    def worse(self) -> bool:
+        """Worse than chance."""
+        return self.exceeds(1.0)
 
 
-def figures(row: Row) -> tuple[str, ...]:
-    """The figures that count in this row's cell."""
-    return CLOSED_FIGURES if row.cell.rate is None else tuple(FIGURES)
+def series(runs: Sequence[Run]) -> tuple[Sequence[Run], Sequence[Run]]:
+    """The repetitions as two series, interleaved."""
+    return runs[::2], runs[1::2]
 
 
-def by_name(rows: Sequence[Row]) -> dict[str, Row]:
-    """The rows of one cell by variant, the two series of a variant that was measured twice joined into one."""
-    found: dict[str, Row] = {}
-    for row in rows:
-        name = row.variant.removesuffix(TWIN)
-        earlier = found[name].runs if name in found else ()
-        found[name] = Row(cell=row.cell, variant=name, runs=earlier + row.runs)
-    return found
+def pooled(runs: Sequence[Run], figure: str) -> float:
+    """The figure of all requests of these runs together."""
+    if figure == "cpu_ms_per_request":
+        found = 1000 * sum(run.cpu_s for run in runs) / max(1, sum(run.served for run in runs))
+    else:
+        latencies_ms = sorted(value for run in runs for value in run.latencies_ms)
+        found = percentile(latencies_ms, {"p50_ms": 50, "p99_ms": 99}[figure])
+    return max(found, _LEAST)
 
 
-def aa_spread(rows: Sequence[Row], figure: str) -> float:
-    """By how much two series of one variant differ by chance in this cell, in the figure's own unit.
-
-    The larger of stock's and Raddle's: a stock that sits at its limit varies little and would make chance look small.
-    """
-    found = {row.variant: row for row in rows}
-    twins = [(found[name.removesuffix(TWIN)], twin) for name, twin in found.items() if name.endswith(TWIN)]
-    return max((chance(one.values(figure), twin.values(figure)) for one, twin in twins), default=0.0)
+def level(row: Row, figure: str) -> float:
+    """The figure of a variant."""
+    return statistics.geometric_mean(pooled(runs, figure) for runs in series(row.runs))
 
 
-def losses(rows: Sequence[Row]) -> list[Loss]:
-    """Where Raddle loses in this cell, against stock or a one-line fix."""
-    found = by_name(rows)
-    raddle = found[variants.RADDLE]
-    lost = []
-    for figure in figures(raddle):
-        spread = aa_spread(rows, figure)
-        for name in (variants.STOCK, *ONE_LINE_FIXES):
-            ours, theirs = raddle.median(figure), found[name].median(figure)
-            if ours is None or theirs is None:
-                continue
-            worse = theirs - ours if figure in MORE_IS_BETTER else ours - theirs
-            if worse > spread:
-                lost.append(Loss(row=raddle, other=found[name], figure=figure, aa_spread=spread))
-    return lost
-
-
-def cure(rows: Sequence[Row]) -> Cure | None:
-    """What Raddle did in this cell; None where stock is not throttled in most periods, and for a closed loop."""
-    found = by_name(rows)
-    stock, raddle = found[variants.STOCK], found[variants.RADDLE]
-    if stock.cell.rate is None or (stock.median("throttled_percent") or 0) <= 50:
-        return None
-    return Cure(
-        row=raddle,
-        throttled=_times(stock, raddle, "throttled_percent"),
-        cpu=_times(stock, raddle, "cpu_percent"),
-        p99=_times(stock, raddle, "p99_ms"),
+def compared(row: Row, others: tuple[Row, Row], figure: str) -> Comparison:
+    """The variant against another; `others` names it for each of the two series."""
+    ours = [pooled(runs, figure) for runs in series(row.runs)]
+    theirs = [pooled(series(other.runs)[which], figure) for which, other in enumerate(others)]
+    return Comparison(
+        row=row,
+        other=" / ".join(dict.fromkeys(other.variant for other in others)),
+        figure=figure,
+        ours=statistics.geometric_mean(ours),
+        theirs=statistics.geometric_mean(theirs),
+        chance=_apart(row, figure) + statistics.fmean(_apart(other, figure) for other in others),
     )
 
 
-def _times(stock: Row, raddle: Row, figure: str) -> float:
-    theirs, ours = stock.median(figure) or 0.0, raddle.median(figure) or 0.0
-    return theirs / ours if ours else float("inf")
+def _apart(row: Row, figure: str) -> float:
+    one, other = (pooled(runs, figure) for runs in series(row.runs))
+    return abs(math.log(one / other))
+
+
+def best(rows: Sequence[Row]) -> tuple[Row, Row]:
+    """The best fixed setting of a cell for Latency, for each of the two series, chosen in the other one."""
+    fixed = [row for row in rows if row.variant not in (variants.STOCK, variants.RADDLE, variants.WITH_LOAD)]
+    return _best(fixed, 1), _best(fixed, 0)
+
+
+def _best(fixed: Sequence[Row], which: int) -> Row:
+    p50, p99 = ({row.variant: pooled(series(row.runs)[which], name) for row in fixed} for name in FIGURES[:2])
+    tied = [row for row in fixed if p99[row.variant] <= TIE * min(p99.values())]
+    return min(tied, key=lambda row: p50[row.variant])
+
+
+def against_best(rows: Sequence[Row], variant: str) -> list[Comparison]:
+    """A variant's figures against the best fixed setting."""
+    return [compared(_row(rows, variant), best(rows), figure) for figure in FIGURES]
+
+
+def against_stock(rows: Sequence[Row], variant: str) -> list[Comparison]:
+    """A variant's figures against stock."""
+    stock = _row(rows, variants.STOCK)
+    return [compared(_row(rows, variant), (stock, stock), figure) for figure in FIGURES]
+
+
+def losses(rows: Sequence[Row]) -> list[Comparison]:
+    """Where Raddle, with `load` or without, is worse than chance in this cell."""
+    found = []
+    for variant in (variants.RADDLE, variants.WITH_LOAD):
+        found += [one for one in against_best(rows, variant) + against_stock(rows, variant) if one.worse]
+    return found
+
+
+def false_alarms(rows: Sequence[Row]) -> int | None:
+    """In how many figures the best fixed setting's odd repetitions lose to its even ones by the same rule.
+
+    None where there are too few repetitions to divide each series again.
+    """
+    one = best(rows)[0]
+    even, odd = (replace(one, runs=tuple(runs)) for runs in series(one.runs))
+    if min(len(even.runs), len(odd.runs)) < 2:
+        return None
+    return sum(compared(odd, (even, even), figure).worse for figure in FIGURES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """`allowed` is the highest ratio of each figure, which `variant` keeps in `percent` of the cells.
+
+    A ratio of 1 is exceeded by every second of two equals, so what chance explains keeps it.
+    """
+
+    words: str
+    variant: str
+    stock: bool
+    allowed: dict[str, float]
+    percent: int = 100
+
+    def missed(self, rows: Sequence[Row]) -> list[Comparison]:
+        """The comparisons of a cell that miss the goal."""
+        return list(self._missed(rows))
+
+    def _missed(self, rows: Sequence[Row]) -> Iterator[Comparison]:
+        for one in against_stock(rows, self.variant) if self.stock else against_best(rows, self.variant):
+            limit = self.allowed.get(one.figure)
+            if limit is not None and (one.worse if limit == 1 else one.ratio > limit):
+                yield one
+
+
+_NEVER_WORSE = {"p99_ms": 1.0, "cpu_ms_per_request": 1.0}
+GOALS = (
+    Goal(
+        words="by default never worse than stock in p99 or CPU",
+        variant=variants.RADDLE,
+        stock=True,
+        allowed=_NEVER_WORSE,
+    ),
+    Goal(
+        words="with `load` never worse than stock in p99 or CPU",
+        variant=variants.WITH_LOAD,
+        stock=True,
+        allowed=_NEVER_WORSE,
+    ),
+    Goal(
+        words="with `load` p99 within 10 % and p50 within 15 % of the best fixed setting",
+        variant=variants.WITH_LOAD,
+        stock=False,
+        allowed={"p99_ms": 1.10, "p50_ms": 1.15},
+        percent=95,
+    ),
+    Goal(
+        words="by default p99 at most 25 % above the best fixed setting",
+        variant=variants.RADDLE,
+        stock=False,
+        allowed={"p99_ms": 1.25},
+    ),
+)
+
+
+def _row(rows: Sequence[Row], variant: str) -> Row:
+    return next(row for row in rows if row.variant == variant)

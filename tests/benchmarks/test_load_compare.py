@@ -1,4 +1,4 @@
-"""Comparing variants: order, medians, what chance does, and what counts as a loss. Runs are made up, not measured."""
+"""Comparing variants: order, series, what chance does, what counts as worse. Runs are made up, not measured."""
 
 import json
 from dataclasses import replace
@@ -7,75 +7,79 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from load import compare, table, variants, verdict
+from load import compare, models, serving, table, variants, verdict
 from load.measure import Cell, Run, Variant, percentile
 from load.store import Store
+from raddle import env
 
-CELL = Cell(model="cnn-1ms", limit_cpus=0.5, rate=100.0)
+CELL = Cell(model="cnn-1ms", limit_cpus=0.5, rate=100.0, share_percent=50)
 CALM = Run(
-    p50_ms=1.4,
-    p99_ms=2.0,
-    mean_ms=1.5,
-    due=300,
+    latencies_ms=(1.4,) * 98 + (2.0,) * 2,
     missed=0,
-    served_per_s=100.0,
-    cpu_s=0.36,
+    cpu_s=0.12,
     cpu_percent=24.0,
-    cpu_ms_per_request=1.2,
     periods=30,
     throttled_periods=0,
     throttled_s=0.0,
     steal_percent=0.0,
     others_percent=1.0,
+    neighbour_cpu_s=0.0,
     pool_threads=1,
     affinity_errors=0,
     raddle=True,
     version="1.31.1",
 )
-SICK = replace(CALM, p50_ms=15.6, p99_ms=54.8, cpu_percent=100.0, throttled_periods=30, pool_threads=2, raddle=False)
+REPETITIONS = 8
 
 
-def cell_rows(cell=CELL, **runs):
-    """Rows of one cell: stock twice, both fixes and Raddle; those not named are like stock, SICK."""
-    names = {
-        "stock": variants.STOCK,
-        "count": variants.COUNT,
-        "no_spin": variants.NO_SPIN,
-        "raddle": variants.RADDLE,
-        "twin": variants.STOCK + compare.TWIN,
-    }
-    return [compare.Row(cell=cell, variant=name, runs=tuple(runs.get(key, [SICK] * 3))) for key, name in names.items()]
+def seen(p50_ms=1.4, p99_ms=2.0, cpu_s=0.12):
+    return replace(CALM, latencies_ms=(p50_ms,) * 98 + (p99_ms,) * 2, cpu_s=cpu_s)
 
 
-def test_every_variant_runs_once_per_repetition_and_the_order_turns():
-    order = []
+def row(variant, *runs):
+    """One run in all repetitions, or those given in turn."""
+    return compare.Row(cell=CELL, variant=variant, runs=tuple(runs[i % len(runs)] for i in range(REPETITIONS)))
+
+
+def cell_rows(*fixed, stock=CALM, raddle=CALM, with_load=CALM):
+    return [
+        row(variants.STOCK, stock),
+        row(variants.RADDLE, raddle),
+        row(variants.WITH_LOAD, with_load),
+        *(fixed or (row("1 thread", CALM),)),
+    ]
+
+
+def test_every_variant_runs_once_per_repetition_and_the_order_is_drawn_for_each():
+    order = [[] for _ in range(12)]
 
     def measured(_cell, variant, repetition):
-        order.append((repetition, variant.name))
+        order[repetition].append(variant.name)
         return CALM
 
-    compared = [Variant(name="a"), Variant(name="b")]
-    rows = compare.rows(CELL, compared, repetitions=3, twice=["a"], measured=measured)
-    twin = "a" + compare.TWIN
-    assert order == [
-        *((0, name) for name in ("a", "b", twin)),
-        *((1, name) for name in ("b", twin, "a")),
-        *((2, name) for name in (twin, "a", "b")),
-    ]
-    assert [row.variant for row in rows] == ["a", "b", twin]
-    assert {len(row.runs) for row in rows} == {3}
+    compared = [Variant(name=name, env={"X": name}) for name in "abc"]
+    rows = compare.rows(CELL, compared, repetitions=12, measured=measured)
+    assert all(sorted(names) == ["a", "b", "c"] for names in order)
+    assert len({tuple(names) for names in order}) > 1
+    assert [row.variant for row in rows] == ["a", "b", "c"]
+    again = list(map(list, order))
+    order[:] = [[] for _ in range(12)]
+    compare.rows(CELL, compared, repetitions=12, measured=measured)
+    assert order == again
 
 
-def test_the_twin_differs_from_the_first_variant_in_name_only():
-    seen = {}
+def test_two_names_for_the_same_are_measured_once():
+    measured = []
 
-    def measured(_cell, variant, _repetition):
-        seen[variant.name] = variant
+    def measure(_cell, variant, _repetition):
+        measured.append(variant.name)
         return CALM
 
-    variant = Variant(name="a", env={"X": "1"}, spinning_off=True)
-    compare.rows(CELL, [variant], repetitions=1, twice=["a"], measured=measured)
-    assert replace(seen["a" + compare.TWIN], name="a") == seen["a"]
+    same = [Variant(name="a", env={"X": "1"}), Variant(name="b", env={"X": "1"}), Variant(name="c", threads=1)]
+    rows = compare.rows(CELL, same, repetitions=1, measured=measure)
+    assert sorted(measured) == ["a", "c"]
+    assert [row.variant for row in rows] == ["a", "b", "c"]
+    assert rows[0].runs == rows[1].runs
 
 
 @pytest.mark.parametrize(
@@ -86,105 +90,210 @@ def test_a_percentile_is_a_value_that_was_seen(values, percent, expected):
     assert percentile(values, percent) == expected
 
 
-@given(st.lists(st.floats(0, 1e4), min_size=1, max_size=12))
-def test_two_equal_series_differ_by_nothing_beyond_chance(values):
-    assert compare.chance(values, values) == 0
+def test_a_series_has_the_requests_of_all_its_runs_together():
+    runs = [seen(p50_ms=1.0), seen(p50_ms=50.0)]
+    assert verdict.pooled(runs, "p50_ms") == 2.0
+    assert verdict.pooled([replace(CALM, missed=50), CALM], "cpu_ms_per_request") == pytest.approx(1000 * 0.24 / 150)
 
 
-@given(st.lists(st.tuples(st.floats(0, 1e4), st.floats(0, 1e4)), min_size=1, max_size=8))
-def test_chance_is_the_same_whichever_series_comes_first(pairs):
-    one, other = zip(*pairs, strict=True)
-    assert compare.chance(one, other) == pytest.approx(compare.chance(other, one))
+@given(st.lists(st.floats(0.1, 1e4), min_size=2, max_size=12))
+def test_nobody_is_worse_than_itself(values):
+    one = compare.Row(cell=CELL, variant="a", runs=tuple(seen(p50_ms=value, p99_ms=value) for value in values))
+    compared = verdict.compared(one, (one, one), "p50_ms")
+    assert compared.ratio == pytest.approx(1)
+    assert not compared.worse
 
 
-@given(st.lists(st.floats(0, 1e4), min_size=1, max_size=8), st.floats(1, 1e3))
-def test_chance_never_exceeds_the_largest_difference_that_was_seen(values, shift):
-    shifted = [value + shift for value in values]
-    assert compare.chance(values, shifted) <= max(values) - min(values) + shift + 1e-6
+def test_each_of_a_pair_brings_its_own_chance_and_no_other_variant_does():
+    # Stock's series lie far apart, and hide nothing.
+    chaos = row(variants.STOCK, seen(p99_ms=20), seen(p99_ms=200))
+    quiet = row("1 thread", seen(p99_ms=2.0), seen(p99_ms=2.1))
+    ours = row(variants.RADDLE, seen(p99_ms=3.0), seen(p99_ms=3.1))
+    rows = [chaos, ours, replace(ours, variant=variants.WITH_LOAD), quiet]
+    lost = verdict.losses(rows)
+    assert {(one.row.variant, one.figure, one.other) for one in lost} == {
+        (variants.RADDLE, "p99_ms", "1 thread"),
+        (variants.WITH_LOAD, "p99_ms", "1 thread"),
+    }
+    assert lost[0].ratio == pytest.approx((3.0 * 3.1 / (2.0 * 2.1)) ** 0.5)
 
 
-def test_where_raddle_is_calm_and_all_else_is_throttled_it_loses_nothing_and_keeps_the_budget():
-    rows = cell_rows(raddle=[CALM] * 3)
-    assert verdict.losses(rows) == []
-    cure = verdict.cure(rows)
-    assert cure is not None
-    assert cure.kept
-    assert cure.p99 == pytest.approx(27.4)
+def test_a_difference_that_the_two_series_of_either_explain_is_none():
+    noisy = row(variants.RADDLE, seen(p99_ms=2.0), seen(p99_ms=3.2))
+    assert not verdict.compared(noisy, (row("a", CALM),) * 2, "p99_ms").worse
+    assert verdict.compared(row("b", seen(p99_ms=2.53)), (row("a", CALM),) * 2, "p99_ms").worse
 
 
-def test_a_fix_that_beats_raddle_beyond_chance_is_a_loss_that_names_it():
-    rows = cell_rows(raddle=[CALM] * 3, no_spin=[replace(CALM, p50_ms=0.95)] * 3)
-    (loss,) = verdict.losses(rows)
-    assert (loss.other.variant, loss.figure) == (variants.NO_SPIN, "p50_ms")
+def test_best_is_the_lowest_p99_and_the_lowest_p50_among_equals():
+    slow, tied, fast = (
+        row("slow", seen(p50_ms=1.0, p99_ms=9.0)),
+        row("tied", seen(p50_ms=3.0, p99_ms=2.0)),
+        row("fast", seen(p50_ms=1.5, p99_ms=2.05)),
+    )
+    assert [one.variant for one in verdict.best(cell_rows(slow, tied, fast))] == ["fast", "fast"]
 
 
-def test_a_difference_within_the_aa_spread_is_no_loss():
-    noisy = [replace(SICK, p50_ms=value) for value in (10.0, 20.0, 30.0)]
-    twin = [replace(SICK, p50_ms=value) for value in (18.0, 14.0, 24.0)]
-    rows = cell_rows(stock=noisy, twin=twin, raddle=[replace(SICK, p50_ms=20.5)] * 3, count=noisy, no_spin=noisy)
-    assert verdict.aa_spread(rows, "p50_ms") > 0.5
-    assert [loss for loss in verdict.losses(rows) if loss.figure == "p50_ms"] == []
+def test_the_best_setting_is_chosen_in_the_other_series():
+    # By luck each is lowest in one series; neither may be compared there.
+    even, odd = row("even", seen(p99_ms=1.5), CALM), row("odd", CALM, seen(p99_ms=1.5))
+    rows = cell_rows(even, odd)
+    assert [one.variant for one in verdict.best(rows)] == ["odd", "even"]
+    p99 = next(one for one in verdict.against_best(rows, variants.RADDLE) if one.figure == "p99_ms")
+    assert p99.theirs == pytest.approx(2.0)
+    assert p99.other == "odd / even"
 
 
-def test_raddles_own_spread_counts_where_stock_sits_still_at_its_limit():
-    ours = [replace(CALM, cpu_percent=value) for value in (23.0, 24.0, 25.0)]
-    again = [replace(CALM, cpu_percent=value) for value in (25.0, 26.0, 24.0)]
-    fix = [replace(CALM, cpu_percent=23.9)] * 3
-    rows = cell_rows(raddle=ours, count=fix, no_spin=fix)
-    assert {loss.figure for loss in verdict.losses(rows)} == {"cpu_percent"}
-    rows.append(compare.Row(cell=CELL, variant=variants.RADDLE + compare.TWIN, runs=tuple(again)))
-    assert verdict.losses(rows) == []
+def test_stock_and_raddle_are_no_fixed_settings():
+    rows = cell_rows(row("1 thread", seen(p99_ms=9.0)))
+    assert verdict.best(rows)[0].variant == "1 thread"
 
 
-def test_in_a_closed_loop_serving_fewer_requests_is_a_loss_and_using_the_quota_is_not():
-    closed = replace(CELL, rate=None)
-    slow = [replace(SICK, served_per_s=50.0)] * 3
-    rows = cell_rows(cell=closed, raddle=slow)
-    assert {loss.figure for loss in verdict.losses(rows)} == {"served_per_s"}
-    assert verdict.cure(rows) is None
+def test_the_rule_s_false_alarms_are_counted_on_the_best_setting_itself():
+    drifting = row("1 thread", seen(p99_ms=2.0), seen(p99_ms=4.0))
+    assert verdict.false_alarms(cell_rows(drifting)) == 1
+    assert verdict.false_alarms(cell_rows(row("1 thread", CALM))) == 0
+    few = [replace(one, runs=one.runs[:2]) for one in cell_rows()]
+    assert verdict.false_alarms(few) is None
 
 
-def test_stock_that_is_seldom_throttled_sets_no_budget():
-    assert verdict.cure(cell_rows(stock=[CALM] * 3, twin=[CALM] * 3)) is None
+def goal(part):
+    return next(one for one in verdict.GOALS if part in one.words)
 
 
-def test_without_a_quota_there_are_no_periods_to_compare():
-    bare = [replace(CALM, periods=None, throttled_periods=None, throttled_s=None)] * 3
-    rows = cell_rows(**dict.fromkeys(("stock", "twin", "count", "no_spin", "raddle"), bare))
-    assert verdict.losses(rows) == []
-    assert rows[0].text("throttled_percent") == "–"
+def test_never_worse_than_stock_is_missed_beyond_chance_only():
+    never = goal("by default never")
+    assert never.missed(cell_rows(raddle=replace(CALM, cpu_s=0.13)))
+    noisy = cell_rows()
+    noisy[0] = row(variants.STOCK, CALM, replace(CALM, cpu_s=0.11))
+    assert never.missed(noisy) == []
 
 
-def test_losses_come_before_everything_else_in_the_text(tmp_path):
-    store = Store(tmp_path / "results.jsonl")
-    for model in ("cnn-1ms", "cnn-30ms", "blas+cnn"):
-        store.service_time_s(model, lambda: 0.001)
-    text = table.markdown([cell_rows(no_spin=[CALM] * 3)], of=5, command="python -m load table", store=store)
-    places = [text.index(part) for part in ("loses: 1 of 1", "budget kept in 0 of 1", "All cells")]
+def test_a_ratio_above_what_a_goal_allows_is_missed_by_chance_too():
+    within = goal("within 10 %")
+    assert within.missed(cell_rows(with_load=seen(p99_ms=2.18, p50_ms=1.6))) == []
+    missed = within.missed(cell_rows(with_load=seen(p99_ms=2.3, p50_ms=1.7)))
+    assert [one.figure for one in missed] == ["p50_ms", "p99_ms"]
+    assert goal("25 %").missed(cell_rows(raddle=seen(p99_ms=2.6)))
+
+
+def measured(*cells):
+    return table.Measured(cells=list(cells), service_s={("onnxruntime", "cnn-1ms"): 0.001}, missing={}, of=20)
+
+
+def test_the_text_begins_with_the_goals_and_has_a_line_a_cell():
+    text = table.markdown(
+        measured(cell_rows(with_load=seen(p50_ms=3.0))), table.QUICK, command="python -m load table", results="r.jsonl"
+    )
+    places = [
+        text.index(part) for part in ("| goal |", "missed in onnxruntime", "Worse than chance: 1 of 1", "Each cell")
+    ]
     assert places == sorted(places)
-    assert "1 of 5 cells" in text
+    assert "| 0 of 1 | missed |" in text
+    (line,) = (line for line in text.splitlines() if line.startswith("| onnxruntime cnn-1ms, limit 0.5, 50 %; 1 ms |"))
+    assert "| 2 × 400 | 1 thread: 1.4 / 2 / 1.2 |" in line
+    assert "**2.14** / **1.50** / 1.00" in line
+    assert "1 of 20 cells" in text
+
+
+def test_a_p99_of_few_requests_is_called_the_highest_of_them():
+    few = replace(CALM, latencies_ms=CALM.latencies_ms[-5:])
+    text = table.markdown(
+        measured([replace(one, runs=(few,) * 4) for one in cell_rows()]), table.QUICK, command="", results=""
+    )
+    assert "2 × 10, p99 is max of 10" in text
+
+
+def test_the_document_has_both_series_of_every_competitor():
+    (found,) = json.loads(json.dumps(table.document(measured(cell_rows(row("1 thread", CALM, seen(p50_ms=1.5)))))))
+    assert found["competitors"]["1 thread"]["p50_ms"] == [1.4, 1.5]
+    assert set(found["competitors"]) == {variants.STOCK, variants.RADDLE, variants.WITH_LOAD, "1 thread"}
+
+
+def test_without_a_quota_there_are_no_periods_to_show():
+    bare = replace(CALM, periods=None, throttled_periods=None, throttled_s=None)
+    assert row("a", bare).text("throttled_percent") == "–"
 
 
 def test_a_stored_run_is_not_measured_again_and_a_torn_line_is(tmp_path):
     path = tmp_path / "results.jsonl"
     store = Store(path)
-    assert store.service_time_s("m", lambda: 0.5) == 0.5
-    assert Store(path).service_time_s("m", lambda: 9.9) == 0.5
+    assert store.service_time_s("m", "torch", lambda: 0.5) == 0.5
+    assert Store(path).service_time_s("m", "torch", lambda: 9.9) == 0.5
     path.write_text(path.read_text()[:-10] + "\n")
-    assert Store(path).service_time_s("m", lambda: 0.7) == 0.7
+    assert Store(path).service_time_s("m", "torch", lambda: 0.7) == 0.7
     assert json.loads(path.read_text().splitlines()[-1])["value"] == {"seconds": 0.7}
 
 
-def test_the_full_table_is_the_whole_protocol(tmp_path):
-    store = Store(tmp_path / "results.jsonl")
-    for model in ("cnn-1ms", "cnn-30ms", "blas+cnn"):
-        store.service_time_s(model, lambda: 0.002)
-    cells = table.full_cells(store)
-    assert len(set(cells)) == len(cells)
-    assert {cell.model for cell in cells} == {"cnn-1ms", "cnn-30ms", "blas+cnn"}
-    assert {cell.callers for cell in cells} == {1, 4}
-    assert {cell.share_percent for cell in cells} == {10, 25, 50, 70, None}
-    assert {cell.host_cores for cell in cells} == {None, 16}
-    assert {0.5, 1.0, 1.5} <= {cell.limit_cpus for cell in cells}
-    half = next(c for c in cells if (c.model, c.limit_cpus, c.share_percent) == ("cnn-1ms", 0.5, 50))
-    assert half.rate == pytest.approx(125.0)
+def test_the_full_table_is_the_whole_protocol():
+    shapes = table.shapes(table.FULL)
+    assert len(set(shapes)) == len(shapes) == 432
+    assert {shape[0] for shape in shapes} == set(serving.RUNTIMES)
+    assert {shape[2] for shape in shapes} == {0.5, 1.0, 1.5, 2.0}
+    assert {shape[3] for shape in shapes} == {10, 50, 85}
+
+
+def test_the_quick_table_has_twenty_cells_of_all_runtimes_limits_and_utilisations():
+    shapes = table.shapes(table.QUICK)
+    assert len(set(shapes)) == 20
+    assert {shape[0] for shape in shapes} == set(serving.RUNTIMES)
+    assert {shape[2] for shape in shapes} == {0.5, 1.0, 1.5, 2.0}
+    assert {shape[3] for shape in shapes} == {10, 50, 85}
+    assert {shape[1] for shape in shapes} >= {models.SMALL, models.MEDIUM, models.LARGE}
+
+
+def test_a_run_is_as_long_as_its_requests_need_within_bounds():
+    assert table.QUICK.duration_s(1000.0) == 1.0
+    assert table.QUICK.duration_s(1.5) == 4.0
+    assert table.QUICK.duration_s(33.0) == 2.0
+    assert table.rate_of(50, 0.5, 0.002) == 125.0
+
+
+@pytest.mark.parametrize(
+    ("runtime", "settings"),
+    [
+        ("onnxruntime", ["1", "2:never", "2:200", "2:always"]),
+        ("torch", ["1", "2", "2:PASSIVE"]),
+        ("blas", [f"{one}+{blas}" for one in ("1", "2:never", "2:200", "2:always") for blas in (1, 2)]),
+    ],
+)
+def test_the_fixed_settings_are_all_that_a_user_could_write(runtime, settings):
+    assert variants.all_settings(runtime, 2) == settings
+    names = [variants.fixed(runtime, setting).name for setting in variants.all_settings(runtime, 8)]
+    assert len(set(names)) == len(names)
+    assert all(variants.fixed(runtime, setting) for setting in variants.all_settings(runtime, 1))
+
+
+@pytest.mark.parametrize(
+    ("runtime", "setting", "wanted"),
+    [
+        ("onnxruntime", "2:200", Variant(name="2 threads, 200 us", threads=2, spin="200")),
+        ("onnxruntime-c", "1", Variant(name="1 thread", threads=1)),
+        ("openmp", "2:PASSIVE", Variant(name="2 threads, PASSIVE", env={env.OMP: "2", "OMP_WAIT_POLICY": "PASSIVE"})),
+        ("torch", "2", Variant(name="2 threads", env={env.OMP: "2"})),
+        (
+            "blas",
+            "2:never+1",
+            Variant(name="2 threads, never, BLAS 1", env={env.OPENBLAS: "1"}, threads=2, spin="never"),
+        ),
+    ],
+)
+def test_a_setting_is_what_it_says(runtime, setting, wanted):
+    assert variants.fixed(runtime, setting) == wanted
+
+
+@pytest.mark.parametrize(
+    ("runtime", "setting"),
+    [("onnxruntime", "two"), ("onnxruntime", "2:PASSIVE"), ("torch", "2:never"), ("torch", "2+1"), ("blas", "2+x")],
+)
+def test_a_setting_that_a_runtime_has_not_is_refused_with_those_that_it_has(runtime, setting):
+    with pytest.raises(ValueError, match=r"such are 1"):
+        variants.fixed(runtime, setting)
+
+
+def test_raddle_with_load_knows_run_time_and_rate(tmp_path):
+    found = {variant.name: variant for variant in variants.competitors(CELL, 0.0014, tmp_path, ["1"])}
+    assert list(found) == [variants.STOCK, variants.RADDLE, variants.WITH_LOAD, "1 thread"]
+    assert found[variants.STOCK] == Variant(name=variants.STOCK)
+    assert found[variants.RADDLE].env["PYTHONUSERBASE"] == str(tmp_path)
+    assert {env.PLAN, env.ORT_INTRA, env.OMP} <= set(found[variants.RADDLE].env)
+    assert {env.PLAN, env.ORT_INTRA, env.OMP} <= set(found[variants.WITH_LOAD].env)

@@ -1,13 +1,15 @@
-"""One real run of the real server: that it serves, that its environment is exact, that faked hosts are believed."""
+"""One real run of the real server: that it serves, that its environment is exact, that a neighbour is there."""
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
-from load import cgroup, chart, compare, host, measure, models, serving, variants
+from load import cgroup, chart, compare, measure, models, neighbour, serving, variants
 from load.measure import Cell, Variant
 from raddle import env
+from raddle.policy import Policy
 
 pytestmark = pytest.mark.runtime
 UNAVAILABLE = cgroup.available()
@@ -16,17 +18,17 @@ SHORT = Cell(model=models.SMALL.name, limit_cpus=None, rate=50.0, duration_s=0.2
 
 def test_a_run_without_a_quota_has_latencies_and_no_periods():
     seen = measure.run(SHORT, Variant(name="one", env={env.ORT_INTRA: "1"}))
-    assert seen.due == 10
+    assert len(seen.latencies_ms) == 10
     assert 0 < seen.p50_ms <= seen.p99_ms
     assert seen.cpu_s >= 0
-    assert (seen.pool_threads, seen.raddle) == (1, False)
+    assert (seen.pool_threads, seen.raddle, seen.neighbour_cpu_s) == (1, False, 0.0)
     assert seen.throttled_percent is None
 
 
 def test_raddles_environment_loads_the_shim_and_stocks_does_not(tmp_path):
-    cell = Cell(model=models.MIX.name, limit_cpus=None, rate=20.0, callers=2, duration_s=0.2)
-    limited = Cell(model=models.MIX.name, limit_cpus=0.5, rate=None)
-    ours = Variant(name="Raddle", env=variants.raddle_env(limited, variants.deliver(tmp_path)))
+    cell = Cell(model=models.SMALL.name, runtime="blas", limit_cpus=None, rate=20.0, duration_s=0.2)
+    limited = Cell(model=models.SMALL.name, limit_cpus=0.5, rate=None)
+    ours = Variant(name="Raddle", env=variants.raddle_env(limited, variants.deliver(tmp_path), Policy()))
     with_raddle, stock = measure.run(cell, ours), measure.run(cell, Variant(name="stock"))
     assert (with_raddle.raddle, with_raddle.pool_threads) == (True, 1)
     assert not stock.raddle
@@ -49,29 +51,35 @@ def test_a_server_that_cannot_start_says_why():
         measure.run(SHORT, Variant(name="bad", env={env.ORT_INTRA: "-1"}))
 
 
-def test_a_faked_host_gets_the_pool_of_its_cores(tmp_path):
-    if reason := host.available(tmp_path):
-        pytest.skip(reason)
-    seen = measure.run(
-        Cell(model=SHORT.model, limit_cpus=None, rate=50.0, duration_s=0.2, host_cores=16), Variant(name="s")
-    )
-    assert seen.pool_threads == 16
-
-
-def test_a_faked_cpuinfo_tells_its_cores_apart():
-    block = "processor\t: 0\nmodel name\t: X\nphysical id\t: 0\nsiblings\t: 2\ncore id\t\t: 0\ncpu cores\t: 2\napicid\t\t: 0\ninitial apicid\t: 0\n"
-    blocks = host.cpuinfo(block, 16).strip().split("\n\n")
-    assert len(blocks) == 16
-    assert "core id\t\t: 15\n" in blocks[15]
-    assert all("cpu cores\t: 16" in text and "model name\t: X" in text for text in blocks)
-
-
-def test_a_cpuinfo_of_another_architecture_is_refused_by_name():
-    with pytest.raises(host.NotFakedError, match="apicid"):
-        host.cpuinfo("processor\t: 0\nBogoMIPS\t: 50\n", 16)
-
-
 def test_the_server_runs_outside_a_virtual_environment():
     prefixes = "import sys; print(sys.prefix == sys.base_prefix)"
     assert subprocess.check_output([serving.interpreter(), "-c", prefixes], text=True).strip() == "True"
     assert serving.interpreter() != sys.executable or sys.prefix == sys.base_prefix
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "onnxruntime-c", "onnxruntime-node", "openmp"])
+def test_a_fixed_count_is_the_pools_in_every_runtime(runtime):
+    cell = Cell(model=models.SMALL.name, runtime=runtime, limit_cpus=None, rate=20.0, duration_s=0.1)
+    try:
+        one, three = (measure.run(cell, variants.fixed(runtime, count)) for count in ("1", "3"))
+    except serving.MissingError as error:
+        pytest.skip(str(error))
+    assert three.pool_threads - one.pool_threads == 2
+
+
+@pytest.mark.skipif(UNAVAILABLE is not None, reason=str(UNAVAILABLE))
+def test_a_run_beside_a_neighbour_knows_what_the_neighbour_took():
+    seen = measure.run(replace(SHORT, neighbour=True), Variant(name="s"))
+    assert len(seen.latencies_ms) == 10
+    assert seen.neighbour_cpu_s > 0
+
+
+@pytest.mark.skipif(UNAVAILABLE is not None, reason=str(UNAVAILABLE))
+def test_the_neighbour_weighs_as_a_pod_that_requests_one_cpu_and_a_group_as_what_it_requests():
+    with neighbour.busy() as beside, cgroup.limited(0.5, requested_cpus=0.5) as group, cgroup.limited(0.5) as most:
+        weight, half, heaviest = (
+            int((one.paths[0] / ("cpu.weight" if one.version == 2 else "cpu.shares")).read_text())
+            for one in (beside, group, most)
+        )
+    assert weight == 2 * half == (100 if beside.version == 2 else 1024)
+    assert heaviest > 10 * weight
