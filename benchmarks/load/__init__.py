@@ -1,6 +1,7 @@
 """What a CPU limit does to a serving process, measured from outside it.
 
-A server process loads a model with unmodified code inside a cgroup of its own (`server`, `cgroup`), another process
-sends requests at a fixed rate and times them from when they were due (`generator`), one run of the two is one `Run`
-(`measure`), and runs of several variants are interleaved and compared (`compare`, `table`).
+A server process loads a model inside a cgroup of its own (`server`, `programs`, `serving`, `cgroup`), alone or beside
+another container that keeps a CPU busy (`neighbour`); another process sends requests at a fixed rate and times them
+from when they were due (`generator`). One run of these is one `Run` (`measure`); runs of several variants (`variants`)
+are interleaved (`compare`), judged (`verdict`) and written down (`table`).
 """

@@ -15,7 +15,7 @@ from rich.console import Console
 import report
 from load import cgroup, chart, measure, models, serving, variants
 from load import table as load_table
-from load.compare import print_table, rows
+from load.compare import FIGURES, print_table, rows
 from load.measure import Cell, Run, Variant
 from load.store import Store
 
@@ -79,7 +79,7 @@ def cell(
             raise click.UsageError(str(error)) from None
         found = rows(conditions, compared, repetitions=repetitions, measured=_measured, progress=_say)
     click.echo(f"\n{1000 * service_s:.3g} ms a request on one thread")
-    print_table(found, console=Console(width=max(Console().width, _COLUMNS)))
+    print_table(found, console=Console(width=max(Console().width, _COLUMNS)), figures=tuple(FIGURES))
     if chart_path is not None:
         click.echo(f"chart: {chart.draw(found, chart_path)}")
 

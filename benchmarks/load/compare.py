@@ -34,6 +34,9 @@ FIGURES = {
 }
 
 
+SHOWN = ("p50_ms", "p99_ms", "cpu_percent", "throttled_percent", "missed")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """All runs of one variant in one cell. Figures are medians over the runs; None where they can't be known."""
@@ -113,7 +116,7 @@ def rows(
     return [Row(cell=cell, variant=variant.name, runs=tuple(runs[same[variant.name].name])) for variant in variants]
 
 
-def print_table(found: Sequence[Row], *, console: Console | None = None) -> None:
+def print_table(found: Sequence[Row], *, console: Console | None = None, figures: Sequence[str] = SHOWN) -> None:
     """One line per variant: median and range of each figure, threads, and how quiet the machine was."""
     console = console or Console()
     repetitions = len(found[0].runs)
@@ -121,11 +124,11 @@ def print_table(found: Sequence[Row], *, console: Console | None = None) -> None
     table = Table(title=f"{found[0].cell.title}: {runs}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("", no_wrap=True)
     table.add_column("pool\nthreads", justify="right")
-    for heading in (*(heading for heading, _ in FIGURES.values()), "steal\n%", "others\n%"):
+    for heading in (*(FIGURES[figure][0] for figure in figures), "steal\n%", "others\n%"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in found:
         threads = "/".join(map(str, sorted({one.pool_threads for one in row.runs})))
         machine = (f"{row.median(name) or 0:.1f}" for name in ("steal_percent", "others_percent"))
-        figures = (row.text(figure).replace(" (", "\n[dim](", 1) for figure in FIGURES)
-        table.add_row(row.variant, threads, *figures, *machine)
+        texts = (row.text(figure).replace(" (", "\n[dim](", 1) for figure in figures)
+        table.add_row(row.variant, threads, *texts, *machine)
     console.print(table)

@@ -116,9 +116,10 @@ def against_stock(rows: Sequence[Row], variant: str) -> list[Comparison]:
 
 
 def losses(rows: Sequence[Row]) -> list[Comparison]:
-    """Where Raddle, with `load` or without, is worse than chance in this cell."""
+    """Where Raddle, with `load` or without, is worse than chance in this cell; once where `load` changes nothing."""
     found = []
-    for variant in (variants.RADDLE, variants.WITH_LOAD):
+    same = _row(rows, variants.RADDLE).runs == _row(rows, variants.WITH_LOAD).runs
+    for variant in (variants.RADDLE, variants.WITH_LOAD)[: 1 if same else 2]:
         found += [one for one in against_best(rows, variant) + against_stock(rows, variant) if one.worse]
     return found
 

@@ -111,10 +111,8 @@ def test_each_of_a_pair_brings_its_own_chance_and_no_other_variant_does():
     ours = row(variants.RADDLE, seen(p99_ms=3.0), seen(p99_ms=3.1))
     rows = [chaos, ours, replace(ours, variant=variants.WITH_LOAD), quiet]
     lost = verdict.losses(rows)
-    assert {(one.row.variant, one.figure, one.other) for one in lost} == {
-        (variants.RADDLE, "p99_ms", "1 thread"),
-        (variants.WITH_LOAD, "p99_ms", "1 thread"),
-    }
+    # `load` changes nothing here.
+    assert [(one.row.variant, one.figure, one.other) for one in lost] == [(variants.RADDLE, "p99_ms", "1 thread")]
     assert lost[0].ratio == pytest.approx((3.0 * 3.1 / (2.0 * 2.1)) ** 0.5)
 
 
@@ -243,7 +241,7 @@ def test_the_quick_table_has_twenty_cells_of_all_runtimes_limits_and_utilisation
 
 def test_a_run_is_as_long_as_its_requests_need_within_bounds():
     assert table.QUICK.duration_s(1000.0) == 1.0
-    assert table.QUICK.duration_s(1.5) == 4.0
+    assert table.QUICK.duration_s(1.5) == 3.5
     assert table.QUICK.duration_s(33.0) == 2.0
     assert table.rate_of(50, 0.5, 0.002) == 125.0
 
