@@ -1,11 +1,15 @@
 """Pictures as SVG: self-contained, readable by machines and people, and right when a browser lays them out."""
 
 import re
+import shutil
+import subprocess
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from machine_strategies import random_machines
+from matplotlib import image
 from picture_browser import BROWSER, wrong_with
 from picture_machines import SIZES, regular
 
@@ -15,6 +19,8 @@ from raddle.policy import Policy
 from raddle.topology import GPU, Kubelet
 from raddle_operator.cli.picture import layout, overlay, style, svg
 
+RSVG = shutil.which("rsvg-convert")
+IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 NS = {"s": "http://www.w3.org/2000/svg"}
 
 
@@ -56,9 +62,40 @@ def test_it_refers_to_nothing_outside_itself():
 
 def test_every_colour_has_one_for_light_and_one_for_dark():
     sheet = style.document(width=1, height=1, title="", description="", elements=[])
-    light, dark = sheet.split("prefers-color-scheme:dark")
-    assert set(re.findall(r"--[a-z0-9-]+(?=:)", light)) == set(re.findall(r"(--[a-z0-9-]+):", dark.split("}}")[0]))
-    assert set(re.findall(r"var\((--[a-z0-9-]+)\)", sheet)) <= set(re.findall(r"(--[a-z0-9-]+):", light))
+    light, dark = sheet.split("@media (prefers-color-scheme:dark)")
+    coloured = re.compile(r"([^{}\n]+)\{([^}]*#[^}]*)\}")
+    assert {selector for selector, _ in coloured.findall(light)} == {selector for selector, _ in coloured.findall(dark)}
+
+
+def pixels(text, folder):
+    """The picture as librsvg draws it on black: rows of (red, green, blue), 0 to 1."""
+    (folder / "picture.svg").write_text(text)
+    command = [RSVG, "--background-color=black", folder / "picture.svg", "-o", folder / "picture.png"]
+    subprocess.run(command, check=True, timeout=60)
+    return image.imread(folder / "picture.png")[..., :3]
+
+
+@pytest.mark.skipif(RSVG is None, reason="no rsvg-convert is installed")
+@pytest.mark.parametrize("name", ["architecture.svg", "load.svg", "machines/example.svg"])
+def test_a_renderer_without_variables_draws_a_committed_picture_in_light_colours(name, tmp_path):
+    light = pixels((IMAGES / name).read_text(), tmp_path).min(axis=2) > 0.85
+    assert 0.5 < light.mean() < 0.99
+
+
+@pytest.mark.skipif(RSVG is None, reason="no rsvg-convert is installed")
+def test_a_renderer_without_variables_draws_each_state_in_its_own_colour(tmp_path):
+    text = marked(32, "2-5,18-21")
+    drawing = pixels(text, tmp_path)
+    colours = {}
+    for group in ET.fromstring(text).iterfind(".//s:g[@data-cpu]", NS):
+        cell = group.find("s:rect", NS)
+        # Within the left edge, beside the number, and as high and wide as a pattern.
+        left, top = int(cell.get("x")) + 2, int(cell.get("y")) + 4
+        mean = drawing[top : top + 6, left : left + 6].mean(axis=(0, 1)).round(1)
+        # An isolated CPU differs by its border.
+        colours.setdefault(group.get("class").removesuffix(" isolated"), set()).add(tuple(mean.tolist()))
+    assert colours.keys() >= {"cpu worker", "cpu caller", "cpu outside", "cpu reserved", "cpu offline"}
+    assert len(set(map(frozenset, colours.values()))) == len(colours)
 
 
 def test_what_a_model_is_called_cannot_become_markup():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
+from string import Template
 from typing import Final
 from xml.sax.saxutils import escape
 
@@ -29,59 +30,84 @@ def mono(count: int) -> int:
     return ceil(count * _MONO_EM)
 
 
+# Renderers of pictures (librsvg, CairoSVG, resvg, Inkscape) know no variables of CSS and skip what is for a medium, so
+# that each colour is written as it is: all for light first, then all again for dark.
 # Colours are told apart by colour-blind readers too; the patterns and signs say the same.
+_LIGHT: Final = {
+    "page": "#fff", "ink": "#0f172a", "soft": "#526077", "core": "#94a3b8", "cell": "#e8edf3", "hatch": "#64748b",
+    "socket": "#475569", "socket_fill": "#f8fafc", "numa": "#0369a1", "numa_fill": "#eff8ff",
+    "die": "#7c3aed", "die_fill": "#faf5ff", "l3": "#15803d", "l3_fill": "#f0fdf4",
+    "type": "#b45309", "type_fill": "#fffbeb", "slow": "#d97706", "worker": "#0f766e", "worker_ink": "#fff",
+    "pool": "#5eead4", "caller": "#fcd34d", "idle": "#dbeafe", "reserved": "#fecaca",
+}  # fmt: skip
+_DARK: Final = {
+    "page": "#0b1220", "ink": "#e8edf5", "soft": "#a3b1c6", "core": "#64748b", "cell": "#26334a", "hatch": "#94a3b8",
+    "socket": "#94a3b8", "socket_fill": "#111a2c", "numa": "#38bdf8", "numa_fill": "#0d2237",
+    "die": "#a78bfa", "die_fill": "#1c1836", "l3": "#4ade80", "l3_fill": "#0e2a22",
+    "type": "#fbbf24", "type_fill": "#2a2212", "slow": "#f59e0b", "worker": "#2dd4bf", "worker_ink": "#042f2e",
+    "pool": "#115e59", "caller": "#92600a", "idle": "#1e3a6e", "reserved": "#7f1d1d",
+}  # fmt: skip
+_COLOURS: Final = Template("""\
+.page{fill:$page}
+text{fill:$ink}
+.note{fill:$soft}
+.box>rect{fill:$socket_fill;stroke:$socket}
+.box.numa>rect,.box.memory>rect{fill:$numa_fill;stroke:$numa}
+.box.die>rect{fill:$die_fill;stroke:$die}
+.box.l3>rect{fill:$l3_fill;stroke:$l3}
+.box.type>rect{fill:$type_fill;stroke:$type}
+.box.pool>rect{fill:$l3_fill;stroke:$worker}
+.box>rect.core{fill:$page;stroke:$core}
+.box>rect.core.slow{stroke:$slow}
+.cpu rect,.cell{fill:$cell}
+.cpu.worker rect{fill:$worker}
+.cpu.worker text{fill:$worker_ink}
+.cpu.pool rect{fill:$pool}
+.cpu.caller rect{fill:$caller}
+.cpu.idle rect{fill:$idle}
+.cpu.reserved rect{fill:url(#raddle-reserved)}
+.cpu.outside rect{fill:none;stroke:$core}
+.cpu.outside text{fill:$soft}
+.cpu.offline rect{fill:url(#raddle-offline);stroke:$core}
+.cpu.isolated rect{stroke:$die}
+.cpu.isolated.free rect,.key.isolated rect{fill:url(#raddle-isolated)}
+.cpu.offline text,.cpu.isolated.free text,.key.isolated text{stroke:$page}
+.cpu.reserved text{stroke:$reserved}
+.hatch{stroke:$hatch}
+.reserved-cell{fill:$reserved}
+.dot{fill:$die}
+""")
 _SHEET: Final = """\
-svg{--bg:#fff;--ink:#0f172a;--soft:#526077;--core:#94a3b8;--cell:#e8edf3;--hatch:#64748b;
---socket:#475569;--socket-fill:#f8fafc;--numa:#0369a1;--numa-fill:#eff8ff;--die:#7c3aed;--die-fill:#faf5ff;
---l3:#15803d;--l3-fill:#f0fdf4;--type:#b45309;--type-fill:#fffbeb;--slow:#d97706;
---worker:#0f766e;--worker-ink:#fff;--pool:#5eead4;--caller:#fcd34d;--idle:#dbeafe;--reserved:#fecaca}
-@media (prefers-color-scheme:dark){svg{--bg:#0b1220;--ink:#e8edf5;--soft:#a3b1c6;--core:#64748b;--cell:#26334a;
---hatch:#94a3b8;--socket:#94a3b8;--socket-fill:#111a2c;--numa:#38bdf8;--numa-fill:#0d2237;--die:#a78bfa;
---die-fill:#1c1836;--l3:#4ade80;--l3-fill:#0e2a22;--type:#fbbf24;--type-fill:#2a2212;--slow:#f59e0b;
---worker:#2dd4bf;--worker-ink:#042f2e;--pool:#115e59;--caller:#92600a;--idle:#1e3a6e;--reserved:#7f1d1d}}
-.page{fill:var(--bg)}
-text{fill:var(--ink);font:13px system-ui,-apple-system,"Segoe UI",Roboto,Helvetica,Arial,"DejaVu Sans",sans-serif}
+text{font:13px system-ui,-apple-system,"Segoe UI",Roboto,Helvetica,Arial,"DejaVu Sans",sans-serif}
 .title{font-size:18px;font-weight:700}
 .name{font-weight:700}
-.note{fill:var(--soft)}
 .number{text-anchor:end}
 .own{font-weight:700}
-.box>rect{fill:var(--socket-fill);stroke:var(--socket);stroke-width:1.3}
-.box.numa>rect,.box.memory>rect{fill:var(--numa-fill);stroke:var(--numa)}
-.box.die>rect{fill:var(--die-fill);stroke:var(--die)}
-.box.l3>rect{fill:var(--l3-fill);stroke:var(--l3)}
-.box.type>rect{fill:var(--type-fill);stroke:var(--type);stroke-dasharray:5 3}
+.box>rect{stroke-width:1.3}
+.box.type>rect{stroke-dasharray:5 3}
 .box.memory>rect,.box.offline>rect,.box.pool>rect{stroke-dasharray:6 4}
-.box.pool>rect{fill:var(--l3-fill);stroke:var(--worker)}
-.box>rect.core{fill:var(--bg);stroke:var(--core);stroke-width:1;stroke-dasharray:none}
-.box>rect.core.slow{stroke:var(--slow);stroke-dasharray:2 2}
-.cpu rect{fill:var(--cell)}
+.box>rect.core{stroke-width:1;stroke-dasharray:none}
+.box>rect.core.slow{stroke-dasharray:2 2}
 .cpu text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;text-anchor:middle}
 .cpu .sign{font-weight:700}
-.cpu.worker rect{fill:var(--worker)}
-.cpu.worker text{fill:var(--worker-ink)}
-.cpu.pool rect{fill:var(--pool)}
-.cpu.caller rect{fill:var(--caller)}
-.cpu.idle rect{fill:var(--idle)}
-.cpu.reserved rect{fill:url(#raddle-reserved)}
-.cpu.outside rect{fill:none;stroke:var(--core);stroke-dasharray:2 2}
-.cpu.outside text{fill:var(--soft)}
-.cpu.offline rect{fill:url(#raddle-offline);stroke:var(--core)}
-.cpu.isolated rect{stroke:var(--die);stroke-width:2}
-.cpu.isolated.free rect,.key.isolated rect{fill:url(#raddle-isolated)}
-.cpu text{paint-order:stroke;stroke-linejoin:round}
-.cpu.offline text,.cpu.isolated.free text,.key.isolated text{stroke:var(--bg);stroke-width:3px}
-.cpu.reserved text{stroke:var(--reserved);stroke-width:3px}
+.cpu.outside rect{stroke-dasharray:2 2}
+.cpu.isolated rect{stroke-width:2}
+.cpu text{paint-order:stroke;stroke-linejoin:round;stroke-width:3px}
 """
 _PATTERNS: Final = """\
 <pattern id="raddle-offline" width="6" height="6" patternUnits="userSpaceOnUse">\
-<path d="M0 0L6 6M6 0L0 6" stroke="var(--hatch)" stroke-width=".8"/></pattern>
+<path class="hatch" d="M0 0L6 6M6 0L0 6" stroke-width=".8"/></pattern>
 <pattern id="raddle-reserved" width="6" height="6" patternUnits="userSpaceOnUse">\
-<rect width="6" height="6" fill="var(--reserved)"/>\
-<path d="M-1 1L1 -1M0 6L6 0M5 7L7 5" stroke="var(--hatch)" stroke-width=".7"/></pattern>
+<rect class="reserved-cell" width="6" height="6"/>\
+<path class="hatch" d="M-1 1L1 -1M0 6L6 0M5 7L7 5" stroke-width=".7"/></pattern>
 <pattern id="raddle-isolated" width="5" height="5" patternUnits="userSpaceOnUse">\
-<rect width="5" height="5" fill="var(--cell)"/><circle cx="2.5" cy="2.5" r=".9" fill="var(--die)"/></pattern>
+<rect class="cell" width="5" height="5"/><circle class="dot" cx="2.5" cy="2.5" r=".9"/></pattern>
 """
+
+
+def _sheet() -> str:
+    light, dark = _COLOURS.substitute(_LIGHT), _COLOURS.substitute(_DARK)
+    return f"{_SHEET}{light}@media (prefers-color-scheme:dark){{\n{dark}}}\n"
 
 
 def document(*, width: int, height: int, title: str, description: str, elements: Sequence[str]) -> str:
@@ -90,6 +116,6 @@ def document(*, width: int, height: int, title: str, description: str, elements:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
         ' role="img" aria-labelledby="raddle-title raddle-desc">\n'
         f'<title id="raddle-title">{escape(title)}</title>\n<desc id="raddle-desc">{escape(description)}</desc>\n'
-        f"<style>\n{_SHEET}</style>\n<defs>\n{_PATTERNS}</defs>\n"
+        f"<style>\n{_sheet()}</style>\n<defs>\n{_PATTERNS}</defs>\n"
         f'<rect class="page" width="{width}" height="{height}" rx="10"/>\n' + "\n".join(elements) + "\n</svg>\n"
     )
