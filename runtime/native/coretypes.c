@@ -1,5 +1,5 @@
 /* Which kinds of core a machine has, by the kernel's own word: a port of runtime/raddle/coretypes.py, which says why.
- * Kinds of one speed are one here. */
+ * Kinds of near speed are one here, whatever their design. */
 #include "machine.h"
 
 /* x86: perf's PMUs of a hybrid machine. True where there is any of them. */
@@ -29,29 +29,38 @@ static bool number_of(struct rd_machine *machine, int cpu, const char *name, uin
     return rd_machine_text(machine, RD_CPU_FOLDER "/cpu", cpu, name, &text) && rd_number(text, number);
 }
 
-/* Arm and RISC-V: the kernel's capacity of each CPU. */
+/* Arm and RISC-V: the kernel's capacity of each CPU; those of at least seven eighths of the highest are one kind, and so
+ * on with the rest. */
 static int by_capacity(struct rd_machine *machine)
 {
-    int kinds = 0;
+    int told = 0, kinds = 0;
     for (int cpu = rd_cpus_next(&machine->online, -1); cpu >= 0; cpu = rd_cpus_next(&machine->online, cpu)) {
         uint64_t capacity;
-        if (!number_of(machine, cpu, "/cpu_capacity", &capacity)) {
-            if (kinds == 0) {
-                break;
-            }
-            continue;
+        if (number_of(machine, cpu, "/cpu_capacity", &capacity)) {
+            machine->capacity[cpu] = capacity < UINT32_MAX ? (uint32_t)capacity + 1 : UINT32_MAX;
+            told++;
+        } else if (told == 0) {
+            break;
         }
-        int kind = 0;
-        while (kind < kinds && machine->kind[kind].speed != capacity) {
-            kind++;
-        }
-        if (kind == RD_MAX_KINDS) {
-            /* A calibration of single cores. */
+    }
+    while (told > 0) {
+        if (kinds == RD_MAX_KINDS) {
             return 0;
         }
-        kinds += kind == kinds;
-        machine->kind[kind].speed = capacity;
-        rd_cpus_add(&machine->kind[kind].cpus, cpu);
+        struct rd_kind *kind = &machine->kind[kinds++];
+        kind->speed = 0;
+        for (int cpu = 0; cpu < RD_MAX_CPUS; cpu++) {
+            uint64_t capacity = machine->capacity[cpu];
+            kind->speed = capacity > kind->speed + 1 ? capacity - 1 : kind->speed;
+        }
+        for (int cpu = 0; cpu < RD_MAX_CPUS; cpu++) {
+            uint64_t capacity = machine->capacity[cpu];
+            if (capacity > 0 && 8 * (capacity - 1) >= 7 * kind->speed) {
+                machine->capacity[cpu] = 0;
+                rd_cpus_add(&kind->cpus, cpu);
+                told--;
+            }
+        }
     }
     return kinds;
 }
@@ -129,13 +138,13 @@ static int cores_within(const struct rd_machine *machine, const struct rd_cpus *
     return cores;
 }
 
-bool rd_one_kind(struct rd_machine *machine, struct rd_cpus *set)
+int rd_one_kind(struct rd_machine *machine, struct rd_cpus *set)
 {
     int64_t wanted = rd_plan_get(machine->plan, RD_CTYPE, -1);
     int kinds = 0;
     *set = machine->cpus;
     if (wanted == RD_CTYPE_ANY) {
-        return false;
+        return 0;
     }
     if (!by_pmu(machine, &kinds)) {
         kinds = by_capacity(machine);
@@ -146,7 +155,7 @@ bool rd_one_kind(struct rd_machine *machine, struct rd_cpus *set)
 #endif
     }
     if (kinds < 2) {
-        return false;
+        return 0;
     }
     const struct rd_kind *slowest = &machine->kind[0], *found = NULL;
     for (const struct rd_kind *kind = machine->kind; kind < machine->kind + kinds; kind++) {
@@ -160,7 +169,7 @@ bool rd_one_kind(struct rd_machine *machine, struct rd_cpus *set)
         if (found != NULL) {
             rd_cpus_keep(set, &found->cpus);
         }
-        return true;
+        return kinds;
     }
     /* All but the slowest: Arm clusters come in many small kinds. But a slow kind of more than twice as many cores. */
     struct rd_cpus slow = machine->cpus;
@@ -170,5 +179,5 @@ bool rd_one_kind(struct rd_machine *machine, struct rd_cpus *set)
     if (fast_cores == 0 || cores_within(machine, &slow) > 2 * fast_cores) {
         *set = slow;
     }
-    return true;
+    return kinds;
 }

@@ -45,6 +45,7 @@ struct rd_machine {
     int nodes_known; /* NUMA nodes of the machine, those without the process's CPUs counted */
     struct rd_cpus *claim; /* what each CPU says of its siblings, by position; empty: nothing */
     uint16_t position[RD_MAX_CPUS];
+    uint32_t capacity[RD_MAX_CPUS]; /* the kernel's, plus one; 0: not told */
     struct rd_kind kind[RD_MAX_KINDS];
     char text[65536];
 };
@@ -58,8 +59,8 @@ bool rd_machine_text(struct rd_machine *machine, const char *folder, int number,
 /* The set in a list file. */
 bool rd_machine_cpus(struct rd_machine *machine, const char *folder, int number, const char *name,
                      struct rd_cpus *set);
-/* The machine's CPUs of the kind that the plan wants; all of the process's where there is one kind or any will do. True
- * where there are several kinds, and they are not to be mixed. */
-bool rd_one_kind(struct rd_machine *machine, struct rd_cpus *set);
+/* The machine's CPUs of the kind that the plan wants; all of the process's where there is one kind or any will do. How
+ * many kinds there are to keep apart, 0 where that is one or any will do. */
+int rd_one_kind(struct rd_machine *machine, struct rd_cpus *set);
 
 #endif

@@ -32,7 +32,8 @@ struct placed {
     struct rd_cpus uncut;
     struct rd_cpus pool;
     unsigned units;
-    bool one_kind, cut;
+    bool cut;
+    const char *kinds; /* which kinds of core the pool has, in words */
 };
 
 static bool is_better(const struct rd_group *node, unsigned units, unsigned cpus, const struct rd_group *best,
@@ -50,7 +51,7 @@ static void place(struct rd_machine *machine, struct placed *placed)
     unsigned most = 0, most_cpus = 0;
     const struct rd_group *best = NULL;
     struct rd_cpus units;
-    placed->one_kind = rd_one_kind(machine, &placed->uncut);
+    int kinds = rd_one_kind(machine, &placed->uncut);
     placed->pool = units = placed->uncut;
     if (rd_plan_get(machine->plan, RD_SMT, 0) == 0) {
         one_cpu_each(machine, &placed->pool, &units);
@@ -71,6 +72,11 @@ static void place(struct rd_machine *machine, struct placed *placed)
         rd_cpus_keep(&placed->pool, &best->cpus);
         placed->units = most;
     }
+    int taken = 0;
+    for (int i = 0; i < kinds; i++) {
+        taken += rd_cpus_overlap(&machine->kind[i].cpus, &placed->pool);
+    }
+    placed->kinds = kinds == 0 ? "" : taken < 2 ? " of one type" : " of the faster types";
 }
 
 void rd_place(const char *root, const struct rd_plan *plan, struct rd_facts *facts)
@@ -91,7 +97,7 @@ void rd_place(const char *root, const struct rd_plan *plan, struct rd_facts *fac
     rd_put_number(&words, placed.units);
     rd_put(&words, rd_plan_get(plan, RD_SMT, 0) == 0 ? " physical core" : " CPU");
     rd_put(&words, placed.units != 1 ? "s" : "");
-    rd_put(&words, placed.one_kind ? " of one type" : "");
+    rd_put(&words, placed.kinds);
     rd_put(&words, placed.cut ? " on one NUMA node" : "");
     rd_unmap(machine, machine->size);
 }

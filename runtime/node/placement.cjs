@@ -34,13 +34,18 @@ class Placement {
   get because() {
     const { threads } = this;
     const words = `${threads} ${this.allThreads ? 'CPU' : 'physical core'}${threads === 1 ? '' : 's'}`;
-    return `${words}${this.isOneKind ? ' of one type' : ''}${this.isCut ? ' on one NUMA node' : ''}`;
+    return `${words}${this.kindsTaken()}${this.isCut ? ' on one NUMA node' : ''}`;
+  }
+
+  kindsTaken() {
+    const taken = this.machine.kinds.filter((kind) => this.pool.some((cpu) => kind.cpus.has(cpu)));
+    return !this.keepsToKinds ? '' : taken.length < 2 ? ' of one type' : ' of the faster types';
   }
 
   ofOneKind(wanted) {
     const { cpus, kinds, capacities } = this.machine;
-    this.isOneKind = wanted !== 'any' && kinds.length > 1;
-    if (!this.isOneKind) {
+    this.keepsToKinds = wanted !== 'any' && kinds.length > 1;
+    if (!this.keepsToKinds) {
       return cpus;
     }
     const bySpeed = kinds.slice().sort((one, other) => other.speed - one.speed);

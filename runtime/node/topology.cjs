@@ -192,7 +192,7 @@ function readKinds(root, online) {
   if (byPMU !== null) {
     return { kinds: byPMU, capacities: false };
   }
-  const byCapacity = kindsBy(readEach(online, (cpu) => kernel.number(`${system}/cpu${cpu}/cpu_capacity`)));
+  const byCapacity = kindsByCapacity(readEach(online, (cpu) => kernel.number(`${system}/cpu${cpu}/cpu_capacity`)));
   if (byCapacity.length) {
     return { kinds: byCapacity.length > MAX_KINDS ? [] : byCapacity, capacities: true };
   }
@@ -227,15 +227,18 @@ function readEach(cpus, read) {
   return found;
 }
 
-function kindsBy(speeds) {
-  const kinds = new Map();
-  for (const [cpu, speed] of speeds) {
-    if (!kinds.has(speed)) {
-      kinds.set(speed, { speed, cpus: new Set() });
+/** Capacities of at least seven eighths of the highest are one kind, and so on with the rest. */
+function kindsByCapacity(capacities) {
+  const kinds = [];
+  for (const [cpu, speed] of Array.from(capacities).sort(([, one], [, other]) => other - one)) {
+    const last = kinds[kinds.length - 1];
+    if (last !== undefined && 8 * speed >= 7 * last.speed) {
+      last.cpus.add(cpu);
+    } else {
+      kinds.push({ speed, cpus: new Set([cpu]) });
     }
-    kinds.get(speed).cpus.add(cpu);
   }
-  return Array.from(kinds.values());
+  return kinds;
 }
 
 /** x86 without any PMU: two kinds where CPUs differ in frequency and have two shapes of caches. */

@@ -12,10 +12,10 @@ import os
 
 from raddle import armcores, cpuinfo, cpuset
 from raddle.cpuinfo import Core
-from raddle.topology import CoreType
+from raddle.topology import CoreType, capacity_classes
 from raddle.tree import Directory, Problems
 
-# More capacities than this are a calibration of single cores, not kinds of core.
+# More than this are no kinds of core.
 MAX_TYPES = 16
 
 # perf's PMUs of a hybrid x86 machine and the core type of each (arch/x86/events/intel/core.c).
@@ -28,8 +28,9 @@ def read(
     """The core types of the online CPUs, sorted by their lowest CPU; one "standard" where nothing tells them apart.
 
     `speakers` holds one CPU of each core, `architecture` is as `uname -m` prints it. Types told apart by capacity
-    are named capacity-N; cores of one capacity but different design are different types, capacity-N and
-    capacity-N-0xPART; without capacities, designs are part-0xPART. `model` is the name of an Arm core.
+    are named capacity-N, by the highest; near capacities are one (`capacity_classes`). Cores of near capacity but
+    different design are different types, where need be capacity-N-0xPART; without capacities, designs are
+    part-0xPART. `model` is the name of an Arm core.
     """
     if not online:
         return ()
@@ -80,17 +81,20 @@ def _capacities(cpus: Directory, online: int) -> dict[int, int]:
 
 
 def _by_design(online: int, capacities: dict[int, int], arm_cores: dict[int, Core]) -> list[tuple[str, int]]:
-    """CPUs of one capacity and one design. A CPU of which neither is known makes a type of its own with its like."""
-    kinds: dict[tuple[int | None, Core | None], int] = {}
+    """CPUs of near capacity and one design. What is not known is no kind: a design counts where every CPU tells it."""
+    classes = capacity_classes(capacities.values())
+    designs = arm_cores if cpuset.of(set(arm_cores)) & online == online else {}
+    kinds: dict[tuple[int, Core | None], int] = {}
     for cpu in cpuset.ids(online):
-        key = (capacities.get(cpu), arm_cores.get(cpu))
-        kinds[key] = kinds.get(key, 0) | 1 << cpu
+        if cpu in capacities or not capacities:
+            key = (classes[capacities[cpu]] if capacities else 0, designs.get(cpu))
+            kinds[key] = kinds.get(key, 0) | 1 << cpu
     named = []
     taken = set()
-    for (capacity, core), mask in kinds.items():
+    for (_, core), mask in kinds.items():
         part = f"0x{core.part:03x}" if core else "0x0"
-        name = f"part-{part}" if capacity is None else f"capacity-{capacity}"
-        if capacity is not None and name in taken:
+        name = f"capacity-{_highest(capacities, mask)}" if capacities else f"part-{part}"
+        if capacities and name in taken:
             name += f"-{part}"
         if name in taken:
             # Two designers gave their cores the same number.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from raddle import cpuset
-from raddle.topology import Machine, cores_within
+from raddle.topology import Machine, capacity_classes, cores_within
 
 
 class Wish(NamedTuple):
@@ -64,9 +64,9 @@ def place(machine: Machine, count: int, wish: Wish, cpus: Optional[int] = None) 
     if len(machine.numa_nodes) > 1:
         _, share, largest = max(_shares(machine, pool, units, wish))
     if _is_cut(share, total, wish):
-        return Placement(largest, share, total, units, in_words(machine, share, wish, cut=True))
+        return Placement(largest, share, total, units, in_words(machine, share, wish, largest, cut=True))
     total = max(1, total)
-    return Placement(pool, total, total, units, in_words(machine, total, wish))
+    return Placement(pool, total, total, units, in_words(machine, total, wish, pool))
 
 
 def _shares(machine: Machine, pool: int, units: int, wish: Wish) -> List[Tuple[Tuple[int, bool, int, int], int, int]]:
@@ -97,8 +97,8 @@ def _expected(machine: Machine, count: int, pool: int, wish: Wish) -> Placement:
     share = min(total, max((cpuset.count(units & node.cpus) for node in machine.numa_nodes), default=total))
     spread = wish.numa == "auto" and _has_option(machine, "distribute-cpus-across-numa")
     if not spread and _is_cut(share, total, wish):
-        return Placement(None, share, total, units, in_words(machine, share, wish, cut=True))
-    return Placement(None, total, total, units, in_words(machine, total, wish))
+        return Placement(None, share, total, units, in_words(machine, share, wish, pool, cut=True))
+    return Placement(None, total, total, units, in_words(machine, total, wish, pool))
 
 
 def _packed(machine: Machine, count: int, pool: int, units: int, wish: Wish) -> int:
@@ -151,11 +151,11 @@ def _kinds(machine: Machine, cpus: int, wish: Wish) -> List[int]:
         return [cpus]
     # The kernel's capacity where told, else the frequency, else P before E.
     by_speed = sorted(machine.core_types, key=lambda t: (t.capacity or 0, t.max_frequency_mhz or 0, t.name == "p-core"))
-    slowest = by_speed[0].capacity
-    if wish.core_type == "auto" and slowest is not None:
+    if wish.core_type == "auto" and by_speed[0].capacity is not None:
+        classes = capacity_classes(kind.capacity or 0 for kind in by_speed)
         slow = 0
         for kind in by_speed:
-            slow |= kind.cpus if kind.capacity == slowest else 0
+            slow |= kind.cpus if classes[kind.capacity or 0] == classes[by_speed[0].capacity] else 0
         kinds = [cpus & ~slow, cpus & slow]
     else:
         kinds = [kind.cpus & cpus for kind in by_speed]
@@ -181,12 +181,13 @@ def one_cpu_each(machine: Machine, cpus: int, wish: Wish) -> int:
     return found | rest
 
 
-def in_words(machine: Machine, threads: int, wish: Wish, *, cut: bool = False) -> str:
-    """E.g. "6 physical cores of one type on one NUMA node"."""
+def in_words(machine: Machine, threads: int, wish: Wish, pool: int, *, cut: bool = False) -> str:
+    """E.g. "6 physical cores of one type on one NUMA node", for threads that are in the set `pool`."""
     words = "CPU" if wish.all_threads else "physical core"
     words = f"{threads} {words}{'s' * (threads != 1)}"
     if wish.core_type != "any" and len(machine.core_types) > 1:
-        words += " of one type"
+        taken = sum(1 for kind in machine.core_types if kind.cpus & pool)
+        words += " of one type" if taken < 2 else " of the faster types" * (taken < len(machine.core_types))
     return words + " on one NUMA node" if cut else words
 
 

@@ -158,8 +158,8 @@ def _shared(machine: Machine, budget: Budget, policy: Policy, *, one_numa_node: 
     if one_numa_node and len(machine.numa_nodes) > 1:
         largest = max(cpuset.count(units & node.cpus) for node in machine.numa_nodes)
         if 0 < largest < total:
-            return largest, in_words(machine, largest, wish, cut=True), units
-    return total, in_words(machine, total, wish) + " on the node", units
+            return largest, in_words(machine, largest, wish, units, cut=True), units
+    return total, in_words(machine, total, wish, units) + " on the node", units
 
 
 def _balanced_cpus(machine: Machine, within: Optional[int]) -> int:
@@ -182,7 +182,7 @@ def _exclusive(machine: Machine, budget: Budget, policy: Policy) -> Room:
     placed = place(machine, whole, wish, budget.cpus)
     because = f"{whole} exclusive CPUs (Guaranteed, static CPU manager)"
     if placed.units != whole:
-        because += " on " + in_words(machine, placed.units, wish)
+        because += " on " + in_words(machine, placed.units, wish, placed.places)
     if placed.threads < placed.units:
         because += f", cut to the {placed.threads} on one NUMA node"
     # A stale picture of the node may hold fewer than the kubelet has given.

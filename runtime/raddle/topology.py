@@ -8,7 +8,7 @@ never a guess.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Tuple
+from typing import Dict, Iterable, NamedTuple, Optional, Tuple
 
 from raddle import cpuset
 
@@ -99,6 +99,20 @@ class Machine(NamedTuple):
     kubelet: Kubelet = Kubelet()
     problems: Tuple[Problem, ...] = ()
     source: str = ""
+
+
+def capacity_classes(capacities: Iterable[int]) -> Dict[int, int]:
+    """Each capacity -> the highest of its class: those of at least seven eighths of that, from the highest down.
+
+    Firmware rates single cores of one design a few percent apart (718 and 731, 997 and 1024).
+    """
+    classes: Dict[int, int] = {}
+    highest = 0
+    for capacity in sorted(set(capacities), reverse=True):
+        if 8 * capacity < 7 * highest or not highest:
+            highest = capacity
+        classes[capacity] = highest
+    return classes
 
 
 def cores_within(machine: Machine, cpus: int) -> int:

@@ -152,7 +152,9 @@ class Tree:
         elif how == "one pmu":
             self.files["sys/devices/cpu_core/cpus"] = machines.as_list(self.cpus)
         elif how == "capacity":
-            self.capacities(rng.choice([[1024], [1024, 400], [1024, 800, 400], [1024, 800, 400, 400]]))
+            self.capacities(
+                rng.choice([[1024], [1024, 400], [1024, 800, 400], [1024, 800, 400, 400], [1024, 997, 731, 718]])
+            )
         elif how == "caches":
             for cpus, size, khz in ((fast, "48K", 5200000), (slow, "32K", 3900000)):
                 for cpu in cpus:
@@ -274,7 +276,12 @@ def made_up_cases(tmp_path_factory):
         cases += [Case(rng, root, machine) for _ in range(8)]
     # They are worth something: pools are cut, kinds are told apart, and counts are above what was placed.
     words = {case.placed.because.partition(" ")[2] for case in cases}
-    assert {"physical cores", "physical cores of one type on one NUMA node", "CPUs of one type"} <= words
+    assert {
+        "physical cores",
+        "physical cores of one type on one NUMA node",
+        "CPUs of one type",
+        "physical cores of the faster types",
+    } <= words
     assert sum(case.placed.threads < case.count <= cpuset.count(case.cpus) for case in cases) > 60
     return cases
 

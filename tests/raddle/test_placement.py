@@ -58,6 +58,13 @@ CLUSTERS = machine(
         CoreType("capacity-1024", mask("7"), capacity=1024),
     ),
 )
+RATED = machine(
+    [str(n) for n in range(6)],
+    core_types=(
+        CoreType("capacity-960", mask("0-3"), capacity=960),
+        CoreType("capacity-1024", mask("4-5"), capacity=1024),
+    ),
+)
 COUNTS_ONLY = Machine(online=mask("0-7"), cores=())
 
 
@@ -86,7 +93,9 @@ COUNTS_ONLY = Machine(online=mask("0-7"), cores=())
         (HYBRID, "0-15", Wish(core_type="any"), 12, "0-15", "12 physical cores"),
         # Of another kind than was asked for there is nothing: what there is, is used.
         (HYBRID, "8-9", Wish(core_type="performance"), 2, "8-9", "2 physical cores of one type"),
-        (CLUSTERS, "0-7", AUTO, 4, "4-7", "4 physical cores of one type"),
+        (CLUSTERS, "0-7", AUTO, 4, "4-7", "4 physical cores of the faster types"),
+        # Capacities a few percent apart are one speed: there is no slower kind to leave.
+        (RATED, "0-5", AUTO, 6, "0-5", "6 physical cores"),
         (CLUSTERS, "0-7", Wish(core_type="performance"), 1, "7", "1 physical core of one type"),
         (CLUSTERS, "0-3", AUTO, 4, "0-3", "4 physical cores of one type"),
         (COUNTS_ONLY, "2-5", AUTO, 4, "2-5", "4 physical cores"),

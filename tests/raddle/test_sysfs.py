@@ -471,6 +471,41 @@ def test_the_parts_of_arm_cores_are_kinds_where_linux_tells_no_capacity(tree):
     )
 
 
+def arm(parts, capacities=()):
+    """Four CPUs of these parts and capacities, each where it is told."""
+    files = {"proc/cpuinfo": "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\n"}
+    for cpu, part in enumerate(parts):
+        if part:
+            files[f"{CPU}/cpu{cpu}/regs/identification/midr_el1"] = f"0x00000000410f{part:03x}4\n"
+    files |= {f"{CPU}/cpu{cpu}/cpu_capacity": f"{capacity}\n" for cpu, capacity in enumerate(capacities)}
+    return files
+
+
+def test_cores_of_one_design_that_are_rated_a_few_percent_apart_are_one_kind(tree):
+    machine = read_machine(tree(small(arm([0xD87, 0xD87, 0xD85, 0xD85], [718, 731, 997, 1024]))))
+    assert [(kind.name, kind.cpus, kind.capacity, kind.model) for kind in machine.core_types] == [
+        ("capacity-731", 0b0011, 731, "Cortex-A725"),
+        ("capacity-1024", 0b1100, 1024, "Cortex-X925"),
+    ]
+
+
+def test_cores_of_one_design_that_are_rated_far_apart_are_two_kinds(tree):
+    machine = read_machine(tree(small(arm([0xD0D] * 4, [801, 801, 801, 1024]))))
+    assert [(kind.name, kind.cpus) for kind in machine.core_types] == [("capacity-801", 0b0111), ("capacity-1024", 8)]
+
+
+@pytest.mark.parametrize("parts", [[0, 0, 0, 0xC0F], [0xC0F, 0, 0xC0F, 0xC0F], [0xC07, 0xC0F, 0, 0]])
+def test_a_core_of_unknown_design_is_no_kind_of_core(tree, parts):
+    assert [kind.name for kind in read_machine(tree(small(arm(parts)))).core_types] == ["standard"]
+
+
+def test_one_part_after_the_last_processor_makes_no_kind(tree):
+    cpus = "".join(f"processor\t: {cpu}\nBogoMIPS\t: 38.40\n\n" for cpu in range(4))
+    shared = "CPU implementer\t: 0x41\nCPU architecture: 7\nCPU part\t: 0xc0f\n"
+    machine = read_machine(tree(small({"proc/cpuinfo": cpus + shared, "proc/sys/kernel/arch": "armv7l\n"})))
+    assert [kind.name for kind in machine.core_types] == ["standard"]
+
+
 def test_a_server_of_one_arm_core_names_it(tree):
     files = {"proc/cpuinfo": "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd0c\n"}
     files |= {f"{CPU}/cpu{cpu}/regs/identification/midr_el1": "0x00000000413fd0c1\n" for cpu in range(4)}
