@@ -30,32 +30,20 @@ def layout(cores: int, domains: Sequence[int] = (), what: str = "") -> Layout:
     """How to divide `cores`; `domains` are the cores that share a cache (`what`), () where that is not known.
 
     Of four, three and two cores an instance the one that leaves the fewest idle, the larger where two leave as many;
-    one where no domain holds two, or too many would be idle.
+    one where no domain holds two, or too many would be idle. Fewer cores than the domains hold lie where they fit best.
     """
-    parts = _filled(cores, domains)
-    choices = [each for each in CORES_EACH if each <= max(parts)] or [1]
-    threads = min(choices, key=lambda each: (sum(part % each for part in parts), -each))
-    idle = sum(part % threads for part in parts)
+    parts = [*domains, cores - sum(domains)] if sum(domains) < cores else list(domains)
+    workers = {each: min(cores // each, sum(part // each for part in parts)) for each in CORES_EACH}
+    threads = min(CORES_EACH, key=lambda each: (cores - workers[each] * each, -each))
+    idle = cores - workers[threads] * threads
     if idle > MOST_IDLE * cores:
         threads, idle = 1, 0
-    workers = max(1, sum(part // threads for part in parts))
     words = f"{threads} core{'s' * (threads != 1)} an instance"
-    if len(parts) > 1 and what:
+    if max(parts, default=0) < cores and what:
         words += f", none across two {what}"
     if idle:
         words += f"; {idle} of {cores} cores idle"
-    return Layout(workers, threads, words)
-
-
-def _filled(cores: int, domains: Sequence[int]) -> List[int]:
-    """The parts of `cores` in each domain when one is filled after the other, the largest first."""
-    parts, left = [], cores
-    for size in sorted(domains, reverse=True):
-        part = min(size, left)
-        if part > 0:
-            parts.append(part)
-            left -= part
-    return [*parts, left] if left > 0 or not parts else parts
+    return Layout(workers.get(threads, max(1, cores)), threads, words)
 
 
 def cache_domains(machine: Machine, places: int) -> Tuple[List[int], str]:

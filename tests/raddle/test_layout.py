@@ -1,0 +1,88 @@
+"""The layout for Throughput is the best of all: fewest idle cores, then larger instances, on any machine."""
+
+from itertools import product
+
+import captures
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from machine_strategies import machines as any_machine
+
+import machines
+from raddle.layout import CORES_EACH, MOST_IDLE, cache_domains, layout
+from raddle.placement import Wish, one_cpu_each
+from raddle.sysfs import read_machine
+
+
+def fitting(cores, domains, each):
+    """The most instances of so many cores that fit: every way to spread them over the domains is tried."""
+    if not domains:
+        return cores // each
+    # Cores that are in no domain are together.
+    sizes = [*domains, max(0, cores - sum(domains))]
+    ways = product(*(range(size // each + 1) for size in sizes))
+    return max(sum(way) for way in ways if sum(way) * each <= cores)
+
+
+def best(cores, domains):
+    idle = {each: cores - each * fitting(cores, domains, each) for each in CORES_EACH}
+    least = min(idle.values())
+    each = max(each for each in CORES_EACH if idle[each] == least)
+    if least > MOST_IDLE * cores:
+        return max(1, cores), 1
+    return fitting(cores, domains, each), each
+
+
+def domains_of(machine):
+    return cache_domains(machine, one_cpu_each(machine, machine.online, Wish()))[0]
+
+
+def few(domains):
+    """So few that every way to spread instances can be tried: equal domains are enough in pairs."""
+    return [size for place, size in enumerate(domains) if domains[:place].count(size) < 2][:5]
+
+
+def holds(domains, cores):
+    found = layout(cores, domains, "L3 domains")
+    assert (found.workers, found.threads) == best(cores, domains), (cores, domains)
+
+
+@given(st.integers(0, 40), st.lists(st.integers(1, 14), max_size=4))
+def test_it_is_the_best_of_all_ways_to_spread_the_cores(cores, domains):
+    holds(domains, cores)
+
+
+@given(any_machine(64), st.data())
+def test_it_is_the_best_of_all_on_a_made_up_machine(machine, data):
+    domains = few(domains_of(machine))
+    holds(domains, data.draw(st.integers(1, max(1, sum(domains)))))
+
+
+@pytest.mark.parametrize("name", machines.names())
+def test_it_is_the_best_of_all_on_a_recorded_machine(name):
+    domains = few(domains_of(read_machine(str(machines.path(name)))))
+    for cores in range(1, min(32, sum(domains)) + 1):
+        holds(domains, cores)
+
+
+@pytest.mark.parametrize("name", captures.NAMES)
+def test_it_is_the_best_of_all_on_a_machine_that_others_recorded(name, tmp_path):
+    domains = few(domains_of(read_machine(str(captures.unpack(tmp_path, name) / name))))
+    for cores in range(1, min(32, sum(domains)) + 1):
+        holds(domains, cores)
+
+
+@pytest.mark.parametrize(
+    ("cores", "domains", "workers", "threads"),
+    [
+        (4, [3, 3, 3, 3], 2, 2),
+        (24, [13, 13, 13, 13], 6, 4),
+        (64, [8] * 8, 16, 4),
+        (5, [5], 1, 4),
+        (112, [14] * 8, 56, 2),
+        (12, [1] * 12, 12, 1),
+    ],
+)
+def test_it_fills_domains_side_by_side(cores, domains, workers, threads):
+    found = layout(cores, domains, "L3 domains")
+    assert (found.workers, found.threads) == (workers, threads)
