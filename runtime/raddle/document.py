@@ -6,7 +6,7 @@ has here: the kernel's own ids repeat, are -1 or are missing. Version 1 of the d
     {"version": 1, "bootID": "", "architecture": "x86_64", "model": "", "threadsPerCore": 2,
      "cpusOnline": "0-3", "cpusOffline": "", "cpusIsolated": "",
      "sockets": ["0-3"], "dies": ["0-3"], "cores": ["0,2", "1,3"], "l3Domains": ["0-3"],
-     "numaNodes": {"0": {"cpus": "0-3", "memoryMiB": 65536, "distances": {"0": 10}}},
+     "numaNodes": {"0": {"cpus": "0-3", "memoryMiB": 65536, "distances": [10]}},
      "coreTypes": {"standard": {"cpus": "0-3", "maxFrequencyMHz": 3500, "capacity": 1024}},
      "gpus": [{"address": "0000:3b:00.0", "numaNode": 0}],
      "kubelet": {"cpuManagerPolicy": "unknown", "cpuManagerPolicyOptions": {}, "topologyManagerPolicy": "unknown",
@@ -55,7 +55,7 @@ def to_document(machine: Machine, allotment: Optional[Allotment] = None) -> Dict
         "dies": _lists(machine.dies),
         "cores": [cpuset.format_list(core) for core in machine.cores],
         "l3Domains": _lists(machine.l3_domains),
-        "numaNodes": {str(node.id): _numa_node(machine, node) for node in machine.numa_nodes},
+        "numaNodes": {str(node.id): _numa_node(node) for node in machine.numa_nodes},
         "coreTypes": {kind.name: core_type_object(kind) for kind in machine.core_types},
         "gpus": [_gpu(gpu) for gpu in machine.gpus],
         "kubelet": kubelet_object(machine.kubelet),
@@ -74,12 +74,12 @@ def _lists(groups: Tuple[Group, ...]) -> List[str]:
     return [cpuset.format_list(group.cpus) for group in groups]
 
 
-def _numa_node(machine: Machine, node: NUMANode) -> Dict[str, Any]:
+def _numa_node(node: NUMANode) -> Dict[str, Any]:
     found: Dict[str, Any] = {"cpus": cpuset.format_list(node.cpus)}
     if node.memory_mib is not None:
         found["memoryMiB"] = node.memory_mib
     if node.distances:
-        found["distances"] = {str(other.id): far for other, far in zip(machine.numa_nodes, node.distances)}
+        found["distances"] = list(node.distances)
     return found
 
 
@@ -128,7 +128,7 @@ def from_document(document: Mapping[str, Any]) -> Machine:
 
     Groups get their ids in order, dies within their socket. Raises DocumentError naming the field for anything
     else than what `to_document` may write: a wrong type, a text that is no CPU set, CPUs that are not online or
-    are in two groups of one kind, distances to other nodes than there are.
+    are in two groups of one kind, a row of distances of another length than there are nodes.
     """
     fields = Fields(document)
     version = fields.number("version", VERSION)
@@ -182,18 +182,16 @@ def _numa_nodes(nodes: Fields, within: Within) -> Tuple[NUMANode, ...]:
     ids.sort()
     found = within.objects([nodes.child(str(number)) for number in ids])
     return tuple(
-        NUMANode(number, cpus, node.number("memoryMiB"), _distances(node, ids))
+        NUMANode(number, cpus, node.number("memoryMiB"), _distances(node, len(ids)))
         for number, (node, cpus) in zip(ids, found)
     )
 
 
-def _distances(node: Fields, ids: List[int]) -> Tuple[int, ...]:
-    if not node.has("distances"):
-        return ()
-    distances = node.child("distances")
-    if sorted(distances.names(MAX_ITEMS)) != sorted(map(str, ids)):
-        raise DocumentError(distances.path, distances.names(MAX_ITEMS), "a distance to every NUMA node")
-    return tuple(distances.id(str(number)) for number in ids)
+def _distances(node: Fields, nodes: int) -> Tuple[int, ...]:
+    distances = node.numbers("distances")
+    if distances and len(distances) != nodes:
+        raise DocumentError(node.at("distances"), distances, "a distance to every NUMA node")
+    return distances
 
 
 def _core_types(kinds: Fields, within: Within) -> Tuple[CoreType, ...]:

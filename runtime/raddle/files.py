@@ -22,15 +22,16 @@ def read_text(path: str, dir_fd: int | None = None, to_end: bool = False, limit_
     """
     fd = os.open(path, _FLAGS, dir_fd=dir_fd)
     try:
-        data = chunk = os.read(fd, _PAGE_BYTES)
-        while chunk and (to_end or len(chunk) == _PAGE_BYTES):
-            chunk = os.read(fd, _PAGE_BYTES)
-            data += chunk
-            if len(data) > limit_bytes:
+        chunks = [os.read(fd, _PAGE_BYTES)]
+        length = len(chunks[0])
+        while chunks[-1] and (to_end or len(chunks[-1]) == _PAGE_BYTES):
+            chunks.append(os.read(fd, _PAGE_BYTES))
+            length += len(chunks[-1])
+            if length > limit_bytes:
                 raise ValueError(f"longer than {limit_bytes} bytes")
     finally:
         os.close(fd)
-    return data.decode("utf-8", "replace")
+    return b"".join(chunks).decode("utf-8", "replace")
 
 
 def read_head(path: str) -> str:

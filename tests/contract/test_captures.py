@@ -64,7 +64,10 @@ def facts(document):
         "numa_node_count": len(numa_nodes),
         "numa_locality": numa_nodes,
         "allowed_nodes": numa_nodes,
-        "numa_distances": {node: told.get("distances") for node, told in document["numaNodes"].items()},
+        "numa_distances": {
+            node: told.get("distances") and dict(zip(sorted(numa_nodes, key=int), told["distances"], strict=True))
+            for node, told in document["numaNodes"].items()
+        },
         "kinds": {name: cpus(kind["cpus"]) for name, kind in document["coreTypes"].items()},
     }
 

@@ -40,7 +40,7 @@ FULL = Machine(
 )
 # Maps whose keys are data.
 MAPS = ("numaNodes", "coreTypes")
-OPAQUE = ("distances", "cpuManagerPolicyOptions", "topologyManagerPolicyOptions")
+OPAQUE = ("cpuManagerPolicyOptions", "topologyManagerPolicyOptions")
 
 
 def keys(value, path=""):

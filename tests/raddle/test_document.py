@@ -82,7 +82,7 @@ def test_the_document_of_a_small_machine(tmp_path):
         "dies": ["0-3"],
         "cores": ["0,2", "1,3"],
         "l3Domains": ["0-3"],
-        "numaNodes": {"0": {"cpus": "0-3", "memoryMiB": 257666, "distances": {"0": 10}}},
+        "numaNodes": {"0": {"cpus": "0-3", "memoryMiB": 257666, "distances": [10]}},
         "coreTypes": {"standard": {"cpus": "0-3", "maxFrequencyMHz": 3700}},
         "gpus": [{"address": "0000:3b:00.0", "numaNode": 0}],
         "kubelet": {"cpuManagerPolicy": "unknown", "topologyManagerPolicy": "unknown"},
@@ -121,8 +121,7 @@ def test_ids_are_made_up_in_order():
 
 
 def test_numa_nodes_are_in_the_order_of_their_numbers():
-    far = {"2": 21, "10": 10}
-    nodes = {"10": {"cpus": "0-3", "distances": far}, "2": {"distances": {"2": 10, "10": 21}}}
+    nodes = {"10": {"cpus": "0-3", "distances": [21, 10]}, "2": {"distances": [10, 21]}}
     assert from_document(small(numaNodes=nodes)).numa_nodes == (
         NUMANode(2, 0, None, (10, 21)),
         NUMANode(10, 0b1111, None, (21, 10)),
@@ -172,9 +171,10 @@ def small(**changes):
         ({"numaNodes": {"one": {"cpus": "0"}}}, "numaNodes"),
         ({"numaNodes": {"01": {"cpus": "0"}}}, "numaNodes"),
         ({"numaNodes": {"0": "0-3"}}, "numaNodes.0"),
-        ({"numaNodes": {"0": {"cpus": "0", "distances": {"0": 10, "1": 20}}}}, "numaNodes.0.distances"),
-        ({"numaNodes": {"0": {"cpus": "0", "distances": {"0": -1}}}}, "numaNodes.0.distances.0"),
-        ({"numaNodes": {"0": {"cpus": "0", "distances": {"0": None}}}}, "numaNodes.0.distances.0"),
+        ({"numaNodes": {"0": {"cpus": "0", "distances": [10, 20]}}}, "numaNodes.0.distances"),
+        ({"numaNodes": {"0": {"cpus": "0", "distances": {"0": 10}}}}, "numaNodes.0.distances"),
+        ({"numaNodes": {"0": {"cpus": "0", "distances": [-1]}}}, "numaNodes.0.distances[0]"),
+        ({"numaNodes": {"0": {"cpus": "0", "distances": [None]}}}, "numaNodes.0.distances[0]"),
         ({"numaNodes": {"0": {"cpus": "0", "memoryMiB": 1.5}}}, "numaNodes.0.memoryMiB"),
         ({"numaNodes": {"0": {"cpus": "0", "memoryMiB": 1 << 70}}}, "numaNodes.0.memoryMiB"),
         ({"numaNodes": {"0": {"cpus": "0", "memoryMiB": True}}}, "numaNodes.0.memoryMiB"),
@@ -224,3 +224,10 @@ JSON = st.recursive(
 def test_a_hostile_document_raises_nothing_else(changes):
     with contextlib.suppress(DocumentError):
         from_document(small(**changes))
+
+
+def test_a_document_of_a_thousand_numa_nodes_has_a_number_for_each_distance_and_no_more():
+    ids = range(1024)
+    nodes = tuple(NUMANode(number, 1 << number, None, (10,) * len(ids)) for number in ids)
+    text = json.dumps(to_document(Machine(online=(1 << 1024) - 1, cores=(), numa_nodes=nodes)))
+    assert len(text) < 5 * 1024 * 1024

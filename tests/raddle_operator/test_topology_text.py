@@ -100,6 +100,12 @@ def test_merged_names_list_their_ids_and_span_other_numbers():
     assert detail.summarised(merged).names[0] == "3 × NUMA node 0-1,4"
 
 
+def test_merged_names_may_have_numbers_that_no_cpu_has():
+    boxes = [Box(kind="socket", names=(f"socket {n}",), cores=((Cell(cpu=n % 8),),)) for n in (65536, 65537, 90000)]
+    (merged,) = detail.merged(boxes, 0)
+    assert merged.names == ("socket 65536-65537,90000",)
+
+
 def test_signs_stay_where_cpus_are_lists():
     cores = tuple((Cell(cpu=cpu, state=model.State.RESERVED, sign="r" if cpu < 2 else ""),) for cpu in range(4))
     assert detail.summarised(Box(kind="l3", names=("L3",), cores=cores)).notes == ("4 cores", "CPUs 0-3", "r on 0-1")

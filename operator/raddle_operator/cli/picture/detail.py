@@ -87,14 +87,22 @@ def _together(names: Sequence[str]) -> str:
         if len(set(column)) == 1:
             texts.append(column[0])
         elif place == 0 and not any("." in text for text in column):
-            ids = 0
-            for text in column:
-                ids |= cpuset.parse_list(text)
-            texts.append(cpuset.format_list(ids))
+            texts.append(_ranges(column))
         else:
             texts.append(f"{min(column, key=_size)} to {max(column, key=_size)}")
     remaining = iter(texts)
     return _NUMBER.sub(lambda _: next(remaining), names[0])
+
+
+def _ranges(texts: Sequence[str]) -> str:
+    """Return the numbers and ranges as one list. They number sockets, dies and caches, which may be 65536 and more."""
+    parts = (part.partition("-") for text in texts for part in text.split(","))
+    found: list[tuple[int, int]] = []
+    for first, last in sorted((int(first), int(last or first)) for first, _, last in parts):
+        if found and first <= found[-1][1] + 1:
+            first, last = found[-1][0], max(last, found.pop()[1])  # noqa: PLW2901
+        found.append((first, last))
+    return ",".join(f"{first}-{last}" if first < last else f"{first}" for first, last in found)
 
 
 def _size(text: str) -> float:

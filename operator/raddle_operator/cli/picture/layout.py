@@ -246,8 +246,10 @@ def _memory(machine: Machine) -> Iterator[Box]:
         note = "memory only, no CPUs"
         known = [(far, other.id) for far, other in zip(node.distances, nodes, strict=False) if other.cpus]
         if known:
-            far, nearest = min(known)
-            note += f"; nearest is node {nearest} (distance {far})"
+            far = min(known)[0]
+            nearest = [number for distance, number in known if distance == far]
+            are = "is node" if len(nearest) == 1 else "are nodes"
+            note += f"; nearest {are} {cpuset.format_list(cpuset.of(nearest))} (distance {far})"
         yield Box(kind="memory", names=(f"NUMA node {node.id}", *_memory_of(node)), notes=(note, *_gpus(machine, node)))
 
 
