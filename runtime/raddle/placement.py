@@ -92,7 +92,7 @@ def _expected(machine: Machine, count: int, pool: int, wish: Wish) -> Placement:
     """The most that `count` CPUs of these can hold; see `place`."""
     units = one_cpu_each(machine, pool, wish)
     alone = wish.all_threads or _has_option(machine, "distribute-cpus-across-cores")
-    total = max(1, min(count, cpuset.count(units)) if alone else _packed(machine, count, pool, units, wish))
+    total = max(1, min(count, cpuset.count(units)) if alone else _packed(machine, count, pool, wish))
     # A NUMA node is filled before the next is begun; without a larger one, all units are on it.
     share = min(total, max((cpuset.count(units & node.cpus) for node in machine.numa_nodes), default=total))
     spread = wish.numa == "auto" and _has_option(machine, "distribute-cpus-across-numa")
@@ -101,8 +101,20 @@ def _expected(machine: Machine, count: int, pool: int, wish: Wish) -> Placement:
     return Placement(None, total, total, units, in_words(machine, total, wish, pool))
 
 
-def _packed(machine: Machine, count: int, pool: int, units: int, wish: Wish) -> int:
-    """How many cores `count` CPUs take: whole ones first, those with the fewest CPUs before others."""
+def _packed(machine: Machine, count: int, pool: int, wish: Wish) -> int:
+    """How many cores `count` CPUs take: whole ones first, then what is left of cores with a reserved thread."""
+    broken = 0
+    for core in machine.cores:
+        if core & ~pool:
+            broken |= core & pool
+    whole = pool & ~broken
+    taken = _filled(machine, count, whole, wish)
+    return taken + _filled(machine, count - cpuset.count(whole), broken, wish)
+
+
+def _filled(machine: Machine, count: int, pool: int, wish: Wish) -> int:
+    """How many cores `count` CPUs of these take, those with the fewest CPUs before others."""
+    units = one_cpu_each(machine, pool, wish)
     cores, rest = cpuset.count(units), pool & ~units
     depth = 1
     taken = 0

@@ -65,6 +65,8 @@ RATED = machine(
         CoreType("capacity-1024", mask("4-5"), capacity=1024),
     ),
 )
+# The first core has one reserved thread.
+HALF_RESERVED = SMT._replace(kubelet=static()._replace(reserved_cpus=1), numa_nodes=())
 COUNTS_ONLY = Machine(online=mask("0-7"), cores=())
 
 
@@ -128,6 +130,10 @@ def test_a_pool_on_known_cpus(the_machine, cpus, wish, threads, pool, because):
         (POWER, 9, AUTO, 2, 2),
         # Fifteen of sixteen cores are left on the first node; the reserved one is never given away.
         (SMT._replace(kubelet=static()._replace(reserved_cpus=mask("0,16"))), 32, AUTO, 15, 15),
+        # The sibling of a reserved thread is no whole core: it comes last, so two CPUs are one core.
+        (HALF_RESERVED, 2, AUTO, 1, 1),
+        (HALF_RESERVED, 3, AUTO, 2, 2),
+        (HALF_RESERVED, 31, AUTO, 16, 16),
         # The kubelet knows no kinds of core: the most that any one of them can be.
         (HYBRID, 4, AUTO, 4, 4),
         (HYBRID, 4, Wish(core_type="performance"), 2, 2),

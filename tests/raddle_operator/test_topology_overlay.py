@@ -216,6 +216,10 @@ def test_cpus_that_a_process_may_not_use_are_outside():
     assert marks.facts == (("may use", "CPUs 0-1, quota 1.5 CPUs"),)
 
 
+def test_cpus_that_are_not_online_are_not_among_those_that_a_process_may_use():
+    assert overlay.allowed(MACHINE, mask("0-255"), None).facts == (("may use", "CPUs 0-31"),)
+
+
 def test_nothing_is_said_of_a_process_that_nothing_is_known_of():
     assert overlay.allowed(MACHINE, None, None) == Marks()
 
