@@ -16,14 +16,17 @@ from raddle.topology import Machine
 CORES_EACH = (4, 3, 2)
 # More of the cores than this are not left idle for the sake of an even division.
 MOST_IDLE = 0.25
+# Other kinds of core that are told of.
+MAX_OTHERS = 3
 
 
 class Layout(NamedTuple):
-    """`workers` instances with `threads` threads each."""
+    """`workers` instances with `threads` threads each; `others` are (workers, threads) on other kinds of core."""
 
     workers: int
     threads: int
     because: str
+    others: Tuple[Tuple[int, int], ...] = ()
 
 
 def layout(cores: int, domains: Sequence[int] = (), what: str = "") -> Layout:

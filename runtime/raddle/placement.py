@@ -55,7 +55,7 @@ def place(machine: Machine, count: int, wish: Wish, cpus: Optional[int] = None) 
     A larger `count` never gives fewer threads.
     """
     if cpus is None:
-        kinds = _kinds(machine, _assignable(machine), wish)
+        kinds = kinds_of(machine, _assignable(machine), wish)
         return max((_expected(machine, count, kind, wish) for kind in kinds), key=lambda found: found.threads)
     pool = of_core_type(machine, cpus & machine.online or cpus, wish)
     units = one_cpu_each(machine, pool, wish)
@@ -148,7 +148,7 @@ def of_core_type(machine: Machine, cpus: int, wish: Wish) -> int:
     auto: the fastest kind there is, on Arm all kinds but the slowest; but a slower kind with more than twice as many
     cores (OpenVINO's threshold, cpu_map_scheduling.cpp). All of `cpus` where the wanted kind is not among them.
     """
-    kinds = _kinds(machine, cpus, wish)
+    kinds = kinds_of(machine, cpus, wish)
     best = kinds[0]
     if wish.core_type == "auto" and len(kinds) > 1:
         sizes = [cores_within(machine, kind) for kind in kinds]
@@ -157,17 +157,18 @@ def of_core_type(machine: Machine, cpus: int, wish: Wish) -> int:
     return best
 
 
-def _kinds(machine: Machine, cpus: int, wish: Wish) -> List[int]:
+def kinds_of(machine: Machine, cpus: int, wish: Wish) -> List[int]:
     """What one pool may consist of: sets within `cpus`, the preferred one first; auto may choose any of them."""
     if wish.core_type == "any" or len(machine.core_types) < 2:
         return [cpus]
     # The kernel's capacity where told, else the frequency, else P before E.
     by_speed = sorted(machine.core_types, key=lambda t: (t.capacity or 0, t.max_frequency_mhz or 0, t.name == "p-core"))
-    if wish.core_type == "auto" and by_speed[0].capacity is not None:
+    slowest = by_speed[0].capacity
+    if wish.core_type == "auto" and slowest is not None:
         classes = capacity_classes(kind.capacity or 0 for kind in by_speed)
         slow = 0
         for kind in by_speed:
-            slow |= kind.cpus if classes[kind.capacity or 0] == classes[by_speed[0].capacity] else 0
+            slow |= kind.cpus if classes[kind.capacity or 0] == classes[slowest] else 0
         kinds = [cpus & ~slow, cpus & slow]
     else:
         kinds = [kind.cpus & cpus for kind in by_speed]

@@ -14,10 +14,10 @@ from math import ceil, floor
 from typing import Dict, NamedTuple, Optional, Tuple
 
 from raddle import cpuset, env
-from raddle.layout import Layout, cache_domains, layout
+from raddle.layout import MAX_OTHERS, Layout, cache_domains, layout
 from raddle.placement import Wish, groups_of, memory_node, one_cpu_each, pool_for, pool_units
 from raddle.policy import Policy
-from raddle.room import MAX_QUOTA_CPUS, Budget, Room, bounded, room_for, wish_of
+from raddle.room import MAX_QUOTA_CPUS, Budget, Room, bounded, places_by_kind, room_for, wish_of
 from raddle.topology import Machine
 
 __all__ = ["BOUNDED_SPIN_US", "MAX_QUOTA_CPUS", "Budget", "Plan", "plan"]
@@ -121,7 +121,7 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
         cpus=cpus,
         affinity_groups=groups,
         memory_numa_node=memory,
-        layout=_layout(machine, room, policy, because),
+        layout=_layout(machine, room, budget, policy, because),
         safe=machine is None,
         because=because,
     )
@@ -315,11 +315,26 @@ def _places(
     return groups_of(machine, cpus, units, affinity), memory_node(machine, units or (cpus,))
 
 
-def _layout(machine: Optional[Machine], room: Room, policy: Policy, because: Dict[str, str]) -> Optional[Layout]:
+def _layout(
+    machine: Optional[Machine], room: Room, budget: Budget, policy: Policy, because: Dict[str, str]
+) -> Optional[Layout]:
     """How many instances would fill the CPUs; they need not keep to the NUMA node that one pool is cut to."""
     if policy.objective != "Throughput" or room.threads is None:
         return None
-    domains, what = cache_domains(machine, room.places) if machine is not None else ([], "")
-    found = layout(room.cores, domains, what)
-    because["layout"] = found.because
-    return found
+    if machine is None:
+        found = layout(room.cores)
+        because["layout"] = found.because
+        return found
+    kinds = places_by_kind(machine, budget, policy, room)
+    left = room.cores
+    if len(kinds) > 1:
+        left = max(left, floor(room.budget_cpus or 0)) if room.kind == "quota" else sum(map(cpuset.count, kinds))
+    layouts = []
+    for places in kinds:
+        cores = min(left, cpuset.count(places)) if len(kinds) > 1 else left
+        left -= cores
+        if cores:
+            layouts.append(layout(cores, *cache_domains(machine, places)))
+    found, *others = layouts
+    because["layout"] = found.because + ", no two kinds of core in one" * bool(others)
+    return found._replace(others=tuple((one.workers, one.threads) for one in others[:MAX_OTHERS]))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from math import ceil, floor
-from typing import NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 from raddle import cpuset, env
-from raddle.placement import Wish, in_words, of_core_type, one_cpu_each, place
+from raddle.placement import Wish, in_words, kinds_of, of_core_type, one_cpu_each, place
 from raddle.policy import Policy
 from raddle.topology import Machine
 
@@ -112,6 +112,22 @@ def room_for(machine: Optional[Machine], budget: Budget, policy: Policy) -> Room
         # What the limit allows beyond the node's CPUs is not there.
         quota = min(quota, float(cpuset.count(_balanced_cpus(machine, budget.cpus))))
     return Room("quota", threads, quota, because, cores=threads, places=places)
+
+
+def places_by_kind(machine: Machine, budget: Budget, policy: Policy, room: Room) -> List[int]:
+    """One CPU for each core that there is to choose from, a set for each kind of core, the room's own kind first.
+
+    Of several kinds the others' are here too, as instances that mix none may run on them, where a container's CPUs
+    are known or shared.
+    """
+    exclusive = room.kind == "exclusive"
+    cpus = budget.cpus if exclusive else _balanced_cpus(machine, budget.cpus)
+    if policy.core_type != "Auto" or len(machine.core_types) < 2 or cpus is None:
+        return [room.places]
+    wish = wish_of(policy)
+    taken = of_core_type(machine, cpus, wish)
+    others = [kind & ~taken for kind in kinds_of(machine, cpus, wish)]
+    return [one_cpu_each(machine, kind, wish) for kind in (taken, *filter(None, others))]
 
 
 def _quota(budget: Budget, policy: Policy) -> Tuple[Optional[float], str]:

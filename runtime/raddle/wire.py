@@ -13,6 +13,7 @@ import json
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from raddle import cpuset, env
+from raddle.layout import Layout
 from raddle.planner import Budget, Plan
 from raddle.policy import Policy, PolicyError, from_settings, to_settings
 from raddle.room import wish_of
@@ -131,9 +132,16 @@ def values(plan: Plan) -> Dict[str, Any]:
         "cpus": cpuset.format_list(plan.cpus) if plan.cpus else None,
         "affinityGroups": [cpuset.format_list(group) for group in plan.affinity_groups] or None,
         "memoryNUMANode": plan.memory_numa_node,
-        "layout": {"workers": plan.layout.workers, "threads": plan.layout.threads} if plan.layout else None,
+        "layout": _layout(plan.layout) if plan.layout else None,
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _layout(layout: Layout) -> Dict[str, Any]:
+    found: Dict[str, Any] = {"workers": layout.workers, "threads": layout.threads}
+    if layout.others:
+        found["others"] = [{"workers": workers, "threads": threads} for workers, threads in layout.others]
+    return found
 
 
 def plan_text(plan: Plan, budget: Budget, policy: Policy, governed_by: str, node: Optional[str] = None) -> str:

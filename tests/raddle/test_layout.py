@@ -9,9 +9,13 @@ from hypothesis import strategies as st
 from machine_strategies import machines as any_machine
 
 import machines
+from raddle import cpuset
 from raddle.layout import CORES_EACH, MOST_IDLE, cache_domains, layout
 from raddle.placement import Wish, one_cpu_each
+from raddle.planner import Budget, plan
+from raddle.policy import Policy
 from raddle.sysfs import read_machine
+from raddle.topology import Kubelet
 
 
 def fitting(cores, domains, each):
@@ -70,6 +74,27 @@ def test_it_is_the_best_of_all_on_a_machine_that_others_recorded(name, tmp_path)
     domains = few(domains_of(read_machine(str(captures.unpack(tmp_path, name) / name))))
     for cores in range(1, min(32, sum(domains)) + 1):
         holds(domains, cores)
+
+
+HYBRID = read_machine(str(machines.path("hybrid-6p8e-20t")))
+
+
+@pytest.mark.parametrize(
+    ("budget", "policy", "instances"),
+    [
+        (Budget(), {}, [(2, 3), (2, 4)]),
+        (Budget(quota_cpus=8), {}, [(2, 3), (1, 2)]),
+        (Budget(quota_cpus=4), {}, [(1, 4)]),
+        (Budget(), {"core_type": "Performance"}, [(2, 3)]),
+        (Budget(whole_cpus=16, cpus=cpuset.parse_list("0-7,12-19")), {}, [(1, 4), (2, 4)]),
+        # Which cores it will be is up to the kubelet.
+        (Budget(whole_cpus=16), {}, [(2, 4)]),
+    ],
+)
+def test_each_kind_of_core_has_instances_of_its_own(budget, policy, instances):
+    machine = HYBRID._replace(kubelet=Kubelet("static"))
+    found = plan(machine, budget, Policy(objective="Throughput", **policy)).layout
+    assert [(found.workers, found.threads), *found.others] == instances
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from specification.table import CASES
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name())
 def test_the_plan_is_what_an_expert_would_set(case):
     made = plan(case.container.on(MACHINES[case.machine].machine), case.container.budget, case.policy)
-    layout = made.layout and f"{made.layout.workers} × {made.layout.threads}"
+    kinds = ((made.layout.workers, made.layout.threads), *made.layout.others) if made.layout else ()
+    layout = " + ".join(f"{workers} × {threads}" for workers, threads in kinds)
     found = {
         "threads": made.intra_op,
         "spinning": made.spinning,
@@ -27,7 +28,7 @@ def test_the_plan_is_what_an_expert_would_set(case):
         "pool": "" if made.cpus is None else cpuset.format_list(made.cpus),
         "groups": tuple(cpuset.format_list(group) for group in made.affinity_groups),
         "memory node": made.memory_numa_node,
-        "layout": layout or "",
+        "layout": layout,
     }
     assert found == {
         "threads": case.threads,

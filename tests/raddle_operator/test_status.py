@@ -99,14 +99,14 @@ def test_pods_are_counted_for_the_policy_that_governs_them():
 def test_the_advice_of_all_pods_is_counted_by_layout():
     pods = [
         pod(injected=True, layouts=("16x4",)),
-        pod(injected=True, layouts=("16x4", "2x3")),
+        pod(injected=True, layouts=("16x4", "2x3+2x4")),
         pod(injected=True),
         # What is not Raddle's any more does not count.
         pod(layouts=("9x9",)),
     ]
     found = counted(pods, policy()).policies[key_of(policy())]
     assert policy_status(record(), found + found, now_s=NOW_S)["layouts"] == [
-        {"layout": "2x3", "workers": 2, "threads": 3, "pods": 2},
+        {"layout": "2x3+2x4", "workers": 2, "threads": 3, "pods": 2},
         {"layout": "16x4", "workers": 16, "threads": 4, "pods": 4},
     ]
 
@@ -124,6 +124,8 @@ def test_of_many_layouts_the_commonest_are_shown():
         (throughput_plan(Budget()), ()),
         ('{"set":{"layout":{"workers":2,"threads":4}}}', ("2x4",)),
         # Annotations are untrusted, and the status has to be one that the API server takes.
+        ('{"set":{"layout":{"workers":2,"threads":3,"others":[{"workers":2,"threads":4}]}}}', ("2x3+2x4",)),
+        ('{"set":{"layout":{"workers":2,"threads":3,"others":[{"workers":0,"threads":4}]}}}', ()),
         ('{"set":{"layout":{"workers":0,"threads":4}}}', ()),
         ('{"set":{"layout":{"workers":123456,"threads":4}}}', ()),
         (r'{"because":{"intraOp":"\"layout\":{\"workers\":2,\"threads\":4}"}}', ()),

@@ -16,7 +16,7 @@ from raddle.policy import Policy
 from raddle.room import wish_of
 from raddle.topology import Machine
 from specification import worker_invariants
-from specification.reference import Picture, as_set
+from specification.reference import Picture, as_set, slowest
 from specification.worker_invariants import places, union
 
 
@@ -205,10 +205,10 @@ def _cpus(made: Plan, machine: Machine, budget: Budget, policy: Policy) -> Itera
         return
     if policy.core_type != "Any" and len(machine.core_types) > 1:
         touched = [kind for kind in machine.core_types if kind.cpus & cpus]
-        capacities = {kind.capacity for kind in touched}
-        lowest = min((kind.capacity or 0 for kind in machine.core_types), default=0)
+        capacities = {kind.capacity or 0 for kind in touched}
+        slow = slowest(kind.capacity for kind in machine.core_types)
         on_arm = policy.core_type == "Auto" and None not in {kind.capacity for kind in machine.core_types}
-        if len(touched) > 1 and not (on_arm and (lowest not in capacities or capacities == {lowest})):
+        if len(touched) > 1 and not (on_arm and (not capacities & slow or capacities <= slow)):
             yield f"one pool across {', '.join(kind.name for kind in touched)}"
     if policy.numa == "SingleNUMANode" and sum(1 for node in machine.numa_nodes if node.cpus & cpus) > 1:
         yield "more than one NUMA node for SingleNUMANode"

@@ -5,6 +5,7 @@ It shares no code with raddle.placement, so that a fault in one is seen against 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from raddle import cpuset
@@ -12,6 +13,16 @@ from raddle.policy import Policy
 from raddle.topology import Machine
 
 CPUs = frozenset[int]
+
+
+def slowest(capacities: Iterable[int | None]) -> set[int]:
+    """Return the capacities of the slowest kind; one below seven eighths of a kind's highest begins the next kind."""
+    kind: list[int] = []
+    for capacity in sorted((one or 0 for one in capacities), reverse=True):
+        if kind and capacity < kind[0] * 7 / 8:
+            kind = []
+        kind.append(capacity)
+    return set(kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +75,9 @@ class Picture:
             self.kinds,
             key=lambda item: (item[1].capacity or 0, item[1].max_frequency_mhz or 0, item[1].name == "p-core"),
         )
-        slowest = by_speed[0][1].capacity
-        if policy.core_type == "Auto" and slowest is not None:
-            slow = frozenset[int]().union(*(mine for mine, kind in by_speed if kind.capacity == slowest))
+        if policy.core_type == "Auto" and by_speed[0][1].capacity is not None:
+            capacities = slowest([kind.capacity for _, kind in by_speed])
+            slow = frozenset[int]().union(*(mine for mine, kind in by_speed if kind.capacity in capacities))
             candidates = [cpus - slow, cpus & slow]
         else:
             candidates = [cpus & mine for mine, _ in by_speed]

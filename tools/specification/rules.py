@@ -102,7 +102,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         name="all-but-slowest",
         text="Where the kernel gives capacities (Arm), a machine has three or four kinds in ones and twos: all but the "
-        "slowest are taken. `coreType: Performance` takes the fastest kind alone.",
+        "slowest are taken; capacities of at least seven eighths of a kind's highest are one speed. `coreType: "
+        "Performance` takes the fastest kind alone.",
         sources=("Linux `Documentation/scheduler/sched-capacity.rst`",),
     ),
     Rule(
@@ -164,7 +165,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         name="layout",
         text="Advice for Throughput: instances × threads. An instance stays within one L3 domain and one NUMA node. Of "
-        "four, three and two threads it has what leaves the fewest cores idle, the larger of two that leave as many.",
+        "four, three and two threads it has what leaves the fewest cores idle, the larger of two that leave as many. "
+        "Each kind of core has instances of its own, + between them; none mixes two.",
         sources=(
             OPENVINO_STREAMS + " (4 where the cores divide by it)",
             IPEX + " (latency mode: 4 cores an instance)",

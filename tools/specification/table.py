@@ -374,7 +374,15 @@ def _intel(table: Table) -> None:
     row(FREE, 6, "The P-cores.", "one-type", "cores")
     row(FREE, 8, "Asked for.", "one-type", core_type="Efficient")
     row(FREE, 14, "Asked for.", "one-type", core_type="Any")
-    row(FREE, 6, "Six P-cores divide by three.", "layout", "one-type", layout="2 × 3", **THROUGHPUT)
+    row(
+        FREE,
+        6,
+        "Six P-cores divide by three, eight E-cores by four.",
+        "layout",
+        "one-type",
+        layout="2 × 3 + 2 × 4",
+        **THROUGHPUT,
+    )
     row(limit(4), 4, "The limit is narrower than the P-cores.", "limit")
     row(limit(8), 6, "Eight threads would need E-cores.", "one-type")
     row(limit(12), 12, "Asked for.", "one-type", core_type="Any")
@@ -592,7 +600,7 @@ def _arm(table: Table) -> None:
     row(FREE, 8, "Asked for.", "one-type", core_type="Any")
     row(limit(4), 4, "The limit is narrower.", "limit")
     row(limit(8), 5, "More would need the small cores.", "all-but-slowest")
-    row(FREE, 5, "One core idle, rather than two in instances of three.", "layout", layout="1 × 4", **THROUGHPUT)
+    row(FREE, 5, "One fast core idle, not two in instances of three.", "layout", layout="1 × 4 + 1 × 3", **THROUGHPUT)
     row(
         on("0-7"),
         5,

@@ -215,8 +215,9 @@ def _layout(pod: manifests.Object, container: str) -> str:
     layout = recorded.values.get("layout") if recorded else None
     if recorded is None or not isinstance(layout, dict):
         return ""
-    workers, threads = layout.get("workers"), layout.get("threads")
-    return f"instances x threads that fill its CPUs: {workers} x {threads} ({recorded.because.get('layout', '')})"
+    others = layout.get("others", [])
+    kinds = " and ".join(f"{each.get('workers')} x {each.get('threads')}" for each in (layout, *others))
+    return f"instances x threads that fill its CPUs: {kinds} ({recorded.because.get('layout', '')})"
 
 
 def _print_elsewhere(planned: Sequence[Planned], policies: Policies) -> None:

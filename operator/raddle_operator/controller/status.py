@@ -259,8 +259,9 @@ def _layouts(counts: Mapping[str, int]) -> list[dict[str, Any]]:
     """Return the commonest layouts, by size, so that a change of one pod moves no others."""
     shown = sorted(counts, key=lambda layout: (-counts[layout], layout))[:LAYOUTS_SHOWN]
     found = []
-    for workers, threads in sorted(tuple(map(int, layout.split("x"))) for layout in shown):
-        layout = f"{workers}x{threads}"
+    for sizes in sorted(tuple(tuple(map(int, kind.split("x"))) for kind in layout.split("+")) for layout in shown):
+        layout = "+".join("x".join(map(str, kind)) for kind in sizes)
+        workers, threads = sizes[0]
         found.append({"layout": layout, "workers": workers, "threads": threads, "pods": counts[layout]})
     return found
 

@@ -21,7 +21,8 @@ _SAFE_VALUES: Final = '"node":null'
 _NO_SHIM: Final = '"shim":false'
 _CPU: Final = "f:cpu"
 # Inside a text of the annotation the quotes would have backslashes. As many digits as the CRD takes.
-_LAYOUT: Final = re.compile(r'"layout":\{"workers":([1-9][0-9]{0,4}),"threads":([1-9][0-9]{0,4})\}')
+_INSTANCES: Final = r'\{"workers":([1-9][0-9]{0,4}),"threads":([1-9][0-9]{0,4})'
+_LAYOUT: Final = re.compile(rf'"layout":{_INSTANCES}(?:,"others":\[{_INSTANCES}\}}(?:,{_INSTANCES}\}}){{0,2}}\])?\}}')
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -135,7 +136,8 @@ class PodReader:
 
     def _layouts(self, plans: Iterable[str]) -> tuple[str, ...]:
         found = [_LAYOUT.search(text) for text in plans]
-        return tuple(sorted({self._text("x".join(layout.groups())) for layout in found if layout}))
+        kinds = (re.findall(_INSTANCES, layout[0]) for layout in found if layout)
+        return tuple(sorted({self._text("+".join(map("x".join, each))) for each in kinds}))
 
     def _text(self, text: str) -> str:
         return self._texts.setdefault(text, text)

@@ -88,7 +88,10 @@ def _placed(machine: Machine, container: str, plan: Plan, exclusive: int) -> Mar
     if plan.memory_numa_node is not None and len(machine.numa_nodes) > 1:
         facts.append(("memory", f"NUMA node {plan.memory_numa_node} holds the whole pool"))
     if plan.layout is not None:
-        advice = f"{plural(plan.layout.workers, 'worker')} of {plural(plan.layout.threads, 'thread')}"
+        kinds = ((plan.layout.workers, plan.layout.threads), *plan.layout.others)
+        advice = " and ".join(
+            f"{plural(workers, 'worker')} of {plural(threads, 'thread')}" for workers, threads in kinds
+        )
         facts.append(("advice", f"{advice}: {plan.because.get('layout', '')}"))
     return _marks(machine, use, facts)
 
