@@ -39,7 +39,7 @@ struct rd_machine {
     struct rd_cpus online; /* the machine's; the process's where that isn't told */
     struct rd_cpus isolated;
     struct rd_cpus speakers; /* the lowest CPU of each core */
-    struct rd_group *core, *numa, *l3;
+    struct rd_group *core, *numa, *l3, *socket;
     struct rd_seat *seat;
     int cores, numa_nodes, l3_domains;
     int nodes_known; /* NUMA nodes of the machine, those without the process's CPUs counted */
@@ -59,6 +59,8 @@ bool rd_machine_text(struct rd_machine *machine, const char *folder, int number,
 /* The set in a list file. */
 bool rd_machine_cpus(struct rd_machine *machine, const char *folder, int number, const char *name,
                      struct rd_cpus *set);
+/* Reads the sockets, and says how many there are. */
+int rd_machine_sockets(struct rd_machine *machine);
 /* The machine's CPUs of the kind that the plan wants; all of the process's where there is one kind or any will do. How
  * many kinds there are to keep apart, 0 where that is one or any will do. */
 int rd_one_kind(struct rd_machine *machine, struct rd_cpus *set);

@@ -32,7 +32,7 @@ struct placed {
     struct rd_cpus uncut;
     struct rd_cpus pool;
     unsigned units;
-    bool cut;
+    const char *cut; /* to what it was cut, in words; "": not at all */
     const char *kinds; /* which kinds of core the pool has, in words */
 };
 
@@ -66,9 +66,20 @@ static void place(struct rd_machine *machine, struct placed *placed)
             most_cpus = cpus;
         }
     }
-    placed->cut = wanted != RD_NUMA_ANY && most > 0 && most < placed->units
-                  && (wanted == RD_NUMA_SINGLE || 4 * most >= 3 * placed->units);
-    if (placed->cut) {
+    bool cut = wanted != RD_NUMA_ANY && most > 0 && most < placed->units
+               && (wanted == RD_NUMA_SINGLE || 4 * most >= 3 * placed->units);
+    placed->cut = cut ? " on one NUMA node" : "";
+    if (!cut && (most == 0 || most == placed->units) && wanted < 0) {
+        /* Several sockets may be told as one NUMA node. */
+        int sockets = rd_machine_sockets(machine);
+        for (int i = 0; i < sockets && !cut; i++) {
+            best = &machine->socket[i];
+            most = cpus_within(&units, &best->cpus);
+            cut = most > 0 && most < placed->units && 4 * most >= 3 * placed->units;
+        }
+        placed->cut = cut ? " on one socket" : "";
+    }
+    if (cut) {
         rd_cpus_keep(&placed->pool, &best->cpus);
         placed->units = most;
     }
@@ -98,7 +109,7 @@ void rd_place(const char *root, const struct rd_plan *plan, struct rd_facts *fac
     rd_put(&words, rd_plan_get(plan, RD_SMT, 0) == 0 ? " physical core" : " CPU");
     rd_put(&words, placed.units != 1 ? "s" : "");
     rd_put(&words, placed.kinds);
-    rd_put(&words, placed.cut ? " on one NUMA node" : "");
+    rd_put(&words, placed.cut);
     rd_unmap(machine, machine->size);
 }
 

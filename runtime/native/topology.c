@@ -41,10 +41,9 @@ static bool read_mask(struct rd_machine *machine, const char *folder, int number
 
 /* ---- sets that CPUs claim to be in ---- */
 
-static bool core_of(struct rd_machine *machine, int cpu, struct rd_cpus *set)
+static bool first_set(struct rd_machine *machine, int cpu, const char *const lists[2], const char *const masks[2],
+                      struct rd_cpus *set)
 {
-    static const char *const lists[] = {"/topology/core_cpus_list", "/topology/thread_siblings_list"};
-    static const char *const masks[] = {"/topology/core_cpus", "/topology/thread_siblings"};
     for (int i = 0; i < 2; i++) {
         if (rd_machine_cpus(machine, RD_CPU_FOLDER "/cpu", cpu, lists[i], set) && rd_cpus_count(set) > 0) {
             return true;
@@ -56,6 +55,20 @@ static bool core_of(struct rd_machine *machine, int cpu, struct rd_cpus *set)
         }
     }
     return false;
+}
+
+static bool core_of(struct rd_machine *machine, int cpu, struct rd_cpus *set)
+{
+    static const char *const lists[] = {"/topology/core_cpus_list", "/topology/thread_siblings_list"};
+    static const char *const masks[] = {"/topology/core_cpus", "/topology/thread_siblings"};
+    return first_set(machine, cpu, lists, masks, set);
+}
+
+static bool socket_of(struct rd_machine *machine, int cpu, struct rd_cpus *set)
+{
+    static const char *const lists[] = {"/topology/package_cpus_list", "/topology/core_siblings_list"};
+    static const char *const masks[] = {"/topology/package_cpus", "/topology/core_siblings"};
+    return first_set(machine, cpu, lists, masks, set);
 }
 
 /* The number of the CPU's cache of level 3, usually the fourth; -1 where it has none. */
@@ -116,6 +129,12 @@ static int partition(struct rd_machine *machine, bool (*claim_of)(struct rd_mach
         groups++;
     }
     return groups;
+}
+
+int rd_machine_sockets(struct rd_machine *machine)
+{
+    struct rd_cpus rest;
+    return partition(machine, socket_of, machine->socket, &rest);
 }
 
 /* Numbers the domains as the kernel does where that tells them apart, else by the lowest CPU of each. */
@@ -263,7 +282,7 @@ struct rd_machine *rd_machine_read(const char *root, const struct rd_plan *plan,
     size_t count = rd_cpus_count(cpus);
     struct rd_machine *machine;
     size_t size = sizeof *machine
-                  + (count + 1) * (3 * sizeof *machine->core + sizeof *machine->seat + sizeof *machine->claim);
+                  + (count + 1) * (4 * sizeof *machine->core + sizeof *machine->seat + sizeof *machine->claim);
     machine = rd_map(size);
     if (machine == NULL) {
         return NULL;
@@ -275,7 +294,8 @@ struct rd_machine *rd_machine_read(const char *root, const struct rd_plan *plan,
     machine->core = (void *)(machine + 1);
     machine->numa = machine->core + count + 1;
     machine->l3 = machine->numa + count + 1;
-    machine->seat = (void *)(machine->l3 + count + 1);
+    machine->socket = machine->l3 + count + 1;
+    machine->seat = (void *)(machine->socket + count + 1);
     machine->claim = (void *)(machine->seat + count + 1);
     for (int cpu = rd_cpus_next(cpus, -1), at = 0; cpu >= 0; cpu = rd_cpus_next(cpus, cpu), at++) {
         machine->position[cpu] = (uint16_t)at;

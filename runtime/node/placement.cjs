@@ -5,7 +5,7 @@
  * runtime/raddle/placement.py decides, which says why.
  */
 
-const { readMachine } = require('./topology.cjs');
+const { readMachine, readSockets } = require('./topology.cjs');
 
 // Linux's cpu_set_t, which ONNX Runtime uses, ends here.
 const CPU_SETSIZE = 1024;
@@ -23,9 +23,10 @@ class Placement {
     this.machine = readMachine(root, cpus, fields.gpu === 1);
     this.allThreads = fields.smt === 1;
     this.uncut = this.ofOneKind(fields.ctype);
-    const pool = this.cutToNode(fields.numa);
-    this.isCut = pool !== null;
-    this.pool = this.isCut ? pool : this.uncut;
+    const node = this.cutToNode(fields.numa);
+    const socket = node === null && fields.numa === undefined ? this.cutToSocket(root) : null;
+    this.cutTo = node ? ' on one NUMA node' : socket ? ' on one socket' : '';
+    this.pool = node || socket || this.uncut;
     /** How many threads there is room for. */
     this.threads = this.units(this.pool).length;
   }
@@ -34,7 +35,7 @@ class Placement {
   get because() {
     const { threads } = this;
     const words = `${threads} ${this.allThreads ? 'CPU' : 'physical core'}${threads === 1 ? '' : 's'}`;
-    return `${words}${this.kindsTaken()}${this.isCut ? ' on one NUMA node' : ''}`;
+    return `${words}${this.kindsTaken()}${this.cutTo}`;
   }
 
   kindsTaken() {
@@ -88,6 +89,19 @@ class Placement {
     const share = -best.key[0];
     const isEnough = wanted === 'single' || 4 * share >= 3 * units.length;
     return isEnough && share > 0 && share < units.length ? best.inside : null;
+  }
+
+  /** The same of a socket, where one NUMA node has all of the pool: several sockets may be told as one node. */
+  cutToSocket(root) {
+    const units = this.units(this.uncut);
+    const within = (group) => units.filter((cpu) => group.has(cpu)).length;
+    const shares = this.machine.nodesKnown < 2 ? [] : this.machine.numaNodes.map((node) => within(node.set));
+    if (shares.some((share) => share > 0 && share < units.length)) {
+      return null;
+    }
+    const sockets = readSockets(root, this.machine.cpus).map((socket) => new Set(socket));
+    const enough = sockets.find((socket) => within(socket) < units.length && 4 * within(socket) >= 3 * units.length);
+    return enough === undefined ? null : this.uncut.filter((cpu) => enough.has(cpu));
   }
 
   /**

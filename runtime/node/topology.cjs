@@ -11,6 +11,7 @@ const path = require('path');
 const kernel = require('./kernel.cjs');
 
 const CORE_FILES = ['core_cpus_list', 'thread_siblings_list', 'core_cpus', 'thread_siblings'];
+const SOCKET_FILES = ['package_cpus_list', 'core_siblings_list', 'package_cpus', 'core_siblings'];
 const CACHE_FILES = ['shared_cpu_list', 'shared_cpu_map'];
 const NODE_FILES = ['cpulist', 'cpumap'];
 const LIST = /list$/;
@@ -266,4 +267,10 @@ function kindsByCaches(root, system, online) {
   return kinds.length === 2 && !shapes.has('') && kinds[0].speed !== kinds[1].speed ? kinds : [];
 }
 
-module.exports = { readMachine };
+/** The process's CPUs on each socket. */
+function readSockets(root, cpus) {
+  const system = path.join(root, 'sys/devices/system/cpu');
+  return partition(cpus, (cpu) => firstSet(`${system}/cpu${cpu}/topology`, SOCKET_FILES)).groups;
+}
+
+module.exports = { readMachine, readSockets };

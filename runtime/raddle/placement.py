@@ -64,8 +64,14 @@ def place(machine: Machine, count: int, wish: Wish, cpus: Optional[int] = None) 
     if len(machine.numa_nodes) > 1:
         _, share, largest = max(_shares(machine, pool, units, wish))
     if _is_cut(share, total, wish):
-        return Placement(largest, share, total, units, in_words(machine, share, wish, largest, cut=True))
+        return Placement(largest, share, total, units, in_words(machine, share, wish, largest, "NUMA node"))
     total = max(1, total)
+    if share in (0, total) and wish.numa == "auto":
+        # Several sockets may be told as one NUMA node (node interleaving, or a node without memory).
+        share, socket = _largest_socket(machine, units)
+        if _is_cut(share, total, wish):
+            inside = pool & socket
+            return Placement(inside, share, total, units, in_words(machine, share, wish, inside, "socket"))
     return Placement(pool, total, total, units, in_words(machine, total, wish, pool))
 
 
@@ -77,6 +83,11 @@ def _shares(machine: Machine, pool: int, units: int, wish: Wish) -> List[Tuple[T
         share, inside = cpuset.count(units & node.cpus), pool & node.cpus
         found.append(((share, node.id in gpu_nodes, cpuset.count(inside), -node.id), share, inside))
     return found
+
+
+def _largest_socket(machine: Machine, units: int) -> Tuple[int, int]:
+    """How many of the units are on the socket that has the most of them, and that socket."""
+    return max(((cpuset.count(units & socket.cpus), socket.cpus) for socket in machine.sockets), default=(0, 0))
 
 
 def _gpu_nodes(machine: Machine, wish: Wish) -> Tuple[int, ...]:
@@ -97,7 +108,11 @@ def _expected(machine: Machine, count: int, pool: int, wish: Wish) -> Placement:
     share = min(total, max((cpuset.count(units & node.cpus) for node in machine.numa_nodes), default=total))
     spread = wish.numa == "auto" and _has_option(machine, "distribute-cpus-across-numa")
     if not spread and _is_cut(share, total, wish):
-        return Placement(None, share, total, units, in_words(machine, share, wish, pool, cut=True))
+        return Placement(None, share, total, units, in_words(machine, share, wish, pool, "NUMA node"))
+    if share == total and wish.numa == "auto":
+        share = _largest_socket(machine, units)[0]
+        if _is_cut(share, total, wish):
+            return Placement(None, share, total, units, in_words(machine, share, wish, pool, "socket"))
     return Placement(None, total, total, units, in_words(machine, total, wish, pool))
 
 
@@ -194,14 +209,14 @@ def one_cpu_each(machine: Machine, cpus: int, wish: Wish) -> int:
     return found | rest
 
 
-def in_words(machine: Machine, threads: int, wish: Wish, pool: int, *, cut: bool = False) -> str:
+def in_words(machine: Machine, threads: int, wish: Wish, pool: int, cut_to: str = "") -> str:
     """E.g. "6 physical cores of one type on one NUMA node", for threads that are in the set `pool`."""
     words = "CPU" if wish.all_threads else "physical core"
     words = f"{threads} {words}{'s' * (threads != 1)}"
     if wish.core_type != "any" and len(machine.core_types) > 1:
         taken = sum(1 for kind in machine.core_types if kind.cpus & pool)
         words += " of one type" if taken < 2 else " of the faster types" * (taken < len(machine.core_types))
-    return words + " on one NUMA node" if cut else words
+    return f"{words} on one {cut_to}" if cut_to else words
 
 
 # --- which CPU for which thread -------------------------------------------------------------------------------------

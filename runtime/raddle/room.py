@@ -174,7 +174,7 @@ def _shared(machine: Machine, budget: Budget, policy: Policy, *, one_numa_node: 
     if one_numa_node and len(machine.numa_nodes) > 1:
         largest = max(cpuset.count(units & node.cpus) for node in machine.numa_nodes)
         if 0 < largest < total:
-            return largest, in_words(machine, largest, wish, units, cut=True), units
+            return largest, in_words(machine, largest, wish, units, "NUMA node"), units
     return total, in_words(machine, total, wish, units) + " on the node", units
 
 
@@ -200,7 +200,7 @@ def _exclusive(machine: Machine, budget: Budget, policy: Policy) -> Room:
     if placed.units != whole:
         because += " on " + in_words(machine, placed.units, wish, placed.places)
     if placed.threads < placed.units:
-        because += f", cut to the {placed.threads} on one NUMA node"
+        because += ", cut to the {} on one {}".format(placed.threads, placed.because.rpartition(" one ")[2])
     # A stale picture of the node may hold fewer than the kubelet has given.
     there = cpuset.count(machine.online if budget.cpus is None else budget.cpus & machine.online) or whole
     counted = float(min(whole, there))

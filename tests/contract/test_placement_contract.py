@@ -61,6 +61,7 @@ class Tree:
         self.files[f"{CPU}/online"] = machines.as_list(self.cpus)
         self.files[f"{CPU}/present"] = machines.as_list(sorted({*self.cpus, *gone}))
         self.topology()
+        self.sockets()
         self.nodes()
         self.caches()
         self.kinds()
@@ -99,6 +100,14 @@ class Tree:
                 for name in names:
                     text = machines.as_list(core) if name.endswith("list") else mask_text(core)
                     self.files[f"{CPU}/cpu{cpu}/topology/{name}"] = text
+
+    def sockets(self):
+        name = self.rng.choice(["package_cpus_list", "core_siblings_list", "package_cpus"])
+        for share in self.shares(self.rng.choice([1, 2, 2, 4])):
+            cpus = sorted(cpu for core in share for cpu in core)
+            for cpu in cpus:
+                text = machines.as_list(cpus) if name.endswith("list") else mask_text(cpus)
+                self.files[f"{CPU}/cpu{cpu}/topology/{name}"] = text
 
     def nodes(self):
         rng = self.rng
@@ -281,6 +290,7 @@ def made_up_cases(tmp_path_factory):
         "physical cores of one type on one NUMA node",
         "CPUs of one type",
         "physical cores of the faster types",
+        "physical cores on one socket",
     } <= words
     assert sum(case.placed.threads < case.count <= cpuset.count(case.cpus) for case in cases) > 60
     return cases

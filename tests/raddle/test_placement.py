@@ -67,6 +67,8 @@ RATED = machine(
 )
 # The first core has one reserved thread.
 HALF_RESERVED = SMT._replace(kubelet=static()._replace(reserved_cpus=1), numa_nodes=())
+# Two sockets whose memory the firmware interleaves.
+ONE_NODE = machine([str(n) for n in range(16)], ["0-15"], sockets=(Group(0, mask("0-7")), Group(1, mask("8-15"))))
 COUNTS_ONLY = Machine(online=mask("0-7"), cores=())
 
 
@@ -100,6 +102,11 @@ COUNTS_ONLY = Machine(online=mask("0-7"), cores=())
         (RATED, "0-5", AUTO, 6, "0-5", "6 physical cores"),
         (CLUSTERS, "0-7", Wish(core_type="performance"), 1, "7", "1 physical core of one type"),
         (CLUSTERS, "0-3", AUTO, 4, "0-3", "4 physical cores of one type"),
+        (ONE_NODE, "0-5,8-9", AUTO, 6, "0-5", "6 physical cores on one socket"),
+        (ONE_NODE, "0-4,8-10", AUTO, 8, "0-4,8-10", "8 physical cores"),
+        # What is asked for is one memory, and there is one.
+        (ONE_NODE, "0-5,8-9", Wish(numa="single"), 8, "0-5,8-9", "8 physical cores"),
+        (ONE_NODE, "0-5,8-9", Wish(numa="any"), 8, "0-5,8-9", "8 physical cores"),
         (COUNTS_ONLY, "2-5", AUTO, 4, "2-5", "4 physical cores"),
         # A machine that could not be read at all.
         (Machine(online=0, cores=()), "2-5", AUTO, 4, "2-5", "4 physical cores"),
@@ -138,6 +145,8 @@ def test_a_pool_on_known_cpus(the_machine, cpus, wish, threads, pool, because):
         (HYBRID, 4, AUTO, 4, 4),
         (HYBRID, 4, Wish(core_type="performance"), 2, 2),
         (HYBRID, 20, Wish(core_type="any"), 16, 16),
+        (ONE_NODE, 10, AUTO, 8, 10),
+        (ONE_NODE, 11, AUTO, 11, 11),
         (COUNTS_ONLY, 4, AUTO, 4, 4),
         # More than there is.
         (COUNTS_ONLY, 99, AUTO, 8, 8),

@@ -39,6 +39,7 @@ class Picture:
 
     def __init__(self, machine: Machine) -> None:
         """Read once a machine: the sets are used for many containers on it."""
+        self.sockets = [as_set(socket.cpus) for socket in machine.sockets]
         self.isolated = as_set(machine.isolated)
         self.cores = [as_set(core) for core in machine.cores]
         self.nodes = {node.id: as_set(node.cpus) for node in machine.numa_nodes}
@@ -56,6 +57,8 @@ class Picture:
         node = self.node_to_keep_to(chosen, policy, gpu=gpu)
         if node is not None:
             chosen &= self.nodes[node]
+        elif policy.numa == "Auto":
+            chosen = self.on_one_socket(chosen, policy)
         room = self.room(chosen, policy)
         if threads > room:
             sets = [found for found in (chosen, uncut) if self.room(found, policy) >= threads]
@@ -115,6 +118,14 @@ class Picture:
         if share in {0, len(places)}:
             return None
         return best if policy.numa == "SingleNUMANode" or share / len(places) >= 0.75 else None
+
+    def on_one_socket(self, cpus: CPUs, policy: Policy) -> CPUs:
+        """The rule three-quarters for sockets that are told as one NUMA node, or of which none is told."""
+        places = cpus if policy.smt == "AllThreads" else frozenset(min(part) for part in self.parts(cpus))
+        if len(self.nodes) > 1 and any(0 < len(places & node) < len(places) for node in self.nodes.values()):
+            return cpus
+        large = (socket for socket in self.sockets if len(places & socket) >= 0.75 * len(places))
+        return next((cpus & socket for socket in large if places - socket), cpus)
 
     def in_order(self, cpus: CPUs, *, gpu: bool) -> list[CPUs]:
         """The cores within the set by the rule order."""

@@ -80,7 +80,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         name="three-quarters",
         text="Exclusive CPUs are cut to one NUMA node only where that holds three quarters of their cores or more: "
-        "fewer would leave too much idle. `SingleNUMANode` always cuts, `Any` never.",
+        "fewer would leave too much idle. `SingleNUMANode` always cuts, `Any` never. Where one NUMA node is told for "
+        "several sockets, the socket is the border.",
         sources=("Raddle's own choice, not measured on such machines",),
     ),
     Rule(
