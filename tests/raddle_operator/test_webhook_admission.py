@@ -17,6 +17,11 @@ PLAN = "plan.raddle.dev/serve"
 THREADS = "threads.raddle.dev/serve"
 
 
+def planned(annotations):
+    """How many threads the container is planned with."""
+    return json.loads(annotations[PLAN])["set"]["intraOp"]
+
+
 @pytest.fixture
 async def here(tmp_path):
     async with lab.running(tmp_path, lab.stocked()) as running:
@@ -90,7 +95,7 @@ async def test_a_pod_bound_to_a_known_node_gets_its_values_at_once(here):
     here.memory.topologies.put(lab.topology("big", of=lab.machine(32)))
     obj = lab.pod(cpu=None, nodeName="big")
     annotations = lab.patched(obj, await here.create(obj))["metadata"]["annotations"]
-    assert (annotations[THREADS], json.loads(annotations[PLAN])["node"]) == ("32", "big")
+    assert (planned(annotations), json.loads(annotations[PLAN])["node"]) == (32, "big")
     here.memory.topologies.put(lab.topology("big", of=lab.machine(32), fresh=False))
     annotations = lab.patched(obj, await here.create(obj))["metadata"]["annotations"]
     assert json.loads(annotations[PLAN])["node"] is None, "a node that has changed since gives safe values"
@@ -99,13 +104,13 @@ async def test_a_pod_bound_to_a_known_node_gets_its_values_at_once(here):
 async def test_safe_values_follow_the_smallest_known_node(here):
     async def threads():
         changed = lab.patched(lab.pod(cpu=None), await here.create(lab.pod(cpu=None)))
-        return changed["metadata"]["annotations"][THREADS]
+        return planned(changed["metadata"]["annotations"])
 
-    assert await threads() == "8"
+    assert await threads() == 8
     here.memory.topologies.put(lab.topology("small", of=lab.machine(2)))
-    assert await threads() == "2"
+    assert await threads() == 2
     here.memory.topologies.remove(lab.topology("small"))
-    assert await threads() == "8"
+    assert await threads() == 8
     here.memory.topologies.remove(lab.topology())
     assert decision(await here.create(lab.pod(cpu=None))) == "skipped NoCPUBound"
 
@@ -213,10 +218,10 @@ async def test_a_bound_pod_gets_the_nodes_values_for_the_keys_it_has(here):
     here.memory.topologies.put(lab.topology("big", of=lab.machine(32)))
     pod = await injected(here)
     here.memory.unbound.put(pod)
-    assert pod["metadata"]["annotations"][THREADS] == "8"
+    assert planned(pod["metadata"]["annotations"]) == 8
     response = await here.bind(lab.binding(node="big"))
     annotations = lab.patched(lab.binding(), response)["metadata"]["annotations"]
-    assert annotations[THREADS] == "32"
+    assert planned(annotations) == 32
     assert json.loads(annotations[PLAN])["node"] == "big"
     assert annotations.keys() <= pod["metadata"]["annotations"].keys(), "nothing validates what a Binding adds"
     assert here.count("raddle_webhook_bindings_total", outcome="NodeSpecific") == 1
@@ -265,11 +270,11 @@ async def test_a_node_without_an_agent_is_planned_for_by_what_nfd_says_of_it(tmp
     async with lab.running(tmp_path, memory, node_feature_discovery=True) as here:
         memory.unbound.put(await injected(here))
         annotations = lab.patched(lab.binding(), await here.bind(lab.binding(node="plain")))["metadata"]["annotations"]
-        assert annotations[THREADS] == "32"
+        assert planned(annotations) == 32
         assert "from NFD labels, no agent" in json.loads(annotations[PLAN])["because"]["intraOp"]
         memory.zones.put(zones("plain", 32, 32))
         annotations = lab.patched(lab.binding(), await here.bind(lab.binding(node="plain")))["metadata"]["annotations"]
-        assert annotations[THREADS] == "16"
+        assert planned(annotations) == 16
         assert "from NFD NodeResourceTopology, no agent" in json.loads(annotations[PLAN])["because"]["intraOp"]
 
 
@@ -281,7 +286,7 @@ async def test_an_agent_knows_better_than_nfd(tmp_path):
     async with lab.running(tmp_path, memory, node_feature_discovery=True) as here:
         memory.unbound.put(await injected(here))
         annotations = lab.patched(lab.binding(), await here.bind(lab.binding(node="n1")))["metadata"]["annotations"]
-        assert annotations[THREADS] == "8"
+        assert planned(annotations) == 8
         assert "patch" not in await here.bind(lab.binding(node="stale"))
 
 

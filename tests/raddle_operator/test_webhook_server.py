@@ -35,7 +35,7 @@ async def test_a_governed_pod_gets_values_and_a_patch_that_applies(here):
     assert response["uid"] == lab.UID
     changed = lab.patched(lab.pod(), response)
     assert changed["metadata"]["labels"]["raddle.dev/injected"] == "true"
-    assert changed["metadata"]["annotations"]["threads.raddle.dev/serve"] == "4"
+    assert changed["metadata"]["annotations"]["threads.raddle.dev/serve"] == "3"
     assert {entry["name"] for entry in changed["spec"]["containers"][0]["env"]} >= {"ORT_INTRA_OP_NUM_THREADS"}
     assert here.count("raddle_webhook_requests_total", path="pods", decision="changed", reason="") == 1
 
