@@ -60,8 +60,8 @@ class Kind:
             pytest.skip(done.stderr.strip().splitlines()[-1])
         assert done.returncode == 0, done.stderr
 
-    def __call__(self, *arguments, plan=PLAN, preload=None, **environ):
-        """(stdout's lines, stderr's lines) of the program; it has to succeed."""
+    def __call__(self, *arguments, plan=PLAN, preload=None, status=0, **environ):
+        """(stdout's lines, stderr's lines) of the program; it has to end with this status."""
         environ = {"PATH": os.environ["PATH"], "RADDLE_PLAN": plan, **environ}
         found = preload or library(self.architecture)
         runner = self.runner
@@ -73,5 +73,5 @@ class Kind:
         done = subprocess.run(
             [*runner, self.caller, *arguments], env=environ, capture_output=True, text=True, timeout=60, check=False
         )
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode == status, done.stdout + done.stderr
         return done.stdout.splitlines(), done.stderr.splitlines()

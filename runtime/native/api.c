@@ -1,12 +1,11 @@
 /* OrtGetApiBase, the one name that this library exports: ONNX Runtime's own answer, with a copy of its function table
  * in which those functions are replaced that the plan has something to say about. Without a plan, with a runtime that
- * is too old or too new, with anything unexpected: the real table. */
+ * is too old or of another major version, with anything unexpected: the real table. */
 #include "ort.h"
+#include "syscalls.h"
 
-/* The runtimes whose tables are known: 1.14 brought HasSessionConfigEntry. A newer one is left alone until it has been
- * tried. */
+/* 1.14 brought HasSessionConfigEntry. The tables of one major version only ever grow, so there is no newest. */
 #define OLDEST 14
-#define NEWEST 31
 #define LENGTH_KNOWN 24
 #define MAX_SLOTS 1024
 /* Facts are read again for a session that comes later than this: an in-place resize changes the quota. */
@@ -62,14 +61,27 @@ static void forked(int pid)
     rd_threads_forked();
 }
 
-/* A count that the environment sets otherwise than the plan, 0 where it doesn't: own_counts of adapters/onnxruntime. */
-static int own_count(enum rd_key key, const char *name)
+/* The count that a variable holds, 0 for none. */
+static int count_in(const char *name)
 {
     const char *text = rd_env(name);
     uint64_t count = 0;
     struct rd_text value = rd_text_of(text == NULL ? "" : text);
-    bool counts = value.length <= 9 && rd_number(value, &count) && count > 0;
-    return counts && (int64_t)count != rd_plan_get(&rd_runtime.plan, key, 0) ? (int)count : 0;
+    return value.length <= 9 && rd_number(value, &count) ? (int)count : 0;
+}
+
+/* Tells the environment's counts that are the plan's, which Raddle has put there, from those that somebody else has:
+ * own_counts of adapters/onnxruntime. */
+static void read_counts(void)
+{
+    const struct rd_plan *plan = &rd_runtime.plan;
+    int omp = count_in("OMP_NUM_THREADS"), intra = count_in("ORT_INTRA_OP_NUM_THREADS");
+    int inter = count_in("ORT_INTER_OP_NUM_THREADS");
+    int planned = (int)rd_plan_get(plan, RD_ENV_INTRA, rd_plan_get(plan, RD_INTRA, 0));
+    rd_runtime.own[0] = intra != planned ? intra : 0;
+    rd_runtime.own[1] = inter != (int)rd_plan_get(plan, RD_INTER, 0) ? inter : 0;
+    rd_runtime.ours[0] = omp == (int)rd_plan_get(plan, RD_OMP, 0) ? omp : 0;
+    rd_runtime.ours[1] = intra == planned ? intra : 0;
 }
 
 /* The units of the CPUs; read anew only where these are others than before. */
@@ -174,6 +186,21 @@ static void put_version(char *to, size_t size)
     rd_put(&out, version == NULL ? "" : version);
 }
 
+/* The shim of Node.js steps aside where this one acts. Of what is in its process JavaScript sees the mappings: one of
+ * this name, of an empty file and never touched. */
+static void tell_node(void)
+{
+    if (rd_symbol("napi_create_function", NULL) == NULL) {
+        return;
+    }
+    long file = rd_syscall(NR_MEMFD_CREATE, (long)"raddle-acts", MEMFD_CLOEXEC, 0, 0, 0, 0);
+    if (!rd_failed(file)) {
+        /* Neither readable nor writable, private. */
+        rd_syscall(NR_MMAP, 0, 1, 0, 2, file, 0);
+        rd_syscall(NR_CLOSE, file, 0, 0, 0, 0, 0);
+    }
+}
+
 static bool prepare(void)
 {
     char problem[256];
@@ -181,17 +208,21 @@ static bool prepare(void)
     put_version(seen_version, sizeof seen_version);
     rd_runtime.version = real_base->get_version();
     rd_runtime.minor = minor_of(rd_runtime.version);
-    if (!rd_plan_parse(rd_env("RADDLE_PLAN"), &rd_runtime.plan, &error)) {
+    const char *plan = rd_env("RADDLE_PLAN");
+    if (plan == NULL || plan[0] == '\0') {
+        /* The application has taken it out since it asked for the runtime: it wants to be left alone. */
+        return false;
+    }
+    if (!rd_plan_parse(plan, &rd_runtime.plan, &error)) {
         rd_runtime.version = NULL;
         return leave_alone(problem);
     }
-    if (rd_runtime.minor < OLDEST || rd_runtime.minor > NEWEST) {
-        return leave_alone("this shim knows 1.14 to 1.31");
+    if (rd_runtime.minor < OLDEST) {
+        return leave_alone("this shim knows version 1 from 1.14 on");
     }
     rd_runtime.respect = rd_plan_get(&rd_runtime.plan, RD_EXISTING, RD_RESPECT) == RD_RESPECT;
     if (rd_runtime.respect) {
-        rd_runtime.own[0] = own_count(RD_INTRA, "ORT_INTRA_OP_NUM_THREADS");
-        rd_runtime.own[1] = own_count(RD_INTER, "ORT_INTER_OP_NUM_THREADS");
+        read_counts();
     }
     rd_real = real_base->get_api((uint32_t)rd_runtime.minor);
     unsigned length = rd_real == NULL ? 0 : table_length(rd_real, rd_runtime.minor);
@@ -210,6 +241,7 @@ static bool prepare(void)
         /* The code may ask whether this runtime has a function. */
         table[i] = seen_table[i] == NULL ? NULL : table[i];
     }
+    tell_node();
     return true;
 }
 

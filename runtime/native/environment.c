@@ -245,10 +245,13 @@ static rd_status create_env_with(const struct creation *given, void **out)
     union {
         struct creation known;
         char bytes[256];
-    } copy;
+    } copy = {.bytes = {0}};
     uintptr_t end = (((uintptr_t)given + sizeof *given - 1) | 4095) + 1;
     size_t size = end - (uintptr_t)given < sizeof copy ? end - (uintptr_t)given : sizeof copy;
     __builtin_memcpy(copy.bytes, given, size);
+    if (size < sizeof copy) {
+        copy.known.version = ENV_OPTIONS_SINCE;
+    }
     void *options = planned_options(&pool);
     if (options != NULL) {
         copy.known.threading = options;

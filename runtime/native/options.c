@@ -9,8 +9,9 @@
 
 static struct rd_options objects[PLACES];
 static struct rd_lock lock;
-/* An object could not be kept: from now on, one that isn't found may be it. */
+/* An object could not be kept: until none lives, one that isn't found may be it. */
 static bool overflowed;
+static int living_options;
 static int living;
 
 static struct rd_options *place(const void *object, bool make)
@@ -30,7 +31,6 @@ static struct rd_options *place(const void *object, bool make)
         *free = (struct rd_options){.object = object};
         return free;
     }
-    overflowed |= make;
     return NULL;
 }
 
@@ -54,19 +54,27 @@ struct rd_options rd_options_of(const void *object)
     return found;
 }
 
-static void note(const void *object, unsigned on, unsigned off, int intra, int inter)
+/* False where it should be kept and can't be. */
+static bool keep(const void *object, unsigned on, unsigned off, int intra, int inter)
 {
     if (!rd_try_lock(&lock)) {
-        overflowed = true;
-        return;
+        return false;
     }
     struct rd_options *kept = place(object, on != 0);
     if (kept != NULL) {
         kept->code = (kept->code & ~off) | on;
-        kept->intra = (on & RD_CODE_INTRA) != 0 ? intra : kept->intra;
-        kept->inter = (on & RD_CODE_INTER) != 0 ? inter : kept->inter;
+        kept->intra = ((on | off) & RD_CODE_INTRA) != 0 ? intra : kept->intra;
+        kept->inter = ((on | off) & RD_CODE_INTER) != 0 ? inter : kept->inter;
     }
     rd_unlock(&lock);
+    return kept != NULL || on == 0;
+}
+
+static void note(const void *object, unsigned on, unsigned off, int intra, int inter)
+{
+    if (!keep(object, on, off, intra, inter)) {
+        __atomic_store_n(&overflowed, true, __ATOMIC_RELAXED);
+    }
 }
 
 /* What was kept of it. */
@@ -84,10 +92,25 @@ static unsigned forget(const void *object)
     return code;
 }
 
+static void options_made(const void *options)
+{
+    forget(options);
+    __atomic_fetch_add(&living_options, 1, __ATOMIC_RELAXED);
+}
+
+static void options_released(const void *options)
+{
+    forget(options);
+    if (options != NULL && __atomic_sub_fetch(&living_options, 1, __ATOMIC_RELAXED) <= 0) {
+        __atomic_store_n(&overflowed, false, __ATOMIC_RELAXED);
+    }
+}
+
 void rd_session_made(const void *session)
 {
-    note(session, RD_HAS_WORKERS, 0, 0, 0);
-    __atomic_fetch_add(&living, 1, __ATOMIC_RELAXED);
+    if (keep(session, RD_HAS_WORKERS, 0, 0, 0)) {
+        __atomic_fetch_add(&living, 1, __ATOMIC_RELAXED);
+    }
 }
 
 int rd_sessions_living(void)
@@ -105,6 +128,7 @@ void rd_options_drop(void)
     if (rd_try_lock(&lock)) {
         __builtin_memset(objects, 0, sizeof objects);
         overflowed = false;
+        living_options = 0;
         rd_unlock(&lock);
     }
     rd_sessions_forked();
@@ -119,17 +143,28 @@ static void release_session(void *session)
     RD_REAL(ReleaseSession, rd_release)(session);
 }
 
-/* 0 and -1 are ONNX Runtime's defaults: the code has left the choice open. */
-static bool is_count(int count)
+/* The count that the code wishes, 0 for none. 0 and -1 are ONNX Runtime's defaults: the code has left the choice open.
+ * So it has where it hands on the count that Raddle has put into the environment; but one thread is what code asks for
+ * most often by itself, and nothing could be cut from it. */
+static int wish(enum rd_key key, int count)
 {
-    return count != 0 && count != -1;
+    bool ours = count > 1 && rd_runtime.plan.has[key]
+                && (count == rd_runtime.ours[0] || count == rd_runtime.ours[1]);
+    return count == -1 || ours ? 0 : count;
+}
+
+static rd_status set_count(void *options, int slot, enum rd_key key, unsigned code, int count)
+{
+    int wished = wish(key, count);
+    note(options, wished != 0 ? code : 0, code, wished, wished);
+    return ((rd_on_number)(uintptr_t)rd_real[slot])(options, count);
 }
 
 static rd_status create_session_options(void **out)
 {
     rd_status status = RD_REAL(CreateSessionOptions, rd_on)(out);
     if (status == NULL) {
-        forget(*out);
+        options_made(*out);
     }
     return status;
 }
@@ -139,7 +174,7 @@ static rd_status clone_session_options(const void *options, void **out)
     rd_status status = RD_REAL(CloneSessionOptions, rd_status(*)(const void *, void **))(options, out);
     if (status == NULL) {
         struct rd_options known = rd_options_of(options);
-        forget(*out);
+        options_made(*out);
         if (known.code != 0) {
             note(*out, known.code, 0, known.intra, known.inter);
         }
@@ -149,14 +184,13 @@ static rd_status clone_session_options(const void *options, void **out)
 
 static void release_session_options(void *options)
 {
-    forget(options);
+    options_released(options);
     RD_REAL(ReleaseSessionOptions, rd_release)(options);
 }
 
 static rd_status set_intra(void *options, int count)
 {
-    note(options, is_count(count) ? RD_CODE_INTRA : 0, RD_CODE_INTRA, count, 0);
-    return RD_REAL(SetIntraOpNumThreads, rd_on_number)(options, count);
+    return set_count(options, SLOT_SetIntraOpNumThreads, RD_INTRA, RD_CODE_INTRA, count);
 }
 
 static rd_status set_inter(void *options, int count)
@@ -167,8 +201,7 @@ static rd_status set_inter(void *options, int count)
         note(options, RD_JAVA_INTER, 0, 0, 0);
         return RD_REAL(SetInterOpNumThreads, rd_on_number)(options, count);
     }
-    note(options, is_count(count) ? RD_CODE_INTER : 0, RD_CODE_INTER, 0, count);
-    return RD_REAL(SetInterOpNumThreads, rd_on_number)(options, count);
+    return set_count(options, SLOT_SetInterOpNumThreads, RD_INTER, RD_CODE_INTER, count);
 }
 
 static rd_status set_mode(void *options, int mode)
@@ -223,27 +256,25 @@ static rd_status create_threading_options(void **out)
 {
     rd_status status = RD_REAL(CreateThreadingOptions, rd_on)(out);
     if (status == NULL) {
-        forget(*out);
+        options_made(*out);
     }
     return status;
 }
 
 static void release_threading_options(void *options)
 {
-    forget(options);
+    options_released(options);
     RD_REAL(ReleaseThreadingOptions, rd_release)(options);
 }
 
 static rd_status set_global_intra(void *options, int count)
 {
-    note(options, is_count(count) ? RD_CODE_INTRA : 0, RD_CODE_INTRA, count, 0);
-    return RD_REAL(SetGlobalIntraOpNumThreads, rd_on_number)(options, count);
+    return set_count(options, SLOT_SetGlobalIntraOpNumThreads, RD_INTRA, RD_CODE_INTRA, count);
 }
 
 static rd_status set_global_inter(void *options, int count)
 {
-    note(options, is_count(count) ? RD_CODE_INTER : 0, RD_CODE_INTER, 0, count);
-    return RD_REAL(SetGlobalInterOpNumThreads, rd_on_number)(options, count);
+    return set_count(options, SLOT_SetGlobalInterOpNumThreads, RD_INTER, RD_CODE_INTER, count);
 }
 
 static rd_status set_global_spin(void *options, int allow)

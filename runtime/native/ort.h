@@ -21,12 +21,16 @@ typedef void (*rd_release)(void *object);
 extern const void *const *rd_real;
 #define RD_REAL(slot, type) ((type)(uintptr_t)rd_real[SLOT_##slot])
 
+/* The minor version of the newest that the tests have run with. */
+#define RD_NEWEST_TESTED 31
+
 /* Set once, before the first wrapped function can be called. */
 struct rd_runtime {
     struct rd_plan plan;
     bool respect;
-    int own[2]; /* intra, inter: counts that the environment sets otherwise than the plan, 0: none */
-    int minor; /* 23 of 1.23.2 */
+    int own[2];  /* intra, inter: counts that the environment sets otherwise than the plan, 0: none */
+    int ours[2]; /* counts that Raddle has put there, 0: none */
+    int minor;   /* 23 of 1.23.2 */
     const char *version;
 };
 extern struct rd_runtime rd_runtime;

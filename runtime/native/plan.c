@@ -15,6 +15,7 @@ struct key {
 
 static const struct key keys[RD_KEYS] = {
     [RD_INTRA] = {"intra", 1, MAX_THREADS, NULL},
+    [RD_ENV_INTRA] = {"env_intra", 1, MAX_THREADS, NULL},
     [RD_INTER] = {"inter", 1, MAX_THREADS, NULL},
     [RD_SPIN_US] = {"spin_us", 0, 1000000, NULL},
     [RD_EXCL] = {"excl", 0, 65536, NULL},

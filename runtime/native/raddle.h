@@ -90,9 +90,9 @@ void rd_put_unsigned(struct rd_out *out, uint64_t value);
 /* As C's and Python's %g: six significant digits. */
 void rd_put_double(struct rd_out *out, double value);
 
-/* A lock that is never waited for without end: a child forked while it was held must not hang. */
+/* A lock that is never waited for without end. One that a thread of the parent held at the fork is free in the child. */
 struct rd_lock {
-    int held;
+    int holder; /* a process, 0: nobody */
 };
 bool rd_try_lock(struct rd_lock *lock);
 void rd_unlock(struct rd_lock *lock);
@@ -134,6 +134,7 @@ static inline void rd_cpus_remove(struct rd_cpus *set, int cpu)
 
 enum rd_key {
     RD_INTRA,
+    RD_ENV_INTRA,
     RD_INTER,
     RD_SPIN_US,
     RD_EXCL,
@@ -270,6 +271,9 @@ struct rd_effective {
     rd_because spin_because;
 };
 void rd_resolve(const struct rd_plan *plan, const struct rd_facts *facts, struct rd_effective *found);
+/* Decides spinning for a session's own counts, which need not be the plan's. */
+void rd_resolve_spinning(const struct rd_plan *plan, const struct rd_facts *facts, int intra, int inter, bool parallel,
+                         struct rd_effective *found);
 
 /* ---- placement.c ---- */
 

@@ -220,8 +220,9 @@ static long count_files(const char *folder)
 
 static bool write_file(const char *path, const char *text, size_t length)
 {
-    long file = rd_syscall(NR_OPENAT, AT_FDCWD, (long)path, O_WRITE | O_CREATE | O_TRUNCATE | O_NOFOLLOW | O_CLOEXEC,
-                           0644, 0, 0);
+    /* Not blocking: a FIFO may stand there. */
+    long file = rd_syscall(NR_OPENAT, AT_FDCWD, (long)path,
+                           O_WRITE | O_CREATE | O_TRUNCATE | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644, 0, 0);
     if (rd_failed(file)) {
         return false;
     }

@@ -55,29 +55,56 @@ static int clamped(const struct rd_plan *plan, enum rd_key key, enum rd_key othe
     return (int)value;
 }
 
-/* Threads of one session that want a CPU at once: its callers, and its pools' workers. */
-static int64_t runnable(const struct rd_plan *plan, const struct rd_effective *found)
+static int64_t cpus_of(const struct rd_facts *facts, char *words, size_t size)
 {
-    int64_t inter = rd_plan_get(plan, RD_MODE, RD_MODE_SEQUENTIAL) == RD_MODE_PARALLEL ? at_least_one(found->inter) : 1;
-    return rd_plan_get(plan, RD_RUNS, 1) + at_least_one(found->intra) - 1 + inter - 1;
+    struct rd_out cpuset = rd_out(words, size);
+    rd_put(&cpuset, "cpuset of ");
+    if (!facts->knows_cpus) {
+        rd_put(&cpuset, "None");
+        return 0;
+    }
+    rd_put_number(&cpuset, facts->cpu_count);
+    return facts->cpu_count;
+}
+
+void rd_resolve_spinning(const struct rd_plan *plan, const struct rd_facts *facts, int intra, int inter, bool parallel,
+                         struct rd_effective *found)
+{
+    char words[32], reason[MAX_WHERE];
+    struct rd_out where = rd_out(reason, sizeof reason);
+    found->spin = (int)rd_plan_get(plan, RD_SPIN, -1);
+    found->spin_us = 0;
+    found->spin_because[0] = '\0';
+    if (found->spin != RD_SPIN_BOUNDED) {
+        return;
+    }
+    /* Threads that want a CPU are counted against CPUs; those of a pool against what they are placed on. */
+    int64_t size = cpus_of(facts, words, sizeof words);
+    int64_t room = room_of(plan, facts, size, words, &where);
+    /* One session's callers, and its pools' workers. */
+    int64_t runnable = rd_plan_get(plan, RD_RUNS, 1) + at_least_one(intra) - 1;
+    runnable += parallel ? at_least_one(inter) - 1 : 0;
+    bool crowded = facts->workers_seen > rd_plan_get(plan, RD_WORKERS, 1);
+    if (crowded) {
+        put_workers(&where, facts->workers_seen);
+    }
+    if (crowded || (room != 0 && runnable > room)) {
+        found->spin = RD_SPIN_NEVER;
+        struct rd_out out = rd_out(found->spin_because, sizeof found->spin_because);
+        rd_put(&out, "planned bounded, stopped: ");
+        rd_put(&out, reason);
+    } else {
+        found->spin_us = (int)rd_plan_get(plan, RD_SPIN_US, DEFAULT_SPIN_US);
+    }
 }
 
 void rd_resolve(const struct rd_plan *plan, const struct rd_facts *facts, struct rd_effective *found)
 {
     __builtin_memset(found, 0, sizeof *found);
     /* What decided: "quota 1.5, shared by 4 workers". */
-    char words[32], reason[MAX_WHERE], cpus_reason[MAX_WHERE];
-    struct rd_out where = rd_out(reason, sizeof reason), cpus_where = rd_out(cpus_reason, sizeof cpus_reason);
-    struct rd_out cpuset = rd_out(words, sizeof words);
-    int64_t size = facts->knows_cpus ? facts->cpu_count : 0;
-    rd_put(&cpuset, "cpuset of ");
-    if (size > 0) {
-        rd_put_number(&cpuset, size);
-    } else {
-        rd_put(&cpuset, "None");
-    }
-    /* Threads that want a CPU are counted against CPUs; those of a pool against what they are placed on. */
-    int64_t cpus_room = room_of(plan, facts, size, words, &cpus_where);
+    char words[32], reason[MAX_WHERE];
+    struct rd_out where = rd_out(reason, sizeof reason);
+    int64_t size = cpus_of(facts, words, sizeof words);
     int64_t room = facts->units > 0 ? room_of(plan, facts, facts->units, facts->units_words, &where)
                                     : room_of(plan, facts, size, words, &where);
     int64_t workers = rd_plan_get(plan, RD_WORKERS, 1), streams = rd_plan_get(plan, RD_STREAMS, 1);
@@ -86,7 +113,6 @@ void rd_resolve(const struct rd_plan *plan, const struct rd_facts *facts, struct
         streams = facts->workers_seen * at_least_one(streams / workers);
         workers = facts->workers_seen;
         put_workers(&where, workers);
-        put_workers(&cpus_where, workers);
     }
     int64_t share = room == 0 ? 0 : at_least_one(room / workers);
     int64_t cap = room == 0 ? 0 : at_least_one(room / streams);
@@ -102,15 +128,6 @@ void rd_resolve(const struct rd_plan *plan, const struct rd_facts *facts, struct
     }
     int64_t exclusive = rd_plan_get(plan, RD_EXCL, 0);
     found->exclusive = exclusive > 0 && facts->knows_cpus && exclusive == facts->cpu_count && streams == 1;
-    found->spin = (int)rd_plan_get(plan, RD_SPIN, -1);
-    if (found->spin == RD_SPIN_BOUNDED) {
-        found->spin_us = (int)rd_plan_get(plan, RD_SPIN_US, DEFAULT_SPIN_US);
-        if (crowded || (cpus_room != 0 && runnable(plan, found) > cpus_room)) {
-            found->spin = RD_SPIN_NEVER;
-            found->spin_us = 0;
-            struct rd_out out = rd_out(found->spin_because, sizeof found->spin_because);
-            rd_put(&out, "planned bounded, stopped: ");
-            rd_put(&out, cpus_reason);
-        }
-    }
+    bool parallel = rd_plan_get(plan, RD_MODE, RD_MODE_SEQUENTIAL) == RD_MODE_PARALLEL;
+    rd_resolve_spinning(plan, facts, found->intra, found->inter, parallel, found);
 }

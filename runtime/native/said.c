@@ -28,7 +28,7 @@ static void put_line(struct rd_out *line, const struct rd_choice *choice)
     static const char *const spinning[] = {"off", "", "default", "as in the code"};
     rd_put(line, "onnxruntime ");
     rd_put(line, rd_runtime.version);
-    rd_put(line, ": intra_op=");
+    rd_put(line, rd_runtime.minor > RD_NEWEST_TESTED ? " (newer than tested): intra_op=" : ": intra_op=");
     put_count(line, choice->intra);
     put_part(line, "", choice->intra_because);
     rd_put(line, ", inter_op=");

@@ -1,6 +1,19 @@
 /* Sessions: each is made with a clone of its options that has the plan's values. The code's own object is never
- * changed. Where the session can't be made with the clone, it is made as it would have been without Raddle. */
+ * changed. Where the clone may be why the session can't be made, it is made as it would have been without Raddle. */
 #include "ort.h"
+
+/* Of enum OrtErrorCode, what no options could mend: no such file, no model in it, no protocol buffer, no valid graph,
+ * loading that the code itself has cancelled. */
+#define MODELS_ERRORS (1U << 3 | 1U << 4 | 1U << 7 | 1U << 10 | 1U << 12)
+
+/* Whether it is the model that the session can't be made of: then it can't be without the plan's values either. */
+static bool is_models(rd_status status)
+{
+    unsigned code = (unsigned)RD_REAL(GetErrorCode, int (*)(const void *))(status);
+    /* How ONNX Runtime begins to tell of a file that it couldn't read in; options come to effect behind that. */
+    return (code < 32 && (MODELS_ERRORS >> code & 1) != 0)
+           || rd_starts(RD_REAL(GetErrorMessage, const char *(*)(const void *))(status), "Load model from ");
+}
 
 /* One session about to be made: `make` calls the real function with the options that it is given. */
 struct making {
@@ -40,6 +53,10 @@ static rd_status create(const struct making *making, const void *options)
                 }
                 rd_keep(&choice, rd_now_us() - start);
                 return NULL;
+            }
+            if (is_models(status)) {
+                rd_let_go(&choice);
+                return status;
             }
             rd_ok(status, problem, sizeof problem);
             tried = true;

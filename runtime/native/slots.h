@@ -5,6 +5,7 @@
 
 enum {
     SLOT_CreateStatus = 0,
+    SLOT_GetErrorCode = 1,
     SLOT_GetErrorMessage = 2,
     SLOT_CreateEnv = 3,
     SLOT_CreateEnvWithCustomLogger = 4,

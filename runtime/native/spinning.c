@@ -72,6 +72,8 @@ static void spin_of_pool(struct rd_choice *choice, bool intra, int planned)
 void rd_choose_spinning(struct rd_choice *choice)
 {
     bool intra = choice->intra != 1, inter = choice->parallel && choice->inter != 1;
+    rd_resolve_spinning(&rd_runtime.plan, &choice->facts, choice->intra, choice->inter, choice->parallel,
+                        &choice->wanted);
     int planned = choice->wanted.spin;
     choice->spin_because = choice->wanted.spin_because;
     if (!intra && !inter) {

@@ -189,8 +189,11 @@ const char *rd_env(const char *name)
 
 bool rd_try_lock(struct rd_lock *lock)
 {
+    int own = rd_pid();
     for (int i = 0; i < 100000; i++) {
-        if (__atomic_exchange_n(&lock->held, 1, __ATOMIC_ACQUIRE) == 0) {
+        int holder = __atomic_load_n(&lock->holder, __ATOMIC_RELAXED);
+        if (holder != own
+            && __atomic_compare_exchange_n(&lock->holder, &holder, own, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
             return true;
         }
         if (i > 100) {
@@ -202,5 +205,5 @@ bool rd_try_lock(struct rd_lock *lock)
 
 void rd_unlock(struct rd_lock *lock)
 {
-    __atomic_store_n(&lock->held, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&lock->holder, 0, __ATOMIC_RELEASE);
 }

@@ -26,6 +26,7 @@
 #define NR_RENAMEAT 264
 #define NR_READLINKAT 267
 #define NR_FACCESSAT 269
+#define NR_MEMFD_CREATE 319
 #define O_DIRECTORY 0200000
 #define O_NOFOLLOW 0400000
 #elif defined(__aarch64__)
@@ -52,6 +53,7 @@
 #define NR_MUNMAP 215
 #define NR_EXECVE 221
 #define NR_MMAP 222
+#define NR_MEMFD_CREATE 279
 #define O_DIRECTORY 040000
 #define O_NOFOLLOW 0100000
 #else
@@ -65,6 +67,7 @@
 #define O_NONBLOCK 04000
 #define O_CLOEXEC 02000000
 #define O_PATH 010000000
+#define MEMFD_CLOEXEC 1
 /* Where struct stat has the file's size, as a number of 8-byte words; device and inode are the first two. */
 #define STAT_WORDS 32
 #define STAT_SIZE 6

@@ -33,6 +33,7 @@ const IN_THE_ENVIRONMENT = 'set in the environment';
  * @property {Record<string, any>} options the code's
  * @property {Binding} binding
  * @property {{intra?: number, inter?: number}} own counts that the environment sets otherwise than the plan
+ * @property {number[]} ours counts that Raddle has put there
  * @property {(affinity: string, cpus: number[], threads: number) => {text: string, why: string}} groups the workers'
  *     groups in ONNX Runtime's words, or "" and why there are none
  */
@@ -111,8 +112,12 @@ class Choice {
     this.count('inter', this.code('interOpNumThreads'), inter);
   }
 
-  count(key, code, wanted) {
+  count(key, inCode, wanted) {
     const name = `${key}OpNumThreads`;
+    // Raddle's own count, handed on by the code. But one thread is what code asks for most often by itself, and nothing
+    // could be cut from it.
+    const handedOn = inCode > 1 && this.ours.includes(inCode) && wanted !== null;
+    const code = handedOn ? undefined : inCode;
     const said = code === undefined ? this.own[key] : code;
     let value = wanted;
     if (said !== undefined && (this.respect || wanted === null)) {

@@ -5,7 +5,7 @@
  * Pure. onnxruntime-node takes them as its option `extra`, an object whose objects nest by dots.
  */
 
-const { CONFIG_ENTRIES } = require('./plan.cjs');
+const { CONFIG_ENTRIES, resolveSpinning } = require('./plan.cjs');
 
 // js/node reads `extra` since 1.21: microsoft/onnxruntime#22660. session.*.spin_duration_us: #27916.
 const EXTRA_SINCE = [1, 21];
@@ -78,9 +78,15 @@ function flattened(extra) {
  * @param {import('./choice.cjs').Choice} choice with its counts and mode decided
  */
 function decideSpinning(choice) {
-  const { values, because, binding } = choice;
+  const { values, because, binding, fields, facts } = choice;
   const gpu = gpuOf(choice.options);
-  let planned = choice.wanted.spin;
+  const { intra, inter, mode } = values;
+  const resolved = resolveSpinning(fields, facts, { intra, inter, parallel: mode === 'parallel' });
+  let planned = resolved.spin;
+  delete because.spin;
+  if (resolved.why) {
+    because.spin = resolved.why;
+  }
   if (!choice.pools.length) {
     planned = 'never';
     because.spin = 'no worker threads';
@@ -97,18 +103,18 @@ function decideSpinning(choice) {
   }
   values.spin = planned || 'always';
   if (binding.hasExtra) {
-    choice.pools.forEach((pool) => poolSpinning(choice, `session.${pool}_op.`, planned));
+    choice.pools.forEach((pool) => poolSpinning(choice, `session.${pool}_op.`, planned, resolved.spinUs));
   }
 }
 
 /** Plans the pool's entries: the policy's own before what follows from its word. */
-function poolSpinning(choice, prefix, planned) {
+function poolSpinning(choice, prefix, planned, spinUs) {
   const { entries, fields, values, because } = choice;
   let wanted = {};
   if (planned === 'never') {
     wanted.allow_spinning = '0';
   } else if (planned === 'bounded') {
-    wanted = { allow_spinning: '1', spin_duration_us: String(choice.wanted.spinUs) };
+    wanted = { allow_spinning: '1', spin_duration_us: String(spinUs) };
   }
   for (const option of Object.keys(SPIN_DEFAULTS)) {
     if (fields[prefix + option] !== undefined && knows(choice.binding, option)) {

@@ -21,11 +21,15 @@ const record = require('./record.cjs');
 const RUNTIME = 'onnxruntime';
 // Facts are read again for a session that comes later than this: an in-place resize changes the quota.
 const FACTS_AGE_MS = 10000;
-// The native shim's file, and room for the mappings of a process with thousands of them.
+// The native shim's file, the mapping by which it says that it acts (api.c: tell_node), and room for the mappings of a
+// process with thousands of them.
 const NATIVE = 'libraddle.so';
+const ACTS = '/memfd:raddle-acts (deleted)\n';
 const MAX_MAPS_BYTES = 4 * 1024 * 1024;
 // bin/napi-v6/linux/x64/onnxruntime_binding.node is four folders deep.
 const MAX_FOLDERS_UP = 6;
+// How ONNX Runtime tells of a model that it couldn't read in; options come to effect behind that.
+const MODELS_ERRORS = /^Load model from |rotobuf parsing failed|This is an invalid model/;
 
 /**
  * Puts the wrapped class into the binding. One that can't be wrapped is left alone, with a line on stderr.
@@ -33,7 +37,7 @@ const MAX_FOLDERS_UP = 6;
  * @param {string} filename the addon's file
  */
 function install(binding, filename) {
-  if (hasNativeShim()) {
+  if (nativeShimActs()) {
     return;
   }
   const text = process.env.RADDLE_PLAN;
@@ -57,33 +61,39 @@ function install(binding, filename) {
   }
 }
 
-/** Whether the native shim was preloaded, which does all this below the binding, for every version, and more. */
-function hasNativeShim() {
+/** Whether the native shim does all this below the binding, for every version, and more. */
+function nativeShimActs() {
   const asked = (process.env.LD_PRELOAD || '').includes(NATIVE);
-  // A ConfigMap that is updated takes the file away under a process that goes on with it.
-  const names = [`/${NATIVE}\n`, `/${NATIVE} (deleted)\n`];
-  const maps = asked ? kernel.text('/proc/self/maps', MAX_MAPS_BYTES) : '';
-  return names.some((name) => maps.includes(name));
+  return asked && kernel.text('/proc/self/maps', MAX_MAPS_BYTES).includes(ACTS);
 }
 
 /**
- * The counts that the environment sets otherwise than the plan: intra, inter; {} where the policy overrides.
+ * The environment's counts: `own`, those that it sets otherwise than the plan (intra, inter), and `ours`, those that
+ * are the plan's. None where the policy overrides.
  *
  * What Raddle itself puts into the environment equals the plan; anything else came by a way that the webhook can't see,
  * and ONNX Runtime from 1.29 on reads it by itself; older ones are given it.
  */
-function ownCounts(fields, environ) {
+function countsIn(environ, fields) {
   const own = {};
+  const ours = [];
   if (fields.existing === 'override') {
-    return own;
+    return { own, ours };
   }
-  for (const [name, key] of [['ORT_INTRA_OP_NUM_THREADS', 'intra'], ['ORT_INTER_OP_NUM_THREADS', 'inter']]) {
-    const value = environ[name] || '';
-    if (/^[0-9]{1,9}$/.test(value) && Number(value) > 0 && Number(value) !== fields[key]) {
-      own[key] = Number(value);
+  const count = (name) => (/^[0-9]{1,9}$/.test(environ[name] || '') ? Number(environ[name]) : 0);
+  const intra = fields.env_intra || fields.intra;
+  const pools = [['intra', 'ORT_INTRA_OP_NUM_THREADS', intra], ['inter', 'ORT_INTER_OP_NUM_THREADS', fields.inter]];
+  for (const [key, name, planned] of pools) {
+    if (count(name) > 0 && count(name) !== planned) {
+      own[key] = count(name);
     }
   }
-  return own;
+  for (const [name, planned] of [['OMP_NUM_THREADS', fields.omp], ['ORT_INTRA_OP_NUM_THREADS', intra]]) {
+    if (count(name) === planned) {
+      ours.push(planned);
+    }
+  }
+  return { own, ours };
 }
 
 /**
@@ -126,7 +136,7 @@ class Runtime {
   constructor(binding, filename, fields, planText) {
     this.original = binding.InferenceSession;
     this.fields = fields;
-    this.own = ownCounts(fields, process.env);
+    this.counts = countsIn(process.env, fields);
     this.planText = planText;
     this.version = versionOf(filename);
     this.binding = {
@@ -171,7 +181,7 @@ class Runtime {
     try {
       result = Reflect.apply(original, session, [...args.slice(0, -1), choice.edited()]);
     } catch (failure) {
-      if (!choice.changes.size) {
+      if (!choice.changes.size || MODELS_ERRORS.test(failure.message)) {
         throw failure;
       }
       // Throws what the code would have seen without Raddle; where it doesn't, our values were to blame.
@@ -197,7 +207,7 @@ class Runtime {
         facts: now,
         options,
         binding: this.binding,
-        own: this.own,
+        ...this.counts,
         groups: (affinity, cpus, threads) => this.groups(affinity, cpus, threads),
       });
     } catch (error) {

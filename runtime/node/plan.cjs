@@ -41,6 +41,7 @@ const CONFIG_ENTRIES = {
 const NUMBERS = new Map(
   Object.entries({
     intra: THREADS,
+    env_intra: THREADS,
     inter: THREADS,
     spin_us: [0, 1000000],
     excl: [0, 65536],
@@ -184,11 +185,8 @@ function integer(key, value) {
  * @returns {Effective}
  */
 function resolve(fields, facts) {
-  const size = facts.cpus && facts.cpus.length ? facts.cpus.length : null;
-  // Threads that want a CPU are counted against CPUs; those of a pool against what they are placed on.
-  const cpusRoom = roomFor(fields, facts.quotaCPUs, size, `cpuset of ${size}`);
   const { placed } = facts;
-  const found = placed ? roomFor(fields, facts.quotaCPUs, placed.threads, placed.because) : cpusRoom;
+  const found = placed ? roomFor(fields, facts.quotaCPUs, placed.threads, placed.because) : cpusRoom(fields, facts);
   const room = found.threads;
   const workers = either(fields.workers, 1);
   let streams = either(fields.streams, 1);
@@ -196,29 +194,50 @@ function resolve(fields, facts) {
   if (crowded) {
     streams = facts.workersSeen * Math.max(1, Math.floor(streams / workers));
   }
-  const shared = crowded ? `, shared by ${facts.workersSeen} workers` : '';
-  const where = found.where + shared;
+  const where = found.where + sharedBy(fields, facts);
   const cap = room === null ? null : Math.max(1, Math.floor(room / streams));
   const because = {};
   const intra = clamped('intra', fields, cap, either(fields.min, 1), where, because);
   const inter = clamped('inter', fields, cap, either(fields.min_inter, 1), where, because);
-  const exclusive = size !== null && fields.excl === size && streams === 1;
-  let spin = either(fields.spin, null);
-  let spinUs = 0;
-  if (spin === 'bounded') {
-    spinUs = either(fields.spin_us, DEFAULT_SPIN_US);
-    if (crowded || (cpusRoom.threads !== null && runnable(fields, intra, inter) > cpusRoom.threads)) {
-      spin = 'never';
-      spinUs = 0;
-      because.spin = `planned bounded, stopped: ${cpusRoom.where}${shared}`;
-    }
+  const size = facts.cpus ? facts.cpus.length : 0;
+  const exclusive = size > 0 && fields.excl === size && streams === 1;
+  const { spin, spinUs, why } = resolveSpinning(fields, facts, { intra, inter, parallel: fields.mode === 'parallel' });
+  if (why) {
+    because.spin = why;
   }
   return { intra, inter, spin, spinUs, cap, exclusive, because };
 }
 
-/** Threads of one session that want a CPU at once: its callers, and its pools' workers. */
-function runnable(fields, intra, inter) {
-  return either(fields.runs, 1) + (intra || 1) - 1 + (fields.mode === 'parallel' ? (inter || 1) - 1 : 0);
+/**
+ * Spinning for a session's own counts, which need not be the plan's.
+ * @param {Record<string, any>} fields
+ * @param {Facts} facts
+ * @param {{intra?: number | null, inter?: number | null, parallel: boolean}} session
+ * @returns {{spin: string | null, spinUs: number, why: string}}
+ */
+function resolveSpinning(fields, facts, { intra, inter, parallel }) {
+  if (fields.spin !== 'bounded') {
+    return { spin: either(fields.spin, null), spinUs: 0, why: '' };
+  }
+  // Threads that want a CPU are counted against CPUs; those of a pool against what they are placed on.
+  const room = cpusRoom(fields, facts);
+  const shared = sharedBy(fields, facts);
+  // One session's callers, and its pools' workers.
+  const runnable = either(fields.runs, 1) + (intra || 1) - 1 + (parallel ? (inter || 1) - 1 : 0);
+  if (shared || (room.threads !== null && runnable > room.threads)) {
+    return { spin: 'never', spinUs: 0, why: `planned bounded, stopped: ${room.where}${shared}` };
+  }
+  return { spin: 'bounded', spinUs: either(fields.spin_us, DEFAULT_SPIN_US), why: '' };
+}
+
+function cpusRoom(fields, { cpus, quotaCPUs }) {
+  const size = cpus && cpus.length ? cpus.length : null;
+  return roomFor(fields, quotaCPUs, size, `cpuset of ${size}`);
+}
+
+/** The words for more workers than were planned. */
+function sharedBy(fields, { workersSeen }) {
+  return workersSeen > either(fields.workers, 1) ? `, shared by ${workersSeen} workers` : '';
 }
 
 /** The smaller of the quota and `size` CPUs (null: neither is known), and which of the two decided. */
@@ -247,4 +266,4 @@ function either(value, otherwise) {
   return value === undefined ? otherwise : value;
 }
 
-module.exports = { CONFIG_ENTRIES, PlanError, decode, resolve };
+module.exports = { CONFIG_ENTRIES, PlanError, decode, resolve, resolveSpinning };

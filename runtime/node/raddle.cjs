@@ -10,7 +10,33 @@
  * It never throws, and keeps to the syntax of Node.js 8: an old runtime must be able to read it and go on.
  */
 
+const fs = require('fs');
+
 const WRAPPED = Symbol.for('raddle.dlopen');
+const STDERR = 2;
+
+/** What number 2 is: an application that closes it may get the number for a file of its own. */
+function identity() {
+  const found = fs.fstatSync(STDERR);
+  return `${found.dev}:${found.ino}`;
+}
+
+let first = null;
+
+/**
+ * Writes to the standard error that the process started with; where it has none any more, nowhere.
+ * @param {string} line
+ */
+function say(line) {
+  try {
+    if (process.env.RADDLE_LOG !== '0' && first !== null && identity() === first) {
+      // Not process.stderr: a worker thread's is a stream to the main thread, which may be busy for long.
+      fs.writeSync(STDERR, `raddle: ${line.split('\n').join(' ')}\n`);
+    }
+  } catch (error) {
+    // A closed stderr is the application's choice.
+  }
+}
 
 /**
  * Whether an addon's exports are those of onnxruntime-node: a bundler may have renamed the file.
@@ -20,18 +46,6 @@ const WRAPPED = Symbol.for('raddle.dlopen');
 function isBinding(found) {
   const session = found && found.InferenceSession;
   return typeof session === 'function' && typeof (session.prototype || {}).loadModel === 'function';
-}
-
-/** Says in a line that the rest of the shim can't be loaded: a mount that was cut down, or permissions. */
-function complain(error) {
-  try {
-    if (process.env.RADDLE_LOG !== '0') {
-      const why = String(error).split('\n')[0];
-      require('fs').writeSync(2, `raddle: onnxruntime is left alone: ${why}\n`);
-    }
-  } catch (closed) {
-    // A closed stderr is the application's choice.
-  }
 }
 
 /** Wraps process.dlopen, once, where a plan is set. */
@@ -47,8 +61,9 @@ function activate() {
         require('./onnxruntime.cjs').install(module.exports, String(filename));
       }
     } catch (error) {
-      // The addon is loaded, and works as it would without us.
-      complain(error);
+      // The addon is loaded, and works as it would without us. The rest of the shim can't be: a mount that was cut down,
+      // or permissions.
+      say(`onnxruntime is left alone: ${String(error).split('\n')[0]}`);
     }
     return result;
   };
@@ -58,7 +73,14 @@ function activate() {
 }
 
 try {
+  first = identity();
+} catch (error) {
+  // It is closed.
+}
+try {
   activate();
 } catch (error) {
   // The process runs as if Raddle were not there.
 }
+
+module.exports = { say };

@@ -5,7 +5,7 @@
  * RADDLE_REPORT names a folder.
  */
 
-const fs = require('fs');
+const { say } = require('./raddle.cjs');
 
 // The runtimes that this process or one above it has said its line about: its children stay silent.
 const ANNOUNCED = 'RADDLE_ANNOUNCED';
@@ -77,17 +77,6 @@ function complain(line) {
     state.complaints.push(line);
     say(line);
     changed();
-  }
-}
-
-function say(line) {
-  try {
-    if (process.env.RADDLE_LOG !== '0') {
-      // Not process.stderr: a worker thread's is a stream to the main thread, which may be busy for long.
-      fs.writeSync(2, `raddle: ${line.split('\n').join(' ')}\n`);
-    }
-  } catch (error) {
-    // A closed stderr is the application's choice.
   }
 }
 

@@ -72,9 +72,11 @@ function put(folder, text) {
   }
   const file = path.join(folder, name);
   const unfinished = path.join(folder, `.${name}.tmp`);
-  const { O_WRONLY, O_CREAT, O_TRUNC, O_NOFOLLOW } = fs.constants;
+  const { O_WRONLY, O_CREAT, O_TRUNC, O_NOFOLLOW, O_NONBLOCK } = fs.constants;
   try {
-    fs.writeFileSync(unfinished, text, { flag: O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, mode: 0o644 });
+    // Not blocking: a FIFO may stand there.
+    const flag = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK;
+    fs.writeFileSync(unfinished, text, { flag, mode: 0o644 });
     fs.renameSync(unfinished, file);
   } catch (error) {
     fs.unlinkSync(unfinished);

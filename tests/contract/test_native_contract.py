@@ -188,3 +188,19 @@ def test_the_thread_that_makes_a_session_is_on_the_pools_cpus_meanwhile_and_nobo
         f"tied {one}",
         f"free {one} {other}",
     ], done.stderr
+
+
+def test_a_lock_that_a_thread_of_the_parent_held_at_the_fork_is_free_in_the_child(tmp_path):
+    built = compiled(tmp_path, "lock.c", ("sys", "text"))
+    done = subprocess.run([built], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["alone 1", "held 0", "forked 1", "held 0", "free 1"]
+
+
+def test_a_report_is_not_waited_for_where_a_fifo_stands(tmp_path):
+    built = compiled(tmp_path, "write.c", ("sys", "text", "cpuset"))
+    os.mkfifo(tmp_path / "fifo")
+    for name, answer in (("file", "1"), ("fifo", "0")):
+        command = [built, tmp_path / name, "text"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        assert done.stdout == answer + "\n"
+    assert (tmp_path / "file").read_text() == "text"

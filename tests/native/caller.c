@@ -4,11 +4,13 @@
  * "released" with options made where others were released; "kept" with thousands of options that are not; "many"
  * sessions; "again" one before and after another user of the environment released it, and one in a new environment;
  * "late" functions that only a newer runtime has; "threads" and, by the model editor, "editor" name the threads while there is one; "fork" one before and one
- * after a fork, the first released before it, or ("live") never.
+ * after a fork, the first released before it, or ("live") never; "closed" with a file in the place of standard error;
+ * "burst" after thousands of options that are all released again; "without" a plan any more.
  */
 #include "slots.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,7 +105,17 @@ int main(int count, char **arguments)
     const char *how = count > 2 ? arguments[2] : "";
     void *env, *options, *other;
     setvbuf(stdout, NULL, _IOLBF, 0);
-    api = OrtGetApiBase()->get_api(strcmp(how, "editor") == 0 ? 22 : 14);
+    if (strcmp(how, "closed") == 0) {
+        close(2);
+        if (open(getenv("VICTIM"), O_WRONLY | O_CREAT, 0600) != 2) {
+            return 2;
+        }
+    }
+    const struct base *base = OrtGetApiBase();
+    if (strcmp(how, "without") == 0) {
+        unsetenv("RADDLE_PLAN");
+    }
+    api = base->get_api(strcmp(how, "editor") == 0 ? 22 : 14);
     if (api == NULL) {
         printf("no api\n");
         return 2;
@@ -113,7 +125,19 @@ int main(int count, char **arguments)
     if (code != 0) {
         ok(CALL(SetIntraOpNumThreads, options, code));
     }
-    if (strcmp(how, "null") == 0) {
+    if (strcmp(how, "burst") == 0) {
+        static void *many[5000];
+        for (int i = 0; i < 5000; i++) {
+            ok(CALL(CreateSessionOptions, &many[i]));
+            ok(CALL(SetIntraOpNumThreads, many[i], 9));
+        }
+        for (int i = 0; i < 5000; i++) {
+            CALL(ReleaseSessionOptions, many[i]);
+        }
+        CALL(ReleaseSessionOptions, options);
+        ok(CALL(CreateSessionOptions, &options));
+        use(env, options);
+    } else if (strcmp(how, "null") == 0) {
         use(env, NULL);
     } else if (strcmp(how, "clone") == 0) {
         ok(CALL(CloneSessionOptions, options, &other));

@@ -63,6 +63,11 @@ static const char *get_message(const void *given)
     return given;
 }
 
+static int get_code(const void *given)
+{
+    return strncmp(given, "no model", 8) == 0 ? 3 : 1;
+}
+
 /* ONNX Runtime has only one. */
 static char environment;
 
@@ -231,6 +236,10 @@ static void *create_session(const void *env, const char *path, const struct opti
     if (refused("session") && options->intra == 7) {
         return status("no session with 7 threads");
     }
+    if (refused("model")) {
+        printf("asked for a model\n");
+        return status("no model there");
+    }
     printf("session %s, intra=%d inter=%d mode=%d global=%d", path, options->intra, options->inter, options->mode,
            options->global);
     for (int i = 0; i < options->entries; i++) {
@@ -296,6 +305,7 @@ static const void *get_api(uint32_t version)
         int slot;
         const void *function;
     } known[] = {
+        {SLOT_GetErrorCode, (const void *)get_code},
         {SLOT_GetErrorMessage, (const void *)get_message},
         {SLOT_CreateEnv, (const void *)create_env},
         {SLOT_CreateSession, (const void *)create_session},
@@ -341,7 +351,7 @@ static const void *get_api(uint32_t version)
     for (unsigned i = 0; i < sizeof known / sizeof known[0]; i++) {
         table[known[i].slot] = known[i].function;
     }
-    return version <= 31 ? table : NULL;
+    return version <= 99 ? table : NULL;
 }
 
 static const char *get_version(void)

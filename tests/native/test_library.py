@@ -106,15 +106,28 @@ def test_a_session_is_left_alone_when_there_are_too_many_options_to_know_what_th
     ]
 
 
-@pytest.mark.parametrize("version", ["1.13.1", "1.32.0", "2.0.0", "", "nonsense"])
-def test_a_runtime_that_is_too_old_or_too_new_is_left_alone_with_one_line(glibc, version):
+def test_a_burst_of_options_objects_is_forgotten_once_they_are_released(glibc):
+    said, errors = glibc("0", "burst")
+    assert any(line.startswith("session model, intra=2 ") for line in said)
+    assert errors == [LINE]
+
+
+@pytest.mark.parametrize("version", ["1.13.1", "2.0.0", "", "nonsense"])
+def test_a_runtime_that_is_too_old_or_of_another_major_version_is_left_alone_with_one_line(glibc, version):
     said, errors = glibc(STUB_VERSION=version)
     assert "session model, intra=0 inter=0 mode=0 global=0" in said
-    assert errors == [f"raddle: onnxruntime {version} is left alone: this shim knows 1.14 to 1.31"]
+    assert errors == [f"raddle: onnxruntime {version} is left alone: this shim knows version 1 from 1.14 on"]
+
+
+@pytest.mark.parametrize("version", ["1.32.0", "1.99.3"])
+def test_a_runtime_newer_than_any_that_was_tested_gets_the_plan_and_the_line_says_so(glibc, version):
+    said, errors = glibc(STUB_VERSION=version)
+    assert any(line.startswith("session model, intra=2 ") for line in said)
+    assert errors == [LINE.replace("1.23.9", f"{version} (newer than tested)")]
 
 
 @pytest.mark.parametrize("version", ["1.14.0", "1.24.1", "1.25.0", "1.31.9"])
-def test_the_runtimes_in_between_are_wrapped(glibc, version):
+def test_the_runtimes_that_were_tested_are_wrapped(glibc, version):
     said, errors = glibc(STUB_VERSION=version)
     assert any(line.startswith("session model, intra=2 ") for line in said)
     assert errors == [LINE.replace("1.23.9", version)]
@@ -144,6 +157,12 @@ def test_a_session_that_cannot_have_the_plan_s_values_is_made_without_them(glibc
     assert "session model, intra=0 inter=0 mode=0 global=0" in said
     assert len(errors) == 1
     assert errors[0].startswith("raddle: onnxruntime session is created without the plan's values: no ")
+
+
+def test_a_session_whose_model_cannot_be_had_is_tried_once(glibc):
+    said, errors = glibc(STUB_REFUSE="model", status=3)
+    assert said == ["env 3 caller", "asked for a model", "failed: no model there"]
+    assert errors == []
 
 
 def test_graph_level_and_memory_are_the_plan_s(glibc):
@@ -198,6 +217,18 @@ def test_the_line_is_said_once_in_a_tree_of_processes(glibc):
     assert glibc(RADDLE_ANNOUNCED="torch,onnxruntime")[1] == []
     assert glibc(RADDLE_ANNOUNCED="torch,other")[1] == [LINE]
     assert glibc(RADDLE_LOG="0")[1] == []
+
+
+def test_a_file_that_has_taken_the_number_of_standard_error_gets_no_line(glibc, tmp_path):
+    said, errors = glibc("0", "closed", VICTIM=str(tmp_path / "data"))
+    assert any(line.startswith("session model, intra=2 ") for line in said)
+    assert ((tmp_path / "data").read_text(), errors) == ("", [])
+
+
+def test_a_plan_that_the_application_takes_out_after_it_has_asked_for_the_runtime_is_none(glibc):
+    said, errors = glibc("0", "without")
+    assert "session model, intra=0 inter=0 mode=0 global=0" in said
+    assert errors == []
 
 
 def test_a_child_is_warned_of_threads_that_fork_did_not_copy(glibc):

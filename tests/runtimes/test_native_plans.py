@@ -128,9 +128,9 @@ def test_the_log_can_be_silenced_and_is_said_once_in_a_process_tree(reaching):
 
 @pytest.mark.parametrize(
     ("version", "api"),
-    [("1.13.1", "13"), ("1.10.0", "10"), ("1.99.0", "99"), ("2.0.0", "40"), ("", "20"), ("new", "20")],
+    [("1.13.1", "13"), ("1.10.0", "10"), ("2.0.0", "40"), ("", "20"), ("new", "20")],
 )
-def test_an_onnx_runtime_too_old_or_too_new_is_left_alone_with_one_line(reaching, version, api):
+def test_an_onnx_runtime_too_old_or_of_another_major_version_is_left_alone_with_one_line(reaching, version, api):
     commands = ("options a intra=3", "session s a", "session t -")
     chosen = {"STUB_VERSION": version, "STUB_API": api, "CALLER_API": "13" if api == "13" else str(min(int(api), 16))}
     stock = reaching(None, *commands, stock=True, **chosen)
@@ -152,6 +152,64 @@ def test_a_session_that_fails_with_the_plans_values_is_made_with_the_codes(reach
 def test_a_session_that_fails_by_itself_fails_with_its_own_error(reaching):
     found = reaching(PLAN, "options a entry.own=1", "session s a", STUB_REFUSES="own=1")
     assert found.answers == ["ok", "ok", "error stub: refused"]
+
+
+# What rembg does: both counts are the one that OMP_NUM_THREADS has, which Raddle has put there.
+@pytest.mark.parametrize(
+    ("plan", "variables", "code", "intra"),
+    [
+        ("omp=4", {env.OMP: "4"}, "4", "2"),
+        ("omp=4;existing=override", {env.OMP: "4"}, "4", "2"),
+        ("env_intra=3", {env.ORT_INTRA: "3"}, "3", "2"),
+        # Another count than Raddle's, one that somebody else put there, and one that isn't in the environment.
+        ("omp=4", {env.OMP: "4"}, "3", "3"),
+        ("omp=4", {env.OMP: "3"}, "3", "3"),
+        ("omp=4", {}, "4", "4"),
+        # Most likely the code's own wish.
+        ("omp=1", {env.OMP: "1"}, "1", "1"),
+    ],
+)
+def test_a_count_that_the_code_copies_from_raddles_own_variable_is_the_plans(reaching, plan, variables, code, intra):
+    commands = (f"options a intra={code} inter={code}", "session s a")
+    found = reaching(f"{PLAN};{plan}", *commands, **variables)
+    assert found.session["intra"] == intra
+    assert found.session["inter"] == ("1" if intra == "2" else code)
+
+
+# The count without a shim differs from that with one.
+@pytest.mark.parametrize(("variable", "intra"), [("1", "2"), ("2", "2"), ("3", "3")])
+def test_the_variables_count_without_a_shim_is_raddles_own(reaching, variable, intra):
+    found = reaching(f"{PLAN};env_intra=1", "session s -", ORT_INTRA_OP_NUM_THREADS=variable)
+    assert found.session["intra"] == intra
+    assert ("set in the environment" in found.lines[0]) == (variable != "1")
+
+
+# Two CPUs; the threads that want one are the caller and the pool's workers, however many those came to be.
+@pytest.mark.parametrize(
+    ("options", "variables", "spinning"),
+    [
+        ("", {}, "spinning 200 us"),
+        ("intra=3", {}, "spinning off (planned bounded, stopped: cpuset of 2)"),
+        ("", {env.ORT_INTRA: "8"}, "spinning off (planned bounded, stopped: cpuset of 2)"),
+        ("parallel=1 intra=2 inter=2", {}, "spinning off (planned bounded, stopped: cpuset of 2)"),
+    ],
+)
+def test_spinning_is_decided_by_the_pools_that_there_are(reaching, options, variables, spinning):
+    commands = (f"options a {options}".rstrip(), "session s a")
+    found = reaching("intra=2;spin=bounded;spin_us=200", *commands, STUB_VERSION="1.26.0", STUB_API="26", **variables)
+    assert spinning in found.lines[0]
+
+
+def test_a_plan_of_too_many_threads_spins_where_the_code_has_fewer(reaching):
+    chosen = {"STUB_VERSION": "1.26.0", "STUB_API": "26"}
+    commands = ("options a intra=2", "session s a")
+    found = reaching("intra=8;min=8;spin=bounded;spin_us=200", *commands, **chosen)
+    assert "intra_op=2 (set in the code), inter_op=default, spinning 200 us" in found.lines[0]
+
+
+def test_a_count_that_the_code_takes_back_is_none(reaching):
+    found = reaching(PLAN, "options a intra=3 intra=0", "session s a")
+    assert found.session["intra"] == "2"
 
 
 @pytest.mark.parametrize(

@@ -211,6 +211,18 @@ def test_what_no_session_can_be_made_of_fails_as_it_would_without_us():
     assert seen.lines == []
 
 
+@pytest.mark.parametrize("content", [None, b"no model", b"\x08\x08"], ids=["no file", "no model", "no graph"])
+def test_a_model_that_cannot_be_had_is_asked_for_once(tmp_path, content):
+    model = tmp_path / "model.onnx"
+    if content is not None:
+        model.write_bytes(content)
+    counting = ["--require", str(application(NEWEST) / "counting.cjs"), "--require", node_lab.preload()]
+    env = {"RADDLE_PLAN": plan()}
+    seen = run(application(NEWEST) / "app.cjs", {}, env=env, arguments=counting, model=str(model))
+    assert "error" in seen.sessions[0]
+    assert seen.stderr.splitlines() == ["asked for a session"]
+
+
 def test_results_are_the_same():
     values = {
         session["first"]

@@ -90,6 +90,13 @@ def test_a_process_without_standard_error_runs():
     assert seen.threads == [1]
 
 
+def test_a_file_that_has_taken_the_number_of_standard_error_gets_no_line(tmp_path):
+    closing = {"NODE_OPTIONS": f"--require {preload()} --require {application(NEWEST) / 'closing.cjs'}"}
+    victim = tmp_path / "data"
+    seen = run(application(NEWEST) / "app.cjs", {}, text=plan(), env={**closing, "VICTIM": str(victim)})
+    assert (seen.threads, seen.stderr, victim.read_text()) == ([1], "", "")
+
+
 def test_a_file_of_the_shim_that_is_missing_costs_the_plan_and_nothing_else(tmp_path):
     """A mount that somebody cut down: the one file that --require names is there."""
     shutil.copy(preload(), tmp_path)

@@ -30,6 +30,43 @@ def test_counts_in_code_and_environment(proves, version, existing, environ, thre
     proves(RUNTIME, version, "existing values")
 
 
+# Both counts are the one that OMP_NUM_THREADS has, which Raddle has put there; but for a count that isn't, one that
+# somebody else put there, and 1, which is most likely the code's own wish.
+@pytest.mark.parametrize(
+    ("fields", "environ", "code", "threads"),
+    [
+        ({"omp": 4}, {env.OMP: "4"}, 4, 1),
+        ({"env_intra": 3}, {env.ORT_INTRA: "3"}, 3, 1),
+        ({"omp": 4}, {env.OMP: "4"}, 3, 2),
+        ({"omp": 4}, {env.OMP: "3"}, 3, 2),
+        ({"omp": 1}, {env.OMP: "1"}, 1, 0),
+        # The count without a shim differs from that with one.
+        ({"env_intra": 1}, {env.ORT_INTRA: "1"}, 0, 1),
+        ({"env_intra": 1}, {env.ORT_INTRA: "3"}, 0, 2),
+    ],
+)
+def test_a_count_that_the_code_copies_from_raddles_own_variable_is_the_plans(fields, environ, code, threads):
+    counts = {"intraOpNumThreads": code, "interOpNumThreads": code}
+    assert run(application(NEWEST) / "app.cjs", counts, text=plan(**fields), env=environ).threads == [threads]
+
+
+# Two CPUs; the threads that want one are the caller and the pool's workers, however many those came to be.
+@pytest.mark.parametrize(
+    ("options", "environ", "stopped"),
+    [
+        ({}, {}, False),
+        ({"intraOpNumThreads": 3}, {}, True),
+        ({}, {env.ORT_INTRA: "8"}, True),
+        ({"executionMode": "parallel", "interOpNumThreads": 2}, {}, True),
+    ],
+)
+def test_spinning_is_decided_by_the_pools_that_there_are(options, environ, stopped):
+    text = plan(spin="bounded", spin_us=200, inter=None, mode=None)
+    (line,) = run(application(NEWEST) / "app.cjs", options, text=text, env=environ).lines
+    assert ("spinning off (planned bounded, stopped: cpuset of 2)" in line) == stopped
+    assert ("spinning 200 us" in line) != stopped
+
+
 def test_what_the_binding_refuses_it_refuses_with_the_same_words():
     refused = (
         {"intraOpNumThreads": -1},

@@ -163,6 +163,20 @@ def test_a_native_shim_whose_file_was_replaced_under_the_process_still_works_alo
     assert "set in the code" not in seen.lines[0]
 
 
+def test_a_native_shim_that_does_not_act_leaves_the_runtime_to_the_one_of_nodejs():
+    """Its file is in the process, and what the binding is linked to hasn't gone through it."""
+    machine = platform.machine()
+    if machine not in delivery.architectures():
+        pytest.skip("this checkout has no build of the native shim")
+    mounted = node_lab.mounted() / Path(delivery.native_library(machine)).relative_to(delivery.MOUNT_PATH)
+    # Loaded behind the binding's own library, whose symbol is found first.
+    (runtime,) = node_lab.package(f"onnxruntime-node@{NEWEST}").glob(
+        "onnxruntime-node/bin/napi-v*/linux/x64/libonnxruntime.so.1"
+    )
+    seen = run(application(NEWEST) / "app.cjs", text=plan(intra=3, min=3), env={"LD_PRELOAD": f"{runtime}:{mounted}"})
+    assert (seen.threads, len(seen.lines)) == ([2], 1)
+
+
 @pytest.mark.parametrize("preloaded", ["/nowhere/libraddle.so", ""])
 def test_a_preload_that_the_loader_refused_is_none(preloaded):
     seen = run(application(NEWEST) / "app.cjs", text=plan(intra=3, min=3), env={"LD_PRELOAD": preloaded})

@@ -98,6 +98,18 @@ def test_a_folder_that_takes_no_file_is_left_alone(tmp_path, missing):
     assert len(seen.stderr.splitlines()) == 1
 
 
+def test_a_fifo_in_the_place_of_a_report_is_not_waited_for(tmp_path):
+    reports, ahead = tmp_path / "reports", tmp_path / "ahead.cjs"
+    reports.mkdir()
+    ahead.write_text(
+        "Math.random = () => 0;"
+        f"require('child_process').execFileSync('mkfifo', [`{reports}/.${{process.pid}}-00000000.json.tmp`]);"
+    )
+    variables = {env.REPORT: str(reports), "NODE_OPTIONS": f"--require {node_lab.preload()}"}
+    seen = run(application(NEWEST) / "app.cjs", {}, text=plan(), env=variables, arguments=["--require", str(ahead)])
+    assert seen.threads == [1]
+
+
 def test_the_line_can_be_silenced_and_is_said_once_in_a_tree_of_processes():
     silent = run(application(NEWEST) / "app.cjs", {}, text=plan(), env={env.LOG: "0"})
     assert (silent.threads, silent.stderr) == ([1], "")
