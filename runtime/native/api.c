@@ -82,6 +82,7 @@ static void read_counts(void)
     rd_runtime.own[1] = inter != (int)rd_plan_get(plan, RD_INTER, 0) ? inter : 0;
     rd_runtime.ours[0] = omp == (int)rd_plan_get(plan, RD_OMP, 0) ? omp : 0;
     rd_runtime.ours[1] = intra == planned ? intra : 0;
+    rd_runtime.ours[2] = rd_runtime.own[1] == 0 ? inter : 0;
 }
 
 /* The units of the CPUs; read anew only where these are others than before. */

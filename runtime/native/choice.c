@@ -59,6 +59,13 @@ static int code_groups(const struct rd_choice *choice)
 
 /* ---- counts and mode ---- */
 
+int rd_code_count(int code, int wanted)
+{
+    const int *ours = rd_runtime.ours;
+    bool copied = code == ours[0] || code == ours[1] || code == ours[2];
+    return copied && wanted != 0 && wanted <= code ? 0 : code;
+}
+
 static int count_of(int which, int code, int wanted, const char **because)
 {
     const char *where = in_the_code;
@@ -76,7 +83,7 @@ static int count_of(int which, int code, int wanted, const char **because)
 static void choose_counts(struct rd_choice *choice)
 {
     const struct rd_plan *plan = &rd_runtime.plan;
-    int code_intra = choice->code.intra, groups = code_groups(choice);
+    int code_intra = rd_code_count(choice->code.intra, choice->wanted.intra), groups = code_groups(choice);
     choice->code_affinity = groups > 0;
     if (rd_runtime.respect && code_intra == 0 && groups > 0) {
         /* Any other count would not fit the code's affinity. */
@@ -96,7 +103,7 @@ static void choose_counts(struct rd_choice *choice)
         inter = choice->intra;
         choice->mode_because = in_the_code;
     }
-    choice->inter = count_of(INTER, choice->code.inter, inter, &choice->inter_because);
+    choice->inter = count_of(INTER, rd_code_count(choice->code.inter, inter), inter, &choice->inter_because);
     choice->alone = choice->intra == 1 && choice->code.intra != 1 && choice->intra_because != in_the_environment;
     if (choice->intra != 0) {
         rd_choice_set(choice, RD_REAL(SetIntraOpNumThreads, rd_on_number)(choice->options, choice->intra));
@@ -201,8 +208,10 @@ static bool joins_global_pool(struct rd_choice *choice)
         choice->pool_because = "the environment has none";
         return false;
     }
-    unsigned own = choice->code.code & (RD_CODE_INTRA | RD_CODE_INTER | RD_CODE_THREADS);
-    if (rd_runtime.respect && (own != 0 || rd_runtime.own[INTRA] != 0 || rd_runtime.own[INTER] != 0)) {
+    bool own = (choice->code.code & RD_CODE_THREADS) != 0
+               || rd_code_count(choice->code.intra, choice->wanted.intra) != 0
+               || rd_code_count(choice->code.inter, choice->wanted.inter) != 0;
+    if (rd_runtime.respect && (own || rd_runtime.own[INTRA] != 0 || rd_runtime.own[INTER] != 0)) {
         choice->pool_because = in_the_code;
         return false;
     }

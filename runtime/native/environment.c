@@ -36,11 +36,11 @@ static bool fill(void *options, unsigned code, bool ours, struct rd_pool **pool)
     struct rd_effective wanted;
     struct rd_options known = rd_options_of(options);
     rd_current(&facts, &wanted);
-    bool open_intra = !rd_runtime.respect || (code & RD_CODE_INTRA) == 0;
-    bool open_inter = !rd_runtime.respect || (code & RD_CODE_INTER) == 0;
     int intra = wanted.global_intra != 0 ? wanted.global_intra : wanted.intra;
     /* An inter-op pool of the machine's size that nobody asked for would only be there. */
     int inter = wanted.inter == 0 && ours ? 1 : wanted.inter;
+    bool open_intra = !rd_runtime.respect || rd_code_count(known.intra, intra) == 0;
+    bool open_inter = !rd_runtime.respect || rd_code_count(known.inter, inter) == 0;
     bool done = true;
     __atomic_store_n(&pool_alone, intra == 1 && open_intra && known.intra != 1, __ATOMIC_RELEASE);
     if (intra != 0 && open_intra) {

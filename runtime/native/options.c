@@ -143,20 +143,11 @@ static void release_session(void *session)
     RD_REAL(ReleaseSession, rd_release)(session);
 }
 
-/* The count that the code wishes, 0 for none. 0 and -1 are ONNX Runtime's defaults: the code has left the choice open.
- * So it has where it hands on the count that Raddle has put into the environment; but one thread is what code asks for
- * most often by itself, and nothing could be cut from it. */
-static int wish(enum rd_key key, int count)
+static rd_status set_count(void *options, int slot, unsigned code, int count)
 {
-    bool ours = count > 1 && rd_runtime.plan.has[key]
-                && (count == rd_runtime.ours[0] || count == rd_runtime.ours[1]);
-    return count == -1 || ours ? 0 : count;
-}
-
-static rd_status set_count(void *options, int slot, enum rd_key key, unsigned code, int count)
-{
-    int wished = wish(key, count);
-    note(options, wished != 0 ? code : 0, code, wished, wished);
+    /* 0 and -1 are ONNX Runtime's defaults: the code has left the choice open. */
+    int wish = count == -1 ? 0 : count;
+    note(options, wish != 0 ? code : 0, code, wish, wish);
     return ((rd_on_number)(uintptr_t)rd_real[slot])(options, count);
 }
 
@@ -190,7 +181,7 @@ static void release_session_options(void *options)
 
 static rd_status set_intra(void *options, int count)
 {
-    return set_count(options, SLOT_SetIntraOpNumThreads, RD_INTRA, RD_CODE_INTRA, count);
+    return set_count(options, SLOT_SetIntraOpNumThreads, RD_CODE_INTRA, count);
 }
 
 static rd_status set_inter(void *options, int count)
@@ -201,7 +192,7 @@ static rd_status set_inter(void *options, int count)
         note(options, RD_JAVA_INTER, 0, 0, 0);
         return RD_REAL(SetInterOpNumThreads, rd_on_number)(options, count);
     }
-    return set_count(options, SLOT_SetInterOpNumThreads, RD_INTER, RD_CODE_INTER, count);
+    return set_count(options, SLOT_SetInterOpNumThreads, RD_CODE_INTER, count);
 }
 
 static rd_status set_mode(void *options, int mode)
@@ -269,12 +260,12 @@ static void release_threading_options(void *options)
 
 static rd_status set_global_intra(void *options, int count)
 {
-    return set_count(options, SLOT_SetGlobalIntraOpNumThreads, RD_INTRA, RD_CODE_INTRA, count);
+    return set_count(options, SLOT_SetGlobalIntraOpNumThreads, RD_CODE_INTRA, count);
 }
 
 static rd_status set_global_inter(void *options, int count)
 {
-    return set_count(options, SLOT_SetGlobalInterOpNumThreads, RD_INTER, RD_CODE_INTER, count);
+    return set_count(options, SLOT_SetGlobalInterOpNumThreads, RD_CODE_INTER, count);
 }
 
 static rd_status set_global_spin(void *options, int allow)

@@ -29,7 +29,7 @@ struct rd_runtime {
     struct rd_plan plan;
     bool respect;
     int own[2];  /* intra, inter: counts that the environment sets otherwise than the plan, 0: none */
-    int ours[2]; /* counts that Raddle has put there, 0: none */
+    int ours[3]; /* counts that Raddle has put there, 0: none */
     int minor;   /* 23 of 1.23.2 */
     const char *version;
 };
@@ -117,6 +117,9 @@ void rd_choice_set(struct rd_choice *choice, rd_status status);
 void rd_choice_entry(struct rd_choice *choice, const char *key, const char *value);
 bool rd_code_has(const struct rd_choice *choice, const char *key);
 void rd_choose_spinning(struct rd_choice *choice);
+/* The count that the code wishes: 0 where it has set none, or has copied the one that Raddle has put into the environment.
+ * Where that is the code's own after all, it gets no more. */
+int rd_code_count(int code, int wanted);
 /* Says and records what a session got. */
 void rd_keep(const struct rd_choice *choice, uint64_t took_us);
 

@@ -114,10 +114,9 @@ class Choice {
 
   count(key, inCode, wanted) {
     const name = `${key}OpNumThreads`;
-    // Raddle's own count, handed on by the code. But one thread is what code asks for most often by itself, and nothing
-    // could be cut from it.
-    const handedOn = inCode > 1 && this.ours.includes(inCode) && wanted !== null;
-    const code = handedOn ? undefined : inCode;
+    // A copy of what Raddle has put into the environment. Where it is the code's own after all, it gets no more.
+    const copied = this.ours.includes(inCode) && wanted !== null && wanted <= inCode;
+    const code = copied ? undefined : inCode;
     const said = code === undefined ? this.own[key] : code;
     let value = wanted;
     if (said !== undefined && (this.respect || wanted === null)) {

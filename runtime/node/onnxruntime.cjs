@@ -83,14 +83,11 @@ function countsIn(environ, fields) {
   const count = (name) => (/^[0-9]{1,9}$/.test(environ[name] || '') ? Number(environ[name]) : 0);
   const intra = fields.env_intra || fields.intra;
   const pools = [['intra', 'ORT_INTRA_OP_NUM_THREADS', intra], ['inter', 'ORT_INTER_OP_NUM_THREADS', fields.inter]];
-  for (const [key, name, planned] of pools) {
-    if (count(name) > 0 && count(name) !== planned) {
-      own[key] = count(name);
-    }
-  }
-  for (const [name, planned] of [['OMP_NUM_THREADS', fields.omp], ['ORT_INTRA_OP_NUM_THREADS', intra]]) {
+  for (const [key, name, planned] of [...pools, ['omp', 'OMP_NUM_THREADS', fields.omp]]) {
     if (count(name) === planned) {
       ours.push(planned);
+    } else if (count(name) > 0 && key !== 'omp') {
+      own[key] = count(name);
     }
   }
   return { own, ours };

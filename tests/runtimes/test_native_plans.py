@@ -165,7 +165,7 @@ def test_a_session_that_fails_by_itself_fails_with_its_own_error(reaching):
         ("omp=4", {env.OMP: "4"}, "3", "3"),
         ("omp=4", {env.OMP: "3"}, "3", "3"),
         ("omp=4", {}, "4", "4"),
-        # Most likely the code's own wish.
+        # Where it is the code's own after all, it gets no more.
         ("omp=1", {env.OMP: "1"}, "1", "1"),
     ],
 )

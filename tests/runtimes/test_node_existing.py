@@ -31,7 +31,7 @@ def test_counts_in_code_and_environment(proves, version, existing, environ, thre
 
 
 # Both counts are the one that OMP_NUM_THREADS has, which Raddle has put there; but for a count that isn't, one that
-# somebody else put there, and 1, which is most likely the code's own wish.
+# somebody else put there, and one below the plan's: where it is the code's own after all, it gets no more.
 @pytest.mark.parametrize(
     ("fields", "environ", "code", "threads"),
     [
