@@ -106,7 +106,7 @@ void rd_current(struct rd_facts *facts, struct rd_effective *wanted)
         }
         *facts = kept_facts;
         if (facts_pid != pid || now - facts_at_ms > FACTS_AGE_MS) {
-            rd_facts_read(&kept_facts);
+            rd_facts_read(&rd_runtime.plan, &kept_facts);
             rd_quota_forget_place();
             facts_at_ms = now;
             facts_pid = pid;
@@ -117,7 +117,7 @@ void rd_current(struct rd_facts *facts, struct rd_effective *wanted)
         *facts = kept_facts;
         rd_unlock(&facts_lock);
     } else {
-        rd_facts_read(facts);
+        rd_facts_read(&rd_runtime.plan, facts);
         rd_place("", &rd_runtime.plan, facts);
     }
     rd_resolve(&rd_runtime.plan, facts, wanted);

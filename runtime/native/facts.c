@@ -4,25 +4,42 @@
 #include "syscalls.h"
 
 #define FILE_BYTES 65536
-#define MAX_SIBLINGS 128
-#define MAX_PARENT_THREADS 64
+#define MAX_SIBLINGS 1024
+#define MAX_PARENT_THREADS 4096
+/* Of a sibling's mappings: more than a process may have. */
+#define MAX_MAPS_BYTES (64 << 20)
+/* A worker that started after this one may not have come to its runtime before this age. */
+#define STARTING_TICKS 1000
 
 /* One piece of memory for a whole reading, given back at its end: nothing stays in the user's process. */
 struct scratch {
     char own[FILE_BYTES];
     char file[FILE_BYTES];
     char other[FILE_BYTES];
+    int siblings[MAX_SIBLINGS];
+    int count;
 };
 
+/* "/proc/<process>/<name>"; 0: this process. */
+static const char *path_of(char path[64], int process, const char *name)
+{
+    struct rd_out out = rd_out(path, 64);
+    rd_put(&out, "/proc/");
+    if (process == 0) {
+        rd_put(&out, "self");
+    } else {
+        rd_put_number(&out, process);
+    }
+    rd_put_char(&out, '/');
+    rd_put(&out, name);
+    return path;
+}
+
 /* The process's command line without digits: a pool numbers its workers' pipes and sockets. -1 where unreadable. */
-static long command_line(const char *process, char *to, size_t size)
+static long command_line(int process, char *to, size_t size)
 {
     char path[64];
-    struct rd_out out = rd_out(path, sizeof path);
-    rd_put(&out, "/proc/");
-    rd_put(&out, process);
-    rd_put(&out, "/cmdline");
-    long length = rd_read_file(path, to, size);
+    long length = rd_read_file(path_of(path, process, "cmdline"), to, size);
     long kept = 0;
     for (long i = 0; i < length; i++) {
         if (to[i] < '0' || to[i] > '9') {
@@ -32,38 +49,27 @@ static long command_line(const char *process, char *to, size_t size)
     return length < 0 ? -1 : kept;
 }
 
-/* Counts the children of one thread of the parent that run the same command line. */
-static void count_children(struct scratch *scratch, const char *path, long mine, struct rd_facts *facts, int *lowest)
+/* Keeps the children of one thread of the parent that run the same command line. */
+static void keep_children(struct scratch *scratch, const char *path, long mine)
 {
     long length = rd_read_file(path, scratch->file, sizeof scratch->file);
     struct rd_text text = {scratch->file, length < 0 ? 0 : (size_t)length};
-    for (int i = 0; i < MAX_SIBLINGS; i++) {
-        char process[24];
-        uint64_t pid;
-        struct rd_text word = rd_next_word(&text);
-        if (!rd_number(word, &pid)) {
-            break;
-        }
-        struct rd_out out = rd_out(process, sizeof process);
-        rd_put_text(&out, word);
-        long theirs = command_line(process, scratch->other, sizeof scratch->other);
+    uint64_t pid;
+    while (scratch->count < MAX_SIBLINGS && rd_number(rd_next_word(&text), &pid)) {
+        long theirs = command_line((int)pid, scratch->other, sizeof scratch->other);
         if (theirs == mine && __builtin_memcmp(scratch->other, scratch->own, (size_t)mine) == 0) {
-            facts->workers_seen++;
-            if (*lowest == 0 || (int)pid < *lowest) {
-                *lowest = (int)pid;
-            }
+            scratch->siblings[scratch->count++] = (int)pid;
         }
     }
 }
 
-/* The parent's children with this process's command line, this one among them: /proc/<pid>/task/<tid>/children. */
-static void read_workers(struct scratch *scratch, struct rd_facts *facts)
+/* The parent's children with this process's command line, this one among them: /proc/<pid>/task/<tid>/children. A child
+ * is listed by the thread that made it. */
+static void read_siblings(struct scratch *scratch)
 {
-    facts->workers_seen = 0;
-    facts->first_worker = true;
-    int lowest = 0, threads = 0;
+    int threads = 0;
     long parent = rd_syscall(NR_GETPPID, 0, 0, 0, 0, 0, 0);
-    long mine = command_line("self", scratch->own, sizeof scratch->own);
+    long mine = command_line(0, scratch->own, sizeof scratch->own);
     char path[96];
     struct rd_out out = rd_out(path, sizeof path);
     rd_put(&out, "/proc/");
@@ -81,13 +87,94 @@ static void read_workers(struct scratch *scratch, struct rd_facts *facts)
         rd_put_char(&out, '/');
         rd_put(&out, thread);
         rd_put(&out, "/children");
-        count_children(scratch, path, mine, facts, &lowest);
+        keep_children(scratch, path, mine);
     }
-    if (lowest != 0) {
-        facts->first_worker = lowest == rd_pid();
+}
+
+/* When the process was started, in hundredths of a second of the clock BOOTTIME: proc(5), stat's field 22. -1 where
+ * that can't be read. */
+static int64_t started(struct scratch *scratch, int process)
+{
+    char path[64];
+    long length = rd_read_file(path_of(path, process, "stat"), scratch->file, sizeof scratch->file);
+    uint64_t ticks;
+    long at = length - 1;
+    /* The program's name, in brackets, may hold anything. */
+    while (at >= 0 && scratch->file[at] != ')') {
+        at--;
     }
-    if (facts->workers_seen == 0) {
-        facts->workers_seen = 1;
+    if (at < 0) {
+        return -1;
+    }
+    struct rd_text text = {scratch->file + at + 1, (size_t)(length - at - 1)};
+    for (int field = 3; field < 22; field++) {
+        rd_next_word(&text);
+    }
+    return rd_number(rd_next_word(&text), &ticks) ? (int64_t)ticks : -1;
+}
+
+/* Whether a file whose base name contains "onnxruntime" is mapped in the process: 1 or 0; an error's number below that. */
+static long has_runtime(struct scratch *scratch, int process)
+{
+    static const char name[] = "onnxruntime";
+    char path[64];
+    long file = rd_syscall(NR_OPENAT, AT_FDCWD, (long)path_of(path, process, "maps"), O_CLOEXEC, 0, 0, 0);
+    if (rd_failed(file)) {
+        return file;
+    }
+    size_t matched = 0;
+    long part, found = 0, total = 0;
+    while ((part = rd_syscall(NR_READ, file, (long)scratch->other, sizeof scratch->other, 0, 0, 0)) > 0
+           && total < MAX_MAPS_BYTES && found == 0) {
+        total += part;
+        for (long i = 0; i < part && found == 0; i++) {
+            char one = scratch->other[i];
+            if (one == '\n' || one == '/') {
+                found = one == '\n' && matched == sizeof name - 1;
+                matched = 0;
+            } else if (matched < sizeof name - 1) {
+                matched = one == name[matched] ? matched + 1 : one == name[0];
+            }
+        }
+    }
+    rd_syscall(NR_CLOSE, file, 0, 0, 0, 0, 0);
+    return part < 0 ? part : found;
+}
+
+/* Keeps those that have the runtime, or may be about to: they started after this one, and only seconds ago. One that
+ * started before has had the time: its mappings tell. What can't be read for lack of rights counts. */
+static void keep_serving(struct scratch *scratch)
+{
+    int64_t now[2] = {0, 0};
+    rd_syscall(NR_CLOCK_GETTIME, CLOCK_BOOTTIME, (long)now, 0, 0, 0, 0);
+    int64_t now_ticks = now[0] * 100 + now[1] / 10000000;
+    int me = rd_pid(), kept = 0;
+    int64_t mine = started(scratch, me);
+    for (int i = 0; i < scratch->count; i++) {
+        int sibling = scratch->siblings[i];
+        long has = sibling == me ? 1 : has_runtime(scratch, sibling);
+        if (has == 0) {
+            int64_t theirs = started(scratch, sibling);
+            has = (theirs > mine || (theirs == mine && sibling > me)) && now_ticks - theirs <= STARTING_TICKS;
+        }
+        if (has > 0 || has == -EPERM || has == -EACCES) {
+            scratch->siblings[kept++] = sibling;
+        }
+    }
+    scratch->count = kept;
+}
+
+static void read_workers(struct scratch *scratch, const struct rd_plan *plan, struct rd_facts *facts)
+{
+    int planned = (int)rd_plan_get(plan, RD_WORKERS, 1), least = 1, me = rd_pid();
+    read_siblings(scratch);
+    if (scratch->count > planned) {
+        keep_serving(scratch);
+        least = planned;
+    }
+    facts->workers_seen = (unsigned)(scratch->count > least ? scratch->count : least);
+    for (int i = 0; i < scratch->count; i++) {
+        facts->first_worker &= scratch->siblings[i] >= me;
     }
 }
 
@@ -106,7 +193,7 @@ void rd_facts_refresh(struct rd_facts *facts)
     read_cpus(facts);
 }
 
-void rd_facts_read(struct rd_facts *facts)
+void rd_facts_read(const struct rd_plan *plan, struct rd_facts *facts)
 {
     __builtin_memset(facts, 0, sizeof *facts);
     facts->workers_seen = 1;
@@ -117,6 +204,6 @@ void rd_facts_read(struct rd_facts *facts)
     if (scratch == NULL) {
         return;
     }
-    read_workers(scratch, facts);
+    read_workers(scratch, plan, facts);
     rd_unmap(scratch, sizeof *scratch);
 }

@@ -245,7 +245,7 @@ struct rd_facts {
     unsigned units;
     char units_words[64];
 };
-void rd_facts_read(struct rd_facts *facts);
+void rd_facts_read(const struct rd_plan *plan, struct rd_facts *facts);
 /* The CPUs and the quota again, which a resize in place changes; the workers stay as they were. */
 void rd_facts_refresh(struct rd_facts *facts);
 /* The quota of the tightest visible cgroup by the files below `root` ("" for /); false where there is none. */

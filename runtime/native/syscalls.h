@@ -60,6 +60,9 @@
 #error "only x86-64 and aarch64"
 #endif
 
+#define EPERM 1
+#define EACCES 13
+#define CLOCK_BOOTTIME 7
 #define AT_FDCWD (-100)
 #define O_WRITE 01
 #define O_CREATE 0100

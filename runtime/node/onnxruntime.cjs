@@ -217,7 +217,7 @@ class Runtime {
     const now = Date.now();
     if (this.facts === null || Math.abs(now - this.factsAt) > FACTS_AGE_MS) {
       const { streams = 1, workers = 1 } = this.fields;
-      this.facts = facts.readFacts(Math.max(1, Math.floor(streams / workers)));
+      this.facts = facts.readFacts(Math.max(1, Math.floor(streams / workers)), workers);
       this.factsAt = now;
     } else {
       this.facts = facts.refreshed(this.facts);

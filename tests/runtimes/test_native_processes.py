@@ -1,8 +1,11 @@
 """The preloaded library in every kind of process that a container may start: it must never be the reason that one fails."""
 
+import contextlib
 import os
 import shutil
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import native_lab
@@ -52,6 +55,49 @@ def test_it_needs_no_library_and_exports_one_name():
     assert "(NEEDED)" not in dynamic
     names = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
     assert [line.split()[-1] for line in names.splitlines()] == ["OrtGetApiBase"]
+
+
+@contextlib.contextmanager
+def helpers(command, count):
+    """So many processes of this one's with the same command line that never load a runtime."""
+    made = [subprocess.Popen(command, executable=shutil.which("cat"), stdin=subprocess.PIPE) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for one in made:
+            one.communicate()
+
+
+def test_processes_like_it_that_never_load_a_runtime_are_no_workers():
+    chosen = program("c", "1.31.1")
+    with helpers(chosen.command, 3), Caller(chosen, under(PLAN), cpus=CPUS) as caller:
+        caller.do("env", "session s -")
+        assert "intra_op=2," in caller.lines[0]
+
+
+def test_as_many_workers_as_were_planned_are_assumed_where_fewer_have_the_runtime_yet():
+    chosen = program("c", "1.31.1")
+    with helpers(chosen.command, 3), Caller(chosen, under(f"{PLAN};workers=2;streams=2"), cpus=CPUS) as caller:
+        caller.do("env", "session s -")
+        assert "intra_op=1 (planned 2, cut to cpuset of 2)" in caller.lines[0]
+
+
+def test_the_workers_of_a_parent_with_many_threads_count_each_other():
+    chosen = program("c", "1.31.1")
+    end = threading.Event()
+    threads = [threading.Thread(target=end.wait) for _ in range(100)]
+    for thread in threads:
+        thread.start()
+    try:
+        with ThreadPoolExecutor(1) as last, Caller(chosen, under(PLAN), cpus=CPUS) as one:
+            two = last.submit(Caller, chosen, under(PLAN), cpus=CPUS).result()
+            with two:
+                for caller in (one, two):
+                    caller.do("env", "session s -")
+                lines = one.lines + two.lines
+        assert ["shared by 2 workers" in line for line in lines] == [True]
+    finally:
+        end.set()
 
 
 @pytest.mark.parametrize("libc", ["glibc", "musl"])
