@@ -20,7 +20,7 @@ const MAX_MESSAGE = 400;
 const MAX_CORPUS = 1024;
 const MAX_TEXT = 6000;
 const SEEDS = [
-  'v=1;intra=4;inter=1;spin=bounded;spin_us=200;mode=sequential;aff=none;excl=0;streams=1;workers=1;existing=respect',
+  'v=1;intra=4;env_intra=3;inter=1;spin=bounded;spin_us=200;mode=sequential;aff=none;excl=0;streams=1;workers=1;existing=respect',
   'v=1;intra=8;global=1;global_intra=16;runs=4;floor=1;min=2;min_inter=2;mode=parallel;excl=8;graph=all;aff=core',
   'v=1;intra=8;aff=numa;excl=8;numa=single;ctype=efficient;smt=1;gpu=1;floor=0',
   'v=1;session.intra_op.allow_spinning=0;cuda.gpu_mem_limit=1073741824;openvino.num_streams=2;alloc=mimalloc',
@@ -136,13 +136,16 @@ function checkChoice(fields, wanted, facts, random) {
   const binding = { hasExtra, hasSpinDuration: hasExtra && random(2) > 0 };
   const before = JSON.stringify(options);
   const groups = () => ({ text: random(2) ? '2;3' : '', why: 'none' });
-  const choice = new Choice({ fields, wanted, facts, options: Object.freeze(options), binding, own: {}, groups });
+  const ours = random(2) ? [fields.omp, 2].filter(Boolean) : [];
+  const given = { fields, wanted, facts, options: Object.freeze(options), binding, own: {}, ours, groups };
+  const choice = new Choice(given);
   const edited = choice.edited();
   hold(JSON.stringify(options) === before, "the code's options are as they were");
   for (const key of ['intraOpNumThreads', 'interOpNumThreads']) {
     const said = options[key];
     const kept = said === undefined || said === 0 || Object.is(edited[key], said);
-    hold(kept || !choice.respect, `${key} is the code's`);
+    const cut = ours.includes(said) && edited[key] <= said;
+    hold(kept || cut || !choice.respect, `${key} is the code's`);
   }
   const extra = Object.values(edited === options ? {} : edited.extra || {});
   hold(choice.changes.has('extra') === false || extra.every((value) => typeof value === 'string'), 'entries are text');

@@ -27,7 +27,7 @@ CACHE = Path.home() / ".cache" / "raddle" / "venvs"
 ATHERIS = "atheris==3.0.0"
 UNAVAILABLE = 77
 SEEDS = (
-    "v=1;intra=4;inter=1;spin=bounded;spin_us=200;mode=sequential;aff=none;excl=0;streams=1;workers=1;existing=respect",
+    "v=1;intra=4;env_intra=3;inter=1;spin=bounded;spin_us=200;mode=sequential;aff=none;excl=0;streams=1;workers=1;existing=respect",
     "v=1;intra=8;global=1;global_intra=16;runs=4;floor=1;min=2;min_inter=2;mode=parallel;excl=8;graph=all",
     "v=1;session.intra_op.allow_spinning=0;cuda.gpu_mem_limit=1073741824;openvino.num_streams=2;alloc=mimalloc",
     "v=1;cuda.arena_extend_strategy=kSameAsRequested;session.intra_op.spin_duration_us=-1;observe=runs;gpu=1",
