@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 
-from raddle import cgroupfs, cpuset, files
+from raddle import cgroupfs, cpuset, errors, files
 
 # v1 says "no limit" with LONG_MAX rounded down to a page; anything this large limits nothing.
 _NO_MEMORY_LIMIT_BYTES = 1 << 60
@@ -247,7 +247,8 @@ def _text(path: str) -> str:
     """The cgroup's file; "" where it can't be read, which each parser takes for an absent fact."""
     try:
         return files.read_text(path)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        errors.let_through(error)
         return ""
 
 

@@ -14,7 +14,7 @@ import time
 from binascii import crc32
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping
 
-from raddle import record, totals
+from raddle import errors, record, totals
 
 if TYPE_CHECKING:
     from raddle.adapters.live import Facts
@@ -101,7 +101,7 @@ class Creation:
                 _Sampler.start(facts.cgroup_path)
             record.add(made)
         except Exception as error:
-            record.complain(f"{runtime} session is not recorded: {error!r}")
+            record.failed(f"{runtime} session is not recorded", error)
             return {}
         return made
 
@@ -127,7 +127,7 @@ def initialized(made: dict[str, Any], providers: Iterable[str], inputs: Iterable
             made["tasks"], made["threads"] = len(after), sorted(after - creation.before - _Sampler.threads)
         record.changed()
     except Exception as error:
-        record.complain(f"session's record is incomplete: {error!r}")
+        record.failed("session's record is incomplete", error)
 
 
 def timed(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -171,7 +171,8 @@ def identity(model: Any) -> dict[str, Any] | None:
             return _identity(size, *ends)
         finally:
             os.close(file)
-    except (OSError, TypeError, ValueError):
+    except (OSError, TypeError, ValueError) as error:
+        errors.let_through(error)
         return None
 
 
@@ -183,7 +184,8 @@ def _threads() -> frozenset[int] | None:
     """Ids of this process's threads; None where there are too many or they can't be read."""
     try:
         return None if (totals.tasks() or MAX_THREADS_LISTED) >= MAX_THREADS_LISTED else _listed()
-    except OSError:
+    except OSError as error:
+        errors.let_through(error)
         return None
 
 
@@ -195,7 +197,7 @@ class _Sampler:
     """The thread of observe=runs; one a process, and none in a forked child until that creates a session itself."""
 
     pid = 0
-    lock = threading.Lock()
+    lock = threading.RLock()
     # Its own id, which is none of a session's.
     threads: frozenset[Any] = frozenset()
 
@@ -217,7 +219,7 @@ class _Sampler:
 
 
 def _unlock() -> None:
-    _Sampler.lock = threading.Lock()
+    _Sampler.lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

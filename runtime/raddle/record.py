@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Any
 
-from raddle import env, shim
+from raddle import env, errors, shim, totals
 
 # The runtimes that this process or one above it has said its line about, joined by commas: its children stay silent.
 ANNOUNCED = "RADDLE_ANNOUNCED"
@@ -27,6 +27,8 @@ sessions: list[dict[str, Any]] = []
 samples: list[dict[str, Any]] = []
 # Lines of `complain`, in order, also those that RADDLE_LOG silenced.
 complaints: list[str] = []
+# The names in ANNOUNCED that this process, or one that it was forked from, has added.
+_announced: list[str] = []
 
 
 def add(session: dict[str, Any]) -> None:
@@ -48,9 +50,19 @@ def sample(totals: dict[str, Any]) -> None:
 def announce(runtime: str, line: str) -> None:
     """Says what was configured: once per runtime (an adapter's name) and process tree."""
     said = [name for name in os.environ.get(ANNOUNCED, "").split(",") if name]
-    if runtime not in said:
-        os.environ[ANNOUNCED] = ",".join([*said, runtime])
+    if runtime not in said and runtime not in _announced:
+        _announced.append(runtime)
+        # Where other threads run, one of them may be reading the environment outside the interpreter's lock. Then
+        # new programs that this process starts say their own line.
+        if totals.tasks() == 1:
+            os.environ[ANNOUNCED] = ",".join([*said, runtime])
         _say(line)
+
+
+def failed(what: str, error: Exception) -> None:
+    """To be called where an error of Raddle's own work is caught: complains, or raises the application's again."""
+    errors.let_through(error)
+    complain(f"{what}: {error!r}")
 
 
 def complain(line: str) -> None:
@@ -74,8 +86,8 @@ def changed() -> None:
             from raddle import report  # noqa: PLC0415
 
             report.changed()
-        except Exception:
-            pass
+        except Exception as error:
+            errors.let_through(error)
 
 
 def _say(line: str) -> None:

@@ -15,7 +15,7 @@ import time
 from binascii import crc32
 from typing import Any
 
-from raddle import __version__, cpuset, env, record, totals
+from raddle import __version__, cpuset, env, errors, record, totals
 
 VERSION = 1
 MAX_FILES = 64
@@ -120,9 +120,9 @@ def changed() -> None:
                 state.writer.write()
             finally:
                 state.lock.release()
-    except Exception:
+    except Exception as error:
         # The folder is the platform's; the application must not notice.
-        pass
+        errors.let_through(error)
 
 
 def _finalize(state: _State) -> None:

@@ -36,9 +36,11 @@ class _Finder:
                 from raddle.adapters import hook  # noqa: PLC0415
 
                 return hook.find_spec(self, name, path, target)
-            except Exception:
+            except Exception as error:
                 # The other finders are asked next, as if this one were not there.
-                pass
+                errors = sys.modules.get("raddle.errors")
+                if errors is not None:
+                    errors.let_through(error)
         return None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from raddle import files
+from raddle import errors, files
 
 # cpu.stat's line -> the name here, and what it is divided by.
 _CPU_STAT = {
@@ -64,7 +64,8 @@ def tasks() -> int | None:
     try:
         # A folder has two links, and one from each folder in it: no list is made.
         return max(1, os.stat("/proc/self/task").st_nlink - 2)
-    except OSError:
+    except OSError as error:
+        errors.let_through(error)
         return None
 
 
@@ -88,5 +89,6 @@ def _of_cgroup(path: str) -> dict[str, int]:
 def _text(path: str) -> str:
     try:
         return files.read_text(path)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        errors.let_through(error)
         return ""

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from raddle import record
 from raddle.adapters.ort_providers import Providers, gpu_asked, merge
 
+# The stand-ins' frames are onnxruntime's own to the adapter.
+__name__ = "onnxruntime.stand_in"
+
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 OPTIONS = st.dictionaries(st.sampled_from("abc"), st.text(max_size=3), max_size=3)
 

@@ -9,6 +9,9 @@ from raddle.adapters import ort_shrink
 from raddle.adapters.live import Effective
 from raddle.adapters.ort_sharing import BY_THE_APPLICATION, Sharing
 
+# The stand-ins' frames are onnxruntime's own to the adapter.
+__name__ = "onnxruntime.stand_in"
+
 ALREADY = "An allocator for this device has already been registered for sharing."
 
 

@@ -192,7 +192,7 @@ def test_a_session_is_made_where_a_sandbox_lets_no_thread_choose_its_cpus():
 def test_threads_with_cpus_of_their_own_make_sessions_at_the_same_time():
     """The facts that one session is planned with stay those of its thread."""
     module = SimpleNamespace(InferenceSession=object, get_default_session_options=object)
-    runtime = Runtime(Given({}, {}, module, (1, 31)), "v=1", "1.31.1")
+    runtime = Runtime(Given({}, module, (1, 31)), "v=1", "1.31.1")
 
     def body():
         os.sched_setaffinity(0, MINE[:1])

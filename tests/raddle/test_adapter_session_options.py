@@ -12,6 +12,9 @@ from raddle import cpuset, env, record
 from raddle.adapters import onnxruntime
 from raddle.adapters.ort_affinity import MAX_AFFINITY_TEXT, affinity_text
 
+# The stand-ins' frames are onnxruntime's own to the adapter.
+__name__ = "onnxruntime.stand_in"
+
 
 @pytest.mark.parametrize(
     ("groups", "text"),

@@ -258,5 +258,6 @@ def test_importing_it_loads_nothing_heavy():
         "raddle.cgroup",
         "raddle.cgroupfs",
         "raddle.cpuset",
+        "raddle.errors",
         "raddle.files",
     ]

@@ -70,6 +70,14 @@ class _Loader:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
 
+    @property  # type: ignore[misc]  # isinstance asks for it
+    def __class__(self) -> Any:
+        return type(self._loader)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # Copies are of the loader that was found.
+        return self._loader.__reduce_ex__(protocol)
+
     def create_module(self, spec: Any) -> Any:
         return self._loader.create_module(spec)
 
@@ -95,14 +103,18 @@ def _install(module: Any, awaited: str) -> None:
 
 def _tell(awaited: str, call: Callable[[Any, str], None]) -> None:
     name = RUNTIMES[awaited]
+    plan_text = os.environ.get(env.PLAN, "")
+    if not plan_text:
+        # The application has removed it.
+        return
     try:
         adapter = _adapter(awaited)
         if adapter is not None:
-            call(adapter, os.environ.get(env.PLAN, ""))
+            call(adapter, plan_text)
     except env.PlanError as error:
         record.announce(name, f"{name} is left alone: {error}")
     except Exception as error:
-        record.complain(f"{name} is left alone: {error!r}")
+        record.failed(f"{name} is left alone", error)
 
 
 def _adapter(awaited: str) -> Any:
@@ -112,5 +124,5 @@ def _adapter(awaited: str) -> Any:
         try:
             _loaded[name] = import_module("raddle.adapters." + name)
         except Exception as error:
-            record.complain(f"{name} is left alone, its adapter can't be loaded: {error!r}")
+            record.failed(f"{name} is left alone, its adapter can't be loaded", error)
     return _loaded.get(name)

@@ -7,13 +7,12 @@ exclusive ones that the plan expects. Only there the machine is read, and the po
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from math import ceil, floor
 from typing import TYPE_CHECKING, Any, Mapping
 
-from raddle import cgroup, cpuset, record
+from raddle import cgroup, cpuset, errors, record
 
 if TYPE_CHECKING:
     from raddle.placement import Placement
@@ -87,9 +86,23 @@ class Effective:
     `cap` is the number of threads that fit one session's share, None where neither quota nor cpuset is known.
     `exclusive` is True when the CPUs are the exclusive ones that the plan expects and nobody shares them.
     `global_intra` is the size of the one pool of all sessions of this process, None where each has its own.
+    `spin` is what the planned counts come to; `stopped` says it of the counts that a session really has.
     """
 
-    __slots__ = ("because", "cap", "exclusive", "global_intra", "inter", "intra", "spin", "spin_us")
+    __slots__ = (
+        "because",
+        "cap",
+        "cpus_room",
+        "cpus_where",
+        "crowded",
+        "exclusive",
+        "global_intra",
+        "inter",
+        "intra",
+        "runs",
+        "spin",
+        "spin_us",
+    )
 
     def __init__(self) -> None:
         self.intra: int | None = None
@@ -100,6 +113,21 @@ class Effective:
         self.cap: int | None = None
         self.exclusive = False
         self.because: dict[str, str] = {}
+        # What decides about bounded spinning: callers of one session, CPUs for their threads, and other workers.
+        self.runs = 1
+        self.cpus_room: int | None = None
+        self.cpus_where = ""
+        self.crowded = False
+
+    def stopped(self, intra: int | None, inter: int | None, *, parallel: bool) -> str:
+        """Why pools of these counts do not spin bounded as planned, "" where they may.
+
+        Threads of one session that want a CPU at once are its callers, and its pools' workers.
+        """
+        runnable = self.runs + (intra or 1) - 1 + ((inter or 1) - 1 if parallel else 0)
+        if self.crowded or (self.cpus_room is not None and runnable > self.cpus_room):
+            return "planned bounded, stopped: " + self.cpus_where
+        return ""
 
 
 # Bounded spinning without a number, as planner.BOUNDED_SPIN_US.
@@ -130,20 +158,16 @@ def resolve(fields: Mapping[str, Any], facts: Facts) -> Effective:
         planned = fields.get("global_intra", fields.get("intra"))
         found.global_intra = _clamped("global_intra", planned, share, least, where, found.because)
     found.exclusive = 0 < fields.get("excl", 0) == size and streams == 1
+    found.runs, found.cpus_room, found.cpus_where = fields.get("runs", 1), cpus_room, cpus_where
+    found.crowded = crowded
     found.spin = fields.get("spin")
     if found.spin == "bounded":
         found.spin_us = fields.get("spin_us", DEFAULT_SPIN_US)
-        if crowded or (cpus_room is not None and _runnable(fields, found) > cpus_room):
+        stopped = found.stopped(found.intra, found.inter, parallel=fields.get("mode") == "parallel")
+        if stopped:
             found.spin, found.spin_us = "never", 0
-            found.because["spin"] = "planned bounded, stopped: " + cpus_where
+            found.because["spin"] = stopped
     return found
-
-
-def _runnable(fields: Mapping[str, Any], found: Effective) -> int:
-    """Threads of one session that want a CPU at once: its callers, and its pools' workers."""
-    inter = (found.inter or 1) if fields.get("mode") == "parallel" else 1
-    runnable: int = fields.get("runs", 1) + (found.intra or 1) - 1 + inter - 1
-    return runnable
 
 
 def _room(fields: Mapping[str, Any], facts: Facts, size: int | None, words: str) -> tuple[int | None, str]:
@@ -177,7 +201,7 @@ def place(fields: Mapping[str, Any], cpus: int | None) -> Placement | None:
 
         return places.placed(fields, cpus)
     except Exception as error:
-        record.complain(f"exclusive CPUs are only counted: {error!r}")
+        record.failed("exclusive CPUs are only counted", error)
         return None
 
 
@@ -190,8 +214,8 @@ def read_facts(fields: Mapping[str, Any] | None = None, library: bytes = b"") ->
     facts = Facts(None)
     try:
         facts.controller = cgroup.CPUController()
-    except Exception:
-        pass
+    except Exception as error:
+        errors.let_through(error)
     refresh(facts)
     if facts.cgroup_path is None:
         record.announce("facts", "no cgroup can be read below /proc and /sys: counts are not cut to a quota")
@@ -203,8 +227,8 @@ def read_facts(fields: Mapping[str, Any] | None = None, library: bytes = b"") ->
         else:
             facts.workers_seen = max(1, len(workers))
         facts.first_worker = min(workers, default=0) in (0, os.getpid())
-    except (OSError, ValueError):
-        pass
+    except (OSError, ValueError) as error:
+        errors.let_through(error)
     facts.placed = place(fields, facts.cpus) if fields else None
     return facts
 
@@ -219,8 +243,8 @@ def refresh(facts: Facts) -> None:
     try:
         if facts.controller is not None:
             found = facts.controller.read()
-    except Exception:
-        pass
+    except Exception as error:
+        errors.let_through(error)
     facts.quota_cpus, facts.cgroup_path = found.quota_cpus, found.quota_path
     facts.throttled = None
     if found.nr_periods is not None and found.nr_throttled is not None and found.throttled_us is not None:
@@ -231,7 +255,8 @@ def read_cpus() -> int | None:
     """The CPUs that the calling thread may run on, and its future threads with it; None where that can't be read."""
     try:
         return cpuset.of(os.sched_getaffinity(0))
-    except (AttributeError, OSError):
+    except (AttributeError, OSError) as error:
+        errors.let_through(error)
         return None
 
 
@@ -248,12 +273,20 @@ def _siblings() -> list[int]:
     found: list[int] = []
     # A child is listed by the thread that made it; each thread and each child may end meanwhile.
     for thread in os.listdir(f"/proc/{parent}/task")[:MAX_PARENT_THREADS]:
-        with contextlib.suppress(OSError):
-            for child in _read(f"/proc/{parent}/task/{thread}/children").split():
-                with contextlib.suppress(OSError):
-                    if len(found) < MAX_SIBLINGS and _command_line(child.decode()) == mine:
-                        found.append(int(child))
-    return found
+        try:
+            children = _read(f"/proc/{parent}/task/{thread}/children").split()
+            found += [int(child) for child in children if _runs(child.decode(), mine)]
+        except OSError as error:  # noqa: PERF203  # as above
+            errors.let_through(error)
+    return found[:MAX_SIBLINGS]
+
+
+def _runs(pid: str, command_line: bytes) -> bool:
+    try:
+        return _command_line(pid) == command_line
+    except OSError as error:
+        errors.let_through(error)
+        return False
 
 
 def _serving(siblings: list[int], library: bytes) -> list[int]:
@@ -270,9 +303,10 @@ def _serving(siblings: list[int], library: bytes) -> list[int]:
                 theirs = _start_s(sibling)
                 if (theirs, sibling) < (started, me) or now - theirs > STARTING_S:
                     continue
-        except PermissionError:
-            pass
-        except OSError:
+        except PermissionError as error:
+            errors.let_through(error)
+        except OSError as error:
+            errors.let_through(error)
             continue
         found.append(sibling)
     return found

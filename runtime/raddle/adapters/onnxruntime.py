@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Iterable, Mapping
+from typing import Any, Iterable
 
 from raddle import env, record
 from raddle.adapters.ort_given import Given
@@ -18,8 +18,6 @@ from raddle.adapters.ort_runtime import Runtime
 _loaded: list[Runtime] = []
 # The environment that an OpenMP build is loaded with, between `prepare` and `install`.
 _openmp: list[Any] = []
-
-_MAX_DIGITS = 9
 
 
 def prepare(plan_text: str) -> None:
@@ -80,29 +78,13 @@ def install(module: Any, plan_text: str) -> None:
         return
     try:
         version = str(getattr(sys.modules.get("onnxruntime"), "__version__", ""))
-        given = Given(fields, own_counts(fields, os.environ), module, version_of(version))
+        given = Given(fields, module, version_of(version))
         given.openmp = openmp
         runtime = Runtime(given, plan_text, version)
         runtime.replace()
         _loaded[:] = [runtime]
     except Exception as error:
-        record.complain(f"onnxruntime is left alone: {error!r}")
-
-
-def own_counts(fields: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, int]:
-    """The counts that the environment sets otherwise than the plan: intra, inter; {} where the policy overrides.
-
-    What Raddle itself puts into the environment equals the plan; anything else came by a way that the webhook can't see
-    (envFrom, an entrypoint's export). ONNX Runtime from 1.29 on reads it by itself, and older ones are given it.
-    """
-    if fields.get("existing") == "override":
-        return {}
-    found = {}
-    for name, key in ((env.ORT_INTRA, "intra"), (env.ORT_INTER, "inter")):
-        value = environ.get(name, "")
-        if value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS and 0 < int(value) != fields.get(key):
-            found[key] = int(value)
-    return found
+        record.failed("onnxruntime is left alone", error)
 
 
 def version_of(text: str) -> tuple[int, ...]:

@@ -69,7 +69,7 @@ def _planned(fields: Mapping[str, Any], cpus: int, count: int, affinity: str) ->
             text = _text_within(places.lowest_groups(fields, cpus, count, affinity), cpus, count)
         return text, places.pool(fields, cpus, count) if text else 0
     except Exception as error:
-        record.complain(f"no affinity: {error!r}")
+        record.failed("no affinity", error)
         return "", 0
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Mapping
 
-from raddle.adapters.live import Effective
+from raddle.adapters.live import DEFAULT_SPIN_US, Effective
 from raddle.adapters.ort_given import AFFINITY_SINCE, ALLOW_SPINNING_SINCE, SPIN_DURATION_SINCE, Given
 from raddle.adapters.session_options import Edit
 
@@ -35,22 +36,18 @@ class Choice:
     sharedArena, globalPool, configEntries; absent where neither says anything. `because` says what decided where it
     was not simply the plan.
     core_taken   another session's workers already have a core each.
-    ask_affinity ask for affinity of the code's own. It is asked for only where it matters: a string that does not
-                 fit the count makes the construction fail, and the caller asks then.
     gpu          the GPU provider that the application asks for, "" for none.
     pool_cpus    the CPUs of the pool whose workers are tied; 0: they are not.
     """
 
-    def __init__(
-        self, edit: Edit, given: Given, wanted: Effective, *, core_taken: bool, ask_affinity: bool, gpu: str = ""
-    ) -> None:
+    def __init__(self, edit: Edit, given: Given, wanted: Effective, *, core_taken: bool, gpu: str = "") -> None:
         self.edit = edit
         self.given = given
         self.fields = given.fields
         self.wanted = wanted
         self.core_taken = core_taken
         self.respect = given.respect
-        self.ask_affinity = ask_affinity or not self.respect or self.fields.get("aff", "none") != "none"
+        self.own = given.own_counts(os.environ)
         self.gpu = gpu
         self.code_affinity: str | None = None
         self.pools: list[str] = []
@@ -72,7 +69,7 @@ class Choice:
             self.because.update(self.given.openmp.because)
             self._inter(self._mode())
         else:
-            self.code_affinity = self.edit.entry(AFFINITY_KEY) if self.ask_affinity else None
+            self.code_affinity = self.edit.entry(AFFINITY_KEY)
             self._intra()
             self._inter(self._mode())
             self._spinning()
@@ -85,12 +82,11 @@ class Choice:
     def _joins_global_pool(self) -> bool:
         if not self.fields.get("global"):
             return False
-        options = self.edit.options
-        code = (options.intra_op_num_threads, options.inter_op_num_threads)
         own_counts = ""
-        if self.respect and any(count not in UNSET_COUNTS for count in code):
+        code = (self._code_count("intra", self.wanted.intra), self._code_count("inter", self.wanted.inter))
+        if self.respect and code != (None, None):
             own_counts = IN_THE_CODE
-        elif self.given.own:
+        elif self.own:
             own_counts = IN_THE_ENVIRONMENT
         reason = self.given.sharing.join_pool(self.wanted, own_counts=own_counts)
         if reason:
@@ -106,13 +102,12 @@ class Choice:
         return True
 
     def _intra(self) -> None:
-        count = self.edit.options.intra_op_num_threads
-        code, where = (None, "") if count in UNSET_COUNTS else (count, IN_THE_CODE)
+        code, where = self._code_count("intra", self.wanted.intra), IN_THE_CODE
         if self.respect and code is None and self.code_affinity:
             from raddle.adapters.ort_affinity import threads_of  # noqa: PLC0415
 
             # The code's affinity has a group for each worker: any other count would fail.
-            code, where = threads_of(self.code_affinity), IN_THE_CODE
+            code = threads_of(self.code_affinity)
         self._count("intra", code, where, self.wanted.intra)
 
     def _mode(self) -> int | None:
@@ -131,13 +126,21 @@ class Choice:
         return self.wanted.inter
 
     def _inter(self, wanted: int | None) -> None:
-        count = self.edit.options.inter_op_num_threads
-        code, where = (None, "") if count in UNSET_COUNTS else (count, IN_THE_CODE)
-        self._count("inter", code, where, wanted)
+        self._count("inter", self._code_count("inter", wanted), IN_THE_CODE, wanted)
+
+    def _code_count(self, key: str, wanted: int | None) -> int | None:
+        """The count that the code has set, None if it has set none."""
+        count: int = getattr(self.edit.options, key + "_op_num_threads")
+        if count in UNSET_COUNTS:
+            return None
+        if wanted is not None and wanted <= count and count in self.given.copied_counts(os.environ):
+            # A copy of what Raddle has put into the environment. Where it is the code's own after all, it gets no more.
+            return None
+        return count
 
     def _count(self, key: str, code: int | None, where: str, wanted: int | None) -> None:
-        if code is None and key in self.given.own:
-            code, where = self.given.own[key], IN_THE_ENVIRONMENT
+        if code is None and key in self.own:
+            code, where = self.own[key], IN_THE_ENVIRONMENT
         if code is not None and (self.respect or wanted is None):
             self.because[key] = where
             wanted = code
@@ -150,10 +153,18 @@ class Choice:
         self.pools = ["intra"] if values.get("intra") != 1 else []
         if values["mode"] == "parallel" and values.get("inter") != 1:
             self.pools.append("inter")
-        planned = self.wanted.spin
+        planned = self.fields.get("spin")
+        stopped = ""
+        if planned == "bounded":
+            parallel = values["mode"] == "parallel"
+            stopped = self.wanted.stopped(values.get("intra"), values.get("inter"), parallel=parallel)
+        self.because.pop("spin", None)
         if not self.pools:
             planned = "never"
             self.because["spin"] = "no worker threads"
+        elif stopped:
+            planned = "never"
+            self.because["spin"] = stopped
         elif planned == "bounded" and self.gpu:
             # Its workers wait for a GPU most of the time; the count stays, since the provider may fall back to the CPU.
             planned = "never"
@@ -175,7 +186,7 @@ class Choice:
         if planned == "never":
             wanted["allow_spinning"] = "0"
         elif planned == "bounded":
-            wanted = {"allow_spinning": "1", "spin_duration_us": str(self.wanted.spin_us)}
+            wanted = {"allow_spinning": "1", "spin_duration_us": str(self.fields.get("spin_us", DEFAULT_SPIN_US))}
         for option in _SPIN_OPTIONS:
             if prefix + option in self.given.entries:
                 wanted[option] = self.given.entries[prefix + option]

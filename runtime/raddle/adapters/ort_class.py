@@ -5,17 +5,20 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Callable
 
-from raddle import observe
+from raddle import errors, observe, record
 
 if TYPE_CHECKING:
     from raddle.adapters.ort_runtime import Runtime
+
+_RUNS = ("run", "run_with_iobinding", "run_with_ort_values", "run_with_ortvaluevector", "run_async")
 
 
 def _caller() -> Any:
     """The frame that calls the caller of this function; None where no Python code does, as in a bare thread."""
     try:
         return sys._getframe(2)  # noqa: SLF001
-    except ValueError:
+    except ValueError as error:
+        errors.let_through(error)
         return None
 
 
@@ -28,12 +31,20 @@ def wrapped(runtime: Runtime) -> Any:
         raddle_wrapped = True
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            runtime.construct(self, original.__init__, args, kwargs, _caller())
+            try:
+                runtime.construct(self, original.__init__, args, kwargs, _caller())
+            except BaseException as error:
+                error.__traceback__ = errors.without_frames(error)
+                raise
 
         def initialize_session(self, *args: Any, **kwargs: Any) -> Any:
-            if kwargs:
-                return original.initialize_session(self, *args, **kwargs)
-            return runtime.initialize(self, original.initialize_session, args)
+            try:
+                if kwargs:
+                    return original.initialize_session(self, *args, **kwargs)
+                return runtime.initialize(self, original.initialize_session, args)
+            except BaseException as error:
+                error.__traceback__ = errors.without_frames(error)
+                raise
 
     InferenceSession.__module__ = original.__module__
     InferenceSession.__qualname__ = original.__qualname__
@@ -67,3 +78,26 @@ def _wrap_runs(runtime: Runtime, original: Any, session_class: Any) -> None:
                 methods[name] = observe.timed(methods.get(name, getattr(original, name)))
     for name, method in methods.items():
         setattr(session_class, name, method)
+
+
+def told_at_runs(runtime: Runtime, line: str) -> None:
+    """Has the line said at the next run of any session of the runtime, or by `runtime.lost` before that."""
+    session_class = runtime.session_class
+    methods = {name: getattr(session_class, name) for name in _RUNS if hasattr(session_class, name)}
+
+    def say() -> None:
+        runtime.lost = None
+        for name, method in methods.items():
+            setattr(session_class, name, method)
+        record.complain(line)
+
+    def telling(method: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            say()
+            return method(*args, **kwargs)
+
+        return run
+
+    runtime.lost = say
+    for name, method in methods.items():
+        setattr(session_class, name, telling(method))

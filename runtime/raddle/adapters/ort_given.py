@@ -27,11 +27,13 @@ SPIN_DURATION_SINCE = ENTRY_SINCE["session.intra_op.spin_duration_us"]
 AFFINITY_SINCE = (1, 14)
 
 
+_MAX_DIGITS = 9
+
+
 class Given:
     """What holds for every session of the process.
 
     fields   the plan (env.decode)
-    own      counts that the environment sets otherwise than the plan, and that the policy respects: intra, inter
     module   onnxruntime.capi._pybind_state, for its enumerations
     version  (1, 31)
     entries  the plan's own config entries that this version knows
@@ -39,13 +41,10 @@ class Given:
     sharing  ort_sharing.Sharing; openmp: ort_openmp.OpenMP. None where the plan, or the build, has no use for it
     """
 
-    __slots__ = ("entries", "fields", "module", "openmp", "own", "respect", "sharing", "unknown", "version")
+    __slots__ = ("entries", "fields", "module", "openmp", "respect", "sharing", "unknown", "version")
 
-    def __init__(
-        self, fields: Mapping[str, Any], own: Mapping[str, int], module: Any, version: tuple[int, ...]
-    ) -> None:
+    def __init__(self, fields: Mapping[str, Any], module: Any, version: tuple[int, ...]) -> None:
         self.fields = fields
-        self.own = own
         self.module = module
         self.version = version or OLDEST
         self.respect = fields.get("existing") != "override"
@@ -61,6 +60,36 @@ class Given:
                     unknown.append("{}: onnxruntime can since {}.{}".format(key, *ENTRY_SINCE[key]))
         self.unknown = "; ".join(unknown)
 
+    def own_counts(self, environ: Mapping[str, str]) -> dict[str, int]:
+        """The counts that the environment sets otherwise than Raddle: intra, inter; {} where the policy overrides.
+
+        Anything else came by a way that the webhook can't see (envFrom, an entrypoint's export, the application's own
+        code). ONNX Runtime from 1.29 on reads it by itself at each session, and older ones are given it.
+        """
+        found = {}
+        for key, name, planned in self._variables():
+            count = _count(environ.get(name, ""))
+            if self.respect and count and count != planned:
+                found[key] = count
+        return found
+
+    def copied_counts(self, environ: Mapping[str, str]) -> set[int]:
+        """The counts that Raddle has put into the environment: some libraries copy them into SessionOptions."""
+        variables = (*self._variables(), ("", env.OMP, self.fields.get("omp")))
+        return {planned for _, name, planned in variables if planned and _count(environ.get(name, "")) == planned}
+
+    def _variables(self) -> tuple[tuple[str, str, int | None], ...]:
+        fields = self.fields
+        return (
+            ("intra", env.ORT_INTRA, fields.get("env_intra", fields.get("intra"))),
+            ("inter", env.ORT_INTER, fields.get("inter")),
+        )
+
     def knows(self, key: str) -> bool:
         """Whether this version reads the config entry."""
         return self.version >= ENTRY_SINCE.get(key, ())
+
+
+def _count(text: str) -> int:
+    """The variable's count, 0 where it has none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else 0

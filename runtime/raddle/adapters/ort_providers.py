@@ -15,7 +15,7 @@ import sys
 import threading
 from typing import Any, Callable, Mapping, Sequence
 
-from raddle import env, record, shim
+from raddle import env, errors, record, shim
 
 # Its InferenceSession is the one that applications use; it is imported after the extension.
 COLLECTION = "onnxruntime.capi.onnxruntime_inference_collection"
@@ -101,6 +101,13 @@ class Providers:
 
         @functools.wraps(create)
         def attempted(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return attempt(args, kwargs)
+            except BaseException as error:
+                error.__traceback__ = errors.without_frames(error)
+                raise
+
+        def attempt(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             outer = getattr(self.thread, "attempts", None)
             attempts = self.thread.attempts = _Attempts(self.planned)
             try:
@@ -110,7 +117,7 @@ class Providers:
                         result = create(*args, **kwargs)
                         break
                     except Exception as error:
-                        if not attempts.go_on(error):
+                        if not (errors.is_ours(error) and attempts.go_on(error)):
                             raise
             finally:
                 self.thread.attempts = outer

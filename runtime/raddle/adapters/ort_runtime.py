@@ -1,7 +1,9 @@
 """One loaded ONNX Runtime: how its sessions are made, and what those of the process have in common.
 
 For each session values are set on the options, the native constructor is called, and the values are taken back. Where
-that fails the session is constructed as it would have been without Raddle.
+the constructor refuses them the session is constructed as it would have been without Raddle.
+
+A signal handler of the application's may run between any two steps here: it may raise, and it may make a session.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ import time
 import weakref
 from typing import Any, Callable
 
-from raddle import observe, record
+from raddle import errors, observe, record
 from raddle.adapters import live
-from raddle.adapters.ort_choice import AFFINITY_KEY, IN_THE_CODE, Choice
-from raddle.adapters.ort_class import wrapped
+from raddle.adapters.ort_choice import IN_THE_CODE, Choice
+from raddle.adapters.ort_class import told_at_runs, wrapped
 from raddle.adapters.ort_given import Given
 from raddle.adapters.session_options import Edit, Held
 
@@ -35,11 +37,22 @@ class Runtime:
         self.default_options = module.get_default_session_options
         self.version = version
         self.given = given
+        self.session_class: Any = None
         self.providers: Any = None
+        # Says what this process has lost by a fork, until it has said it.
+        self.lost: Callable[[], None] | None = None
         if any("." in key and not key.startswith("session.") for key in fields):
             from raddle.adapters.ort_providers import Providers, planned_options  # noqa: PLC0415
 
             self.providers = Providers(planned_options(fields), override=not given.respect)
+        self.gpu_asked: Callable[[Any], str] | None = None
+        # What sessions need is imported here: a signal handler's session can't use what is half imported.
+        if fields.get("spin") == "bounded":
+            from raddle.adapters.ort_providers import gpu_asked  # noqa: PLC0415
+
+            self.gpu_asked = gpu_asked
+        if fields.get("aff", "none") != "none":
+            from raddle.adapters import ort_affinity, places  # noqa: F401, PLC0415
         if fields.get("global") or fields.get("shared_arena") or hasattr(module, "set_global_thread_pool_sizes"):
             from raddle.adapters.ort_sharing import Sharing  # noqa: PLC0415
 
@@ -47,13 +60,15 @@ class Runtime:
             self.given.sharing = Sharing(module, resolve, override=not self.given.respect)
         # ORT returns a copy each time. One shared object would be nobody's to add affinity to.
         self.fresh_defaults = self.default_options() is not self.default_options()
+        self.held: weakref.WeakKeyDictionary[Any, Held] = weakref.WeakKeyDictionary()
         self.reset()
 
     def reset(self) -> None:
         """Forgets what belongs to the process: at start, and in a child after fork."""
-        self.lock = threading.Lock()
         self.fresh = threading.local()
-        self.held: dict[int, Held] = {}
+        for held in self.held.values():
+            # Another thread may have had it; which entries are ours remains.
+            held.lock = threading.RLock()
         self.facts: live.Facts | None = None
         self.facts_at = 0.0
         self.resolved: tuple[Any, live.Effective | None] = (None, None)
@@ -64,7 +79,7 @@ class Runtime:
 
     def replace(self) -> None:
         """Puts the wrapped class, and what goes with it, into the runtime's modules."""
-        session_class = wrapped(self)
+        session_class = self.session_class = wrapped(self)
         extension: Any = sys.modules.get("onnxruntime.capi.onnxruntime_pybind11_state")
         for module in (self.module, extension):
             if getattr(module, "InferenceSession", None) is self.original:
@@ -77,19 +92,26 @@ class Runtime:
         os.register_at_fork(after_in_child=self.after_fork)
 
     def after_fork(self) -> None:
-        """To be called in a child after fork: says what has no threads there."""
+        """To be called in a child after fork: what has no threads there is said at its first run or session.
+
+        Most children start another program.
+        """
         try:
             dead = len(self.pools)
             self.reset()
+            if self.lost is not None:
+                return
             if self.given.sharing is not None and self.given.sharing.forked():
-                record.complain(
-                    f"process {os.getpid()} was forked after onnxruntime's global thread pool had been created; its "
-                    "threads do not exist in it, and every run has one thread: create sessions after the fork"
+                told_at_runs(
+                    self,
+                    "this process was forked after onnxruntime's global thread pool had been created; its threads do "
+                    "not exist in it, and every run has one thread: create sessions after the fork",
                 )
             elif dead:
-                record.complain(
-                    f"process {os.getpid()} was forked after {dead} onnxruntime session(s) had been created; "
-                    "their threads do not exist in it: create sessions after the fork"
+                told_at_runs(
+                    self,
+                    f"this process was forked after {dead} onnxruntime session(s) had been created; their threads do "
+                    "not exist in it: create sessions after the fork",
                 )
         except Exception:
             pass
@@ -107,12 +129,7 @@ class Runtime:
 
     def hold(self, options: Any) -> Held:
         """What is remembered of the object, for as long as it lives."""
-        key = id(options)
-        with self.lock:
-            held = self.held.get(key)
-            if held is None or held.ref() is not options:
-                held = self.held[key] = Held(weakref.ref(options, lambda _: self.held.pop(key, None)))
-            return held
+        return self.held.setdefault(options, Held())
 
     def current_facts(self) -> live.Facts:
         """The facts of the process: its CPUs and its quota now, the workers beside it at most FACTS_AGE_S ago."""
@@ -141,6 +158,8 @@ class Runtime:
         self, session: Any, init: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any
     ) -> None:
         """Constructs the session with the plan's values, or as it would have been where that isn't possible."""
+        if self.lost is not None:
+            self.lost()
         creation = observe.begin(self.fields)
         held = self._held_of(args)
         if held is None:
@@ -148,20 +167,46 @@ class Runtime:
             return
         # The lock is the options object's own: two threads that share it must not see each other's edits.
         with held.lock:
-            edit, choice = self._prepared(args[0], held, caller)
-            failure = self._try(edit, choice, session, init, args, kwargs)
-            if failure is not None and edit.entry(AFFINITY_KEY):
-                edit, choice = self._prepared(args[0], held, caller, ask_affinity=True)
-                failure = self._try(edit, choice, session, init, args, kwargs)
-            if failure is not None:
-                edit.restore_entries()
-                # Affinity can't be removed, but it is only ever added to an object that can be replaced.
-                again = (self.default_options(), *args[1:]) if self.is_fresh(args[0]) else args
-                self._native(session, init, again, kwargs)
-                record.complain(f"onnxruntime session is created without the plan's values: {failure}")
-                return
+            # That of a session which this very thread was creating when a signal came.
+            outer = held.edit
+            edited = outer.suspend() if outer is not None else []
+            try:
+                try:
+                    choice = self._constructed(session, init, args, kwargs, held, caller)
+                finally:
+                    _take_back(held, outer, edited)
+            finally:
+                # Again, where a signal handler has raised meanwhile.
+                _take_back(held, outer, edited)
         if choice is not None:
             self._created(session, choice, creation, args[1] if len(args) > 1 else None)
+
+    def _constructed(
+        self,
+        session: Any,
+        init: Callable[..., None],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        held: Held,
+        caller: Any,
+    ) -> Choice | None:
+        """The choice that the session was constructed with, None where it was constructed without the plan."""
+        edit, choice = self._prepared(args[0], held, caller)
+        try:
+            self._with_plan(choice, session, init, args, kwargs)
+        except (RuntimeError, ValueError) as error:
+            if not _is_refusal(edit, choice, error):
+                raise
+            failure = str(error)
+        else:
+            return choice
+        edit.restore()
+        edit.restore_entries()
+        # Affinity can't be removed, but it is only ever added to an object that can be replaced.
+        again = (self.default_options(), *args[1:]) if self.is_fresh(args[0]) else args
+        self._native(session, init, again, kwargs)
+        record.complain(f"onnxruntime session is created without the plan's values: {failure}")
+        return None
 
     def _native(self, session: Any, init: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The native constructor. Once there are global pools it takes no options that ask for pools of their own."""
@@ -175,56 +220,38 @@ class Runtime:
         finally:
             options.use_per_session_threads = True
 
-    def _try(
+    def _with_plan(
         self,
-        edit: Edit,
         choice: Choice | None,
         session: Any,
         init: Callable[..., None],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-    ) -> Exception | None:
-        """None when the session was constructed, the failure where our changes may be to blame. Raises any other."""
+    ) -> None:
         # Workers between operators are tied to nothing, and would keep the CPUs of the thread that starts them.
         cpus = choice.pool_cpus if choice is not None and "inter" not in choice.pools else 0
-        try:
-            _near(cpus, self._native)(session, init, args, kwargs)
-        except Exception as error:
-            if not edit.attributes and not edit.entries:
-                raise
-            return error
-        finally:
-            edit.restore()
-        return None
+        _near(cpus, self._native)(session, init, args, kwargs)
 
     def _held_of(self, args: tuple[Any, ...]) -> Held | None:
         try:
             return self.hold(args[0]) if args and isinstance(args[0], self.module.SessionOptions) else None
         except Exception as error:
-            record.complain(f"onnxruntime session is left alone: {error!r}")
+            record.failed("onnxruntime session is left alone", error)
             return None
 
-    def _prepared(
-        self, options: Any, held: Held, caller: Any, *, ask_affinity: bool = False
-    ) -> tuple[Edit, Choice | None]:
+    def _prepared(self, options: Any, held: Held, caller: Any) -> tuple[Edit, Choice | None]:
         """The edit, applied, and the choice that it carries out; an empty edit and None where choosing failed."""
-        edit = Edit(options, held, untouched=self.is_fresh(options))
+        edit = held.edit = Edit(options, held, untouched=self.is_fresh(options))
         try:
             facts = self.current_facts()
             wanted = self.wanted(facts)
-            gpu = ""
-            if wanted.spin == "bounded":
-                from raddle.adapters.ort_providers import gpu_asked  # noqa: PLC0415
-
-                gpu = gpu_asked(caller)
-            choice = Choice(
-                edit, self.given, wanted, core_taken=len(self.pinned) > 0, ask_affinity=ask_affinity, gpu=gpu
-            )
+            gpu = self.gpu_asked(caller) if self.gpu_asked is not None else ""
+            choice = Choice(edit, self.given, wanted, core_taken=len(self.pinned) > 0, gpu=gpu)
             choice.make(facts.cpus)
             edit.apply()
         except Exception as error:
-            record.complain(f"onnxruntime session is left alone: {error!r}")
             edit.restore()
+            record.failed("onnxruntime session is left alone", error)
             return Edit(options, held), None
         return edit, choice
 
@@ -254,7 +281,7 @@ class Runtime:
                 self.announced = True
                 record.announce("onnxruntime", choice.line(self.version))
         except Exception as error:
-            record.complain(f"onnxruntime session is not recorded: {error!r}")
+            record.failed("onnxruntime session is not recorded", error)
 
     def _shrinks(self, session: Any, choice: Choice) -> None:
         """Lets each run of the session give its arena's unused memory back, where the session has an arena."""
@@ -274,7 +301,7 @@ class Runtime:
                 result = native(session, *args)
             else:
                 result, used, why = self.providers.initialize(native, session, args)
-        except Exception:
+        except BaseException:
             self._forget(session)
             raise
         try:
@@ -282,7 +309,7 @@ class Runtime:
             if made:
                 self._complete(session, made, list(args[0]) if args else [], used, why)
         except Exception as error:
-            record.complain(f"onnxruntime session's record is incomplete: {error!r}")
+            record.failed("onnxruntime session's record is incomplete", error)
         return result
 
     def _forget(self, session: Any) -> None:
@@ -305,6 +332,29 @@ class Runtime:
             made["because"]["providers"] = "asked for, and not in use: " + ", ".join(missing)
         inputs = [(one.name, one.type, one.shape) for one in getattr(session, "inputs_meta", ())]
         observe.initialized(made, present, inputs)
+
+
+def _take_back(held: Held, outer: Edit | None, edited: list[tuple[str, Any]]) -> None:
+    """Ends the present edit, and goes on with the outer one."""
+    if held.edit is not None and held.edit is not outer:
+        held.edit.restore()
+    held.edit = outer
+    if outer is not None:
+        outer.resume(edited)
+
+
+def _is_refusal(edit: Edit, choice: Choice | None, error: Exception) -> bool:
+    """Whether the native constructor has refused what Raddle has set.
+
+    Options that it can't use are one of Python's own exceptions, raised before it looks at the model; a model that it
+    can't load is one of ONNX Runtime's. Where the code's own affinity is kept, so is the count that it has to fit.
+    """
+    return (
+        bool(edit.attributes or edit.entries)
+        and type(error) in (RuntimeError, ValueError)
+        and not (choice is not None and choice.values.get("affinity") == "code")
+        and errors.is_ours(error)
+    )
 
 
 def _near(cpus: int, call: Callable[..., Any]) -> Callable[..., Any]:

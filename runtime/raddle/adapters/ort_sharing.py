@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Callable, Iterable
 
-from raddle import record
+from raddle import errors, record
 from raddle.adapters.live import Effective
 
 # onnxruntime.set_global_thread_pool_sizes: microsoft/onnxruntime#24238.
@@ -29,7 +29,11 @@ class Sharing:
         self.module = module
         self.resolve = resolve
         self.override = override
-        self.lock = threading.Lock()
+        # A signal handler that makes a session may come while it is held.
+        self.lock = threading.RLock()
+        # The pools, or the arena, have been asked for: where they are said to be there already they are ours.
+        self.asked_pools: tuple[int, int] | None = None
+        self.asked_arena = False
         self.sizes: tuple[int, int] | None = None
         self.pool_problem: str | None = None
         self.arena_problem: str | None = None
@@ -52,7 +56,7 @@ class Sharing:
 
     def forked(self) -> bool:
         """To be called in a child after fork; True where its global pools have lost their threads."""
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         return self.sizes is not None and self.sizes != (1, 1)
 
     def join_pool(self, wanted: Effective, *, own_counts: str) -> str:
@@ -77,12 +81,16 @@ class Sharing:
                 return "no count is planned"
             if (intra, inter) != (1, 1) and wanted.spin != "always":
                 return "its spinning can't be stopped from Python"
+            asked, self.asked_pools = self.asked_pools, (intra, inter)
             try:
                 self.set_sizes(intra, inter)
             except Exception as error:
-                self.pool_problem = str(error)
-                return self.pool_problem
-            self.sizes = (intra, inter)
+                errors.let_through(error)
+                if asked is None:
+                    self.asked_pools, self.pool_problem = None, str(error)
+                    return self.pool_problem
+                self.asked_pools = asked
+            self.sizes = self.asked_pools
             return ""
 
     def join_arena(self) -> str:
@@ -96,13 +104,18 @@ class Sharing:
         if self.register is None:
             return "this onnxruntime can't"
         module = self.module
+        asked, self.asked_arena = self.asked_arena, True
         try:
             arena = module.OrtAllocatorType.ORT_ARENA_ALLOCATOR
             memory = module.OrtMemoryInfo("Cpu", arena, 0, module.OrtMemType.DEFAULT)
             # No limit, and ORT's own defaults: extension, first chunk, dead bytes.
             self.register(memory, module.OrtArenaCfg(0, -1, -1, -1))
         except Exception as error:
-            return BY_THE_APPLICATION if _ALREADY in str(error) else str(error)
+            errors.let_through(error)
+            if _ALREADY not in str(error):
+                return str(error)
+            if not asked:
+                return BY_THE_APPLICATION
         self.arena_made = True
         return ""
 

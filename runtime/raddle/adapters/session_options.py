@@ -4,24 +4,27 @@ Counts, execution mode and graph level are attributes and go back exactly. Confi
 Runtime logs a warning whenever one is overwritten: spinning entries therefore stay on the object, remembered as
 ours, and affinity is only added to an object that nobody else holds. How counts, spinning and the rest are decided is
 in ort_choice.
+
+A signal handler may come between any two steps here, raise, or make a session with the same options object.
 """
 
 from __future__ import annotations
 
 import threading
-import weakref
 from typing import Any
+
+from raddle import errors
 
 
 class Held:
-    """What is remembered of a living options object: its lock, and which of its entries are ours."""
+    """What is remembered of a living options object: its lock, which of its entries are ours, and the present edit."""
 
-    __slots__ = ("lock", "ours", "ref")
+    __slots__ = ("edit", "lock", "ours")
 
-    def __init__(self, ref: weakref.ref[Any]) -> None:
-        self.ref = ref
+    def __init__(self) -> None:
         self.lock = threading.RLock()
         self.ours: dict[str, str] = {}
+        self.edit: Edit | None = None
 
 
 class Edit:
@@ -31,7 +34,7 @@ class Edit:
     costs 30 µs an entry, since ORT throws where there is none.
     """
 
-    __slots__ = ("attributes", "entries", "held", "options", "undo", "untouched")
+    __slots__ = ("attributes", "code", "entries", "held", "options", "present", "undo", "untouched")
 
     def __init__(self, options: Any, held: Held, *, untouched: bool = False) -> None:
         self.untouched = untouched
@@ -40,6 +43,9 @@ class Edit:
         self.attributes: list[tuple[str, Any]] = []
         # Key, value, and what to write where the construction fails with it (None: nothing can be).
         self.entries: list[tuple[str, str, str | None]] = []
+        # Entries as they are on the object, and those of them that are the code's.
+        self.present: dict[str, str] = {}
+        self.code: set[str] = set()
         self.undo: list[tuple[str, Any]] = []
 
     def entry(self, key: str) -> str | None:
@@ -48,9 +54,14 @@ class Edit:
             return None
         try:
             value: str = self.options.get_session_config_entry(key)
-        except RuntimeError:
+        except RuntimeError as error:
+            errors.let_through(error)
             return None
-        return None if self.held.ours.get(key) == value else value
+        self.present[key] = value
+        if self.held.ours.get(key) == value:
+            return None
+        self.code.add(key)
+        return value
 
     def set(self, attribute: str, value: Any) -> None:
         """Plans the attribute's value, unless the object has it already."""
@@ -63,19 +74,39 @@ class Edit:
             self.undo.append((name, getattr(self.options, name)))
             setattr(self.options, name, value)
         for key, value, _ in self.entries:
+            if self.held.ours.get(key) == value:
+                # It may be there by now: a session that a signal handler has made writes it too.
+                self.entry(key)
+            self.held.ours[key] = value
             # Writing the same value again would only make ORT log that it is overwritten.
-            if self.held.ours.get(key) != value:
+            if self.present.get(key) != value:
                 self.options.add_session_config_entry(key, value)
-                self.held.ours[key] = value
 
     def restore(self) -> None:
-        """Takes the attributes back."""
+        """Takes the attributes back; what is left of them where it is called again."""
         while self.undo:
-            name, value = self.undo.pop()
+            name, value = self.undo[-1]
+            setattr(self.options, name, value)
+            self.undo.pop()
+
+    def suspend(self) -> list[tuple[str, Any]]:
+        """Gives the attributes the code's values for now; what to `resume` with."""
+        edited = [(name, getattr(self.options, name)) for name, _ in self.undo]
+        for name, value in reversed(self.undo):
+            setattr(self.options, name, value)
+        return edited
+
+    def resume(self, edited: list[tuple[str, Any]]) -> None:
+        """Gives the attributes their values of before `suspend`."""
+        for name, value in edited:
             setattr(self.options, name, value)
 
     def restore_entries(self) -> None:
         """Writes the code's own values, or ORT's defaults, over our entries; ORT logs a warning for each."""
         for key, _, back in self.entries:
-            if self.held.ours.pop(key, None) is not None and back is not None:
+            if back is not None:
+                # What was never the code's isn't now.
+                self.held.ours[key] = back
                 self.options.add_session_config_entry(key, back)
+            if key in self.code:
+                del self.held.ours[key]

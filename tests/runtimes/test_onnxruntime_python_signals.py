@@ -1,0 +1,153 @@
+"""A signal handler of the application's may come at any moment of creating a session: it raises, or makes a session.
+
+It is brought in at each line of Raddle's own code in turn, by a trace function, which is called as a handler is.
+"""
+
+import json
+
+import ort_lab
+import pytest
+import shim_lab
+
+from raddle import env
+
+pytestmark = ort_lab.MARKS
+
+OLD, NEWEST = "ort-1.16.3", "ort-1.31.1"
+PLAN = "v=1;intra=2;min=2;inter=1;mode=sequential;graph=basic;spin={};spin_us=200"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    return ort_lab.Lab(tmp_path_factory.mktemp("ort"))
+
+
+AT_EACH_LINE = """
+import json, os, sys
+import onnxruntime as ort
+from onnxruntime.capi import _pybind_state as native
+import raddle
+from raddle import record
+
+FOLDER = os.path.dirname(raddle.__file__)
+with open(sys.argv[1], "rb") as file:
+    MODEL = file.read()
+
+def options():
+    made = ort.SessionOptions()
+    made.log_severity_level = 3
+    return made
+
+def values(made):
+    return [made.intra_op_num_threads, made.inter_op_num_threads, str(made.graph_optimization_level)]
+
+def create(made):
+    # Without onnxruntime's own second attempt after a RuntimeError or ValueError.
+    session = native.InferenceSession(made, MODEL, False, False)
+    session.initialize_session(["CPUExecutionProvider"], [{}], set())
+    return session
+
+def planned(session):
+    made = session.raddle
+    return [made["effective"][name] for name in ("intra", "spin")] + [made["because"].get("intra")]
+
+def at_line(number, handler):
+    left = [number]
+    def trace(frame, event, _):
+        if not frame.f_code.co_filename.startswith(FOLDER):
+            return None
+        if event == "line":
+            left[0] -= 1
+            if left[0] == 0:
+                sys.settrace(None)
+                handler()
+        return trace
+    def creating(made):
+        sys.settrace(trace)
+        try:
+            return create(made), left[0] <= 0
+        finally:
+            sys.settrace(None)
+    return creating
+"""
+
+RAISING = """
+EXPECTED = planned(create(options()))
+lost, edited, unplanned, seen = [], [], [], set()
+KINDS = [TimeoutError, type("SoftTimeLimit", (Exception,), {}), RuntimeError, ValueError]
+used, number, going = options(), 0, True
+while going:
+    number += 1
+    kind = KINDS[number % len(KINDS)]
+    made = used if number % 2 else options()
+    before = values(made)
+    def handler():
+        raise kind("the limit")
+    try:
+        _, came = at_line(number, handler)(made)
+    except kind as error:
+        assert str(error) == "the limit"
+        at, first = error.__traceback__, []
+        while at is not None:
+            first.append(at.tb_frame.f_code.co_filename.startswith(FOLDER))
+            at = at.tb_next
+        seen.add(sum(first))
+    else:
+        going = came
+        if came:
+            lost.append([number, kind.__name__])
+    if values(made) != before:
+        edited.append(number)
+    if planned(create(made)) != EXPECTED:
+        unplanned.append(number)
+print(json.dumps([number, lost, edited, unplanned, record.complaints, sorted(seen)]))
+"""
+
+
+@pytest.mark.parametrize(("release", "spin"), [(OLD, "never"), (NEWEST, "bounded")])
+def test_what_a_signal_handler_raises_reaches_the_application_wherever_it_comes(lab, release, spin):
+    settings = {**shim_lab.python_path(lab.mounted), env.PLAN: PLAN.format(spin)}
+    done = shim_lab.python(
+        shim_lab.release(release), "-c", AT_EACH_LINE + RAISING, str(lab.model), env=settings, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines, lost, edited, unplanned, complaints, frames = json.loads(done.stdout.splitlines()[-1])
+    assert lines > 200
+    assert (lost, edited, unplanned, complaints) == ([], [], [], [])
+    # Of Raddle's frames the application sees none, or the very last in which it came.
+    assert frames == [0, 1]
+    assert done.stderr.count("\n") == 1
+
+
+RELOADING = """
+own = options()
+own.intra_op_num_threads = 3
+EXPECTED = planned(create(options()))
+wrong, used, number, going = [], options(), 0, True
+while going:
+    number += 1
+    made = used if number % 2 else options()
+    before, nested = values(made), []
+    def handler():
+        nested.append([planned(create(made)), planned(create(own))[0]])
+    session, going = at_line(number, handler)(made)
+    if going and nested != [[EXPECTED, 3]]:
+        wrong.append([number, nested])
+    if planned(session) != EXPECTED or values(made) != before or values(own)[0] != 3:
+        wrong.append([number, planned(session), values(made)])
+print(json.dumps([number, wrong, record.complaints]))
+"""
+
+
+@pytest.mark.parametrize(("release", "spin"), [(OLD, "never"), (NEWEST, "bounded")])
+def test_a_signal_handler_can_make_a_session_wherever_it_comes(lab, release, spin):
+    settings = {**shim_lab.python_path(lab.mounted), env.PLAN: PLAN.format(spin)}
+    done = shim_lab.python(
+        shim_lab.release(release), "-c", AT_EACH_LINE + RELOADING, str(lab.model), env=settings, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines, wrong, complaints = json.loads(done.stdout.splitlines()[-1])
+    assert lines > 200
+    assert (wrong, complaints) == ([], [])
+    # Where it comes between the last look at an entry and its being written, ONNX Runtime says that it is there.
+    assert done.stderr.count("already exists") <= 1
