@@ -398,6 +398,23 @@ for _ in range(2):
     assert done.stderr.count("raddle: onnxruntime 1.31.1:") == 1
 
 
+def test_the_loader_of_an_awaited_module_is_copied_as_the_one_that_was_found(mounted, stand_in):
+    code = """
+import copy, importlib.util, pickle
+from importlib.machinery import SourceFileLoader
+loader = importlib.util.find_spec("onnxruntime.capi._pybind_state").loader
+assert isinstance(loader, SourceFileLoader)
+for same in (copy.copy(loader), copy.deepcopy(loader), pickle.loads(pickle.dumps(loader))):
+    assert (type(same), same.path) == (SourceFileLoader, loader.path)
+assert type(loader).__module__ == "raddle.adapters.hook"
+"""
+    paths = os.pathsep.join([str(mounted / "python"), str(stand_in.parent)])
+    done = shim_lab.python(
+        shim_lab.THIS_PYTHON, "-c", code, env={"PYTHONPATH": paths, env.PLAN: "v=1;intra=1"}, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_fast_path_imports_os_and_sys_only():
     source = ast.parse(Path(shim.__file__).read_text())
     top = [node for node in source.body if isinstance(node, (ast.Import, ast.ImportFrom))]
