@@ -12,7 +12,7 @@ from typing import Any
 
 from raddle import env, errors, shim, totals
 
-# The runtimes that this process or one above it has said its line about, joined by commas: its children stay silent.
+# The runtimes that a process above this one has said its line about, joined by commas, where it could say so.
 ANNOUNCED = "RADDLE_ANNOUNCED"
 # The newest sessions are kept; a process that makes and drops sessions for ever must not grow.
 MAX_SESSIONS = 256
@@ -48,7 +48,7 @@ def sample(totals: dict[str, Any]) -> None:
 
 
 def announce(runtime: str, line: str) -> None:
-    """Says what was configured: once per runtime (an adapter's name) and process tree."""
+    """Says what was configured: once per runtime (an adapter's name), for this process and those forked from it."""
     said = [name for name in os.environ.get(ANNOUNCED, "").split(",") if name]
     if runtime not in said and runtime not in _announced:
         _announced.append(runtime)
