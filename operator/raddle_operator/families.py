@@ -23,8 +23,6 @@ from raddle_operator.reasons import Skip, SkipReason
 LIBUV_THREADS: Final = 4
 # Milliseconds that LLVM's and Intel's OpenMP spin after a region; their own 200 are two periods of a CPU limit.
 BLOCKTIME_MS: Final = 1
-# OpenBLAS: idle threads spin 2^n cycles before they sleep; the least it takes.
-OPENBLAS_TIMEOUT_LOG2: Final = 4
 # More makes numexpr complain and use one thread: its NUMEXPR_MAX_THREADS, a hard cap that is never set here.
 NUMEXPR_MOST: Final = 64
 _JAVA_OPTIONS: Final = "JAVA_TOOL_OPTIONS"
@@ -145,11 +143,6 @@ def _blocktime(_plan: Plan, policy: Policy) -> int | None:
     return {"Never": 0, "Always": None}.get(policy.spinning, BLOCKTIME_MS)
 
 
-def _openblas_timeout(plan: Plan, policy: Policy) -> int | None:
-    idle_threads = plan.blas is not None and plan.blas > 1
-    return OPENBLAS_TIMEOUT_LOG2 if idle_threads and policy.spinning != "Always" else None
-
-
 def _inter_op(plan: Plan, policy: Policy) -> int | None:
     return plan.inter_op or policy.inter_op or 1
 
@@ -164,7 +157,12 @@ def _java_processors(plan: Plan, policy: Policy) -> str | None:
 _INTRA: Final = "as `intraOp`"
 _CPUS: Final = "the container's CPUs divided by its workers"
 _OMP: Final = (
-    Variable(name=env.OMP, way=Way.REFERENCE, rule="as `intraOp`; 1 below one CPU, and with `joblib`"),
+    Variable(
+        name=env.OMP,
+        way=Way.REFERENCE,
+        rule="for Latency on shared CPUs one less than the limit's whole CPUs, without a limit 4 or the request, never"
+        " more than `intraOp`; else, and with `spinning: Never` or `Always`, as `intraOp`; 1 with `joblib`",
+    ),
     Variable(
         name="OMP_WAIT_POLICY",
         value=_wait_policy,
@@ -212,13 +210,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
                 name=env.OPENBLAS,
                 way=Way.REFERENCE,
                 over_omp=True,
-                rule=f"1 beside ONNX Runtime or torch under a limit, else {_INTRA}",
-            ),
-            Variable(
-                name="OPENBLAS_THREAD_TIMEOUT",
-                value=_openblas_timeout,
-                rule=f"{OPENBLAS_TIMEOUT_LOG2} (idle threads sleep at once) where it has more than one thread;"
-                " not set with `spinning: Always`",
+                rule="1 beside ONNX Runtime or torch under a limit, else as `OMP_NUM_THREADS`",
             ),
         ),
     ),

@@ -137,6 +137,8 @@ enum rd_key {
     RD_ENV_INTRA,
     RD_INTER,
     RD_SPIN_US,
+    RD_EXCL_ALWAYS,
+    RD_OVER_QUOTA,
     RD_EXCL,
     RD_SMT,
     RD_STREAMS,

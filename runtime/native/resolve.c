@@ -15,7 +15,7 @@ static int64_t at_least_one(int64_t value)
 static int64_t room_of(const struct rd_plan *plan, const struct rd_facts *facts, int64_t size, const char *words,
                        struct rd_out *where)
 {
-    if (!facts->has_quota || (size > 0 && facts->quota_cpus >= (double)size)) {
+    if (!facts->has_quota || rd_plan_get(plan, RD_OVER_QUOTA, 0) != 0 || (size > 0 && facts->quota_cpus >= (double)size)) {
         rd_put(where, words);
         return size;
     }
@@ -67,6 +67,13 @@ static int64_t cpus_of(const struct rd_facts *facts, char *words, size_t size)
     return facts->cpu_count;
 }
 
+/* Whether the CPUs are the exclusive ones that the plan expects and nobody shares them. */
+static bool are_exclusive(const struct rd_plan *plan, const struct rd_facts *facts, int64_t streams)
+{
+    int64_t planned = rd_plan_get(plan, RD_EXCL, 0);
+    return planned > 0 && facts->knows_cpus && planned == facts->cpu_count && streams == 1;
+}
+
 void rd_resolve_spinning(const struct rd_plan *plan, const struct rd_facts *facts, int intra, int inter, bool parallel,
                          struct rd_effective *found)
 {
@@ -93,6 +100,8 @@ void rd_resolve_spinning(const struct rd_plan *plan, const struct rd_facts *fact
         struct rd_out out = rd_out(found->spin_because, sizeof found->spin_because);
         rd_put(&out, "planned bounded, stopped: ");
         rd_put(&out, reason);
+    } else if (rd_plan_get(plan, RD_EXCL_ALWAYS, 0) != 0 && are_exclusive(plan, facts, rd_plan_get(plan, RD_STREAMS, 1))) {
+        found->spin = RD_SPIN_ALWAYS;
     } else {
         found->spin_us = (int)rd_plan_get(plan, RD_SPIN_US, DEFAULT_SPIN_US);
     }
@@ -126,8 +135,7 @@ void rd_resolve(const struct rd_plan *plan, const struct rd_facts *facts, struct
         found->global_intra = clamped(plan, RD_GLOBAL_INTRA, RD_INTRA, share, least, reason,
                                       found->global_because, sizeof found->global_because);
     }
-    int64_t exclusive = rd_plan_get(plan, RD_EXCL, 0);
-    found->exclusive = exclusive > 0 && facts->knows_cpus && exclusive == facts->cpu_count && streams == 1;
+    found->exclusive = are_exclusive(plan, facts, streams);
     bool parallel = rd_plan_get(plan, RD_MODE, RD_MODE_SEQUENTIAL) == RD_MODE_PARALLEL;
     rd_resolve_spinning(plan, facts, found->intra, found->inter, parallel, found);
 }

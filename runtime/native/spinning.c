@@ -79,7 +79,8 @@ void rd_choose_spinning(struct rd_choice *choice)
     if (!intra && !inter) {
         planned = RD_SPIN_NEVER;
         choice->spin_because = "no worker threads";
-    } else if (planned == RD_SPIN_BOUNDED && (choice->code.code & RD_CODE_GPU) != 0) {
+    } else if (planned != RD_SPIN_NEVER && (choice->code.code & RD_CODE_GPU) != 0 &&
+               rd_plan_get(&rd_runtime.plan, RD_SPIN, -1) == RD_SPIN_BOUNDED) {
         /* Its workers wait for a GPU most of the time; the count stays, since the provider may fall back to the CPU. */
         planned = RD_SPIN_NEVER;
         choice->spin_because = "planned bounded, stopped: the session asks for a GPU";

@@ -93,7 +93,7 @@ function decideSpinning(choice) {
   } else if (stops(choice.wanted) && !binding.hasExtra) {
     because.spin = `planned ${planned}; ${since('can stop spinning', EXTRA_SINCE)}`;
     planned = 'always';
-  } else if (planned === 'bounded' && gpu) {
+  } else if (fields.spin === 'bounded' && planned !== 'never' && gpu) {
     // Its workers wait for a GPU most of the time; the count stays, since the provider may fall back to the CPU.
     planned = 'never';
     because.spin = `planned bounded, stopped: ${gpu}`;

@@ -44,6 +44,8 @@ const NUMBERS = new Map(
     env_intra: THREADS,
     inter: THREADS,
     spin_us: [0, 1000000],
+    excl_always: SWITCH,
+    over_quota: SWITCH,
     excl: [0, 65536],
     smt: SWITCH,
     streams: STREAMS,
@@ -199,8 +201,7 @@ function resolve(fields, facts) {
   const because = {};
   const intra = clamped('intra', fields, cap, either(fields.min, 1), where, because);
   const inter = clamped('inter', fields, cap, either(fields.min_inter, 1), where, because);
-  const size = facts.cpus ? facts.cpus.length : 0;
-  const exclusive = size > 0 && fields.excl === size && streams === 1;
+  const exclusive = areExclusive(fields, facts, streams);
   const { spin, spinUs, why } = resolveSpinning(fields, facts, { intra, inter, parallel: fields.mode === 'parallel' });
   if (why) {
     because.spin = why;
@@ -227,7 +228,14 @@ function resolveSpinning(fields, facts, { intra, inter, parallel }) {
   if (shared || (room.threads !== null && runnable > room.threads)) {
     return { spin: 'never', spinUs: 0, why: `planned bounded, stopped: ${room.where}${shared}` };
   }
+  if (fields.excl_always && areExclusive(fields, facts, either(fields.streams, 1))) {
+    return { spin: 'always', spinUs: 0, why: '' };
+  }
   return { spin: 'bounded', spinUs: either(fields.spin_us, DEFAULT_SPIN_US), why: '' };
+}
+
+function areExclusive(fields, { cpus }, streams) {
+  return cpus !== null && cpus.length > 0 && fields.excl === cpus.length && streams === 1;
 }
 
 function cpusRoom(fields, { cpus, quotaCPUs }) {
@@ -242,7 +250,7 @@ function sharedBy(fields, { workersSeen }) {
 
 /** The smaller of the quota and `size` CPUs (null: neither is known), and which of the two decided. */
 function roomFor(fields, quotaCPUs, size, words) {
-  if (quotaCPUs === null || (size !== null && quotaCPUs >= size)) {
+  if (quotaCPUs === null || fields.over_quota || (size !== null && quotaCPUs >= size)) {
     return { threads: size, where: words };
   }
   const threads = Math.max(1, fields.floor ? Math.floor(quotaCPUs) : Math.ceil(quotaCPUs));

@@ -115,6 +115,8 @@ _NUMBERS: dict[str, tuple[int, int]] = {
     "env_intra": (1, MAX_THREADS),  # Raddle's own count in ORT_INTRA; absent: intra
     "inter": (1, MAX_THREADS),
     "spin_us": (0, 1000000),
+    "excl_always": _SWITCH,  # 1: what may spin for a time spins without end where the CPUs are the exclusive ones
+    "over_quota": _SWITCH,  # 1: the counts may be above the quota's CPUs
     "excl": (0, MAX_EXCLUSIVE_CPUS),  # CPUs that are expected to be exclusive; 0: shared
     "smt": _SWITCH,  # 1: use all threads of a core
     "streams": (1, MAX_STREAMS),  # workers x sessions that share the container's CPUs

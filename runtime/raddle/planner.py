@@ -10,10 +10,11 @@ of it.
 
 from __future__ import annotations
 
-from math import ceil, floor
+from math import ceil, floor, inf
 from typing import Dict, NamedTuple, Optional, Tuple
 
 from raddle import cpuset, env
+from raddle import load as model
 from raddle.layout import MAX_OTHERS, Layout, cache_domains, layout
 from raddle.placement import Wish, groups_of, memory_node, one_cpu_each, pool_for, pool_units
 from raddle.policy import Policy
@@ -24,6 +25,9 @@ __all__ = ["BOUNDED_SPIN_US", "MAX_QUOTA_CPUS", "Budget", "Plan", "plan"]
 
 # A worker that finds no work looks for more this long before it sleeps, where the request rate is unknown.
 BOUNDED_SPIN_US = 200
+# Threads that a known load may have on a limit below them, which is CPU time and not parallelism.
+MOST_OVER_LIMIT = 4
+WOULD_GAIN = "a model above ~5 ms gains from load.runTime"
 # ORT's workers spin where no shim is in the process; without a limit this many still serve one request at a time.
 UNCONTROLLED_SPIN_THREADS = 4
 
@@ -35,6 +39,9 @@ class Plan(NamedTuple):
     intra_op_without_shim what is right in a process that no shim reaches, where nothing stops ORT's threads spinning.
     inter_op, mode        ORT's second pool (None: the pod spec's own count stays); `mode` is sequential or parallel.
     spinning, spin_us     never, bounded (for spin_us microseconds) or always.
+    exclusive_spinning    what `spinning` becomes where the CPUs turn out to be the exclusive ones; None: the same.
+    over_quota            the count may be above the limit's CPUs, which is CPU time and not parallelism.
+    expected              what the model says of these settings under the load that the policy states; None: none is.
     affinity              none, numa or core: how workers are tied to CPUs once the CPUs are known to be exclusive.
     exclusive_cpus        how many exclusive CPUs the container is expected to have; 0: shared CPUs.
     budget_cpus           CPUs that the plan counts with; None: unknown.
@@ -60,6 +67,9 @@ class Plan(NamedTuple):
     mode: str
     spinning: str
     spin_us: int
+    exclusive_spinning: Optional[str]
+    over_quota: bool
+    expected: Optional[model.Expected]
     omp: Optional[int]
     blas: Optional[int]
     affinity: str
@@ -87,12 +97,15 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
     because: Dict[str, str] = {}
     room = room_for(machine, budget, policy)
     streams = _streams(budget, policy, because)
-    intra_op, without_shim = _intra_op(machine, room, streams, budget, policy, because)
+    load = _load(room, streams, budget, policy)
+    chosen = _by_load(load, machine, room, budget, policy)
+    intra_op, without_shim = _intra_op(machine, room, streams, chosen, budget, policy, because)
     parallel = policy.execution_mode == "Parallel"
     inter_op = _inter_op(room, parallel, policy, because)
     peak = _peak_runnable(budget, policy, intra_op, inter_op if parallel else 1)
-    spinning = _spinning(room, streams, peak, budget, policy, because)
-    omp, blas = _openmp_and_blas(room, intra_op, policy, because)
+    spinning = _spinning(room, streams, peak, chosen, budget, policy, because)
+    exclusive_spinning = _exclusive_spinning(room, spinning, policy, because)
+    omp, blas = _openmp_and_blas(machine, room, streams, intra_op, budget, policy, because)
     affinity = _affinity(room, streams, intra_op, policy, because)
     cpus = _pool(machine, room, intra_op, budget, policy)
     groups, memory = _places(machine, cpus, intra_op, affinity, budget)
@@ -105,6 +118,9 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
         mode="parallel" if parallel else "sequential",
         spinning=spinning,
         spin_us=BOUNDED_SPIN_US if spinning == "bounded" else 0,
+        exclusive_spinning=exclusive_spinning,
+        over_quota=_is_over(room, chosen),
+        expected=_expected(load, room, intra_op, exclusive_spinning or spinning),
         omp=omp,
         blas=blas,
         affinity=affinity,
@@ -140,8 +156,66 @@ def _streams(budget: Budget, policy: Policy, because: Dict[str, str]) -> int:
     return streams
 
 
+def _load(room: Room, streams: int, budget: Budget, policy: Policy) -> Optional[model.Load]:
+    """The load that the policy states, where the model holds: one request at a time in the container, for Latency."""
+    if policy.run_time_us is None or policy.objective != "Latency" or streams * policy.concurrent_runs > 1:
+        return None
+    if room.threads is None or policy.execution_mode == "Parallel" or budget.gpu or not budget.shim:
+        return None
+    run_time_s = policy.run_time_us / 1e6
+    if policy.request_rate is None:
+        return model.usual(run_time_s, _limit_of(room))
+    return model.Load(run_time_s, policy.request_rate)
+
+
+def _limit_of(room: Room) -> Optional[float]:
+    return room.budget_cpus if room.kind == "quota" else None
+
+
+def _by_load(
+    load: Optional[model.Load], machine: Optional[Machine], room: Room, budget: Budget, policy: Policy
+) -> Optional[model.Setting]:
+    """The pool that the model expects most of; None where no load is stated or the policy names the count itself."""
+    if load is None or room.threads is None or policy.intra_op is not None or policy.intra_op_percent is not None:
+        return None
+    most = room.threads
+    if room.kind == "quota":
+        cores = cpuset.count(room.places) if machine is not None else budget.smallest_cores or most
+        most = max(most, min(MOST_OVER_LIMIT, cores))
+    chosen = model.best(
+        load, limit_cpus=_limit_of(room), most_threads=min(most, policy.max_intra_op), spins_s=_spins_s(room, policy)
+    )
+    return chosen._replace(threads=max(chosen.threads, policy.min_intra_op))
+
+
+def _spins_s(room: Room, policy: Policy) -> Tuple[float, ...]:
+    """The spin limits that the policy leaves open."""
+    bounded_s = BOUNDED_SPIN_US / 1e6
+    auto = (inf,) if room.kind == "exclusive" else (0.0, bounded_s)
+    return {"Never": (0.0,), "Bounded": (bounded_s,), "Always": (inf,)}.get(policy.spinning, auto)
+
+
+def _is_over(room: Room, chosen: Optional[model.Setting]) -> bool:
+    return chosen is not None and room.kind == "quota" and chosen.threads > ceil(room.budget_cpus or 0)
+
+
+def _expected(
+    load: Optional[model.Load], room: Room, intra_op: Optional[int], spinning: str
+) -> Optional[model.Expected]:
+    if load is None or intra_op is None:
+        return None
+    spin_s = {"never": 0.0, "always": inf}.get(spinning, BOUNDED_SPIN_US / 1e6)
+    return model.expected(load, model.Setting(intra_op, spin_s if intra_op > 1 else 0.0), _limit_of(room))
+
+
 def _intra_op(
-    machine: Optional[Machine], room: Room, streams: int, budget: Budget, policy: Policy, because: Dict[str, str]
+    machine: Optional[Machine],
+    room: Room,
+    streams: int,
+    chosen: Optional[model.Setting],
+    budget: Budget,
+    policy: Policy,
+    because: Dict[str, str],
 ) -> Tuple[Optional[int], Optional[int]]:
     """The count that the container is planned with, and the one for its processes that no shim reaches."""
     if policy.intra_op is not None:
@@ -160,15 +234,41 @@ def _intra_op(
     found = _clamped(threads, why, policy)
     without_shim = found
     if policy.spinning != "Always" and room.kind != "exclusive":
-        bound = _uncontrolled_bound(machine, room, budget)
+        bound = _uncontrolled_bound(machine, room, streams, budget)
         if bound < threads:
             without_shim = _clamped(bound, f"{why}; spins, no shim", policy)
-    if not budget.shim:
-        found = without_shim
+    found = _with_shim(found, room, streams, chosen, policy) if budget.shim else without_shim
     because["intraOp"] = found[1]
     if without_shim[0] != found[0]:
         because["intraOpWithoutShim"] = without_shim[1]
     return found[0], without_shim[0]
+
+
+def _with_shim(
+    found: Tuple[int, str], room: Room, streams: int, chosen: Optional[model.Setting], policy: Policy
+) -> Tuple[int, str]:
+    """The count of processes whose spinning a shim controls: what the load asks for, else as `found` without it."""
+    if chosen is not None:
+        return chosen.threads, f"{room.because}; {_in_words(policy)}"
+    if _would_gain(room, found[0], streams, policy):
+        return found[0], f"{found[1]}; {WOULD_GAIN}"
+    return found
+
+
+def _in_words(policy: Policy) -> str:
+    """E.g. "load: runs of 33 ms at 20/s"."""
+    rate = "half of what one thread serves" if policy.request_rate is None else f"{policy.request_rate:g}/s"
+    return f"load: runs of {(policy.run_time_us or 0) / 1000:g} ms at {rate}"
+
+
+def _would_gain(room: Room, threads: int, streams: int, policy: Policy) -> bool:
+    """Whether one thread is the answer only because nothing is known of the load."""
+    small = room.kind == "quota" and (room.budget_cpus or 0) <= 1 and threads == 1
+    return small and streams * policy.concurrent_runs == 1 and policy.objective == "Latency" and _plans_ort(policy)
+
+
+def _plans_ort(policy: Policy) -> bool:
+    return "onnxruntime" in policy.runtimes
 
 
 def _clamped(threads: int, why: str, policy: Policy) -> Tuple[int, str]:
@@ -178,15 +278,15 @@ def _clamped(threads: int, why: str, policy: Policy) -> Tuple[int, str]:
     return clamped, why
 
 
-def _uncontrolled_bound(machine: Optional[Machine], room: Room, budget: Budget) -> int:
-    """Threads that do little harm while spinning can't be turned off."""
+def _uncontrolled_bound(machine: Optional[Machine], room: Room, streams: int, budget: Budget) -> int:
+    """Threads of each stream that do little harm while spinning can't be turned off."""
     if room.kind == "quota":
-        return max(1, floor(room.budget_cpus or 1.0) - 1)
+        return max(1, (floor(room.budget_cpus or 1.0) - 1) // streams)
     wanted = max(UNCONTROLLED_SPIN_THREADS, ceil(budget.request_cpus or 0))
     if machine is not None and machine.numa_nodes:
         cores = one_cpu_each(machine, machine.online, Wish())
         wanted = min(wanted, max(1, *(cpuset.count(cores & node.cpus) for node in machine.numa_nodes)))
-    return wanted
+    return max(1, wanted // streams)
 
 
 def _inter_op(room: Room, parallel: bool, policy: Policy, because: Dict[str, str]) -> int:
@@ -229,11 +329,20 @@ def _peak_runnable(budget: Budget, policy: Policy, intra_op: Optional[int], inte
 
 
 def _spinning(
-    room: Room, streams: int, peak: Dict[str, int], budget: Budget, policy: Policy, because: Dict[str, str]
+    room: Room,
+    streams: int,
+    peak: Dict[str, int],
+    chosen: Optional[model.Setting],
+    budget: Budget,
+    policy: Policy,
+    because: Dict[str, str],
 ) -> str:
     if policy.spinning != "Auto":
         because["spinning"] = "policy threads.spinning"
         return policy.spinning.lower()
+    if chosen is not None and chosen.threads > 1:
+        because["spinning"] = _in_words(policy)
+        return "bounded" if chosen.spin_s else "never"
     runnable = peak.get("onnxruntime", 0)
     if room.kind == "quota" and room.budget_cpus is not None and room.budget_cpus < 1:
         why = "limit below one CPU"
@@ -252,27 +361,52 @@ def _spinning(
     return "never"
 
 
+def _exclusive_spinning(room: Room, spinning: str, policy: Policy, because: Dict[str, str]) -> Optional[str]:
+    """On CPUs of its own a spinning worker takes nothing from anybody, and a sleeping one is late."""
+    if room.kind != "exclusive" or policy.objective != "Latency" or policy.spinning != "Auto" or spinning != "bounded":
+        return None
+    because["spinning"] += "; always while they are the container's own"
+    return "always"
+
+
 def _openmp_and_blas(
-    room: Room, intra_op: Optional[int], policy: Policy, because: Dict[str, str]
+    machine: Optional[Machine],
+    room: Room,
+    streams: int,
+    intra_op: Optional[int],
+    budget: Budget,
+    policy: Policy,
+    because: Dict[str, str],
 ) -> Tuple[Optional[int], Optional[int]]:
+    """OpenMP's and OpenBLAS's count: their threads spin at each barrier, which nothing bounds.
+
+    A team that spins on CPUs which others use too waits for the member that lost its CPU, and burns the time that this
+    one needs; one that sleeps (PASSIVE) was never faster than one thread. So on shared CPUs there are as many as can't
+    use the limit up.
+    """
     if intra_op is None:
         return None, None
-    single = ""
-    if room.kind == "quota" and (room.budget_cpus or 0) < 1 and policy.intra_op is None:
-        single = "limit below one CPU"
-    elif "joblib" in policy.runtimes and policy.intra_op is None:
-        # Each of its processes takes the count that it finds in the environment.
-        single = "joblib's processes share the CPUs"
+    threads, why = intra_op, "as intraOp"
+    if policy.intra_op is None:
+        if "joblib" in policy.runtimes:
+            # Each of its processes takes the count that it finds in the environment.
+            threads, why = 1, "joblib's processes share the CPUs"
+        elif room.kind != "exclusive" and policy.spinning in ("Auto", "Bounded") and policy.objective == "Latency":
+            bound = _uncontrolled_bound(machine, room, streams, budget)
+            most = max(policy.min_intra_op, min(bound, room.threads or bound))
+            if most < intra_op or policy.run_time_us is not None:
+                threads, why = (
+                    min(most, policy.max_intra_op),
+                    "its threads spin at each barrier, and the CPUs are shared",
+                )
     omp = None
     if "openmp" in policy.runtimes or "torch" in policy.runtimes:
-        omp = 1 if single else intra_op
-        because["omp"] = single or "as intraOp"
+        omp, because["omp"] = threads, why
     blas = None
     if "blas" in policy.runtimes:
-        beside = room.kind == "quota" and ("onnxruntime" in policy.runtimes or "torch" in policy.runtimes)
-        blas = 1 if beside or single else intra_op
-        because["blas"] = (
-            "beside another pool under a limit: its idle threads spin too" if beside else single or "as intraOp"
+        beside = room.kind == "quota" and (_plans_ort(policy) or "torch" in policy.runtimes)
+        blas, because["blas"] = (
+            (1, "beside another pool under a limit: its idle threads spin too") if beside else (threads, why)
         )
     return omp, blas
 

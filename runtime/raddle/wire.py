@@ -92,6 +92,8 @@ def _onnxruntime_fields(plan: Plan, policy: Policy) -> Dict[str, object]:
         "min_inter": policy.inter_op,
         "spin": plan.spinning,
         "spin_us": plan.spin_us if plan.spinning == "bounded" else None,
+        "excl_always": 1 if plan.exclusive_spinning == "always" else None,
+        "over_quota": 1 if plan.over_quota else None,
         "mode": plan.mode,
         "graph": graph and graph.lower(),
         "global": 1 if plan.global_intra_op is not None else None,
@@ -120,6 +122,7 @@ def values(plan: Plan) -> Dict[str, Any]:
         "executionMode": plan.mode,
         "spinning": plan.spinning,
         "spinDurationUs": plan.spin_us or None,
+        "exclusiveSpinning": plan.exclusive_spinning,
         "omp": plan.omp,
         "blas": plan.blas,
         "affinity": plan.affinity,
@@ -132,6 +135,7 @@ def values(plan: Plan) -> Dict[str, Any]:
         "cpus": cpuset.format_list(plan.cpus) if plan.cpus else None,
         "affinityGroups": [cpuset.format_list(group) for group in plan.affinity_groups] or None,
         "memoryNUMANode": plan.memory_numa_node,
+        "expected": _expected(plan),
         "layout": _layout(plan.layout) if plan.layout else None,
     }
     return {name: value for name, value in found.items() if value is not None}
@@ -142,6 +146,16 @@ def _layout(layout: Layout) -> Dict[str, Any]:
     if layout.others:
         found["others"] = [{"workers": workers, "threads": threads} for workers, threads in layout.others]
     return found
+
+
+def _expected(plan: Plan) -> Optional[Dict[str, float]]:
+    """What the model says of the plan under the load that the policy states."""
+    found = plan.expected
+    if found is None:
+        return None
+    milliseconds = {"p50Ms": found.p50_s * 1000, "p99Ms": found.p99_s * 1000}
+    figures = {**milliseconds, "cpus": found.cpus, "throttledPercent": found.throttled * 100}
+    return {name: float(f"{value:.3g}") for name, value in figures.items()}
 
 
 def plan_text(plan: Plan, budget: Budget, policy: Policy, governed_by: str, node: Optional[str] = None) -> str:

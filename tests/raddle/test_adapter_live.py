@@ -44,6 +44,9 @@ EIGHT = 0xFF
         ({"intra": 4, "min": 3}, Facts(EIGHT, 2.0), 3, "planned 4, cut to quota 2"),
         ({"intra": 4, "min": 4}, Facts(EIGHT, 2.0), 4, None),
         ({"intra": 2, "min": 8}, Facts(0b1), 2, None),
+        # A known load may have more threads than its limit has CPUs, but not more than there are.
+        ({"intra": 4, "over_quota": 1}, Facts(EIGHT, 0.5), 4, None),
+        ({"intra": 4, "over_quota": 1}, Facts(0b11, 0.5), 2, "planned 4, cut to cpuset of 2"),
         # A policy's own inter-op count says nothing about the intra-op one.
         ({"intra": 4, "min_inter": 4}, Facts(EIGHT, 2.0), 2, "planned 4, cut to quota 2"),
         ({}, Facts(EIGHT, 1.0), None, None),
@@ -124,6 +127,12 @@ def test_cpus_are_exclusive_only_when_they_are_as_many_as_planned_and_unshared(f
         ({"spin": "bounded", "intra": 4, "inter": 5, "mode": "parallel"}, Facts(EIGHT), "bounded", 200),
         ({"spin": "bounded", "intra": 4, "inter": 6, "mode": "parallel"}, Facts(EIGHT), "never", 0),
         ({"spin": "bounded", "intra": 4, "inter": 6, "mode": "sequential"}, Facts(EIGHT), "bounded", 200),
+        # On CPUs of the container's own it need not end, unless there are too many threads for them.
+        ({"spin": "bounded", "intra": 4, "excl": 8, "excl_always": 1}, Facts(EIGHT), "always", 0),
+        ({"spin": "bounded", "intra": 4, "excl": 8}, Facts(EIGHT), "bounded", 200),
+        ({"spin": "bounded", "intra": 4, "excl": 4, "excl_always": 1}, Facts(EIGHT), "bounded", 200),
+        ({"spin": "bounded", "intra": 4, "excl": 8, "excl_always": 1, "runs": 6}, Facts(EIGHT), "never", 0),
+        ({"spin": "bounded", "intra": 4, "excl": 8, "excl_always": 1}, Facts(EIGHT, workers_seen=2), "never", 0),
         ({}, Facts(EIGHT), None, 0),
     ],
 )

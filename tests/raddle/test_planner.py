@@ -194,7 +194,8 @@ def test_fewer_threads_where_no_shim_can_stop_them_spinning(machine_name, budget
     [
         (Budget(quota_cpus=4), Policy(), (4, 3)),
         (Budget(quota_cpus=4), Policy(objective="Throughput"), (4, 3)),
-        (Budget(quota_cpus=8, workers=2), Policy(), (4, 4)),
+        # Spinning threads of all streams together.
+        (Budget(quota_cpus=8, workers=2), Policy(), (4, 3)),
         (Budget(smallest_cores=16), Policy(), (16, 4)),
         (Budget(smallest_cores=16, request_cpus=6), Policy(), (16, 6)),
         (Budget(quota_cpus=8), Policy(intra_op_percent=50), (4, 4)),
@@ -211,13 +212,85 @@ def test_the_count_without_a_shim_is_the_lesser_one_unless_the_policy_names_it(b
     assert made.because.get("intraOpWithoutShim", "").endswith("spins, no shim") == (counts[0] != counts[1])
 
 
-def test_openmp_is_one_below_a_cpu_and_blas_is_one_beside_ort_under_a_limit():
-    small, large = plan(None, Budget(quota_cpus=0.5), Policy()), plan(None, Budget(quota_cpus=4), Policy())
-    assert (small.omp, small.blas) == (1, 1)
-    assert (large.omp, large.blas) == (4, 1)
-    assert plan(DUAL, Budget(), Policy()).blas == 16
-    alone = plan(None, Budget(quota_cpus=4), Policy(runtimes=("blas",)))
-    assert (alone.omp, alone.blas) == (None, 4)
+@pytest.mark.parametrize(
+    ("budget", "policy", "counts"),
+    [
+        # Nothing bounds how long they spin at a barrier: on shared CPUs there are as many as can't use the limit up.
+        (Budget(quota_cpus=0.5), Policy(), (1, 1)),
+        (Budget(quota_cpus=2), Policy(), (1, 1)),
+        (Budget(quota_cpus=4), Policy(), (3, 1)),
+        (Budget(quota_cpus=8, workers=2), Policy(), (3, 1)),
+        (Budget(quota_cpus=8), Policy(max_intra_op=2), (2, 1)),
+        (Budget(quota_cpus=4), Policy(runtimes=("blas",)), (None, 3)),
+        (Budget(smallest_cores=16), Policy(), (4, 4)),
+        (Budget(smallest_cores=16, request_cpus=6), Policy(), (6, 6)),
+        (Budget(quota_cpus=4), Policy(spinning="Always"), (4, 1)),
+        (Budget(quota_cpus=4), Policy(spinning="Never"), (4, 1)),
+        (Budget(quota_cpus=4), Policy(intra_op=4), (4, 1)),
+        (Budget(quota_cpus=4), Policy(min_intra_op=4), (4, 1)),
+        (Budget(quota_cpus=4), Policy(objective="Throughput"), (4, 1)),
+        (Budget(quota_cpus=4), Policy(runtimes=("openmp", "joblib")), (1, None)),
+    ],
+)
+def test_openmp_and_blas_have_no_more_threads_than_may_spin_on_shared_cpus(budget, policy, counts):
+    made = plan(None, budget, policy)
+    assert (made.omp, made.blas) == counts
+
+
+def test_openmp_and_blas_fill_cpus_of_their_own():
+    budget = Budget(quota_cpus=4, whole_cpus=4)
+    made = plan(DUAL_STATIC, budget, Policy())
+    assert (made.omp, made.blas) == (made.intra_op, made.intra_op)
+    assert made.omp > 1
+
+
+@pytest.mark.parametrize(
+    ("limit_cpus", "load", "expected"),
+    [
+        (1, {}, (1, "bounded", False)),
+        # A long run at half load uses CPUs that its limit pays for as well as one thread would.
+        (1, {"run_time_us": 33_000, "request_rate": 15.0}, (4, "bounded", True)),
+        (0.5, {"run_time_us": 33_000, "request_rate": 12.9}, (1, "never", False)),
+        (1.5, {"run_time_us": 1_000, "request_rate": 100.0}, (1, "bounded", False)),
+        # Without a rate it is half of what one thread can serve.
+        (1, {"run_time_us": 33_000}, (4, "bounded", True)),
+        # A rate alone says nothing.
+        (1, {"request_rate": 15.0}, (1, "bounded", False)),
+        # The model knows one request at a time, and one pool.
+        (1, {"run_time_us": 33_000, "concurrent_runs": 2}, (1, "never", False)),
+        (4, {"run_time_us": 33_000, "workers": 2}, (2, "never", False)),
+        (1, {"run_time_us": 33_000, "objective": "Throughput"}, (1, "bounded", False)),
+        # The policy's own words hold.
+        (1, {"run_time_us": 33_000, "intra_op": 2}, (2, "never", False)),
+        (1, {"run_time_us": 33_000, "max_intra_op": 2}, (2, "bounded", True)),
+        (1, {"run_time_us": 33_000, "spinning": "Never"}, (4, "never", True)),
+    ],
+)
+def test_a_known_load_decides_threads_and_spinning_for_latency(limit_cpus, load, expected):
+    policy = Policy(**load)
+    made = plan(None, Budget(quota_cpus=limit_cpus, workers=policy.workers or 1, smallest_cores=16), policy)
+    assert (made.intra_op, made.spinning, made.over_quota) == expected
+
+
+def test_what_is_expected_of_a_plan_is_said_where_the_load_is_known():
+    made = plan(None, Budget(quota_cpus=1, smallest_cores=16), Policy(run_time_us=33_000, request_rate=15.0))
+    assert made.expected.p50_s < 0.033
+    assert "load: runs of 33 ms at 15/s" in made.because["intraOp"]
+    assert plan(None, Budget(quota_cpus=1), Policy()).expected is None
+
+
+def test_the_reason_says_what_would_change_the_default():
+    assert plan(None, Budget(quota_cpus=1), Policy()).because["intraOp"].endswith("gains from load.runTime")
+    assert "load.runTime" not in plan(None, Budget(quota_cpus=2), Policy()).because["intraOp"]
+
+
+def test_threads_on_cpus_of_their_own_spin_without_end_for_latency():
+    budget = Budget(quota_cpus=4, whole_cpus=4)
+    made = plan(DUAL_STATIC, budget, Policy())
+    assert (made.spinning, made.exclusive_spinning) == ("bounded", "always")
+    for policy in (Policy(objective="Throughput"), Policy(spinning="Bounded"), Policy(sessions=2)):
+        assert plan(DUAL_STATIC, budget, policy).exclusive_spinning is None
+    assert plan(None, budget, Policy()).exclusive_spinning is None
 
 
 @pytest.mark.parametrize(

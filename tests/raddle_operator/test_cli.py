@@ -342,7 +342,7 @@ def test_explain_prints_the_variables_of_runtimes_and_raddle_s_own_only_when_ask
         text = io.StringIO()
         explain.show(Console(file=text, width=width), world, wide=wide)
         printed[wide] = text.getvalue().splitlines()
-    assert "  OMP_NUM_THREADS=12" in printed[False]
+    assert "  OMP_NUM_THREADS=11" in printed[False]
     assert not [line for line in printed[False] if "RADDLE_" in line]
     own = {f"  RADDLE_PLAN={world.annotations['shim.raddle.dev/serve']}", "  RADDLE_REPORT=/opt/raddle-report"}
     assert set(printed[True]) - set(printed[False]) == own

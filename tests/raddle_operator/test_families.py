@@ -65,8 +65,7 @@ def test_what_caps_or_pins_for_good_is_never_set(name):
         (["onnxruntime"], 4, {}),
         (["openmp"], 4, {"KMP_BLOCKTIME": "1"}),
         (["torch"], 4, {"KMP_BLOCKTIME": "1"}),
-        (["blas"], 4, {"OPENBLAS_THREAD_TIMEOUT": "4"}),
-        (["blas"], 1, {}),
+        (["blas"], 4, {}),
         (policy.DEFAULT_FAMILIES, 4, {"KMP_BLOCKTIME": "1"}),
     ],
 )
@@ -77,9 +76,9 @@ def test_each_family_gets_its_variables_from_the_limit(runtimes, limit_cpus, exp
 @pytest.mark.parametrize(
     ("spinning", "expected"),
     [
-        ("Never", {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0", "OPENBLAS_THREAD_TIMEOUT": "4"}),
-        ("Auto", {"KMP_BLOCKTIME": "1", "OPENBLAS_THREAD_TIMEOUT": "4"}),
-        ("Bounded", {"KMP_BLOCKTIME": "1", "OPENBLAS_THREAD_TIMEOUT": "4"}),
+        ("Never", {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}),
+        ("Auto", {"KMP_BLOCKTIME": "1"}),
+        ("Bounded", {"KMP_BLOCKTIME": "1"}),
         ("Always", {"OMP_WAIT_POLICY": "ACTIVE"}),
     ],
 )
@@ -216,8 +215,8 @@ def test_javas_options_that_nobody_can_see_are_left_alone_with_a_reason(sets, wo
     ("name", "expected"),
     [
         ("openmp", {"OMP_NUM_THREADS": "4", "OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}),
-        ("blas", {"OPENBLAS_NUM_THREADS": "4", "OPENBLAS_THREAD_TIMEOUT": "4"}),
-        ("mkl", {"OMP_NUM_THREADS": "4", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}),
+        ("blas", {"OPENBLAS_NUM_THREADS": "3"}),
+        ("mkl", {"OMP_NUM_THREADS": "3", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}),
         ("joblib", {"LOKY_MAX_CPU_COUNT": "8", "OMP_NUM_THREADS": "1"}),
         ("rust", {"RAYON_NUM_THREADS": "2", "TOKIO_WORKER_THREADS": "2"}),
         ("go", {"GOMAXPROCS": "1"}),

@@ -81,7 +81,6 @@ def test_a_container_gets_its_counts_its_plan_and_the_shim(obj):
         "ORT_INTRA_OP_NUM_THREADS": ["threads.raddle.dev/serve"],
         "ORT_INTER_OP_NUM_THREADS": ["inter-op-threads.raddle.dev/serve"],
         "OMP_NUM_THREADS": ["omp-threads.raddle.dev/serve"],
-        "OPENBLAS_NUM_THREADS": ["blas-threads.raddle.dev/serve"],
         "KMP_BLOCKTIME": "1",
         "RADDLE_LITERALS": "KMP_BLOCKTIME=1",
         "PYTHONUSERBASE": "/opt/raddle",
@@ -96,8 +95,7 @@ def test_a_container_gets_its_counts_its_plan_and_the_shim(obj):
         # Right in the processes that no shim reaches.
         "threads.raddle.dev/serve": "1",
         "inter-op-threads.raddle.dev/serve": "1",
-        "omp-threads.raddle.dev/serve": "2",
-        "blas-threads.raddle.dev/serve": "1",
+        "omp-threads.raddle.dev/serve": "1",
     }
     assert read_plan_text(plan).node is None
     assert patched["metadata"]["labels"] == {"raddle.dev/injected": "true"}
@@ -129,7 +127,7 @@ def test_a_container_grows_by_at_most_two_and_a_half_kilobytes():
 def test_openblas_gets_its_own_count_only_where_it_differs_and_nothing_of_openmp_is_set():
     same = {"resources": {}}
     facts = Facts(smallest_cores=4)
-    assert "OPENBLAS_NUM_THREADS" in environment(inject(pod())[0])
+    assert "OPENBLAS_NUM_THREADS" in environment(inject(pod(container(resources={"limits": {"cpu": "4"}})))[0])
     assert "OPENBLAS_NUM_THREADS" not in environment(inject(pod(container(**same)), facts=facts)[0])
     for name in ("OMP_NUM_THREADS", "OMP_PROC_BIND"):
         obj = pod(container(env=[{"name": name, "value": "1"}]))
@@ -507,4 +505,4 @@ def test_a_container_added_to_a_copy_gets_values_of_its_own():
     patched["spec"]["containers"].append(container("debugger"))
     again, _ = inject(patched)
     assert environment(again, "debugger")["OMP_NUM_THREADS"] == ["omp-threads.raddle.dev/debugger"]
-    assert again["metadata"]["annotations"]["omp-threads.raddle.dev/debugger"] == "2"
+    assert again["metadata"]["annotations"]["omp-threads.raddle.dev/debugger"] == "1"

@@ -201,23 +201,32 @@ def _print(planned: Sequence[Planned], node: str | None) -> None:
         for outcome in one.decision.containers:
             for skip in outcome.withheld:
                 console.print(f"[yellow]note[/] {escape(f'{one.workload.title} {outcome.name}: {skip}')}")
-            advice = _layout(one.pod, outcome.name)
-            if advice:
-                console.print(f"[dim]advice[/] {escape(f'{one.workload.title} {outcome.name}: {advice}')}")
+            recorded = _recorded(one.pod, outcome.name)
+            for kind, text in (("advice", _layout(recorded)), ("model", _expected(recorded))):
+                if text:
+                    console.print(f"[dim]{kind}[/] {escape(f'{one.workload.title} {outcome.name}: {text}')}")
             if outcome.kept:
                 note = f"{one.workload.title} {outcome.name}: kept as the pod spec sets it: {', '.join(outcome.kept)}"
                 console.print(f"[yellow]note[/] {escape(note)}")
 
 
-def _layout(pod: manifests.Object, container: str) -> str:
+def _layout(recorded: wire.Recorded | None) -> str:
     """Return how many instances would fill the container's CPUs and why, "" where the plan says nothing of it."""
-    recorded = _recorded(pod, container)
     layout = recorded.values.get("layout") if recorded else None
     if recorded is None or not isinstance(layout, dict):
         return ""
     others = layout.get("others", [])
     kinds = " and ".join(f"{each.get('workers')} x {each.get('threads')}" for each in (layout, *others))
     return f"instances x threads that fill its CPUs: {kinds} ({recorded.because.get('layout', '')})"
+
+
+def _expected(recorded: wire.Recorded | None) -> str:
+    """Return what the model expects under the policy's spec.load, "" where there is none."""
+    found = recorded.values.get("expected") if recorded else None
+    if not isinstance(found, dict):
+        return ""
+    latency = "expected, not measured: p50 {p50Ms:g} ms, p99 {p99Ms:g} ms".format(**found)
+    return latency + ", {cpus:g} CPUs, {throttledPercent:g} % of the periods throttled".format(**found)
 
 
 def _print_elsewhere(planned: Sequence[Planned], policies: Policies) -> None:

@@ -86,7 +86,7 @@ class Effective:
     `cap` is the number of threads that fit one session's share, None where neither quota nor cpuset is known.
     `exclusive` is True when the CPUs are the exclusive ones that the plan expects and nobody shares them.
     `global_intra` is the size of the one pool of all sessions of this process, None where each has its own.
-    `spin` is what the planned counts come to; `stopped` says it of the counts that a session really has.
+    `spin` is what the planned counts come to; `spinning` says it of the counts that a session really has.
     """
 
     __slots__ = (
@@ -95,6 +95,7 @@ class Effective:
         "cpus_room",
         "cpus_where",
         "crowded",
+        "endless",
         "exclusive",
         "global_intra",
         "inter",
@@ -113,21 +114,23 @@ class Effective:
         self.cap: int | None = None
         self.exclusive = False
         self.because: dict[str, str] = {}
-        # What decides about bounded spinning: callers of one session, CPUs for their threads, and other workers.
+        # What decides about bounded spinning: callers of one session, CPUs for their threads, other workers, and
+        # whether it need not end on CPUs that nobody else has.
         self.runs = 1
         self.cpus_room: int | None = None
         self.cpus_where = ""
         self.crowded = False
+        self.endless = False
 
-    def stopped(self, intra: int | None, inter: int | None, *, parallel: bool) -> str:
-        """Why pools of these counts do not spin bounded as planned, "" where they may.
+    def spinning(self, intra: int | None, inter: int | None, *, parallel: bool) -> tuple[str, str]:
+        """What pools of these counts do that are planned to spin for a time, and why where that is not it.
 
         Threads of one session that want a CPU at once are its callers, and its pools' workers.
         """
         runnable = self.runs + (intra or 1) - 1 + ((inter or 1) - 1 if parallel else 0)
         if self.crowded or (self.cpus_room is not None and runnable > self.cpus_room):
-            return "planned bounded, stopped: " + self.cpus_where
-        return ""
+            return "never", "planned bounded, stopped: " + self.cpus_where
+        return ("always" if self.endless else "bounded"), ""
 
 
 # Bounded spinning without a number, as planner.BOUNDED_SPIN_US.
@@ -159,21 +162,21 @@ def resolve(fields: Mapping[str, Any], facts: Facts) -> Effective:
         found.global_intra = _clamped("global_intra", planned, share, least, where, found.because)
     found.exclusive = 0 < fields.get("excl", 0) == size and streams == 1
     found.runs, found.cpus_room, found.cpus_where = fields.get("runs", 1), cpus_room, cpus_where
-    found.crowded = crowded
+    found.crowded, found.endless = crowded, found.exclusive and bool(fields.get("excl_always"))
     found.spin = fields.get("spin")
     if found.spin == "bounded":
-        found.spin_us = fields.get("spin_us", DEFAULT_SPIN_US)
-        stopped = found.stopped(found.intra, found.inter, parallel=fields.get("mode") == "parallel")
-        if stopped:
-            found.spin, found.spin_us = "never", 0
-            found.because["spin"] = stopped
+        found.spin, why = found.spinning(found.intra, found.inter, parallel=fields.get("mode") == "parallel")
+        if why:
+            found.because["spin"] = why
+        if found.spin == "bounded":
+            found.spin_us = fields.get("spin_us", DEFAULT_SPIN_US)
     return found
 
 
 def _room(fields: Mapping[str, Any], facts: Facts, size: int | None, words: str) -> tuple[int | None, str]:
     """The smaller of the quota and `size` (None: not known), and in words which of the two it is."""
     quota = facts.quota_cpus
-    if quota is None or (size is not None and quota >= size):
+    if quota is None or fields.get("over_quota") or (size is not None and quota >= size):
         return size, words
     threads = max(1, floor(quota) if fields.get("floor") else ceil(quota))
     return threads, f"quota {quota:g}"

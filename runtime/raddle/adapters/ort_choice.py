@@ -153,19 +153,18 @@ class Choice:
         self.pools = ["intra"] if values.get("intra") != 1 else []
         if values["mode"] == "parallel" and values.get("inter") != 1:
             self.pools.append("inter")
-        planned = self.fields.get("spin")
-        stopped = ""
-        if planned == "bounded":
+        planned, why = self.fields.get("spin"), ""
+        may_spin = planned == "bounded"
+        if may_spin:
             parallel = values["mode"] == "parallel"
-            stopped = self.wanted.stopped(values.get("intra"), values.get("inter"), parallel=parallel)
+            planned, why = self.wanted.spinning(values.get("intra"), values.get("inter"), parallel=parallel)
         self.because.pop("spin", None)
         if not self.pools:
             planned = "never"
             self.because["spin"] = "no worker threads"
-        elif stopped:
-            planned = "never"
-            self.because["spin"] = stopped
-        elif planned == "bounded" and self.gpu:
+        elif why:
+            self.because["spin"] = why
+        elif may_spin and self.gpu:
             # Its workers wait for a GPU most of the time; the count stays, since the provider may fall back to the CPU.
             planned = "never"
             self.because["spin"] = "planned bounded, stopped: " + self.gpu

@@ -1,0 +1,174 @@
+"""What a thread count and a spin limit are expected to give under a known load: a model, and the choice by it.
+
+The model is one pool that serves one request at a time, as a session's caller does, with requests that come evenly.
+A run that takes `run_time_s` on one thread takes a part of it on n threads, and more CPU time; a CPU limit is CPU time
+for each period of CFS bandwidth control (Documentation/scheduler/sched-bwc.rst), so a request that meets the end of the
+period's CPU time waits for the next period. It is simulated request by request: short, exact about periods, and the
+same on every machine. What it leaves out is said where it is used: `DISTURBANCE_S`.
+
+The constants were measured by `python -m load table` with convolutions; another model has other ones. They decide only
+between neighbours: what is feasible is decided by run time, rate and limit.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import ceil, sqrt
+from typing import List, NamedTuple, Optional, Tuple
+
+# The kubelet's cpu.cfs_period_us, which nearly nobody changes.
+PERIOD_S = 0.1
+# What each worker adds to the duration of a run, in seconds: where it still looks for work, and where it sleeps.
+JOIN_SPINNING_S, JOIN_SLEEPING_S = 0.00025, 0.0004
+# What each worker adds to the CPU time of a run: a part of the run (waiting for the others), and seconds (waking up).
+WORKER_SHARE, WORKER_S = 0.04, 0.0004
+# A run on several threads waits for the last of them, and that one may have lost its CPU to others: what one percent of
+# the runs lose by that, however short they are.
+DISTURBANCE_S = 0.0015
+# Each CPU takes the limit's time in slices (sched_cfs_bandwidth_slice_us); what is left of one is missing elsewhere.
+SLICE_S = 0.005
+# Requests that are simulated; the first half only fills the queue.
+REQUESTS = 120
+# Settings that are compared have at most so many threads.
+MOST_THREADS = 32
+_NEARLY_NOTHING_S = 1e-9
+
+
+class Load(NamedTuple):
+    """What is known of a container's load: one run on one thread, and how many requests come."""
+
+    run_time_s: float
+    requests_per_s: float
+
+
+class Setting(NamedTuple):
+    """A pool: `threads`, the caller's among them, and for how long an idle worker looks for work (0: it sleeps)."""
+
+    threads: int
+    spin_s: float = 0.0
+
+
+class Expected(NamedTuple):
+    """What the model says of a setting.
+
+    p50_s, p99_s   latency from the moment a request is due, so with its time in the queue
+    cpus           CPU time used, in CPUs
+    throttled      share of the periods in which the limit's CPU time was used up
+    """
+
+    p50_s: float
+    p99_s: float
+    cpus: float
+    throttled: float
+
+
+def run_of(load: Load, setting: Setting, *, idle_s: float) -> Tuple[float, float]:
+    """(duration, CPU time) in seconds of one run, not throttled, when the pool has been idle for `idle_s`."""
+    workers = setting.threads - 1
+    join_s = JOIN_SLEEPING_S
+    if setting.spin_s:
+        # Spinning workers sleep too after a long pause, but only at the start of a run: not between its operators.
+        join_s = JOIN_SPINNING_S if idle_s < setting.spin_s else (JOIN_SPINNING_S + JOIN_SLEEPING_S) / 2
+    duration_s = load.run_time_s / setting.threads + workers * join_s
+    return duration_s, load.run_time_s * (1 + workers * WORKER_SHARE) + workers * WORKER_S
+
+
+@lru_cache(maxsize=1024)
+def expected(load: Load, setting: Setting, limit_cpus: Optional[float]) -> Expected:
+    """What the model says; `limit_cpus` None: no limit."""
+    budget_s = None
+    # So many threads can't use up a limit that is as high.
+    if limit_cpus is not None and setting.threads > limit_cpus:
+        budget_s = max(limit_cpus * PERIOD_S / 2, limit_cpus * PERIOD_S - (setting.threads - 1) * SLICE_S)
+    clock = _Clock(budget_s)
+    latencies_s: List[float] = []
+    for number in range(REQUESTS):
+        due_s = number / load.requests_per_s
+        idle_s = max(0.0, due_s - clock.now_s)
+        clock.idle(setting.spin_s, setting.threads - 1, until_s=due_s)
+        duration_s, cpu_s = run_of(load, setting, idle_s=idle_s)
+        clock.run(duration_s, cpu_s / duration_s)
+        latencies_s.append(clock.now_s - due_s)
+    late_s = sorted(latencies_s[REQUESTS // 2 :])
+    return Expected(
+        p50_s=late_s[len(late_s) // 2],
+        p99_s=late_s[-1] + (DISTURBANCE_S if setting.threads > 1 else 0.0),
+        cpus=clock.used_s / max(clock.now_s, REQUESTS / load.requests_per_s),
+        throttled=clock.throttled_periods / ceil(clock.now_s / PERIOD_S),
+    )
+
+
+def best(load: Load, *, limit_cpus: Optional[float], most_threads: int, spins_s: Tuple[float, ...]) -> Setting:
+    """The setting with the lowest expected p99, then p50, then CPU time, of 1 to `most_threads` and those spin limits.
+
+    `limit_cpus` None: no limit, or CPUs of the container's own. One thread has nobody to wait for: its spin limit is 0.
+    """
+    # Beyond that each thread adds more to a run than it takes from it.
+    most = min(most_threads, MOST_THREADS, 1 + ceil(sqrt(load.run_time_s / JOIN_SPINNING_S)))
+    settings = [Setting(1)]
+    settings += [Setting(threads, spin_s) for threads in range(2, most + 1) for spin_s in spins_s]
+    return min(settings, key=lambda setting: _cost(expected(load, setting, limit_cpus)))
+
+
+def _cost(found: Expected) -> Tuple[float, float, float]:
+    return found.p99_s, found.p50_s, found.cpus
+
+
+def usual(run_time_s: float, limit_cpus: Optional[float]) -> Load:
+    """The load that a run time stands for where no rate is known: half of what one thread serves within the limit."""
+    return Load(run_time_s, 0.5 * min(1.0, limit_cpus or 1.0) / run_time_s)
+
+
+class _Clock:
+    """Time in a container with a limit: runs take their CPU time from the period's budget, and wait for the next."""
+
+    def __init__(self, budget_s: Optional[float]) -> None:
+        self.budget_s = budget_s
+        self.now_s = 0.0
+        self.used_s = 0.0
+        self.throttled_periods = 0
+        self._period = 0
+        self._left_s = budget_s or 0.0
+
+    def run(self, duration_s: float, cpus: float) -> None:
+        """Lets so many CPUs be used for so long; time in which they are throttled comes on top."""
+        self.used_s += duration_s * cpus
+        if self.budget_s is None:
+            self.now_s += duration_s
+            return
+        # What a whole period lets through; a run may take an hour, so whole periods are passed at once.
+        passes_s = min(PERIOD_S, self.budget_s / cpus)
+        while True:
+            self._begin_period()
+            step_s = min(duration_s, self._end_s() - self.now_s, self._left_s / cpus)
+            self.now_s += step_s
+            self._left_s -= step_s * cpus
+            duration_s -= step_s
+            if duration_s <= _NEARLY_NOTHING_S:
+                return
+            throttled = self._left_s <= _NEARLY_NOTHING_S
+            whole = max(0, ceil(duration_s / passes_s) - 1)
+            duration_s -= whole * passes_s
+            self.throttled_periods += throttled + (whole if passes_s < PERIOD_S else 0)
+            self._begin(self._period + 1 + whole)
+            self.now_s = self._period * PERIOD_S
+
+    def idle(self, spinning_s: float, workers: int, *, until_s: float) -> None:
+        """Lets time pass, and workers spin at its beginning; spinning that is throttled delays nobody."""
+        spinning_s = max(0.0, min(spinning_s, until_s - self.now_s))
+        self._begin_period()
+        self.used_s += spinning_s * workers
+        self._left_s = max(0.0, self._left_s - spinning_s * workers)
+        self.now_s = max(self.now_s, until_s)
+
+    def _begin_period(self) -> None:
+        period = int((self.now_s + _NEARLY_NOTHING_S) / PERIOD_S)
+        if period > self._period:
+            self._begin(period)
+
+    def _begin(self, period: int) -> None:
+        self._period = period
+        self._left_s = self.budget_s or 0.0
+
+    def _end_s(self) -> float:
+        return (self._period + 1) * PERIOD_S
