@@ -19,12 +19,16 @@ from typing import List, NamedTuple, Optional, Tuple
 # The kubelet's cpu.cfs_period_us, which nearly nobody changes.
 PERIOD_S = 0.1
 # What each worker adds to the duration of a run, in seconds: where it still looks for work, and where it sleeps.
-JOIN_SPINNING_S, JOIN_SLEEPING_S = 0.00025, 0.0004
+JOIN_SPINNING_S, JOIN_SLEEPING_S = 0.0001, 0.0003
 # What each worker adds to the CPU time of a run: a part of the run (waiting for the others), and seconds (waking up).
-WORKER_SHARE, WORKER_S = 0.04, 0.0004
-# A run on several threads waits for the last of them, and that one may have lost its CPU to others: what one percent of
-# the runs lose by that, however short they are.
-DISTURBANCE_S = 0.0015
+WORKER_SHARE, WORKER_S = 0.01, 0.00045
+# What a run that has waited for its request takes longer than one of many in a row: a part of it, and seconds. Caches
+# and clocks have cooled down.
+COOLED_SHARE, COOLED_S = 0.015, 0.0001
+# What one percent of the runs lose to others on their CPU, however short they are. Those on several threads wait for
+# the last of them besides: half of how long the pool was idle, since CPUs sleep the deeper, within these bounds.
+DISTURBANCE_S = 0.001
+WAKING_S = (0.001, 0.003)
 # Each CPU takes the limit's time in slices (sched_cfs_bandwidth_slice_us); what is left of one is missing elsewhere.
 SLICE_S = 0.005
 # Requests that are simulated; the first half only fills the queue.
@@ -69,8 +73,9 @@ def run_of(load: Load, setting: Setting, *, idle_s: float) -> Tuple[float, float
     if setting.spin_s:
         # Spinning workers sleep too after a long pause, but only at the start of a run: not between its operators.
         join_s = JOIN_SPINNING_S if idle_s < setting.spin_s else (JOIN_SPINNING_S + JOIN_SLEEPING_S) / 2
-    duration_s = load.run_time_s / setting.threads + workers * join_s
-    return duration_s, load.run_time_s * (1 + workers * WORKER_SHARE) + workers * WORKER_S
+    run_time_s = load.run_time_s * (1 + COOLED_SHARE) + COOLED_S
+    duration_s = run_time_s / setting.threads + workers * join_s
+    return duration_s, run_time_s * (1 + workers * WORKER_SHARE) + workers * WORKER_S
 
 
 @lru_cache(maxsize=1024)
@@ -82,6 +87,7 @@ def expected(load: Load, setting: Setting, limit_cpus: Optional[float]) -> Expec
         budget_s = max(limit_cpus * PERIOD_S / 2, limit_cpus * PERIOD_S - (setting.threads - 1) * SLICE_S)
     clock = _Clock(budget_s)
     latencies_s: List[float] = []
+    idle_s = 0.0
     for number in range(REQUESTS):
         due_s = number / load.requests_per_s
         idle_s = max(0.0, due_s - clock.now_s)
@@ -92,10 +98,15 @@ def expected(load: Load, setting: Setting, limit_cpus: Optional[float]) -> Expec
     late_s = sorted(latencies_s[REQUESTS // 2 :])
     return Expected(
         p50_s=late_s[len(late_s) // 2],
-        p99_s=late_s[-1] + (DISTURBANCE_S if setting.threads > 1 else 0.0),
+        p99_s=late_s[-1] + DISTURBANCE_S + (_waking_s(idle_s) if setting.threads > 1 else 0.0),
         cpus=clock.used_s / max(clock.now_s, REQUESTS / load.requests_per_s),
         throttled=clock.throttled_periods / ceil(clock.now_s / PERIOD_S),
     )
+
+
+def _waking_s(idle_s: float) -> float:
+    least_s, most_s = WAKING_S
+    return min(most_s, max(least_s, idle_s / 2))
 
 
 def best(load: Load, *, limit_cpus: Optional[float], most_threads: int, spins_s: Tuple[float, ...]) -> Setting:

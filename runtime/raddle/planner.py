@@ -25,9 +25,11 @@ __all__ = ["BOUNDED_SPIN_US", "MAX_QUOTA_CPUS", "Budget", "Plan", "plan"]
 
 # A worker that finds no work looks for more this long before it sleeps, where the request rate is unknown.
 BOUNDED_SPIN_US = 200
+# What a known load may choose besides: it lasts from one request to the next where they come fast.
+LONG_SPIN_US = 1000
 # Threads that a known load may have on a limit below them, which is CPU time and not parallelism.
 MOST_OVER_LIMIT = 4
-WOULD_GAIN = "a model above ~5 ms gains from load.runTime"
+WOULD_GAIN = "a model above ~7 ms gains from load.runTime"
 # ORT's workers spin where no shim is in the process; without a limit this many still serve one request at a time.
 UNCONTROLLED_SPIN_THREADS = 4
 
@@ -104,6 +106,9 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
     inter_op = _inter_op(room, parallel, policy, because)
     peak = _peak_runnable(budget, policy, intra_op, inter_op if parallel else 1)
     spinning = _spinning(room, streams, peak, chosen, budget, policy, because)
+    spin_us = 0
+    if spinning == "bounded":
+        spin_us = round(1e6 * chosen.spin_s) if chosen is not None and 0 < chosen.spin_s < inf else BOUNDED_SPIN_US
     exclusive_spinning = _exclusive_spinning(room, spinning, policy, because)
     omp, blas = _openmp_and_blas(machine, room, streams, intra_op, budget, policy, because)
     affinity = _affinity(room, streams, intra_op, policy, because)
@@ -117,10 +122,10 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
         inter_op=inter_op,
         mode="parallel" if parallel else "sequential",
         spinning=spinning,
-        spin_us=BOUNDED_SPIN_US if spinning == "bounded" else 0,
+        spin_us=spin_us,
         exclusive_spinning=exclusive_spinning,
         over_quota=_is_over(room, chosen),
-        expected=_expected(load, room, intra_op, exclusive_spinning or spinning),
+        expected=_expected(load, room, intra_op, exclusive_spinning or spinning, spin_us),
         omp=omp,
         blas=blas,
         affinity=affinity,
@@ -191,7 +196,7 @@ def _by_load(
 def _spins_s(room: Room, policy: Policy) -> Tuple[float, ...]:
     """The spin limits that the policy leaves open."""
     bounded_s = BOUNDED_SPIN_US / 1e6
-    auto = (inf,) if room.kind == "exclusive" else (0.0, bounded_s)
+    auto = (inf,) if room.kind == "exclusive" else (0.0, bounded_s, LONG_SPIN_US / 1e6)
     return {"Never": (0.0,), "Bounded": (bounded_s,), "Always": (inf,)}.get(policy.spinning, auto)
 
 
@@ -200,11 +205,11 @@ def _is_over(room: Room, chosen: Optional[model.Setting]) -> bool:
 
 
 def _expected(
-    load: Optional[model.Load], room: Room, intra_op: Optional[int], spinning: str
+    load: Optional[model.Load], room: Room, intra_op: Optional[int], spinning: str, spin_us: int
 ) -> Optional[model.Expected]:
     if load is None or intra_op is None:
         return None
-    spin_s = {"never": 0.0, "always": inf}.get(spinning, BOUNDED_SPIN_US / 1e6)
+    spin_s = inf if spinning == "always" else spin_us / 1e6
     return model.expected(load, model.Setting(intra_op, spin_s if intra_op > 1 else 0.0), _limit_of(room))
 
 

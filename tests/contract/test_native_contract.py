@@ -96,7 +96,9 @@ def random_lines(count):
         if rng.random() < 0.3:
             text = cases.mutated(rng, text)
         first = rng.randrange(8176)
-        cpus = rng.choice(["", "4-7", str(first), f"{first}-{first + rng.randrange(16)}", f"{first},{first + 2}-{first + 5}"])
+        cpus = rng.choice(
+            ["", "4-7", str(first), f"{first}-{first + rng.randrange(16)}", f"{first},{first + 2}-{first + 5}"]
+        )
         quota = rng.choice(["", "0.1", "0.5", "1", "1.5", "2", "3.999", "4", "64", "1000000", "12345678", "0.00001234"])
         quota = rng.choice([quota, f"{rng.uniform(0.01, 20):.4f}", f"{rng.uniform(0.01, 2e5):.5g}"])
         lines.append(f"{text}\t{cpus}\t{quota}\t{rng.choice([1, 1, 2, 3, 8, 200])}")

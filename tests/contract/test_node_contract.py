@@ -156,7 +156,9 @@ def test_random_plans_come_to_the_same_values_on_random_machines():
         if rng.random() < 0.3:
             text = mutated(rng, text)
         first = rng.randrange(64)
-        cpus = rng.choice(["", "4-7", str(first), f"{first}-{first + rng.randrange(16)}", f"{first},{first + 2}-{first + 5}"])
+        cpus = rng.choice(
+            ["", "4-7", str(first), f"{first}-{first + rng.randrange(16)}", f"{first},{first + 2}-{first + 5}"]
+        )
         quota = rng.choice(["", "0.1", "0.5", "1", "1.5", "2", "3.999", "4", "64", f"{rng.uniform(0.01, 20):.4f}"])
         lines.append(f"{text}\t{cpus}\t{quota}\t{rng.choice([1, 1, 2, 3, 8, 200])}")
     same(lines)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle.load import DISTURBANCE_S, PERIOD_S, Load, Setting, best, expected, usual
+from raddle.load import DISTURBANCE_S, PERIOD_S, Load, Setting, best, expected, run_of, usual
+from raddle.planner import WOULD_GAIN
 
 SPIN_S = 0.0002
 SPINS_S = (0.0, SPIN_S)
@@ -20,15 +22,19 @@ SETTINGS = st.builds(Setting, st.integers(1, 64), st.sampled_from((*SPINS_S, mat
 
 def test_one_thread_that_is_never_busy_when_a_request_comes_answers_in_the_run_time():
     found = expected(Load(0.010, 20), Setting(1), None)
-    assert (found.p50_s, found.p99_s) == pytest.approx((0.010, 0.010))
-    assert found.cpus == pytest.approx(0.2, rel=0.02)
+    duration_s, cpu_s = run_of(Load(0.010, 20), Setting(1), idle_s=0.04)
+    assert duration_s == cpu_s == pytest.approx(0.010, rel=0.05)
+    assert (found.p50_s, found.p99_s) == pytest.approx((duration_s, duration_s + DISTURBANCE_S))
+    assert found.cpus == pytest.approx(20 * cpu_s, rel=0.02)
     assert found.throttled == 0
 
 
 def test_a_request_above_the_limits_cpu_time_for_a_period_waits_for_the_next_period():
     # 60 ms of work, 50 ms a period: the last 10 ms come when the next period begins.
-    found = expected(Load(0.060, 1), Setting(1), 0.5)
-    assert found.p50_s == pytest.approx(PERIOD_S + 0.010)
+    load = Load(0.060, 1)
+    duration_s, _ = run_of(load, Setting(1), idle_s=1)
+    found = expected(load, Setting(1), 0.5)
+    assert found.p50_s == pytest.approx(PERIOD_S + duration_s - 0.5 * PERIOD_S)
     assert found.throttled == pytest.approx(0.1, abs=0.02)
 
 
@@ -70,11 +76,17 @@ def test_what_is_chosen_is_no_worse_than_one_thread(run_time_s, rate, limit_cpus
     assert expected(load, chosen, limit_cpus).p99_s <= expected(load, Setting(1), limit_cpus).p99_s
 
 
-def test_a_model_above_five_milliseconds_gains_from_a_second_thread_at_limit_1_and_one_of_three_does_not():
-    for run_time_s, threads in ((0.003, 1), (0.005, 2)):
-        load = usual(run_time_s, 1.0)
-        assert best(load, limit_cpus=1.0, most_threads=2, spins_s=SPINS_S).threads == threads
-    assert DISTURBANCE_S < 0.005 / 2
+def test_the_run_time_that_the_reason_names_is_where_a_second_thread_begins_to_gain_at_half_load():
+    named_s = int(re.search(r"~(\d+) ms", WOULD_GAIN)[1]) / 1000
+    for limit_cpus in (0.5, 1.0):
+        for run_time_s, threads in ((0.8 * named_s, 1), (1.2 * named_s, 2)):
+            load = usual(run_time_s, limit_cpus)
+            assert best(load, limit_cpus=limit_cpus, most_threads=2, spins_s=SPINS_S).threads == threads
+
+
+def test_a_thread_that_is_busy_all_the_time_is_not_enough():
+    load = Load(0.001, 1000)
+    assert best(load, limit_cpus=None, most_threads=2, spins_s=SPINS_S).threads == 2
 
 
 # Measured on two quiet CPUs: p50/p99 in ms with one thread, two that spin for 200 us, two that don't (None: not measured).
@@ -92,8 +104,9 @@ def test_the_choice_is_the_measured_best_within_ten_percent_of_p99_and_fifteen_o
     run_time_s, limit_cpus, utilization, one, spinning, sleeping
 ):
     load = Load(run_time_s, utilization * limit_cpus / run_time_s)
-    figures = {Setting(1): one, Setting(2, SPIN_S): spinning, Setting(2): sleeping}
-    chosen = figures[best(load, limit_cpus=limit_cpus, most_threads=2, spins_s=SPINS_S)]
-    bar = min((found for found in figures.values() if found), key=lambda found: found[1])
+    figures = {Setting(1): one, Setting(2, SPIN_S): spinning} | ({Setting(2): sleeping} if sleeping else {})
+    spins_s = tuple(setting.spin_s for setting in figures if setting.threads == 2)
+    chosen = figures[best(load, limit_cpus=limit_cpus, most_threads=2, spins_s=spins_s)]
+    bar = min(figures.values(), key=lambda found: found[1])
     assert chosen[1] <= 1.10 * bar[1]
     assert chosen[0] <= 1.15 * bar[0]

@@ -272,6 +272,11 @@ def test_a_known_load_decides_threads_and_spinning_for_latency(limit_cpus, load,
     assert (made.intra_op, made.spinning, made.over_quota) == expected
 
 
+def test_a_known_load_may_spin_for_longer_where_requests_come_fast():
+    made = plan(None, Budget(quota_cpus=2), Policy(run_time_us=1300, request_rate=770.0))
+    assert (made.intra_op, made.spinning, made.spin_us) == (2, "bounded", 1000)
+
+
 def test_what_is_expected_of_a_plan_is_said_where_the_load_is_known():
     made = plan(None, Budget(quota_cpus=1, smallest_cores=16), Policy(run_time_us=33_000, request_rate=15.0))
     assert made.expected.p50_s < 0.033
