@@ -161,7 +161,8 @@ _OMP: Final = (
         name=env.OMP,
         way=Way.REFERENCE,
         rule="for Latency on shared CPUs one less than the limit's whole CPUs, without a limit 4 or the request, never"
-        " more than `intraOp`; else, and with `spinning: Never` or `Always`, as `intraOp`; 1 with `joblib`",
+        " more than `intraOp` without a `load`; else, and with `spinning: Never` or `Always`, as `intraOp`; 1 with"
+        " `joblib`",
     ),
     Variable(
         name="OMP_WAIT_POLICY",
