@@ -244,6 +244,8 @@ def _intra_op(
             without_shim = _clamped(bound, f"{why}; spins, no shim", policy)
     found = _with_shim(found, room, streams, chosen, policy) if budget.shim else without_shim
     because["intraOp"] = found[1]
+    if chosen is not None and found[0] < without_shim[0]:
+        without_shim = found
     if without_shim[0] != found[0]:
         because["intraOpWithoutShim"] = without_shim[1]
     return found[0], without_shim[0]
@@ -393,17 +395,15 @@ def _openmp_and_blas(
         return None, None
     threads, why = intra_op, "as intraOp"
     if policy.intra_op is None:
+        # What a known load may have on its limit is for pools whose spinning is bounded.
+        threads = min(intra_op, room.threads or intra_op)
         if "joblib" in policy.runtimes:
             # Each of its processes takes the count that it finds in the environment.
             threads, why = 1, "joblib's processes share the CPUs"
         elif room.kind != "exclusive" and policy.spinning in ("Auto", "Bounded") and policy.objective == "Latency":
-            bound = _uncontrolled_bound(machine, room, streams, budget)
-            most = max(policy.min_intra_op, min(bound, room.threads or bound))
-            if most < intra_op or policy.run_time_us is not None:
-                threads, why = (
-                    min(most, policy.max_intra_op),
-                    "its threads spin at each barrier, and the CPUs are shared",
-                )
+            bound = max(policy.min_intra_op, _uncontrolled_bound(machine, room, streams, budget))
+            if bound < threads:
+                threads, why = bound, "its threads spin at each barrier, and the CPUs are shared"
     omp = None
     if "openmp" in policy.runtimes or "torch" in policy.runtimes:
         omp, because["omp"] = threads, why

@@ -204,6 +204,7 @@ def test_fewer_threads_where_no_shim_can_stop_them_spinning(machine_name, budget
         (Budget(quota_cpus=4), Policy(intra_op=4), (4, 4)),
         (Budget(quota_cpus=4), Policy(min_intra_op=4), (4, 4)),
         (Budget(quota_cpus=4), Policy(spinning="Always"), (4, 4)),
+        (Budget(quota_cpus=4), Policy(run_time_us=1_000, request_rate=100.0), (1, 1)),
     ],
 )
 def test_the_count_without_a_shim_is_the_lesser_one_unless_the_policy_names_it(budget, policy, counts):
@@ -230,6 +231,9 @@ def test_the_count_without_a_shim_is_the_lesser_one_unless_the_policy_names_it(b
         (Budget(quota_cpus=4), Policy(min_intra_op=4), (4, 1)),
         (Budget(quota_cpus=4), Policy(objective="Throughput"), (4, 1)),
         (Budget(quota_cpus=4), Policy(runtimes=("openmp", "joblib")), (1, None)),
+        # A known load may ask for more than the limit has, or for fewer.
+        (Budget(quota_cpus=1, smallest_cores=16), Policy(run_time_us=33_000, spinning="Never"), (1, 1)),
+        (Budget(quota_cpus=4), Policy(run_time_us=1_000, request_rate=100.0), (1, 1)),
     ],
 )
 def test_openmp_and_blas_have_no_more_threads_than_may_spin_on_shared_cpus(budget, policy, counts):
