@@ -148,6 +148,9 @@ def _values(session: Mapping[str, Any], fields: Mapping[str, Any]) -> Iterable[V
     for name in dict.fromkeys([*effective, *because]):
         if name not in _DETAILS:
             planned = fields.get(_PLAN_KEYS.get(name, name))
+            # The plan says both: what spins for a time does so without end where the CPUs are the container's own.
+            if name == "spin" and fields.get("excl_always") and effective.get(name) == "always":
+                planned = "always"
             yield Value(name, None if planned is None else str(planned), effective.get(name), because.get(name, ""))
 
 

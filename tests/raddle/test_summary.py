@@ -59,6 +59,14 @@ def test_each_value_of_a_session_stands_beside_the_plan_s():
     assert process.as_planned
 
 
+def test_spinning_that_the_plan_leaves_to_exclusive_cpus_is_as_planned():
+    plan = PLAN + ";excl=8;excl_always=1"
+    process = summary.compare(report(plan=plan, sessions=[session(intra=4, spin="always")]))
+    assert values(process)["spin"] == ("always", "always", "")
+    assert process.as_planned
+    assert not summary.compare(report(sessions=[session(intra=4, spin="always")])).as_planned
+
+
 def test_what_only_the_reason_names_is_shown_too():
     process = summary.compare(report(sessions=[session({"intra": "the session uses the global thread pool"})]))
     assert values(process) == {"intra": ("4", None, "the session uses the global thread pool")}
