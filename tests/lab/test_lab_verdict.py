@@ -31,9 +31,9 @@ def look(**changes):
         "caller": "8-15",
         "workers": ["8-15"] * 3,
         "memory": {"1": PAGES},
-        "spinning": 0,
+        "spinning": 3,
         "kernel": kernel,
-        "raddle": {**kernel, "show": shown, "report": 0, "reported": ""},
+        "raddle": {**kernel, "show": shown, "report": 0, "spins": ["always"], "reported": ""},
         **changes,
     }
 
@@ -51,7 +51,7 @@ def result(side, *looks, **changes):
 
 
 def judged(bound, raddle, stock=None):
-    given = [raddle, stock or result("stock", look(threads=16, raddle=None))]
+    given = [raddle, stock or result("stock", look(threads=16, spinning=15, raddle=None))]
     (only,) = verdict.judge(scenario("one-node"), bound, given)
     return only
 
@@ -90,10 +90,25 @@ def test_a_session_that_is_as_expected_is_ok(bound):
         ({"raddle": {**look()["raddle"], "quota_cpus": 2}}, "Raddle reads quota_cpus 2, the kernel says None"),
         ({"raddle": {**look()["raddle"], "report": 1, "reported": "?"}}, "`raddle report` ended with 1: ?"),
         ({"raddle": {**look()["raddle"], "show": "no plan"}}, "`raddle show` failed: no plan"),
+        ({"raddle": {**look()["raddle"], "spins": ["bounded"]}}, "says spinning bounded, expected always"),
+        ({"spinning": 0}, "0 workers burn CPU time half a second after the answer, expected spinning always"),
     ],
 )
 def test_what_is_not_as_expected_is_said(bound, changes, says):
     assert any(says in problem for problem in judged(bound, result("raddle", look(**changes))).wrong)
+
+
+@pytest.mark.parametrize(("spinning", "right"), [("spinning default", True), ("spinning 200 us", False)])
+def test_a_native_program_is_judged_by_the_librarys_line(spinning, right):
+    one = scenario("native-one-node")
+    container = plans.bind(plans.pod(one.resources, real.COMMANDS[one.program]), plans.machine(one.shape), one.policy)
+    seen = result(
+        "raddle", look(spinning=None, raddle=None), stderr=f"raddle: onnxruntime 1.31.1: intra_op=4, {spinning}"
+    )
+    stock = result("stock", look(threads=16, spinning=None))
+    given = [{**seen, "id": f"{one.name}-raddle"}, {**stock, "id": f"{one.name}-stock"}]
+    (only,) = verdict.judge(one, container, given)
+    assert (only.wrong == ()) is right
 
 
 def test_lines_of_failed_affinity_are_raddles_fault_but_only_shown_of_stock(bound):
@@ -146,11 +161,13 @@ def test_a_row_shows_plan_raddle_and_stock_side_by_side(bound):
             "4",
             "8-15",
             "x3",
+            "3",
+            "always",
             "1:75%",
             "2:25%",
             "16",
             "0",
-            "0",
+            "15",
             "WRONG",
         ]
     ]

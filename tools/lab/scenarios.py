@@ -27,11 +27,13 @@ class Limits:
 class Expected:
     """One session: threads of its pool with the caller, where each worker may run, in order.
 
+    `spinning`: what a worker without work does: never, bounded or always looks for more before it sleeps.
     `memory`: the NUMA nodes that what the session has allocated must be on; () where nothing decides that.
     """
 
     threads: int
     workers: tuple[str, ...] = ()
+    spinning: str
     memory: tuple[int, ...] = ()
 
 
@@ -70,13 +72,16 @@ def _limit(cpus: str) -> dict[str, Any]:
 
 
 def _exclusive(cpuset: str, threads: int, *workers: str, memory: tuple[int, ...] = ()) -> tuple[Limits, Expected]:
-    return Limits(cpuset=cpuset), Expected(threads=threads, workers=workers, memory=memory)
+    """A worker that spins on a CPU that nobody else has takes nothing from anybody."""
+    spinning = "always" if threads > 1 else "never"
+    return Limits(cpuset=cpuset), Expected(threads=threads, workers=workers, spinning=spinning, memory=memory)
 
 
 def _shared(cpuset: str, quota_cpus: float | None, threads: int) -> tuple[Limits, Expected]:
     """Nobody pins a thread of a container that shares its CPUs: each may run where the container may."""
     limits = Limits(cpuset=cpuset, quota_cpus=quota_cpus)
-    return limits, Expected(threads=threads, workers=(cpuset,) * (threads - 1))
+    spinning = "bounded" if threads > 1 else "never"
+    return limits, Expected(threads=threads, workers=(cpuset,) * (threads - 1), spinning=spinning)
 
 
 # Two NUMA nodes of four cores, CPUs 0-7 and 8-15, and one of memory only. Larger machines show no more, and stock ONNX

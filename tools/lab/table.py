@@ -18,6 +18,7 @@ HEADINGS = (
     "PLAN",
     "RADDLE",
     "ITS WORKERS ON",
+    "SPIN",
     "MEMORY ON",
     "STOCK",
     "ERRORS",
@@ -44,9 +45,10 @@ LEGEND = """\
 CPUS, QUOTA   the container's cpuset.cpus and cpu.max, as the kubelet writes them
 PLAN, RADDLE  threads in RADDLE_PLAN, threads of the session's pool in the guest (the caller is one)
 ITS WORKERS   where the kernel lets each worker run (the caller may run anywhere in CPUS)
+SPIN          workers that still burn CPU time after the answer, and what Raddle's report says of spinning
 MEMORY ON     NUMA nodes of what the session has allocated
 STOCK         threads of the same session without Raddle, in the same guest; ERRORS: its lines of
-              "pthread_setaffinity_np failed"; SPIN: workers that still burn CPU time after the answer
+              "pthread_setaffinity_np failed"; the second SPIN is its own
 """
 
 
@@ -62,12 +64,18 @@ def _row(one: Verdict) -> tuple[str, ...]:
         str(one.planned),
         str(raddle.get("threads", "?")),
         told(raddle.get("workers", ())),
+        " ".join([_spinning(raddle), *((raddle.get("raddle") or {}).get("spins", ()))]),
         _nodes(raddle.get("memory", {})),
         str(stock.get("threads", "?")),
         str(stock.get("affinity_errors", "?")),
-        "-" if stock and stock["spinning"] is None else str(stock.get("spinning", "?")),
+        _spinning(stock),
         "WRONG" if one.wrong else "ok",
     )
+
+
+def _spinning(session: Mapping[str, Any]) -> str:
+    """How many workers burn CPU time; a C program doesn't look."""
+    return "-" if session and session["spinning"] is None else str(session.get("spinning", "?"))
 
 
 def _nodes(pages: Mapping[str, int]) -> str:

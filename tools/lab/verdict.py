@@ -17,6 +17,8 @@ RADDLE, STOCK = "raddle", "stock"
 # file happened to run: all on another node in one run of some ten (472 of 4553 pages).
 MEMORY_SHARE = 0.85
 PAGE_BYTES = 4096
+# What the native shim's line calls them.
+SPINNING_IN_LINE = {"never": "spinning off", "bounded": "spinning 200 us", "always": "spinning default"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,8 @@ def judge(scenario: Scenario, bound: Bound, results: Sequence[Mapping[str, Any]]
             wrong.append("Raddle's session did not come")
         else:
             wrong += _differences(limits, expected, raddle)
-            wrong += _facts(bound, limits, expected, raddle) if scenario.program == PYTHON else _native(sides[RADDLE])
+            facts = _facts(bound, limits, expected, raddle)
+            wrong += facts if scenario.program == PYTHON else _native(expected, sides[RADDLE])
         wrong += _decided(limits, expected, bound, planned)
         found.append(
             Verdict(
@@ -105,6 +108,9 @@ def _differences(limits: Limits, expected: Expected, seen: Mapping[str, Any]) ->
         yield f"workers on {' '.join(seen['workers'])}, expected {' '.join(expected.workers)}"
     if seen["caller"] != limits.cpuset:
         yield f"the caller is tied to {seen['caller']}, the container has {limits.cpuset}"
+    burning = seen["spinning"]
+    if burning is not None and (burning > 0) != (expected.spinning == "always"):
+        yield f"{burning} workers burn CPU time half a second after the answer, expected spinning {expected.spinning}"
     if seen["affinity_errors"]:
         yield f"{seen['affinity_errors']} lines 'pthread_setaffinity_np failed'"
     yield from _memory(expected, seen["memory"])
@@ -131,9 +137,18 @@ def _facts(bound: Bound, limits: Limits, expected: Expected, seen: Mapping[str, 
     for name in ("cpuset", "quota_cpus"):
         if raddle[name] != kernel[name]:
             yield f"Raddle reads {name} {raddle[name]}, the kernel says {kernel[name]}"
+    yield from _reported(expected, raddle)
+    yield from _shown(bound, limits, expected, raddle["show"])
+
+
+def _reported(expected: Expected, raddle: Mapping[str, Any]) -> Iterator[str]:
     if raddle["report"]:
         yield f"`raddle report` ended with {raddle['report']}: {raddle['reported']}"
-    shown = raddle["show"]
+    elif raddle["spins"] != [expected.spinning]:
+        yield f"`raddle report` says spinning {' '.join(raddle['spins'])}, expected {expected.spinning}"
+
+
+def _shown(bound: Bound, limits: Limits, expected: Expected, shown: Any) -> Iterator[str]:
     if not isinstance(shown, dict):
         yield f"`raddle show` failed: {shown}"
         return
@@ -146,10 +161,13 @@ def _facts(bound: Bound, limits: Limits, expected: Expected, seen: Mapping[str, 
         yield f"`raddle show` says {shown['effective']['intraOp']} threads"
 
 
-def _native(result: Mapping[str, Any] | None) -> Iterator[str]:
+def _native(expected: Expected, result: Mapping[str, Any] | None) -> Iterator[str]:
     """A C program can't be asked, but the library says a line."""
-    if "raddle: onnxruntime" not in (result or {}).get("stderr", ""):
+    said = [line for line in (result or {}).get("stderr", "").splitlines() if "raddle: onnxruntime" in line]
+    if not said:
         yield "the native shim said nothing"
+    elif not all(SPINNING_IN_LINE[expected.spinning] in line for line in said):
+        yield f"the native shim said {said}, expected spinning {expected.spinning}"
 
 
 def _decided(limits: Limits, expected: Expected, bound: Bound, planned: int | None) -> Iterator[str]:

@@ -93,11 +93,14 @@ def raddle() -> dict[str, Any] | None:
     allotment = cgroup.read_allotment()
     code, shown = command("show")
     report, reported = command("report", "-o", "json")
+    processes = [] if report else json.loads(reported)["processes"]
+    values = [one for process in processes for session in process["sessions"] for one in session["values"]]
     return {
         "cpuset": None if allotment.cpuset is None else cpuset.format_list(allotment.cpuset),
         "quota_cpus": allotment.quota_cpus,
         "show": shown[-REPORT_CHARACTERS:] if code else json.loads(shown),
         "report": report,
+        "spins": sorted({one["effective"] for one in values if one["name"] == "spin"}),
         "reported": reported[-REPORT_CHARACTERS:] if report else "",
     }
 
