@@ -55,7 +55,11 @@ def test_a_container_that_is_as_it_must_be_has_nothing_wrong():
         (None, seen(log=json.dumps({**LOOK, "quota_cpus": None})), "quota_cpus None, expected 0.5"),
         (None, seen(log=json.dumps({**LOOK, "cpus": "1", "caller": "1"})), "CPUs 1, expected 0-1"),
         (None, seen(log=json.dumps({**LOOK, "caller": "1"})), "threads are tied to 1 on shared CPUs 0-1"),
-        (None, seen(log=json.dumps({**LOOK, "spinning": 1})), "1 workers burn CPU time"),
+        (
+            None,
+            seen(log=json.dumps({**LOOK, "spinning": 1})),
+            "1 workers burn CPU time half a second after the answer, expected 0",
+        ),
         (None, seen(log=json.dumps({**LOOK, "workers": ["0"]})), "threads are tied to 0-1 0 on shared CPUs 0-1"),
         (None, seen(log="pthread_setaffinity_np failed\n" + json.dumps(LOOK)), "in the log: pthread_setaffinity_np"),
         (None, seen(report=(1, "differs")), "`raddle report` ended with 1: differs"),
@@ -88,8 +92,17 @@ def test_exclusive_cpus_are_as_many_as_asked_for_in_one_numa_node_and_threads_ma
 ):
     container = Container(threads=2, cpus=None, cpu_count=2, within=("0-3", "4-7"), exclusive=True)
     scenario = Scenario(name="exclusive", why="", qos="Burstable", containers=(container,))
-    look = {"cpus": cpus, "threads": 2, "caller": caller, "workers": [worker], "spinning": 0, "quota_cpus": None}
+    look = {"cpus": cpus, "threads": 2, "caller": caller, "workers": [worker], "spinning": 1, "quota_cpus": None}
     found = seen(log=json.dumps(look), report=reported(2), effective=2)
+    assert wrong(pod(threads=2), found, scenario) == said
+
+
+def test_a_worker_that_sleeps_on_exclusive_cpus_is_said():
+    container = Container(threads=2, cpus=None, cpu_count=2, exclusive=True)
+    scenario = Scenario(name="exclusive", why="", qos="Burstable", containers=(container,))
+    look = {"cpus": "4-5", "threads": 2, "caller": "4", "workers": ["5"], "spinning": 0, "quota_cpus": None}
+    found = seen(log=json.dumps(look), report=reported(2), effective=2)
+    said = "0 workers burn CPU time half a second after the answer, expected 1"
     assert wrong(pod(threads=2), found, scenario) == said
 
 
