@@ -59,7 +59,8 @@ SCENARIOS: Final = (
         nodes=(HOST.name, GUEST.name),
         containers=(Container(request="100m", limit="8", threads=1, quota_cpus=8.0),),
         elsewhere={
-            GUEST.name: (Container(request="100m", limit="8", threads=8, cpus=GUEST.cpus, quota_cpus=8.0),),
+            # Of its eight cores one is kept back.
+            GUEST.name: (Container(request="100m", limit="8", threads=7, cpus=GUEST.cpus, quota_cpus=8.0),),
         },
         stock=False,
         seconds=PATIENCE_SECONDS,
