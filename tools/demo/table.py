@@ -32,6 +32,8 @@ def _row(pod: dict[str, Any]) -> tuple[str, ...]:
     spinning = str(values.get("spinning", "–"))
     if "spinDurationUs" in values:
         spinning += f" {values['spinDurationUs']} µs"
+    if "exclusiveSpinning" in values:
+        spinning += f", {values['exclusiveSpinning']} on exclusive CPUs"
     because = recorded.because.get("intraOp", "")
     if recorded.node is None:
         because += " (safe value)"
