@@ -10,7 +10,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from raddle import cpuset
-from raddle.topology import CoreType, Group, Kubelet, Machine, NUMANode, Problem
+from raddle.topology import Cache, CoreType, Group, Kubelet, Machine, NUMANode, Problem
 from specification import random_budgets
 from specification.random_machines import machine
 
@@ -87,6 +87,7 @@ def random_machines(draw):
                 reserved_source=st.just(""),
             )
         ),
+        caches=tuple(Cache(level, tuple(masks), draw(number)) for level in (2, 3) if (masks := draw(partitions(cpus)))),
         problems=tuple(draw(st.lists(st.builds(Problem, WORDS, WORDS), max_size=3))),
     )
 

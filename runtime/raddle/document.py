@@ -8,6 +8,7 @@ has here: the kernel's own ids repeat, are -1 or are missing. Version 1 of the d
      "sockets": ["0-3"], "dies": ["0-3"], "cores": ["0,2", "1,3"], "l3Domains": ["0-3"],
      "numaNodes": {"0": {"cpus": "0-3", "memoryMiB": 65536, "distances": [10]}},
      "coreTypes": {"standard": {"cpus": "0-3", "maxFrequencyMHz": 3500, "capacity": 1024}},
+     "caches": [{"level": 2, "cpus": ["0,2", "1,3"], "sizeKiB": 1280}],
      "gpus": [{"address": "0000:3b:00.0", "numaNode": 0}],
      "kubelet": {"cpuManagerPolicy": "unknown", "cpuManagerPolicyOptions": {}, "topologyManagerPolicy": "unknown",
                  "topologyManagerScope": "pod", "topologyManagerPolicyOptions": {}, "source": "Configz",
@@ -16,7 +17,7 @@ has here: the kernel's own ids repeat, are -1 or are missing. Version 1 of the d
      "allowed": "0-1", "quotaCPUs": 1.5}
 
 Every key but the last two is always there: "", [], {} and null mean unknown or none. Inside numaNodes, coreTypes,
-gpus and kubelet an unknown fact is an absent key. `allowed` and `quotaCPUs` are what one process may use of the
+caches, gpus and kubelet an unknown fact is an absent key. `allowed` and `quotaCPUs` are what one process may use of the
 machine; they are there only where its cgroup or status files tell.
 """
 
@@ -27,7 +28,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from raddle import cpuset
 from raddle.cgroup import Allotment, usable_cpus
 from raddle.fields import MAX_ITEMS, DocumentError, Fields, Within
-from raddle.topology import GPU, CoreType, Group, Kubelet, Machine, NUMANode, Problem, threads_per_core
+from raddle.topology import GPU, Cache, CoreType, Group, Kubelet, Machine, NUMANode, Problem, threads_per_core
 from raddle.tree import lowest
 
 VERSION = 1
@@ -57,6 +58,7 @@ def to_document(machine: Machine, allotment: Optional[Allotment] = None) -> Dict
         "l3Domains": _lists(machine.l3_domains),
         "numaNodes": {str(node.id): _numa_node(node) for node in machine.numa_nodes},
         "coreTypes": {kind.name: core_type_object(kind) for kind in machine.core_types},
+        "caches": [cache_object(cache) for cache in machine.caches],
         "gpus": [_gpu(gpu) for gpu in machine.gpus],
         "kubelet": kubelet_object(machine.kubelet),
         "problems": [problem._asdict() for problem in machine.problems],
@@ -68,6 +70,14 @@ def to_document(machine: Machine, allotment: Optional[Allotment] = None) -> Dict
         if quota_cpus is not None:
             document["quotaCPUs"] = quota_cpus
     return document
+
+
+def cache_object(cache: Cache) -> Dict[str, Any]:
+    """The caches of one level and size."""
+    found: Dict[str, Any] = {"level": cache.level, "cpus": [cpuset.format_list(group) for group in cache.groups]}
+    if cache.size_kib is not None:
+        found["sizeKiB"] = cache.size_kib
+    return found
 
 
 def _lists(groups: Tuple[Group, ...]) -> List[str]:
@@ -153,6 +163,7 @@ def from_document(document: Mapping[str, Any]) -> Machine:
         architecture=fields.text("architecture"),
         model=fields.text("model"),
         boot_id=fields.text("bootID"),
+        caches=read_caches(fields, within),
         kubelet=read_kubelet(fields.child("kubelet")),
         problems=tuple(Problem(one.text("path"), one.text("reason")) for one in fields.children("problems")),
     )
@@ -202,6 +213,14 @@ def _core_types(kinds: Fields, within: Within) -> Tuple[CoreType, ...]:
         for name, (kind, cpus) in zip(names, found)
     ]
     return tuple(sorted(types, key=lambda kind: kind.cpus & -kind.cpus))
+
+
+def read_caches(fields: Fields, within: Within) -> Tuple[Cache, ...]:
+    """What `cache_object` wrote. Raises DocumentError naming the field for anything else."""
+    return tuple(
+        Cache(one.id("level"), tuple(within.lists(one, "cpus")), one.number("sizeKiB"))
+        for one in fields.children("caches")
+    )
 
 
 def read_kubelet(fields: Fields) -> Kubelet:

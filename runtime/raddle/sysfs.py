@@ -12,7 +12,7 @@ import os
 from typing import Iterable
 
 from raddle import coretypes, cpuinfo, cpuset, files, numa, pci
-from raddle.topology import Group, Machine, NUMANode
+from raddle.topology import Cache, Group, Machine, NUMANode
 from raddle.tree import Directory, Problems, lowest
 
 CPU_DIRECTORY = "sys/devices/system/cpu"
@@ -29,13 +29,14 @@ _STAT_LIMIT_BYTES = 4 * 1024 * 1024
 _X86 = ("x86_64", "i686")
 
 
-def read_machine(root: str = "/") -> Machine:
+def read_machine(root: str = "/", caches: bool = True) -> Machine:
     """The machine whose /sys and /proc lie below `root`. Never raises: what could not be read is in `problems`.
 
     Groups hold online CPUs only, sorted by their lowest CPU; `numa_nodes` are sorted by id, so that
     distances line up. Where the kernel numbers sockets or L3 domains with -1, twice or not at all,
     they are numbered in order. `architecture` is this process's own where root is "/", else what the
-    files tell, else "". Without sysfs the CPUs are those of /proc/cpuinfo or /proc/stat.
+    files tell, else "". Without sysfs the CPUs are those of /proc/cpuinfo or /proc/stat. Nothing is decided by
+    `caches`, whose files are as many as all others.
     """
     root = os.fspath(root)
     problems = Problems()
@@ -70,6 +71,7 @@ def read_machine(root: str = "/") -> Machine:
             architecture=processor.architecture,
             model=processor.model,
             boot_id=_boot_id(root, problems),
+            caches=_caches(cpus, online, units) if caches else (),
         )
     return machine._replace(problems=problems.all())
 
@@ -287,6 +289,41 @@ def _l3_index(cpus: Directory, cpu: int, guess: str) -> str | None:
     for name in sorted(cpus.names(directory)):
         if name.startswith("index") and name != guess and cpus.number(f"{directory}/{name}/level") == 3:
             return name
+    return None
+
+
+def _caches(cpus: Directory, online: int, units: list[int]) -> tuple[Cache, ...]:
+    """The caches of level 2 and up, but those of instructions only; a CPU is in one of each level."""
+    found: dict[tuple[int, int | None], list[int]] = {}
+    seen: dict[int, int] = {}
+    for unit in units:
+        rest = unit
+        while rest:
+            cpu = lowest(rest)
+            spoken_for = rest
+            for name in sorted(cpus.names(f"cpu{cpu}/cache")):
+                folder = f"cpu{cpu}/cache/{name}"
+                level = cpus.number(folder + "/level") if name.startswith("index") else None
+                if level is None or level < 2 or cpus.text(folder + "/type") == "Instruction":
+                    continue
+                shared = next(filter(None, (cpus.cpus(f"{folder}/{file}") for file in _CACHE_FILES)), unit)
+                spoken_for &= shared
+                group = (shared & online | 1 << cpu) & ~seen.get(level, 0)
+                if group:
+                    seen[level] = seen.get(level, 0) | group
+                    found.setdefault((level, _size_kib(cpus, folder + "/size")), []).append(group)
+            rest &= ~(spoken_for | 1 << cpu)
+    caches = [Cache(level, tuple(sorted(groups, key=lowest)), size) for (level, size), groups in found.items()]
+    return tuple(sorted(caches, key=lambda cache: (cache.level, lowest(cache.groups[0]))))
+
+
+def _size_kib(cpus: Directory, path: str) -> int | None:
+    text = cpus.text(path)
+    if text is None:
+        return None
+    if text.endswith("K") and text[:-1].isascii() and text[:-1].isdigit() and len(text) < 10:
+        return int(text[:-1]) or None
+    cpus.problem(path, f"{text[:64]!r} is not a size")
     return None
 
 

@@ -43,6 +43,14 @@ class CoreType(NamedTuple):
     model: str = ""
 
 
+class Cache(NamedTuple):
+    """The caches of one level from 2 up and of one size, None where that is not told: the CPUs that share each."""
+
+    level: int
+    groups: Tuple[int, ...]
+    size_kib: Optional[int] = None
+
+
 class GPU(NamedTuple):
     """A GPU on the PCI bus. `address` is the kernel's name for it (0000:3b:00.0), `numa_node` None where unknown."""
 
@@ -79,6 +87,7 @@ class Machine(NamedTuple):
 
     `sockets`, `dies`, `numa_nodes`, `l3_domains` and `core_types` may be empty where the kernel does not say;
     `gpus`, sorted by address, is empty where there are none or the PCI bus can't be seen.
+    `caches` are sorted by level and lowest CPU; empty where they were not asked for.
     `source` is "" for a machine whose own files were read. Else it says in words who told of it: then the counts of
     CPUs, cores and NUMA nodes hold, and the numbers of the CPUs are made up.
     """
@@ -99,6 +108,7 @@ class Machine(NamedTuple):
     kubelet: Kubelet = Kubelet()
     problems: Tuple[Problem, ...] = ()
     source: str = ""
+    caches: Tuple[Cache, ...] = ()
 
 
 def capacity_classes(capacities: Iterable[int]) -> Dict[int, int]:

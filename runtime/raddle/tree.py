@@ -38,9 +38,10 @@ class Problems:
         self._found: list[Problem] = []
 
     def add(self, path: str, reason: str) -> None:
-        """Records that a file could not be used, and why."""
-        if len(self._found) < MAX_PROBLEMS:
-            self._found.append(Problem(path, reason))
+        """Records that a file could not be used, and why; once, however often it is read."""
+        problem = Problem(path, reason)
+        if len(self._found) < MAX_PROBLEMS and problem not in self._found:
+            self._found.append(problem)
 
     def add_error(self, path: str, error: Exception) -> None:
         """Records why a file could not be read, unless it is that the file isn't there."""

@@ -15,7 +15,7 @@ from raddle.document import (
     to_document,
 )
 from raddle.sysfs import read_machine
-from raddle.topology import GPU, CoreType, Group, Kubelet, Machine, NUMANode, Problem
+from raddle.topology import GPU, Cache, CoreType, Group, Kubelet, Machine, NUMANode, Problem
 from raddle.tree import MAX_PROBLEMS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "topology.md").read_text()
@@ -36,6 +36,7 @@ FULL = Machine(
     model="Neoverse-N1",
     boot_id="b",
     kubelet=Kubelet("static", (("a", "b"),), "none", 1, "pod", (("c", "d"),), "Configz", "ReservedSystemCPUs"),
+    caches=(Cache(2, (0b0011, 0b0100), 1280),),
     problems=(Problem("sys/a", "is empty"),),
 )
 # Maps whose keys are data.

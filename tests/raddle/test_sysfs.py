@@ -6,7 +6,7 @@ import pytest
 import machines
 from raddle import cpuset
 from raddle.sysfs import read_machine
-from raddle.topology import GPU, CoreType, Group, NUMANode
+from raddle.topology import GPU, Cache, CoreType, Group, NUMANode
 
 CPU = "sys/devices/system/cpu"
 NODE = "sys/devices/system/node"
@@ -534,3 +534,49 @@ def test_a_power_core_of_eight_threads_has_an_l3_cache_for_each_half(tree):
     machine = read_machine(tree(files))
     assert lists(domain.cpus for domain in machine.l3_domains) == [list(range(first, 16, 4)) for first in range(4)]
     assert machine.problems == ()
+
+
+# --- caches ----------------------------------------------------------------------------------------------------------
+
+
+def test_modules_of_e_cores_share_a_level_2_cache_of_another_size():
+    caches = read_machine(machines.path("hybrid-6p8e-20t")).caches
+    assert [
+        (cache.level, cache.size_kib, [cpuset.format_list(group) for group in cache.groups]) for cache in caches
+    ] == [
+        (2, 1280, ["0-1", "2-3", "4-5", "6-7", "8-9", "10-11"]),
+        (2, 2048, ["12-15", "16-19"]),
+        (3, 24576, ["0-19"]),
+    ]
+
+
+def level2(cpu, **files):
+    return {f"{CPU}/cpu{cpu}/cache/index2/{name}": f"{text}\n" for name, text in {"level": 2, **files}.items()}
+
+
+def test_halves_of_a_core_may_have_a_cache_each(tree):
+    changes = {f"{CPU}/cpu{cpu}/cache": None for cpu in range(4)}
+    files = small(changes)
+    for cpu in range(4):
+        files |= level2(cpu, shared_cpu_list=cpu)
+    assert read_machine(tree(files)).caches == (Cache(2, (1, 2, 4, 8)),)
+
+
+def test_a_cache_of_instructions_is_none_that_data_is_in(tree):
+    files = small() | level2(0, type="Instruction", shared_cpu_list="0,2")
+    files = {path: text for path, text in files.items() if "/cache/index2/" not in path or "/cpu0/" in path}
+    assert not [cache for cache in read_machine(tree(files)).caches if cache.level == 2]
+
+
+def test_a_cache_whose_size_cannot_be_read_is_a_cache_of_unknown_size(tree):
+    machine = read_machine(tree(small() | level2(0, type="Unified", shared_cpu_list="0,2", size="big")))
+    assert Cache(2, (0b0101, 0b1010)) in machine.caches
+    assert [(problem.path, problem.reason) for problem in machine.problems] == [
+        (f"{CPU}/cpu0/cache/index2/size", "'big' is not a size")
+    ]
+
+
+def test_a_reader_that_decides_only_leaves_the_caches_out():
+    whole = read_machine(machines.path("2s16c32t"))
+    assert whole.caches
+    assert read_machine(machines.path("2s16c32t"), caches=False) == whole._replace(caches=())

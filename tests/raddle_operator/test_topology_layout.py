@@ -6,7 +6,7 @@ from machine_strategies import random_machines
 
 import machines
 from raddle import cpuset, sysfs
-from raddle.topology import GPU, CoreType, Group, Kubelet, Machine, NUMANode
+from raddle.topology import GPU, Cache, CoreType, Group, Kubelet, Machine, NUMANode
 from raddle_operator.cli.picture import layout
 from raddle_operator.cli.picture.model import Box, Cell, Marks, State
 
@@ -133,6 +133,19 @@ def test_core_types_are_the_innermost_boxes_and_the_slower_cores_are_marked():
     boxes = drawn(hybrid)
     assert outline(boxes) == [("L3 0", [("p-core · 4900 MHz", ["0-1", "2-3"]), ("e-core · 3700 MHz", ["4", "5"])])]
     assert [cell.cpu for cell in boxes[0].cells() if cell.slow] == [4, 5]
+
+
+def test_a_level_2_cache_that_several_cores_share_is_a_box_and_sizes_are_in_titles():
+    caches = (
+        Cache(2, (mask("0"), mask("1")), 1280),
+        Cache(2, (mask("2-3"), mask("4-5")), 2048),
+        Cache(3, (mask("0-5"),), 24576),
+    )
+    kinds = (CoreType("p-core", mask("0-1")), CoreType("e-core", mask("2-5")))
+    picture = layout.picture(machine("0-5", l3_domains={0: "0-5"}, core_types=kinds, caches=caches))
+    modules = [("L2 · 2 MiB", ["2", "3"]), ("L2 · 2 MiB", ["4", "5"])]
+    assert outline(picture.boxes) == [("L3 0 · 24 MiB", [("p-core", ["0", "1"]), ("e-core", modules)])]
+    assert ("caches", "2 L2 of 1280 KiB, 2 L2 of 2 MiB, 1 L3 of 24 MiB") in picture.facts
 
 
 def test_memory_without_cpus_has_a_box_that_names_the_nearest_node():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from raddle import cpuset
-from raddle.topology import CoreType, Group, Machine, NUMANode, threads_per_core
+from raddle.topology import CoreType, Group, Machine, NUMANode, cores_within, threads_per_core
 from raddle_operator.cli.picture.model import (
     ISOLATED,
     SYMBOLS,
@@ -26,7 +26,10 @@ from raddle_operator.cli.picture.model import (
     legend,
     plural,
     printable,
+    size,
 )
+
+_L2, _L3 = 2, 3
 
 # Offline CPUs get cells up to here; some kernels name thousands that can't exist.
 MAX_OFFLINE_CELLS: Final = 64
@@ -95,7 +98,7 @@ def _levels(machine: Machine) -> list[_Level]:
         _Level(kind="socket", rest="no socket", groups=_named("socket", machine.sockets)),
         _Level(kind="numa", rest="no NUMA node", groups=nodes),
         _Level(kind="die", rest="no die", groups=_named("die", dies)),
-        _Level(kind="l3", rest="no L3", groups=_named("L3", machine.l3_domains)),
+        _Level(kind="l3", rest="no L3", groups=tuple(_l3(machine))),
     ]
     # Stable: the canonical order decides between equals.
     levels.sort(key=lambda level: sum(1 for group in level.groups if group.cpus))
@@ -104,7 +107,23 @@ def _levels(machine: Machine) -> list[_Level]:
             _Named(name=printable(kind.name), cpus=kind.cpus, also=_speed(kind)) for kind in machine.core_types
         )
         levels.append(_Level(kind="type", rest="other cores", groups=kinds))
+    levels.append(_Level(kind="l2", rest="L2 for each core", groups=tuple(_shared_l2(machine))))
     return levels
+
+
+def _l3(machine: Machine) -> Iterator[_Named]:
+    sizes = {cpus: cache.size_kib for cache in machine.caches if cache.level == _L3 for cpus in cache.groups}
+    for group in machine.l3_domains:
+        known = sizes.get(group.cpus)
+        yield _Named(name=f"L3 {group.id}", cpus=group.cpus, also=(size(known),) if known else ())
+
+
+def _shared_l2(machine: Machine) -> Iterator[_Named]:
+    """Yield each level-2 cache that several cores share: a module of E-cores, a tile."""
+    for cache in machine.caches:
+        for cpus in cache.groups:
+            if cache.level == _L2 and cores_within(machine, cpus) > 1:
+                yield _Named(name="L2", cpus=cpus, also=(size(cache.size_kib),) if cache.size_kib else ())
 
 
 def _slower(machine: Machine) -> int:
@@ -272,6 +291,12 @@ def _facts(machine: Machine) -> Iterator[tuple[str, str]]:
     cpus += f"; {listed(machine.offline)} offline" if machine.offline else ""
     cpus += f"; {listed(machine.isolated)} isolated" if machine.isolated else ""
     yield "CPUs", cpus
+    if machine.caches:
+        told = (
+            f"{len(cache.groups)} L{cache.level}{f' of {size(cache.size_kib)}' if cache.size_kib else ''}"
+            for cache in machine.caches
+        )
+        yield "caches", ", ".join(told)
     threads = threads_per_core(machine)
     yield "cores", f"{len(machine.cores)}, {plural(threads, 'thread')} each{' at most' * (threads > 1)}"
     if len(machine.core_types) > 1:

@@ -57,8 +57,8 @@ Core = tuple[Cell, ...]
 class Box:
     """A group of CPUs. `names` are its title's parts, `notes` lines inside; it holds boxes or cores, not both.
 
-    `kind` is socket, numa, die, l3, type, cpus (no group is known), memory (no CPUs), offline or pool. `alike` is how
-    many boxes of the machine it stands for: 1, but where `detail` made one of several.
+    `kind` is socket, numa, die, l3, l2, type, cpus (no group is known), memory (no CPUs), offline or pool. `alike` is
+    how many boxes of the machine it stands for: 1, but where `detail` made one of several.
     """
 
     kind: str
@@ -128,6 +128,11 @@ def printable(text: str) -> str:
 def plural(count: int, noun: str) -> str:
     """Return "1 core", "2 cores"."""
     return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def size(cache_kib: int) -> str:
+    """Return the size of a cache as its maker says it: 1280 KiB, 24 MiB."""
+    return f"{cache_kib} KiB" if cache_kib % 1024 else f"{cache_kib // 1024} MiB"
 
 
 def amount(memory_mib: int) -> str:

@@ -54,7 +54,7 @@ text{fill:$ink}
 .box>rect{fill:$socket_fill;stroke:$socket}
 .box.numa>rect,.box.memory>rect{fill:$numa_fill;stroke:$numa}
 .box.die>rect{fill:$die_fill;stroke:$die}
-.box.l3>rect{fill:$l3_fill;stroke:$l3}
+.box.l3>rect,.box.l2>rect{fill:$l3_fill;stroke:$l3}
 .box.type>rect{fill:$type_fill;stroke:$type}
 .box.pool>rect{fill:$l3_fill;stroke:$worker}
 .box>rect.core{fill:$page;stroke:$core}

@@ -21,8 +21,8 @@ MIN_WIDTH: Final = 40
 FRAMED_LINES: Final = 40
 INLINE_LINES: Final = 64
 LISTED_LINES: Final = 80
-# Levels within each other: socket, NUMA node, die, L3, core type.
-_DEPTH: Final = 5
+# Levels within each other: socket, NUMA node, die, L3, core type, L2.
+_DEPTH: Final = 6
 _FACT_WIDTH: Final = 14
 _TO_ASCII: Final = str.maketrans({"·": "-", "–": "-", "×": "x", "µ": "u", "≥": ">", "≤": "<"})
 
@@ -50,12 +50,14 @@ STYLES: Final[Mapping[str, str]] = {
     "name.memory": "bold cyan",
     "name.die": "magenta",
     "name.l3": "green",
+    "name.l2": "green",
     "name.type": "yellow",
     "name.pool": "bold green",
     "frame.numa": "cyan",
     "frame.memory": "cyan",
     "frame.die": "magenta",
     "frame.l3": "green",
+    "frame.l2": "green",
     "frame.type": "yellow",
     "frame.pool": "green",
     "frame.offline": "dim",
