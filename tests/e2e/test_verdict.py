@@ -5,10 +5,9 @@ import json
 
 import pytest
 
-from e2e import guest, settings, verdict
+from e2e import verdict
 from e2e.__main__ import CHECKS, WORKLOADS, _parser, main
 from e2e.scenarios import GUEST, HOST, SCENARIOS, Container, Scenario
-from lab import plans
 from raddle_operator.quantities import parse
 
 LIMITED = Scenario(
@@ -202,21 +201,6 @@ def test_a_workloads_pod_is_found_by_its_scenarios_label(scenario):
     labelled = manifest if scenario.kind == "Pod" else spec["template"]
     assert labelled["metadata"]["labels"] == scenario.labels
     assert spec.get("selector", {}).get("matchLabels", scenario.labels) == scenario.labels
-
-
-# Each node as a recorded machine.
-MACHINES = {
-    HOST: plans.machine("1s2c2t", settings.HOST.reserved_cpus),
-    GUEST: plans.machine(guest.SHAPE, settings.GUEST.reserved_cpus),
-}
-
-
-@pytest.mark.parametrize("scenario", WORKLOADS, ids=lambda one: one.name)
-def test_the_planner_decides_each_scenario_as_it_says(scenario):
-    for node in scenario.nodes:
-        for one in scenario.expected(node):
-            container = plans.bind(plans.pod(one.spec()["resources"], []), MACHINES[node])
-            assert container.planned()["intra"] == one.threads
 
 
 def test_only_a_policy_that_names_a_native_sidecar_governs_it():
