@@ -59,7 +59,13 @@ def random_machines(draw):
         sockets=sockets,
         dies=tuple(sorted(dies, key=lambda die: die.cpus & -die.cpus)),
         numa_nodes=tuple(
-            NUMANode(node, mask, draw(number), tuple(range(10, 10 + len(nodes))) if distances else ())
+            NUMANode(
+                node,
+                mask,
+                draw(number),
+                tuple(range(10, 10 + len(nodes))) if distances else (),
+                () if mask else tuple(other for other, cpus in zip(node_ids, nodes, strict=True) if cpus)[:2],
+            )
             for node, mask in zip(node_ids, nodes, strict=True)
         ),
         l3_domains=groups(),

@@ -90,6 +90,8 @@ def _numa_node(node: NUMANode) -> Dict[str, Any]:
         found["memoryMiB"] = node.memory_mib
     if node.distances:
         found["distances"] = list(node.distances)
+    if node.initiators:
+        found["initiators"] = list(node.initiators)
     return found
 
 
@@ -193,7 +195,7 @@ def _numa_nodes(nodes: Fields, within: Within) -> Tuple[NUMANode, ...]:
     ids.sort()
     found = within.objects([nodes.child(str(number)) for number in ids])
     return tuple(
-        NUMANode(number, cpus, node.number("memoryMiB"), _distances(node, len(ids)))
+        NUMANode(number, cpus, node.number("memoryMiB"), _distances(node, len(ids)), _initiators(node, ids))
         for number, (node, cpus) in zip(ids, found)
     )
 
@@ -203,6 +205,13 @@ def _distances(node: Fields, nodes: int) -> Tuple[int, ...]:
     if distances and len(distances) != nodes:
         raise DocumentError(node.at("distances"), distances, "a distance to every NUMA node")
     return distances
+
+
+def _initiators(node: Fields, ids: List[int]) -> Tuple[int, ...]:
+    initiators = node.numbers("initiators")
+    if not set(initiators) <= set(ids):
+        raise DocumentError(node.at("initiators"), initiators, "numbers of NUMA nodes")
+    return initiators
 
 
 def _core_types(kinds: Fields, within: Within) -> Tuple[CoreType, ...]:

@@ -21,12 +21,16 @@ class Group(NamedTuple):
 
 
 class NUMANode(NamedTuple):
-    """A memory node. `cpus` may be empty; `memory_mib` is None where unknown; `distances` is by ascending node id."""
+    """A memory node. `cpus` may be empty; `memory_mib` is None where unknown; `distances` is by ascending node id.
+
+    `initiators` are the nodes whose CPUs reach this memory best, () where firmware does not say (HMAT).
+    """
 
     id: int
     cpus: int
     memory_mib: Optional[int] = None
     distances: Tuple[int, ...] = ()
+    initiators: Tuple[int, ...] = ()
 
 
 class CoreType(NamedTuple):

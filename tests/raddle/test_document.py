@@ -123,6 +123,11 @@ def test_ids_are_made_up_in_order():
     assert machine.l3_domains == machine.sockets
 
 
+def test_memory_is_near_to_no_node_that_is_not_there():
+    with pytest.raises(DocumentError, match="initiators"):
+        from_document(small(numaNodes={"0": {"initiators": [1 << 40]}}))
+
+
 def test_numa_nodes_are_in_the_order_of_their_numbers():
     nodes = {"10": {"cpus": "0-3", "distances": [21, 10]}, "2": {"distances": [10, 21]}}
     assert from_document(small(numaNodes=nodes)).numa_nodes == (

@@ -580,3 +580,28 @@ def test_a_reader_that_decides_only_leaves_the_caches_out():
     whole = read_machine(machines.path("2s16c32t"))
     assert whole.caches
     assert read_machine(machines.path("2s16c32t"), caches=False) == whole._replace(caches=())
+
+
+# --- memory without CPUs ---------------------------------------------------------------------------------------------
+
+
+def far_memory(*links):
+    """Two nodes with two CPUs each, a third with none, and links to whom the firmware calls near."""
+    files = machines.synthesize(sockets=2, numa_nodes=2, l3_domains=2, cores=2, threads=2)
+    files |= {f"{NODE}/node2/cpulist": "\n", f"{NODE}/node2/meminfo": "Node 2 MemTotal: 2048 kB\n"}
+    return files | {f"{NODE}/node2/{link}/cpulist": "" for link in links}
+
+
+@pytest.mark.parametrize(
+    ("links", "nearest"),
+    [
+        ((), ()),
+        (("access0/initiators/node1",), (1,)),
+        (("access0/initiators/node0", "access0/initiators/node2", "access1/initiators/node1"), (1,)),
+        (("access0/initiators/node0", "access0/initiators/node1", "access0/initiators/node9"), (0, 1)),
+    ],
+    ids=("nothing told", "devices and CPUs", "CPUs only go first", "a node that is not there"),
+)
+def test_memory_without_cpus_is_near_to_the_nodes_that_the_firmware_links(tree, links, nearest):
+    nodes = read_machine(tree(far_memory(*links))).numa_nodes
+    assert [(node.id, node.initiators) for node in nodes] == [(0, ()), (1, ()), (2, nearest)]

@@ -1,5 +1,7 @@
 """Model and architecture in each architecture's own words, and CPUs where only /proc tells of them."""
 
+import sys
+
 import pytest
 
 import machines
@@ -162,3 +164,19 @@ def test_cpuinfo_tells_the_cores_where_sysfs_has_no_sets(tree):
 def test_other_architectures_list_their_cpus(tree, cpuinfo, online):
     machine = read_machine(tree({"proc/cpuinfo": cpuinfo}))
     assert (cpuset.ids(machine.online), machine.cores) == (online, ())
+
+
+def test_a_listing_of_many_cpus_is_opened_once_for_all_and_once_for_the_first(tree):
+    listing = "".join(X86.format(cpu=cpu, socket=0, siblings=512, core=cpu, cores=512) for cpu in range(512))
+    root = tree({"proc/cpuinfo": listing})
+    opened = []
+    path = str(root / "proc/cpuinfo")
+
+    def hook(event, arguments):
+        # A hook stays for good: it compares with a path of this test only.
+        if event == "open" and arguments[0] == path:
+            opened.append(path)
+
+    sys.addaudithook(hook)
+    assert cpuset.count(read_machine(root).online) == 512
+    assert len(opened) == 2

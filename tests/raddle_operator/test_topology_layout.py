@@ -169,6 +169,16 @@ def test_memory_without_cpus_names_every_node_that_is_as_near():
     assert memory.notes == ("memory only, no CPUs; nearest are nodes 0-1 (distance 17)",)
 
 
+def test_memory_without_cpus_is_nearest_to_whom_the_firmware_names_whatever_the_distances_say():
+    nodes = (
+        NUMANode(0, mask("0-1"), 1024, (10, 20, 17)),
+        NUMANode(1, mask("2-3"), 1024, (20, 10, 17)),
+        NUMANode(2, 0, 65536, (17, 17, 10), initiators=(1,)),
+    )
+    *_, memory = drawn(machine("0-3")._replace(numa_nodes=nodes))
+    assert memory.notes == ("memory only, no CPUs; nearest is node 1 (distance 17)",)
+
+
 def test_a_gpu_is_drawn_at_its_numa_node_and_listed_where_that_is_unknown():
     gpus = (GPU("0000:3b:00.0", 1), GPU("0000:af:00.0", None))
     picture = layout.picture(machine("0-3", numa_nodes={0: "0-1", 1: "2-3"}, gpus=gpus))

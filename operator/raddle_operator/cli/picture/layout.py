@@ -263,12 +263,13 @@ def _memory(machine: Machine) -> Iterator[Box]:
         if node.cpus:
             continue
         note = "memory only, no CPUs"
-        known = [(far, other.id) for far, other in zip(node.distances, nodes, strict=False) if other.cpus]
-        if known:
-            far = min(known)[0]
-            nearest = [number for distance, number in known if distance == far]
+        known = {other.id: far for far, other in zip(node.distances, nodes, strict=False) if other.cpus}
+        nearest = node.initiators or [number for number, far in known.items() if far == min(known.values())]
+        if nearest:
             are = "is node" if len(nearest) == 1 else "are nodes"
-            note += f"; nearest {are} {cpuset.format_list(cpuset.of(nearest))} (distance {far})"
+            note += f"; nearest {are} {cpuset.format_list(cpuset.of(nearest))}"
+            fars = sorted({known[number] for number in nearest if number in known})
+            note += f" (distance {' to '.join(map(str, fars[:1] + fars[-1:] * (len(fars) > 1)))})" if fars else ""
         yield Box(kind="memory", names=(f"NUMA node {node.id}", *_memory_of(node)), notes=(note, *_gpus(machine, node)))
 
 
