@@ -75,3 +75,13 @@ def _explain(
         variables=variables,
         kept=tuple(name for name in records.COUNTS if name in recorded.because),
     )
+
+
+def spinning(values: Mapping[str, Any]) -> str:
+    """How a plan's workers wait, in a table's words; "–" where its values don't say."""
+    found = str(values.get("spinning", "–"))
+    if "spinDurationUs" in values:
+        found += f" {values['spinDurationUs']} µs"
+    if "exclusiveSpinning" in values:
+        found += f", {values['exclusiveSpinning']} on exclusive CPUs"
+    return found

@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from raddle import env, wire
+from raddle_operator import explain
 from raddle_operator.cli import output
 
 CONTAINER = "serve"
@@ -29,11 +30,7 @@ def _row(pod: dict[str, Any]) -> tuple[str, ...]:
         return metadata["name"], spec["nodeName"], limit, "–", "–", "–", "not injected"
     recorded = wire.read_plan_text(text)
     values = recorded.values
-    spinning = str(values.get("spinning", "–"))
-    if "spinDurationUs" in values:
-        spinning += f" {values['spinDurationUs']} µs"
-    if "exclusiveSpinning" in values:
-        spinning += f", {values['exclusiveSpinning']} on exclusive CPUs"
+    spinning = explain.spinning(values)
     because = recorded.because.get("intraOp", "")
     if recorded.node is None:
         because += " (safe value)"

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from raddle import env, sysfs, wire
 from raddle.topology import Machine, cores_within
-from raddle_operator import binding, environment, injection, nodetopology, shipped
+from raddle_operator import binding, environment, explain, injection, nodetopology, shipped
 from raddle_operator.cli import manifests, output
 from raddle_operator.cli.manifests import ManifestError
 from raddle_operator.cli.workloads import TEMPLATES, Workload, read_policies, read_workloads
@@ -251,9 +251,6 @@ def _rows(planned: Planned) -> Iterator[tuple[str, ...]]:
             yield (title, outcome.name, "–", "–", "–", "–", "–", "–", str(skip or ""))
             continue
         values = recorded.values
-        spinning = str(values.get("spinning", "–"))
-        if "spinDurationUs" in values:
-            spinning += f" {values['spinDurationUs']} µs"
         yield (
             title,
             outcome.name,
@@ -261,7 +258,7 @@ def _rows(planned: Planned) -> Iterator[tuple[str, ...]]:
             str(values.get("intraOpWithoutShim", values.get("intraOp", "–"))),
             str(values.get("interOp", "–")),
             str(values.get("omp", "–")),
-            spinning,
+            explain.spinning(values),
             str(values.get("affinity", "–")),
             recorded.because.get("intraOp", ""),
         )
