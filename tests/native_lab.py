@@ -33,8 +33,6 @@ SOURCES = Path(__file__).parent / "runtimes" / "native"
 MAVEN_VERSIONS = ("1.16.3", "1.20.0", "1.23.2", "1.26.0", "1.29.0")
 WHEEL_VERSION = "1.31.1"
 VERSIONS = (*MAVEN_VERSIONS, WHEEL_VERSION)
-# One that the native shim calls newer than tested.
-NEWER_VERSION = "1.32.0"
 OPENVINO_VERSION = "1.24.1"
 # onnxruntime-node -> the libonnxruntime that it carries.
 NODE_VERSIONS = ("1.20.1", "1.30.0")
@@ -85,7 +83,7 @@ def release(version: str) -> Path:
     From Maven Central it holds libonnxruntime4j_jni.so and onnxruntime.jar as well.
     """
     with made(CACHE / f"onnxruntime-{version}") as folder:
-        if folder and version in (WHEEL_VERSION, NEWER_VERSION):
+        if folder and version == WHEEL_VERSION:
             python = shim_lab.venv(f"ort-{version}", "3.11", [f"onnxruntime=={version}"])
             if python is None:
                 pytest.skip("no CPython 3.11 here")

@@ -43,15 +43,13 @@ bool rd_ok(rd_status status, char *message, size_t size)
     return false;
 }
 
-static void forked(int pid)
+static void forked(void)
 {
     int living = rd_sessions_living();
     if (facts_pid != 0 && living > 0) {
         char text[200];
         struct rd_out line = rd_out(text, sizeof text);
-        rd_put(&line, "process ");
-        rd_put_number(&line, pid);
-        rd_put(&line, " was forked after ");
+        rd_put(&line, "this process was forked after ");
         rd_put_number(&line, living);
         rd_put(&line, " onnxruntime session(s) had been created; their threads do not exist in it: create sessions "
                       "after the fork");
@@ -102,7 +100,7 @@ void rd_current(struct rd_facts *facts, struct rd_effective *wanted)
     uint64_t now = rd_now_ms();
     if (rd_try_lock(&facts_lock)) {
         if (facts_pid != pid) {
-            forked(pid);
+            forked();
         }
         *facts = kept_facts;
         if (facts_pid != pid || now - facts_at_ms > FACTS_AGE_MS) {

@@ -22,7 +22,7 @@ extern const void *const *rd_real;
 #define RD_REAL(slot, type) ((type)(uintptr_t)rd_real[SLOT_##slot])
 
 /* The minor version of the newest that the tests have run with. */
-#define RD_NEWEST_TESTED 31
+#define RD_NEWEST_TESTED 32
 
 /* Set once, before the first wrapped function can be called. */
 struct rd_runtime {

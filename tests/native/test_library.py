@@ -10,6 +10,11 @@ from native_programs import LINE, NATIVE, PLAN, Kind, library, need, output
 
 from native import build
 
+FORKED = (
+    "raddle: this process was forked after 1 onnxruntime session(s) had been created; their threads do not exist in it: "
+    "create sessions after the fork"
+)
+
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the programs are built for x86-64")
 
 
@@ -119,14 +124,14 @@ def test_a_runtime_that_is_too_old_or_of_another_major_version_is_left_alone_wit
     assert errors == [f"raddle: onnxruntime {version} is left alone: this shim knows version 1 from 1.14 on"]
 
 
-@pytest.mark.parametrize("version", ["1.32.0", "1.99.3"])
+@pytest.mark.parametrize("version", ["1.33.0", "1.99.3"])
 def test_a_runtime_newer_than_any_that_was_tested_gets_the_plan_and_the_line_says_so(glibc, version):
     said, errors = glibc(STUB_VERSION=version)
     assert any(line.startswith("session model, intra=2 ") for line in said)
     assert errors == [LINE.replace("1.23.9", f"{version} (newer than tested)")]
 
 
-@pytest.mark.parametrize("version", ["1.14.0", "1.24.1", "1.25.0", "1.31.9"])
+@pytest.mark.parametrize("version", ["1.14.0", "1.24.1", "1.25.0", "1.32.9"])
 def test_the_runtimes_that_were_tested_are_wrapped(glibc, version):
     said, errors = glibc(STUB_VERSION=version)
     assert any(line.startswith("session model, intra=2 ") for line in said)
@@ -235,8 +240,8 @@ def test_a_child_is_warned_of_threads_that_fork_did_not_copy(glibc):
     assert glibc("0", "fork")[1] == [LINE]
     _, errors = glibc("0", "live")
     assert errors[0] == LINE
-    assert re.fullmatch(r"raddle: process \d+ was forked after 1 onnxruntime session\(s\) .*", errors[1])
-    assert len(errors) == 2
+    # adapters/ort_runtime says the same.
+    assert errors[1:] == [FORKED]
 
 
 # --- programs that it has no business in ------------------------------------------------------------------------------

@@ -56,18 +56,6 @@ def test_every_session_gets_the_planned_threads_by_name_and_they_sleep(kind, ver
     proven(kind, version, "counts", "spinning")
 
 
-def test_a_release_newer_than_any_that_was_tested_gets_the_plan_and_the_line_says_so():
-    version = native_lab.NEWER_VERSION
-    with started("c", version, "intra=2;inter=1;spin=bounded;spin_us=200") as caller:
-        caller.session("")
-        caller.session("intra=3", name="own")
-        assert [thread.name for thread in caller.pool()] == ["ort-intra/1", "ort-intra/1", "ort-intra/2"]
-        assert caller.lines == [
-            f"raddle: onnxruntime {version} (newer than tested): intra_op=2, inter_op=1, spinning 200 us, affinity none"
-        ]
-        assert caller.end() == 0
-
-
 @pytest.mark.parametrize(("kind", "version"), EVERYONE)
 def test_without_a_plan_nothing_is_changed(kind, version):
     with started(kind, version, None) as caller:

@@ -247,6 +247,25 @@ def test_bounded_spinning_reaches_a_release_that_has_it(reaching):
     assert reaching("intra=2;spin=bounded;spin_us=300", "session s -").entries == {ALLOW: "0"}
 
 
+def test_a_release_newer_than_any_that_was_tested_gets_the_plan_and_the_line_says_so(reaching):
+    newer = {"STUB_VERSION": "1.33.0", "STUB_API": "33"}
+    found = reaching("intra=2;spin=bounded;spin_us=300", "session s -", **newer)
+    assert found.session["intra"] == "2"
+    assert found.entries == {"session.intra_op.spin_duration_us": "300"}
+    assert found.lines[0].startswith("raddle: onnxruntime 1.33.0 (newer than tested): intra_op=2, ")
+
+
+# Endless is ONNX Runtime's own spinning: nothing is said to it, in releases that can bound it and in others.
+@pytest.mark.parametrize("version", ["1.20.0", "1.28.0"])
+@pytest.mark.parametrize(("excl", "endless"), [(2, True), (1, False), (3, False)])
+def test_on_the_cpus_that_the_plan_calls_exclusive_and_no_others_spinning_has_no_end(reaching, version, excl, endless):
+    plan = f"intra=2;inter=1;spin=bounded;spin_us=300;excl={excl};excl_always=1"
+    found = reaching(plan, "session s -", STUB_VERSION=version, STUB_API=version.split(".")[1])
+    bounded = {"session.intra_op.spin_duration_us": "300"} if version == "1.28.0" else {ALLOW: "0"}
+    assert found.entries == ({} if endless else bounded)
+    assert ("spinning default" in found.lines[0] or "spinning on" in found.lines[0]) == endless
+
+
 @pytest.mark.parametrize(
     ("plan", "options", "expected"),
     [
