@@ -54,3 +54,12 @@ def test_a_build_without_mkl_keeps_the_one_thread_that_it_takes_by_itself(mounte
     code = "import os, paddle; print(os.environ['OMP_NUM_THREADS'])"
     done = shim_lab.python(shim_lab.THIS_PYTHON, "-c", code, env={**path, env.PLAN: "v=1;omp=2", env.OMP: "2"})
     assert (done.stdout, done.stderr) == ("1\n", "raddle: paddle 3.3.1: threads=1 (it is built without MKL)\n")
+
+
+@pytest.mark.parametrize("error", ["ImportError", "KeyboardInterrupt"])
+def test_after_an_import_that_fails_the_variable_is_what_it_was(mounted, tmp_path, error):
+    (tmp_path / "paddle.py").write_text(f"raise {error}")
+    path = {"PYTHONPATH": os.pathsep.join([str(mounted / "python"), str(tmp_path)])}
+    code = f"import os\ntry:\n    import paddle\nexcept {error}:\n    print(os.environ['OMP_NUM_THREADS'])"
+    done = shim_lab.python(shim_lab.THIS_PYTHON, "-c", code, env={**path, env.PLAN: "v=1;omp=2", env.OMP: "2"})
+    assert (done.stdout, done.stderr) == ("2\n", "")

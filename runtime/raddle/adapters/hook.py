@@ -12,7 +12,7 @@ from _thread import get_ident
 from importlib import import_module
 from typing import Any, Callable
 
-from raddle import env, record
+from raddle import env, errors, record
 from raddle.shim import RUNTIMES
 
 # Adapter's name -> its module, once its runtime was imported.
@@ -57,6 +57,7 @@ def effective() -> dict[str, Any]:
         try:
             found[name] = adapter.effective()
         except Exception as error:  # noqa: PERF203  # one adapter's failure is not the others'
+            errors.let_through(error)
             found[name] = {"problem": repr(error)}
     return found
 
@@ -85,13 +86,24 @@ class _Loader:
         # From here on the module looks as if nobody had been in between.
         module.__loader__ = module.__spec__.loader = self._loader
         name = module.__name__
-        _prepare(name)
-        self._loader.exec_module(module)
-        _install(module, name)
+        try:
+            _prepare(name)
+            self._loader.exec_module(module)
+            _install(module, name)
+        except BaseException:
+            _abandon(name)
+            raise
 
 
 def _prepare(awaited: str) -> None:
     _tell(awaited, lambda adapter, plan_text: adapter.prepare(plan_text))
+
+
+def _abandon(awaited: str) -> None:
+    """The import has failed: what an adapter has prepared for it is taken back."""
+    abandon = getattr(_loaded.get(RUNTIMES[awaited]), "abandon", None)
+    if abandon is not None:
+        abandon()
 
 
 def _install(module: Any, awaited: str) -> None:

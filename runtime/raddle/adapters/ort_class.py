@@ -66,7 +66,8 @@ def _wrap_runs(runtime: Runtime, original: Any, session_class: Any) -> None:
             try:
                 # Compiled only where it is used: few applications do.
                 from raddle.adapters import ort_async  # noqa: PLC0415
-            except Exception:
+            except Exception as error:
+                errors.let_through(error)
                 return native_async(self, *args, **kwargs)
             return ort_async.run(native_async, self, args, kwargs)
 

@@ -17,6 +17,7 @@ from typing import Any, Callable
 
 from raddle import errors, observe, record
 from raddle.adapters import live
+from raddle.adapters.dressed import stand_in
 from raddle.adapters.ort_choice import IN_THE_CODE, Choice
 from raddle.adapters.ort_class import told_at_runs, wrapped
 from raddle.adapters.ort_given import Given
@@ -80,11 +81,13 @@ class Runtime:
     def replace(self) -> None:
         """Puts the wrapped class, and what goes with it, into the runtime's modules."""
         session_class = self.session_class = wrapped(self)
+        # A method can't be given a name.
+        default_options = stand_in(lambda: self.get_default_session_options(), self.default_options)  # noqa: PLW0108
         extension: Any = sys.modules.get("onnxruntime.capi.onnxruntime_pybind11_state")
         for module in (self.module, extension):
             if getattr(module, "InferenceSession", None) is self.original:
                 module.InferenceSession = session_class
-                module.get_default_session_options = self.get_default_session_options
+                module.get_default_session_options = default_options
         if self.providers is not None:
             self.providers.await_sessions()
         if self.given.sharing is not None:
@@ -113,8 +116,8 @@ class Runtime:
                     f"this process was forked after {dead} onnxruntime session(s) had been created; their threads do "
                     "not exist in it: create sessions after the fork",
                 )
-        except Exception:
-            pass
+        except Exception as error:
+            errors.let_through(error)
 
     def get_default_session_options(self) -> Any:
         """Stands in for ORT's own and remembers the object: whoever asked is the only one who has it."""

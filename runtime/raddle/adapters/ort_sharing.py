@@ -10,6 +10,7 @@ import threading
 from typing import Any, Callable, Iterable
 
 from raddle import errors, record
+from raddle.adapters.dressed import stand_in
 from raddle.adapters.live import Effective
 
 # onnxruntime.set_global_thread_pool_sizes: microsoft/onnxruntime#24238.
@@ -44,15 +45,19 @@ class Sharing:
     def replace(self, modules: Iterable[Any]) -> None:
         """Lets the application's own calls pass through here, in each module that offers them."""
         names: dict[str, Callable[[Any], Any]] = {
-            "set_global_thread_pool_sizes": lambda _: self.application_sets_sizes,
+            # A method can't be given a name.
+            "set_global_thread_pool_sizes": lambda _: (
+                lambda *args, **kwargs: self.application_sets_sizes(*args, **kwargs)  # noqa: PLW0108
+            ),
             "create_and_register_allocator": self._registering,
             "create_and_register_allocator_v2": self._registering,
         }
         originals = {name: getattr(self.module, name) for name in names if hasattr(self.module, name)}
+        ours = {name: stand_in(names[name](original), original) for name, original in originals.items()}
         for module in modules:
             for name, original in originals.items():
                 if getattr(module, name, None) is original:
-                    setattr(module, name, names[name](original))
+                    setattr(module, name, ours[name])
 
     def forked(self) -> bool:
         """To be called in a child after fork; True where its global pools have lost their threads."""
@@ -155,6 +160,4 @@ class Sharing:
                     self.arena_problem = BY_THE_APPLICATION
             return result
 
-        application_registers.__name__ = getattr(register, "__name__", "create_and_register_allocator")
-        application_registers.__doc__ = register.__doc__
         return application_registers

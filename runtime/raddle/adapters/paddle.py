@@ -25,15 +25,24 @@ def prepare(plan_text: str) -> None:
 
 def install(module: Any, plan_text: str) -> None:  # noqa: ARG001  # every adapter is told
     """After the import."""
-    planned = _state.pop("planned", None)
+    planned = _state.get("planned")
     if planned is None or os.environ.get(env.OMP) != "1":
+        _state.pop("planned", None)
         return
     has_mkl = getattr(getattr(module, "version", None), "with_mkl", "") == "ON"
     if has_mkl:
         os.environ[env.OMP] = planned
+    del _state["planned"]
     _state.update(version=str(module.__version__), ompThreads=int(planned) if has_mkl else 1)
     why = "" if has_mkl else " (it is built without MKL)"
     record.announce("paddle", "paddle {version}: threads={ompThreads}".format(**_state) + why)
+
+
+def abandon() -> None:
+    """The import has failed."""
+    planned = _state.pop("planned", None)
+    if planned is not None and os.environ.get(env.OMP) == "1":
+        os.environ[env.OMP] = planned
 
 
 def effective() -> dict[str, Any]:

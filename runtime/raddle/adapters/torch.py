@@ -16,12 +16,11 @@ to the first place, and a thread hands its CPUs on to the threads and processes 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from typing import Any, Callable, Mapping
 
-from raddle import env, record, totals
+from raddle import env, errors, record, totals
 from raddle.adapters import live
 from raddle.adapters.torch_counts import IN_THE_CODE, MKL, Choice, choose, native_threads, parallel_summary, version_of
 from raddle.adapters.torch_first_use import FirstUse
@@ -68,7 +67,7 @@ def install(module: Any, plan_text: str) -> None:
         found.note(facts, plan_text)
         found.await_forks(fields)
     except Exception as error:
-        record.complain(f"torch is left alone: {error!r}")
+        record.failed("torch is left alone", error)
 
 
 def effective() -> dict[str, Any]:
@@ -108,20 +107,23 @@ class _Torch:
             replace(self.module, "set_num_threads", self.original_set, lambda *args, **kwargs: self.set(args, kwargs))
         if self.inter_op is not None:
             self.inter_op.replace()
-        with contextlib.suppress(OSError):
+        try:
             self.native_threads = native_threads()
+        except OSError as error:
+            errors.let_through(error)
 
     def await_forks(self, fields: Mapping[str, Any]) -> None:
         """Registers what is done at each fork from now on. torch keeps the environment that it was imported in."""
         environ = {name: os.environ[name] for name in (MKL, env.OMP) if name in os.environ}
 
         def again() -> None:
-            self.in_child.end()
             try:
                 facts = live.read_facts(fields, live.TORCH)
                 self.rechoose(choose(fields, environ, facts), facts)
             except Exception as error:
-                record.complain(f"torch keeps its parent's count of threads: {error!r}")
+                record.failed("torch keeps its parent's count of threads", error)
+            # Not before: what a signal handler raises leaves it to the next call.
+            self.in_child.end()
 
         self.in_child = FirstUse(self.module, again)
         os.register_at_fork(before=self.before_fork, after_in_child=self.after_fork)
@@ -191,8 +193,9 @@ class _Torch:
             harmless = self.warned or _is_below(sys._getframe(1), _HARMLESS_FORKS)  # noqa: SLF001
             self.warn = self.had_threads and not harmless
             self.warned = self.warned or self.warn
-        except Exception:
+        except Exception as error:
             self.had_threads, self.warn = True, False
+            errors.let_through(error)
 
     def after_fork(self) -> None:
         try:
@@ -210,15 +213,16 @@ class _Torch:
                 self.in_child.before_scripts(self.module._C)  # noqa: SLF001
                 for holder in (self.module, self.module._C):  # noqa: SLF001
                     self.in_child.before(holder, "get_num_threads")
-        except Exception:
-            pass
+        except Exception as error:
+            errors.let_through(error)
 
 
 def _frame(depth: int) -> Any:
     """The frame of a caller, None where no Python code called: a thread's function, one at exit."""
     try:
         return sys._getframe(depth)  # noqa: SLF001
-    except ValueError:
+    except ValueError as error:
+        errors.let_through(error)
         return None
 
 

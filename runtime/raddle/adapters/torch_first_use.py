@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
+from raddle import errors
+from raddle.adapters.dressed import dress
+
 # Where TorchScript begins to run from Python: (class in torch._C, its method), and torch._C's own functions.
 _METHODS = (
     ("ScriptMethod", "__call__"),
@@ -55,17 +58,7 @@ class FirstUse:
             try:
                 if getattr(holder, name, None) is first:
                     setattr(holder, name, original)
-            except Exception:  # noqa: PERF203
+            except Exception as error:  # noqa: PERF203
                 # The wrapper stays, and does nothing more.
-                pass
+                errors.let_through(error)
         self.undo = []
-
-
-def dress(function: Any, original: Any) -> Any:
-    """The function under the original's name and documentation: functools.wraps, for what may lack a part of them."""
-    for attribute in ("__name__", "__qualname__", "__doc__", "__module__"):
-        try:
-            setattr(function, attribute, getattr(original, attribute))
-        except Exception:  # noqa: PERF203  # each may be missing
-            pass
-    return function

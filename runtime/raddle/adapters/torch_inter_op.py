@@ -10,14 +10,14 @@ alone would not have.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from typing import Any, Callable
 
-from raddle import record
+from raddle import errors, record
+from raddle.adapters.dressed import dress
 from raddle.adapters.torch_counts import IN_THE_CODE, Choice, native_threads, version_of
-from raddle.adapters.torch_first_use import FirstUse, dress
+from raddle.adapters.torch_first_use import FirstUse
 
 _REQUIRED = ("ScriptMethod", "ScriptFunction", "fork")
 # From here on a call that comes too late raises.
@@ -45,8 +45,10 @@ class InterOp:
         self.changed = changed
         # Without /proc it can't be known, and nothing is set where it would matter.
         self.threads_before = 0
-        with contextlib.suppress(OSError):
+        try:
             self.threads_before = native_threads()
+        except OSError as error:
+            errors.let_through(error)
         self.pending = True  # neither we nor the application have set it
         self.ours = False  # torch has our count, so that it would refuse the application's
         self.first_use = FirstUse(module, self.commit)
@@ -70,7 +72,8 @@ class InterOp:
             return
         try:
             self.first_use.before_scripts(self.native)
-        except Exception:
+        except Exception as error:
+            errors.let_through(error)
             self.commit()
 
     def commit(self) -> None:
@@ -83,9 +86,13 @@ class InterOp:
                 if self.raises or not self._may_be_too_late():
                     self.original_set(self.count)
                     self.ours = True
-            except Exception:
+            except Exception as error:
+                if not errors.is_ours(error):
+                    # A signal handler's, before or after torch took the count.
+                    self.ours = self.original_get() == self.count
+                    self.pending = not self.ours
+                    raise
                 # Too late, which is said below.
-                pass
             if not self.ours:
                 self.choice.inter = self.original_get()
                 self.choice.because["inter"] = "may have been set before"
@@ -131,7 +138,8 @@ def _threads_have_names() -> bool:
     """Whether torch names its threads: it does with glibc."""
     try:
         return bool(os.confstr("CS_GNU_LIBC_VERSION"))
-    except (AttributeError, OSError, ValueError):
+    except (AttributeError, OSError, ValueError) as error:
+        errors.let_through(error)
         return False
 
 
@@ -139,8 +147,9 @@ def _name_of(thread: str) -> str:
     try:
         with open(f"/proc/self/task/{thread}/comm", encoding="utf-8", errors="replace") as file:
             return file.read().strip()
-    except OSError:
+    except OSError as error:
         # It has ended.
+        errors.let_through(error)
         return ""
 
 

@@ -1,0 +1,24 @@
+"""Functions in the place of a runtime's own, which look and are pickled as those are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from raddle import errors
+
+
+def dress(function: Any, original: Any) -> Any:
+    """The function under the original's name and documentation: functools.wraps, for what may lack a part of them."""
+    for attribute in ("__name__", "__qualname__", "__doc__", "__module__"):
+        try:
+            setattr(function, attribute, getattr(original, attribute))
+        except Exception as error:  # noqa: PERF203  # each may be missing
+            errors.let_through(error)
+    return function
+
+
+def stand_in(function: Any, original: Any) -> Any:
+    """`dress` for a function of an extension, where pybind11 says what keeps its C code: pickle wants its name."""
+    dress(function, original)
+    function.__qualname__ = function.__name__
+    return function
