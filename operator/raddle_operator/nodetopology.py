@@ -1,7 +1,8 @@
 """NodeCPUTopology and Machine: the same facts, as the API server keeps them and as the planner reads them.
 
 The spec holds the kernel's ids beside the sets of CPUs, names as the DRA CPU driver names them (socketID, numaNodeID,
-cacheL3ID), counts for tables, and no list of problems. crds/nodecputopologies.yaml is the source of truth for its form.
+cacheL3ID) and counts for tables. The list of problems, and what nothing is decided by (caches, initiators of memory),
+are not in it. crds/nodecputopologies.yaml is the source of truth for its form.
 """
 
 from __future__ import annotations

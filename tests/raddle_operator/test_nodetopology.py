@@ -25,15 +25,21 @@ def schema():
     return Draft202012Validator(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
 
 
+def decisive(machine):
+    """The machine without what nothing is decided by: the object is kept small."""
+    nodes = tuple(node._replace(initiators=()) for node in machine.numa_nodes)
+    return machine._replace(numa_nodes=nodes, problems=(), caches=())
+
+
 @given(random_machines())
 def test_a_machine_survives_the_api_object(machine):
     spec = json.loads(json.dumps(to_spec(machine)))
-    assert from_object(obj(spec)) == machine._replace(problems=())
+    assert from_object(obj(spec)) == decisive(machine)
 
 
 @pytest.mark.parametrize("name", machines.names())
 def test_a_recorded_machine_fits_the_schema(name, schema):
-    machine = read_machine(machines.path(name))
+    machine = read_machine(machines.path(name), caches=False)
     schema.validate(obj(to_spec(machine)))
     assert from_object(obj(to_spec(machine))) == machine
 
@@ -49,7 +55,7 @@ def known(schema, spec):
 
 
 def test_no_field_is_written_that_the_schema_does_not_have(schema):
-    machine = read_machine(machines.path("hybrid-6p8e-20t"))
+    machine = read_machine(machines.path("hybrid-6p8e-20t"), caches=False)
     kinds = [kind._replace(capacity=1024, model="Cortex-X3") for kind in machine.core_types]
     machine = machine._replace(
         core_types=tuple(kinds),

@@ -16,8 +16,8 @@ from picture_machines import SIZES, regular
 import machines
 from raddle import cpuset, sysfs
 from raddle.policy import Policy
-from raddle.topology import GPU, Kubelet
-from raddle_operator.cli.picture import layout, overlay, style, svg
+from raddle.topology import GPU, Group, Kubelet, Machine
+from raddle_operator.cli.picture import layout, overlay, style, svg, text
 
 RSVG = shutil.which("rsvg-convert")
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
@@ -178,3 +178,20 @@ def test_a_browser_would_find_it(tmp_path):
     assert 'cpu free "3" leaves its cell' in found["moved"]
     assert any("leaves its box" in one for one in found["widened"])
     assert found["empty"] == ["holds no text"]
+
+
+# --- widths ---------------------------------------------------------------------------------------------------------
+
+
+def test_boxes_of_one_kind_have_one_width_whichever_boxes_they_are_in():
+    numbers = (*range(4), *range(65536, 65540))
+    domains = tuple(Group(number, 1 << cpu) for cpu, number in enumerate(numbers))
+    cores = tuple(domain.cpus for domain in domains)
+    machine = Machine(online=0xFF, cores=cores, sockets=(Group(0, 0x0F), Group(1, 0xF0)), l3_domains=domains)
+    boxes = [group.find("s:rect", NS) for group in parsed(machine).findall(".//s:g[@class='box l3']", NS)]
+    assert len(boxes) == 8
+    assert len({box.get("width") for box in boxes}) == 1
+    drawing = text.plain(text.draw(layout.picture(machine), 180))
+    tops = re.findall(r"┌ L3 \d+ ─*┐", drawing)
+    assert len(tops) == 8
+    assert len({len(top) for top in tops}) == 1

@@ -66,6 +66,28 @@ def room_of(most: int, beside: int, gap: int) -> int:
     return (most + gap) // beside - gap
 
 
+def inner_widths(
+    boxes: Sequence[Box],
+    most: int,
+    *,
+    flow: Callable[[Sequence[Box], int], Size],
+    size: Callable[[Box, int], Size],
+    gap: int,
+) -> dict[tuple[str, int], int]:
+    """Return how wide the boxes inside these come out, by their kind and how many are in a row: the widest of all.
+
+    So that boxes of one kind are of one width, whichever of these they are in.
+    """
+    found: dict[tuple[str, int], int] = {}
+    for box in boxes:
+        if box.boxes:
+            beside = flow(box.boxes, most).beside
+            key = box.boxes[0].kind, beside
+            widths = [size(inner, room_of(most, beside, gap)).width for inner in box.boxes]
+            found[key] = max(found.get(key, 0), *widths)
+    return found
+
+
 def cores_a_row(count: int, fit: int) -> int:
     """Return how many of these cores to put into a row that has room for `fit`: rows that come out even, if any do."""
     fit = max(1, min(MAX_CORES_A_ROW, fit, count))

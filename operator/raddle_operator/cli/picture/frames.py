@@ -5,7 +5,7 @@ A core is a frame around its threads, or in less room its threads side by side: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -16,6 +16,7 @@ from raddle_operator.cli.picture.flow import (
     cores_a_row,
     flow,
     folded,
+    inner_widths,
     room_of,
     rows,
     threads,
@@ -129,20 +130,23 @@ class Drawing:
 
     # --- lines ------------------------------------------------------------------------------------------------------
 
-    def _row_lines(self, boxes: Sequence[Box], most: int) -> Iterator[Line]:
+    def _row_lines(self, boxes: Sequence[Box], most: int, least: int = 0) -> Iterator[Line]:
         beside = self._flow(boxes, most).beside
         room = room_of(most, beside, 1)
-        width = max(self._size(box, room).width for box in boxes)
+        width = max(least, *(self._size(box, room).width for box in boxes))
+        inner = inner_widths(boxes, room - _SIDES, flow=self._flow, size=self._size, gap=1)
         for row in rows(boxes, beside):
             height = max(self._size(box, room).height for box in row)
-            blocks = [self._box_lines(box, room, width, height) for box in row]
+            blocks = [self._box_lines(box, room, width, height, inner) for box in row]
             for parts in zip(*blocks, strict=True):
                 line: list[Span] = []
                 for part in parts:
                     line += [(" ", ""), *part] if line else part
                 yield tuple(line)
 
-    def _box_lines(self, box: Box, room: int, width: int, height: int) -> list[Line]:
+    def _box_lines(
+        self, box: Box, room: int, width: int, height: int, inner_width: Mapping[tuple[str, int], int]
+    ) -> list[Line]:
         across, down = self._glyphs.sides
         upper_left, upper_right, lower_left, lower_right = self._glyphs.corners
         style, inner = f"frame.{box.kind}", width - _SIDES
@@ -157,7 +161,8 @@ class Drawing:
         ]
         inside: list[Line] = [((text, "note"),) for text in body]
         if box.boxes:
-            inside += self._row_lines(box.boxes, room - _SIDES)
+            beside = self._flow(box.boxes, room - _SIDES).beside
+            inside += self._row_lines(box.boxes, room - _SIDES, inner_width[box.boxes[0].kind, beside])
         elif box.cores:
             inside += self._grid_lines(box, self._size(box, room).beside)
         inside += [()] * (height - 2 - len(inside))

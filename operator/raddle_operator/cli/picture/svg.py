@@ -6,7 +6,7 @@ by pattern and sign as well as by colour. Text can't be measured here, so its wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Final
 from xml.sax.saxutils import escape
@@ -18,6 +18,7 @@ from raddle_operator.cli.picture.flow import (
     cores_a_row,
     flow,
     folded,
+    inner_widths,
     room_of,
     rows,
     threads,
@@ -115,17 +116,20 @@ class _Sheet:
 
     # --- the machine ------------------------------------------------------------------------------------------------
 
-    def _boxes(self, boxes: Sequence[Box], x: int, y: int, most: int) -> None:
+    def _boxes(self, boxes: Sequence[Box], x: int, y: int, most: int, least: int = 0) -> None:
         beside = self._flow(boxes, most).beside
         room = room_of(most, beside, _GAP)
-        width = max(self._size(box, room).width for box in boxes)
+        width = max(least, *(self._size(box, room).width for box in boxes))
+        inner = inner_widths(boxes, room - 2 * _PAD, flow=self._flow, size=self._size, gap=_GAP)
         for row in rows(boxes, beside):
             height = max(self._size(box, room).height for box in row)
             for place, box in enumerate(row):
-                self._box(box, x + place * (width + _GAP), y, width, height, room)
+                self._box(box, x + place * (width + _GAP), y, width, height, room, inner)
             y += height + _GAP
 
-    def _box(self, box: Box, x: int, y: int, width: int, height: int, room: int) -> None:
+    def _box(
+        self, box: Box, x: int, y: int, width: int, height: int, room: int, inner: Mapping[tuple[str, int], int]
+    ) -> None:
         title, body = _texts(box, room - 2 * _PAD)
         self._out.append(
             f'<g class="box {box.kind}"><rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6"/>'
@@ -137,7 +141,8 @@ class _Sheet:
             top += _LINE
         top += 4
         if box.boxes:
-            self._boxes(box.boxes, x + _PAD, top, room - 2 * _PAD)
+            beside = self._flow(box.boxes, room - 2 * _PAD).beside
+            self._boxes(box.boxes, x + _PAD, top, room - 2 * _PAD, inner[box.boxes[0].kind, beside])
         elif box.cores:
             self._cores(box, x + _PAD, top, self._size(box, room).beside)
         self._out.append("</g>")
