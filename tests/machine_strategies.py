@@ -98,6 +98,12 @@ def random_machines(draw):
     )
 
 
+def decisive(machine):
+    """The machine without what nothing is decided by: a NodeCPUTopology holds no more."""
+    nodes = tuple(node._replace(initiators=()) for node in machine.numa_nodes)
+    return machine._replace(numa_nodes=nodes, problems=(), caches=())
+
+
 def machines(most=1024):
     return st.randoms(use_true_random=False).map(lambda rng: machine(rng, most))
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from hypothesis import given
 from jsonschema import Draft202012Validator
-from machine_strategies import random_machines
+from machine_strategies import decisive, random_machines
 
 import machines
 from raddle.sysfs import read_machine
@@ -75,7 +75,7 @@ def test_what_the_agent_writes_is_a_machine(machine):
     kubelet = machine.kubelet
     if kubelet.reserved_cpus is not None:
         kubelet = kubelet._replace(reserved_cpus=kubelet.reserved_cpus & (machine.online | machine.offline))
-    machine = machine._replace(kubelet=kubelet, problems=())
+    machine = decisive(machine._replace(kubelet=kubelet))
     written = {"spec": json.loads(json.dumps(to_spec(machine)))}
     assert Checker().problem(written) == ""
     assert nodecheck.machine_of(written) == machine

@@ -5,7 +5,7 @@ import pytest
 import yaml
 from hypothesis import given
 from jsonschema import Draft202012Validator
-from machine_strategies import random_machines
+from machine_strategies import decisive, random_machines
 
 import machines
 from raddle.sysfs import read_machine
@@ -23,12 +23,6 @@ def obj(spec):
 def schema():
     crd = yaml.safe_load(CRD.read_text())
     return Draft202012Validator(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
-
-
-def decisive(machine):
-    """The machine without what nothing is decided by: the object is kept small."""
-    nodes = tuple(node._replace(initiators=()) for node in machine.numa_nodes)
-    return machine._replace(numa_nodes=nodes, problems=(), caches=())
 
 
 @given(random_machines())
