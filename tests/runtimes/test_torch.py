@@ -283,3 +283,26 @@ def test_torchruns_own_count_of_one_thread_a_process_is_not_beaten(mounted, tmp_
     assert [(tmp_path / rank).read_text() for rank in "01"] == ["1 1 1", "1 1 1"]
     # The launcher has said it for all of them.
     assert len(lines(done.stderr)) == 1
+
+
+LIMITED = """
+import sys
+
+def limit(frame, event, _):
+    if frame.f_code.co_name == "read_facts":
+        sys.settrace(None)
+        raise TimeoutError("the limit")
+
+sys.settrace(limit)
+try:
+    import torch
+except TimeoutError as error:
+    print(error)
+"""
+
+
+def test_what_a_signal_handler_raises_while_torch_is_imported_reaches_the_application(mounted):
+    torch_lab.installed()
+    variables = {**shim_lab.python_path(mounted), "RADDLE_PLAN": "v=1;omp=2"}
+    done = shim_lab.python(torch_lab.PYTHON, "-c", LIMITED, env=variables)
+    assert (done.stdout, done.stderr) == ("the limit\n", "")

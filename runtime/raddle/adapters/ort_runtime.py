@@ -61,7 +61,8 @@ class Runtime:
             self.given.sharing = Sharing(module, resolve, override=not self.given.respect)
         # ORT returns a copy each time. One shared object would be nobody's to add affinity to.
         self.fresh_defaults = self.default_options() is not self.default_options()
-        self.held: weakref.WeakKeyDictionary[Any, Held] = weakref.WeakKeyDictionary()
+        # By references without a callback, here and below: what a signal handler raises in one of those is lost.
+        self.held: dict[weakref.ref[Any], Held] = {}
         self.reset()
 
     def reset(self) -> None:
@@ -75,8 +76,8 @@ class Runtime:
         self.resolved: tuple[Any, live.Effective | None] = (None, None)
         self.announced = False
         # Living sessions that have worker threads, and those whose workers have a core each.
-        self.pools: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.pinned: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.pools: dict[weakref.ref[Any], None] = {}
+        self.pinned: dict[weakref.ref[Any], None] = {}
 
     def replace(self) -> None:
         """Puts the wrapped class, and what goes with it, into the runtime's modules."""
@@ -100,7 +101,7 @@ class Runtime:
         Most children start another program.
         """
         try:
-            dead = len(self.pools)
+            dead = _living(self.pools)
             self.reset()
             if self.lost is not None:
                 return
@@ -132,7 +133,8 @@ class Runtime:
 
     def hold(self, options: Any) -> Held:
         """What is remembered of the object, for as long as it lives."""
-        return self.held.setdefault(options, Held())
+        _living(self.held)
+        return self.held.setdefault(weakref.ref(options), Held())
 
     def current_facts(self) -> live.Facts:
         """The facts of the process: its CPUs and its quota now, the workers beside it at most FACTS_AGE_S ago."""
@@ -249,7 +251,7 @@ class Runtime:
             facts = self.current_facts()
             wanted = self.wanted(facts)
             gpu = self.gpu_asked(caller) if self.gpu_asked is not None else ""
-            choice = Choice(edit, self.given, wanted, core_taken=len(self.pinned) > 0, gpu=gpu)
+            choice = Choice(edit, self.given, wanted, core_taken=_living(self.pinned) > 0, gpu=gpu)
             choice.make(facts.cpus)
             edit.apply()
         except Exception as error:
@@ -277,9 +279,10 @@ class Runtime:
                 model=model,
             )
             if values.get("intra") != 1:
-                self.pools.add(session)
+                _living(self.pools)
+                self.pools[weakref.ref(session)] = None
             if values.get("affinity") == "core":
-                self.pinned.add(session)
+                self.pinned[weakref.ref(session)] = None
             if facts.first_worker and not self.announced:
                 self.announced = True
                 record.announce("onnxruntime", choice.line(self.version))
@@ -317,8 +320,8 @@ class Runtime:
 
     def _forget(self, session: Any) -> None:
         """Takes back what is kept of a session whose model could not be loaded: none was created."""
-        self.pools.discard(session)
-        self.pinned.discard(session)
+        self.pools.pop(weakref.ref(session), None)
+        self.pinned.pop(weakref.ref(session), None)
         made = session.__dict__.get("raddle") or {}
         if record.UNFINISHED in made:
             record.sessions[:] = [kept for kept in record.sessions if kept is not made]
@@ -335,6 +338,13 @@ class Runtime:
             made["because"]["providers"] = "asked for, and not in use: " + ", ".join(missing)
         inputs = [(one.name, one.type, one.shape) for one in getattr(session, "inputs_meta", ())]
         observe.initialized(made, present, inputs)
+
+
+def _living(known: dict[weakref.ref[Any], Any]) -> int:
+    """The number of objects that are still there; what is known of the others is dropped."""
+    for reference in [one for one in list(known) if one() is None]:
+        known.pop(reference, None)
+    return len(known)
 
 
 def _take_back(held: Held, outer: Edit | None, edited: list[tuple[str, Any]]) -> None:
