@@ -29,9 +29,11 @@ def let_through(error: Exception) -> None:
 def is_ours(error: BaseException) -> bool:
     """Whether an error that was caught around Raddle's own work came out of it.
 
-    What a signal handler raises has the handler's frame. What another thread has raised here has none, but mostly a
-    class of the application's (PyThreadState_SetAsyncExc).
+    What a signal handler raises has the handler's frame. What another thread has raised here has none
+    (PyThreadState_SetAsyncExc): it has a class of the application's, or at least no words: it is made without any.
     """
+    if not error.args and isinstance(error, (RuntimeError, OSError)):
+        return False
     kind = type(error).__module__
     if not _is_known(kind, getattr(sys.modules.get(kind), "__file__", None)):
         return False

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle.adapters.live import Facts, read_facts, resolve
+from raddle.adapters.live import Facts, _read, read_facts, resolve
 
 EIGHT = 0xFF
 
@@ -175,6 +175,11 @@ def test_all_streams_together_fit_the_cpus_unless_the_policy_says_more(fields, f
     streams = max(fields.get("streams", 1), facts.workers_seen if facts.workers_seen > fields.get("workers", 1) else 1)
     size = facts.cpus.bit_count()
     assert found.intra * streams <= max(streams, size, streams * fields.get("min", 1))
+
+
+def test_a_listing_of_many_pages_is_read_whole():
+    # The children of a parent that has hundreds are such a one; the kernel gives a page at a time.
+    assert b"[stack]" in _read("/proc/self/smaps")
 
 
 def test_the_facts_of_this_process_can_be_read():

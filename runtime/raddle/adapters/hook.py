@@ -90,8 +90,9 @@ class _Loader:
             _prepare(name)
             self._loader.exec_module(module)
             _install(module, name)
-        except BaseException:
+        except BaseException as error:
             _abandon(name)
+            error.__traceback__ = errors.without_frames(error)
             raise
 
 

@@ -346,6 +346,7 @@ def _read(path: str) -> bytes:
     # open() would build a buffered reader and ask for the file's size first: three times the cost.
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return os.read(file, 65536)
+        # The kernel gives a page at a time.
+        return b"".join(iter(lambda: os.read(file, 65536), b""))
     finally:
         os.close(file)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, Callable
 
-from raddle import record
+from raddle import errors, record
 
 # onnxruntime_run_options_config_keys.h, since 1.8.
 KEY = "memory.enable_memory_arena_shrinkage"
@@ -77,6 +77,6 @@ def _add(options: Any) -> bool:
     except RuntimeError:
         options.add_run_config_entry(KEY, ARENAS)
         return True
-    except Exception:
-        pass
+    except Exception as error:
+        errors.let_through(error)
     return False
