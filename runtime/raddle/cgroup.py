@@ -209,7 +209,8 @@ def _cpuset_facts(version: int, directories: list[str]) -> dict[str, float | str
         for name in v1 if version == 1 else ("cpuset.cpus.effective",):
             try:
                 mask = cpuset.parse_list(_text(directory + "/" + name))
-            except ValueError:
+            except ValueError as error:
+                errors.let_through(error)
                 continue
             if mask:
                 return {"cpuset": mask}
@@ -236,7 +237,8 @@ def _inherited(status: str) -> dict[str, float | str | None]:
             if line.startswith(name):
                 try:
                     mask = parse(line.partition(":")[2])
-                except ValueError:
+                except ValueError as error:
+                    errors.let_through(error)
                     continue
                 if mask:
                     return {"inherited": mask}

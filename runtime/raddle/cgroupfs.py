@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 
-from raddle import files
+from raddle import errors, files
 
 # A host may have thousands of mounts.
 _MOUNTS_LIMIT_BYTES = 4 * 1024 * 1024
@@ -184,5 +184,6 @@ def read(path: str, limit_bytes: int = files.LIMIT_BYTES) -> str:
     """The file's text; "" where it can't be read, which each parser takes for an absent fact."""
     try:
         return files.read_text(path, to_end=True, limit_bytes=limit_bytes)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        errors.let_through(error)
         return ""

@@ -11,7 +11,7 @@ import os
 import re
 from typing import NamedTuple
 
-from raddle import armcores, cpuset, files
+from raddle import armcores, cpuset, errors, files
 from raddle.tree import Problems
 
 PATH = "proc/cpuinfo"
@@ -95,7 +95,8 @@ def _model(facts: dict[str, str]) -> str:
 def _core(implementer: str, part: str) -> Core | None:
     try:
         return Core(int(implementer, 16), int(part, 16))
-    except ValueError:
+    except ValueError as error:
+        errors.let_through(error)
         return None
 
 
@@ -135,7 +136,8 @@ def _architecture(facts: dict[str, str]) -> str:
 def _text(root: str, path: str, limit_bytes: int = files.LIMIT_BYTES) -> str:
     try:
         return files.read_text(os.path.join(root, path), to_end=True, limit_bytes=limit_bytes)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        errors.let_through(error)
         return ""
 
 

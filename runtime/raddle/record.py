@@ -91,11 +91,11 @@ def changed() -> None:
 
 
 def _say(line: str) -> None:
+    stream = getattr(sys, "stderr", None)
+    if os.environ.get("RADDLE_LOG") == "0" or stream is None:
+        return
+    text = "raddle: {}\n".format(line.replace("\n", " "))
     try:
-        stream = sys.stderr
-        if os.environ.get("RADDLE_LOG") == "0" or stream is None:
-            return
-        text = "raddle: {}\n".format(line.replace("\n", " "))
         try:
             descriptor = stream.fileno()
         except (AttributeError, OSError, ValueError):
@@ -109,5 +109,5 @@ def _say(line: str) -> None:
         # Past the buffer: Python would end with status 120 for what it still can't write at its end.
         os.write(descriptor, text.encode(stream.encoding or "utf-8", "backslashreplace"))
     except Exception:
-        # A closed stderr is the application's choice.
+        # A closed stderr is the application's choice, and so is what a stand-in raises.
         pass

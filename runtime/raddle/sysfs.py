@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from typing import Iterable
 
-from raddle import coretypes, cpuinfo, cpuset, files, numa, pci
+from raddle import coretypes, cpuinfo, cpuset, errors, files, numa, pci
 from raddle.topology import Cache, Group, Machine, NUMANode
 from raddle.tree import Directory, Problems, lowest
 
@@ -116,7 +116,8 @@ def _online_by_stat(root: str) -> int:
     online = 0
     try:
         text = files.read_text(os.path.join(root, "proc/stat"), to_end=True, limit_bytes=_STAT_LIMIT_BYTES)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        errors.let_through(error)
         return 0
     for line in text.splitlines():
         number = line.split(" ", 1)[0][3:]

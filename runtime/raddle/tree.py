@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 
-from raddle import cpuset, files
+from raddle import cpuset, errors, files
 from raddle.topology import Problem
 
 # More would only repeat what is wrong, and a document has to stay small.
@@ -45,6 +45,7 @@ class Problems:
 
     def add_error(self, path: str, error: Exception) -> None:
         """Records why a file could not be read, unless it is that the file isn't there."""
+        errors.let_through(error)
         if getattr(error, "errno", None) not in _ABSENT_ERRNOS:
             self.add(path, (getattr(error, "strerror", None) or str(error)).lower())
 

@@ -10,6 +10,7 @@ import types
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from torch_stand_in import Torch
 
 from raddle import env, record, summary
 from raddle.adapters import torch as adapter
@@ -154,27 +155,6 @@ def test_the_summary_holds_what_the_text_says_and_survives_any_text():
     assert parallel_summary("") == {}
 
 
-class Torch(types.ModuleType):
-    """As much of torch as the adapter touches. `pool` is the inter-op count that was set, as in torch: once."""
-
-    def __init__(self, version):
-        super().__init__("torch")
-        self.__version__ = version
-        self.pool = None
-        self._C = types.SimpleNamespace(
-            ScriptMethod=type("ScriptMethod", (), {"__call__": lambda _: "ran"}),
-            ScriptFunction=type("ScriptFunction", (), {"__call__": lambda _: "ran"}),
-            fork=lambda: "forked",
-        )
-        self.set_num_interop_threads = self._C.set_num_interop_threads = self._set
-        self.get_num_interop_threads = self._C.get_num_interop_threads = lambda: self.pool or 64
-
-    def _set(self, count):
-        if self.pool is not None:
-            raise RuntimeError("cannot set number of interop threads after parallel work has started")
-        self.pool = count
-
-
 def wrapped(torch, count=2, *, fresh=True, override=False):
     choice = Choice()
     choice.inter, choice.override = count, override
@@ -246,17 +226,11 @@ def test_a_call_that_torch_refuses_reaches_torch(bad):
 @pytest.mark.parametrize(("version", "calls"), [("2.1.0", 0), ("2.2.0", 1)])
 def test_a_torch_that_dies_of_a_late_call_gets_none_where_it_may_be_late(version, calls):
     torch = Torch(version)
-    called = []
-    original = torch.set_num_interop_threads
-    torch.set_num_interop_threads = torch._C.set_num_interop_threads = lambda count: (
-        called.append(count),
-        original(count),
-    )
     torch.pool = 3
     inter_op = wrapped(torch, fresh=False)
     before = len(record.complaints)
     torch._C.fork()
-    assert (len(called), torch.pool) == (calls, 3)
+    assert (len(torch.asked), torch.pool) == (calls, 3)
     assert (inter_op.choice.effective(), inter_op.choice.reasons()) == (
         {"torchInter": 3},
         {"torchInter": "may have been set before"},

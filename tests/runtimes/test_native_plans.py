@@ -8,6 +8,7 @@ import re
 from types import SimpleNamespace
 
 import pytest
+import shim_lab
 from native_caller import Caller, under
 from native_lab import program
 
@@ -27,11 +28,13 @@ ALLOW = "session.intra_op.allow_spinning"
 def reaching(tmp_path):
     """reaching(plan, *commands, **env): what the stand-in was called with, line by line, and Raddle's own lines."""
 
-    def run(plan, *commands, stock=False, **extra):
+    def run(plan, *commands, stock=False, before=None, **extra):
         calls = tmp_path / "calls"
         calls.write_text("")
         chosen = {"STUB_CALLS": str(calls), **extra}
-        with Caller(program("c", "stub"), chosen if stock else under(plan, **chosen), cpus=CPUS) as caller:
+        with Caller(
+            program("c", "stub"), chosen if stock else under(plan, **chosen), cpus=CPUS, before=before
+        ) as caller:
             answers = [caller.ask(command) for command in ("env", *commands)]
             assert caller.end() == 0
             lines = caller.stderr.splitlines()
@@ -263,7 +266,14 @@ def test_on_the_cpus_that_the_plan_calls_exclusive_and_no_others_spinning_has_no
     found = reaching(plan, "session s -", STUB_VERSION=version, STUB_API=version.split(".")[1])
     bounded = {"session.intra_op.spin_duration_us": "300"} if version == "1.28.0" else {ALLOW: "0"}
     assert found.entries == ({} if endless else bounded)
-    assert ("spinning default" in found.lines[0] or "spinning on" in found.lines[0]) == endless
+    assert ("spinning default" in found.lines[0]) == endless
+
+
+def test_a_plan_may_be_above_the_quota_and_never_above_the_cpuset(reaching):
+    plans = ("intra=2", "intra=2;over_quota=1", "intra=4;over_quota=1")
+    with shim_lab.cgroup("cpu", cfs_quota_us="100000") as enter:
+        counts = [reaching(plan, "session s -", before=enter).session["intra"] for plan in plans]
+    assert counts == ["1", "2", "2"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Whose value wins in Node.js: the code's, the environment's or the plan's, as the policy's existingValues says."""
 
 import pytest
+import shim_lab
 from node_lab import NEWEST, RUNTIME, VERSIONS, application, convolution, plan, run
 
 from raddle import env
@@ -65,6 +66,24 @@ def test_spinning_is_decided_by_the_pools_that_there_are(options, environ, stopp
     (line,) = run(application(NEWEST) / "app.cjs", options, text=text, env=environ).lines
     assert ("spinning off (planned bounded, stopped: cpuset of 2)" in line) == stopped
     assert ("spinning 200 us" in line) != stopped
+
+
+# Endless is ONNX Runtime's own spinning: nothing is said to it, in versions that can bound it and in others.
+@pytest.mark.parametrize("version", VERSIONS[1:])
+@pytest.mark.parametrize(("excl", "endless"), [(2, True), (1, False), (3, False)])
+def test_on_the_cpus_that_the_plan_calls_exclusive_and_no_others_spinning_has_no_end(version, excl, endless):
+    text = plan(spin="bounded", spin_us=200, excl=excl, excl_always=1)
+    (line,) = run(application(version) / "app.cjs", {}, text=text).lines
+    assert ("spinning default" in line) == endless
+
+
+def test_a_plan_may_be_above_the_quota_and_never_above_the_cpuset():
+    with shim_lab.cgroup("cpu", cfs_quota_us="100000") as enter:
+        counts = [
+            run(application(NEWEST) / "app.cjs", {}, text=plan(**fields), before=enter).threads
+            for fields in ({}, {"over_quota": 1}, {"over_quota": 1, "intra": 4})
+        ]
+    assert counts == [[0], [1], [1]]
 
 
 def test_what_the_binding_refuses_it_refuses_with_the_same_words():

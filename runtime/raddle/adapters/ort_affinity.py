@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Iterable, Mapping
 
-from raddle import cpuset, record
+from raddle import cpuset, errors, record
 
 # Config values may be 8192 characters long in newer versions, 1024 in all.
 MAX_AFFINITY_TEXT = 1024
@@ -108,21 +108,24 @@ def _way_back(cpus: int) -> Iterable[int]:
         mask = cpuset.of(own)
         if not cpus or cpus == mask or cpus & ~mask:
             return ()
-    except (AttributeError, OSError):
+    except (AttributeError, OSError) as error:
+        errors.let_through(error)
         return ()
     # A thread that was never told where to run follows its container through a resize, and has to do so again: since
     # Linux 6.2 the kernel remembers what a thread asked for.
     every = range(CPU_SETSIZE if mask < 1 << CPU_SETSIZE else _MOST_CPUS)
     try:
         return every if _run_on(every) and os.sched_getaffinity(0) == own else own
-    except OSError:
+    except OSError as error:
+        errors.let_through(error)
         return own
 
 
 def _run_on(cpus: Iterable[int]) -> bool:
     try:
         os.sched_setaffinity(0, cpus)
-    except OSError:
+    except OSError as error:
+        errors.let_through(error)
         # None of them is the container's any more, or a sandbox forbids it.
         return False
     return True

@@ -81,8 +81,8 @@ class InterOp:
         with self.lock:
             if not self.pending:
                 return
-            self.pending = False
             try:
+                self.pending = False
                 if self.raises or not self._may_be_too_late():
                     self.original_set(self.count)
                     self.ours = True
