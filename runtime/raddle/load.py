@@ -35,6 +35,8 @@ SLICE_S = 0.005
 REQUESTS = 120
 # Settings that are compared have at most so many threads.
 MOST_THREADS = 32
+# Rarer requests count as ones that come so: none meets another one, and the clock keeps its microseconds.
+LONGEST_INTERVAL_S = 1e6
 _NEARLY_NOTHING_S = 1e-9
 
 
@@ -86,10 +88,11 @@ def expected(load: Load, setting: Setting, limit_cpus: Optional[float]) -> Expec
     if limit_cpus is not None and setting.threads > limit_cpus:
         budget_s = max(limit_cpus * PERIOD_S / 2, limit_cpus * PERIOD_S - (setting.threads - 1) * SLICE_S)
     clock = _Clock(budget_s)
+    interval_s = min(1 / load.requests_per_s, LONGEST_INTERVAL_S)
     latencies_s: List[float] = []
     idle_s = 0.0
     for number in range(REQUESTS):
-        due_s = number / load.requests_per_s
+        due_s = number * interval_s
         idle_s = max(0.0, due_s - clock.now_s)
         clock.idle(setting.spin_s, setting.threads - 1, until_s=due_s)
         duration_s, cpu_s = run_of(load, setting, idle_s=idle_s)
@@ -99,7 +102,7 @@ def expected(load: Load, setting: Setting, limit_cpus: Optional[float]) -> Expec
     return Expected(
         p50_s=late_s[len(late_s) // 2],
         p99_s=late_s[-1] + DISTURBANCE_S + (_waking_s(idle_s) if setting.threads > 1 else 0.0),
-        cpus=clock.used_s / max(clock.now_s, REQUESTS / load.requests_per_s),
+        cpus=clock.used_s / max(clock.now_s, REQUESTS * interval_s),
         throttled=clock.throttled_periods / ceil(clock.now_s / PERIOD_S),
     )
 
@@ -109,15 +112,17 @@ def _waking_s(idle_s: float) -> float:
     return min(most_s, max(least_s, idle_s / 2))
 
 
-def best(load: Load, *, limit_cpus: Optional[float], most_threads: int, spins_s: Tuple[float, ...]) -> Setting:
-    """The setting with the lowest expected p99, then p50, then CPU time, of 1 to `most_threads` and those spin limits.
+def best(
+    load: Load, *, limit_cpus: Optional[float], most_threads: int, spins_s: Tuple[float, ...], least_threads: int = 1
+) -> Setting:
+    """The setting with the lowest expected p99, then p50, then CPU time, of so many threads and those spin limits.
 
     `limit_cpus` None: no limit, or CPUs of the container's own. One thread has nobody to wait for: its spin limit is 0.
     """
     # Beyond that each thread adds more to a run than it takes from it.
     most = min(most_threads, MOST_THREADS, 1 + ceil(sqrt(load.run_time_s / JOIN_SPINNING_S)))
-    settings = [Setting(1)]
-    settings += [Setting(threads, spin_s) for threads in range(2, most + 1) for spin_s in spins_s]
+    counts = range(least_threads, max(most, least_threads) + 1)
+    settings = [Setting(threads, spin_s) for threads in counts for spin_s in (spins_s if threads > 1 else (0.0,))]
     return min(settings, key=lambda setting: _cost(expected(load, setting, limit_cpus)))
 
 

@@ -114,6 +114,9 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
     affinity = _affinity(room, streams, intra_op, policy, because)
     cpus = _pool(machine, room, intra_op, budget, policy)
     groups, memory = _places(machine, cpus, intra_op, affinity, budget)
+    expected = _expected(load, room, intra_op, exclusive_spinning or spinning, spin_us)
+    if expected is not None:
+        because["expected"] = "a model of spec.load, not measured"
     if machine is not None and machine.source:
         because["intraOp"] = f"{because['intraOp']}; {machine.source}"
     return Plan(
@@ -125,7 +128,7 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
         spin_us=spin_us,
         exclusive_spinning=exclusive_spinning,
         over_quota=_is_over(room, chosen),
-        expected=_expected(load, room, intra_op, exclusive_spinning or spinning, spin_us),
+        expected=expected,
         omp=omp,
         blas=blas,
         affinity=affinity,
@@ -185,12 +188,26 @@ def _by_load(
         return None
     most = room.threads
     if room.kind == "quota":
-        cores = cpuset.count(room.places) if machine is not None else budget.smallest_cores or most
-        most = max(most, min(MOST_OVER_LIMIT, cores))
-    chosen = model.best(
-        load, limit_cpus=_limit_of(room), most_threads=min(most, policy.max_intra_op), spins_s=_spins_s(room, policy)
+        most = max(most, min(MOST_OVER_LIMIT, _cores(machine, room, budget, policy)))
+    if policy.min_intra_op > most:
+        return None
+    return model.best(
+        load,
+        limit_cpus=_limit_of(room),
+        most_threads=min(most, policy.max_intra_op),
+        spins_s=_spins_s(room, policy),
+        least_threads=policy.min_intra_op,
     )
-    return chosen._replace(threads=max(chosen.threads, policy.min_intra_op))
+
+
+def _cores(machine: Optional[Machine], room: Room, budget: Budget, policy: Policy) -> int:
+    """Cores that a container's threads may run on, whatever its limit; 0: not known."""
+    if machine is None:
+        return budget.smallest_cores or 0
+    nodes = [cpuset.count(room.places & node.cpus) for node in machine.numa_nodes]
+    if policy.numa == "SingleNUMANode" and any(nodes):
+        return max(nodes)
+    return cpuset.count(room.places)
 
 
 def _spins_s(room: Room, policy: Policy) -> Tuple[float, ...]:
@@ -243,9 +260,9 @@ def _intra_op(
         if bound < threads:
             without_shim = _clamped(bound, f"{why}; spins, no shim", policy)
     found = _with_shim(found, room, streams, chosen, policy) if budget.shim else without_shim
+    # Where the load asks for fewer, it does so of every process.
+    without_shim = min(without_shim, found, key=lambda one: one[0])
     because["intraOp"] = found[1]
-    if chosen is not None and found[0] < without_shim[0]:
-        without_shim = found
     if without_shim[0] != found[0]:
         because["intraOpWithoutShim"] = without_shim[1]
     return found[0], without_shim[0]
@@ -395,8 +412,9 @@ def _openmp_and_blas(
         return None, None
     threads, why = intra_op, "as intraOp"
     if policy.intra_op is None:
-        # What a known load may have on its limit is for pools whose spinning is bounded.
-        threads = min(intra_op, room.threads or intra_op)
+        if room.threads is not None and room.threads < threads:
+            # What the load asks for above the limit is for pools whose spinning a shim bounds.
+            threads, why = max(room.threads, policy.min_intra_op), room.because
         if "joblib" in policy.runtimes:
             # Each of its processes takes the count that it finds in the environment.
             threads, why = 1, "joblib's processes share the CPUs"

@@ -12,6 +12,8 @@ from raddle.topology import Machine
 
 # A quota above this is written by nobody who means it; the kubelet itself stops far below.
 MAX_QUOTA_CPUS = 65536.0
+# The smallest quantity of CPU that Kubernetes has.
+MIN_QUOTA_CPUS = 0.001
 # Policy's placement.numa -> Wish's.
 _NUMA = {"Auto": "auto", "SingleNUMANode": "single", "Any": "any"}
 
@@ -67,7 +69,7 @@ def bounded(budget: Budget) -> Budget:
 
     def within(cpus: Optional[float]) -> Optional[float]:
         # NaN compares false with everything, so it ends as None like a negative number does.
-        return min(cpus, MAX_QUOTA_CPUS) if cpus is not None and cpus > 0 else None
+        return max(MIN_QUOTA_CPUS, min(cpus, MAX_QUOTA_CPUS)) if cpus is not None and cpus > 0 else None
 
     return budget._replace(
         quota_cpus=within(budget.quota_cpus),

@@ -15,8 +15,9 @@ from raddle.planner import WOULD_GAIN
 SPIN_S = 0.0002
 SPINS_S = (0.0, SPIN_S)
 RUN_TIMES_S = st.floats(1e-6, 3600)
-RATES = st.floats(1e-3, 1e6)
-LIMITS = st.none() | st.floats(0.01, 1024)
+# All that a policy and Kubernetes allow.
+RATES = st.floats(0, 1e6, exclude_min=True)
+LIMITS = st.none() | st.floats(0.001, 1024)
 SETTINGS = st.builds(Setting, st.integers(1, 64), st.sampled_from((*SPINS_S, math.inf)))
 
 

@@ -11,6 +11,7 @@ from raddle.placement import affinity_groups
 from raddle.planner import Budget, plan
 from raddle.policy import Policy
 from raddle.topology import CoreType, Group, Kubelet, Machine, NUMANode, cores_within
+from specification.assembling import regular
 
 UNKNOWN = Kubelet()
 STATIC = Kubelet(cpu_manager_policy="static", reserved_cpus=0)
@@ -281,10 +282,45 @@ def test_a_known_load_may_spin_for_longer_where_requests_come_fast():
     assert (made.intra_op, made.spinning, made.spin_us) == (2, "bounded", 1000)
 
 
+@pytest.mark.parametrize(
+    ("budget", "policy", "counts"),
+    [
+        # The load's one thread is right in every process; its threads above the limit only where a shim bounds them.
+        (Budget(quota_cpus=4, smallest_cores=16), {"run_time_us": 1_000}, (1, 1, 1)),
+        (Budget(quota_cpus=1, smallest_cores=16), {"run_time_us": 33_000}, (4, 1, 1)),
+        (Budget(quota_cpus=1, smallest_cores=16), {"run_time_us": 33_000, "spinning": "Never"}, (4, 1, 1)),
+        # The policy's least count leaves no choice.
+        (Budget(quota_cpus=1, smallest_cores=16), {"run_time_us": 33_000, "min_intra_op": 8}, (8, 8, 8)),
+    ],
+)
+def test_processes_that_spin_unbounded_have_no_more_threads_than_the_limit_or_the_load(budget, policy, counts):
+    made = plan(None, budget, Policy(**policy))
+    assert (made.intra_op, made.intra_op_without_shim, made.omp) == counts
+    assert made.spinning == ("never" if "min_intra_op" in policy or "spinning" in policy else "bounded")
+
+
+def test_threads_above_the_limit_keep_to_the_numa_node_that_the_policy_asks_for():
+    budget = Budget(quota_cpus=1)
+    dual_core_nodes = regular(4, numa_nodes=2)
+    counts = [
+        plan(dual_core_nodes, budget, Policy(run_time_us=33_000, numa=numa)).intra_op
+        for numa in ("Auto", "SingleNUMANode")
+    ]
+    assert counts == [4, 2]
+
+
+@pytest.mark.parametrize("rate", [5e-324, 1e-300, 1e-15, 1e6])
+@pytest.mark.parametrize("limit_cpus", [1e-300, 0.001, 1])
+def test_no_rate_and_no_limit_keeps_the_model_from_its_answer(rate, limit_cpus):
+    made = plan(None, Budget(quota_cpus=limit_cpus, smallest_cores=16), Policy(run_time_us=1, request_rate=rate))
+    assert 0 < made.expected.p50_s <= made.expected.p99_s
+
+
 def test_what_is_expected_of_a_plan_is_said_where_the_load_is_known():
     made = plan(None, Budget(quota_cpus=1, smallest_cores=16), Policy(run_time_us=33_000, request_rate=15.0))
     assert made.expected.p50_s < 0.033
     assert "load: runs of 33 ms at 15/s" in made.because["intraOp"]
+    assert "not measured" in made.because["expected"]
     assert plan(None, Budget(quota_cpus=1), Policy()).expected is None
 
 

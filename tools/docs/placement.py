@@ -63,6 +63,7 @@ SPEC = {
     "budget_source": "budget.source",
     "sessions": "sessionsPerWorker",
     "concurrent_runs": "concurrentRuns",
+    "run_time_us": "load.runTime",
     "numa": "numa",
     "smt": "smt",
     "core_type": "coreType",

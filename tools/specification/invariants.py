@@ -11,7 +11,7 @@ from math import ceil, isfinite
 from raddle import cpuset, env, wire
 from raddle.adapters import live
 from raddle.placement import place
-from raddle.planner import Budget, Plan, plan
+from raddle.planner import MOST_OVER_LIMIT, Budget, Plan, plan
 from raddle.policy import Policy
 from raddle.room import wish_of
 from raddle.topology import Machine
@@ -83,12 +83,29 @@ def _counts(made: Plan, machine: Machine | None, budget: Budget, policy: Policy)
             yield f"intraOp {intra} outside minIntraOp and maxIntraOp"
         if made.cap is None:
             yield "a count without a cap"
-        elif intra * made.streams > max(made.streams, made.cap) and intra > policy.min_intra_op:
+        elif not made.over_quota and intra * made.streams > max(made.streams, made.cap) and intra > policy.min_intra_op:
             yield f"{made.streams} streams of {intra} threads, a cap of {made.cap}"
     elif intra != policy.intra_op:
         yield "another count than the policy's"
     yield from _without_shim(made, intra, policy)
     yield from _other_counts(made, intra)
+    yield from _load(made, budget, policy)
+
+
+def _load(made: Plan, budget: Budget, policy: Policy) -> Iterator[str]:
+    applies = policy.run_time_us is not None and policy.objective == "Latency" and budget.shim and not budget.gpu
+    if made.expected is not None and not applies:
+        yield "figures are expected where the rule load does not hold"
+    elsewhere = made.expected is None or made.streams > 1 or made.exclusive_cpus
+    if made.over_quota and (elsewhere or (made.intra_op or 0) > MOST_OVER_LIMIT):
+        yield f"{made.intra_op} threads above the limit, {made.streams} streams, {made.exclusive_cpus} exclusive CPUs"
+    shared = policy.intra_op is None and policy.min_intra_op == 1 and not made.exclusive_cpus
+    if shared and made.cap is not None and max(made.omp or 1, made.blas or 1) > made.cap:
+        yield f"OpenMP {made.omp} and BLAS {made.blas} above a cap of {made.cap}"
+    if shared and budget.quota_cpus and policy.budget_source == "Auto" and policy.objective == "Latency":
+        unbounded = max(1, (int(made.budget_cpus or 0) - 1) // made.streams)
+        if policy.spinning in {"Auto", "Bounded"} and max(made.omp or 1, made.blas or 1) > unbounded:
+            yield f"OpenMP {made.omp} and BLAS {made.blas} may spin on {made.budget_cpus} shared CPUs"
 
 
 def _without_shim(made: Plan, intra: int, policy: Policy) -> Iterator[str]:
@@ -96,7 +113,7 @@ def _without_shim(made: Plan, intra: int, policy: Policy) -> Iterator[str]:
     least = intra if policy.intra_op is not None else min(intra, policy.min_intra_op)
     if not max(1, least) <= count <= intra:
         yield f"{count} threads without a shim, {intra} with one"
-    if count != intra and (policy.spinning == "Always" or made.exclusive_cpus):
+    if count != intra and not made.over_quota and (policy.spinning == "Always" or made.exclusive_cpus):
         yield f"{count} threads without a shim, where these may spin"
 
 
@@ -116,9 +133,9 @@ def _spinning(made: Plan, budget: Budget, policy: Policy) -> Iterator[str]:
     elif made.spinning != "never":
         if made.spinning != "bounded" or made.spin_us < 1:
             yield f"spinning {made.spinning} for {made.spin_us} µs without the policy's word"
-        if made.streams > 1 or budget.gpu or (made.budget_cpus or 0) < 1:
+        if made.streams > 1 or budget.gpu or (not made.over_quota and (made.budget_cpus or 0) < 1):
             yield f"spinning with {made.streams} streams, GPU {budget.gpu}, {made.budget_cpus} CPUs"
-        if made.peak_runnable.get("onnxruntime", 0) > ceil(made.budget_cpus or 0):
+        if not made.over_quota and made.peak_runnable.get("onnxruntime", 0) > ceil(made.budget_cpus or 0):
             yield f"spinning with {made.peak_runnable} runnable on {made.budget_cpus} CPUs"
 
 
@@ -134,6 +151,7 @@ def _reasons(made: Plan, policy: Policy) -> Iterator[str]:
         "streams": made.streams > 1,
         "globalIntraOp": made.global_intra_op is not None,
         "layout": made.layout is not None,
+        "expected": made.expected is not None,
     }
     for name, there in values.items():
         if there and not made.because.get(name):

@@ -22,6 +22,8 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "spinning": ("Auto", "Auto", "Auto", "Always", "Bounded", "Never"),
     "execution_mode": ("Auto", "Auto", "Sequential", "Parallel"),
     "global_thread_pool": (False, False, True),
+    "run_time_us": (None, None, 1, 1_700, 33_000, 3600 * 10**6),
+    "request_rate": (None, 5e-324, 0.5, 20.0, 1e6),
 }
 
 
@@ -92,7 +94,7 @@ def pair(rng: Random, machine: Machine) -> tuple[Budget, Budget]:
 
 def absurd(rng: Random) -> Budget:
     """Numbers that nobody means, as a hand-made annotation may have them."""
-    numbers = (None, 0, -1, 1e-9, 1e308, float("nan"), float("inf"), float("-inf"), 2)
+    numbers = (None, 0, -1, 1e-300, 1e-9, 1e308, float("nan"), float("inf"), float("-inf"), 2)
     return Budget(
         quota_cpus=rng.choice(numbers),
         request_cpus=rng.choice(numbers),

@@ -21,6 +21,7 @@ KUBERNETES = "[Kubernetes, CPU management policies](https://kubernetes.io/docs/t
 RESOURCE_MANAGERS = (
     "[Kubernetes, node resource managers](https://kubernetes.io/docs/concepts/policy/node-resource-managers/)"
 )
+_MEASURED = "Raddle's own measurements, `python -m load table`"
 KUBELET_CODE = "Kubernetes `pkg/kubelet/cm/cpumanager/cpu_assignment.go`"
 
 
@@ -160,8 +161,18 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         name="spin",
-        text="Spinning is bounded to 200 µs where every runnable thread has a CPU, and off otherwise.",
-        sources=(ORT_THREADING + " (thread spinning behavior)",),
+        text="Spinning is bounded to 200 µs where every runnable thread has a CPU, and off otherwise. On exclusive "
+        "CPUs one stream for Latency spins without end: nobody else can use them, and a sleeping worker is late. "
+        "OpenMP, BLAS and processes that no shim reaches spin without a bound: on shared CPUs they have for Latency "
+        "one thread less than the limit's whole CPUs, without a limit four or the request, and never more than others.",
+        sources=(ORT_THREADING + " (thread spinning behavior)", _MEASURED),
+    ),
+    Rule(
+        name="load",
+        text="Where `load.runTime` is stated, one pool that serves one request at a time for Latency has what a model "
+        "of CPU time under the limit expects the lowest p99 of. For ONNX Runtime that may be more threads than the "
+        "limit has CPUs, up to four.",
+        sources=("Linux `Documentation/scheduler/sched-bwc.rst`", _MEASURED),
     ),
     Rule(
         name="layout",

@@ -136,6 +136,8 @@ def _small(table: Table) -> None:
 
 def _amd(table: Table) -> None:
     row = table.of("epyc-64")
+    row(limit(1), 4, "Runs of 33 ms pay for it out of the limit's idle time.", "load", run_time_us=33_000)
+    row(limit(4), 1, "Four threads take longer to meet than they save.", "load", run_time_us=1_000)
     row(FREE, 64, "The one NUMA node has 64 cores.", "one-numa-node", "cores")
     row(
         FREE,
