@@ -125,7 +125,7 @@ def _libuv(plan: Plan, policy: Policy) -> int | None:
 
 
 def _numexpr(plan: Plan, policy: Policy) -> int | None:
-    threads = _compute(plan, policy)
+    threads = _compute(plan, policy) if plan.omp is None else plan.omp
     return None if threads is None else min(threads, NUMEXPR_MOST)
 
 

@@ -31,7 +31,7 @@ WANTED = {
     " what its adapter needs": r"sys\.modules: \+(raddle(\..*)?|sitecustomize)|(module )?sitecustomize\b.*: \+",
     "`sys.meta_path` has one more finder": r"sys\.meta_path: \+raddle\.shim\._Finder",
     "`sys.path_importer_cache` has folders of the mount": r"sys\.path_importer_cache: \+MOUNT/python.*",
-    "`os.environ` has what the pod has, and `RADDLE_ANNOUNCED` once a line was said, so that children don't say it again": (
+    "`os.environ` has what the pod has, and `RADDLE_ANNOUNCED` once a line was said while no other thread ran, so that children don't say it again": (
         r"os\.environ\.(PYTHONPATH|PYTHONUSERBASE|RADDLE_PLAN|RADDLE_ANNOUNCED): \+"
     ),
     "By `PYTHONUSERBASE`, `sysconfig` and `pip install --user` take the mount for the user's folder": "sysconfig userbase",

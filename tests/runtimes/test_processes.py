@@ -177,7 +177,7 @@ def test_torchserves_workers_divide_the_limit(mount, tmp_path):
     config.write_text(TORCHSERVE.format(port=port, management=management, metrics=metrics, folder=tmp_path))
     command = [str(bin_folder / "torchserve"), "--start", "--foreground", "--ncs", "--disable-token-auth"]
     command += ["--ts-config", str(config)]
-    env = process_lab.container_env(command, mount, limit_cpus=4, env={"TS_DEFAULT_WORKERS_PER_MODEL": "2"})
+    env = process_lab.container_env(command, mount, limit_cpus=6, env={"TS_DEFAULT_WORKERS_PER_MODEL": "2"})
     assert env["OMP_NUM_THREADS"] == "2"
     variables = {**env, "PATH": f"{bin_folder}:{os.environ['PATH']}", "LOG_LOCATION": str(tmp_path)}
     with process_lab.server([*BOTH, *command], {**variables, "METRICS_LOCATION": str(tmp_path)}, tmp_path, port=port):
