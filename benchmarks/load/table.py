@@ -185,6 +185,10 @@ def _goals(cells: Sequence[Sequence[Row]]) -> Iterator[str]:
         missed = [one for cell in cells for one in goal.missed(cell)]
         kept = len(cells) - len({one.row.cell for one in missed})
         verdict_word = "kept" if 100 * kept >= goal.percent * len(cells) else "missed"
+        if untold := len(
+            {one.row.cell for cell in cells for one in goal.untold(cell)} - {one.row.cell for one in missed}
+        ):
+            verdict_word += f", {untold} too noisy to tell"
         lines.append([goal.words, f"{goal.percent} %", f"{kept} of {len(cells)}", verdict_word])
         for one in missed:
             by_chance = "" if one.exceeds(goal.allowed[one.figure]) else " (chance could do that)"
@@ -264,7 +268,9 @@ def _cells(found: Measured) -> Iterator[str]:
 
 
 def _how(found: Measured, size: Size, command: str, results: str) -> Iterator[str]:
-    retried = sum(one.attempts - 1 for one in _runs(found.cells))
+    runs = list(_runs(found.cells))
+    retried = sum(one.attempts - 1 for one in runs)
+    disturbed = sum(one.disturbed_percent > measure.QUIET_PERCENT for one in runs)
     versions = dict.fromkeys(f"{row.cell.runtime} {row.runs[0].version}" for cell in found.cells for row in cell[:1])
     yield f"`{command}`: {len(found.cells)} of {found.of} cells. {report.machine()}; {', '.join(versions)}.\n"
     yield (
@@ -277,7 +283,7 @@ def _how(found: Measured, size: Size, command: str, results: str) -> Iterator[st
         " On quiet CPUs the server has the most CPU weight there is; the neighbour keeps one CPU busy at the weight of"
         f" a pod that requests {neighbour.REQUESTED_CPUS:g} CPU, and beside it the server has that of one that requests"
         f" its limit. {retried} runs were made again because others took more than {measure.QUIET_PERCENT:g} % of the"
-        " machine meanwhile."
+        f" machine meanwhile; of the {len(runs)} that count {disturbed} were disturbed all the same."
     )
     yield f"\nEvery run, with each latency, is in {results} of the checkout that measured; `-o json` sums it up."
     for runtime, why in found.missing.items():

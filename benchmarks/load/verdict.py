@@ -24,6 +24,8 @@ from load.measure import Run, percentile
 FIGURES = ("p50_ms", "p99_ms", "cpu_ms_per_request")
 # Settings whose p99 are this near are equal in it, and the p50 decides: half of what the goal allows.
 TIE = 1.05
+# A cell in which equals may lie further apart than the widest of the goals allows tells nothing of "never worse".
+TELLING = 1.25
 _LEAST = 1e-6
 
 
@@ -152,6 +154,15 @@ class Goal:
     def missed(self, rows: Sequence[Row]) -> list[Comparison]:
         """The comparisons of a cell that miss the goal."""
         return list(self._missed(rows))
+
+    def untold(self, rows: Sequence[Row]) -> list[Comparison]:
+        """The comparisons that keep the goal only because chance is wider than TELLING: they could hardly miss it."""
+        ones = against_stock(rows, self.variant) if self.stock else []
+        return [
+            one
+            for one in ones
+            if self.allowed.get(one.figure) == 1 and one.ratio > 1 and not one.worse and math.exp(one.chance) > TELLING
+        ]
 
     def _missed(self, rows: Sequence[Row]) -> Iterator[Comparison]:
         for one in against_stock(rows, self.variant) if self.stock else against_best(rows, self.variant):

@@ -1,6 +1,7 @@
 """Comparing variants: order, series, what chance does, what counts as worse. Runs are made up, not measured."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -164,6 +165,24 @@ def test_never_worse_than_stock_is_missed_beyond_chance_only():
     noisy = cell_rows()
     noisy[0] = row(variants.STOCK, CALM, replace(CALM, cpu_s=0.11))
     assert never.missed(noisy) == []
+
+
+def test_a_goal_that_noise_alone_keeps_is_said_to_be_untold():
+    never = goal("by default never")
+    noisy = cell_rows(raddle=replace(CALM, cpu_s=0.13))
+    noisy[0] = row(variants.STOCK, CALM, replace(CALM, cpu_s=0.17))
+    noisy[1] = row(variants.RADDLE, replace(CALM, cpu_s=0.13), replace(CALM, cpu_s=0.19))
+    assert never.missed(noisy) == []
+    assert [one.figure for one in never.untold(noisy)] == ["cpu_ms_per_request"]
+    assert never.untold(cell_rows()) == []
+    text = table.markdown(measured(noisy), table.QUICK, command="", results="")
+    assert "| 1 of 1 | kept, 1 too noisy to tell |" in text
+
+
+def test_runs_that_stayed_disturbed_are_counted():
+    loud = replace(CALM, others_percent=50.0)
+    text = table.markdown(measured(cell_rows(raddle=loud)), table.QUICK, command="", results="")
+    assert re.search(r"that count [1-9][0-9]* were disturbed all the same", text)
 
 
 def test_a_ratio_above_what_a_goal_allows_is_missed_by_chance_too():
