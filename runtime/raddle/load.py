@@ -80,7 +80,6 @@ def run_of(load: Load, setting: Setting, *, idle_s: float) -> Tuple[float, float
     return duration_s, run_time_s * (1 + workers * WORKER_SHARE) + workers * WORKER_S
 
 
-@lru_cache(maxsize=1024)
 def expected(load: Load, setting: Setting, limit_cpus: Optional[float]) -> Expected:
     """What the model says; `limit_cpus` None: no limit."""
     budget_s = None
@@ -112,6 +111,7 @@ def _waking_s(idle_s: float) -> float:
     return min(most_s, max(least_s, idle_s / 2))
 
 
+@lru_cache(maxsize=1024)
 def best(
     load: Load, *, limit_cpus: Optional[float], most_threads: int, spins_s: Tuple[float, ...], least_threads: int = 1
 ) -> Setting:
