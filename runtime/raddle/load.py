@@ -87,7 +87,8 @@ def expected(load: Load, setting: Setting, limit_cpus: Optional[float]) -> Expec
     if limit_cpus is not None and setting.threads > limit_cpus:
         budget_s = max(limit_cpus * PERIOD_S / 2, limit_cpus * PERIOD_S - (setting.threads - 1) * SLICE_S)
     clock = _Clock(budget_s)
-    interval_s = min(1 / load.requests_per_s, LONGEST_INTERVAL_S)
+    # A little less than the rate says, so that requests of a round one do not all meet the same part of a period.
+    interval_s = min(1 / load.requests_per_s, LONGEST_INTERVAL_S) * (1 - 1 / REQUESTS)
     latencies_s: List[float] = []
     idle_s = 0.0
     for number in range(REQUESTS):

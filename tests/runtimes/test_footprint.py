@@ -31,9 +31,8 @@ WANTED = {
     " what its adapter needs": r"sys\.modules: \+(raddle(\..*)?|sitecustomize)|(module )?sitecustomize\b.*: \+",
     "`sys.meta_path` has one more finder": r"sys\.meta_path: \+raddle\.shim\._Finder",
     "`sys.path_importer_cache` has folders of the mount": r"sys\.path_importer_cache: \+MOUNT/python.*",
-    "`os.environ` has what the pod has, and `RADDLE_ANNOUNCED` once a line was said while no other thread ran, so that children don't say it again": (
-        r"os\.environ\.(PYTHONPATH|PYTHONUSERBASE|RADDLE_PLAN|RADDLE_ANNOUNCED): \+"
-    ),
+    "`os.environ` has what the pod has, and `RADDLE_ANNOUNCED` once a line was said while no other thread ran, so that"
+    " children don't say it again": r"os\.environ\.(PYTHONPATH|PYTHONUSERBASE|RADDLE_PLAN|RADDLE_ANNOUNCED): \+",
     "By `PYTHONUSERBASE`, `sysconfig` and `pip install --user` take the mount for the user's folder": "sysconfig userbase",
     "Standard error has one line a runtime": r"stderr: \+raddle: (onnxruntime|torch) .*",
     "onnxruntime's native `InferenceSession` is a subclass of what it was, of the same name; its sessions have attributes"
