@@ -266,7 +266,7 @@ def read_cpus() -> int | None:
 def _siblings() -> list[int]:
     """Ids of the parent's children that run the same command line, digits aside, this process among them.
 
-    Digits are left out because a pool numbers its workers' pipes and sockets. None where the kernel does not list
+    Digits are left out because a pool numbers its workers' pipes and sockets. Empty where the kernel does not list
     children (/proc/<pid>/task/<tid>/children, CONFIG_PROC_CHILDREN). Raises OSError where it hides the parent.
     """
     parent = os.getppid()
@@ -277,11 +277,12 @@ def _siblings() -> list[int]:
     # A child is listed by the thread that made it; each thread and each child may end meanwhile.
     for thread in os.listdir(f"/proc/{parent}/task")[:MAX_PARENT_THREADS]:
         try:
-            children = _read(f"/proc/{parent}/task/{thread}/children").split()
-            found += [int(child) for child in children if _runs(child.decode(), mine)]
+            for child in _read(f"/proc/{parent}/task/{thread}/children").split():
+                if len(found) < MAX_SIBLINGS and _runs(child.decode(), mine):
+                    found.append(int(child))
         except OSError as error:  # noqa: PERF203  # as above
             errors.let_through(error)
-    return found[:MAX_SIBLINGS]
+    return found
 
 
 def _runs(pid: str, command_line: bytes) -> bool:
