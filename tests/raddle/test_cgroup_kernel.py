@@ -85,13 +85,15 @@ def test_the_quota_that_is_read_is_the_one_that_throttles(outer_us, inner_us, wh
     assert found["used"] <= 0.2 * (found["wall"] + 0.2) + 0.03
 
 
-def test_a_quota_that_the_cpus_cannot_use_up_never_throttles():
+def test_a_quota_that_the_cpus_cannot_use_up_takes_no_time_away():
     with cgroup_lab.boxes() as (box,):
         box.limit(quota_us=cgroup_lab.PERIOD_US, cpus=str(CPUS[0]))
         code = "end = time.monotonic() + 0.5\nwhile time.monotonic() < end: pass\nprint(json.dumps(show()))"
         found = inside(box, code)
     assert (found["quota_cpus"], found["binding"]) == (1.0, None)
-    assert found["nr_throttled"] == 0
+    # Where the timer that ends a period is late, a period holds more than its quota, and the kernel counts a throttling
+    # of as long: some of a millisecond. A quota that binds at half of this one would have taken 250.
+    assert found["throttled_us"] < 25_000
 
 
 def test_a_resize_is_seen_at_the_next_reading_in_both_directions():
