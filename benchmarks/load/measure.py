@@ -10,6 +10,7 @@ import contextlib
 import json
 import math
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -177,10 +178,13 @@ def quiet_run(cell: Cell, variant: Variant, attempts: int) -> Run:
 
 
 def service_time_s(model: str, runtime: str) -> float:
-    """What one request costs here with one thread and no limit: the median of a second's closed loop."""
+    """What one request costs here with one thread and no limit: the median of three closed loops of a second.
+
+    Three, since processes of one program differ by a fifth, and the rates of all cells are made of this.
+    """
     alone = Variant(name="one thread", env={env.OMP: "1", env.OPENBLAS: "1"}, threads=1)
-    seen = quiet_run(Cell(model=model, runtime=runtime, limit_cpus=None, rate=None, duration_s=1.0), alone, attempts=5)
-    return seen.p50_ms / 1000
+    cell = Cell(model=model, runtime=runtime, limit_cpus=None, rate=None, duration_s=1.0)
+    return statistics.median(quiet_run(cell, alone, attempts=5).p50_ms for _ in range(3)) / 1000
 
 
 @contextlib.contextmanager

@@ -182,19 +182,18 @@ def markdown(found: Measured, size: Size, *, command: str, results: str) -> str:
 def _goals(cells: Sequence[Sequence[Row]]) -> Iterator[str]:
     lines, notes = [], []
     for goal in GOALS:
-        missed = [one for cell in cells for one in goal.missed(cell)]
-        kept = len(cells) - len({one.row.cell for one in missed})
-        verdict_word = "kept" if 100 * kept >= goal.percent * len(cells) else "missed"
-        if untold := len(
-            {one.row.cell for cell in cells for one in goal.untold(cell)} - {one.row.cell for one in missed}
-        ):
-            verdict_word += f", {untold} too noisy to tell"
-        lines.append([goal.words, f"{goal.percent} %", f"{kept} of {len(cells)}", verdict_word])
-        for one in missed:
-            by_chance = "" if one.exceeds(goal.allowed[one.figure]) else " (chance could do that)"
-            by = f"{_words(one)}, {one.ratio:.2f} × {one.other}{by_chance}"
-            notes.append(f"- {goal.words}: missed in {_title(one.row.cell)} by {by}")
-    yield report.markdown_table(("goal", "in", "kept in", ""), lines)
+        missed = sum(bool(goal.missed(cell)) for cell in cells)
+        kept = sum(goal.kept(cell) for cell in cells)
+        wanted = goal.percent * len(cells) / 100
+        word = "kept" if kept >= wanted else "missed" if len(cells) - missed < wanted else "chance forbids to say"
+        counts = map(str, (kept, missed, len(cells) - kept - missed))
+        lines.append([goal.words, f"{goal.percent} %", *counts, word])
+        for cell in cells:
+            above = [(one, "missed") for one in goal.missed(cell)] + [(one, "not told") for one in goal.untold(cell)]
+            for one, how in above:
+                by = f"{_words(one)}, {one.ratio:.2f} × {one.other}, chance {math.exp(one.chance):.2f}"
+                notes.append(f"- {goal.words}: {how} in {_title(one.row.cell)} by {by}")
+    yield report.markdown_table(("goal", "in", "cells that keep it", "miss it", "chance forbids to say", ""), lines)
     yield from notes
     yield ""
 
@@ -276,8 +275,9 @@ def _how(found: Measured, size: Size, command: str, results: str) -> Iterator[st
     yield (
         "One caller, open loop at a fixed rate, latency from the due time. Each run is a process of its own, so that"
         " the luck of one, where its threads come to lie, is not taken for the variant's."
-        f" {size.repetitions} repetitions in a shuffled order, the even and the odd ones as two series; requests are"
-        f" those of a series, and where they are less than {LEAST_FOR_P99} the p99 is the highest of them."
+        f" {size.repetitions} repetitions in a shuffled order, the even and the odd ones as two series; a figure is the"
+        " median of the runs of a series, and of a variant the geometric mean of both; requests are those of a run, and"
+        f" where they are less than {LEAST_FOR_P99} the p99 is the highest of them."
         " Best is the lowest p99 and, of those within 5 %, the lowest p50, chosen in the one series and compared in"
         " the other. Worse than chance is a ratio above what the two series of each of the two lie apart, added up."
         " On quiet CPUs the server has the most CPU weight there is; the neighbour keeps one CPU busy at the weight of"
@@ -296,11 +296,11 @@ def document(found: Measured) -> list[dict[str, Any]]:
         {
             "cell": asdict(cell[0].cell),
             "service_ms": _service_ms(found, cell),
-            "requests_a_series": _least_requests(cell),
+            "requests_a_run": _least_requests(cell),
             "best": [row.variant for row in verdict.best(cell)],
             "competitors": {
                 row.variant: {
-                    **{name: [verdict.pooled(runs, name) for runs in verdict.series(row.runs)] for name in FIGURES},
+                    **{name: [verdict.typical(runs, name) for runs in verdict.series(row.runs)] for name in FIGURES},
                     "throttled_percent": row.median("throttled_percent"),
                     "threads": _threads(row),
                     "version": row.runs[0].version,
@@ -331,12 +331,12 @@ def _words(one: Comparison) -> str:
 
 
 def _least_requests(cell: Sequence[Row]) -> int:
-    return min(sum(len(run.latencies_ms) for run in runs) for runs in verdict.series(cell[0].runs))
+    return min(len(run.latencies_ms) for row in cell for run in row.runs)
 
 
 def _requests(cell: Sequence[Row]) -> str:
     count = _least_requests(cell)
-    return f"2 × {count}" if count >= LEAST_FOR_P99 else f"2 × {count}, p99 is max of {count}"
+    return str(count) if count >= LEAST_FOR_P99 else f"{count}, p99 is the highest"
 
 
 def _best(cell: Sequence[Row]) -> str:

@@ -1,8 +1,9 @@
 """What the rows of a cell say: a variant against stock, and against the best fixed setting.
 
-A variant's repetitions fall into two series, the even and the odd ones. A figure of a series is that of all its
-requests together, and of a variant the geometric mean of its two series. How far the two lie apart is what chance does
-to this variant: its own A/A. A variant is worse than another beyond chance where its figure is higher by more than
+A variant's repetitions fall into two series, the even and the odd ones. A figure of a series is the median of its runs'
+figures: one run that the host held up says nothing of the variant, and would be the whole p99 of all requests together.
+A figure of a variant is the geometric mean of its two series. How far the two lie apart is what chance does to this
+variant: its own A/A. A variant is worse than another beyond chance where its figure is higher by more than
 both variants' A/A *together*, as ratios: a distance of two series is one draw and often small by luck, and the root of
 the squares would call every sixth equal pair different.
 
@@ -19,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from load import variants
 from load.compare import Row
-from load.measure import Run, percentile
+from load.measure import Run
 
 FIGURES = ("p50_ms", "p99_ms", "cpu_ms_per_request")
 # Settings whose p99 are this near are equal in it, and the p50 decides: half of what the goal allows.
@@ -60,25 +61,21 @@ def series(runs: Sequence[Run]) -> tuple[Sequence[Run], Sequence[Run]]:
     return runs[::2], runs[1::2]
 
 
-def pooled(runs: Sequence[Run], figure: str) -> float:
-    """The figure of all requests of these runs together."""
-    if figure == "cpu_ms_per_request":
-        found = 1000 * sum(run.cpu_s for run in runs) / max(1, sum(run.served for run in runs))
-    else:
-        latencies_ms = sorted(value for run in runs for value in run.latencies_ms)
-        found = percentile(latencies_ms, {"p50_ms": 50, "p99_ms": 99}[figure])
-    return max(found, _LEAST)
+def typical(runs: Sequence[Run], figure: str) -> float:
+    """The median of the runs' figures."""
+    values: list[float] = [getattr(run, figure) for run in runs]
+    return max(statistics.median(values), _LEAST)
 
 
 def level(row: Row, figure: str) -> float:
     """The figure of a variant."""
-    return statistics.geometric_mean(pooled(runs, figure) for runs in series(row.runs))
+    return statistics.geometric_mean(typical(runs, figure) for runs in series(row.runs))
 
 
 def compared(row: Row, others: tuple[Row, Row], figure: str) -> Comparison:
     """The variant against another; `others` names it for each of the two series."""
-    ours = [pooled(runs, figure) for runs in series(row.runs)]
-    theirs = [pooled(series(other.runs)[which], figure) for which, other in enumerate(others)]
+    ours = [typical(runs, figure) for runs in series(row.runs)]
+    theirs = [typical(series(other.runs)[which], figure) for which, other in enumerate(others)]
     return Comparison(
         row=row,
         other=" / ".join(dict.fromkeys(other.variant for other in others)),
@@ -90,7 +87,7 @@ def compared(row: Row, others: tuple[Row, Row], figure: str) -> Comparison:
 
 
 def _apart(row: Row, figure: str) -> float:
-    one, other = (pooled(runs, figure) for runs in series(row.runs))
+    one, other = (typical(runs, figure) for runs in series(row.runs))
     return abs(math.log(one / other))
 
 
@@ -101,7 +98,7 @@ def best(rows: Sequence[Row]) -> tuple[Row, Row]:
 
 
 def _best(fixed: Sequence[Row], which: int) -> Row:
-    p50, p99 = ({row.variant: pooled(series(row.runs)[which], name) for row in fixed} for name in FIGURES[:2])
+    p50, p99 = ({row.variant: typical(series(row.runs)[which], name) for row in fixed} for name in FIGURES[:2])
     tied = [row for row in fixed if p99[row.variant] <= TIE * min(p99.values())]
     return min(tied, key=lambda row: p50[row.variant])
 
@@ -140,10 +137,7 @@ def false_alarms(rows: Sequence[Row]) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """`allowed` is the highest ratio of each figure, which `variant` keeps in `percent` of the cells.
-
-    A ratio of 1 is exceeded by every second of two equals, so what chance explains keeps it.
-    """
+    """`allowed` is the highest ratio of each figure, which `variant` keeps in `percent` of the cells."""
 
     words: str
     variant: str
@@ -152,22 +146,29 @@ class Goal:
     percent: int = 100
 
     def missed(self, rows: Sequence[Row]) -> list[Comparison]:
-        """The comparisons of a cell that miss the goal."""
-        return list(self._missed(rows))
+        """The comparisons of a cell that miss the goal beyond chance."""
+        return [one for one in self._above(rows) if one.exceeds(self.allowed[one.figure])]
 
     def untold(self, rows: Sequence[Row]) -> list[Comparison]:
-        """The comparisons that keep the goal only because chance is wider than TELLING: they could hardly miss it."""
-        ones = against_stock(rows, self.variant) if self.stock else []
+        """Those of which chance forbids to say whether they keep it.
+
+        A ratio of 1 is exceeded by every second of two equals, so there what chance explains keeps it, unless chance
+        is so wide that hardly anything could miss it.
+        """
         return [
             one
-            for one in ones
-            if self.allowed.get(one.figure) == 1 and one.ratio > 1 and not one.worse and math.exp(one.chance) > TELLING
+            for one in self._above(rows)
+            if not one.exceeds(self.allowed[one.figure])
+            and (self.allowed[one.figure] > 1 or math.exp(one.chance) > TELLING)
         ]
 
-    def _missed(self, rows: Sequence[Row]) -> Iterator[Comparison]:
+    def kept(self, rows: Sequence[Row]) -> bool:
+        """Whether a cell keeps it, as far as can be told."""
+        return not self.missed(rows) and not self.untold(rows)
+
+    def _above(self, rows: Sequence[Row]) -> Iterator[Comparison]:
         for one in against_stock(rows, self.variant) if self.stock else against_best(rows, self.variant):
-            limit = self.allowed.get(one.figure)
-            if limit is not None and (one.worse if limit == 1 else one.ratio > limit):
+            if one.ratio > self.allowed.get(one.figure, math.inf):
                 yield one
 
 
