@@ -13,26 +13,33 @@ between neighbours: what is feasible is decided by run time, rate and limit.
 from __future__ import annotations
 
 from functools import lru_cache
-from math import ceil, sqrt
+from math import ceil, log, sqrt
 from typing import List, NamedTuple, Optional, Tuple
 
 # The kubelet's cpu.cfs_period_us, which nearly nobody changes.
 PERIOD_S = 0.1
-# What each worker adds to the duration of a run, in seconds: where it still looks for work, and where it sleeps.
-JOIN_SPINNING_S, JOIN_SLEEPING_S = 0.0001, 0.0003
+# What each worker adds to the duration of a run, in seconds: where it still looks for work as the run begins, where it
+# only does so between the run's operators, and where it sleeps between them too. CPUs sleep the deeper the longer they
+# have been idle: waking one takes half of that time, within these bounds.
+JOIN_SPINNING_S, JOIN_WOKEN_S, JOIN_SLEEPING_S = 0.0001, 0.0002, (0.0003, 0.003)
 # What each worker adds to the CPU time of a run: a part of the run (waiting for the others), and seconds (waking up).
-WORKER_SHARE, WORKER_S = 0.01, 0.00045
+WORKER_SHARE, WORKER_S = 0.05, 0.0002
 # What a run that has waited for its request takes longer than one of many in a row: a part of it, and seconds. Caches
 # and clocks have cooled down.
 COOLED_SHARE, COOLED_S = 0.015, 0.0001
-# What one percent of the runs lose to others on their CPU, however short they are. Those on several threads wait for
-# the last of them besides: half of how long the pool was idle, since CPUs sleep the deeper, within these bounds.
+# What one percent of the runs lose to others on their CPU, however short they are.
 DISTURBANCE_S = 0.001
-WAKING_S = (0.001, 0.003)
+# Where threads spin, one percent of the runs wait besides for one of them that has to share a CPU with the thread that
+# spins for it: half of how long the pool was idle, within these bounds.
+SHARED_CPU_S = (0.001, 0.004)
+# The standard deviation of a run's duration, as a part of it.
+DEVIATION_SHARE = 0.15
 # Each CPU takes the limit's time in slices (sched_cfs_bandwidth_slice_us); what is left of one is missing elsewhere.
 SLICE_S = 0.005
 # Requests that are simulated; the first half only fills the queue.
 REQUESTS = 120
+# Settings whose figures are this near are equal in them: the model is no more exact.
+TIE = 1.05
 # Settings that are compared have at most so many threads.
 MOST_THREADS = 32
 # Rarer requests count as ones that come so: none meets another one, and the clock keeps its microseconds.
@@ -71,12 +78,15 @@ class Expected(NamedTuple):
 def run_of(load: Load, setting: Setting, *, idle_s: float) -> Tuple[float, float]:
     """(duration, CPU time) in seconds of one run, not throttled, when the pool has been idle for `idle_s`."""
     workers = setting.threads - 1
-    join_s = JOIN_SLEEPING_S
     if setting.spin_s:
-        # Spinning workers sleep too after a long pause, but only at the start of a run: not between its operators.
-        join_s = JOIN_SPINNING_S if idle_s < setting.spin_s else (JOIN_SPINNING_S + JOIN_SLEEPING_S) / 2
+        join_s = JOIN_SPINNING_S if idle_s < setting.spin_s else JOIN_WOKEN_S
+    else:
+        join_s = _half_of(idle_s, JOIN_SLEEPING_S)
     run_time_s = load.run_time_s * (1 + COOLED_SHARE) + COOLED_S
     duration_s = run_time_s / setting.threads + workers * join_s
+    if not setting.spin_s:
+        # The caller does alone what no worker has come for.
+        duration_s = min(duration_s, run_time_s)
     return duration_s, run_time_s * (1 + workers * WORKER_SHARE) + workers * WORKER_S
 
 
@@ -90,7 +100,7 @@ def expected(load: Load, setting: Setting, limit_cpus: Optional[float]) -> Expec
     # A little less than the rate says, so that requests of a round one do not all meet the same part of a period.
     interval_s = min(1 / load.requests_per_s, LONGEST_INTERVAL_S) * (1 - 1 / REQUESTS)
     latencies_s: List[float] = []
-    idle_s = 0.0
+    idle_s = duration_s = 0.0
     for number in range(REQUESTS):
         due_s = number * interval_s
         idle_s = max(0.0, due_s - clock.now_s)
@@ -99,24 +109,41 @@ def expected(load: Load, setting: Setting, limit_cpus: Optional[float]) -> Expec
         clock.run(duration_s, cpu_s / duration_s)
         latencies_s.append(clock.now_s - due_s)
     late_s = sorted(latencies_s[REQUESTS // 2 :])
+    waits_s = _waiting_s(duration_s, interval_s)
+    p99_s = late_s[-1] + DISTURBANCE_S + waits_s * log(100)
+    if setting.spin_s:
+        p99_s += _half_of(idle_s, SHARED_CPU_S)
+    elif setting.threads > 1:
+        # Waking the workers may take twice as long as it does on average.
+        p99_s += _half_of(idle_s, JOIN_SLEEPING_S)
     return Expected(
-        p50_s=late_s[len(late_s) // 2],
-        p99_s=late_s[-1] + DISTURBANCE_S + (_waking_s(idle_s) if setting.threads > 1 else 0.0),
+        p50_s=late_s[len(late_s) // 2] + waits_s * log(2),
+        p99_s=p99_s,
         cpus=clock.used_s / max(clock.now_s, REQUESTS * interval_s),
         throttled=clock.throttled_periods / ceil(clock.now_s / PERIOD_S),
     )
 
 
-def _waking_s(idle_s: float) -> float:
-    least_s, most_s = WAKING_S
+def _half_of(idle_s: float, bounds_s: Tuple[float, float]) -> float:
+    least_s, most_s = bounds_s
     return min(most_s, max(least_s, idle_s / 2))
+
+
+def _waiting_s(duration_s: float, interval_s: float) -> float:
+    """What requests wait on average since runs differ: little, but where a run leaves little of the interval.
+
+    Kingman's formula for heavy traffic, by which waiting is distributed exponentially. What more than saturates a pool
+    is in the simulation, so here some slack is left.
+    """
+    deviation_s = DEVIATION_SHARE * duration_s
+    return deviation_s**2 / (2 * max(interval_s - duration_s, deviation_s / 10))
 
 
 @lru_cache(maxsize=1024)
 def best(
     load: Load, *, limit_cpus: Optional[float], most_threads: int, spins_s: Tuple[float, ...], least_threads: int = 1
 ) -> Setting:
-    """The setting with the lowest expected p99, then p50, then CPU time, of so many threads and those spin limits.
+    """The setting with the lowest expected p99 or one within TIE of it, of these the same by p50, then by CPU time.
 
     `limit_cpus` None: no limit, or CPUs of the container's own. One thread has nobody to wait for: its spin limit is 0.
     """
@@ -124,11 +151,11 @@ def best(
     most = min(most_threads, MOST_THREADS, 1 + ceil(sqrt(load.run_time_s / JOIN_SPINNING_S)))
     counts = range(least_threads, max(most, least_threads) + 1)
     settings = [Setting(threads, spin_s) for threads in counts for spin_s in (spins_s if threads > 1 else (0.0,))]
-    return min(settings, key=lambda setting: _cost(expected(load, setting, limit_cpus)))
-
-
-def _cost(found: Expected) -> Tuple[float, float, float]:
-    return found.p99_s, found.p50_s, found.cpus
+    found = [(setting, expected(load, setting, limit_cpus)) for setting in settings]
+    for figure in ("p99_s", "p50_s"):
+        near_s = TIE * min(getattr(one, figure) for _, one in found)
+        found = [pair for pair in found if getattr(pair[1], figure) <= near_s]
+    return min(found, key=lambda pair: pair[1].cpus)[0]
 
 
 def usual(run_time_s: float, limit_cpus: Optional[float]) -> Load:

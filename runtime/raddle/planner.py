@@ -25,8 +25,6 @@ __all__ = ["BOUNDED_SPIN_US", "MAX_QUOTA_CPUS", "Budget", "Plan", "plan"]
 
 # A worker that finds no work looks for more this long before it sleeps, where the request rate is unknown.
 BOUNDED_SPIN_US = 200
-# What a known load may choose besides: it lasts from one request to the next where they come fast.
-LONG_SPIN_US = 1000
 # Threads that a known load may have on a limit below them, which is CPU time and not parallelism.
 MOST_OVER_LIMIT = 4
 WOULD_GAIN = "a model above ~7 ms gains from load.runTime"
@@ -213,7 +211,7 @@ def _cores(machine: Optional[Machine], room: Room, budget: Budget, policy: Polic
 def _spins_s(room: Room, policy: Policy) -> Tuple[float, ...]:
     """The spin limits that the policy leaves open."""
     bounded_s = BOUNDED_SPIN_US / 1e6
-    auto = (inf,) if room.kind == "exclusive" else (0.0, bounded_s, LONG_SPIN_US / 1e6)
+    auto = (inf,) if room.kind == "exclusive" else (0.0, bounded_s)
     return {"Never": (0.0,), "Bounded": (bounded_s,), "Always": (inf,)}.get(policy.spinning, auto)
 
 

@@ -204,7 +204,10 @@ def measured(*cells):
 
 def test_the_text_begins_with_the_goals_and_has_a_line_a_cell():
     text = table.markdown(
-        measured(cell_rows(with_load=seen(p50_ms=3.0, p99_ms=3.0))), table.QUICK, command="python -m load table", results="r.jsonl"
+        measured(cell_rows(with_load=seen(p50_ms=3.0, p99_ms=3.0))),
+        table.QUICK,
+        command="python -m load table",
+        results="r.jsonl",
     )
     places = [
         text.index(part) for part in ("| goal |", "missed in onnxruntime", "Worse than chance: 1 of 1", "Each cell")

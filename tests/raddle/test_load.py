@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle.load import DISTURBANCE_S, PERIOD_S, Load, Setting, best, expected, run_of, usual
+from raddle.load import DISTURBANCE_S, PERIOD_S, TIE, Load, Setting, best, expected, run_of, usual
 from raddle.planner import WOULD_GAIN
 
 SPIN_S = 0.0002
@@ -25,7 +25,8 @@ def test_one_thread_that_is_never_busy_when_a_request_comes_answers_in_the_run_t
     found = expected(Load(0.010, 20), Setting(1), None)
     duration_s, cpu_s = run_of(Load(0.010, 20), Setting(1), idle_s=0.04)
     assert duration_s == cpu_s == pytest.approx(0.010, rel=0.05)
-    assert (found.p50_s, found.p99_s) == pytest.approx((duration_s, duration_s + DISTURBANCE_S))
+    # Runs differ a little, and a request may come while the one before it is served.
+    assert (found.p50_s, found.p99_s) == pytest.approx((duration_s, duration_s + DISTURBANCE_S), abs=0.0002)
     assert found.cpus == pytest.approx(20 * cpu_s, rel=0.02)
     assert found.throttled == 0
 
@@ -70,12 +71,26 @@ def test_a_limit_never_makes_a_request_faster(run_time_s, rate, setting, limit_c
     assert limited.p99_s >= free.p99_s * (1 - 1e-6)
 
 
+def test_requests_wait_the_longer_the_less_of_their_interval_a_run_leaves():
+    rates = (10, 500, 900, 980)
+    p99s_s = [expected(Load(0.0009, rate), Setting(1), None).p99_s for rate in rates]
+    assert p99s_s == sorted(p99s_s)
+    assert p99s_s[1] == pytest.approx(p99s_s[0], rel=0.05)
+    assert p99s_s[-1] > 1.2 * p99s_s[0]
+
+
+def test_workers_that_sleep_gain_a_short_run_nothing_after_a_long_pause():
+    one_s, _ = run_of(Load(0.005, 10), Setting(1), idle_s=0.1)
+    assert run_of(Load(0.005, 10), Setting(2), idle_s=0.1)[0] == one_s
+    assert run_of(Load(0.005, 500), Setting(2), idle_s=0.0003)[0] < 0.6 * one_s
+
+
 @given(RUN_TIMES_S, RATES, st.floats(0.01, 1024), st.integers(1, 32))
 def test_what_is_chosen_is_no_worse_than_one_thread(run_time_s, rate, limit_cpus, most):
     load = Load(run_time_s, rate)
     chosen = best(load, limit_cpus=limit_cpus, most_threads=most, spins_s=SPINS_S)
     assert 1 <= chosen.threads <= most
-    assert expected(load, chosen, limit_cpus).p99_s <= expected(load, Setting(1), limit_cpus).p99_s
+    assert expected(load, chosen, limit_cpus).p99_s <= TIE * expected(load, Setting(1), limit_cpus).p99_s
 
 
 def test_the_run_time_that_the_reason_names_is_where_a_second_thread_begins_to_gain_at_half_load():
@@ -91,13 +106,24 @@ def test_a_thread_that_is_busy_all_the_time_is_not_enough():
     assert best(load, limit_cpus=None, most_threads=2, spins_s=SPINS_S).threads == 2
 
 
-# Measured on two quiet CPUs: p50/p99 in ms with one thread, two that spin for 200 us, two that don't (None: not measured).
+# Measured on two CPUs: p50/p99 in ms with one thread, two that spin for 200 us, two that don't (None: not measured). The
+# run time is that of a closed loop. First those of the review, then medians of the quick load table.
 MEASURED = [
     (0.033, 1.0, 0.5, (34, 46), (19, 37), None),
     (0.033, 0.5, 0.5, (33, 34), (21, 36), None),
     (0.033, 1.5, 0.85, (math.inf, 580), (17, 21), None),
     (0.0017, 0.5, 0.85, (1.5, 4.0), (1.9, 43), (1.3, 5.6)),
     (0.0017, 1.5, 0.5, (1.4, 2.1), (1.6, 5.0), (1.4, 2.0)),
+    (0.034, 1.0, 0.5, (34.5, 37.9), (18.5, 25.4), (20.7, 37.9)),
+    (0.034, 0.5, 0.5, (35.0, 42.3), (21.3, 38.8), (25.7, 47.3)),
+    (0.034, 1.5, 0.85, (262, 498), (17.3, 23.9), (17.4, 24.5)),
+    (0.00176, 0.5, 0.85, (1.93, 2.31), (6.29, 64.6), (1.95, 2.36)),
+    (0.000956, 1.5, 0.5, (0.95, 2.47), (0.61, 1.98), (0.71, 1.51)),
+    (0.000956, 1.0, 0.85, (0.94, 1.65), (0.65, 29.7), (0.69, 1.76)),
+    (0.000956, 0.5, 0.1, (1.32, 1.94), (1.67, 2.85), (1.31, 2.21)),
+    (0.000788, 2.0, 0.412, (0.94, 9.93), (0.57, 2.91), (0.69, 1.72)),
+    (0.00535, 1.0, 0.5, (5.65, 6.95), (3.15, 8.43), (5.61, 6.58)),
+    (0.00535, 2.0, 0.85, (359, 714), (2.86, 15.7), (8.12, 28.9)),
 ]
 
 
