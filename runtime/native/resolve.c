@@ -2,7 +2,7 @@
  * reference; tests/contract/test_native_contract.py compares the two. Counts only ever go down. */
 #include "raddle.h"
 
-#define DEFAULT_SPIN_US 200
+#define DEFAULT_SPIN_US 50
 
 #define MAX_WHERE 112
 

@@ -10,7 +10,7 @@ const MAX_PLAN_TEXT = 4096;
 const MAX_THREADS = 1024;
 const MAX_STREAMS = 65536;
 // Bounded spinning without a number.
-const DEFAULT_SPIN_US = 200;
+const DEFAULT_SPIN_US = 50;
 
 const SWITCH = [0, 1];
 const THREADS = [1, MAX_THREADS];

@@ -24,7 +24,7 @@ from raddle.topology import Machine
 __all__ = ["BOUNDED_SPIN_US", "MAX_QUOTA_CPUS", "Budget", "Plan", "plan"]
 
 # A worker that finds no work looks for more this long before it sleeps, where the request rate is unknown.
-BOUNDED_SPIN_US = 200
+BOUNDED_SPIN_US = 50
 # Threads that a known load may have on a limit below them, which is CPU time and not parallelism.
 MOST_OVER_LIMIT = 4
 WOULD_GAIN = "a model above ~7 ms gains from load.runTime"

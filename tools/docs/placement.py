@@ -53,7 +53,7 @@ LIMITS_AT_A_GLANCE = """
 ## Limits at a glance
 
 Threads for a container that shares its CPUs and has a limit, Latency / Throughput where they differ. It spins from one
-CPU on, for 200 µs at most. The last three limits are the machine's own; brackets hold their CPUs.
+CPU on, for 50 µs at most. The last three limits are the machine's own; brackets hold their CPUs.
 
 """
 HEADINGS = ("container", "policy", "threads", "spinning", "tied", "memory", "layout", "why")

@@ -18,7 +18,7 @@ RADDLE, STOCK = "raddle", "stock"
 MEMORY_SHARE = 0.85
 PAGE_BYTES = 4096
 # What the native shim's line calls them.
-SPINNING_IN_LINE = {"never": "spinning off", "bounded": "spinning 200 us", "always": "spinning default"}
+SPINNING_IN_LINE = {"never": "spinning off", "bounded": "spinning 50 us", "always": "spinning default"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

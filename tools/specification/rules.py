@@ -161,7 +161,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         name="spin",
-        text="Spinning is bounded to 200 µs where every runnable thread has a CPU, and off otherwise. On exclusive "
+        text="Spinning is bounded to 50 µs where every runnable thread has a CPU, and off otherwise. On exclusive "
         "CPUs one stream for Latency spins without end: nobody else can use them, and a sleeping worker is late. "
         "OpenMP, BLAS and processes that no shim reaches spin without a bound: on shared CPUs they have for Latency "
         "one thread less than the limit's whole CPUs, without a limit four or the request, and never more than others.",

@@ -134,7 +134,7 @@ class Effective:
 
 
 # Bounded spinning without a number, as planner.BOUNDED_SPIN_US.
-DEFAULT_SPIN_US = 200
+DEFAULT_SPIN_US = 50
 
 
 def resolve(fields: Mapping[str, Any], facts: Facts) -> Effective:
