@@ -12,15 +12,24 @@ def _start(folder):  # noqa: ANN001, ANN202  # Python 2 may read this
     written = sys.dont_write_bytecode
     sys.dont_write_bytecode = True
     try:
-        if sys.version_info >= (3, 8):  # noqa: UP036  # any Python may be in the image
-            import raddle.shim  # noqa: PLC0415
+        activate = _activate()
+        if activate is not None:
+            # What it raises is the application's: a signal handler's, where a path file has set one.
+            activate()
+    finally:
+        sys.dont_write_bytecode = written
+        # Raddle's submodules are found through the package from now on; the application's path is its own.
+        sys.path[:] = [entry for entry in sys.path if entry.rstrip("/") != folder]
 
-            raddle.shim.activate()
-    except Exception:
-        pass
-    sys.dont_write_bytecode = written
-    # Raddle's submodules are found through the package from now on; the application's path is its own.
-    sys.path[:] = [entry for entry in sys.path if entry.rstrip("/") != folder]
+
+def _activate():  # noqa: ANN202
+    if sys.version_info >= (3, 8):  # noqa: UP036  # any Python may be in the image
+        try:
+            from raddle.shim import activate  # noqa: PLC0415
+        except Exception:
+            return None
+        return activate
+    return None
 
 
 def _run_next(this):  # noqa: ANN001, ANN202
@@ -36,7 +45,9 @@ def _run_next(this):  # noqa: ANN001, ANN202
         del sys.modules[_RUNNING]
 
 
-_start(__file__.rpartition("/")[0])
-# The next one may be this very file under another name, by a link in the path.
-if _RUNNING not in sys.modules:
-    _run_next(sys.modules["sitecustomize"])
+try:
+    _start(__file__.rpartition("/")[0])
+finally:
+    # The next one may be this very file under another name, by a link in the path.
+    if _RUNNING not in sys.modules:
+        _run_next(sys.modules["sitecustomize"])

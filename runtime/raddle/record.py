@@ -96,10 +96,8 @@ def _say(line: str) -> None:
         return
     text = "raddle: {}\n".format(line.replace("\n", " "))
     try:
-        try:
-            descriptor = stream.fileno()
-        except (AttributeError, OSError, ValueError):
-            # Not a file: the application's own stand-in.
+        descriptor = _descriptor(stream)
+        if descriptor is None:
             stream.write(text)
             stream.flush()
             return
@@ -108,6 +106,26 @@ def _say(line: str) -> None:
             return
         # Past the buffer: Python would end with status 120 for what it still can't write at its end.
         os.write(descriptor, text.encode(stream.encoding or "utf-8", "backslashreplace"))
-    except Exception:
-        # A closed stderr is the application's choice, and so is what a stand-in raises.
-        pass
+    except Exception as error:
+        # A closed stderr is the application's choice.
+        _excuse(stream, error)
+
+
+def _descriptor(stream: Any) -> int | None:
+    """The stream's file, None where it has none: the application's own stand-in."""
+    try:
+        number: int = stream.fileno()
+    except (AttributeError, OSError, ValueError) as error:
+        _excuse(stream, error)
+        return None
+    return number
+
+
+def _excuse(stream: Any, error: Exception) -> None:
+    """Raises the error again where a signal handler may have raised it.
+
+    In a stand-in of the application's class nothing tells a handler's from what the stand-in itself raises, which it
+    would not without Raddle.
+    """
+    if type(stream).__module__ == "_io":
+        errors.let_through(error)

@@ -38,9 +38,7 @@ class _Finder:
                 return hook.find_spec(self, name, path, target)
             except Exception as error:
                 # The other finders are asked next, as if this one were not there.
-                errors = sys.modules.get("raddle.errors")
-                if errors is not None:
-                    errors.let_through(error)
+                _let_through(error)
         return None
 
 
@@ -59,6 +57,20 @@ def activate() -> bool:
             from raddle.adapters import hook  # noqa: PLC0415
 
             hook.adapt_loaded()
-    except Exception:
+    except Exception as error:
+        _let_through(error)
         return False
     return True
+
+
+def _let_through(error: Exception) -> None:
+    """`errors.let_through`, which is loaded only where something failed."""
+    try:
+        from raddle import errors  # noqa: PLC0415
+
+        ours = errors.is_ours(error)
+    except Exception:
+        # The mount is incomplete, and that may be what has failed.
+        return
+    if not ours:
+        raise error

@@ -89,3 +89,54 @@ print(len(record.sessions), record.sessions[-1]["index"], len(record.samples), r
 print(len(record.complaints))
 """
     assert said(code, RADDLE_LOG="0").stdout.split() == ["256", "999", "30", "999", "256"]
+
+
+AT_EACH_LINE = """
+FOLDER = os.path.dirname(record.__file__)
+sys.stderr = {}
+lost, number, going = [], 0, True
+while going:
+    number += 1
+    left = [number]
+    def trace(frame, event, _):
+        if not frame.f_code.co_filename.startswith(FOLDER):
+            return None
+        if event == "line":
+            left[0] -= 1
+            if left[0] == 0:
+                sys.settrace(None)
+                raise TimeoutError("the limit")
+        return trace
+    sys.settrace(trace)
+    try:
+        record.complain(str(number))
+    except TimeoutError:
+        pass
+    else:
+        going = left[0] <= 0
+        if going:
+            lost.append(number)
+    finally:
+        sys.settrace(None)
+print(number > 10, lost)
+"""
+
+
+@pytest.mark.parametrize("stream", ["open(os.devnull, 'w')", "io.StringIO()"])
+def test_what_a_signal_handler_raises_while_a_line_is_said_reaches_the_application(stream):
+    assert said(AT_EACH_LINE.format(stream)).stdout == "True []\n"
+
+
+@pytest.mark.parametrize("method", ["fileno", "write", "flush"])
+@pytest.mark.parametrize("error", ["RuntimeError()", "type('Mine', (Exception,), {})()", "TimeoutError('late')"])
+def test_what_a_stand_in_for_standard_error_raises_is_no_reason_to_fail(method, error):
+    code = """
+def refuse(*_):
+    raise {error}
+class Mine(io.StringIO):
+    {method} = refuse
+sys.stderr = Mine()
+record.complain("a")
+print("went on")
+"""
+    assert said(code.format(error=error, method=method)).stdout == "went on\n"

@@ -225,6 +225,85 @@ import json; print(json.dumps([first, second, sum(type(f).__name__ == '_Finder' 
     assert said(shim_lab.THIS_PYTHON, code, {"PYTHONPATH": str(RUNTIME), env.PLAN: PLAN}) == [True, False, 1]
 
 
+# A signal handler of the application's, brought in at one line after the other: a trace function is called as it is.
+LIMITED = """
+import os, sys
+
+def at_line(number, folder, error):
+    left = [number]
+    def trace(frame, event, _):
+        if not frame.f_code.co_filename.startswith(folder):
+            return None
+        if event == "line":
+            left[0] -= 1
+            if left[0] == 0:
+                sys.settrace(None)
+                raise error
+        return trace
+    sys.settrace(trace)
+    return left
+"""
+ACTIVATED = """
+import json, raddle.shim
+import onnxruntime.capi._pybind_state
+lost, number, going = [], 0, True
+while going:
+    number += 1
+    sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder) is not raddle.shim._Finder]
+    left = at_line(number, os.path.dirname(raddle.__file__), TimeoutError("the limit"))
+    try:
+        raddle.shim.activate()
+    except TimeoutError:
+        pass
+    else:
+        going = left[0] <= 0
+        if going:
+            lost.append(number)
+    finally:
+        sys.settrace(None)
+print(json.dumps([number, lost]))
+"""
+
+AT_THE_START = """
+import sys
+
+def trace(frame, event, _):
+    if frame.f_code.co_name != "activate":
+        return None
+    if event == "line":
+        sys.settrace(None)
+        raise TimeoutError("the limit")
+    return trace
+
+sys.settrace(trace)
+"""
+
+
+def test_what_a_signal_handler_raises_while_the_shim_is_activated_reaches_the_application(stand_in):
+    paths = os.pathsep.join([str(RUNTIME), str(stand_in.parent)])
+    number, lost = said(shim_lab.THIS_PYTHON, LIMITED + ACTIVATED, {"PYTHONPATH": paths, env.PLAN: "v=1"})
+    assert number > 10
+    assert lost == []
+
+
+def test_what_a_signal_handler_raises_at_the_interpreter_s_start_is_told_as_without_the_shim(mounted, tmp_path):
+    executable = shim_lab.interpreter("3.11")
+    if executable is None:
+        pytest.skip("no CPython 3.11 outside a virtual environment here")
+    home = {"HOME": str(tmp_path)}
+    user_site = Path(said(executable, SITE, home)[2])
+    user_site.mkdir(parents=True)
+    # Path files come before sitecustomize.
+    (user_site / "limits.pth").write_text("import limits\n")
+    (user_site / "limits.py").write_text(AT_THE_START)
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.ran = sys.path[:]\n")
+    paths = os.pathsep.join([str(mounted / "python"), str(tmp_path)])
+    code = "import sys; print(sys.ran == sys.path[1:], sys.dont_write_bytecode)"
+    done = shim_lab.python(executable, "-c", code, env={**home, "PYTHONPATH": paths, env.PLAN: PLAN})
+    assert done.stderr.splitlines()[-1] == "TimeoutError: the limit"
+    assert done.stdout == "True False\n"
+
+
 # --- a stand-in for onnxruntime, so that each interpreter's import system is seen ---------------------------------
 
 BINDING = """
