@@ -1,5 +1,6 @@
 """The global pools, the shared arena and shrinking where ONNX Runtime does not do as it should: a stand-in."""
 
+import sys
 import types
 
 import pytest
@@ -146,8 +147,8 @@ class Session:
         entry = options.entries.get(ort_shrink.KEY) if options is not None else None
         if entry and not self.arena:
             raise RuntimeError("Did not find an arena based allocator in the memory arena shrink list: cpu:0")
-        if inputs == "bad":
-            raise ValueError("bad input")
+        if inputs in ("bad", "shrink"):
+            raise ValueError(inputs + " input")
         self.entries.append(entry)
         return outputs
 
@@ -200,6 +201,47 @@ def test_an_error_of_a_run_is_the_application_s():
     with pytest.raises(ValueError, match="bad input"):
         run(session, "outputs", "bad", None)
     assert session.raddle_shrinks
+
+
+def test_an_entry_of_ours_is_known_as_ours_where_a_signal_handler_raises_right_after_it_was_written():
+    class Interrupted(RunOptions):
+        def add_run_config_entry(self, key, value):
+            super().add_run_config_entry(key, value)
+            if value:
+                raise TimeoutError("the limit")
+
+    session, own = Session(arena=False), Interrupted()
+    with pytest.raises(TimeoutError):
+        run(session, "outputs", "inputs", own)
+    assert run(session, "outputs", "inputs", own) == "outputs"
+    assert session.entries == [""]
+
+
+def test_what_another_thread_raises_while_an_entry_is_asked_for_reaches_the_application():
+    class Interrupted(RunOptions):
+        def get_run_config_entry(self, key):
+            raise RuntimeError
+
+    session, own = Session(), Interrupted()
+    with pytest.raises(RuntimeError):
+        run(session, "outputs", "inputs", own)
+    assert (session.entries, own.entries) == ([], {})
+
+
+def test_a_session_that_is_not_shrunk_fails_with_its_own_words():
+    session = Session()
+    session.raddle_shrinks = False
+    with pytest.raises(ValueError, match="shrink"):
+        run(session, "outputs", "shrink", None)
+
+
+def test_no_python_code_runs_where_run_options_are_dropped_since_what_a_handler_raises_there_is_lost():
+    own, ran = RunOptions(), []
+    run(Session(), "outputs", "inputs", own)
+    sys.setprofile(lambda frame, event, _: event == "call" and ran.append(frame.f_code.co_name))
+    del own
+    sys.setprofile(None)
+    assert ran == []
 
 
 def test_a_version_without_run_options_entries_is_left_alone():

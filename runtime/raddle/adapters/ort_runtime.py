@@ -21,7 +21,7 @@ from raddle.adapters.dressed import stand_in
 from raddle.adapters.ort_choice import IN_THE_CODE, Choice
 from raddle.adapters.ort_class import told_at_runs, wrapped
 from raddle.adapters.ort_given import Given
-from raddle.adapters.session_options import Edit, Held
+from raddle.adapters.session_options import Edit, Held, living
 
 # Facts are read again for a session that comes later than this: an in-place resize changes the quota.
 FACTS_AGE_S = 10.0
@@ -101,7 +101,7 @@ class Runtime:
         Most children start another program.
         """
         try:
-            dead = _living(self.pools)
+            dead = living(self.pools)
             self.reset()
             if self.lost is not None:
                 return
@@ -133,7 +133,7 @@ class Runtime:
 
     def hold(self, options: Any) -> Held:
         """What is remembered of the object, for as long as it lives."""
-        _living(self.held)
+        living(self.held)
         return self.held.setdefault(weakref.ref(options), Held())
 
     def current_facts(self) -> live.Facts:
@@ -251,7 +251,7 @@ class Runtime:
             facts = self.current_facts()
             wanted = self.wanted(facts)
             gpu = self.gpu_asked(caller) if self.gpu_asked is not None else ""
-            choice = Choice(edit, self.given, wanted, core_taken=_living(self.pinned) > 0, gpu=gpu)
+            choice = Choice(edit, self.given, wanted, core_taken=living(self.pinned) > 0, gpu=gpu)
             choice.make(facts.cpus)
             edit.apply()
         except Exception as error:
@@ -279,7 +279,7 @@ class Runtime:
                 model=model,
             )
             if values.get("intra") != 1:
-                _living(self.pools)
+                living(self.pools)
                 self.pools[weakref.ref(session)] = None
             if values.get("affinity") == "core":
                 self.pinned[weakref.ref(session)] = None
@@ -338,13 +338,6 @@ class Runtime:
             made["because"]["providers"] = "asked for, and not in use: " + ", ".join(missing)
         inputs = [(one.name, one.type, one.shape) for one in getattr(session, "inputs_meta", ())]
         observe.initialized(made, present, inputs)
-
-
-def _living(known: dict[weakref.ref[Any], Any]) -> int:
-    """The number of objects that are still there; what is known of the others is dropped."""
-    for reference in [one for one in list(known) if one() is None]:
-        known.pop(reference, None)
-    return len(known)
 
 
 def _take_back(held: Held, outer: Edit | None, edited: list[tuple[str, Any]]) -> None:

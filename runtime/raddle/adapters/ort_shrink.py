@@ -11,6 +11,7 @@ import weakref
 from typing import Any, Callable
 
 from raddle import errors, record
+from raddle.adapters.session_options import living
 
 # onnxruntime_run_options_config_keys.h, since 1.8.
 KEY = "memory.enable_memory_arena_shrinkage"
@@ -31,8 +32,9 @@ def wrappers(module: Any, original: Any) -> dict[str, Callable[..., Any]]:
         return {}
     ours = module.RunOptions()
     ours.add_run_config_entry(KEY, ARENAS)
-    # The application's own objects that have got the entry from us.
-    marked: weakref.WeakSet[Any] = weakref.WeakSet()
+    # The application's own objects that have got the entry from us, by references without a callback: what a signal
+    # handler raises in one of those is lost.
+    marked: dict[weakref.ref[Any], None] = {}
     return {
         name: _shrinking(getattr(original, name), position, ours, marked)
         for name, position in POSITIONS.items()
@@ -41,7 +43,7 @@ def wrappers(module: Any, original: Any) -> dict[str, Callable[..., Any]]:
 
 
 def _shrinking(
-    native: Callable[..., Any], position: int, ours: Any, marked: weakref.WeakSet[Any]
+    native: Callable[..., Any], position: int, ours: Any, marked: dict[weakref.ref[Any], None]
 ) -> Callable[..., Any]:
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         if kwargs or len(args) <= position:
@@ -50,14 +52,14 @@ def _shrinking(
         if getattr(self, "raddle_shrinks", False):
             if given is None:
                 used = ours
-            elif _add(given):
-                marked.add(given)
+            else:
+                _add(given, marked)
         try:
             return native(self, *args[:position], used, *args[position + 1 :])
         except Exception as error:
             # Said before anything is computed: this session has no arena on the CPU. The application's object may have
             # its entry from a run of another session that has one; it keeps an empty one, and is not given it again.
-            if "shrink" not in str(error) or not (used is ours or used in marked):
+            if "shrink" not in str(error) or not (used is ours or (given is not None and weakref.ref(given) in marked)):
                 raise
             self.raddle_shrinks = False
             record.complain(f"onnxruntime arena is not shrunk: {error}")
@@ -70,13 +72,15 @@ def _shrinking(
     return run
 
 
-def _add(options: Any) -> bool:
+def _add(options: Any, marked: dict[weakref.ref[Any], None]) -> None:
     """Adds the entry where the application's own RunOptions have none."""
     try:
         options.get_run_config_entry(KEY)
-    except RuntimeError:
+    except RuntimeError as error:
+        errors.let_through(error)
+        living(marked)
+        # Before it is there: a signal handler may raise in between, and it must not be taken for the application's.
+        marked[weakref.ref(options)] = None
         options.add_run_config_entry(KEY, ARENAS)
-        return True
     except Exception as error:
         errors.let_through(error)
-    return False

@@ -11,6 +11,7 @@ A signal handler may come between any two steps here, raise, or make a session w
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any
 
 from raddle import errors
@@ -110,3 +111,10 @@ class Edit:
                 self.options.add_session_config_entry(key, back)
             if key in self.code:
                 del self.held.ours[key]
+
+
+def living(known: dict[weakref.ref[Any], Any]) -> int:
+    """The number of objects that are still there; what is known of the others is dropped."""
+    for reference in [one for one in list(known) if one() is None]:
+        known.pop(reference, None)
+    return len(known)
