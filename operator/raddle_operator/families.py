@@ -105,10 +105,7 @@ def _within(count: int) -> int:
 
 
 def _blas(plan: Plan, policy: Policy) -> int | None:
-    for count in (plan.blas, plan.omp):
-        if count is not None:
-            return count
-    return _compute(plan, policy)
+    return _compute(plan, policy) if plan.other_blas is None else plan.other_blas
 
 
 def _mkl(plan: Plan, policy: Policy) -> int | None:

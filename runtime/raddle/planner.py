@@ -36,6 +36,7 @@ class Plan(NamedTuple):
     """The settings of one container.
 
     intra_op, omp, blas   thread counts; None: set nothing (NoCPUBound, or the family isn't chosen).
+    other_blas            MKL's and BLIS's count, which is OpenBLAS's; None as above.
     intra_op_without_shim what is right in a process that no shim reaches, where nothing stops ORT's threads spinning.
     inter_op, mode        ORT's second pool (None: the pod spec's own count stays); `mode` is sequential or parallel.
     spinning, spin_us     never, bounded (for spin_us microseconds) or always.
@@ -72,6 +73,7 @@ class Plan(NamedTuple):
     expected: Optional[model.Expected]
     omp: Optional[int]
     blas: Optional[int]
+    other_blas: Optional[int]
     affinity: str
     exclusive_cpus: int
     budget_cpus: Optional[float]
@@ -108,7 +110,7 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
     if spinning == "bounded":
         spin_us = round(1e6 * chosen.spin_s) if chosen is not None and 0 < chosen.spin_s < inf else BOUNDED_SPIN_US
     exclusive_spinning = _exclusive_spinning(room, spinning, policy, because)
-    omp, blas = _openmp_and_blas(machine, room, streams, intra_op, budget, policy, because)
+    omp, blas, other_blas = _openmp_and_blas(machine, room, streams, intra_op, budget, policy, because)
     affinity = _affinity(room, streams, intra_op, policy, because)
     cpus = _pool(machine, room, intra_op, budget, policy)
     groups, memory = _places(machine, cpus, intra_op, affinity, budget)
@@ -129,6 +131,7 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
         expected=expected,
         omp=omp,
         blas=blas,
+        other_blas=other_blas,
         affinity=affinity,
         exclusive_cpus=budget.whole_cpus if room.kind == "exclusive" else 0,
         budget_cpus=room.budget_cpus,
@@ -399,15 +402,15 @@ def _openmp_and_blas(
     budget: Budget,
     policy: Policy,
     because: Dict[str, str],
-) -> Tuple[Optional[int], Optional[int]]:
-    """OpenMP's and OpenBLAS's count: their threads spin at each barrier, which nothing bounds.
+) -> Tuple[Optional[int], Optional[int], Optional[int]]:
+    """OpenMP's, OpenBLAS's and other BLAS's count: their threads spin at each barrier, which nothing bounds.
 
     A team that spins on CPUs which others use too waits for the member that lost its CPU, and burns the time that this
     one needs; one that sleeps (PASSIVE) was never faster than one thread. So on shared CPUs there are as many as can't
     use the limit up.
     """
     if intra_op is None:
-        return None, None
+        return None, None, None
     threads, why = intra_op, "as intraOp"
     if policy.intra_op is None:
         if room.threads is not None and room.threads < threads:
@@ -423,13 +426,12 @@ def _openmp_and_blas(
     omp = None
     if "openmp" in policy.runtimes or "torch" in policy.runtimes:
         omp, because["omp"] = threads, why
+    if room.kind == "quota" and (_plans_ort(policy) or "torch" in policy.runtimes):
+        threads, why = 1, "beside another pool under a limit: its idle threads spin too"
     blas = None
     if "blas" in policy.runtimes:
-        beside = room.kind == "quota" and (_plans_ort(policy) or "torch" in policy.runtimes)
-        blas, because["blas"] = (
-            (1, "beside another pool under a limit: its idle threads spin too") if beside else (threads, why)
-        )
-    return omp, blas
+        blas, because["blas"] = threads, why
+    return omp, blas, threads if "mkl" in policy.runtimes or "blis" in policy.runtimes else None
 
 
 def _affinity(room: Room, streams: int, intra_op: Optional[int], policy: Policy, because: Dict[str, str]) -> str:

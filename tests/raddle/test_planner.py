@@ -242,6 +242,24 @@ def test_openmp_and_blas_have_no_more_threads_than_may_spin_on_shared_cpus(budge
     assert (made.omp, made.blas) == counts
 
 
+@pytest.mark.parametrize("family", ["mkl", "blis"])
+@pytest.mark.parametrize(
+    ("policy", "count"),
+    [
+        (Policy(), 3),
+        (Policy(spinning="Never"), 4),
+        (Policy(objective="Throughput"), 4),
+        (Policy(runtimes=("onnxruntime",)), 1),
+    ],
+)
+def test_mkl_and_blis_have_the_count_that_openblas_has_also_where_it_is_not_chosen(family, policy, count):
+    alone = () if policy.runtimes == Policy().runtimes else policy.runtimes
+    made = plan(None, Budget(quota_cpus=4), policy._replace(runtimes=(*alone, family)))
+    assert (made.blas, made.other_blas) == (None, count)
+    openblas = plan(None, Budget(quota_cpus=4), policy._replace(runtimes=(*alone, "blas")))
+    assert (openblas.blas, openblas.other_blas) == (count, None)
+
+
 def test_openmp_and_blas_fill_cpus_of_their_own():
     budget = Budget(quota_cpus=4, whole_cpus=4)
     made = plan(DUAL_STATIC, budget, Policy())

@@ -23,7 +23,7 @@ COSTLY = ("libgomp of scikit-learn", "TensorFlow")
 COUNTING = [name for name in lab.RUNTIMES if name not in COSTLY]
 OPENMP = ["libgomp", "LLVM libomp 16", "LLVM libomp 19", "Intel OpenMP"]
 LLVM = OPENMP[1:]
-TEAMS = (*OPENMP, "OpenBLAS", "libgomp of scikit-learn")
+TEAMS = (*OPENMP, "OpenBLAS", "MKL", "BLIS with OpenMP", "BLIS with threads", "libgomp of scikit-learn")
 SPINS_FOREVER_MS = 2**31 - 1
 # Idle threads that sleep use none; those that spin use this much in any case, however busy the machine is.
 ASLEEP_S = 0.05
@@ -77,7 +77,7 @@ def test_a_count_of_the_pod_spec_stays_unless_the_policy_overrides_it(proves, na
 
 @pytest.mark.parametrize(("name", "more"), [("OpenBLAS", ()), ("MKL", ()), ("BLIS with OpenMP", ("torch",))])
 def test_beside_another_pool_under_a_limit_blas_has_one_thread_and_openmp_its_own(name, more):
-    families = {"onnxruntime", "openmp", "blas", *lab.RUNTIMES[name].families, *more}
+    families = {"onnxruntime", "openmp", *lab.RUNTIMES[name].families, *more}
     variables = lab.environment(4, families)
     assert variables[env.OMP] == "3"
     assert count(name, variables)["count"] == 1
@@ -85,7 +85,7 @@ def test_beside_another_pool_under_a_limit_blas_has_one_thread_and_openmp_its_ow
 
 @pytest.mark.parametrize("name", ["MKL", "BLIS with threads", "numexpr"])
 def test_what_follows_openmp_by_itself_gets_no_variable_that_would_beat_an_entrypoints_choice(name):
-    variables = lab.environment(4, ("torch", "openmp", *lab.RUNTIMES[name].families))
+    variables = lab.environment(4, ("openmp", *lab.RUNTIMES[name].families))
     assert lab.RUNTIMES[name].variable not in variables
     assert count(name, variables)["count"] == expected(name, 3)
     assert count(name, {**variables, env.OMP: "1"})["count"] == 1

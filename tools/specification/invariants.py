@@ -73,7 +73,7 @@ def _counts(made: Plan, machine: Machine | None, budget: Budget, policy: Policy)
         limited = budget.quota_cpus is not None or (machine is not None and policy.budget_source != "Limit")
         if policy.intra_op is not None or (limited and policy.budget_source != "Node"):
             yield "no count although something bounds it"
-        if (made.omp, made.blas, made.torch_inter_op, made.global_intra_op) != (None, None, None, None):
+        if {made.omp, made.blas, made.other_blas, made.torch_inter_op, made.global_intra_op} != {None}:
             yield "other counts without an intra-op count"
         return
     if not 1 <= intra <= env.MAX_THREADS:
@@ -100,12 +100,13 @@ def _load(made: Plan, budget: Budget, policy: Policy) -> Iterator[str]:
     if made.over_quota and (elsewhere or (made.intra_op or 0) > MOST_OVER_LIMIT):
         yield f"{made.intra_op} threads above the limit, {made.streams} streams, {made.exclusive_cpus} exclusive CPUs"
     shared = policy.intra_op is None and policy.min_intra_op == 1 and not made.exclusive_cpus
-    if shared and made.cap is not None and max(made.omp or 1, made.blas or 1) > made.cap:
-        yield f"OpenMP {made.omp} and BLAS {made.blas} above a cap of {made.cap}"
+    most = max(made.omp or 1, made.blas or 1, made.other_blas or 1)
+    if shared and made.cap is not None and most > made.cap:
+        yield f"OpenMP or BLAS with {most} threads above a cap of {made.cap}"
     if shared and budget.quota_cpus and policy.budget_source == "Auto" and policy.objective == "Latency":
         unbounded = max(1, (int(made.budget_cpus or 0) - 1) // made.streams)
-        if policy.spinning in {"Auto", "Bounded"} and max(made.omp or 1, made.blas or 1) > unbounded:
-            yield f"OpenMP {made.omp} and BLAS {made.blas} may spin on {made.budget_cpus} shared CPUs"
+        if policy.spinning in {"Auto", "Bounded"} and most > unbounded:
+            yield f"OpenMP or BLAS with {most} threads may spin on {made.budget_cpus} shared CPUs"
 
 
 def _without_shim(made: Plan, intra: int, policy: Policy) -> Iterator[str]:
@@ -118,7 +119,7 @@ def _without_shim(made: Plan, intra: int, policy: Policy) -> Iterator[str]:
 
 
 def _other_counts(made: Plan, intra: int) -> Iterator[str]:
-    for name, count in (("omp", made.omp), ("blas", made.blas)):
+    for name, count in (("omp", made.omp), ("blas", made.blas), ("other BLAS", made.other_blas)):
         if count is not None and not 1 <= count <= intra:
             yield f"{name} {count} beside intraOp {intra}"
     for name, count in (("interOp", made.inter_op), ("global", made.global_intra_op), ("torch", made.torch_inter_op)):
