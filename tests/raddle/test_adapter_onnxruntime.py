@@ -211,6 +211,17 @@ def test_the_code_s_affinity_decides_the_count_that_it_was_written_for(planned):
     assert overridden["affinity"] not in ([str(CPUS[0])], [str(CPUS[1])])
 
 
+def test_affinity_that_the_code_has_written_for_all_cores_is_as_without_raddle_under_a_plan_for_fewer(planned, model):
+    workers = stock(model, cpus=CPUS[:2])["sessions"][0]["pool"]
+    if not workers:
+        pytest.skip("the first two CPUs are one core")
+    code = {"entries": {AFFINITY: ";".join([str(CPUS[1] + 1)] * workers)}}
+    bare = stock(model, code, cpus=CPUS[:2])["sessions"][0]
+    extra = {env.ORT_INTRA: "1"}
+    found = planned("intra=1;spin=never", code, cpus=CPUS[:2], extra=extra)["sessions"][0]
+    assert (found["pool"], found["affinity"]) == (bare["pool"], bare["affinity"]) == (workers, [str(CPUS[1])] * workers)
+
+
 def test_an_options_object_that_is_used_twice_gets_the_plan_twice(planned):
     found = planned("intra=2;spin=never", {}, {"again": True})
     assert [session["effective"]["intra"] for session in found["sessions"]] == [2, 2]

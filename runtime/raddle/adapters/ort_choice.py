@@ -102,11 +102,17 @@ class Choice:
         return True
 
     def _intra(self) -> None:
+        """Decides the count; that of the code's own affinity is the one that the affinity was written for.
+
+        Without a count in the code ONNX Runtime takes the cores that it sees, and refuses an affinity for another one.
+        Which count that would have been can't be known: Raddle's own variable stands in its place, and its plan for
+        fewer must not make a session fail. So such a session is as without Raddle where it would have been created,
+        and is created where it would have been refused.
+        """
         code, where = self._code_count("intra", self.wanted.intra), IN_THE_CODE
         if self.respect and code is None and self.code_affinity:
             from raddle.adapters.ort_affinity import threads_of  # noqa: PLC0415
 
-            # The code's affinity has a group for each worker: any other count would fail.
             code = threads_of(self.code_affinity)
         self._count("intra", code, where, self.wanted.intra)
 
