@@ -53,16 +53,6 @@ WANTED = {
 PROGRAMS = ("plain", "numpy", "ort-1.20.1", "ort-1.32.0", "torch")
 
 
-@pytest.fixture(scope="module")
-def mount(tmp_path_factory):
-    return shim_lab.mount(tmp_path_factory.mktemp("mount"))
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return shim_lab.write_model(tmp_path_factory.mktemp("model") / "chain.onnx")
-
-
 @pytest.fixture(scope="module", params=PROGRAMS)
 def look(request, model, tmp_path_factory):
     """look(**variables): what the probe tells of a process of this program that is started with them."""
@@ -110,10 +100,10 @@ def differences(before, after, where=""):
 
 
 @pytest.mark.parametrize("way", ["PYTHONPATH", "PYTHONUSERBASE"])
-def test_what_loading_the_shim_changes_in_a_process_is_wanted_and_nothing_else(look, without, mount, way):
-    folder = mount / "python" if way == "PYTHONPATH" else mount
+def test_what_loading_the_shim_changes_in_a_process_is_wanted_and_nothing_else(look, without, mounted, way):
+    folder = mounted / "python" if way == "PYTHONPATH" else mounted
     after = look(**{way: str(folder), env.PLAN: PLAN})
-    found = {difference.replace(str(mount), "MOUNT") for difference in differences(without, after)}
+    found = {difference.replace(str(mounted), "MOUNT") for difference in differences(without, after)}
     assert "sys.meta_path: +raddle.shim._Finder" in found
     assert {one for one in found if not any(re.fullmatch(wanted, one) for wanted in WANTED.values())} == set()
     could = [name for name, told in without.items() if isinstance(told, dict) and told.get("pickle") == "True"]

@@ -56,16 +56,6 @@ def of():
     return ask
 
 
-@pytest.fixture(scope="module")
-def mounted(tmp_path_factory):
-    return shim_lab.mount(tmp_path_factory.mktemp("mount"))
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return shim_lab.write_model(tmp_path_factory.mktemp("model") / "chain.onnx")
-
-
 @pytest.mark.parametrize(("existing", "pools", "spins"), [("respect", [1, 1, 3], "1"), ("override", [1, 1, 1], "0")])
 def test_pypi_s_newest_has_the_plan_in_python(of, mounted, model, existing, pools, spins):
     variables = {**shim_lab.python_path(mounted), env.PLAN: f"v=1;{PLAN}{existing}"}

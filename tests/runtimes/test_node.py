@@ -195,10 +195,14 @@ def test_a_string_of_the_codes_brings_its_own_count_or_goes_with_it():
 # --- where it doesn't work ------------------------------------------------------------------------------------------
 
 
+def hooked():
+    """Arguments for a process whose binding takes no more than two threads, and tells of each session."""
+    return ["--require", str(application(NEWEST) / "refusing.cjs"), "--require", node_lab.preload()]
+
+
 def test_a_session_that_fails_with_our_values_is_made_without_them():
-    refusing = ["--require", str(application(NEWEST) / "refusing.cjs"), "--require", node_lab.preload()]
     env = {"RADDLE_PLAN": plan(intra=3, min=3, existing="override")}
-    seen = run(application(NEWEST) / "app.cjs", {"intraOpNumThreads": 2}, {}, env=env, arguments=refusing)
+    seen = run(application(NEWEST) / "app.cjs", {"intraOpNumThreads": 2}, {}, env=env, arguments=hooked())
     assert seen.threads[0] == 1
     assert seen.lines == ["raddle: onnxruntime session is created without the plan's values: too many threads"]
 
@@ -216,9 +220,8 @@ def test_a_model_that_cannot_be_had_is_asked_for_once(tmp_path, content):
     model = tmp_path / "model.onnx"
     if content is not None:
         model.write_bytes(content)
-    counting = ["--require", str(application(NEWEST) / "counting.cjs"), "--require", node_lab.preload()]
     env = {"RADDLE_PLAN": plan()}
-    seen = run(application(NEWEST) / "app.cjs", {}, env=env, arguments=counting, model=str(model))
+    seen = run(application(NEWEST) / "app.cjs", {}, env=env, arguments=hooked(), model=str(model))
     assert "error" in seen.sessions[0]
     assert seen.stderr.splitlines() == ["asked for a session"]
 

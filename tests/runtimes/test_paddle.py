@@ -21,11 +21,6 @@ print(json.dumps([CDLL(library).omp_get_max_threads(), os.environ["OMP_NUM_THREA
 WARNING = "PLEASE USE OMP_NUM_THREADS WISELY"
 
 
-@pytest.fixture(scope="module")
-def mounted(tmp_path_factory):
-    return shim_lab.mount(tmp_path_factory.mktemp("mount"))
-
-
 @pytest.mark.parametrize(
     ("own", "count", "warned", "line"),
     [

@@ -10,7 +10,6 @@ import socket
 
 import process_lab
 import pytest
-import shim_lab
 
 from load import cgroup
 from raddle.planner import Budget, plan
@@ -28,16 +27,6 @@ def python():
     if found is None:
         pytest.skip("no CPython 3.11 here")
     return found
-
-
-@pytest.fixture(scope="module")
-def mount(tmp_path_factory):
-    return shim_lab.mount(tmp_path_factory.mktemp("mount"))
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return str(shim_lab.write_model(tmp_path_factory.mktemp("model") / "chain.onnx"))
 
 
 def gunicorn(python, *arguments):
@@ -68,43 +57,47 @@ SERVERS = {
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_the_workers_that_a_servers_command_asks_for_divide_the_limit(name, python, mount, model, tmp_path):
+def test_the_workers_that_a_servers_command_asks_for_divide_the_limit(name, python, mounted, model, tmp_path):
     make, arguments = SERVERS[name]
     command = make(python, *arguments)
-    env = process_lab.container_env(command, mount, limit_cpus=2)
+    env = process_lab.container_env(command, mounted, limit_cpus=2)
     assert "workers=4;" in env["RADDLE_PLAN"]
     assert env["ORT_INTRA_OP_NUM_THREADS"] == "1"
-    with process_lab.server(command, {**env, "MODEL": model}, tmp_path) as (port, _):
+    with process_lab.server(command, {**env, "MODEL": str(model)}, tmp_path) as (port, _):
         said = process_lab.workers(port, 4)
     assert sum(worker["pool"] for worker in said.values()) == max(4, CPUS)
     assert all(worker["madeBy"] == pid and worker["finite"] for pid, worker in said.items())
 
 
-def test_workers_that_no_command_tells_of_are_counted_in_the_container(python, mount, model, tmp_path):
+def test_workers_that_no_command_tells_of_are_counted_in_the_container(python, mounted, model, tmp_path):
     # The number is in a file of the image, which the webhook can't see.
     settings = tmp_path / "settings.py"
     settings.write_text(WORKERS_AT_ONCE.format(workers=2, folder=str(tmp_path)))
     command = gunicorn(python, "--config", str(settings))
-    env = process_lab.container_env(command, mount, limit_cpus=2)
+    env = process_lab.container_env(command, mounted, limit_cpus=2)
     assert "workers=1;" in env["RADDLE_PLAN"]
-    with process_lab.server([*BOTH, *command], {**env, "MODEL": model}, tmp_path) as (port, errors):
+    with process_lab.server([*BOTH, *command], {**env, "MODEL": str(model)}, tmp_path) as (port, errors):
         said = process_lab.workers(port, 2)
         assert "intra_op=1 (planned 2, cut to" in errors.read_text()
     assert sum(worker["pool"] for worker in said.values()) == max(2, CPUS)
 
 
-def test_a_session_made_before_the_fork_still_serves_where_it_has_one_thread(python, mount, model, tmp_path):
+def test_a_session_made_before_the_fork_still_serves_where_it_has_one_thread(python, mounted, model, tmp_path):
     command = gunicorn(python, "--workers", "2", "--preload")
-    env = {**process_lab.container_env(command, mount, limit_cpus=2), "MODEL": model, "PRELOAD": "1"}
+    env = {**process_lab.container_env(command, mounted, limit_cpus=2), "MODEL": str(model), "PRELOAD": "1"}
     with process_lab.server(command, env, tmp_path) as (port, _):
         said = process_lab.workers(port, 2)
     assert all(worker["madeBy"] != pid and worker["pool"] == 1 and worker["finite"] for pid, worker in said.items())
 
 
-def test_a_pool_made_before_the_fork_is_warned_about(python, mount, model, tmp_path):
+def test_a_pool_made_before_the_fork_is_warned_about(python, mounted, model, tmp_path):
     command = gunicorn(python, "--workers", "2", "--preload")
     policy = {"threads": {"intraOp": 2}}
-    env = {**process_lab.container_env(command, mount, limit_cpus=2, policy=policy), "MODEL": model, "PRELOAD": "1"}
+    env = {
+        **process_lab.container_env(command, mounted, limit_cpus=2, policy=policy),
+        "MODEL": str(model),
+        "PRELOAD": "1",
+    }
     with (
         process_lab.server(command, env, tmp_path) as (port, errors),
         socket.create_connection(("127.0.0.1", port)) as asking,
@@ -116,37 +109,39 @@ def test_a_pool_made_before_the_fork_is_warned_about(python, mount, model, tmp_p
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_the_processes_of_a_multiprocessing_pool_count_each_other(method, python, mount, model):
+def test_the_processes_of_a_multiprocessing_pool_count_each_other(method, python, mounted, model):
     command = [str(python), "pool.py", method, "4"]
-    env = {**process_lab.container_env(command, mount, limit_cpus=2), "MODEL": model}
+    env = {**process_lab.container_env(command, mounted, limit_cpus=2), "MODEL": str(model)}
     said, _ = process_lab.program("pool.py", method, "4", env=env, python=python)
     assert [worker["pool"] for worker in said] == [1] * 4
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_a_process_that_serves_is_not_cut_for_others_of_its_pool_that_never_load_a_runtime(
-    method, python, mount, model
+    method, python, mounted, model
 ):
     command = [str(python), "helpers.py", method]
-    env = process_lab.container_env(command, mount, limit_cpus=2)
-    said, stderr = process_lab.program("helpers.py", method, env={**env, "MODEL": model}, python=python, prefix=BOTH)
+    env = process_lab.container_env(command, mounted, limit_cpus=2)
+    said, stderr = process_lab.program(
+        "helpers.py", method, env={**env, "MODEL": str(model)}, python=python, prefix=BOTH
+    )
     assert said["pool"] == CPUS
     # The helpers have lower numbers, and will never say a word.
     assert "raddle: onnxruntime 1.31.1: intra_op=2," in stderr
 
 
-def test_the_workers_of_a_parent_with_many_threads_count_each_other(python, mount, model):
-    env = process_lab.container_env([str(python), "threads.py", "80"], mount, limit_cpus=2)
-    said, stderr = process_lab.program("threads.py", "80", env={**env, "MODEL": model}, python=python, prefix=BOTH)
+def test_the_workers_of_a_parent_with_many_threads_count_each_other(python, mounted, model):
+    env = process_lab.container_env([str(python), "threads.py", "80"], mounted, limit_cpus=2)
+    said, stderr = process_lab.program("threads.py", "80", env={**env, "MODEL": str(model)}, python=python, prefix=BOTH)
     assert said == [1, 1]
     assert "shared by 2 workers" in stderr
 
 
-def test_an_entrypoints_own_single_thread_is_not_beaten(python, mount):
+def test_an_entrypoints_own_single_thread_is_not_beaten(python, mounted):
     report = "import numpy, json, threadpoolctl; print(json.dumps([p['num_threads'] for p in threadpoolctl.threadpool_info()]))"
     command = ["sh", "-c", f'export OMP_NUM_THREADS=1; exec {python} -c "{report}"']
     # Without a limit BLAS would get as many threads as there are cores.
-    env = process_lab.container_env(command, mount, limit_cpus=None)
+    env = process_lab.container_env(command, mounted, limit_cpus=None)
     assert env["OMP_NUM_THREADS"] == str(CPUS)
     done = process_lab.run([*BOTH, *command], env)
     assert done.stdout.strip() == "[1]"
@@ -164,7 +159,7 @@ load_models=m.mar
 """
 
 
-def test_torchserves_workers_divide_the_limit(mount, tmp_path):
+def test_torchserves_workers_divide_the_limit(mounted, tmp_path):
     bin_folder = process_lab.torchserve()
     archiver = [str(bin_folder / "torch-model-archiver"), "--model-name", "m", "--version", "1"]
     # It takes a folder of the model's name where temporary files are, and fails where somebody has one.
@@ -177,7 +172,7 @@ def test_torchserves_workers_divide_the_limit(mount, tmp_path):
     config.write_text(TORCHSERVE.format(port=port, management=management, metrics=metrics, folder=tmp_path))
     command = [str(bin_folder / "torchserve"), "--start", "--foreground", "--ncs", "--disable-token-auth"]
     command += ["--ts-config", str(config)]
-    env = process_lab.container_env(command, mount, limit_cpus=6, env={"TS_DEFAULT_WORKERS_PER_MODEL": "2"})
+    env = process_lab.container_env(command, mounted, limit_cpus=6, env={"TS_DEFAULT_WORKERS_PER_MODEL": "2"})
     assert env["OMP_NUM_THREADS"] == "2"
     variables = {**env, "PATH": f"{bin_folder}:{os.environ['PATH']}", "LOG_LOCATION": str(tmp_path)}
     with process_lab.server([*BOTH, *command], {**variables, "METRICS_LOCATION": str(tmp_path)}, tmp_path, port=port):
@@ -191,11 +186,11 @@ def test_torchserves_workers_divide_the_limit(mount, tmp_path):
 
 
 @pytest.mark.parametrize("callers", [1, 4, 8])
-def test_callers_of_one_session_never_run_more_threads_than_planned(callers, python, mount, model):
+def test_callers_of_one_session_never_run_more_threads_than_planned(callers, python, mounted, model):
     policy = {"budget": {"concurrentRuns": callers}}
-    env = process_lab.container_env([str(python)], mount, limit_cpus=2, policy=policy)
+    env = process_lab.container_env([str(python)], mounted, limit_cpus=2, policy=policy)
     said, _ = process_lab.program(
-        "callers.py", str(callers), "0.7", "0", "0", env={**env, "MODEL": model}, python=python, prefix=BOTH
+        "callers.py", str(callers), "0.7", "0", "0", env={**env, "MODEL": str(model)}, python=python, prefix=BOTH
     )
     planned = plan(None, Budget(quota_cpus=2.0), Policy(concurrent_runs=callers)).peak_runnable["onnxruntime"]
     assert callers <= said["busyThreads"] <= planned
@@ -211,16 +206,16 @@ def limited(python, env, model, *arguments):
     with cgroup.limited(1.0) as group:
         prefix = group.command([])
         said, _ = process_lab.program(
-            "callers.py", *arguments, env={**env, "MODEL": model}, python=python, prefix=prefix
+            "callers.py", *arguments, env={**env, "MODEL": str(model)}, python=python, prefix=prefix
         )
         usage = group.usage()
     return said, usage.throttled_periods / max(1, usage.periods), usage.cpu_s / said["runs"]
 
 
 @pytest.mark.parametrize("callers", ["1", "4"])
-def test_callers_at_a_limit_of_one_cpu_are_throttled_less_than_stock(callers, python, mount, model):
+def test_callers_at_a_limit_of_one_cpu_are_throttled_less_than_stock(callers, python, mounted, model):
     env = process_lab.container_env(
-        [str(python)], mount, limit_cpus=1, policy={"budget": {"concurrentRuns": int(callers)}}
+        [str(python)], mounted, limit_cpus=1, policy={"budget": {"concurrentRuns": int(callers)}}
     )
     # Paused between runs, so that a container without useless work fits its limit.
     load = (callers, "1.5", "20", "0")
@@ -230,8 +225,8 @@ def test_callers_at_a_limit_of_one_cpu_are_throttled_less_than_stock(callers, py
     assert planned_cpu_s < stock_cpu_s
 
 
-def test_numpys_pool_does_not_undo_the_plan_beside_a_session(python, mount, model):
-    env = process_lab.container_env([str(python)], mount, limit_cpus=1)
+def test_numpys_pool_does_not_undo_the_plan_beside_a_session(python, mounted, model):
+    env = process_lab.container_env([str(python)], mounted, limit_cpus=1)
     assert env["OMP_NUM_THREADS"] == "1"
     # A machine with more CPUs would give numpy as many threads; here they are asked for.
     left_alone = {name: value for name, value in env.items() if name != "OMP_NUM_THREADS"} | {

@@ -50,16 +50,6 @@ def reported(folder):
 EXPECTED = [(because, quota_cpus) for *_, because, quota_cpus in STEPS]
 
 
-@pytest.fixture(scope="module")
-def mounted(tmp_path_factory):
-    return shim_lab.mount(tmp_path_factory.mktemp("mount"))
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return shim_lab.write_model(tmp_path_factory.mktemp("model") / "chain.onnx")
-
-
 @pytest.fixture
 def probed(mounted, model, tmp_path):
     """Sessions of this Python in the box under the plan: probed(box, plan, sessions)."""

@@ -24,11 +24,6 @@ BOTH = pytest.mark.parametrize("having", [torch_lab.installed, torch_lab.trixie]
 
 
 @pytest.fixture(scope="module")
-def mounted(tmp_path_factory):
-    return shim_lab.mount(tmp_path_factory.mktemp("mount"))
-
-
-@pytest.fixture(scope="module")
 def models(tmp_path_factory):
     """The folder of a TorchScript file with two forked branches, saved by torch without Raddle."""
     torch_lab.installed()

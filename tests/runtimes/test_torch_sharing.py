@@ -17,11 +17,6 @@ ROUNDS = 60
 
 
 @pytest.fixture(scope="module")
-def mounted(tmp_path_factory):
-    return shim_lab.mount(tmp_path_factory.mktemp("mount"))
-
-
-@pytest.fixture(scope="module")
 def models(tmp_path_factory):
     torch_lab.installed()
     folder = tmp_path_factory.mktemp("models")
