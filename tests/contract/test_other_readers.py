@@ -42,12 +42,11 @@ def recorded(request):
     return root, to_document(read_machine(root))
 
 
-def said(command, environ=None):
-    """What a tool prints. Both need masks, which archives that were written by hand or cut down do without."""
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    if done.returncode:
+def said(command, root, environ=None):
+    """What a tool prints of a machine. Both need masks, which archives written by hand or cut down do without."""
+    if not list(root.glob("sys/devices/system/cpu/cpu0/topology/*_siblings")):
         pytest.skip(f"{command[0]} can't read this tree: it has lists only")
-    return done.stdout
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +55,7 @@ def hwloc(recorded):
         pytest.skip("hwloc is not installed")
     command = ["lstopo-no-graphics", "-i", str(recorded[0]), "--whole-system", "--no-io", "--of", "xml"]
     environ = os.environ | {"HWLOC_THISSYSTEM": "0", "HWLOC_COMPONENTS": "linux,stop", "HWLOC_HIDE_ERRORS": "2"}
-    return ET.fromstring(said(command, environ))
+    return ET.fromstring(said(command, recorded[0], environ))
 
 
 def sets(topology, kind):
@@ -76,7 +75,9 @@ def test_hwloc_shows_the_same_nodes_and_distances(recorded, hwloc):
         mine = cpus(ours[node.get("os_index")]["cpus"])
         # A node of memory only has the CPUs near it there.
         assert mine in ([], of_mask(node.get("cpuset")))
-    for matrix in hwloc.iter("distances2"):
+    matrices = list(hwloc.iter("distances2"))
+    assert len(matrices) == (len(nodes) > 1)
+    for matrix in matrices:
         ids = " ".join(part.text for part in matrix.findall("indexes")).split()
         values = iter(" ".join(part.text for part in matrix.findall("u64values")).split())
         assert ids == sorted(ours, key=int)
@@ -88,7 +89,7 @@ def test_lscpu_shows_the_same_cpus_cores_sockets_and_nodes(recorded):
     if shutil.which("lscpu") is None:
         pytest.skip("lscpu is not installed")
     command = ["lscpu", "-s", str(recorded[0]), "-p=CPU,CORE,SOCKET,NODE"]
-    rows = [line.split(",") for line in said(command).splitlines() if line[:1].isdigit()]
+    rows = [line.split(",") for line in said(command, recorded[0]).splitlines() if line[:1].isdigit()]
     document = recorded[1]
     assert [int(row[0]) for row in rows] == cpus(document["cpusOnline"])
 
