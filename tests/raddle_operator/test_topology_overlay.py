@@ -220,6 +220,10 @@ def test_cpus_that_are_not_online_are_not_among_those_that_a_process_may_use():
     assert overlay.allowed(MACHINE, mask("0-255"), None).facts == (("may use", "CPUs 0-31"),)
 
 
+def test_cpus_that_have_other_numbers_in_the_container_are_those_that_its_process_may_use():
+    assert overlay.allowed(MACHINE, mask("40-41"), None).facts == (("may use", "CPUs 40-41"),)
+
+
 def test_nothing_is_said_of_a_process_that_nothing_is_known_of():
     assert overlay.allowed(MACHINE, None, None) == Marks()
 

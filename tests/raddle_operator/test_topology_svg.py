@@ -16,7 +16,7 @@ from picture_machines import SIZES, regular
 import machines
 from raddle import cpuset, sysfs
 from raddle.policy import Policy
-from raddle.topology import GPU, Group, Kubelet, Machine
+from raddle.topology import GPU, Group, Kubelet, Machine, NUMANode
 from raddle_operator.cli.picture import layout, overlay, style, svg, text
 
 RSVG = shutil.which("rsvg-convert")
@@ -183,11 +183,17 @@ def test_a_browser_would_find_it(tmp_path):
 # --- widths ---------------------------------------------------------------------------------------------------------
 
 
-def test_boxes_of_one_kind_have_one_width_whichever_boxes_they_are_in():
-    numbers = (*range(4), *range(65536, 65540))
+@pytest.mark.parametrize("nodes", [(), (0x03, 0x0C, 0x30, 0xC0)])
+@pytest.mark.parametrize("numbers", [(*range(4), *range(65536, 65540)), range(9996, 10004)])
+def test_boxes_of_one_kind_have_one_width_whichever_boxes_they_are_in(nodes, numbers):
     domains = tuple(Group(number, 1 << cpu) for cpu, number in enumerate(numbers))
-    cores = tuple(domain.cpus for domain in domains)
-    machine = Machine(online=0xFF, cores=cores, sockets=(Group(0, 0x0F), Group(1, 0xF0)), l3_domains=domains)
+    machine = Machine(
+        online=0xFF,
+        cores=tuple(domain.cpus for domain in domains),
+        sockets=(Group(0, 0x0F), Group(1, 0xF0)),
+        numa_nodes=tuple(NUMANode(number, cpus) for number, cpus in enumerate(nodes)),
+        l3_domains=domains,
+    )
     boxes = [group.find("s:rect", NS) for group in parsed(machine).findall(".//s:g[@class='box l3']", NS)]
     assert len(boxes) == 8
     assert len({box.get("width") for box in boxes}) == 1

@@ -11,6 +11,9 @@ from raddle_operator.cli.picture.model import Box, Core
 
 _Item = TypeVar("_Item")
 
+Place = tuple[tuple[str, int], ...]
+"""Where a box is: of the outermost box around it, and so on to itself, the kind and how many are in a row."""
+
 # Between the parts of a title.
 SEPARATOR: Final = " · "
 _BLANK: Final = "\N{NO-BREAK SPACE}"
@@ -66,26 +69,33 @@ def room_of(most: int, beside: int, gap: int) -> int:
     return (most + gap) // beside - gap
 
 
-def inner_widths(
+def widths(
     boxes: Sequence[Box],
     most: int,
     *,
     flow: Callable[[Sequence[Box], int], Size],
     size: Callable[[Box, int], Size],
     gap: int,
-) -> dict[tuple[str, int], int]:
-    """Return how wide the boxes inside these come out, by their kind and how many are in a row: the widest of all.
+    sides: int,
+    within: Place = (),
+) -> dict[Place, int]:
+    """Return the width of the widest box of each place, so that boxes of one kind are of one width, wherever they are.
 
-    So that boxes of one kind are of one width, whichever of these they are in.
+    `gap` is between boxes, `sides` what a box's own sides take of its room.
     """
-    found: dict[tuple[str, int], int] = {}
+    place, room = placed(boxes, flow(boxes, most).beside, most, gap=gap, within=within)
+    found = {place: max(size(box, room).width for box in boxes)}
     for box in boxes:
         if box.boxes:
-            beside = flow(box.boxes, most).beside
-            key = box.boxes[0].kind, beside
-            widths = [size(inner, room_of(most, beside, gap)).width for inner in box.boxes]
-            found[key] = max(found.get(key, 0), *widths)
+            inner = widths(box.boxes, room - sides, flow=flow, size=size, gap=gap, sides=sides, within=place)
+            for key, width in inner.items():
+                found[key] = max(found.get(key, 0), width)
     return found
+
+
+def placed(boxes: Sequence[Box], beside: int, most: int, *, gap: int, within: Place) -> tuple[Place, int]:
+    """Return the place of these boxes, and the room that each of them has."""
+    return (*within, (boxes[0].kind, beside)), room_of(most, beside, gap)
 
 
 def cores_a_row(count: int, fit: int) -> int:

@@ -5,22 +5,23 @@ A core is a frame around its threads, or in less room its threads side by side: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
 from raddle_operator.cli.picture.flow import (
     SEPARATOR,
+    Place,
     Size,
     cores_a_row,
     flow,
     folded,
-    inner_widths,
-    room_of,
+    placed,
     rows,
     threads,
     unbroken,
+    widths,
 )
 from raddle_operator.cli.picture.model import Box, Cell, Core
 
@@ -52,6 +53,7 @@ class Drawing:
         self._framed = framed
         self._width = width
         self._sizes: dict[tuple[int, int], Size] = {}
+        self._widths: dict[Place, int] = {}
         self._runs = [tuple(run) for _, run in groupby(boxes, key=lambda box: box.kind)]
         machine = [cell for box in boxes if box.kind not in {"offline", "pool"} for cell in box.cells()]
         self._id_width = max((len(str(cell.cpu)) for cell in machine if cell.cpu is not None), default=0)
@@ -69,7 +71,11 @@ class Drawing:
 
     def lines(self) -> list[Line]:
         """Return the lines."""
-        return [line for run in self._runs for line in self._row_lines(run, self._width)]
+        found: list[Line] = []
+        for run in self._runs:
+            self._widths |= widths(run, self._width, flow=self._flow, size=self._size, gap=1, sides=_SIDES)
+            found += self._row_lines(run, self._width)
+        return found
 
     # --- how large --------------------------------------------------------------------------------------------------
 
@@ -130,23 +136,20 @@ class Drawing:
 
     # --- lines ------------------------------------------------------------------------------------------------------
 
-    def _row_lines(self, boxes: Sequence[Box], most: int, least: int = 0) -> Iterator[Line]:
+    def _row_lines(self, boxes: Sequence[Box], most: int, within: Place = ()) -> Iterator[Line]:
         beside = self._flow(boxes, most).beside
-        room = room_of(most, beside, 1)
-        width = max(least, *(self._size(box, room).width for box in boxes))
-        inner = inner_widths(boxes, room - _SIDES, flow=self._flow, size=self._size, gap=1)
+        place, room = placed(boxes, beside, most, gap=1, within=within)
         for row in rows(boxes, beside):
             height = max(self._size(box, room).height for box in row)
-            blocks = [self._box_lines(box, room, width, height, inner) for box in row]
+            blocks = [self._box_lines(box, room, height, place) for box in row]
             for parts in zip(*blocks, strict=True):
                 line: list[Span] = []
                 for part in parts:
                     line += [(" ", ""), *part] if line else part
                 yield tuple(line)
 
-    def _box_lines(
-        self, box: Box, room: int, width: int, height: int, inner_width: Mapping[tuple[str, int], int]
-    ) -> list[Line]:
+    def _box_lines(self, box: Box, room: int, height: int, place: Place) -> list[Line]:
+        width = self._widths[place]
         across, down = self._glyphs.sides
         upper_left, upper_right, lower_left, lower_right = self._glyphs.corners
         style, inner = f"frame.{box.kind}", width - _SIDES
@@ -161,8 +164,7 @@ class Drawing:
         ]
         inside: list[Line] = [((text, "note"),) for text in body]
         if box.boxes:
-            beside = self._flow(box.boxes, room - _SIDES).beside
-            inside += self._row_lines(box.boxes, room - _SIDES, inner_width[box.boxes[0].kind, beside])
+            inside += self._row_lines(box.boxes, room - _SIDES, place)
         elif box.cores:
             inside += self._grid_lines(box, self._size(box, room).beside)
         inside += [()] * (height - 2 - len(inside))

@@ -41,7 +41,8 @@ class _Use:
 
 def allowed(machine: Machine, usable: int | None, quota_cpus: float | None) -> Marks:
     """Return the marks of a process that may use these CPUs (None: not known), with a quota (None: none)."""
-    parts = [] if usable is None else [f"CPUs {cpuset.format_list(usable & machine.online)}"]
+    # A container's file system may number the CPUs anew (lxcfs): then none that it may use is online by name.
+    parts = [] if usable is None else [f"CPUs {cpuset.format_list(usable & machine.online or usable)}"]
     parts += [] if quota_cpus is None else [f"quota {quota_cpus:g} CPUs"]
     outside = 0 if usable is None else machine.online & ~usable
     return Marks(outside=outside, facts=(("may use", ", ".join(parts)),) if parts else ())

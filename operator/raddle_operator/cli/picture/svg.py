@@ -6,7 +6,7 @@ by pattern and sign as well as by colour. Text can't be measured here, so its wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 from xml.sax.saxutils import escape
@@ -14,15 +14,16 @@ from xml.sax.saxutils import escape
 from raddle_operator.cli.picture import style
 from raddle_operator.cli.picture.flow import (
     SEPARATOR,
+    Place,
     Size,
     cores_a_row,
     flow,
     folded,
-    inner_widths,
-    room_of,
+    placed,
     rows,
     threads,
     unbroken,
+    widths,
 )
 from raddle_operator.cli.picture.model import ISOLATED, SYMBOLS, Box, Cell, Core, Picture, State
 
@@ -49,6 +50,7 @@ class _Sheet:
     def __init__(self, picture: Picture) -> None:
         self._picture = picture
         self._sizes: dict[tuple[int, int], Size] = {}
+        self._widths: dict[Place, int] = {}
         self._out: list[str] = []
         cells = [cell for box in picture.boxes for cell in box.cells()]
         ids = max((len(str(cell.cpu)) for cell in cells if cell.cpu is not None), default=1)
@@ -63,6 +65,7 @@ class _Sheet:
         width = max(MIN_WIDTH - 2 * _MARGIN, self._distances_width(), *(size.width for size in inside))
         y = self._heading(width)
         for run, size in zip(self._runs, inside, strict=True):
+            self._widths |= widths(run, most, flow=self._flow, size=self._size, gap=_GAP, sides=2 * _PAD)
             self._boxes(run, _MARGIN, y, most)
             y += size.height + _GAP
         y = self._legend(y + 6, width)
@@ -116,20 +119,18 @@ class _Sheet:
 
     # --- the machine ------------------------------------------------------------------------------------------------
 
-    def _boxes(self, boxes: Sequence[Box], x: int, y: int, most: int, least: int = 0) -> None:
+    def _boxes(self, boxes: Sequence[Box], x: int, y: int, most: int, within: Place = ()) -> None:
         beside = self._flow(boxes, most).beside
-        room = room_of(most, beside, _GAP)
-        width = max(least, *(self._size(box, room).width for box in boxes))
-        inner = inner_widths(boxes, room - 2 * _PAD, flow=self._flow, size=self._size, gap=_GAP)
+        place, room = placed(boxes, beside, most, gap=_GAP, within=within)
+        width = self._widths[place]
         for row in rows(boxes, beside):
             height = max(self._size(box, room).height for box in row)
-            for place, box in enumerate(row):
-                self._box(box, x + place * (width + _GAP), y, width, height, room, inner)
+            for column, box in enumerate(row):
+                self._box(box, x + column * (width + _GAP), y, height, room, place)
             y += height + _GAP
 
-    def _box(
-        self, box: Box, x: int, y: int, width: int, height: int, room: int, inner: Mapping[tuple[str, int], int]
-    ) -> None:
+    def _box(self, box: Box, x: int, y: int, height: int, room: int, place: Place) -> None:
+        width = self._widths[place]
         title, body = _texts(box, room - 2 * _PAD)
         self._out.append(
             f'<g class="box {box.kind}"><rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6"/>'
@@ -141,8 +142,7 @@ class _Sheet:
             top += _LINE
         top += 4
         if box.boxes:
-            beside = self._flow(box.boxes, room - 2 * _PAD).beside
-            self._boxes(box.boxes, x + _PAD, top, room - 2 * _PAD, inner[box.boxes[0].kind, beside])
+            self._boxes(box.boxes, x + _PAD, top, room - 2 * _PAD, place)
         elif box.cores:
             self._cores(box, x + _PAD, top, self._size(box, room).beside)
         self._out.append("</g>")
