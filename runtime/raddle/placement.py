@@ -214,8 +214,12 @@ def in_words(machine: Machine, threads: int, wish: Wish, pool: int, cut_to: str 
     words = "CPU" if wish.all_threads else "physical core"
     words = f"{threads} {words}{'s' * (threads != 1)}"
     if wish.core_type != "any" and len(machine.core_types) > 1:
-        taken = sum(1 for kind in machine.core_types if kind.cpus & pool)
-        words += " of one type" if taken < 2 else " of the faster types" * (taken < len(machine.core_types))
+        taken = [kind for kind in machine.core_types if kind.cpus & pool]
+        if len(taken) < 2:
+            words += " of one type"
+        elif len(taken) < len(machine.core_types):
+            slowest = min(machine.core_types, key=lambda kind: kind.capacity or 0)
+            words += " of the slower types" if slowest in taken else " of the faster types"
     return f"{words} on one {cut_to}" if cut_to else words
 
 

@@ -65,6 +65,15 @@ RATED = machine(
         CoreType("capacity-1024", mask("4-5"), capacity=1024),
     ),
 )
+# Two designs of slower cores, which are one speed.
+MANY_SLOW = machine(
+    [str(n) for n in range(7)],
+    core_types=(
+        CoreType("capacity-300", mask("0-2"), capacity=300),
+        CoreType("capacity-310", mask("3-5"), capacity=310),
+        CoreType("capacity-1024", mask("6"), capacity=1024),
+    ),
+)
 # The first core has one reserved thread.
 HALF_RESERVED = SMT._replace(kubelet=static()._replace(reserved_cpus=1), numa_nodes=())
 # Two sockets whose memory the firmware interleaves.
@@ -102,6 +111,7 @@ COUNTS_ONLY = Machine(online=mask("0-7"), cores=())
         (RATED, "0-5", AUTO, 6, "0-5", "6 physical cores"),
         (CLUSTERS, "0-7", Wish(core_type="performance"), 1, "7", "1 physical core of one type"),
         (CLUSTERS, "0-3", AUTO, 4, "0-3", "4 physical cores of one type"),
+        (MANY_SLOW, "0-6", AUTO, 6, "0-5", "6 physical cores of the slower types"),
         (ONE_NODE, "0-5,8-9", AUTO, 6, "0-5", "6 physical cores on one socket"),
         (ONE_NODE, "0-4,8-10", AUTO, 8, "0-4,8-10", "8 physical cores"),
         # What is asked for is one memory, and there is one.
