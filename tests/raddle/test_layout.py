@@ -15,7 +15,7 @@ from raddle.placement import Wish, one_cpu_each
 from raddle.planner import Budget, plan
 from raddle.policy import Policy
 from raddle.sysfs import read_machine
-from raddle.topology import Kubelet
+from raddle.topology import CoreType, Kubelet, Machine
 
 
 def fitting(cores, domains, each):
@@ -94,6 +94,30 @@ HYBRID = read_machine(str(machines.path("hybrid-6p8e-20t")))
 def test_each_kind_of_core_has_instances_of_its_own(budget, policy, instances):
     machine = HYBRID._replace(kubelet=Kubelet("static"))
     found = plan(machine, budget, Policy(objective="Throughput", **policy)).layout
+    assert [(found.workers, found.threads), *found.others] == instances
+
+
+def arm(**sizes):
+    """So many cores of each capacity, the slowest first."""
+    kinds, first = [], 0
+    for name, count in sizes.items():
+        kinds.append(CoreType(name, (1 << count) - 1 << first, capacity=int(name.rpartition("_")[2])))
+        first += count
+    return Machine(online=(1 << first) - 1, cores=tuple(1 << cpu for cpu in range(first)), core_types=tuple(kinds))
+
+
+@pytest.mark.parametrize(
+    ("machine", "quota_cpus", "instances"),
+    [
+        (arm(a725_731=8, x925_1024=8), None, [(2, 4), (2, 4)]),
+        (arm(a725_731=8, x925_1024=8), 12, [(2, 4), (1, 4)]),
+        (arm(a725_731=8, x925_1024=8), 8, [(2, 4)]),
+        # All but the slowest are one group, as they are for one pool.
+        (arm(a510_280=3, a710_855=4, x3_1024=1), None, [(1, 4), (1, 3)]),
+    ],
+)
+def test_the_slowest_cores_of_an_arm_machine_have_instances_of_their_own(machine, quota_cpus, instances):
+    found = plan(machine, Budget(quota_cpus=quota_cpus), Policy(objective="Throughput")).layout
     assert [(found.workers, found.threads), *found.others] == instances
 
 

@@ -489,6 +489,11 @@ def test_cores_of_one_design_that_are_rated_a_few_percent_apart_are_one_kind(tre
     ]
 
 
+def test_cores_that_are_rated_a_few_percent_apart_are_no_kinds_where_there_are_no_others(tree):
+    machine = read_machine(tree(small(arm([0xD85] * 4, [997, 1017, 1024, 1024]))))
+    assert [kind.name for kind in machine.core_types] == ["standard"]
+
+
 def test_cores_of_one_design_that_are_rated_far_apart_are_two_kinds(tree):
     machine = read_machine(tree(small(arm([0xD0D] * 4, [801, 801, 801, 1024]))))
     assert [(kind.name, kind.cpus) for kind in machine.core_types] == [("capacity-801", 0b0111), ("capacity-1024", 8)]

@@ -1,11 +1,12 @@
 """Model and architecture in each architecture's own words, and CPUs where only /proc tells of them."""
 
+import os
 import sys
 
 import pytest
 
 import machines
-from raddle import cpuset
+from raddle import cpuset, files
 from raddle.sysfs import read_machine
 
 X86 = """\
@@ -180,3 +181,27 @@ def test_a_listing_of_many_cpus_is_opened_once_for_all_and_once_for_the_first(tr
     sys.addaudithook(hook)
     assert cpuset.count(read_machine(root).online) == 512
     assert len(opened) == 2
+
+
+class Counted(bytes):
+    """A piece of a file that notes how many bytes are copied where it is added to others."""
+
+    copied = 0
+
+    def __add__(self, other):
+        Counted.copied += len(self) + len(other)
+        return Counted(bytes(self) + other)
+
+    def __radd__(self, other):
+        Counted.copied += len(self) + len(other)
+        return Counted(other + bytes(self))
+
+
+def test_the_pieces_of_a_large_file_are_not_copied_again_for_each_that_follows(tmp_path, monkeypatch):
+    path, size = tmp_path / "cpuinfo", 1 << 20
+    path.write_text("x" * size)
+    read = os.read
+    monkeypatch.setattr(os, "read", lambda fd, most: Counted(read(fd, most)))
+    monkeypatch.setattr(Counted, "copied", 0)
+    assert files.read_text(str(path), to_end=True, limit_bytes=size) == "x" * size
+    assert Counted.copied <= 2 * size
