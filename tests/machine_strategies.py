@@ -65,6 +65,10 @@ def random_machines(draw):
                 draw(number),
                 tuple(range(10, 10 + len(nodes))) if distances else (),
                 () if mask else tuple(other for other, cpus in zip(node_ids, nodes, strict=True) if cpus)[:2],
+                "" if mask else draw(st.sampled_from(["", "persistent", "cxl", "special-purpose"])),
+                draw(number),
+                draw(number),
+                draw(number),
             )
             for node, mask in zip(node_ids, nodes, strict=True)
         ),
@@ -100,7 +104,7 @@ def random_machines(draw):
 
 def decisive(machine):
     """The machine without what nothing is decided by: a NodeCPUTopology holds no more."""
-    nodes = tuple(node._replace(initiators=()) for node in machine.numa_nodes)
+    nodes = tuple(NUMANode(*node[:4]) for node in machine.numa_nodes)
     return machine._replace(numa_nodes=nodes, problems=(), caches=())
 
 

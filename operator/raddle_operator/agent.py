@@ -172,7 +172,7 @@ class Agent:
         """The machine and its kubelet; sysfs is read when it is time, None when it shows no CPU at all."""
         if time.monotonic() >= self._next_reading:
             self._next_reading = time.monotonic() + self._settings.reread_s
-            found = read_machine(str(self._settings.root), caches=False)
+            found = read_machine(str(self._settings.root), details=False)
             self._complain(found)
             self._machine = nodetopology.steadied(found, self._machine) if found.online else None
         if self._machine is None:

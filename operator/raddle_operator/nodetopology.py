@@ -1,7 +1,7 @@
 """NodeCPUTopology and Machine: the same facts, as the API server keeps them and as the planner reads them.
 
 The spec holds the kernel's ids beside the sets of CPUs, names as the DRA CPU driver names them (socketID, numaNodeID,
-cacheL3ID) and counts for tables. The list of problems, and what nothing is decided by (caches, initiators of memory),
+cacheL3ID) and counts for tables. The list of problems, and what nothing is decided by (caches, memory's kinds),
 are not in it. crds/nodecputopologies.yaml is the source of truth for its form.
 """
 

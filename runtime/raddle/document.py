@@ -36,6 +36,7 @@ VERSION = 1
 CPU_MANAGER_POLICIES = ("unknown", "none", "static")
 TOPOLOGY_MANAGER_POLICIES = ("unknown", "none", "best-effort", "restricted", "single-numa-node")
 TOPOLOGY_MANAGER_SCOPES = ("unknown", "container", "pod")
+MEMORY_KINDS = ("", "persistent", "cxl", "special-purpose")
 # Who told the kubelet's settings, and the reserved CPUs; "" where nobody did.
 KUBELET_SOURCES = ("", "Configz", "Proxy")
 RESERVED_SOURCES = ("", "ReservedSystemCPUs", "PodResources")
@@ -92,6 +93,10 @@ def _numa_node(node: NUMANode) -> Dict[str, Any]:
         found["distances"] = list(node.distances)
     if node.initiators:
         found["initiators"] = list(node.initiators)
+    if node.memory_kind:
+        found["memoryKind"] = node.memory_kind
+    told = {"memoryTier": node.memory_tier, "readMBPerSecond": node.read_mb_s, "readNanoseconds": node.read_ns}
+    found.update((key, value) for key, value in told.items() if value is not None)
     return found
 
 
@@ -195,7 +200,17 @@ def _numa_nodes(nodes: Fields, within: Within) -> Tuple[NUMANode, ...]:
     ids.sort()
     found = within.objects([nodes.child(str(number)) for number in ids])
     return tuple(
-        NUMANode(number, cpus, node.number("memoryMiB"), _distances(node, len(ids)), _initiators(node, ids))
+        NUMANode(
+            number,
+            cpus,
+            node.number("memoryMiB"),
+            _distances(node, len(ids)),
+            _initiators(node, ids),
+            node.word("memoryKind", MEMORY_KINDS),
+            node.number("memoryTier"),
+            node.number("readMBPerSecond"),
+            node.number("readNanoseconds"),
+        )
         for number, (node, cpus) in zip(ids, found)
     )
 

@@ -34,21 +34,7 @@ def read(nodes: Directory, online: int) -> tuple[NUMANode, ...]:
         rest &= ~mask
         found.append(NUMANode(node, mask, _memory_mib(nodes, directory)))
     ids = [node.id for node in found]
-    return tuple(
-        node._replace(
-            distances=_distances(nodes, node.id, columns, ids),
-            initiators=() if node.cpus else _initiators(nodes, node.id, found),
-        )
-        for node in found
-    )
-
-
-def _initiators(nodes: Directory, node: int, found: list[NUMANode]) -> tuple[int, ...]:
-    """Of the nodes with CPUs, those that the kernel links as nearest; a node with CPUs is its own."""
-    # Class 1 looks at CPUs only, class 0 at devices too; older kernels have class 0 only.
-    folders = (f"node{node}/access{number}/initiators" for number in (1, 0))
-    linked = next(filter(None, (nodes.numbered("node", folder) for folder in folders)), 0)
-    return tuple(other.id for other in found if other.cpus and linked >> other.id & 1)
+    return tuple(node._replace(distances=_distances(nodes, node.id, columns, ids)) for node in found)
 
 
 def _cpus(nodes: Directory, directory: str) -> tuple[int, str] | None:

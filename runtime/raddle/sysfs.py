@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from typing import Iterable
 
-from raddle import coretypes, cpuinfo, cpuset, errors, files, numa, pci
+from raddle import coretypes, cpuinfo, cpuset, errors, files, memory, numa, pci
 from raddle.topology import Cache, Group, Machine, NUMANode
 from raddle.tree import Directory, Problems, lowest
 
@@ -29,14 +29,14 @@ _STAT_LIMIT_BYTES = 4 * 1024 * 1024
 _X86 = ("x86_64", "i686")
 
 
-def read_machine(root: str = "/", caches: bool = True) -> Machine:
+def read_machine(root: str = "/", details: bool = True) -> Machine:
     """The machine whose /sys and /proc lie below `root`. Never raises: what could not be read is in `problems`.
 
     Groups hold online CPUs only, sorted by their lowest CPU; `numa_nodes` are sorted by id, so that
     distances line up. Where the kernel numbers sockets or L3 domains with -1, twice or not at all,
     they are numbered in order. `architecture` is this process's own where root is "/", else what the
     files tell, else "". Without sysfs the CPUs are those of /proc/cpuinfo or /proc/stat. Nothing is decided by
-    `caches`, whose files are as many as all others.
+    `details`, caches and kinds of memory, whose files are as many as all others.
     """
     root = os.fspath(root)
     problems = Problems()
@@ -64,14 +64,14 @@ def read_machine(root: str = "/", caches: bool = True) -> Machine:
             isolated=(cpus.cpus("isolated") or 0) & (online | offline),
             sockets=sockets,
             dies=_dies(cpus, online, described, sockets),
-            numa_nodes=numa_nodes,
+            numa_nodes=memory.read(root, nodes, numa_nodes, problems) if details else numa_nodes,
             l3_domains=_l3_domains(cpus, online, units, cores if silent_l3_is_private else []),
             core_types=coretypes.read(root, cpus, online, speakers, processor.architecture, problems),
             gpus=pci.read_gpus(root, [node.id for node in numa_nodes], problems),
             architecture=processor.architecture,
             model=processor.model,
             boot_id=_boot_id(root, problems),
-            caches=_caches(cpus, online, units) if caches else (),
+            caches=_caches(cpus, online, units) if details else (),
         )
     return machine._replace(problems=problems.all())
 

@@ -24,6 +24,8 @@ class NUMANode(NamedTuple):
     """A memory node. `cpus` may be empty; `memory_mib` is None where unknown; `distances` is by ascending node id.
 
     `initiators` are the nodes whose CPUs reach this memory best, () where firmware does not say (HMAT).
+    `memory_kind` is persistent, cxl or special-purpose where memory was added from such a device, else "";
+    `memory_tier` is the kernel's, lower is faster; `read_mb_s` and `read_ns` are the firmware's, from the nearest CPUs.
     """
 
     id: int
@@ -31,6 +33,10 @@ class NUMANode(NamedTuple):
     memory_mib: Optional[int] = None
     distances: Tuple[int, ...] = ()
     initiators: Tuple[int, ...] = ()
+    memory_kind: str = ""
+    memory_tier: Optional[int] = None
+    read_mb_s: Optional[int] = None
+    read_ns: Optional[int] = None
 
 
 class CoreType(NamedTuple):

@@ -108,7 +108,7 @@ def test_status_has_room_for_every_layout_that_is_shown():
 )
 @pytest.mark.parametrize("name", machines.names())
 def test_what_the_agent_writes_of_a_recorded_machine_fits_the_schema(name, kubelet):
-    machine = sysfs.read_machine(str(machines.path(name)), caches=False)._replace(kubelet=kubelet)
+    machine = sysfs.read_machine(str(machines.path(name)), details=False)._replace(kubelet=kubelet)
     written = {
         "apiVersion": nodetopology.API_VERSION,
         "kind": nodetopology.KIND,

@@ -109,7 +109,7 @@ def test_it_publishes_the_machine_once(cluster, node, watcher):
         assert topology(cluster)["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
         status = Path(f"/proc/{process.pid}/status").read_text()
         print(next(line for line in status.splitlines() if line.startswith("VmRSS")))
-    assert from_object(first) == read_machine(root, caches=False)
+    assert from_object(first) == read_machine(root, details=False)
     assert {field["manager"] for field in first["metadata"]["managedFields"]} == {"raddle-agent"}
     owner = first["metadata"]["ownerReferences"]
     assert owner == [

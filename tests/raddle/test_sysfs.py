@@ -584,7 +584,7 @@ def test_a_cache_whose_size_cannot_be_read_is_a_cache_of_unknown_size(tree):
 def test_a_reader_that_decides_only_leaves_the_caches_out():
     whole = read_machine(machines.path("2s16c32t"))
     assert whole.caches
-    assert read_machine(machines.path("2s16c32t"), caches=False) == whole._replace(caches=())
+    assert read_machine(machines.path("2s16c32t"), details=False) == whole._replace(caches=())
 
 
 # --- memory without CPUs ---------------------------------------------------------------------------------------------
@@ -602,10 +602,11 @@ def far_memory(*links):
     [
         ((), ()),
         (("access0/initiators/node1",), (1,)),
-        (("access0/initiators/node0", "access0/initiators/node2", "access1/initiators/node1"), (1,)),
+        (("access0/initiators/node2", "access1/initiators/node1"), (1,)),
+        (("access0/initiators/node1", "access0/initiators/node2", "access1/initiators/node0"), (1,)),
         (("access0/initiators/node0", "access0/initiators/node1", "access0/initiators/node9"), (0, 1)),
     ],
-    ids=("nothing told", "devices and CPUs", "CPUs only go first", "a node that is not there"),
+    ids=("nothing told", "CPUs", "a device, then CPUs only", "CPUs and a device", "a node that is not there"),
 )
 def test_memory_without_cpus_is_near_to_the_nodes_that_the_firmware_links(tree, links, nearest):
     nodes = read_machine(tree(far_memory(*links))).numa_nodes

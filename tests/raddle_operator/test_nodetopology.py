@@ -33,7 +33,7 @@ def test_a_machine_survives_the_api_object(machine):
 
 @pytest.mark.parametrize("name", machines.names())
 def test_a_recorded_machine_fits_the_schema(name, schema):
-    machine = read_machine(machines.path(name), caches=False)
+    machine = read_machine(machines.path(name), details=False)
     schema.validate(obj(to_spec(machine)))
     assert from_object(obj(to_spec(machine))) == machine
 
@@ -49,7 +49,7 @@ def known(schema, spec):
 
 
 def test_no_field_is_written_that_the_schema_does_not_have(schema):
-    machine = read_machine(machines.path("hybrid-6p8e-20t"), caches=False)
+    machine = read_machine(machines.path("hybrid-6p8e-20t"), details=False)
     kinds = [kind._replace(capacity=1024, model="Cortex-X3") for kind in machine.core_types]
     machine = machine._replace(
         core_types=tuple(kinds),

@@ -159,24 +159,76 @@ def test_memory_without_cpus_has_a_box_that_names_the_nearest_node():
     assert memory.notes == ("memory only, no CPUs; nearest is node 1 (distance 17)",)
 
 
+def with_memory(*memory, sockets=None):
+    """Two NUMA nodes of two CPUs each, perhaps a socket each, and nodes of memory only."""
+    nodes = (NUMANode(0, mask("0-1"), 1024, (10, 20, 17, 17)), NUMANode(1, mask("2-3"), 1024, (20, 10, 17, 28)))
+    return machine("0-3", sockets=sockets or {})._replace(numa_nodes=(*nodes, *memory))
+
+
+SOCKETS = {0: "0-1", 1: "2-3"}
+TIED = NUMANode(2, 0, 65536, (17, 17, 10, 20))
+NEAR_0 = NUMANode(3, 0, 4096, (17, 28, 20, 10))
+
+
 def test_memory_without_cpus_names_every_node_that_is_as_near():
-    nodes = (
-        NUMANode(0, mask("0-1"), 1024, (10, 20, 17)),
-        NUMANode(1, mask("2-3"), 1024, (20, 10, 17)),
-        NUMANode(2, 0, 65536, (17, 17, 10)),
-    )
-    *_, memory = drawn(machine("0-3")._replace(numa_nodes=nodes))
-    assert memory.notes == ("memory only, no CPUs; nearest are nodes 0-1 (distance 17)",)
+    for sockets in ({}, SOCKETS):
+        *_, memory = drawn(with_memory(TIED, NEAR_0._replace(distances=()), sockets=sockets))[:3]
+        assert memory.notes == ("memory only, no CPUs; nearest are nodes 0-1 (distance 17)",)
 
 
 def test_memory_without_cpus_is_nearest_to_whom_the_firmware_names_whatever_the_distances_say():
-    nodes = (
-        NUMANode(0, mask("0-1"), 1024, (10, 20, 17)),
-        NUMANode(1, mask("2-3"), 1024, (20, 10, 17)),
-        NUMANode(2, 0, 65536, (17, 17, 10), initiators=(1,)),
-    )
-    *_, memory = drawn(machine("0-3")._replace(numa_nodes=nodes))
+    *_, memory, _ = drawn(with_memory(TIED._replace(initiators=(1,)), NEAR_0))
     assert memory.notes == ("memory only, no CPUs; nearest is node 1 (distance 17)",)
+
+
+def test_memory_without_cpus_is_drawn_in_the_socket_that_it_is_nearest_to_and_else_beside_all():
+    boxes = drawn(with_memory(TIED, NEAR_0, sockets=SOCKETS))
+    assert [(box.kind, box.names[0]) for box in boxes] == [
+        ("socket", "socket 0"),
+        ("socket", "socket 1"),
+        ("memory", "NUMA node 2"),
+    ]
+    assert [(box.kind, box.names, box.notes) for box in boxes[0].boxes] == [
+        ("numa", ("NUMA node 0", "1 GiB"), ()),
+        ("memory", ("NUMA node 3", "4 GiB"), ("memory only, no CPUs",)),
+    ]
+    assert boxes[1].names == ("socket 1", "NUMA node 1", "1 GiB")
+
+
+def test_memory_that_is_as_near_to_all_nodes_of_a_socket_is_drawn_in_it():
+    nodes = (
+        NUMANode(0, mask("0"), 1024, (10, 12, 20, 14, 14)),
+        NUMANode(1, mask("1"), 1024, (12, 10, 20, 14, 15)),
+        NUMANode(2, mask("2-3"), 1024, (20, 20, 10, 28, 28)),
+        NUMANode(3, 0, 4096, (14, 14, 28, 10, 20)),
+        NUMANode(4, 0, 4096, (14, 15, 28, 20, 10)),
+    )
+    first, second = drawn(machine("0-3", sockets=SOCKETS)._replace(numa_nodes=nodes))
+    assert [(box.names[0], box.notes) for box in first.boxes] == [
+        ("NUMA node 0", ()),
+        ("NUMA node 1", ()),
+        ("NUMA node 3", ("memory only, no CPUs",)),
+        ("NUMA node 4", ("memory only, no CPUs; nearest is node 0 (distance 14)",)),
+    ]
+    assert second.names == ("socket 1", "NUMA node 2", "1 GiB")
+
+
+def test_memory_is_drawn_beside_a_numa_node_that_is_divided_not_in_it():
+    nodes = (NUMANode(0, mask("0-3"), 1024, (10, 20, 17)), NUMANode(1, mask("4-5"), 1024, (20, 10, 28)))
+    found = machine("0-5", sockets={0: "0-5"}, l3_domains={0: "0-1", 1: "2-3", 2: "4-5"})
+    (socket,) = drawn(found._replace(numa_nodes=(*nodes, NUMANode(2, 0, 4096, (17, 28, 10)))))
+    assert [box.names[0] for box in socket.boxes] == ["NUMA node 0", "NUMA node 1", "NUMA node 2"]
+    assert socket.boxes[2].notes == ("memory only, no CPUs; nearest is node 0 (distance 17)",)
+
+
+def test_memory_shows_its_kind_its_speed_and_where_there_are_several_its_tier():
+    fast = NEAR_0._replace(memory_kind="special-purpose", read_mb_s=409600, read_ns=90)
+    for tiers, note in (((4, 4), "409.6 GB/s · 90 ns"), ((4, 22), "409.6 GB/s · 90 ns · memory tier 22")):
+        found = with_memory(TIED._replace(memory_tier=tiers[0]), fast._replace(memory_tier=tiers[1]))
+        found = found._replace(numa_nodes=tuple(n._replace(memory_tier=n.memory_tier or 4) for n in found.numa_nodes))
+        box = drawn(found)[-1]
+        assert box.names == ("NUMA node 3", "4 GiB", "special-purpose memory")
+        assert box.notes[1].replace("\N{NO-BREAK SPACE}", " ") == note
 
 
 def test_a_gpu_is_drawn_at_its_numa_node_and_listed_where_that_is_unknown():

@@ -50,5 +50,5 @@ def _read(cpus: int) -> tuple[int, Machine, dict[Wish, Placement]]:
     # Read and written once each: other threads make sessions too.
     known = _last
     if known is None or known[0] != cpus:
-        known = _last = (cpus, sysfs.read_machine(caches=False), {})
+        known = _last = (cpus, sysfs.read_machine(details=False), {})
     return known

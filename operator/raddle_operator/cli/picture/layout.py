@@ -13,6 +13,7 @@ from typing import Final
 
 from raddle import cpuset
 from raddle.topology import CoreType, Group, Machine, NUMANode, cores_within, threads_per_core
+from raddle_operator.cli.picture.flow import unbroken
 from raddle_operator.cli.picture.model import (
     ISOLATED,
     SYMBOLS,
@@ -30,6 +31,9 @@ from raddle_operator.cli.picture.model import (
 )
 
 _L2, _L3 = 2, 3
+
+# NUMANode.memory_kind in words.
+_KINDS: Final = {"persistent": "persistent memory", "cxl": "CXL memory", "special-purpose": "special-purpose memory"}
 
 # Offline CPUs get cells up to here; some kernels name thousands that can't exist.
 MAX_OFFLINE_CELLS: Final = 64
@@ -60,7 +64,7 @@ def picture(machine: Machine, marks: Marks | None = None) -> Picture:
     nest = _Nest(machine, marks)
     whole = nest.box(machine.online, _levels(machine))
     inside = whole.boxes if not whole.names else (whole,)
-    boxes = (*inside, *_memory(machine), *nest.offline(), *marks.boxes)
+    boxes = (*inside, *nest.memory(), *nest.offline(), *marks.boxes)
     return Picture(
         title=printable(machine.model) or "unknown model",
         subtitle=counted(machine),
@@ -91,7 +95,7 @@ def _levels(machine: Machine) -> list[_Level]:
     # Where a die is a whole socket it says nothing.
     dies = machine.dies if {die.cpus for die in machine.dies} - {socket.cpus for socket in machine.sockets} else ()
     nodes = tuple(
-        _Named(name=f"NUMA node {node.id}", cpus=node.cpus, also=_memory_of(node), notes=_gpus(machine, node))
+        _Named(name=f"NUMA node {node.id}", cpus=node.cpus, also=_memory_of(node), notes=_notes(machine, node))
         for node in machine.numa_nodes
     )
     levels = [
@@ -140,11 +144,25 @@ def _named(noun: str, groups: Sequence[Group]) -> tuple[_Named, ...]:
 
 
 def _memory_of(node: NUMANode) -> tuple[str, ...]:
-    return (amount(node.memory_mib),) if node.memory_mib is not None else ()
+    known = amount(node.memory_mib) if node.memory_mib is not None else ""
+    return tuple(filter(None, (known, _KINDS.get(node.memory_kind, ""))))
 
 
 def _speed(kind: CoreType) -> tuple[str, ...]:
     return (f"{kind.max_frequency_mhz} MHz",) if kind.max_frequency_mhz else ()
+
+
+def _notes(machine: Machine, node: NUMANode) -> tuple[str, ...]:
+    """Return what is told of a node besides its amount of memory."""
+    # All in one tier says nothing.
+    ranked = len({other.memory_tier for other in machine.numa_nodes}) > 1
+    told = [
+        f"{round(node.read_mb_s / 1000, 1):g} GB/s" if node.read_mb_s else "",
+        f"{node.read_ns} ns" if node.read_ns else "",
+        f"memory tier {node.memory_tier}" if ranked and node.memory_tier is not None else "",
+    ]
+    line = unbroken(list(filter(None, told)))
+    return (*((line,) if line else ()), *_gpus(machine, node))
 
 
 def _gpus(machine: Machine, node: NUMANode) -> tuple[str, ...]:
@@ -166,6 +184,8 @@ class _Nest:
         self._marks = marks
         self._noted: set[str] = set()
         self._slow = _slower(machine)
+        self._nodes = sorted(machine.numa_nodes, key=lambda node: node.id)
+        self._memory = [node for node in self._nodes if not node.cpus]
 
     def box(self, cpus: int, levels: Sequence[_Level], title: _Title | None = None) -> Box:
         """Return the box of these CPUs, divided by the levels; without names where the first level divides it."""
@@ -175,9 +195,14 @@ class _Nest:
             if not inside:
                 continue
             if not cpus & ~inside[0].cpus:
+                if level.kind == "numa" and title.names and any(self._near(node) == cpus for node in self._memory):
+                    return self._with_memory(cpus, levels[place:], title)
                 title = self._titled(level, inside[0], cpus, title)
                 continue
             boxes = tuple(self._divided(cpus, inside, level, levels[place + 1 :]))
+            # Beside NUMA nodes, never in one.
+            if title.names and any(one.kind == "numa" for one in levels[place:]):
+                boxes += tuple(self._nearest_within(cpus))
             return Box(kind=title.kind or "cpus", names=title.names, notes=title.notes, boxes=boxes)
         cores = tuple(self._cores(cpus))
         return Box(kind=title.kind or "cpus", names=title.names or ("CPUs",), notes=title.notes, cores=cores)
@@ -191,6 +216,19 @@ class _Nest:
                 cpus &= ~part
         if cpus:
             yield self.box(cpus, inner, _Title(kind=level.kind, names=(level.rest,)))
+
+    def _with_memory(self, cpus: int, levels: Sequence[_Level], title: _Title) -> Box:
+        """Return the box around a node and the memory without CPUs that is nearest to it."""
+        boxes = (self.box(cpus, levels), *self._nearest_within(cpus))
+        return Box(kind=title.kind, names=title.names, notes=title.notes, boxes=boxes)
+
+    def _nearest_within(self, cpus: int) -> Iterator[Box]:
+        """Yield, once, the memory whose nearest CPUs are all among these."""
+        for node in list(self._memory):
+            near = self._near(node)
+            if near and not near & ~cpus:
+                self._memory.remove(node)
+                yield self._memory_box(node, told=near == cpus)
 
     def _titled(self, level: _Level, group: _Named, part: int, title: _Title) -> _Title:
         """Return the title with a group's name added, and with its notes where it comes first."""
@@ -239,6 +277,34 @@ class _Nest:
                 return state, SYMBOLS[state][0]
         return State.FREE, ""
 
+    def memory(self) -> Iterator[Box]:
+        """Yield a box for each NUMA node of memory only that is in no other box."""
+        for node in self._memory:
+            yield self._memory_box(node, told=False)
+
+    def _nearest(self, node: NUMANode) -> tuple[int, ...]:
+        """Return the nodes with CPUs that are nearest to memory: all that tie."""
+        known = {other.id: far for far, other in zip(node.distances, self._nodes, strict=False) if other.cpus}
+        return node.initiators or tuple(number for number, far in known.items() if far == min(known.values()))
+
+    def _near(self, node: NUMANode) -> int:
+        nearest = self._nearest(node)
+        cpus = 0
+        for other in self._nodes:
+            cpus |= other.cpus if other.id in nearest else 0
+        return cpus
+
+    def _memory_box(self, node: NUMANode, *, told: bool) -> Box:
+        """Return the box of a NUMA node of memory only; `told`: where it is drawn tells what it is nearest to."""
+        note, nearest = "memory only, no CPUs", self._nearest(node)
+        if nearest and not told:
+            are = "is node" if len(nearest) == 1 else "are nodes"
+            note += f"; nearest {are} {cpuset.format_list(cpuset.of(nearest))}"
+            fars = sorted(far for far, other in zip(node.distances, self._nodes, strict=False) if other.id in nearest)
+            note += f" (distance {' to '.join(map(str, dict.fromkeys((fars[0], fars[-1]))))})" if fars else ""
+        notes = (note, *_notes(self._machine, node))
+        return Box(kind="memory", names=(f"NUMA node {node.id}", *_memory_of(node)), notes=notes)
+
     def offline(self) -> Iterator[Box]:
         """Yield the box of the offline CPUs, if there are any."""
         offline = self._machine.offline
@@ -254,23 +320,6 @@ class _Nest:
 
 
 # --- what is no CPU -------------------------------------------------------------------------------------------------
-
-
-def _memory(machine: Machine) -> Iterator[Box]:
-    """Yield a box for each NUMA node that has memory only."""
-    nodes = _by_id(machine)
-    for node in nodes:
-        if node.cpus:
-            continue
-        note = "memory only, no CPUs"
-        known = {other.id: far for far, other in zip(node.distances, nodes, strict=False) if other.cpus}
-        nearest = node.initiators or [number for number, far in known.items() if far == min(known.values())]
-        if nearest:
-            are = "is node" if len(nearest) == 1 else "are nodes"
-            note += f"; nearest {are} {cpuset.format_list(cpuset.of(nearest))}"
-            fars = sorted({known[number] for number in nearest if number in known})
-            note += f" (distance {' to '.join(map(str, fars[:1] + fars[-1:] * (len(fars) > 1)))})" if fars else ""
-        yield Box(kind="memory", names=(f"NUMA node {node.id}", *_memory_of(node)), notes=(note, *_gpus(machine, node)))
 
 
 def _by_id(machine: Machine) -> list[NUMANode]:
