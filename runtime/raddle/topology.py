@@ -125,8 +125,8 @@ def capacity_classes(capacities: Iterable[int]) -> Dict[int, int]:
     """Each capacity -> the highest of its class: those of at least seven eighths of that, from the highest down.
 
     Firmware rates single cores of one design a few percent apart (718 and 731, 997 and 1024). A cut at the largest gap
-    instead would divide such cores where there are no others (997 and 1024), and make two kinds of three (280, 855 and
-    1024 of a recorded machine with A510, A710, A715 and X3).
+    instead would divide such cores where there are no others (997 and 1024), and make two speeds of three (280, 855 and
+    1024 of a recorded machine with A510, A710, A715 and X3, whose kinds are the same by both rules).
     """
     classes: Dict[int, int] = {}
     highest = 0
