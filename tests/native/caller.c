@@ -5,12 +5,15 @@
  * sessions; "again" one before and after another user of the environment released it, and one in a new environment;
  * "late" functions that only a newer runtime has; "threads" and, by the model editor, "editor" name the threads while there is one; "fork" one before and one
  * after a fork, the first released before it, or ("live") never; "closed" with a file in the place of standard error;
- * "burst" after thousands of options that are all released again; "without" a plan any more.
+ * "burst" after thousands of options that are all released again; "without" a plan any more; "later" in an environment by
+ * options of a later version, "crossing" by such whose last field is on the next page.
  */
+#include "creation.h"
 #include "slots.h"
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +37,16 @@ static void ok(void *status)
         printf("failed: %s\n", (const char *)CALL(GetErrorMessage, status));
         exit(3);
     }
+}
+
+static void *create_env_by_options(size_t before_page)
+{
+    static _Alignas(4096) char pages[8192];
+    struct creation *given = (void *)(pages + 4096 - before_page);
+    void *env;
+    *given = (struct creation){.version = LATER_VERSION, .level = 3, .id = "caller", .later = 0x5ca1ab1e};
+    ok(CALL(CreateEnvWithOptions, given, &env));
+    return env;
 }
 
 static void *make(void *env, void *options)
@@ -120,7 +133,13 @@ int main(int count, char **arguments)
         printf("no api\n");
         return 2;
     }
-    ok(CALL(CreateEnv, 3, "caller", &env));
+    if (strcmp(how, "later") == 0) {
+        env = create_env_by_options(4096);
+    } else if (strcmp(how, "crossing") == 0) {
+        env = create_env_by_options(offsetof(struct creation, later));
+    } else {
+        ok(CALL(CreateEnv, 3, "caller", &env));
+    }
     ok(CALL(CreateSessionOptions, &options));
     if (code != 0) {
         ok(CALL(SetIntraOpNumThreads, options, code));

@@ -2,6 +2,7 @@
  * the real shape, and writes on stdout what reaches it. STUB_VERSION is its version, STUB_REFUSE a call that fails.
  * Only for programs whose libc or processor has no real one in the tests; the others use the real ones. */
 #define _GNU_SOURCE
+#include "creation.h"
 #include "slots.h"
 
 #include <sched.h>
@@ -87,6 +88,19 @@ static void *create_env_global(int level, const char *id, const struct options *
 {
     printf("env %d %s, global pool intra=%d inter=%d spin=%d\n", level, id, options->intra, options->inter,
            options->mode);
+    *out = &environment;
+    return NULL;
+}
+
+static void *create_env_with(const struct creation *given, void **out)
+{
+    printf("env %d %s by options of version %u, pool intra=%d, ", given->level, given->id, given->version,
+           given->threading == NULL ? 0 : given->threading->intra);
+    if (given->version < LATER_VERSION) {
+        printf("nothing later\n");
+    } else {
+        printf("later=%#llx\n", (unsigned long long)given->later);
+    }
     *out = &environment;
     return NULL;
 }
@@ -328,6 +342,7 @@ static const void *get_api(uint32_t version)
         {SLOT_ReleaseSession, (const void *)release_session},
         {SLOT_ReleaseSessionOptions, (const void *)let_go},
         {SLOT_CreateEnvWithGlobalThreadPools, (const void *)create_env_global},
+        {SLOT_CreateEnvWithOptions, (const void *)create_env_with},
         {SLOT_DisablePerSessionThreads, (const void *)disable_pools},
         {SLOT_CreateThreadingOptions, (const void *)create_threading_options},
         {SLOT_ReleaseThreadingOptions, (const void *)let_go},

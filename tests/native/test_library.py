@@ -184,6 +184,19 @@ def test_one_pool_for_all_sessions_is_made_with_the_environment(glibc):
     ]
 
 
+@pytest.mark.parametrize(
+    ("how", "reaches"),
+    [("later", "version 30, pool intra=2, later=0x5ca1ab1e"), ("crossing", "version 24, pool intra=2, nothing later")],
+)
+def test_options_of_a_later_version_for_the_environment_reach_the_runtime_whole_or_as_the_known_version(
+    glibc, how, reaches
+):
+    said, errors = glibc("0", how, plan=PLAN + ";global=1", STUB_VERSION="1.30.0")
+    assert f"env 3 caller by options of {reaches}" in said
+    assert "session model, intra=0 inter=0 mode=0 global=1" in said
+    assert len(errors) == 1
+
+
 @pytest.mark.parametrize("plan", [PLAN, PLAN + ";existing=override"])
 def test_an_environment_has_one_shared_arena_and_the_next_environment_its_own(glibc, plan):
     said, errors = glibc("0", "again", plan=plan + ";shared_arena=1")
