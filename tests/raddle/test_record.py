@@ -28,6 +28,19 @@ print(os.environ["RADDLE_ANNOUNCED"])
     assert done.stdout == "torch,onnxruntime\n"
 
 
+def test_beside_another_thread_which_may_be_reading_the_environment_nothing_is_written_there():
+    code = """
+import threading
+done = threading.Event()
+threading.Thread(target=done.wait).start()
+record.announce("torch", "a")
+print(os.environ.get("RADDLE_ANNOUNCED"))
+done.set()
+"""
+    finished = said(code)
+    assert (finished.stdout, finished.stderr) == ("None\n", "raddle: a\n")
+
+
 def test_a_child_is_silent_about_what_its_parent_has_said():
     done = said("record.announce('torch', 'a'); record.announce('onnxruntime', 'b')", RADDLE_ANNOUNCED="torch")
     assert done.stderr == "raddle: b\n"

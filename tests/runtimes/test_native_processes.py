@@ -72,14 +72,14 @@ def test_processes_like_it_that_never_load_a_runtime_are_no_workers():
     chosen = program("c", "1.31.1")
     with helpers(chosen.command, 3), Caller(chosen, under(PLAN), cpus=CPUS) as caller:
         caller.do("env", "session s -")
-        assert "intra_op=2," in caller.lines[0]
+        assert [line for line in caller.lines if "intra_op=2," in line]
 
 
 def test_as_many_workers_as_were_planned_are_assumed_where_fewer_have_the_runtime_yet():
     chosen = program("c", "1.31.1")
     with helpers(chosen.command, 3), Caller(chosen, under(f"{PLAN};workers=2;streams=2"), cpus=CPUS) as caller:
         caller.do("env", "session s -")
-        assert "intra_op=1 (planned 2, cut to cpuset of 2)" in caller.lines[0]
+        assert [line for line in caller.lines if "intra_op=1 (planned 2, cut to cpuset of 2)" in line]
 
 
 def test_the_workers_of_a_parent_with_many_threads_count_each_other():
