@@ -16,10 +16,10 @@ settings.load_profile("raddle")
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
-    # Clusters and servers in processes of their own miss a deadline now and then where the machine is shared: such a
-    # test gets a second try, which the last lines of the run name (RERUN). A pure test never does.
+    # Clusters, servers in processes of their own and the kernel's clocks miss a deadline now and then where the machine
+    # is shared: such a test gets a second try, which the last lines of the run name (RERUN). A pure test never does.
     for item in items:
-        if item.get_closest_marker("cluster") or item.get_closest_marker("runtime"):
+        if any(map(item.get_closest_marker, ("cluster", "runtime", "kernel"))):
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 

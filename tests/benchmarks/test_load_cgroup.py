@@ -9,6 +9,7 @@ import pytest
 
 from load import cgroup
 
+pytestmark = pytest.mark.kernel
 UNAVAILABLE = cgroup.available()
 needs_cgroup = pytest.mark.skipif(UNAVAILABLE is not None, reason=str(UNAVAILABLE))
 BURN = "import time; end = time.monotonic() + 0.5\nwhile time.monotonic() < end: pass"

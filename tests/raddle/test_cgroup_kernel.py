@@ -12,6 +12,7 @@ import pytest
 
 from raddle import cgroup, cpuset
 
+pytestmark = pytest.mark.kernel
 RUNTIME = Path(__file__).parents[2] / "runtime"
 CPUS = sorted(os.sched_getaffinity(0))
 PRELUDE = """
