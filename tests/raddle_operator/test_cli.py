@@ -159,10 +159,22 @@ def test_plan_respects_a_namespace_that_is_not_opted_in(run):
     assert "OptedOut" in result.stdout
 
 
+@pytest.mark.parametrize("rate", ["0.5", "1"])
+def test_plan_takes_a_load_of_a_request_a_second_and_less(run, rate):
+    policy = POLICY + f"  load: {{runTime: 2s, requestsPerSecond: {rate}}}\n"
+    result = plan(run, files={"policy.yaml": policy, "deployment.yaml": DEPLOYMENT})
+    assert result.exit_code == 0, result.stderr
+    assert f"load: runs of 2000 ms at {rate}/s" in result.stdout
+
+
 @pytest.mark.parametrize(
     ("spec", "error"),
     [
         ("threads: {intraOp: 0}", "policy.yaml:8: spec.threads.intraOp: 0 is not allowed; it must be at least 1"),
+        (
+            "load: {requestsPerSecond: 0}",
+            "policy.yaml:8: spec.load.requestsPerSecond: 0 is not allowed; it must be above 0",
+        ),
         ("threads: {intraOps: 4}", "policy.yaml:8: spec.threads.intraOps: no such field; did you mean intraOp?"),
         (
             "objective: latency",

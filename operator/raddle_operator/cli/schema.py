@@ -20,6 +20,8 @@ FILES = {
     "NodeCPUTopology": "nodecputopologies.yaml",
 }
 
+_BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most"}
+
 
 @cache
 def schema(kind: str) -> dict[str, Any]:
@@ -37,6 +39,9 @@ def schema(kind: str) -> dict[str, Any]:
 
 
 def _close(node: dict[str, Any]) -> None:
+    if node.get("exclusiveMinimum") is True:
+        # OpenAPI 3.0's switch: JSON Schema has the bound itself there, and takes true for 1.
+        node["exclusiveMinimum"] = node.pop("minimum")
     properties = node.get("properties")
     if isinstance(properties, dict):
         if "additionalProperties" not in node and not node.get("x-kubernetes-preserve-unknown-fields"):
@@ -79,7 +84,6 @@ def _message(error: jsonschema.ValidationError) -> str:
     if error.validator == "enum":
         allowed = ", ".join(map(str, error.schema["enum"])) if isinstance(error.schema, dict) else ""
         return f"{error.instance!r} is not allowed; it must be one of {allowed}"
-    if error.validator in {"minimum", "maximum"}:
-        word = "at least" if error.validator == "minimum" else "at most"
-        return f"{error.instance!r} is not allowed; it must be {word} {error.validator_value}"
+    if error.validator in _BOUNDS:
+        return f"{error.instance!r} is not allowed; it must be {_BOUNDS[error.validator]} {error.validator_value}"
     return str(error.message)[:200]
