@@ -15,7 +15,9 @@ static int64_t at_least_one(int64_t value)
 static int64_t room_of(const struct rd_plan *plan, const struct rd_facts *facts, int64_t size, const char *words,
                        struct rd_out *where)
 {
-    if (!facts->has_quota || rd_plan_get(plan, RD_OVER_QUOTA, 0) != 0 || (size > 0 && facts->quota_cpus >= (double)size)) {
+    /* More threads than the quota were planned for one process that serves one request at a time. */
+    bool over_quota = rd_plan_get(plan, RD_OVER_QUOTA, 0) != 0 && facts->workers_seen <= rd_plan_get(plan, RD_WORKERS, 1);
+    if (!facts->has_quota || over_quota || (size > 0 && facts->quota_cpus >= (double)size)) {
         rd_put(where, words);
         return size;
     }

@@ -188,7 +188,7 @@ function integer(key, value) {
  */
 function resolve(fields, facts) {
   const { placed } = facts;
-  const found = placed ? roomFor(fields, facts.quotaCPUs, placed.threads, placed.because) : cpusRoom(fields, facts);
+  const found = placed ? roomFor(fields, facts, placed.threads, placed.because) : cpusRoom(fields, facts);
   const room = found.threads;
   const workers = either(fields.workers, 1);
   let streams = either(fields.streams, 1);
@@ -238,9 +238,9 @@ function areExclusive(fields, { cpus }, streams) {
   return cpus !== null && cpus.length > 0 && fields.excl === cpus.length && streams === 1;
 }
 
-function cpusRoom(fields, { cpus, quotaCPUs }) {
-  const size = cpus && cpus.length ? cpus.length : null;
-  return roomFor(fields, quotaCPUs, size, `cpuset of ${size}`);
+function cpusRoom(fields, facts) {
+  const size = facts.cpus && facts.cpus.length ? facts.cpus.length : null;
+  return roomFor(fields, facts, size, `cpuset of ${size}`);
 }
 
 /** The words for more workers than were planned. */
@@ -249,8 +249,11 @@ function sharedBy(fields, { workersSeen }) {
 }
 
 /** The smaller of the quota and `size` CPUs (null: neither is known), and which of the two decided. */
-function roomFor(fields, quotaCPUs, size, words) {
-  if (quotaCPUs === null || fields.over_quota || (size !== null && quotaCPUs >= size)) {
+function roomFor(fields, facts, size, words) {
+  const { quotaCPUs } = facts;
+  // More threads than the quota were planned for one process that serves one request at a time.
+  const overQuota = fields.over_quota && !sharedBy(fields, facts);
+  if (quotaCPUs === null || overQuota || (size !== null && quotaCPUs >= size)) {
     return { threads: size, where: words };
   }
   const threads = Math.max(1, fields.floor ? Math.floor(quotaCPUs) : Math.ceil(quotaCPUs));

@@ -47,6 +47,8 @@ EIGHT = 0xFF
         # A known load may have more threads than its limit has CPUs, but not more than there are.
         ({"intra": 4, "over_quota": 1}, Facts(EIGHT, 0.5), 4, None),
         ({"intra": 4, "over_quota": 1}, Facts(0b11, 0.5), 2, "planned 4, cut to cpuset of 2"),
+        # The load is that of one pool: with more of them the limit counts again.
+        ({"intra": 4, "over_quota": 1}, Facts(EIGHT, 1.0, 3), 1, "planned 4, cut to quota 1, shared by 3 workers"),
         # A policy's own inter-op count says nothing about the intra-op one.
         ({"intra": 4, "min_inter": 4}, Facts(EIGHT, 2.0), 2, "planned 4, cut to quota 2"),
         ({}, Facts(EIGHT, 1.0), None, None),

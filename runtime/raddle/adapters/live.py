@@ -176,7 +176,9 @@ def resolve(fields: Mapping[str, Any], facts: Facts) -> Effective:
 def _room(fields: Mapping[str, Any], facts: Facts, size: int | None, words: str) -> tuple[int | None, str]:
     """The smaller of the quota and `size` (None: not known), and in words which of the two it is."""
     quota = facts.quota_cpus
-    if quota is None or fields.get("over_quota") or (size is not None and quota >= size):
+    # More threads than the quota were planned for one process that serves one request at a time.
+    over_quota = fields.get("over_quota") and facts.workers_seen <= fields.get("workers", 1)
+    if quota is None or over_quota or (size is not None and quota >= size):
         return size, words
     threads = max(1, floor(quota) if fields.get("floor") else ceil(quota))
     return threads, f"quota {quota:g}"
