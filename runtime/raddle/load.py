@@ -90,8 +90,8 @@ def run_of(load: Load, setting: Setting, *, idle_s: float) -> Tuple[float, float
     return duration_s, run_time_s * (1 + workers * WORKER_SHARE) + workers * WORKER_S
 
 
-def expected(load: Load, setting: Setting, limit_cpus: Optional[float]) -> Expected:
-    """What the model says; `limit_cpus` None: no limit."""
+def expected(load: Load, setting: Setting, limit_cpus: Optional[float], *, own_cpus: bool = False) -> Expected:
+    """What the model says; `limit_cpus` None: no limit, `own_cpus`: nobody else runs on the container's CPUs."""
     budget_s = None
     # So many threads can't use up a limit that is as high.
     if limit_cpus is not None and setting.threads > limit_cpus:
@@ -112,7 +112,7 @@ def expected(load: Load, setting: Setting, limit_cpus: Optional[float]) -> Expec
     waits_s = _waiting_s(duration_s, interval_s)
     p99_s = late_s[-1] + DISTURBANCE_S + waits_s * log(100)
     if setting.spin_s:
-        p99_s += _half_of(idle_s, SHARED_CPU_S)
+        p99_s += 0.0 if own_cpus else _half_of(idle_s, SHARED_CPU_S)
     elif setting.threads > 1:
         # Waking the workers may take twice as long as it does on average.
         p99_s += _half_of(idle_s, JOIN_SLEEPING_S)
@@ -141,17 +141,23 @@ def _waiting_s(duration_s: float, interval_s: float) -> float:
 
 @lru_cache(maxsize=1024)
 def best(
-    load: Load, *, limit_cpus: Optional[float], most_threads: int, spins_s: Tuple[float, ...], least_threads: int = 1
+    load: Load,
+    *,
+    limit_cpus: Optional[float],
+    most_threads: int,
+    spins_s: Tuple[float, ...],
+    least_threads: int = 1,
+    own_cpus: bool = False,
 ) -> Setting:
     """The setting with the lowest expected p99 or one within TIE of it, of these the same by p50, then by CPU time.
 
-    `limit_cpus` None: no limit, or CPUs of the container's own. One thread has nobody to wait for: its spin limit is 0.
+    `limit_cpus` and `own_cpus` as for `expected`. One thread has nobody to wait for: its spin limit is 0.
     """
     # Beyond that each thread adds more to a run than it takes from it.
     most = min(most_threads, MOST_THREADS, 1 + ceil(sqrt(load.run_time_s / JOIN_SPINNING_S)))
     counts = range(least_threads, max(most, least_threads) + 1)
     settings = [Setting(threads, spin_s) for threads in counts for spin_s in (spins_s if threads > 1 else (0.0,))]
-    found = [(setting, expected(load, setting, limit_cpus)) for setting in settings]
+    found = [(setting, expected(load, setting, limit_cpus, own_cpus=own_cpus)) for setting in settings]
     for figure in ("p99_s", "p50_s"):
         near_s = TIE * min(getattr(one, figure) for _, one in found)
         found = [pair for pair in found if getattr(pair[1], figure) <= near_s]

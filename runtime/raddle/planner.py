@@ -104,13 +104,13 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
     intra_op, without_shim = _intra_op(machine, room, streams, chosen, budget, policy, because)
     parallel = policy.execution_mode == "Parallel"
     inter_op = _inter_op(room, parallel, policy, because)
-    peak = _peak_runnable(budget, policy, intra_op, inter_op if parallel else 1)
+    omp, blas, other_blas = _openmp_and_blas(machine, room, streams, intra_op, budget, policy, because)
+    peak = _peak_runnable(budget, policy, intra_op, omp, inter_op if parallel else 1)
     spinning = _spinning(room, streams, peak, chosen, budget, policy, because)
     spin_us = 0
     if spinning == "bounded":
         spin_us = round(1e6 * chosen.spin_s) if chosen is not None and 0 < chosen.spin_s < inf else BOUNDED_SPIN_US
     exclusive_spinning = _exclusive_spinning(room, spinning, policy, because)
-    omp, blas, other_blas = _openmp_and_blas(machine, room, streams, intra_op, budget, policy, because)
     affinity = _affinity(room, streams, intra_op, policy, because)
     cpus = _pool(machine, room, intra_op, budget, policy)
     groups, memory = _places(machine, cpus, intra_op, affinity, budget)
@@ -166,15 +166,19 @@ def _streams(budget: Budget, policy: Policy, because: Dict[str, str]) -> int:
 
 
 def _load(room: Room, streams: int, budget: Budget, policy: Policy) -> Optional[model.Load]:
-    """The load that the policy states, where the model holds: one request at a time in the container, for Latency."""
-    if policy.run_time_us is None or policy.objective != "Latency" or streams * policy.concurrent_runs > 1:
-        return None
-    if room.threads is None or policy.execution_mode == "Parallel" or budget.gpu or not budget.shim:
+    """The load that the policy states, where the model holds."""
+    if policy.run_time_us is None or not _model_holds(room, streams, budget, policy):
         return None
     run_time_s = policy.run_time_us / 1e6
     if policy.request_rate is None:
         return model.usual(run_time_s, _limit_of(room))
     return model.Load(run_time_s, policy.request_rate)
+
+
+def _model_holds(room: Room, streams: int, budget: Budget, policy: Policy) -> bool:
+    """Whether the model speaks of such a container: one request at a time, for Latency."""
+    alone = streams * policy.concurrent_runs == 1 and policy.execution_mode != "Parallel"
+    return alone and policy.objective == "Latency" and room.threads is not None and not budget.gpu and budget.shim
 
 
 def _limit_of(room: Room) -> Optional[float]:
@@ -198,6 +202,7 @@ def _by_load(
         most_threads=min(most, policy.max_intra_op),
         spins_s=_spins_s(room, policy),
         least_threads=policy.min_intra_op,
+        own_cpus=room.kind == "exclusive",
     )
 
 
@@ -228,7 +233,8 @@ def _expected(
     if load is None or intra_op is None:
         return None
     spin_s = inf if spinning == "always" else spin_us / 1e6
-    return model.expected(load, model.Setting(intra_op, spin_s if intra_op > 1 else 0.0), _limit_of(room))
+    setting = model.Setting(intra_op, spin_s if intra_op > 1 else 0.0)
+    return model.expected(load, setting, _limit_of(room), own_cpus=room.kind == "exclusive")
 
 
 def _intra_op(
@@ -260,7 +266,7 @@ def _intra_op(
         bound = _uncontrolled_bound(machine, room, streams, budget)
         if bound < threads:
             without_shim = _clamped(bound, f"{why}; spins, no shim", policy)
-    found = _with_shim(found, room, streams, chosen, policy) if budget.shim else without_shim
+    found = _with_shim(found, room, streams, chosen, budget, policy) if budget.shim else without_shim
     # Where the load asks for fewer, it does so of every process.
     without_shim = min(without_shim, found, key=lambda one: one[0])
     because["intraOp"] = found[1]
@@ -270,12 +276,17 @@ def _intra_op(
 
 
 def _with_shim(
-    found: Tuple[int, str], room: Room, streams: int, chosen: Optional[model.Setting], policy: Policy
+    found: Tuple[int, str],
+    room: Room,
+    streams: int,
+    chosen: Optional[model.Setting],
+    budget: Budget,
+    policy: Policy,
 ) -> Tuple[int, str]:
     """The count of processes whose spinning a shim controls: what the load asks for, else as `found` without it."""
     if chosen is not None:
         return chosen.threads, f"{room.because}; {_in_words(policy)}"
-    if _would_gain(room, found[0], streams, policy):
+    if _would_gain(room, found[0], streams, budget, policy):
         return found[0], f"{found[1]}; {WOULD_GAIN}"
     return found
 
@@ -286,10 +297,11 @@ def _in_words(policy: Policy) -> str:
     return f"load: runs of {(policy.run_time_us or 0) / 1000:g} ms at {rate}"
 
 
-def _would_gain(room: Room, threads: int, streams: int, policy: Policy) -> bool:
+def _would_gain(room: Room, threads: int, streams: int, budget: Budget, policy: Policy) -> bool:
     """Whether one thread is the answer only because nothing is known of the load."""
     small = room.kind == "quota" and (room.budget_cpus or 0) <= 1 and threads == 1
-    return small and streams * policy.concurrent_runs == 1 and policy.objective == "Latency" and _plans_ort(policy)
+    holds = _model_holds(room, streams, budget, policy) and policy.run_time_us is None and _plans_ort(policy)
+    return small and holds and policy.max_intra_op > 1 and policy.intra_op_percent is None
 
 
 def _plans_ort(policy: Policy) -> bool:
@@ -341,7 +353,9 @@ def _global_intra_op(
     return min(together, env.MAX_THREADS)
 
 
-def _peak_runnable(budget: Budget, policy: Policy, intra_op: Optional[int], inter_op: int) -> Dict[str, int]:
+def _peak_runnable(
+    budget: Budget, policy: Policy, intra_op: Optional[int], omp: Optional[int], inter_op: int
+) -> Dict[str, int]:
     """Threads that can be runnable at once, by family: ORT's pools add, an OpenMP team is made per calling thread."""
     if intra_op is None:
         return {}
@@ -349,7 +363,8 @@ def _peak_runnable(budget: Budget, policy: Policy, intra_op: Optional[int], inte
     ort = callers + policy.sessions * (intra_op - 1 + inter_op - 1)
     # A caller goes on while the pool runs what its script has forked, and each of these threads has a team of its own.
     forked = inter_op if policy.execution_mode == "Parallel" else 0
-    teams = {"onnxruntime": ort, "openmp": callers * intra_op, "torch": (callers + forked) * intra_op}
+    team = omp or intra_op
+    teams = {"onnxruntime": ort, "openmp": callers * team, "torch": (callers + forked) * team}
     return {family: budget.workers * threads for family, threads in teams.items() if family in policy.runtimes}
 
 
@@ -413,16 +428,17 @@ def _openmp_and_blas(
         return None, None, None
     threads, why = intra_op, "as intraOp"
     if policy.intra_op is None:
-        if room.threads is not None and room.threads < threads:
+        if room.threads is not None and (fits := _clamped(room.threads, room.because, policy))[0] < threads:
             # What the load asks for above the limit is for pools whose spinning a shim bounds.
-            threads, why = max(room.threads, policy.min_intra_op), room.because
+            threads, why = fits
         if "joblib" in policy.runtimes:
             # Each of its processes takes the count that it finds in the environment.
             threads, why = 1, "joblib's processes share the CPUs"
         elif room.kind != "exclusive" and policy.spinning in ("Auto", "Bounded") and policy.objective == "Latency":
-            bound = max(policy.min_intra_op, _uncontrolled_bound(machine, room, streams, budget))
-            if bound < threads:
-                threads, why = bound, "its threads spin at each barrier, and the CPUs are shared"
+            bound = _uncontrolled_bound(machine, room, streams, budget)
+            bounded_by = _clamped(bound, "its threads spin at each barrier, and the CPUs are shared", policy)
+            if bounded_by[0] < threads:
+                threads, why = bounded_by
     omp = None
     if "openmp" in policy.runtimes or "torch" in policy.runtimes:
         omp, because["omp"] = threads, why

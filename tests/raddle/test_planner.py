@@ -347,6 +347,41 @@ def test_the_reason_says_what_would_change_the_default():
     assert "load.runTime" not in plan(None, Budget(quota_cpus=2), Policy()).because["intraOp"]
 
 
+@pytest.mark.parametrize(
+    ("budget", "policy"),
+    [
+        (Budget(quota_cpus=1), Policy(max_intra_op=1)),
+        (Budget(quota_cpus=1), Policy(intra_op_percent=50)),
+        (Budget(quota_cpus=1), Policy(execution_mode="Parallel", inter_op=2)),
+        (Budget(quota_cpus=1, gpu=True), Policy()),
+    ],
+)
+def test_the_reason_names_no_load_where_one_would_change_nothing(budget, policy):
+    known = plan(None, budget._replace(smallest_cores=16), policy._replace(run_time_us=33_000))
+    assert known.intra_op == 1
+    for made in (known, plan(None, budget, policy)):
+        assert "load.runTime" not in made.because["intraOp"]
+
+
+@pytest.mark.parametrize(
+    ("budget", "policy", "omp", "because"),
+    [
+        (Budget(quota_cpus=2), Policy(min_intra_op=3, spinning="Always"), 3, "as intraOp"),
+        (Budget(quota_cpus=1, smallest_cores=16), Policy(min_intra_op=3, run_time_us=33_000), 3, "minIntraOp"),
+        (Budget(quota_cpus=8), Policy(min_intra_op=7), 7, "its threads spin"),
+        (Budget(quota_cpus=4.5), Policy(min_intra_op=4), 4, "minIntraOp"),
+        (Budget(quota_cpus=8), Policy(min_intra_op=8), 8, "as intraOp"),
+        (Budget(quota_cpus=4), Policy(min_intra_op=3), 3, "its threads spin"),
+        (Budget(quota_cpus=6), Policy(min_intra_op=6, max_intra_op=6), 6, "as intraOp"),
+        (Budget(quota_cpus=6), Policy(max_intra_op=4), 4, "as intraOp"),
+    ],
+)
+def test_the_reason_of_openmps_count_is_what_decided_it(budget, policy, omp, because):
+    made = plan(None, budget, policy)
+    assert made.omp == omp
+    assert because in made.because["omp"]
+
+
 def test_threads_on_cpus_of_their_own_spin_without_end_for_latency():
     budget = Budget(quota_cpus=4, whole_cpus=4)
     made = plan(DUAL_STATIC, budget, Policy())
@@ -354,6 +389,15 @@ def test_threads_on_cpus_of_their_own_spin_without_end_for_latency():
     for policy in (Policy(objective="Throughput"), Policy(spinning="Bounded"), Policy(sessions=2)):
         assert plan(DUAL_STATIC, budget, policy).exclusive_spinning is None
     assert plan(None, budget, Policy()).exclusive_spinning is None
+
+
+@pytest.mark.parametrize("rate", [1.0, 10.0, 100.0])
+def test_a_known_load_takes_no_threads_from_cpus_of_their_own_for_the_sake_of_others(rate):
+    """Nobody shares a CPU with what spins there, so four threads of a run of 5 ms have nobody to wait for."""
+    budget = Budget(quota_cpus=4, whole_cpus=4)
+    made = plan(DUAL_STATIC, budget, Policy(run_time_us=5_000, request_rate=rate))
+    assert made.intra_op == plan(DUAL_STATIC, budget, Policy()).intra_op > 1
+    assert made.expected.p99_s < 0.005
 
 
 @pytest.mark.parametrize(
@@ -393,8 +437,8 @@ def test_parallel_execution_is_only_used_when_asked_for():
     assert plan(None, Budget(quota_cpus=8), Policy()).mode == "sequential"
     made = plan(None, Budget(quota_cpus=8), Policy(execution_mode="Parallel", inter_op=2))
     assert (made.mode, made.inter_op, made.peak_runnable["onnxruntime"]) == ("parallel", 2, 9)
-    # A script's caller works on beside the two threads that run what it forked: three teams of eight.
-    assert made.peak_runnable["torch"] == 24
+    # A script's caller works on beside the two threads that run what it forked: three teams of OMP_NUM_THREADS.
+    assert (made.omp, made.peak_runnable["torch"], made.peak_runnable["openmp"]) == (7, 21, 7)
 
 
 def test_a_narrow_cpuset_binds_instead_of_a_wide_quota():
