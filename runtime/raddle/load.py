@@ -38,6 +38,9 @@ DEVIATION_SHARE = 0.15
 SLICE_S = 0.005
 # Requests that are simulated; the first half only fills the queue.
 REQUESTS = 120
+# Where the requests come in less time than so many periods take, periods are shortened, with their CPU time: else none
+# would use it up, however much more is asked for.
+LEAST_PERIODS = 2
 # Settings whose figures are this near are equal in them: the model is no more exact.
 TIE = 1.05
 # Settings that are compared have at most so many threads.
@@ -96,9 +99,10 @@ def expected(load: Load, setting: Setting, limit_cpus: Optional[float], *, own_c
     # So many threads can't use up a limit that is as high.
     if limit_cpus is not None and setting.threads > limit_cpus:
         budget_s = max(limit_cpus * PERIOD_S / 2, limit_cpus * PERIOD_S - (setting.threads - 1) * SLICE_S)
-    clock = _Clock(budget_s)
     # A little less than the rate says, so that requests of a round one do not all meet the same part of a period.
     interval_s = min(1 / load.requests_per_s, LONGEST_INTERVAL_S) * (1 - 1 / REQUESTS)
+    period_s = min(PERIOD_S, REQUESTS * interval_s / LEAST_PERIODS)
+    clock = _Clock(budget_s, period_s)
     latencies_s: List[float] = []
     idle_s = duration_s = 0.0
     for number in range(REQUESTS):
@@ -120,7 +124,7 @@ def expected(load: Load, setting: Setting, limit_cpus: Optional[float], *, own_c
         p50_s=late_s[len(late_s) // 2] + waits_s * log(2),
         p99_s=p99_s,
         cpus=clock.used_s / max(clock.now_s, REQUESTS * interval_s),
-        throttled=clock.throttled_periods / ceil(clock.now_s / PERIOD_S),
+        throttled=clock.throttled_periods / ceil(clock.now_s / period_s),
     )
 
 
@@ -172,13 +176,15 @@ def usual(run_time_s: float, limit_cpus: Optional[float]) -> Load:
 class _Clock:
     """Time in a container with a limit: runs take their CPU time from the period's budget, and wait for the next."""
 
-    def __init__(self, budget_s: Optional[float]) -> None:
-        self.budget_s = budget_s
+    def __init__(self, budget_s: Optional[float], period_s: float) -> None:
+        """`budget_s` is the CPU time for a period of PERIOD_S; None: no limit. `period_s`: how long one is here."""
+        self.budget_s = None if budget_s is None else budget_s * period_s / PERIOD_S
+        self.period_s = period_s
         self.now_s = 0.0
         self.used_s = 0.0
         self.throttled_periods = 0
         self._period = 0
-        self._left_s = budget_s or 0.0
+        self._left_s = self.budget_s or 0.0
 
     def run(self, duration_s: float, cpus: float) -> None:
         """Lets so many CPUs be used for so long; time in which they are throttled comes on top."""
@@ -187,7 +193,7 @@ class _Clock:
             self.now_s += duration_s
             return
         # What a whole period lets through; a run may take an hour, so whole periods are passed at once.
-        passes_s = min(PERIOD_S, self.budget_s / cpus)
+        passes_s = min(self.period_s, self.budget_s / cpus)
         while True:
             self._begin_period()
             step_s = min(duration_s, self._end_s() - self.now_s, self._left_s / cpus)
@@ -199,20 +205,20 @@ class _Clock:
             throttled = self._left_s <= _NEARLY_NOTHING_S
             whole = max(0, ceil(duration_s / passes_s) - 1)
             duration_s -= whole * passes_s
-            self.throttled_periods += throttled + (whole if passes_s < PERIOD_S else 0)
+            self.throttled_periods += throttled + (whole if passes_s < self.period_s else 0)
             self._begin(self._period + 1 + whole)
-            self.now_s = self._period * PERIOD_S
+            self.now_s = self._period * self.period_s
 
     def idle(self, spinning_s: float, workers: int, *, until_s: float) -> None:
         """Lets time pass, and workers spin at its beginning; spinning that is throttled delays nobody."""
         spinning_s = max(0.0, min(spinning_s, until_s - self.now_s))
         self._begin_period()
-        self.used_s += spinning_s * workers
+        self.used_s += spinning_s * (workers if self.budget_s is None else min(workers, self.budget_s / self.period_s))
         self._left_s = max(0.0, self._left_s - spinning_s * workers)
         self.now_s = max(self.now_s, until_s)
 
     def _begin_period(self) -> None:
-        period = int((self.now_s + _NEARLY_NOTHING_S) / PERIOD_S)
+        period = int((self.now_s + _NEARLY_NOTHING_S) / self.period_s)
         if period > self._period:
             self._begin(period)
 
@@ -221,4 +227,4 @@ class _Clock:
         self._left_s = self.budget_s or 0.0
 
     def _end_s(self) -> float:
-        return (self._period + 1) * PERIOD_S
+        return (self._period + 1) * self.period_s

@@ -46,6 +46,26 @@ def test_requests_that_need_more_than_the_limit_wait_longer_and_longer():
     assert expected(load, Setting(1), 0.5).p99_s > 10 * expected(load, Setting(1), 1.0).p99_s
 
 
+@pytest.mark.parametrize(
+    ("run_time_s", "rate", "limit_cpus", "threads"),
+    [(0.0003, 2500, 1.5, 3), (0.00096, 1778, 2, 3), (0.0005, 2000, 2, 4)],
+)
+def test_requests_that_come_fast_use_up_a_limit_too(run_time_s, rate, limit_cpus, threads):
+    """So many come in one period that all that are simulated fell into its beginning."""
+    load = Load(run_time_s, rate)
+    found = expected(load, Setting(threads, SPIN_S), limit_cpus)
+    assert found.throttled > 0.2
+    assert found.cpus <= 1.1 * limit_cpus
+    chosen = best(load, limit_cpus=limit_cpus, most_threads=4, spins_s=SPINS_S)
+    assert expected(load, chosen, limit_cpus).cpus <= 1.1 * limit_cpus
+
+
+@given(st.floats(0.0001, 1), RATES, SETTINGS, st.floats(0.1, 64))
+def test_no_more_cpu_time_is_used_than_the_limit_lets_through(run_time_s, rate, setting, limit_cpus):
+    found = expected(Load(run_time_s, rate), setting, limit_cpus)
+    assert setting.threads <= limit_cpus or found.cpus <= 1.2 * limit_cpus
+
+
 def test_threads_that_spin_without_end_use_their_cpus_whole():
     assert expected(Load(0.001, 10), Setting(2, math.inf), None).cpus == pytest.approx(1.0, abs=0.02)
 
