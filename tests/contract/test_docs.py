@@ -68,3 +68,8 @@ def test_files_that_sources_name_exist():
         for path in named.findall(text)
         if not (ROOT / path).exists()
     } == set()
+
+
+def test_the_page_on_native_programs_names_the_newest_release_that_was_tested():
+    newest = re.search(r"#define RD_NEWEST_TESTED (\d+)", (ROOT / "runtime/native/ort.h").read_text())[1]
+    assert f"`newer than tested` above 1.{newest}." in (ROOT / "docs/how-to/native.md").read_text()

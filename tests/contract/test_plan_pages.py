@@ -37,3 +37,10 @@ def test_what_the_page_shows_is_what_is_printed(name, tmp_path, monkeypatch, req
         page.write_text(made)
     assert BLOCKS.search(text)
     assert made == page.read_text(), "run pytest --update-golden and read the diff"
+
+
+def test_the_page_reads_a_reports_histogram_as_it_is_counted():
+    # docs/reference/report.md: key K counts runs of at least 2^(K-1) and less than 2^K nanoseconds.
+    page = (HOW_TO / "choose-an-objective.md").read_text()
+    key, low, high = map(int, re.search(r"`(\d+)` is (\d+) to (\d+) ms", page).groups())
+    assert (low, high) == (round(2 ** (key - 1) / 1e6), round(2**key / 1e6))
