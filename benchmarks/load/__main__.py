@@ -31,12 +31,16 @@ def main() -> None:
 @main.command()
 @click.option("--runtime", type=click.Choice(list(serving.RUNTIMES)), default="onnxruntime", show_default=True)
 @click.option("--model", type=click.Choice(list(models.ALL)), default=models.SMALL.name, show_default=True)
-@click.option("--limit", type=float, default=0.5, show_default=True, help="CPUs; 0: no quota")
-@click.option("--rate", type=float, default=None, help="requests/s; 0: closed loop")
-@click.option("--utilisation", type=int, default=50, show_default=True, help="percent of the limit, without --rate")
+@click.option("--limit", type=click.FloatRange(0), default=0.5, show_default=True, help="CPUs; 0: no quota")
+@click.option("--rate", type=click.FloatRange(0), default=None, help="requests/s; 0: closed loop")
+@click.option(
+    "--utilisation", type=click.IntRange(1), default=50, show_default=True, help="percent of the limit, without --rate"
+)
 @click.option("--neighbour", is_flag=True, help="beside a container that keeps one CPU busy")
-@click.option("--duration", type=float, default=3.0, show_default=True, help="seconds a run")
-@click.option("--repetitions", type=int, default=4, show_default=True)
+@click.option(
+    "--duration", type=click.FloatRange(0, min_open=True), default=3.0, show_default=True, help="seconds a run"
+)
+@click.option("--repetitions", type=click.IntRange(1), default=4, show_default=True)
 @click.option(
     "--fixed",
     multiple=True,

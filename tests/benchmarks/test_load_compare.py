@@ -5,10 +5,12 @@ import re
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from load import compare, models, serving, table, variants, verdict
+from load.__main__ import main as load_main
 from load.measure import Cell, Run, Variant, percentile
 from load.store import Store
 from raddle import env
@@ -220,6 +222,12 @@ def test_the_text_begins_with_the_goals_and_has_a_line_a_cell():
     assert "1 of 20 cells" in text
 
 
+def test_the_text_says_what_is_in_our_favour():
+    text = table.markdown(measured(cell_rows()), table.QUICK, command="", results="")
+    assert "kept, too, by a ratio above 1 that chance explains, unless chance explains more than 1.25" in text
+    assert "constants of its model were fitted to cells of this table" in text
+
+
 def test_a_p99_of_few_requests_is_called_the_highest_of_them():
     few = replace(CALM, latencies_ms=CALM.latencies_ms[-5:])
     text = table.markdown(
@@ -322,3 +330,10 @@ def test_raddle_with_load_knows_run_time_and_rate(tmp_path):
     assert found[variants.RADDLE].env["PYTHONUSERBASE"] == str(tmp_path)
     assert {env.PLAN, env.ORT_INTRA, env.OMP} <= set(found[variants.RADDLE].env)
     assert {env.PLAN, env.ORT_INTRA, env.OMP} <= set(found[variants.WITH_LOAD].env)
+
+
+@pytest.mark.parametrize("option", ["--utilisation=0", "--repetitions=0", "--duration=0", "--rate=-1", "--limit=-1"])
+def test_conditions_that_no_run_can_have_are_refused_before_anything_is_measured(option):
+    result = CliRunner().invoke(load_main, ["cell", option])
+    assert result.exit_code == 2
+    assert option.partition("=")[0] in result.output
