@@ -32,6 +32,20 @@ const char *rd_complaint(int number)
     return number < __atomic_load_n(&complaint_count, __ATOMIC_ACQUIRE) ? complaints[number] : NULL;
 }
 
+/* Without the signal of a pipe that nobody reads: by its default action, it would end the program. */
+static void write_stderr(const char *text, size_t length)
+{
+    static const long at_once[2] = {0, 0};
+    uint64_t signal = (uint64_t)1 << (SIGPIPE - 1), pending = 0, before = 0;
+    rd_syscall(NR_RT_SIGPENDING, (long)&pending, sizeof pending, 0, 0, 0, 0);
+    rd_syscall(NR_RT_SIGPROCMASK, SIG_BLOCK, (long)&signal, (long)&before, sizeof before, 0, 0);
+    rd_syscall(NR_WRITE, 2, (long)text, (long)length, 0, 0, 0);
+    if ((pending & signal) == 0) {
+        rd_syscall(NR_RT_SIGTIMEDWAIT, (long)&signal, 0, (long)at_once, sizeof signal, 0, 0);
+    }
+    rd_syscall(NR_RT_SIGPROCMASK, SIG_SETMASK, (long)&before, 0, sizeof before, 0, 0);
+}
+
 void rd_say(const char *line)
 {
     const char *log = rd_env("RADDLE_LOG");
@@ -49,7 +63,7 @@ void rd_say(const char *line)
     }
     out.size++;
     rd_put_char(&out, '\n');
-    rd_syscall(NR_WRITE, 2, (long)text, (long)out.length, 0, 0, 0);
+    write_stderr(text, out.length);
 }
 
 void rd_complain(const char *line)

@@ -9,11 +9,14 @@
 #define NR_FSTAT 5
 #define NR_MMAP 9
 #define NR_MUNMAP 11
+#define NR_RT_SIGPROCMASK 14
 #define NR_SCHED_YIELD 24
 #define NR_NANOSLEEP 35
 #define NR_GETPID 39
 #define NR_EXECVE 59
 #define NR_GETPPID 110
+#define NR_RT_SIGPENDING 127
+#define NR_RT_SIGTIMEDWAIT 128
 #define NR_PRCTL 157
 #define NR_GETTID 186
 #define NR_SCHED_SETAFFINITY 203
@@ -46,6 +49,9 @@
 #define NR_SCHED_SETAFFINITY 122
 #define NR_SCHED_GETAFFINITY 123
 #define NR_SCHED_YIELD 124
+#define NR_RT_SIGPROCMASK 135
+#define NR_RT_SIGPENDING 136
+#define NR_RT_SIGTIMEDWAIT 137
 #define NR_PRCTL 167
 #define NR_GETPID 172
 #define NR_GETPPID 173
@@ -62,6 +68,9 @@
 
 #define EPERM 1
 #define EACCES 13
+#define SIGPIPE 13
+#define SIG_BLOCK 0
+#define SIG_SETMASK 2
 #define CLOCK_BOOTTIME 7
 #define AT_FDCWD (-100)
 #define O_WRITE 01

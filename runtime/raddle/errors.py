@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
+from _signal import NSIG, getsignal  # type: ignore[import-not-found]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # Readers import this module, and nothing heavy.
-    from types import TracebackType
+    from types import CodeType, FrameType, TracebackType
     from typing import Any
 
 # Packages that Raddle's own work goes through, beside the standard library.
@@ -29,21 +30,53 @@ def let_through(error: Exception) -> None:
 def is_ours(error: BaseException) -> bool:
     """Whether an error that was caught around Raddle's own work came out of it.
 
-    What a signal handler raises has the handler's frame. What another thread has raised here has none
-    (PyThreadState_SetAsyncExc): it has a class of the application's, or at least no words: it is made without any.
+    What a signal handler raises has the handler's frame. Any other frame of the application's is that of a function
+    that Raddle has called: one in the place of the library's own, such as eventlet's os.open, an audit hook, a class of
+    options.
+    What another thread has raised here has no such frame (PyThreadState_SetAsyncExc): it has a class of the
+    application's, or at least no words: it is made without any.
     """
+    at, has_called = error.__traceback__, False
+    while at is not None:
+        frame = at.tb_frame
+        module = str(frame.f_globals.get("__name__"))
+        is_known = _is_known(module, frame.f_code.co_filename)
+        if not module.startswith("raddle.") and _is_installed(frame.f_code):
+            return False
+        # Not of a frame that goes on: `f_locals` would keep what it holds.
+        if not is_known and _is_given(frame):
+            return False
+        has_called = has_called or not is_known
+        at = at.tb_next
+    if has_called:
+        return True
     if not error.args and isinstance(error, (RuntimeError, OSError)):
         return False
     kind = type(error).__module__
-    if not _is_known(kind, getattr(sys.modules.get(kind), "__file__", None)):
+    return _is_known(kind, getattr(sys.modules.get(kind), "__file__", None))
+
+
+def _is_given(frame: FrameType) -> bool:
+    """Whether the frame that was running is one of the arguments, as it is of a signal handler's and a tracer's."""
+    code, running = frame.f_code, frame.f_back
+    if running is None:
         return False
-    at = error.__traceback__
-    while at is not None:
-        frame = at.tb_frame
-        if not _is_known(frame.f_globals.get("__name__"), frame.f_code.co_filename):
-            return False
-        at = at.tb_next
-    return True
+    # Behind the named ones comes `*arguments`.
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + 1]
+    arguments = [frame.f_locals.get(name) for name in names]
+    return any(one is running or (type(one) is tuple and any(each is running for each in one)) for one in arguments)
+
+
+def _is_installed(code: CodeType) -> bool:
+    """Whether it is a signal handler's now: one that deletes its arguments is not known by them."""
+    for number in range(1, NSIG):
+        handler: Any = getsignal(number)
+        # Of functools.partial, and of a method.
+        for attribute in ("func", "__func__"):
+            handler = getattr(handler, attribute, handler)
+        if getattr(handler, "__code__", None) is code:
+            return True
+    return False
 
 
 def _is_known(module: Any, file: str | None) -> bool:

@@ -8,6 +8,16 @@ from __future__ import annotations
 
 import os
 import sys
+from _signal import (  # type: ignore[import-not-found]
+    SIG_BLOCK,
+    SIG_IGN,
+    SIG_SETMASK,
+    SIGPIPE,
+    getsignal,
+    pthread_sigmask,
+    sigpending,
+    sigtimedwait,
+)
 from typing import Any
 
 from raddle import env, errors, shim, totals
@@ -105,10 +115,10 @@ def _say(line: str) -> None:
             # Closed, and the number given to a file of the application's.
             return
         # Past the buffer: Python would end with status 120 for what it still can't write at its end.
-        os.write(descriptor, text.encode(stream.encoding or "utf-8", "backslashreplace"))
+        _write(descriptor, text.encode(stream.encoding or "utf-8", "backslashreplace"))
     except Exception as error:
-        # A closed stderr is the application's choice.
-        _excuse(stream, error)
+        # A closed stderr is the application's choice, and so is what a stand-in raises.
+        errors.let_through(error)
 
 
 def _descriptor(stream: Any) -> int | None:
@@ -116,16 +126,22 @@ def _descriptor(stream: Any) -> int | None:
     try:
         number: int = stream.fileno()
     except (AttributeError, OSError, ValueError) as error:
-        _excuse(stream, error)
+        errors.let_through(error)
         return None
     return number
 
 
-def _excuse(stream: Any, error: Exception) -> None:
-    """Raises the error again where a signal handler may have raised it.
-
-    In a stand-in of the application's class nothing tells a handler's from what the stand-in itself raises, which it
-    would not without Raddle.
-    """
-    if type(stream).__module__ == "_io":
-        errors.let_through(error)
+def _write(descriptor: int, text: bytes) -> None:
+    """Writes without the signal of a pipe that nobody reads: by its default action, it would end the application."""
+    if getsignal(SIGPIPE) == SIG_IGN or SIGPIPE in sigpending():
+        os.write(descriptor, text)
+        return
+    before = pthread_sigmask(SIG_BLOCK, ())
+    try:
+        pthread_sigmask(SIG_BLOCK, (SIGPIPE,))
+        os.write(descriptor, text)
+    finally:
+        try:
+            sigtimedwait((SIGPIPE,), 0)
+        finally:
+            pthread_sigmask(SIG_SETMASK, before)

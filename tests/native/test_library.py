@@ -290,6 +290,18 @@ def test_other_programs_run_as_ever(tmp_path, compiler, flags, plan):
         assert done.stderr == ""
 
 
+def test_a_standard_error_that_nobody_reads_ends_no_program(glibc):
+    read, write = os.pipe()
+    os.close(read)
+    environ = {"LD_PRELOAD": str(library()), "RADDLE_PLAN": PLAN}
+    try:
+        done = subprocess.run([glibc.caller, "0"], env=environ, stdout=subprocess.PIPE, stderr=write, check=False)
+    finally:
+        os.close(write)
+    assert done.returncode == 0
+    assert b"session model, intra=2 " in done.stdout
+
+
 # --- checkers ---------------------------------------------------------------------------------------------------------
 
 

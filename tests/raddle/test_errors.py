@@ -1,22 +1,67 @@
 """Whose an error is that was caught around Raddle's own work."""
 
+import functools
+import os
+import signal
+
 import pytest
 
 from raddle import cpuset, errors
 
 
-@pytest.mark.parametrize("kind", [RuntimeError, OSError, TimeoutError])
-def test_what_a_frame_of_the_application_raised_is_the_applications(kind):
-    with pytest.raises(kind) as found:
+def caught(call):
+    """The error that comes out of a function of Raddle's which calls this one."""
+    working = eval("lambda call: call()", {"__name__": "raddle.adapters.live"})
+    try:
+        working(call)
+    except Exception as error:  # noqa: BLE001  # whatever a test raises
+        # Without this function's own frame.
+        return error.with_traceback(error.__traceback__.tb_next)
+
+
+def is_a_handlers_ours(handler):
+    """What is said of the error of a signal handler that comes while Raddle works."""
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        return errors.is_ours(caught(functools.partial(os.kill, os.getpid(), signal.SIGUSR1)))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, OSError, TimeoutError, type("Limit", (Exception,), {})])
+def test_what_a_signal_handler_raised_is_the_applications_whatever_it_does_with_its_arguments(kind):
+    def handler(number, frame):
         raise kind("late")
-    assert not errors.is_ours(found.value)
+
+    def taking_all(*_):
+        raise kind
+
+    def deleting(number, frame):
+        del number, frame
+        raise kind("late")
+
+    class Watch:
+        def tell(self, why, number, frame):
+            del number, frame
+            raise kind(why)
+
+        def __call__(self, number, frame):
+            handler(number, frame)
+
+    handlers = [handler, taking_all, deleting, functools.partial(Watch().tell, "late"), Watch()]
+    assert [is_a_handlers_ours(one) for one in handlers] == [False] * len(handlers)
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, OSError, type("Denied", (PermissionError,), {})])
+def test_what_a_function_of_the_applications_raised_that_raddle_called_is_raddles(kind):
+    def opening():
+        raise kind
+
+    assert errors.is_ours(caught(opening))
 
 
 def test_what_only_raddles_frames_raised_is_raddles():
-    with pytest.raises(ValueError, match="range") as found:
-        cpuset.parse_list("3-1")
-    # Without this test's own frame.
-    assert errors.is_ours(found.value.with_traceback(found.value.__traceback__.tb_next))
+    assert errors.is_ours(caught(functools.partial(cpuset.parse_list, "3-1")))
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, OSError, TimeoutError])

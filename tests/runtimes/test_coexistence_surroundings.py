@@ -194,3 +194,87 @@ def test_a_closed_or_full_standard_error_is_no_reason_to_fail(executable, mounte
     command = f"exec {shlex.join(map(str, (executable, app, model)))} {closing}"
     done = shim_lab.python("/bin/sh", "-c", command, env=variables, check=False)
     assert said(done)["records"] == 1
+
+
+def test_a_standard_error_that_nobody_reads_ends_no_application_that_has_its_signal(executable, mounted, model):
+    broken = "import os, signal, sys\nsignal.signal(signal.SIGPIPE, signal.SIG_DFL)\n"
+    broken += "read, write = os.pipe()\nos.close(read)\nsys.stderr = os.fdopen(write, 'w')\n"
+    after = "assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) | signal.sigpending()\n"
+    variables = {**shim_lab.python_path(mounted), env.PLAN: PLAN}
+    done = shim_lab.python(executable, "-c", broken + APP + after, str(model), env=variables, check=False)
+    assert said(done)["records"] == 1
+
+
+FULL = """
+import os, signal, sys
+class Limit(Exception): pass
+def limit(number, frame): raise Limit
+signal.signal(signal.SIGALRM, limit)
+read, write = os.pipe()
+os.set_blocking(write, False)
+try:
+    while True:
+        os.write(write, b"x")
+except BlockingIOError:
+    os.set_blocking(write, True)
+sys.stderr = os.fdopen(write, "w")
+import onnxruntime
+signal.setitimer(signal.ITIMER_REAL, 0.5)
+try:
+    onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+    print("lost")
+except Limit:
+    print("limit")
+"""
+
+
+def test_a_time_limit_ends_the_wait_for_a_standard_error_that_is_full(executable, mounted, model):
+    variables = {**shim_lab.python_path(mounted), env.PLAN: PLAN}
+    done = shim_lab.python(executable, "-c", FULL, str(model), env=variables)
+    assert done.stdout == "limit\n"
+
+
+# --- what an application has put in between -----------------------------------------------------------------------
+
+# An application's own os.open, as eventlet's monkey patching puts one there; a sandbox's audit hook.
+OPENING = """
+import os
+original = os.open
+def green(file, flags, mode=0o777, dir_fd=None):
+    return original(file + ".not", flags, mode, dir_fd=dir_fd)
+os.open = green
+"""
+FORBIDDING = """
+import sys
+def audit(event, arguments):
+    if event == "open" and str(arguments[0]).startswith(("/proc", "/sys")):
+        raise PermissionError
+sys.addaudithook(audit)
+"""
+
+
+@pytest.mark.parametrize("between", [OPENING, FORBIDDING])
+def test_what_the_applications_own_functions_raise_at_raddle_is_not_raised_at_the_application(
+    executable, mounted, model, between
+):
+    variables = {**shim_lab.python_path(mounted), env.PLAN: PLAN}
+    code = "import numpy\n" + between + APP
+    done = shim_lab.python(executable, "-c", code, str(model), env=variables, check=False)
+    assert said(done) == {"intra": 2, "records": 1, "wrapped": True}
+    assert ours(done)[0] == NO_QUOTA
+
+
+FROZEN = """
+import sys, onnxruntime
+class Frozen(onnxruntime.SessionOptions):
+    def __setattr__(self, name, value):
+        raise AttributeError(name)
+session = onnxruntime.InferenceSession(sys.argv[1], Frozen(), providers=["CPUExecutionProvider"])
+"""
+
+
+def test_options_of_a_class_that_forbids_changes_are_left_alone(executable, mounted, model):
+    variables = {**shim_lab.python_path(mounted), env.PLAN: PLAN}
+    done = shim_lab.python(executable, "-c", FROZEN, str(model), env=variables, check=False)
+    assert done.returncode == 0, done.stderr
+    assert ours(done) == ["raddle: onnxruntime session is left alone: AttributeError('intra_op_num_threads')"]

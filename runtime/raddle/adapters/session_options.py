@@ -87,7 +87,9 @@ class Edit:
         """Takes the attributes back; what is left of them where it is called again."""
         while self.undo:
             name, value = self.undo[-1]
-            setattr(self.options, name, value)
+            # Not what was not changed: a class of the application's may forbid it.
+            if getattr(self.options, name) != value:
+                setattr(self.options, name, value)
             self.undo.pop()
 
     def suspend(self) -> list[tuple[str, Any]]:
