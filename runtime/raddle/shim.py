@@ -42,6 +42,19 @@ class _Finder:
         return None
 
 
+def _let_through(error: Exception) -> None:
+    """Raises it again where a signal handler of the application's has raised it, even before `errors` was loaded."""
+    try:
+        from raddle import errors  # noqa: PLC0415
+
+        is_ours = errors.is_ours(error)
+    except Exception:
+        # The mount is not what it was.
+        return
+    if not is_ours:
+        raise error
+
+
 def activate() -> bool:
     """True when the shim waits for runtimes now: RADDLE_PLAN is set, not in a frozen application, not done before."""
     try:

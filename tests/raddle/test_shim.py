@@ -477,7 +477,7 @@ for _ in range(2):
     assert done.stderr.count("raddle: onnxruntime 1.31.1:") == 1
 
 
-def test_the_loader_of_an_awaited_module_is_copied_as_the_one_that_was_found(mounted, stand_in):
+def test_the_loader_of_an_awaited_module_looks_and_is_copied_as_the_one_that_was_found(mounted, stand_in):
     code = """
 import copy, importlib.util, pickle
 from importlib.machinery import SourceFileLoader
@@ -486,12 +486,45 @@ assert isinstance(loader, SourceFileLoader)
 for same in (copy.copy(loader), copy.deepcopy(loader), pickle.loads(pickle.dumps(loader))):
     assert (type(same), same.path) == (SourceFileLoader, loader.path)
 assert type(loader).__module__ == "raddle.adapters.hook"
+again = importlib.util.find_spec("onnxruntime.capi._pybind_state").loader
+assert (loader == again, hash(loader) == hash(again), repr(loader).split()[0]) == (
+    True, True, "<_frozen_importlib_external.SourceFileLoader"
+)
 """
     paths = os.pathsep.join([str(mounted / "python"), str(stand_in.parent)])
     done = shim_lab.python(
         shim_lab.THIS_PYTHON, "-c", code, env={"PYTHONPATH": paths, env.PLAN: "v=1;intra=1"}, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+LIMITED = """
+import signal, sys
+class Limit(Exception): pass
+def limit(number, frame): raise Limit
+def audit(event, arguments):
+    if event == "open" and waiting and str(arguments[0]).endswith(waiting[0]):
+        waiting.clear()
+        signal.raise_signal(signal.SIGALRM)
+signal.signal(signal.SIGALRM, limit)
+waiting = [sys.argv[1]]
+sys.addaudithook(audit)
+try:
+    import onnxruntime.capi._pybind_state
+except Limit:
+    print("limit")
+"""
+
+
+@pytest.mark.parametrize("file", ["hook.py", "env.py", "errors.py", "record.py"])
+def test_what_a_signal_handler_raises_while_the_shim_is_loaded_reaches_the_application(
+    interpreter, mounted, stand_in, file
+):
+    paths = os.pathsep.join([str(mounted / "python"), str(stand_in.parent)])
+    code = LIMITED + USE
+    variables = {"PYTHONPATH": paths, env.PLAN: "v=1;intra=1", "RADDLE_LOG": "0"}
+    done = shim_lab.python(interpreter, "-c", code, "/" + file, env=variables, check=False)
+    assert (done.stdout, done.stderr) == ('limit\n[1, "SourceFileLoader", true]\n', "")
 
 
 def test_the_fast_path_imports_os_and_sys_only():

@@ -75,6 +75,15 @@ class _Loader:
     def __class__(self) -> Any:
         return type(self._loader)
 
+    def __repr__(self) -> str:
+        return repr(self._loader)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._loader == (other._loader if type(other) is _Loader else other))
+
+    def __hash__(self) -> int:
+        return hash(self._loader)
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         # Copies are of the loader that was found.
         return self._loader.__reduce_ex__(protocol)
