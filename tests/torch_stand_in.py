@@ -20,6 +20,7 @@ class Torch(types.ModuleType):
             fork=lambda: "forked",
         )
         self.set_num_interop_threads = self._C.set_num_interop_threads = self._set
+        self.get_num_threads = lambda: 64
         self.get_num_interop_threads = self._C.get_num_interop_threads = lambda: self.pool or 64
 
     def _set(self, count):

@@ -163,6 +163,26 @@ def test_an_inter_op_count_that_comes_after_the_first_script_fails_no_process(pl
     ]
 
 
+NUMPYS = """
+import numpy, torch
+@torch.jit.script
+def more(x):
+    return x + 1
+more(torch.ones(1))
+torch.set_num_interop_threads(numpy.int64(3))
+print(torch.get_num_interop_threads())
+"""
+
+
+@BOTH
+def test_nor_does_a_count_of_numpys_own_type(mounted, tmp_path, having):
+    program = tmp_path / "program.py"
+    program.write_text(NUMPYS)
+    variables = {**shim_lab.python_path(mounted), "RADDLE_PLAN": "v=1;" + PLAN, OMP: "2"}
+    done = shim_lab.python(having().python, str(program), env=variables, cpus=CPUS, check=False)
+    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
+
+
 @BOTH
 def test_a_pool_that_was_made_behind_pythons_back_is_noticed_and_left(planned, having):
     seen, said = planned(PLAN, ["native_pool"], ["script"], ["inter"], env={OMP: "2"}, release=having())
@@ -224,10 +244,17 @@ def test_a_fork_after_parallel_work_is_warned_about_and_a_data_loaders_is_not(pl
 
 
 FORKED = """
-import json, multiprocessing, sys, torch
+import ctypes, json, multiprocessing, sys, torch
 given, model = torch.ones(1, 4), torch.nn.Linear(4, 4)
 if sys.argv[1] == "set":
     torch.set_num_threads(2)
+if sys.argv[1] == "openmp":
+    # torch tells OpenMP its own at the first call.
+    torch.get_num_threads()
+    with open("/proc/self/maps") as maps:
+        for library in {line.split()[-1] for line in maps if "omp.so" in line}:
+            ctypes.CDLL(library).omp_set_num_threads(3)
+    assert torch.get_num_threads() == 3
 
 def work(barrier, said):
     barrier.wait(60)
@@ -247,7 +274,7 @@ for worker in workers:
 """
 
 
-@pytest.mark.parametrize(("how", "count"), [("alone", 1), ("set", 2)])
+@pytest.mark.parametrize(("how", "count"), [("alone", 1), ("set", 2), ("openmp", 3)])
 @BOTH
 def test_workers_forked_after_the_import_divide_the_cpus_unless_the_code_has_set_a_count(
     mounted, models, having, how, count

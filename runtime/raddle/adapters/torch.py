@@ -22,7 +22,16 @@ from typing import Any, Callable, Mapping
 
 from raddle import env, errors, record, totals
 from raddle.adapters import live
-from raddle.adapters.torch_counts import IN_THE_CODE, MKL, Choice, choose, native_threads, parallel_summary, version_of
+from raddle.adapters.torch_counts import (
+    IN_THE_CODE,
+    MKL,
+    Choice,
+    asked_count,
+    choose,
+    native_threads,
+    parallel_summary,
+    version_of,
+)
 from raddle.adapters.torch_first_use import FirstUse
 from raddle.adapters.torch_inter_op import InterOp, replace
 
@@ -85,6 +94,7 @@ class _Torch:
         # Before it is wrapped: a report must not set the inter-op count.
         self.parallel_info: Callable[[], str] | None = getattr(module._C, "_parallel_info", None)  # noqa: SLF001
         self.original_set: Callable[..., None] = module.set_num_threads
+        self.original_get: Callable[[], int] = module.get_num_threads
         self.inter_op = None
         if choice.inter is not None:
             self.inter_op = InterOp(module, choice, choice.inter, fresh=fresh, changed=self.changed)
@@ -132,6 +142,9 @@ class _Torch:
         """In a forked child: takes over the intra-op count of a new choice."""
         if choice.intra in (None, self.choice.intra):
             return
+        if self.original_get() != self.choice.intra:
+            # The code has told OpenMP itself, by threadpoolctl for one.
+            return
         self.original_set(choice.intra)
         self.choice.intra = choice.intra
         self.choice.because.pop("intra", None)
@@ -145,7 +158,7 @@ class _Torch:
         self.in_child.end()
         # A lambda's frame is in between. A DataLoader's worker asks for one thread, and must have it.
         if not _is_in(_frame(3), ("torch",)):
-            asked = args[0] if len(args) == 1 and type(args[0]) is int else 0
+            asked = asked_count(args, kwargs)
             if choice.override and asked > 0:
                 if asked != choice.intra:
                     record.complain(f"torch.set_num_threads({asked}) is overridden: intra_op={choice.intra}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from numbers import Integral
 from typing import Any, Mapping
 
 from raddle import env
@@ -88,6 +89,12 @@ def environment_count(environ: Mapping[str, str]) -> tuple[str, int | None]:
         if digits and int(digits[:9]) > 0:
             return name, int(digits[:9])
     return "", None
+
+
+def asked_count(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
+    """The count of a call, 0 where it is none that torch takes: that takes numpy's whole numbers too, and no bool."""
+    is_count = not kwargs and len(args) == 1 and isinstance(args[0], Integral) and not isinstance(args[0], bool)
+    return int(args[0]) if is_count else 0
 
 
 def parallel_summary(text: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, Callable
 
 from raddle import errors, record
 from raddle.adapters.dressed import dress
-from raddle.adapters.torch_counts import IN_THE_CODE, Choice, native_threads, version_of
+from raddle.adapters.torch_counts import IN_THE_CODE, Choice, asked_count, native_threads, version_of
 from raddle.adapters.torch_first_use import FirstUse
 
 _REQUIRED = ("ScriptMethod", "ScriptFunction", "fork")
@@ -113,13 +113,14 @@ class InterOp:
     def set(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The application's call. Raises what torch would raise without us."""
         with self.lock:
-            if self.ours and not kwargs and len(args) == 1 and type(args[0]) is int and args[0] > 0:
+            asked = asked_count(args, kwargs)
+            if self.ours and asked > 0:
                 # Only once: torch itself refuses a second call.
                 self.ours = False
-                if args[0] != self.count:
+                if asked != self.count:
                     why = "the policy overrides it" if self.choice.override else "TorchScript has run before"
                     record.complain(
-                        f"torch.set_num_interop_threads({args[0]}) has no effect: {why}, inter_op={self.count}"
+                        f"torch.set_num_interop_threads({asked}) has no effect: {why}, inter_op={self.count}"
                     )
                 return
             self.original_set(*args, **kwargs)
