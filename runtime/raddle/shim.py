@@ -74,16 +74,3 @@ def activate() -> bool:
         _let_through(error)
         return False
     return True
-
-
-def _let_through(error: Exception) -> None:
-    """`errors.let_through`, which is loaded only where something failed."""
-    try:
-        from raddle import errors  # noqa: PLC0415
-
-        ours = errors.is_ours(error)
-    except Exception:
-        # The mount is incomplete, and that may be what has failed.
-        return
-    if not ours:
-        raise error

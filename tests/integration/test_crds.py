@@ -314,7 +314,11 @@ REFUSED = {
     ),
     "a run time without a unit": ({"load": {"runTime": "33"}}, "spec.load.runTime", "should match"),
     "no run time": ({"load": {"runTime": "0s"}}, "spec.load.runTime", "runTime 0s is not from 1us to 1h"),
-    "a run time above an hour": ({"load": {"runTime": "1h1us"}}, "spec.load.runTime", "runTime 1h1us is not from 1us to 1h"),
+    "a run time above an hour": (
+        {"load": {"runTime": "1h1us"}},
+        "spec.load.runTime",
+        "runTime 1h1us is not from 1us to 1h",
+    ),
     "no requests": ({"load": {"requestsPerSecond": 0}}, "spec.load.requestsPerSecond", "greater than 0"),
     "a rate as text": ({"load": {"requestsPerSecond": "20"}}, "spec.load.requestsPerSecond", "number"),
     "a switch as text": ({"reports": "yes"}, "spec.reports", "boolean"),

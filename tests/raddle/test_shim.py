@@ -498,7 +498,7 @@ assert (loader == again, hash(loader) == hash(again), repr(loader).split()[0]) =
     assert (done.returncode, done.stderr) == (0, "")
 
 
-LIMITED = """
+LIMITED_AT_AN_OPENING = """
 import signal, sys
 class Limit(Exception): pass
 def limit(number, frame): raise Limit
@@ -521,7 +521,7 @@ def test_what_a_signal_handler_raises_while_the_shim_is_loaded_reaches_the_appli
     interpreter, mounted, stand_in, file
 ):
     paths = os.pathsep.join([str(mounted / "python"), str(stand_in.parent)])
-    code = LIMITED + USE
+    code = LIMITED_AT_AN_OPENING + USE
     variables = {"PYTHONPATH": paths, env.PLAN: "v=1;intra=1", "RADDLE_LOG": "0"}
     done = shim_lab.python(interpreter, "-c", code, "/" + file, env=variables, check=False)
     assert (done.stdout, done.stderr) == ('limit\n[1, "SourceFileLoader", true]\n', "")
