@@ -159,13 +159,18 @@ def best(
     """
     # Beyond that each thread adds more to a run than it takes from it.
     most = min(most_threads, MOST_THREADS, 1 + ceil(sqrt(load.run_time_s / JOIN_SPINNING_S)))
-    counts = range(least_threads, max(most, least_threads) + 1)
+    counts = compared(least_threads, max(most, least_threads))
     settings = [Setting(threads, spin_s) for threads in counts for spin_s in (spins_s if threads > 1 else (0.0,))]
     found = [(setting, expected(load, setting, limit_cpus, own_cpus=own_cpus)) for setting in settings]
     for figure in ("p99_s", "p50_s"):
         near_s = TIE * min(getattr(one, figure) for _, one in found)
         found = [pair for pair in found if getattr(pair[1], figure) <= near_s]
     return min(found, key=lambda pair: pair[1].cpus)[0]
+
+
+def compared(least: int, most: int) -> List[int]:
+    """The counts that are compared: all to eight, then every fourth and the highest, which the webhook has time for."""
+    return [count for count in range(least, most + 1) if count <= 8 or count % 4 == 0 or count in (least, most)]
 
 
 def usual(run_time_s: float, limit_cpus: Optional[float]) -> Load:

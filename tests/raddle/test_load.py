@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle.load import DISTURBANCE_S, PERIOD_S, TIE, Load, Setting, best, expected, run_of, usual
+from raddle.load import DISTURBANCE_S, PERIOD_S, TIE, Load, Setting, best, compared, expected, run_of, usual
 from raddle.planner import WOULD_GAIN
 
 SPIN_S = 0.0002
@@ -119,6 +119,15 @@ def test_the_run_time_that_the_reason_names_is_where_a_second_thread_begins_to_g
         for run_time_s, threads in ((0.8 * named_s, 1), (1.2 * named_s, 2)):
             load = usual(run_time_s, limit_cpus)
             assert best(load, limit_cpus=limit_cpus, most_threads=2, spins_s=SPINS_S).threads == threads
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "counts"),
+    [(1, 3, [1, 2, 3]), (1, 14, [*range(1, 9), 12, 14]), (9, 13, [9, 12, 13]), (40, 40, [40])],
+)
+def test_counts_above_eight_are_compared_by_fours(least, most, counts):
+    """All 32 took 12 ms, more than the webhook has."""
+    assert compared(least, most) == counts
 
 
 def test_a_thread_that_is_busy_all_the_time_is_not_enough():
