@@ -15,6 +15,7 @@ from binascii import crc32
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping
 
 from raddle import errors, record, totals
+from raddle.shim import RLock
 
 if TYPE_CHECKING:
     from raddle.adapters.live import Facts
@@ -197,7 +198,7 @@ class _Sampler:
     """The thread of observe=runs; one a process, and none in a forked child until that creates a session itself."""
 
     pid = 0
-    lock = threading.RLock()
+    lock = RLock()
     # Its own id, which is none of a session's.
     threads: frozenset[Any] = frozenset()
 
@@ -219,7 +220,7 @@ class _Sampler:
 
 
 def _unlock() -> None:
-    _Sampler.lock = threading.RLock()
+    _Sampler.lock = RLock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -2,9 +2,10 @@
 
 It puts one finder on `sys.meta_path` and leaves. Only when a runtime of `RUNTIMES` is imported is anything more
 loaded: `raddle.adapters.hook` and that runtime's adapter. The mount is read-only, so this file is compiled anew by
-each process: it is as short as it can be, and imports `os` and `sys` only, not even `__future__`.
+each process: it is as short as it can be, and imports only what every process has, not even `__future__`.
 """
 
+import _thread
 import os
 import sys
 
@@ -19,6 +20,10 @@ RUNTIMES = {
     "torch": "torch",
     "paddle": "paddle",
 }
+
+# Taken before an application can put another in its place: those of gevent and eventlet are for greenlets, and threads
+# of their pools that meet at one wait for ever.
+RLock = _thread.RLock
 
 # What number 2 was at the start of the process: an application that closes it may get the number for a file of its own.
 try:

@@ -264,6 +264,21 @@ def test_what_the_applications_own_functions_raise_at_raddle_is_not_raised_at_th
     assert ours(done)[0] == NO_QUOTA
 
 
+GREEN = """
+import _thread, threading
+def green(): raise AssertionError("a lock for greenlets")
+_thread.RLock = threading.RLock = green
+"""
+
+
+def test_sessions_take_no_lock_that_gevent_or_eventlet_has_put_in_place_of_pythons(executable, mounted, model):
+    variables = {**shim_lab.python_path(mounted), env.PLAN: PLAN}
+    code = "import numpy\n" + GREEN + APP
+    done = shim_lab.python(executable, "-c", code, str(model), env=variables, check=False)
+    assert said(done) == {"intra": 2, "records": 1, "wrapped": True}
+    assert len(ours(done)) == 1
+
+
 FROZEN = """
 import sys, onnxruntime
 class Frozen(onnxruntime.SessionOptions):

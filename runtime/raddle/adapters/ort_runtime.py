@@ -22,6 +22,7 @@ from raddle.adapters.ort_choice import IN_THE_CODE, Choice
 from raddle.adapters.ort_class import told_at_runs, wrapped
 from raddle.adapters.ort_given import Given
 from raddle.adapters.session_options import Edit, Held, living
+from raddle.shim import RLock
 
 # Facts are read again for a session that comes later than this: an in-place resize changes the quota.
 FACTS_AGE_S = 10.0
@@ -70,7 +71,7 @@ class Runtime:
         self.fresh = threading.local()
         for held in self.held.values():
             # Another thread may have had it; which entries are ours remains.
-            held.lock = threading.RLock()
+            held.lock = RLock()
         self.facts: live.Facts | None = None
         self.facts_at = 0.0
         self.resolved: tuple[Any, live.Effective | None] = (None, None)

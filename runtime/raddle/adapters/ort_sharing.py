@@ -6,12 +6,12 @@ An application that makes its own is let go first; one that comes later finds th
 
 from __future__ import annotations
 
-import threading
 from typing import Any, Callable, Iterable
 
 from raddle import errors, record
 from raddle.adapters.dressed import stand_in
 from raddle.adapters.live import Effective
+from raddle.shim import RLock
 
 # onnxruntime.set_global_thread_pool_sizes: microsoft/onnxruntime#24238.
 GLOBAL_POOL_SINCE = (1, 23)
@@ -31,7 +31,7 @@ class Sharing:
         self.resolve = resolve
         self.override = override
         # A signal handler that makes a session may come while it is held.
-        self.lock = threading.RLock()
+        self.lock = RLock()
         # The pools, or the arena, have been asked for: where they are said to be there already they are ours.
         self.asked_pools: tuple[int, int] | None = None
         self.asked_arena = False
@@ -61,7 +61,7 @@ class Sharing:
 
     def forked(self) -> bool:
         """To be called in a child after fork; True where its global pools have lost their threads."""
-        self.lock = threading.RLock()
+        self.lock = RLock()
         return self.sizes is not None and self.sizes != (1, 1)
 
     def join_pool(self, wanted: Effective, *, own_counts: str) -> str:

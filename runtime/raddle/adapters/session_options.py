@@ -10,11 +10,11 @@ A signal handler may come between any two steps here, raise, or make a session w
 
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import Any
 
 from raddle import errors
+from raddle.shim import RLock
 
 
 class Held:
@@ -23,7 +23,7 @@ class Held:
     __slots__ = ("edit", "lock", "ours")
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = RLock()
         self.ours: dict[str, str] = {}
         self.edit: Edit | None = None
 

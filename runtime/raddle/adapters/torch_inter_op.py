@@ -11,13 +11,13 @@ alone would not have.
 from __future__ import annotations
 
 import os
-import threading
 from typing import Any, Callable
 
 from raddle import errors, record
 from raddle.adapters.dressed import dress
 from raddle.adapters.torch_counts import IN_THE_CODE, Choice, asked_count, native_threads, version_of
 from raddle.adapters.torch_first_use import FirstUse
+from raddle.shim import RLock
 
 _REQUIRED = ("ScriptMethod", "ScriptFunction", "fork")
 # From here on a call that comes too late raises.
@@ -52,11 +52,11 @@ class InterOp:
         self.pending = True  # neither we nor the application have set it
         self.ours = False  # torch has our count, so that it would refuse the application's
         self.first_use = FirstUse(module, self.commit)
-        self.lock = threading.RLock()
+        self.lock = RLock()
 
     def forked(self, *, had_threads: bool) -> None:
         """In a child after fork: the lock may be held by a thread that isn't there, and no pool's threads are."""
-        self.lock = threading.RLock()
+        self.lock = RLock()
         self.fresh = self.fresh and not had_threads
         self.threads_before = 0
 
