@@ -24,6 +24,27 @@ import pytest
 from raddle import delivery
 
 PROBE = Path(__file__).with_name("shim_probe.py")
+# For programs: a signal handler of the application's is brought in at the line of that number below the folder, by a
+# trace function, which is called as a handler is. Until then `left[0]` is above 0; sys.settrace(None) ends it.
+AT_LINE = """
+import sys
+def at_line(number, folder, handler):
+    left = [number]
+    def trace(frame, event, _):
+        if not frame.f_code.co_filename.startswith(folder):
+            return None
+        if event == "line":
+            left[0] -= 1
+            if left[0] == 0:
+                sys.settrace(None)
+                handler()
+        return trace
+    sys.settrace(trace)
+    return left
+
+def limit():
+    raise TimeoutError("the limit")
+"""
 PYENV = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
 CACHE = Path.home() / ".cache" / "raddle" / "venvs"
 INSTALLED_AT_ONCE = 4

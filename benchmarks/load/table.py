@@ -182,15 +182,15 @@ def markdown(found: Measured, size: Size, *, command: str, results: str) -> str:
 def _goals(cells: Sequence[Sequence[Row]]) -> Iterator[str]:
     lines, notes = [], []
     for goal in GOALS:
-        missed = sum(bool(goal.missed(cell)) for cell in cells)
-        kept = sum(goal.kept(cell) for cell in cells)
+        judged = [(goal.missed(cell), goal.untold(cell)) for cell in cells]
+        missed = sum(bool(beyond) for beyond, _ in judged)
+        kept = sum(not beyond and not untold for beyond, untold in judged)
         wanted = goal.percent * len(cells) / 100
         word = "kept" if kept >= wanted else "missed" if len(cells) - missed < wanted else "chance forbids to say"
         counts = map(str, (kept, missed, len(cells) - kept - missed))
         lines.append([goal.words, f"{goal.percent} %", *counts, word])
-        for cell in cells:
-            above = [(one, "missed") for one in goal.missed(cell)] + [(one, "not told") for one in goal.untold(cell)]
-            for one, how in above:
+        for beyond, untold in judged:
+            for one, how in [*((one, "missed") for one in beyond), *((one, "not told") for one in untold)]:
                 by = f"{_words(one)}, {one.ratio:.2f} × {one.other}, chance {math.exp(one.chance):.2f}"
                 notes.append(f"- {goal.words}: {how} in {_title(one.row.cell)} by {by}")
     yield report.markdown_table(("goal", "in", "cells that keep it", "miss it", "chance forbids to say", ""), lines)

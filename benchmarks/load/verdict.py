@@ -67,11 +67,6 @@ def typical(runs: Sequence[Run], figure: str) -> float:
     return max(statistics.median(values), _LEAST)
 
 
-def level(row: Row, figure: str) -> float:
-    """The figure of a variant."""
-    return statistics.geometric_mean(typical(runs, figure) for runs in series(row.runs))
-
-
 def compared(row: Row, others: tuple[Row, Row], figure: str) -> Comparison:
     """The variant against another; `others` names it for each of the two series."""
     ours = [typical(runs, figure) for runs in series(row.runs)]
@@ -161,10 +156,6 @@ class Goal:
             if not one.exceeds(self.allowed[one.figure])
             and (self.allowed[one.figure] > 1 or math.exp(one.chance) > TELLING)
         ]
-
-    def kept(self, rows: Sequence[Row]) -> bool:
-        """Whether a cell keeps it, as far as can be told."""
-        return not self.missed(rows) and not self.untold(rows)
 
     def _above(self, rows: Sequence[Row]) -> Iterator[Comparison]:
         for one in against_stock(rows, self.variant) if self.stock else against_best(rows, self.variant):

@@ -23,7 +23,7 @@ from raddle.topology import Machine
 
 __all__ = ["BOUNDED_SPIN_US", "MAX_QUOTA_CPUS", "Budget", "Plan", "plan"]
 
-# A worker that finds no work looks for more this long before it sleeps, where the request rate is unknown.
+# A worker that finds no work looks for more this long before it sleeps, where spinning is bounded.
 BOUNDED_SPIN_US = 50
 # Threads that a known load may have on a limit below them, which is CPU time and not parallelism.
 MOST_OVER_LIMIT = 4
@@ -107,9 +107,7 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
     omp, blas, other_blas = _openmp_and_blas(machine, room, streams, intra_op, budget, policy, because)
     peak = _peak_runnable(budget, policy, intra_op, omp, inter_op if parallel else 1)
     spinning = _spinning(room, streams, peak, chosen, budget, policy, because)
-    spin_us = 0
-    if spinning == "bounded":
-        spin_us = round(1e6 * chosen.spin_s) if chosen is not None and 0 < chosen.spin_s < inf else BOUNDED_SPIN_US
+    spin_us = BOUNDED_SPIN_US if spinning == "bounded" else 0
     exclusive_spinning = _exclusive_spinning(room, spinning, policy, because)
     affinity = _affinity(room, streams, intra_op, policy, because)
     cpus = _pool(machine, room, intra_op, budget, policy)

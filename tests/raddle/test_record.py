@@ -110,17 +110,7 @@ sys.stderr = {}
 lost, number, going = [], 0, True
 while going:
     number += 1
-    left = [number]
-    def trace(frame, event, _):
-        if not frame.f_code.co_filename.startswith(FOLDER):
-            return None
-        if event == "line":
-            left[0] -= 1
-            if left[0] == 0:
-                sys.settrace(None)
-                raise TimeoutError("the limit")
-        return trace
-    sys.settrace(trace)
+    left = at_line(number, FOLDER, limit)
     try:
         record.complain(str(number))
     except TimeoutError:
@@ -137,7 +127,7 @@ print(number > 10, lost)
 
 @pytest.mark.parametrize("stream", ["open(os.devnull, 'w')", "io.StringIO()"])
 def test_what_a_signal_handler_raises_while_a_line_is_said_reaches_the_application(stream):
-    assert said(AT_EACH_LINE.format(stream)).stdout == "True []\n"
+    assert said(shim_lab.AT_LINE + AT_EACH_LINE.format(stream)).stdout == "True []\n"
 
 
 @pytest.mark.parametrize("method", ["fileno", "write", "flush"])

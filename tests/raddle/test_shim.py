@@ -225,32 +225,14 @@ import json; print(json.dumps([first, second, sum(type(f).__name__ == '_Finder' 
     assert said(shim_lab.THIS_PYTHON, code, {"PYTHONPATH": str(RUNTIME), env.PLAN: PLAN}) == [True, False, 1]
 
 
-# A signal handler of the application's, brought in at one line after the other: a trace function is called as it is.
-LIMITED = """
-import os, sys
-
-def at_line(number, folder, error):
-    left = [number]
-    def trace(frame, event, _):
-        if not frame.f_code.co_filename.startswith(folder):
-            return None
-        if event == "line":
-            left[0] -= 1
-            if left[0] == 0:
-                sys.settrace(None)
-                raise error
-        return trace
-    sys.settrace(trace)
-    return left
-"""
 ACTIVATED = """
-import json, raddle.shim
+import json, os, raddle.shim
 import onnxruntime.capi._pybind_state
 lost, number, going = [], 0, True
 while going:
     number += 1
     sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder) is not raddle.shim._Finder]
-    left = at_line(number, os.path.dirname(raddle.__file__), TimeoutError("the limit"))
+    left = at_line(number, os.path.dirname(raddle.__file__), limit)
     try:
         raddle.shim.activate()
     except TimeoutError:
@@ -281,7 +263,7 @@ sys.settrace(trace)
 
 def test_what_a_signal_handler_raises_while_the_shim_is_activated_reaches_the_application(stand_in):
     paths = os.pathsep.join([str(RUNTIME), str(stand_in.parent)])
-    number, lost = said(shim_lab.THIS_PYTHON, LIMITED + ACTIVATED, {"PYTHONPATH": paths, env.PLAN: "v=1"})
+    number, lost = said(shim_lab.THIS_PYTHON, shim_lab.AT_LINE + ACTIVATED, {"PYTHONPATH": paths, env.PLAN: "v=1"})
     assert number > 10
     assert lost == []
 
@@ -506,7 +488,7 @@ assert (loader == again, hash(loader) == hash(again), repr(loader).split()[0]) =
     assert (done.returncode, done.stderr) == (0, "")
 
 
-LIMITED_AT_AN_OPENING = """
+LIMITED = """
 import signal, sys
 class Limit(Exception): pass
 def limit(number, frame): raise Limit
@@ -529,7 +511,7 @@ def test_what_a_signal_handler_raises_while_the_shim_is_loaded_reaches_the_appli
     interpreter, mounted, stand_in, file
 ):
     paths = os.pathsep.join([str(mounted / "python"), str(stand_in.parent)])
-    code = LIMITED_AT_AN_OPENING + USE
+    code = LIMITED + USE
     variables = {"PYTHONPATH": paths, env.PLAN: "v=1;intra=1", "RADDLE_LOG": "0"}
     done = shim_lab.python(interpreter, "-c", code, "/" + file, env=variables, check=False)
     assert (done.stdout, done.stderr) == ('limit\n[1, "SourceFileLoader", true]\n', "")

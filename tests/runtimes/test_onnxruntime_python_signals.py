@@ -22,7 +22,9 @@ def lab(tmp_path_factory):
     return ort_lab.Lab(tmp_path_factory.mktemp("ort"))
 
 
-AT_EACH_LINE = """
+AT_EACH_LINE = (
+    shim_lab.AT_LINE
+    + """
 import json, os, sys
 import onnxruntime as ort
 from onnxruntime.capi import _pybind_state as native
@@ -51,25 +53,14 @@ def planned(session):
     made = session.raddle
     return [made["effective"][name] for name in ("intra", "spin")] + [made["because"].get("intra")]
 
-def at_line(number, handler):
-    left = [number]
-    def trace(frame, event, _):
-        if not frame.f_code.co_filename.startswith(FOLDER):
-            return None
-        if event == "line":
-            left[0] -= 1
-            if left[0] == 0:
-                sys.settrace(None)
-                handler()
-        return trace
-    def creating(made):
-        sys.settrace(trace)
-        try:
-            return create(made), left[0] <= 0
-        finally:
-            sys.settrace(None)
-    return creating
+def create_with(handler, number, made):
+    left = at_line(number, FOLDER, handler)
+    try:
+        return create(made), left[0] <= 0
+    finally:
+        sys.settrace(None)
 """
+)
 
 RAISING = """
 EXPECTED = planned(create(options()))
@@ -84,7 +75,7 @@ while going:
     def handler():
         raise kind("the limit")
     try:
-        _, came = at_line(number, handler)(made)
+        _, came = create_with(handler, number, made)
     except kind as error:
         assert str(error) == "the limit"
         at, first = error.__traceback__, []
@@ -130,7 +121,7 @@ while going:
     before, nested = values(made), []
     def handler():
         nested.append([planned(create(made)), planned(create(own))[0]])
-    session, going = at_line(number, handler)(made)
+    session, going = create_with(handler, number, made)
     if going and nested != [[EXPECTED, 3]]:
         wrong.append([number, nested])
     if planned(session) != EXPECTED or values(made) != before or values(own)[0] != 3:

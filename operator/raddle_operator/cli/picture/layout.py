@@ -184,7 +184,7 @@ class _Nest:
         self._marks = marks
         self._noted: set[str] = set()
         self._slow = _slower(machine)
-        self._nodes = sorted(machine.numa_nodes, key=lambda node: node.id)
+        self._nodes = _by_id(machine)
         self._memory = [node for node in self._nodes if not node.cpus]
 
     def box(self, cpus: int, levels: Sequence[_Level], title: _Title | None = None) -> Box:
