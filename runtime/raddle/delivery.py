@@ -11,17 +11,26 @@ PYTHONPATH=/opt/raddle/python[:...]  sitecustomize.py, which runs the next sitec
 NODE_OPTIONS=--require /opt/raddle/node/raddle.cjs
 LD_PRELOAD=/opt/raddle/native/<architecture>/libraddle.so
                                      made by `python -m native build`; an installation may lack it.
+
+By the door it loads without any: the tree of `door_items` has the native library of one architecture where a file over
+PRELOAD_FILE, mounted from the same volume, names it. The library itself completes the environment of each process.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from typing import Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 MOUNT_PATH = "/opt/raddle"
 PYTHON_USER_BASE = MOUNT_PATH
 PYTHON_PATH = MOUNT_PATH + "/python"
+# Which libraries glibc's loader preloads into every program, whatever its environment (ld.so(8)).
+PRELOAD_FILE = "/etc/ld.so.preload"
+LIBRARY = MOUNT_PATH + "/libraddle.so"
+# The same file, to be executed: it says which processes of the container are reached.
+PROGRAM = MOUNT_PATH + "/raddle"
+PRELOAD_KEY = "ld.so.preload"
 NODE_MODULE = MOUNT_PATH + "/node/raddle.cjs"
 # Where processes may write their reports (env.REPORT): a volume of its own, since the files are mounted read-only.
 REPORT_PATH = "/opt/raddle-report"
@@ -63,6 +72,7 @@ def files() -> Dict[str, str]:
         found[name] = _text(python, name)
     for name in ("METADATA", "entry_points.txt"):
         found[f"{_DIST_INFO}.{name}"] = _text(os.path.join(python, _DIST_INFO), name)
+    found[PRELOAD_KEY] = LIBRARY + "\n"
     if has_node():
         node = _beside("node")
         for name in _listed(node, ".cjs"):
@@ -89,11 +99,13 @@ def has_node() -> bool:
     return os.path.isfile(os.path.join(_beside("node"), os.path.basename(NODE_MODULE)))
 
 
-def items() -> List[Dict[str, str]]:
+def items() -> List[Dict[str, Any]]:
     """The volume's `items`, {"key", "path"} each: where every key goes below MOUNT_PATH."""
-    found: List[Dict[str, str]] = []
+    found: List[Dict[str, Any]] = []
     for key in sorted([*files(), *binaries()]):
         kind, _, name = key.partition(".")
+        if key == PRELOAD_KEY:
+            continue
         if key == "raddle.pth":
             found.extend({"key": key, "path": f"lib/{folder}/site-packages/raddle.pth"} for folder in USER_SITES)
         elif kind == _DIST_INFO:
@@ -108,14 +120,32 @@ def items() -> List[Dict[str, str]]:
     return found
 
 
-def write(folder: str) -> None:
-    """Writes below `folder` the tree that a container sees below MOUNT_PATH. Raises OSError."""
+def door_items(architecture: str) -> List[Dict[str, Any]]:
+    """The volume's `items` where the door is open: {"key", "path"}, for the program a "mode" too.
+
+    Of this architecture, one of `architectures()`; `items` without what only variables would load.
+    """
+    found: List[Dict[str, Any]] = [item for item in items() if item["path"].startswith("python/")]
+    library = f"native.{architecture}.{_LIBRARY}"
+    found.append({"key": library, "path": _below_mount(LIBRARY)})
+    found.append({"key": library, "path": _below_mount(PROGRAM), "mode": 0o555})
+    found.append({"key": PRELOAD_KEY, "path": PRELOAD_KEY})
+    return found
+
+
+def write(folder: str, architecture: Optional[str] = None) -> None:
+    """Writes below `folder` the tree that a container sees below MOUNT_PATH. Raises OSError.
+
+    With an architecture it is the tree of the door.
+    """
     contents = _contents()
-    for item in items():
+    for item in items() if architecture is None else door_items(architecture):
         path = os.path.join(folder, item["path"])
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:
             file.write(contents[item["key"]])
+        if "mode" in item:
+            os.chmod(path, item["mode"])
 
 
 def content_hash() -> str:
@@ -123,9 +153,13 @@ def content_hash() -> str:
     digest = hashlib.sha256()
     for key, content in sorted(_contents().items()):
         digest.update(key.encode() + b"\0" + content + b"\0")
-    for item in items():
+    for item in [*items(), *(item for name in architectures() for item in door_items(name))]:
         digest.update("{key}\0{path}\0".format(**item).encode())
     return digest.hexdigest()[:10]
+
+
+def _below_mount(path: str) -> str:
+    return path[len(MOUNT_PATH) + 1 :]
 
 
 def _contents() -> Dict[str, bytes]:

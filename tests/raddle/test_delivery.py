@@ -29,10 +29,21 @@ def test_the_data_is_what_a_config_map_may_hold():
 def test_every_key_is_mounted_and_every_path_is_relative_and_used_once():
     items = delivery.items()
     paths = [item["path"] for item in items]
-    assert {item["key"] for item in items} == {*delivery.files(), *delivery.binaries()}
+    assert {item["key"] for item in items} | {delivery.PRELOAD_KEY} == {*delivery.files(), *delivery.binaries()}
     assert len(set(paths)) == len(paths)
     # The API server refuses absolute paths and "..".
     assert not any(path.startswith("/") or ".." in path for path in paths)
+
+
+@pytest.mark.parametrize("architecture", delivery.architectures())
+def test_the_door_has_python_the_library_of_one_architecture_and_the_line_that_names_it(architecture, tmp_path):
+    delivery.write(str(tmp_path), architecture)
+    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert {path for path in found if not path.startswith("python/")} == {"libraddle.so", "raddle", "ld.so.preload"}
+    assert (tmp_path / "ld.so.preload").read_text() == "/opt/raddle/libraddle.so\n"
+    assert (tmp_path / "libraddle.so").read_bytes() == (tmp_path / "raddle").read_bytes()
+    assert (tmp_path / "raddle").stat().st_mode & 0o777 == 0o555
+    assert "python/raddle/shim.py" in found
 
 
 def test_the_user_site_of_every_supported_python_has_the_path_file():
