@@ -1,0 +1,36 @@
+"""What tests of the door share: the tree of a pod by the door, and programs that run where it is mounted as in one."""
+
+from __future__ import annotations
+
+import functools
+import platform
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from raddle import delivery
+from raddle_operator.cli import door
+
+
+@functools.cache
+def tree() -> Path:
+    """The files of the door for this machine; skips the test where they can't be had."""
+    machine = platform.machine()
+    if machine not in delivery.architectures():
+        pytest.skip(f"no native shim for {machine} is built here")
+    folder = Path(tempfile.mkdtemp(prefix="raddle-door-"))
+    folder.chmod(0o755)
+    delivery.write(str(folder), machine)
+    return folder
+
+
+def prefix(folder: Path | None = None) -> tuple[str, ...]:
+    """What to put in front of a command so that it runs behind the door; skips where this machine can't."""
+    if not shutil.which("unshare"):
+        pytest.skip("no unshare here")
+    problem = door.problem()
+    if problem:
+        pytest.skip(f"no mount namespace of its own: {problem}")
+    return door.inside(folder or tree())
