@@ -13,11 +13,12 @@ import click
 from rich.console import Console
 
 import report
-from load import cgroup, chart, measure, models, serving, variants
+from load import chart, measure, models, serving, variants
 from load import table as load_table
 from load.compare import FIGURES, print_table, rows
 from load.measure import Cell, Run, Variant
 from load.store import Store
+from raddle_operator.cli import quota
 
 # What a table of a cell takes; a pipe has 80.
 _COLUMNS = 140
@@ -131,5 +132,5 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         main(prog_name="python -m load")
-    except cgroup.UnavailableError as error:
+    except quota.UnavailableError as error:
         sys.exit(str(error))

@@ -19,8 +19,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from load import cgroup, models
+from load import models
 from load.measure import Cell, Run, Variant, run
+from raddle_operator.cli import quota
 
 Progress = Callable[[str], None]
 # figure -> (heading, how it prints); smaller is better for all of them.
@@ -81,12 +82,12 @@ def compare(
     """One row per variant, in the order given: what each environment does to a process with this CPU limit.
 
     `variants` maps a name to the process's whole environment. `limit` in CPUs, None for no quota; `rate` in requests/s,
-    None for a closed loop. Raises cgroup.UnavailableError where no quota can be had (None still works), and
+    None for a closed loop. Raises quota.UnavailableError where no quota can be had (None still works), and
     measure.ServerError.
     """
     cell = Cell(model=models.SMALL.name, limit_cpus=limit, rate=rate, duration_s=duration_s)
-    if limit is not None and (reason := cgroup.available()):
-        raise cgroup.UnavailableError(reason)
+    if limit is not None and (reason := quota.available()):
+        raise quota.UnavailableError(reason)
     listed = [Variant(name=name, env=env) for name, env in variants.items()]
     return rows(
         cell, listed, repetitions=repetitions, progress=progress, measured=lambda cell, variant, _: run(cell, variant)

@@ -21,8 +21,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from load import cgroup, generator, models, neighbour, serving
+from load import generator, models, neighbour, serving
 from raddle import env
+from raddle_operator.cli import quota
 
 _START_TIMEOUT_S = 120.0  # importing numpy and ONNX Runtime within a tenth of a CPU is slow
 _WARM_UP_S = 0.3
@@ -140,7 +141,7 @@ class Run:
 def run(cell: Cell, variant: Variant) -> Run:
     """Start the server, offer the load, stop the server.
 
-    Raises cgroup.UnavailableError or ServerError.
+    Raises quota.UnavailableError or ServerError.
     """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-load-")))
@@ -152,15 +153,15 @@ def run(cell: Cell, variant: Variant) -> Run:
     return _figures(cell, load, busy, {**ready, "affinity_errors": errors, "limited": cell.limit_cpus is not None})
 
 
-def _group(cell: Cell, stack: contextlib.ExitStack) -> cgroup.Group | None:
+def _group(cell: Cell, stack: contextlib.ExitStack) -> quota.Group | None:
     """A group with the cell's quota; without one a group is only better (its weight), so it may be missing.
 
     Beside a neighbour it has the weight of a pod that requests what its limit is, else the most that there is.
     """
     try:
         requested = cell.limit_cpus if cell.neighbour else None
-        return stack.enter_context(cgroup.limited(cell.limit_cpus, requested_cpus=requested))
-    except cgroup.UnavailableError:
+        return stack.enter_context(quota.limited(cell.limit_cpus, requested_cpus=requested))
+    except quota.UnavailableError:
         if cell.limit_cpus is not None:
             raise
         return None
@@ -189,7 +190,7 @@ def service_time_s(model: str, runtime: str) -> float:
 
 @contextlib.contextmanager
 def _serving(
-    cell: Cell, variant: Variant, group: cgroup.Group | None, folder: Path
+    cell: Cell, variant: Variant, group: quota.Group | None, folder: Path
 ) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
     argv = serving.command(cell.runtime, models.ALL[cell.model], folder / "socket", variant.threads, variant.spin)
     if group is not None:
@@ -234,12 +235,12 @@ class _Busy:
     total_s: float
     busy_s: float
     steal_s: float
-    server: cgroup.Usage
-    neighbour: cgroup.Usage
+    server: quota.Usage
+    neighbour: quota.Usage
 
 
 def _under_load(
-    cell: Cell, process: subprocess.Popen[str], group: cgroup.Group | None, beside: cgroup.Group | None, folder: Path
+    cell: Cell, process: subprocess.Popen[str], group: quota.Group | None, beside: quota.Group | None, folder: Path
 ) -> tuple[dict[str, Any], _Busy]:
     """The generator's Load document, and what the server and the machine did meanwhile."""
     argv = [sys.executable, generator.__file__, "--socket", str(folder / "socket")]
@@ -267,7 +268,7 @@ def _under_load(
     return dict(json.loads(lines[-1])), meanwhile
 
 
-def _busy(pid: int, group: cgroup.Group | None, beside: cgroup.Group | None) -> _Busy:
+def _busy(pid: int, group: quota.Group | None, beside: quota.Group | None) -> _Busy:
     # proc(5), /proc/stat: user nice system idle iowait irq softirq steal; guest time is within user.
     spent = [int(word) / _TICKS_PER_S for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     idle_s, steal_s = spent[3] + spent[4], spent[7]
@@ -276,14 +277,14 @@ def _busy(pid: int, group: cgroup.Group | None, beside: cgroup.Group | None) -> 
     else:
         # /proc/PID/stat: utime and stime are fields 14 and 15; the command in field 2 may hold spaces.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        usage = cgroup.Usage(cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS_PER_S)
+        usage = quota.Usage(cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS_PER_S)
     return _Busy(
         at_s=time.perf_counter(),
         total_s=sum(spent),
         busy_s=sum(spent) - idle_s - steal_s,
         steal_s=steal_s,
         server=usage,
-        neighbour=cgroup.Usage() if beside is None else beside.usage(),
+        neighbour=quota.Usage() if beside is None else beside.usage(),
     )
 
 

@@ -12,16 +12,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from load import cgroup
+from raddle_operator.cli import quota
 
 REQUESTED_CPUS = 1.0
 _SPIN = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])}); print(flush=True)\nwhile True: pass"
 
 
 @contextlib.contextmanager
-def busy() -> Iterator[cgroup.Group]:
-    """The neighbour's group, once it spins. Raises cgroup.UnavailableError."""
-    with cgroup.limited(None, requested_cpus=REQUESTED_CPUS) as group:
+def busy() -> Iterator[quota.Group]:
+    """The neighbour's group, once it spins. Raises quota.UnavailableError."""
+    with quota.limited(None, requested_cpus=REQUESTED_CPUS) as group:
         argv = [sys.executable, "-c", _SPIN, str(max(os.sched_getaffinity(0)))]
         process = subprocess.Popen(group.command(argv), stdout=subprocess.PIPE, start_new_session=True)
         with process:

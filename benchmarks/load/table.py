@@ -15,11 +15,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import report
-from load import cgroup, measure, models, neighbour, serving, variants, verdict
+from load import measure, models, neighbour, serving, variants, verdict
 from load.compare import Progress, Row, rows
 from load.measure import Cell
 from load.store import Store
 from load.verdict import FIGURES, GOALS, Comparison
+from raddle_operator.cli import quota
 
 RUN_TIMES = (models.SMALL, models.MEDIUM, models.LARGE)
 LIMITS = (0.5, 1.0, 1.5, 2.0)
@@ -153,9 +154,9 @@ def measured(size: Size, store: Store, *, progress: Progress, minutes: float = m
 
 
 def require_quota() -> None:
-    """Raises cgroup.UnavailableError where no quota can be had: without one there is no table."""
-    if reason := cgroup.available():
-        raise cgroup.UnavailableError(reason)
+    """Raises quota.UnavailableError where no quota can be had: without one there is no table."""
+    if reason := quota.available():
+        raise quota.UnavailableError(reason)
 
 
 def _service_s(store: Store, runtime: str, model: models.Model) -> float:

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from load import cgroup, chart, compare, measure, models, neighbour, serving, variants
+from load import chart, compare, measure, models, neighbour, serving, variants
 from load.measure import Cell, Variant
 from raddle import env
 from raddle.policy import Policy
+from raddle_operator.cli import quota
 
 pytestmark = pytest.mark.runtime
-UNAVAILABLE = cgroup.available()
+UNAVAILABLE = quota.available()
 SHORT = Cell(model=models.SMALL.name, limit_cpus=None, rate=50.0, duration_s=0.2)
 
 
@@ -76,7 +77,7 @@ def test_a_run_beside_a_neighbour_knows_what_the_neighbour_took():
 
 @pytest.mark.skipif(UNAVAILABLE is not None, reason=str(UNAVAILABLE))
 def test_the_neighbour_weighs_as_a_pod_that_requests_one_cpu_and_a_group_as_what_it_requests():
-    with neighbour.busy() as beside, cgroup.limited(0.5, requested_cpus=0.5) as group, cgroup.limited(0.5) as most:
+    with neighbour.busy() as beside, quota.limited(0.5, requested_cpus=0.5) as group, quota.limited(0.5) as most:
         weight, half, heaviest = (
             int((one.paths[0] / ("cpu.weight" if one.version == 2 else "cpu.shares")).read_text())
             for one in (beside, group, most)

@@ -11,9 +11,9 @@ import socket
 import process_lab
 import pytest
 
-from load import cgroup
 from raddle.planner import Budget, plan
 from raddle.policy import Policy
+from raddle_operator.cli import quota
 
 pytestmark = pytest.mark.runtime
 
@@ -200,10 +200,10 @@ def test_callers_of_one_session_never_run_more_threads_than_planned(callers, pyt
 
 def limited(python, env, model, *arguments):
     """The program under a real quota of one CPU: what it says, its share of throttled periods, its CPU time a run."""
-    reason = cgroup.available()
+    reason = quota.available()
     if reason:
         pytest.skip(reason)
-    with cgroup.limited(1.0) as group:
+    with quota.limited(1.0) as group:
         prefix = group.command([])
         said, _ = process_lab.program(
             "callers.py", *arguments, env={**env, "MODEL": str(model)}, python=python, prefix=prefix

@@ -13,8 +13,8 @@ from rich.markup import escape
 import report
 from devcluster import Cluster
 from load import chart, compare
-from load.cgroup import UnavailableError
 from localraddle import podenv
+from raddle_operator.cli.quota import UnavailableError
 from raddle_operator.quantities import parse
 
 # README's headings -> the figures' names

@@ -22,7 +22,7 @@ PERIOD_US = 100_000  # the kubelet's default, --cpu-cfs-quota-period
 # Weight for each CPU that a pod requests: what the kubelet writes with v1, and the same proportion with v2.
 _SHARES_A_CPU, _WEIGHT_A_CPU = 1024, 100
 _MOST_SHARES, _MOST_WEIGHT = 262144, 10000
-_PREFIX = "raddle-load-"
+_PREFIX = "raddle-quota-"
 _counter = itertools.count()
 
 
