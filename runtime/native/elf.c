@@ -150,18 +150,6 @@ static void *find_in(const struct object_info *object, const char *name)
     return covers(object, address, 0) ? address : NULL;
 }
 
-/* The part of a path after its last slash. */
-static const char *base_name(const char *path)
-{
-    const char *base = path;
-    for (; *path != '\0'; path++) {
-        if (*path == '/') {
-            base = path + 1;
-        }
-    }
-    return base;
-}
-
 struct search {
     const char *name;
     const void *caller;
@@ -181,13 +169,13 @@ static const char *own_name(const struct object_info *object, const struct table
             return tables->strings + entry->d_un.d_val;
         }
     }
-    return base_name(object->name == NULL ? "" : object->name);
+    return rd_base_name(object->name == NULL ? "" : object->name);
 }
 
 static bool is_needed(const struct search *search, const char *name)
 {
     for (const Elf64_Dyn *entry = search->needed; entry != NULL && entry->d_tag != DT_NULL; entry++) {
-        if (entry->d_tag == DT_NEEDED && rd_same(base_name(search->strings + entry->d_un.d_val), name)) {
+        if (entry->d_tag == DT_NEEDED && rd_same(rd_base_name(search->strings + entry->d_un.d_val), name)) {
             return true;
         }
     }
@@ -289,16 +277,64 @@ size_t rd_readable(const void *address)
     return dl_iterate_phdr != NULL && dl_iterate_phdr(look_at, &region) != 0 ? region.readable : 0;
 }
 
+/* libtcmalloc_minimal.so.4 and libmimalloc-secure.so are the same library, built otherwise. */
+static bool has_name(const struct object_info *object, const char *wanted)
+{
+    const char *name = rd_base_name(object->name == NULL ? "" : object->name);
+    size_t length = rd_length(wanted);
+    return rd_starts(name, wanted)
+           && (name[length] == '\0' || name[length] == '.' || name[length] == '_' || name[length] == '-');
+}
+
 static int compare_name(struct object_info *object, size_t size, void *data)
 {
     (void)size;
     struct region *region = data;
-    const char *name = base_name(object->name == NULL ? "" : object->name);
-    size_t length = rd_length(region->name);
-    /* libtcmalloc_minimal.so.4 and libmimalloc-secure.so are the same library, built otherwise. */
-    region->loaded |= rd_starts(name, region->name)
-                      && (name[length] == '\0' || name[length] == '.' || name[length] == '_' || name[length] == '-');
+    region->loaded |= has_name(object, region->name);
     return region->loaded;
+}
+
+static int look_for_own(struct object_info *object, size_t size, void *data)
+{
+    (void)size;
+    const char **file = data;
+    bool own = covers(object, (const void *)&rd_symbol, PF_X);
+    if (own) {
+        *file = object->name;
+    }
+    return own || has_name(object, "libc") || has_name(object, "ld-musl");
+}
+
+const char *rd_preloaded_from(void)
+{
+    const char *file = NULL;
+    if (dl_iterate_phdr != NULL) {
+        dl_iterate_phdr(look_for_own, &file);
+    }
+    return file;
+}
+
+struct export {
+    const char *symbol;
+    const char *library;
+    bool passed; /* the program itself, which is the first */
+    bool found;
+};
+
+static int look_for_export(struct object_info *object, size_t size, void *data)
+{
+    (void)size;
+    struct export *wanted = data;
+    bool asked = !wanted->passed || rd_starts(rd_base_name(object->name == NULL ? "" : object->name), wanted->library);
+    wanted->passed = true;
+    wanted->found = asked && find_in(object, wanted->symbol) != NULL;
+    return wanted->found;
+}
+
+bool rd_exports(const char *symbol, const char *library)
+{
+    struct export wanted = {.symbol = symbol, .library = library};
+    return dl_iterate_phdr != NULL && dl_iterate_phdr(look_for_export, &wanted) != 0;
 }
 
 struct versioned {

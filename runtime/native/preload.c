@@ -29,10 +29,7 @@
 #define LIBRARIES "/lib/aarch64-linux-gnu/", "/usr/lib/aarch64-linux-gnu/", "/lib64/", "/usr/lib64/"
 #define MUSL_LOADER "ld-musl-aarch64"
 #endif
-#define AT_EXECFN 31
-#define AT_SECURE 23
 #define GUARD "RADDLE_ALLOC"
-#define NAME "libraddle.so"
 
 /* The kernel's own limit of arguments and environment is far higher; a longer command line just stays as it is. */
 #define BLOCK_BYTES (1024 * 1024)
@@ -70,14 +67,10 @@ struct restart {
 
 static uint64_t auxiliary(uint64_t key)
 {
-    uint64_t pairs[128];
-    long length = rd_read_file("/proc/self/auxv", (char *)pairs, sizeof pairs);
-    for (long i = 0; i + 1 < length / 8; i += 2) {
-        if (pairs[i] == key) {
-            return pairs[i + 1];
-        }
-    }
-    return 0;
+    uint64_t pairs[128] = {0}, value = 0;
+    rd_read_file("/proc/self/auxv", (char *)pairs, sizeof pairs - 16);
+    rd_auxiliary(pairs, key, &value);
+    return value;
 }
 
 static bool exists(const char *folder, const char *name)
@@ -139,7 +132,7 @@ static bool split(char *block, long length, const char **strings)
     return length > 0;
 }
 
-static const char *value_in(const char *const *environment, const char *name)
+static const char *value_in(const char **environment, const char *name)
 {
     size_t length = rd_length(name);
     for (; *environment != NULL; environment++) {
@@ -194,28 +187,40 @@ static void put_guard(char *text, size_t size)
     rd_put_number(&out, rd_pid());
 }
 
+static void remove_from(const char **environment, const char *name)
+{
+    size_t length = rd_length(name);
+    while (*environment != NULL && !(rd_starts(*environment, name) && (*environment)[length] == '=')) {
+        environment++;
+    }
+    for (; *environment != NULL; environment++) {
+        environment[0] = environment[1];
+    }
+}
+
 /* Takes the allocator's file out of LD_PRELOAD, in the process's own memory: a child finds its own. */
-static void hide(const char *const *environment, const char *name)
+static void hide(const char **environment, const char *name)
 {
     char mine[32];
     put_guard(mine, sizeof mine);
-    char *guard = (char *)(uintptr_t)value_in(environment, GUARD);
+    const char *guard = value_in(environment, GUARD);
     char *value = (char *)(uintptr_t)value_in(environment, "LD_PRELOAD");
     if (value == NULL || guard == NULL || !rd_same(guard, mine + sizeof GUARD)) {
         return;
     }
     /* The program may execute another one, or itself, as the same process. */
-    *guard = '\0';
+    remove_from(environment, GUARD);
     char *last = value + rd_length(value);
     while (last > value && *last != ':') {
         last--;
     }
-    const char *file = last;
-    for (const char *one = last; *one != '\0'; one++) {
-        file = *one == '/' ? one + 1 : file;
+    if (!rd_starts(rd_base_name(last), name)) {
+        return;
     }
-    if (last > value && rd_starts(file, name)) {
+    if (*last == ':') {
         *last = '\0';
+    } else {
+        remove_from(environment, "LD_PRELOAD");
     }
 }
 
@@ -228,14 +233,7 @@ static void restart(struct restart *all, const struct allocator *allocator)
     }
     const char *preload = value_in(all->envp, "LD_PRELOAD"), *guard = value_in(all->envp, GUARD);
     put_guard(all->guard, sizeof all->guard);
-    if (preload == NULL || (guard != NULL && rd_same(guard, all->guard + sizeof GUARD))) {
-        return;
-    }
-    bool ours = false;
-    for (const char *one = preload; *one != '\0'; one++) {
-        ours |= rd_starts(one, NAME);
-    }
-    if (!ours) {
+    if (guard != NULL && rd_same(guard, all->guard + sizeof GUARD)) {
         return;
     }
     find_library(allocator, all->library, sizeof all->library);
@@ -244,8 +242,10 @@ static void restart(struct restart *all, const struct allocator *allocator)
     }
     struct rd_out out = rd_out(all->preload, sizeof all->preload);
     rd_put(&out, "LD_PRELOAD=");
-    rd_put(&out, preload);
-    rd_put_char(&out, ':');
+    if (preload != NULL) {
+        rd_put(&out, preload);
+        rd_put_char(&out, ':');
+    }
     rd_put(&out, all->library);
     if (out.length + 1 >= out.size || !find_program(all->path, sizeof all->path)) {
         return;
@@ -271,15 +271,11 @@ static const char *other_allocator(const struct rd_plan *plan)
 /* Whether a debugger or tracer watches this process. */
 static bool is_traced(void)
 {
-    static const char field[] = "TracerPid:\t";
     char status[8192];
-    long length = rd_read_file("/proc/self/status", status, sizeof status);
-    for (long i = 0; i + (long)sizeof field <= length; i++) {
-        if (__builtin_memcmp(status + i, field, sizeof field - 1) == 0) {
-            return status[i + (long)sizeof field - 1] != '0';
-        }
-    }
-    return false;
+    long length = rd_read_file("/proc/self/status", status, sizeof status - 1);
+    status[length < 0 ? 0 : length] = '\0';
+    struct rd_text tracer = rd_line(status, "\nTracerPid:\t");
+    return tracer.length > 0 && !rd_text_is(tracer, "0");
 }
 
 bool rd_allocator_missing(const struct rd_plan *plan, struct rd_out *why)
@@ -301,22 +297,15 @@ bool rd_allocator_missing(const struct rd_plan *plan, struct rd_out *why)
     return true;
 }
 
-/* Before main. Does nothing unless the plan names an allocator; one look into the environment otherwise. glibc passes
- * these arguments to every constructor; musl passes none, and has set `environ` by now, as glibc has since 2.32. */
-__attribute__((constructor)) static void start(int count, char **arguments, char **given)
+void rd_allocator_start(const char **environment)
 {
-    (void)count;
-    (void)arguments;
     struct rd_plan plan;
     char problem[256];
     struct rd_out error = rd_out(problem, sizeof problem);
-    const char *const *environment = (const char *const *)rd_environment();
-    if (environment == NULL) {
-        environment = (const char *const *)given;
-    }
-    const char *text = environment == NULL ? NULL : value_in(environment, "RADDLE_PLAN");
+    const char *text = value_in(environment, "RADDLE_PLAN");
     if (text == NULL || text[0] == '\0' || !rd_plan_parse(text, &plan, &error)
-        || rd_plan_get(&plan, RD_ALLOC, RD_ALLOC_SYSTEM) == RD_ALLOC_SYSTEM || auxiliary(AT_SECURE) != 0) {
+        || rd_plan_get(&plan, RD_ALLOC, RD_ALLOC_SYSTEM) == RD_ALLOC_SYSTEM || rd_preloaded_from() == NULL
+        || auxiliary(AT_SECURE) != 0) {
         return;
     }
     const struct allocator *allocator = &allocators[plan.value[RD_ALLOC]];

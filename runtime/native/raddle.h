@@ -18,6 +18,7 @@
  *   threads.c   creates, names, places and joins pool threads
  *   async.c     RunAsync of a session with one thread     ... adapters/ort_async.py
  *   said.c, record.c, report.c   the line on stderr, the report
+ *   door.c      before main: completes the environment, the order of what is done there
  *   preload.c   the allocator: looked for at start, preloaded by starting the program again
  */
 #ifndef RADDLE_H
@@ -53,6 +54,8 @@ void rd_unmap(void *memory, size_t size);
 int rd_pid(void);
 uint64_t rd_now_ms(void);
 uint64_t rd_now_us(void);
+/* The value of a key of an auxiliary vector; false, and the value as it was, where it has none. */
+bool rd_auxiliary(const uint64_t *pairs, uint64_t key, uint64_t *value);
 /* The value of an environment variable of this process; NULL where it is not set. */
 const char *rd_env(const char *name);
 /* All of them; NULL where the process's libc has none yet. */
@@ -72,6 +75,10 @@ bool rd_text_is(struct rd_text text, const char *other);
 struct rd_text rd_split(struct rd_text text, char mark, struct rd_text *rest, bool *found);
 /* The next word between white space, taken off the text; empty at its end. */
 struct rd_text rd_next_word(struct rd_text *text);
+/* What follows the first `start` in a text, to the end of its line; empty without one. */
+struct rd_text rd_line(const char *text, const char *start);
+/* The part of a path after its last slash. */
+const char *rd_base_name(const char *path);
 /* An unsigned number of 1 to 19 digits and nothing else. */
 bool rd_number(struct rd_text text, uint64_t *value);
 
@@ -298,6 +305,11 @@ bool rd_code_around(const void *address, uintptr_t *start, uintptr_t *end);
 size_t rd_readable(const void *address);
 /* True when an object of this name (without folders, up to a ".", "_", "-" or the end) is loaded. */
 bool rd_is_loaded(const char *name);
+/* True when the program itself exports the function, or a library that it was started with, whose name begins so. */
+bool rd_exports(const char *symbol, const char *library);
+/* The file that this library was loaded from, as the loader names it, where it was preloaded: then it stands before the
+ * libc. NULL where it was opened later. */
+const char *rd_preloaded_from(void);
 /* True unless an object of this name is loaded that lacks the version, "GLIBC_2.34". */
 bool rd_has_version(const char *name, const char *version);
 /* True when the ELF file is a shared object that this process's loader could load: its machine, its libc, and all that
@@ -337,11 +349,15 @@ void rd_threads_forked(void);
 
 /* ---- preload.c ---- */
 
+/* Before main: starts the program again with the allocator that the plan names. Does nothing where it names none. */
+void rd_allocator_start(const char **environment);
 /* True, with a line that says why, where this process doesn't have the allocator that the plan names. */
 bool rd_allocator_missing(const struct rd_plan *plan, struct rd_out *why);
 
 /* ---- record.c and report.c ---- */
 
+/* Before main: what is said later goes to this standard error only. */
+void rd_remember_stderr(void);
 void rd_say(const char *line);
 /* Says it once per process. */
 void rd_complain(const char *line);

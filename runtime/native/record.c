@@ -22,7 +22,7 @@ static void read_stderr(uint64_t identity[2])
     identity[1] = open ? found[1] : 0;
 }
 
-__attribute__((constructor)) static void remember_stderr(void)
+void rd_remember_stderr(void)
 {
     read_stderr(first_stderr);
 }

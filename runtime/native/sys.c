@@ -167,6 +167,15 @@ uint64_t rd_now_ms(void)
     return rd_now_us() / 1000;
 }
 
+bool rd_auxiliary(const uint64_t *pairs, uint64_t key, uint64_t *value)
+{
+    while (pairs[0] != 0 && pairs[0] != key) {
+        pairs += 2;
+    }
+    *value = pairs[0] == key ? pairs[1] : *value;
+    return pairs[0] == key;
+}
+
 /* The process's libc has it, under both names; a program with no libc at all has neither. */
 extern char **environ __attribute__((weak));
 

@@ -73,6 +73,9 @@
 #define SIG_SETMASK 2
 #define CLOCK_BOOTTIME 7
 #define AT_FDCWD (-100)
+/* Keys of the auxiliary vector. */
+#define AT_SECURE 23
+#define AT_EXECFN 31
 #define O_WRITE 01
 #define O_CREATE 0100
 #define O_TRUNCATE 01000

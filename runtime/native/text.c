@@ -56,6 +56,26 @@ struct rd_text rd_split(struct rd_text text, char mark, struct rd_text *rest, bo
     return (struct rd_text){text.at, i};
 }
 
+struct rd_text rd_line(const char *text, const char *start)
+{
+    while (*text != '\0' && !rd_starts(text, start)) {
+        text++;
+    }
+    struct rd_text rest;
+    return rd_split(rd_text_of(*text == '\0' ? "" : text + rd_length(start)), '\n', &rest, NULL);
+}
+
+const char *rd_base_name(const char *path)
+{
+    const char *base = path;
+    for (; *path != '\0'; path++) {
+        if (*path == '/') {
+            base = path + 1;
+        }
+    }
+    return base;
+}
+
 bool rd_number(struct rd_text text, uint64_t *value)
 {
     if (text.length == 0 || text.length > 19) {

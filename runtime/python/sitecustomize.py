@@ -1,8 +1,15 @@
 """Starts Raddle's shim where PYTHONPATH names this folder, then runs the sitecustomize that this one hides.
 
+Who named it there decides what becomes of the variable. Where the pod spec did, as `<folder>`, it stays, so that child
+processes have the shim too. Where the native library did, before this process's main, it is made again what it was:
+children get what the application gives them, and the library serves each anew. The library tells both apart, and what
+was there before, by how it writes the folder: `<folder>/` for no variable, `<folder>/:old`, `<folder>/.` for an empty
+one (runtime/native/door.c).
+
 Any Python may meet this file, so its syntax is as old as it can be, and only Python 3.8 and later gets the shim.
 """
 
+import os
 import sys
 
 _RUNNING = "raddle.sitecustomize"
@@ -19,7 +26,19 @@ def _start(folder):  # noqa: ANN001, ANN202  # Python 2 may read this
     finally:
         sys.dont_write_bytecode = written
         # Raddle's submodules are found through the package from now on; the application's path is its own.
-        sys.path[:] = [entry for entry in sys.path if entry.rstrip("/") != folder]
+        sys.path[:] = [entry for entry in sys.path if entry.rstrip("/.") != folder]
+
+
+def _restore(folder):  # noqa: ANN001, ANN202
+    """Takes out of PYTHONPATH, here and in the environment of the process, what the native library has put there."""
+    before = os.environ.get("PYTHONPATH", "").split(":")
+    after = [entry for entry in before if entry not in (folder + "/", folder + "/.")]
+    if len(after) == len(before):
+        return
+    if after or folder + "/." in before:
+        os.environ["PYTHONPATH"] = ":".join(after)
+    else:
+        del os.environ["PYTHONPATH"]
 
 
 def _activate():  # noqa: ANN202
@@ -45,8 +64,12 @@ def _run_next(this):  # noqa: ANN001, ANN202
         del sys.modules[_RUNNING]
 
 
+_FOLDER = __file__.rpartition("/")[0].rstrip("/.")
 try:
-    _start(__file__.rpartition("/")[0])
+    try:
+        _restore(_FOLDER)
+    finally:
+        _start(_FOLDER)
 finally:
     # The next one may be this very file under another name, by a link in the path.
     if _RUNNING not in sys.modules:

@@ -1,0 +1,373 @@
+/* Before main: what the library does at the start of a process, in this order.
+ *
+ * 1. What standard error is (record.c).
+ * 2. The door: where glibc has preloaded this library, whichever way, it completes the process's own environment. No
+ *    other process's changes, and nothing of the image is replaced. Which process it is decides what is done:
+ *      Python           PYTHONPATH begins with the folder `python` beside this library's own file, from where
+ *                       sitecustomize.py starts the shim and takes the folder out again
+ *      java             JAVA_TOOL_OPTIONS has the option that RADDLE_LITERALS lists
+ *      these, Node.js and programs that have a runtime loaded
+ *                       the runtimes' variables that are absent; the plan itself, where the process was started without
+ *                       its parent's environment
+ *      any other        nothing
+ *    Never with RADDLE_PLAN set but empty, in a set-uid program, without the folder, or where the library was opened
+ *    later. In any doubt: nothing, and no word.
+ * 3. The allocator, which may start the program again (preload.c): it needs the plan, which may be one of the parent's.
+ *
+ * A Python's environment without our part of PYTHONPATH is what sitecustomize.py restores, so the part says what was
+ * there before: BASE/python/ for none, BASE/python/:OLD, and BASE/python/. for an empty one. None of them is how the
+ * pod spec would write it.
+ */
+#include "raddle.h"
+#include "syscalls.h"
+
+#define PLAN "RADDLE_PLAN"
+#define LITERALS "RADDLE_LITERALS"
+#define PATH "PYTHONPATH"
+#define JAVA "JAVA_TOOL_OPTIONS"
+#define JAVA_OPTION "-XX:ActiveProcessorCount="
+/* What raddle_operator.environment reads at most. */
+#define LITERALS_BYTES 16384
+#define PATH_BYTES 4096
+#define ENVIRONMENT_BYTES (1024 * 1024)
+#define MAX_ANCESTORS 64
+
+enum kind { OTHER, RUNTIME, PYTHON, JAVA_PROGRAM };
+
+struct process {
+    int count;
+    char **arguments;
+    const uint64_t *auxiliary;
+    char folder[PATH_BYTES]; /* BASE/python/ */
+    int (*set)(const char *name, const char *value, int overwrite);
+};
+
+/* What the kernel has put behind the environment; NULL where this was not called as glibc calls a constructor: musl
+ * passes nothing, so that the three are whatever was in the registers. */
+static const uint64_t *auxiliary_behind(int count, char **arguments, char **given)
+{
+    if (count < 0 || arguments == NULL || arguments + count + 1 != given || arguments[count] != NULL) {
+        return NULL;
+    }
+    while (*given != NULL) {
+        given++;
+    }
+    return (const uint64_t *)(const void *)(given + 1);
+}
+
+static enum kind kind_of(const struct process *process)
+{
+    static const char *const runtimes[] = {"libonnxruntime", "libgomp",      "libiomp5",  "libomp",  "libopenblas",
+                                           "libopenblasp",   "libopenblaso", "libmkl_rt", "libblis", "libtorch"};
+    uint64_t file = 0;
+    if (rd_exports("Py_Main", "libpython") || rd_exports("pypy_main_startup", "libpypy")) {
+        return PYTHON;
+    }
+    if (rd_auxiliary(process->auxiliary, AT_EXECFN, &file)
+        && rd_same(rd_base_name((const char *)(uintptr_t)file), "java")) {
+        return JAVA_PROGRAM;
+    }
+    bool found = rd_exports("napi_create_function", "libnode");
+    for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0] && !found; i++) {
+        found = rd_is_loaded(runtimes[i]);
+    }
+    return found ? RUNTIME : OTHER;
+}
+
+/* BASE/python/, where this library was preloaded from BASE and it has the shim. */
+static bool find_folder(struct process *process)
+{
+    char file[PATH_BYTES];
+    const char *library = rd_preloaded_from();
+    if (library == NULL || library[0] != '/') {
+        return false;
+    }
+    struct rd_out folder = rd_out(process->folder, sizeof process->folder);
+    rd_put_text(&folder, (struct rd_text){library, (size_t)(rd_base_name(library) - library)});
+    rd_put(&folder, "python/");
+    struct rd_out path = rd_out(file, sizeof file);
+    rd_put(&path, process->folder);
+    rd_put(&path, "sitecustomize.py");
+    return path.length + 1 < path.size && rd_syscall(NR_FACCESSAT, AT_FDCWD, (long)file, 4, 0, 0, 0) == 0;
+}
+
+/* ---- the plan of an ancestor ---- */
+
+struct ancestor {
+    char status[8192];
+    char own_status[8192];
+    uint64_t auxiliary[128];
+    char environment[ENVIRONMENT_BYTES];
+};
+
+static long read_of(const char *process, const char *name, void *to, size_t size)
+{
+    char path[64];
+    struct rd_out out = rd_out(path, sizeof path);
+    rd_put(&out, "/proc/");
+    rd_put(&out, process);
+    rd_put(&out, name);
+    long length = rd_read_file(path, to, size - 16);
+    /* Ends text, and the auxiliary vector. */
+    __builtin_memset((char *)to + (length < 0 ? 0 : length), 0, 16);
+    return length;
+}
+
+/* Whether a process is one of this user's that was not started with more rights than its caller had: what such a one was
+ * given is another user's. */
+static bool is_own(const char *process, struct ancestor *all)
+{
+    uint64_t secure = 1;
+    struct rd_text own = rd_line(all->own_status, "\nUid:\t");
+    struct rd_text theirs = rd_line(all->status, "\nUid:\t");
+    return own.length > 0 && own.length == theirs.length && __builtin_memcmp(own.at, theirs.at, own.length) == 0
+           && read_of(process, "/auxv", all->auxiliary, sizeof all->auxiliary) > 0
+           && rd_auxiliary(all->auxiliary, AT_SECURE, &secure) && secure == 0;
+}
+
+/* The value of a variable in a block of strings, each ended by a zero byte; NULL where it isn't there. */
+static const char *value_in(const char *block, long length, const char *name)
+{
+    struct rd_text value;
+    for (long at = 0; at < length; at += (long)rd_length(block + at) + 1) {
+        if (rd_text_is(rd_split(rd_text_of(block + at), '=', &value, NULL), name)) {
+            return value.at;
+        }
+    }
+    return NULL;
+}
+
+/* Takes over what an ancestor's environment has of ours; false where it has no plan. With an empty one, nothing. */
+static bool take(const struct process *process, const char *environment, long length)
+{
+    static const char *const names[] = {PLAN, LITERALS, "RADDLE_REPORT", "RADDLE_LOG"};
+    const char *plan = value_in(environment, length, PLAN);
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && plan != NULL && plan[0] != '\0'; i++) {
+        const char *value = value_in(environment, length, names[i]);
+        if (value != NULL) {
+            process->set(names[i], value, 0);
+        }
+    }
+    return plan != NULL;
+}
+
+/* The plan of the nearest ancestor that has one, for a process that was started without its parent's environment. */
+static void inherit(const struct process *process)
+{
+    struct ancestor *all = rd_map(sizeof *all);
+    if (all == NULL) {
+        return;
+    }
+    char id[24];
+    bool found = read_of("self", "/status", all->own_status, sizeof all->own_status) <= 0;
+    struct rd_text parent = rd_line(all->own_status, "\nPPid:\t");
+    for (int i = 0; i < MAX_ANCESTORS && !found && parent.length > 0 && parent.length < sizeof id; i++) {
+        struct rd_out out = rd_out(id, sizeof id);
+        rd_put_text(&out, parent);
+        if (read_of(id, "/status", all->status, sizeof all->status) <= 0 || !is_own(id, all)) {
+            break;
+        }
+        found = take(process, all->environment, read_of(id, "/environ", all->environment, sizeof all->environment));
+        parent = rd_line(all->status, "\nPPid:\t");
+    }
+    rd_unmap(all, sizeof *all);
+}
+
+/* ---- variables ---- */
+
+static void set_count(const struct process *process, const char *name, int64_t count)
+{
+    char value[24];
+    struct rd_out out = rd_out(value, sizeof value);
+    rd_put_number(&out, count);
+    if (count > 0) {
+        process->set(name, value, 0);
+    }
+}
+
+/* The counts that the pod spec takes from annotations. */
+static void set_counts(const struct process *process, const struct rd_plan *plan)
+{
+    const char *own = rd_env("OMP_NUM_THREADS");
+    int64_t omp = rd_plan_get(plan, RD_OMP, 0), blas = rd_plan_get(plan, RD_BLAS, 0);
+    uint64_t count = 0;
+    set_count(process, "ORT_INTRA_OP_NUM_THREADS", rd_plan_get(plan, RD_ENV_INTRA, rd_plan_get(plan, RD_INTRA, 0)));
+    set_count(process, "ORT_INTER_OP_NUM_THREADS", rd_plan_get(plan, RD_INTER, 0));
+    /* It would beat somebody's own choice of OpenMP's. */
+    if (blas != omp && (own == NULL || (rd_number(rd_text_of(own), &count) && (int64_t)count == omp))) {
+        set_count(process, "OPENBLAS_NUM_THREADS", blas);
+    }
+    set_count(process, "OMP_NUM_THREADS", omp);
+}
+
+/* The value that RADDLE_LITERALS lists for the name; empty where it lists none. For NULL all are set that are absent,
+ * but Java's, which is a part of a list. */
+static struct rd_text listed(const struct process *process, const char *wanted)
+{
+    const char *text = rd_env(LITERALS);
+    char name[64], value[256];
+    struct rd_text rest = rd_text_of(text == NULL ? "" : text), none = {"", 0};
+    for (bool more = rest.length <= LITERALS_BYTES; more;) {
+        struct rd_text part = rd_split(rest, ';', &rest, &more), theirs;
+        struct rd_text one = rd_split(part, '=', &theirs, NULL);
+        if (theirs.length == 0 || one.length == 0) {
+            continue;
+        }
+        if (wanted != NULL && rd_text_is(one, wanted)) {
+            return theirs;
+        }
+        if (wanted == NULL && !rd_text_is(one, JAVA) && one.length < sizeof name && theirs.length < sizeof value) {
+            struct rd_out to_name = rd_out(name, sizeof name), to_value = rd_out(value, sizeof value);
+            rd_put_text(&to_name, one);
+            rd_put_text(&to_value, theirs);
+            process->set(name, value, 0);
+        }
+    }
+    return none;
+}
+
+/* Sets the variable to the three texts, one after the other. */
+static void set_joined(const struct process *process, const char *name, const char *first, const char *mark,
+                       struct rd_text last)
+{
+    size_t size = rd_length(first) + rd_length(mark) + last.length + 1;
+    char *value = rd_map(size);
+    if (value != NULL) {
+        struct rd_out out = rd_out(value, size);
+        rd_put(&out, first);
+        rd_put(&out, mark);
+        rd_put_text(&out, last);
+        process->set(name, value, 1);
+        rd_unmap(value, size);
+    }
+}
+
+/* The option stays as somebody else has set it, unless the policy overrides: the JVM takes the last one. */
+static void extend_java(const struct process *process, const struct rd_plan *plan)
+{
+    const char *present = rd_env(JAVA);
+    struct rd_text option = listed(process, JAVA), rest = rd_text_of(present == NULL ? "" : present);
+    bool ours = false, theirs = false;
+    for (struct rd_text word = rd_next_word(&rest); word.length > 0; word = rd_next_word(&rest)) {
+        theirs |= word.length >= sizeof JAVA_OPTION - 1 && rd_starts(word.at, JAVA_OPTION);
+        ours = word.length == option.length && __builtin_memcmp(word.at, option.at, option.length) == 0;
+    }
+    if (option.length < sizeof JAVA_OPTION || !rd_starts(option.at, JAVA_OPTION) || ours
+        || (theirs && rd_plan_get(plan, RD_EXISTING, RD_RESPECT) == RD_RESPECT)) {
+        return;
+    }
+    bool alone = present == NULL || present[0] == '\0';
+    set_joined(process, JAVA, alone ? "" : present, alone ? "" : " ", option);
+}
+
+/* ---- Python ---- */
+
+/* Whether an interpreter is told to read no PYTHONPATH, or to run no sitecustomize. */
+static bool is_closed(const struct process *process)
+{
+    const char *name = process->count > 0 ? rd_base_name(process->arguments[0]) : "";
+    if (!rd_starts(name, "python") && !rd_starts(name, "pypy")) {
+        return false;
+    }
+    for (int i = 1; i < process->count; i++) {
+        const char *option = process->arguments[i];
+        if (option[0] != '-' || option[1] == '\0' || rd_same(option, "--")) {
+            return false;
+        }
+        if (option[1] == '-') {
+            i += rd_same(option, "--check-hash-based-pycs");
+            continue;
+        }
+        for (const char *one = option + 1; *one != '\0'; one++) {
+            if (*one == 'I' || *one == 'E' || *one == 'S') {
+                return true;
+            }
+            if (*one == 'c' || *one == 'm') {
+                return false;
+            }
+            if (*one == 'W' || *one == 'X' || *one == 'Q') {
+                /* With the rest as its value, or the next argument. */
+                i += one[1] == '\0';
+                break;
+            }
+        }
+    }
+    return false;
+}
+
+/* Whether a path's entry is the folder, written in any of the ways that are ours. */
+static bool is_folder(struct rd_text entry, const char *folder)
+{
+    size_t length = rd_length(folder) - 1;
+    return entry.length >= length && __builtin_memcmp(entry.at, folder, length) == 0
+           && (entry.length == length || entry.at[length] == '/') && entry.length <= length + 2
+           && (entry.length < length + 2 || entry.at[length + 1] == '.');
+}
+
+static void extend_path(const struct process *process)
+{
+    const char *old = rd_env(PATH);
+    struct rd_text rest = rd_text_of(old == NULL ? "" : old), all = rest;
+    for (bool more = true; more;) {
+        if (is_folder(rd_split(rest, ':', &rest, &more), process->folder)) {
+            return;
+        }
+    }
+    set_joined(process, PATH, process->folder, old == NULL ? "" : all.length == 0 ? "." : ":", all);
+}
+
+/* ---- the order ---- */
+
+static void complete(struct process *process)
+{
+    uint64_t secure = 1;
+    struct rd_plan plan;
+    char problem[256];
+    struct rd_out error = rd_out(problem, sizeof problem);
+    const char *text = rd_env(PLAN);
+    if (process->auxiliary == NULL || !rd_auxiliary(process->auxiliary, AT_SECURE, &secure) || secure != 0
+        || rd_environment() == NULL || (text != NULL && text[0] == '\0')) {
+        return;
+    }
+    enum kind kind = kind_of(process);
+    if (kind == OTHER || !find_folder(process)) {
+        return;
+    }
+    process->set = (int (*)(const char *, const char *, int))rd_symbol("setenv", NULL);
+    if (process->set == NULL) {
+        return;
+    }
+    if (text == NULL) {
+        inherit(process);
+        text = rd_env(PLAN);
+    }
+    if (text == NULL || text[0] == '\0') {
+        return;
+    }
+    if (rd_plan_parse(text, &plan, &error)) {
+        set_counts(process, &plan);
+        listed(process, NULL);
+        if (kind == JAVA_PROGRAM) {
+            extend_java(process, &plan);
+        }
+    }
+    /* With a plan that can't be used too: the shim says so. */
+    if (kind == PYTHON && !is_closed(process)) {
+        extend_path(process);
+    }
+}
+
+/* The only constructor. glibc passes these arguments to every one. */
+__attribute__((constructor)) static void start(int count, char **arguments, char **given)
+{
+    struct process process = {count, arguments, auxiliary_behind(count, arguments, given), "", NULL};
+    rd_remember_stderr();
+    complete(&process);
+    const char **environment = (const char **)rd_environment();
+    if (environment == NULL && process.auxiliary != NULL) {
+        environment = (const char **)given;
+    }
+    if (environment != NULL) {
+        rd_allocator_start(environment);
+    }
+}
