@@ -55,6 +55,10 @@ e2e-autoscaling: setup native ## Show an HPA on CPU and VPA's loop on a real nod
 fuzz: setup native ## Fuzz the parsers in Python, Node.js and C, and placement: two million cases and more (minutes)
 	@$(PYTHON) -m fuzz $(ARGS)
 
+.PHONY: door
+door: setup packages native ## Start programs with the door and without it, 100,000 times, and compare (as root; an hour)
+	@$(PYTHON) -m doorcheck $(ARGS)
+
 .PHONY: bench
 bench: setup packages native ## Measure the budgets and write docs/benchmarks.md (an hour; the quick load table is half of it)
 	@$(PYTHON) -m bench $(ARGS)

@@ -1,0 +1,81 @@
+"""Starts programs of this machine with the door and without it, and compares: `python -m doorcheck` (`make door`).
+
+Each is called with --version and --help, in four ways: with the variables of a governed container or without, with an
+empty environment, and watched at its end for its open descriptors. Standard output, standard error, exit status and
+descriptors have to be the same. Left out, counted and named with --list: what doesn't end by itself, and what is not
+the same in two starts without the door. As root, for namespaces; the programs run as a user without rights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from doorcheck import check
+from doorcheck.programs import programs
+from doorcheck.surroundings import Surroundings
+from raddle import delivery
+from raddle_operator.cli import door
+from report import markdown_table, revision
+
+UNAVAILABLE = 77
+
+
+def unavailable() -> str:
+    """Why this machine can't do it, in a line; "" where it can."""
+    if platform.machine() not in delivery.architectures():
+        return f"no native shim for {platform.machine()} is built here"
+    if not shutil.which("unshare"):
+        return "no unshare here"
+    if os.geteuid() != 0:
+        return "it has to be root, to start programs as a user without rights"
+    return door.problem()
+
+
+def table(found: check.Found) -> str:
+    """What came of it, as a table."""
+    lines = [
+        [kind, str(len(found.programs[kind])), str(found.cases[kind]), str(found.starts[kind])]
+        for kind in sorted(found.programs)
+    ]
+    total = [str(sum(map(len, found.programs.values()))), str(sum(found.cases.values())), str(found.started)]
+    return markdown_table(["programs", "", "ways to start them", "starts behind the door"], [*lines, ["all", *total]])
+
+
+def main() -> int:
+    """Runs the check; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--starts", type=int, default=100_000, help="behind the door (default 100000)")
+    parser.add_argument("--seconds", type=float, default=10, help="that a program may take (default 10)")
+    parser.add_argument("--seed", type=int, default=1, help="of the order (default 1)")
+    parser.add_argument("--only", help="programs whose path has this text")
+    parser.add_argument("--list", action="store_true", help="name what was left out")
+    arguments = parser.parse_args()
+    reason = unavailable()
+    if reason:
+        print(f"not checked: {reason}")
+        return UNAVAILABLE
+    wanted = check.cases([one for one in programs() if (arguments.only or "") in one.path], arguments.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        delivery.write(folder, platform.machine())
+        with Surroundings(Path(folder), opened=False) as stock, Surroundings(Path(folder), opened=True) as opened:
+            running = check.Check(stock, opened, arguments.seconds, lambda line: print(f"==> {line}", flush=True))
+            found = running.run(wanted, arguments.starts)
+    print(f"\n{table(found)}")
+    for reason, left in found.left_out.items():
+        print(f"{len(left)} ways of {len({case.program.path for case in left})} programs left out: {reason}")
+        if arguments.list:
+            print("".join(f"  {case}\n" for case in sorted(left, key=str)), end="")
+    print(f"{found.started} starts behind the door, {len(found.different)} different; revision {revision()}")
+    print("".join(f"  {line}\n" for line in found.different), end="")
+    return 1 if found.different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
