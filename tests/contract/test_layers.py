@@ -124,7 +124,7 @@ def reached(start):
 
 @pytest.mark.parametrize(
     ("extra", "start"),
-    [("cli", f"raddle_operator.cli.{name}") for name in ("plan", "explain", "topology", "selftest")]
+    [("cli", f"raddle_operator.cli.{name}") for name in ("plan", "run", "explain", "topology", "selftest")]
     + [
         ("agent", "raddle_operator.agent"),
         ("operator", "raddle_operator.controller.process"),

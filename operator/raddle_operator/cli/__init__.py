@@ -15,6 +15,7 @@ from raddle import __version__
 # Command -> (module below this package, help line). The module holds a click command named `command`.
 COMMANDS: Final = {
     "plan": ("plan", "Show what a policy would set on workloads, and why. Needs no cluster."),
+    "run": ("run", "Run a program with what a container would get. Needs no cluster."),
     "explain": ("explain", "Say why a running pod has the numbers it has, or why it was skipped."),
     "topology": ("topology", "Show a machine: sockets, NUMA nodes, caches, cores, and what may be used."),
     "selftest": ("selftest", "Check that the webhook answers (`helm test` runs it)."),
@@ -53,6 +54,7 @@ EXAMPLES: Final = """\b
 Examples:
   raddle plan -f policy.yaml -f deployment.yaml
   raddle plan -f policy.yaml -f deployment.yaml --machine / -o json
+  raddle run --limit 4 -- python serve.py
   kubectl raddle explain pod/resnet-7d9f -n models
   raddle topology
 """

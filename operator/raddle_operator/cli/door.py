@@ -1,12 +1,14 @@
 """The mounts of a container on this machine: a program sees the shim's files where a pod would mount them.
 
 The program runs in mount and user namespaces of its own (util-linux's unshare), with an overlay over /opt and /etc that
-has what the kubelet would mount; nothing of it is seen outside, and nothing is left behind.
+has what the kubelet would mount; nothing of it is seen outside, and nothing is left behind. What the program writes
+into /etc and /opt is gone with it, but for folders of /opt that were there.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -14,39 +16,65 @@ from typing import Final
 
 from raddle import delivery
 
-# A tmpfs holds what the overlays write, so that they need no folder of the machine's.
-_SCRIPT: Final = """
+# A tmpfs holds what the overlays write, so that they need no folder of the machine's. An overlay doesn't show what is
+# mounted below its folder: container engines mount three files into /etc.
+_ABOVE: Final = """
 set -e
 folder=$1; shift
 mount -t tmpfs none /mnt
 for above in /opt /etc; do
-    mkdir -p /mnt$above/upper /mnt$above/work
+    mkdir -p /mnt$above/upper /mnt$above/work /mnt$above/real
+    mount --rbind $above /mnt$above/real
     mount -t overlay none -o lowerdir=$above,upperdir=/mnt$above/upper,workdir=/mnt$above/work $above
 done
-mkdir -p {mount}
-: > {file}
-mount --bind "$folder" {mount}
-mount --bind "$folder/{key}" {file}
+(
+    cd /mnt/opt/real
+    for name in *; do
+        if [ -d "$name" ] && [ ! -L "$name" ]; then mount --rbind "$name" "/opt/$name"; fi
+    done
+)
+for name in hostname hosts resolv.conf; do
+    if grep -q " /etc/$name " /proc/self/mountinfo; then mount --bind "/mnt/etc/real/$name" "/etc/$name"; fi
+done
+"""
+_MOUNT: Final = f"""
+mkdir -p {delivery.MOUNT_PATH} {delivery.REPORT_PATH}
+mount --bind "$folder" {delivery.MOUNT_PATH}
+if [ -f "$folder/{delivery.PRELOAD_KEY}" ]; then
+    : > {delivery.PRELOAD_FILE}
+    mount --bind "$folder/{delivery.PRELOAD_KEY}" {delivery.PRELOAD_FILE}
+fi
 umount -l /mnt
 exec "$@"
 """
+# Who is not root may mount in a user namespace only, by capabilities that the program is not to have.
+_AS_USER: Final = ("--user", "--map-current-user", "--keep-caps")
+_WITHOUT_CAPABILITIES: Final = ("setpriv", "--inh-caps=-all", "--ambient-caps=-all")
 
 
 def inside(folder: Path) -> tuple[str, ...]:
-    """What to put in front of a command, so that it runs where `folder` (delivery.write) is mounted as in a pod."""
-    script = _SCRIPT.format(mount=delivery.MOUNT_PATH, file=delivery.PRELOAD_FILE, key=delivery.PRELOAD_KEY)
-    user = () if os.geteuid() == 0 else ("--user", "--map-current-user", "--keep-caps")
-    return ("unshare", *user, "--mount", "sh", "-c", script, "raddle", str(folder))
+    """What to put in front of a command, so that it runs where `folder` (delivery.write) is mounted as in a pod.
+
+    Its line for the loader is mounted where it has one: the tree of `delivery.items` has none.
+    """
+    return _in_namespace(_ABOVE + _MOUNT, folder)
+
+
+def _in_namespace(script: str, folder: Path) -> tuple[str, ...]:
+    unshare: tuple[str, ...] = ("unshare", "--mount")
+    then: tuple[str, ...] = ()
+    if os.geteuid() != 0:
+        unshare += _AS_USER
+        then = _WITHOUT_CAPABILITIES if shutil.which(_WITHOUT_CAPABILITIES[0]) else ()
+    return (*unshare, "sh", "-c", script, "raddle", str(folder), *then)
 
 
 @cache
 def problem() -> str:
     """Why this machine can't run a program that way, in a line; "" where it can."""
     try:
-        script = _SCRIPT.partition("mkdir -p {mount}")[0] + "exec true"
-        user = () if os.geteuid() == 0 else ("--user", "--map-current-user", "--keep-caps")
         done = subprocess.run(
-            ["unshare", *user, "--mount", "sh", "-c", script, "raddle", "/"],
+            [*_in_namespace(_ABOVE + 'exec "$@"', Path("/")), "true"],
             capture_output=True,
             text=True,
             timeout=10,

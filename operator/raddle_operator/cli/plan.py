@@ -67,7 +67,7 @@ def plan(sources: Sequence[str], node: str | None, root: Path | None, form: str)
     workloads = list(read_workloads(found))
     if not workloads:
         raise ManifestError(f"the files hold no workload: {', '.join(TEMPLATES)}")
-    name, machine = _machine(node, root)
+    name, machine = machine_of(node, root)
     labels = {m.metadata.get("name"): m.metadata.get("labels") or {} for m in found if m.kind == "Namespace"}
     planned = [
         decide(one, policies, labels.get(one.namespace, {env.INJECT_LABEL: "enabled"}), name, machine)
@@ -84,7 +84,8 @@ def plan(sources: Sequence[str], node: str | None, root: Path | None, form: str)
         _print_elsewhere(planned, policies)
 
 
-def _machine(node: str | None, root: Path | None) -> tuple[str | None, Machine | None]:
+def machine_of(node: str | None, root: Path | None) -> tuple[str | None, Machine | None]:
+    """Return the name and the machine of a node or a folder or file; None and None where neither is asked for."""
     if node is not None:
         from raddle_operator.cli import cluster
 

@@ -110,6 +110,17 @@ def available() -> str | None:
     return None
 
 
+def scope(quota_cpus: float) -> tuple[str, ...]:
+    """What to put in front of a command, so that systemd runs it in a scope with this quota; () where it does not."""
+    user = ("--user",) if os.geteuid() != 0 else ()
+    command = ("systemd-run", *user, "--scope", "--quiet", "--collect", "-p", f"CPUQuota={quota_cpus * 100:g}%", "--")
+    try:
+        tried = subprocess.run([*command, "true"], check=False, capture_output=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return command if tried.returncode == 0 else ()
+
+
 def sweep() -> None:
     """Remove groups that an earlier, killed run of this module left behind (its process id is in the name)."""
     for parent in itertools.chain.from_iterable(_parents()):

@@ -1,0 +1,339 @@
+"""`raddle run`: a program with the variables, mounts and quota of a container, on this machine, without a cluster.
+
+What a container gets is decided as for a pod: one is made of the options, and goes through `raddle plan`. This shell's
+environment stands for the image's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import re
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import click
+import yaml
+
+from raddle import delivery, env
+from raddle_operator.cli import door, manifests, plan, quota, workloads
+from raddle_operator.cli.manifests import Manifest, ManifestError
+from raddle_operator.matching import Policies
+from raddle_operator.quantities import QuantityError
+from raddle_operator.quantities import parse as quantity
+from raddle_operator.selectors import EVERYTHING
+from raddle_operator.spec import PolicyObject, policy_from_object
+
+EPILOG = """\b
+Examples:
+  raddle run --limit 4 -- python serve.py
+  raddle run --limit 500m -f policy.yaml -- ./server --port 8080
+  raddle run --limit 4 --print env                    the variables that Raddle would set
+  raddle run --limit 8 --machine /captures/worker-7 -- python serve.py
+  docker run $(raddle run --limit 4 --print docker) IMAGE
+
+\b
+What can't be had here is said on standard error, and the program runs without it.
+Exit codes: the program's own, 128 + the signal that ended it, 126 and 127 as a shell: it can't be run, it is not
+found; 2 bad input.
+"""
+
+_NAME: Final = "main"
+_NAMESPACE: Final = "default"
+_ANNOTATION: Final = re.compile(r"metadata\.annotations\['(.*)'\]")
+# Shells and systemd-run on the way to the program set the first, and drop variables that they could not name.
+_SET_ON_THE_WAY: Final = ("PWD", "OLDPWD", "SHLVL", "_", "INVOCATION_ID")
+_SHELL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# What one who wants the program to end or to act sends to us, who stand for it.
+_FORWARDED: Final = {
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGWINCH,
+}
+# Python ignores these, and what it starts would too.
+_IGNORED_BY_PYTHON: Final = {signal.SIGPIPE, signal.SIGXFSZ}
+# `docker run $(...)` splits at blanks, whatever the quotes; a colon ends a path in -v.
+_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_@%+=.,/-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """What a container gets. `cpus` None: no limit. `mounts`: where something is mounted, in order.
+
+    `notes` say what it does not get, and why.
+    """
+
+    cpus: float | None
+    variables: Mapping[str, str]
+    mounts: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def has_door(self) -> bool:
+        """Whether the loader is told of the library by a file."""
+        return delivery.PRELOAD_FILE in self.mounts
+
+    def write_files(self, folder: Path) -> None:
+        """Write what is mounted on delivery.MOUNT_PATH, for programs of this machine. Raises OSError."""
+        delivery.write(str(folder), platform.machine() if self.has_door else None)
+
+
+def _limit(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    del ctx, param
+    try:
+        if value is not None:
+            quantity(value)
+    except QuantityError as error:
+        raise click.BadParameter(f"{error}; CPUs as Kubernetes writes them: 4, 500m") from None
+    return value
+
+
+@click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
+@click.option("--limit", metavar="CPUS", callback=_limit, help="The container's limits.cpu: 4, 500m. Absent: none.")
+@click.option(
+    "-f",
+    "--filename",
+    "sources",
+    multiple=True,
+    help="File with the policy, whatever it selects; - is stdin. Absent: one that leaves everything to Raddle.",
+)
+@click.option(
+    "--machine",
+    "root",
+    type=click.Path(exists=True, path_type=Path),
+    default=Path("/"),
+    help="As if on the machine whose sys/ and proc/ lie in this folder, or of this NodeCPUTopology. Absent: this one.",
+)
+@click.option(
+    "--print",
+    "form",
+    type=click.Choice(["env", "docker"]),
+    help="Run nothing; print the variables, or flags for `docker run`.",
+)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def run(limit: str | None, sources: Sequence[str], root: Path, form: str | None, command: tuple[str, ...]) -> None:
+    """Run COMMAND with the variables, mounts and CPU quota of a container."""
+    if form and command:
+        raise click.UsageError("--print runs nothing; leave out the command")
+    if not form and not command:
+        raise click.UsageError("which program? raddle run --limit 4 -- PROGRAM [ARGUMENTS]")
+    given = container(limit, _policy(sources), root)
+    for note in given.notes:
+        _say(note)
+    if form == "env":
+        click.echo(_lines(given.variables), nl=False)
+    elif form == "docker":
+        click.echo(" ".join(_docker(given)))
+    else:
+        sys.exit(_run(given, command))
+
+
+def _say(note: str) -> None:
+    click.echo(f"raddle run: {note}", err=True)
+
+
+# --- what it gets ---------------------------------------------------------------------------------------------------
+
+
+def _policy(sources: Sequence[str]) -> PolicyObject:
+    """Return the policy of the files, or the default one. Raises ManifestError unless there is exactly one."""
+    if not sources:
+        metadata = {"name": "default", "namespace": _NAMESPACE}
+        return policy_from_object({"kind": "InferenceThreading", "metadata": metadata, "spec": {"podSelector": {}}})
+    found = list(workloads.read_policies(manifests.load(sources)))
+    if len(found) != 1:
+        raise ManifestError(f"the files hold {len(found)} policies ({', '.join(workloads.POLICY_KINDS)}); give one")
+    policy = found[0]
+    return replace(
+        policy,
+        namespace=_NAMESPACE if policy.namespace else "",
+        pod_selector=EVERYTHING,
+        namespace_selector=EVERYTHING,
+        containers=None,
+    )
+
+
+def container(limit: str | None, policy: PolicyObject, root: Path) -> Container:
+    """Return what a container with this CPU limit gets on the machine. Raises ManifestError where there is none."""
+    name, machine = plan.machine_of(None, root)
+    if machine is not None:
+        # The files are for programs that run here.
+        machine = machine._replace(architecture=platform.machine())
+    resources = {} if limit is None else {"limits": {"cpu": limit}}
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "raddle-run", "namespace": _NAMESPACE},
+        "spec": {"containers": [{"name": _NAME, "image": _NAME, "resources": resources}]},
+    }
+    made = Manifest(file="the pod", obj=pod, node=yaml.MappingNode("", []))
+    workload = next(workloads.read_workloads([made]))
+    planned = plan.decide(workload, Policies([policy]), {env.INJECT_LABEL: "enabled"}, name, machine)
+    decision, found = planned.decision, planned.pod["spec"]["containers"][0]
+    skips = [decision.skip, *(skip for one in decision.containers for skip in (one.skip, *one.withheld))]
+    return Container(
+        cpus=float(quantity(limit)) or None if limit is not None else None,
+        variables=_resolved(found.get("env", []), planned.pod["metadata"].get("annotations", {})),
+        mounts=tuple(mount["mountPath"] for mount in found.get("volumeMounts", [])),
+        notes=tuple(dict.fromkeys(str(skip) for skip in skips if skip is not None)),
+    )
+
+
+def _resolved(entries: Sequence[manifests.Object], annotations: Mapping[str, str]) -> dict[str, str]:
+    """Return the values that a kubelet gives these entries; a pod that sets none of its own refers to none of them."""
+    found = {}
+    for entry in entries:
+        if "value" in entry:
+            found[entry["name"]] = entry["value"].replace("$$", "$")
+        else:
+            key = _ANNOTATION.fullmatch(entry["valueFrom"]["fieldRef"]["fieldPath"])
+            found[entry["name"]] = annotations.get(key[1], "") if key is not None else ""
+    return found
+
+
+# --- for containers elsewhere ---------------------------------------------------------------------------------------
+
+
+def _lines(variables: Mapping[str, str]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in variables.items())
+
+
+def _docker(given: Container) -> Iterator[str]:
+    """Yield the flags for `docker run`, none of which needs quotes. The files that they name stay in the user's cache.
+
+    The quota is written as the kubelet does: --cpus is refused where it is more than the engine's machine has.
+    """
+    if given.cpus is not None:
+        yield f"--cpu-period={quota.PERIOD_US}"
+        yield f"--cpu-quota={round(given.cpus * quota.PERIOD_US)}"
+    if not given.variables:
+        return
+    folder = _kept(given)
+    if _PLAIN_PATH.fullmatch(str(folder)) is None:
+        raise ManifestError(
+            f"{folder}: has a character that docker's flags can't; set XDG_CACHE_HOME to another folder"
+        )
+    yield f"--env-file={folder}/env"
+    files = {delivery.MOUNT_PATH: "files", delivery.PRELOAD_FILE: f"files/{delivery.PRELOAD_KEY}"}
+    for path in given.mounts:
+        if path in files:
+            yield from ("-v", f"{folder}/{files[path]}:{path}:ro")
+        else:
+            # Reports: an emptyDir of the pod.
+            yield from ("--tmpfs", f"{path}:mode=1777")
+
+
+def _kept(given: Container) -> Path:
+    """Return the folder in the user's cache with the variables and the files; the same for the same ones."""
+    lines = _lines(given.variables)
+    content = f"{delivery.content_hash()} {platform.machine()} {' '.join(given.mounts)}\n{lines}"
+    above = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "raddle" / "run"
+    folder = above.absolute() / hashlib.sha256(content.encode()).hexdigest()[:12]
+    if folder.is_dir():
+        return folder
+    above.mkdir(parents=True, exist_ok=True)
+    # Another user's container reads them too. Renamed when it is whole, so that none is found half-written.
+    with tempfile.TemporaryDirectory(dir=above) as unfinished:
+        made = Path(unfinished) / "made"
+        (made / "files").mkdir(parents=True)
+        (made / "env").write_text(lines)
+        given.write_files(made / "files")
+        with contextlib.suppress(OSError):
+            made.rename(folder)
+    return folder
+
+
+# --- here -----------------------------------------------------------------------------------------------------------
+
+
+def _run(given: Container, command: tuple[str, ...]) -> int:
+    """Run the program with all that this machine lets it have; return the exit status for it."""
+    if shutil.which(command[0]) is None:
+        there = os.path.lexists(command[0])
+        _say(f"{command[0]}: {'is no program that may be run' if there else 'not found'}")
+        return 126 if there else 127
+    variables = dict(given.variables)
+    with contextlib.ExitStack() as stack:
+        prefix: list[str] = []
+        if given.mounts:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-run-")))
+            # As readable as a mounted ConfigMap: the program may be another user's.
+            folder.chmod(0o755)
+            given.write_files(folder)
+            problem = door.problem()
+            if problem:
+                variables = _without_mounts(given, folder)
+                way = "the shim is preloaded by LD_PRELOAD" if given.has_door else f"the shim's files are in {folder}"
+                _say(f"nothing can be mounted here ({problem}); {way}")
+            else:
+                prefix = [*door.inside(folder)]
+        if given.cpus is not None:
+            prefix = [*_quota(given.cpus, stack), *prefix]
+        environment = {**os.environ, **variables}
+        return _outcome([*prefix, *(_unchanged(environment) if prefix else ()), *command], environment)
+
+
+def _without_mounts(given: Container, folder: Path) -> dict[str, str]:
+    """Return the variables where the files are not in their place but in the folder."""
+    there = re.compile(rf"{delivery.MOUNT_PATH}(?![\w-])")
+    found = {name: there.sub(lambda _: str(folder), value) for name, value in given.variables.items()}
+    if given.has_door:
+        library = str(folder / Path(delivery.LIBRARY).name)
+        found["LD_PRELOAD"] = ":".join(filter(None, (library, os.environ.get("LD_PRELOAD"))))
+    return found
+
+
+def _quota(cpus: float, stack: contextlib.ExitStack) -> Sequence[str]:
+    """Return what gives the command behind it the quota, () where nothing does; what that takes goes with the stack."""
+    problem = quota.available()
+    if problem is None:
+        return stack.enter_context(quota.limited(cpus, requested_cpus=cpus)).command([])
+    scope = quota.scope(cpus)
+    if scope:
+        return scope
+    _say(f"{problem}; systemd-run makes none either: the program runs without")
+    return ()
+
+
+def _unchanged(environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield a command that gives the program the variables which do not come through, and no others."""
+    yield "env"
+    for name in _SET_ON_THE_WAY:
+        if name not in environment:
+            yield from ("-u", name)
+    for name, value in environment.items():
+        if name in _SET_ON_THE_WAY or _SHELL_NAME.fullmatch(name) is None:
+            yield f"{name}={value}"
+
+
+def _outcome(command: list[str], environment: Mapping[str, str]) -> int:
+    """Run the command in our place, signals included; return its exit status, 128 + the signal that ended it."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    awaited = {*_FORWARDED, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+    try:
+        pid = os.posix_spawnp(command[0], command, environment, setsigmask=before, setsigdef=_IGNORED_BY_PYTHON)
+        while True:
+            came = signal.sigwaitinfo(awaited)
+            if came.si_signo != signal.SIGCHLD:
+                # What the terminal sends has gone to the program too: it is in our process group.
+                if came.si_code <= 0:
+                    os.kill(pid, came.si_signo)
+                continue
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
