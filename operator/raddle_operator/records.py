@@ -107,7 +107,7 @@ def _compose(
         # The variable is not Raddle's: what a shim finds there is the user's, whatever the count.
         made = made._replace(intra_op_without_shim=made.intra_op)
     values = {
-        env.SHIM_PREFIX: wire.shim_text(made, policy),
+        env.SHIM_PREFIX: wire.shim_text(made, policy, machine),
         env.PLAN_PREFIX: wire.plan_text(made, budget, policy, governed_by, node),
     }
     for prefix, field in COUNTS.values():

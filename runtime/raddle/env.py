@@ -4,8 +4,8 @@ The same names and semantics hold for the Python, Node.js and native shims. This
 it is on the fast path of every Python process in an injected container.
 
 RADDLE_PLAN is flat text, `key=value` joined by `;`, because importing json costs more than the whole
-shim may. It is untrusted input (whoever may patch pods/status can edit annotations): numbers and enums
-only, never a path, a library or a module name. Unknown keys are ignored, so that an older shim reads a
+shim may. It is untrusted input (whoever may patch pods/status can edit annotations): numbers, enums and
+CPU lists only, never a path, a library or a module name. Unknown keys are ignored, so that an older shim reads a
 newer plan of the same version; a version it does not know makes the shim leave the process alone.
 """
 
@@ -54,6 +54,7 @@ MAX_STREAMS = 65536
 MAX_EXCLUSIVE_CPUS = 65536
 MAX_PLAN_TEXT = 4096
 MAX_GPU_MEM_BYTES = 10**19 - 1
+MAX_LIST_TEXT = 1024
 SPINNING = ("never", "bounded", "always")
 EXECUTION_MODES = ("sequential", "parallel")
 AFFINITY = ("none", "numa", "core")
@@ -157,7 +158,21 @@ for _prefix, _options in PROVIDERS.values():
         _table: dict[str, tuple[int, int]] | dict[str, tuple[str, ...]]
         _table = _WORDS if isinstance(_allowed[0], str) else _NUMBERS
         _table[_prefix + _option] = _allowed  # type: ignore[assignment]  # the first item tells which it is
-_KEYS = (*_NUMBERS, *_WORDS)
+# The node, for a container with exclusive CPUs (`machine_part`): CPU lists as the kernel's, several of them joined by
+# "|". One that can't be used is "", and then the CPUs are only counted.
+LISTS = (
+    "cpus",  # CPUs of the node; absent: nothing is known of it
+    "cores",  # first threads of the cores that have several, then their second ones in the same order, and so on
+    "nodes",  # NUMA nodes by number
+    "sockets",  # absent: none divides a NUMA node; likewise L3 domains
+    "l3",
+    "kinds",  # kinds of core, the slowest first; absent: one
+    "slow",  # how many of them are the slow ones that a pool leaves out together; absent: each is for itself
+    "isolated",
+    "gpu_nodes",  # which of the NUMA nodes have a GPU, counted from 0
+)
+_LIST_CHARACTERS = "0123456789,-:/|"
+_KEYS = (*_NUMBERS, *_WORDS, *LISTS)
 
 
 class PlanError(ValueError):
@@ -170,13 +185,14 @@ def encode(fields: dict[str, object]) -> str:
     for key in _KEYS:
         value = fields.get(key)
         if value is not None:
-            _check(key, str(value))
+            if _check(key, str(value)) == "" != value:
+                raise PlanError(f"plan field {key}={value!r:.40} must be CPU lists")
             parts.append(f"{key}={value}")
     return ";".join(parts)
 
 
 def decode(text: str) -> dict[str, int | str]:
-    """The fields of RADDLE_PLAN: integers as int, words as str; absent keys are absent. Raises PlanError."""
+    """The fields of RADDLE_PLAN: integers as int, words and lists as str; absent keys are absent. Raises PlanError."""
     if len(text) > MAX_PLAN_TEXT:
         raise PlanError(f"plan is {len(text)} characters long, at most {MAX_PLAN_TEXT} are allowed")
     fields: dict[str, int | str] = {}
@@ -195,6 +211,8 @@ def decode(text: str) -> dict[str, int | str]:
 
 
 def _check(key: str, value: str) -> int | str:
+    if key in LISTS:
+        return value if len(value) <= MAX_LIST_TEXT and not value.strip(_LIST_CHARACTERS) else ""
     if key in _WORDS:
         if value not in _WORDS[key]:
             raise PlanError(f"plan field {key}={value[:40]!r} must be one of {', '.join(_WORDS[key])}")

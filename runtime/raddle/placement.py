@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from raddle import cpuset
-from raddle.topology import Machine, capacity_classes, cores_within
+from raddle.topology import CoreType, Machine, capacity_classes, cores_within
 
 
 class Wish(NamedTuple):
@@ -176,14 +176,12 @@ def kinds_of(machine: Machine, cpus: int, wish: Wish) -> List[int]:
     """What one pool may consist of: sets within `cpus`, the preferred one first; auto may choose any of them."""
     if wish.core_type == "any" or len(machine.core_types) < 2:
         return [cpus]
-    # The kernel's capacity where told, else the frequency, else P before E.
-    by_speed = sorted(machine.core_types, key=lambda t: (t.capacity or 0, t.max_frequency_mhz or 0, t.name == "p-core"))
-    slowest = by_speed[0].capacity
-    if wish.core_type == "auto" and slowest is not None:
-        classes = capacity_classes(kind.capacity or 0 for kind in by_speed)
+    by_speed = sorted(machine.core_types, key=speed)
+    slowest = slow_kinds(by_speed) if wish.core_type == "auto" else None
+    if slowest is not None:
         slow = 0
-        for kind in by_speed:
-            slow |= kind.cpus if classes[kind.capacity or 0] == classes[slowest] else 0
+        for kind in by_speed[:slowest]:
+            slow |= kind.cpus
         kinds = [cpus & ~slow, cpus & slow]
     else:
         kinds = [kind.cpus & cpus for kind in by_speed]
@@ -191,6 +189,19 @@ def kinds_of(machine: Machine, cpus: int, wish: Wish) -> List[int]:
             kinds.reverse()
     kinds = [kind for kind in kinds if kind] or [cpus]
     return kinds if wish.core_type == "auto" else kinds[:1]
+
+
+def speed(kind: CoreType) -> Tuple[int, int, bool]:
+    """What orders kinds of core: the kernel's capacity where told, else the frequency, else P before E."""
+    return kind.capacity or 0, kind.max_frequency_mhz or 0, kind.name == "p-core"
+
+
+def slow_kinds(by_speed: Sequence[CoreType]) -> Optional[int]:
+    """How many of the kinds, the slowest first, are of the slowest class; None where the kernel tells no capacity."""
+    if not by_speed or by_speed[0].capacity is None:
+        return None
+    classes = capacity_classes(kind.capacity or 0 for kind in by_speed)
+    return sum(classes[kind.capacity or 0] == classes[by_speed[0].capacity] for kind in by_speed)
 
 
 def one_cpu_each(machine: Machine, cpus: int, wish: Wish) -> int:
@@ -218,7 +229,7 @@ def in_words(machine: Machine, threads: int, wish: Wish, pool: int, cut_to: str 
         if len(taken) < 2:
             words += " of one type"
         elif len(taken) < len(machine.core_types):
-            slowest = min(machine.core_types, key=lambda kind: kind.capacity or 0)
+            slowest = min(machine.core_types, key=speed)
             words += " of the slower types" if slowest in taken else " of the faster types"
     return f"{words} on one {cut_to}" if cut_to else words
 

@@ -12,11 +12,12 @@ import hashlib
 import json
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
-from raddle import cpuset, env
+from raddle import cpuset, env, machine_part
 from raddle.layout import Layout
 from raddle.planner import Budget, Plan
 from raddle.policy import Policy, PolicyError, from_settings, to_settings
 from raddle.room import wish_of
+from raddle.topology import Machine
 
 VERSION = 1
 # Budget's fields that are known before the container runs, with their type.
@@ -54,8 +55,11 @@ def settings_hash(policy: Policy) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
-def shim_text(plan: Plan, policy: Policy) -> str:
-    """RADDLE_PLAN for a plan: at most env.RESERVED_SHIM bytes."""
+def shim_text(plan: Plan, policy: Policy, machine: Optional[Machine] = None) -> str:
+    """RADDLE_PLAN for a plan: at most env.RESERVED_SHIM bytes.
+
+    For exclusive CPUs as much of the machine, which the plan was made for, as has room in them.
+    """
     wish = wish_of(policy)
     fields: Dict[str, object] = {
         "aff": plan.affinity,
@@ -79,7 +83,12 @@ def shim_text(plan: Plan, policy: Policy) -> str:
     }
     if "onnxruntime" in policy.runtimes:
         fields.update(_onnxruntime_fields(plan, policy))
-    return env.encode(fields)
+    text = env.encode(fields)
+    for part in machine_part.fields_of(machine, gpu=plan.gpu) if machine is not None and plan.exclusive_cpus else ():
+        whole = env.encode({**fields, **part})
+        if len(whole) <= env.RESERVED_SHIM:
+            return whole
+    return text
 
 
 def _onnxruntime_fields(plan: Plan, policy: Policy) -> Dict[str, object]:

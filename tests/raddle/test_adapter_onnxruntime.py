@@ -13,6 +13,7 @@ pytestmark = pytest.mark.runtime
 CPUS = sorted(os.sched_getaffinity(0))
 if len(CPUS) < 2:
     pytest.skip("needs two CPUs: a pool of one has no threads to count", allow_module_level=True)
+EXCLUSIVE = f"excl=2;cpus={CPUS[0]},{CPUS[1]}"
 
 ALLOW = "session.intra_op.allow_spinning"
 DURATION = "session.intra_op.spin_duration_us"
@@ -173,9 +174,9 @@ def test_a_tighter_quota_than_planned_for_cuts_the_pool(planned):
 
 def test_exclusive_cpus_tie_each_worker_to_its_share(planned):
     two = ",".join(map(str, CPUS[:2])) if CPUS[1] != CPUS[0] + 1 else f"{CPUS[0]}-{CPUS[1]}"
-    numa = planned("intra=2;spin=never;aff=numa;excl=2", cpus=CPUS[:2])["sessions"][0]
+    numa = planned(f"intra=2;spin=never;aff=numa;{EXCLUSIVE}", cpus=CPUS[:2])["sessions"][0]
     assert numa["affinity"] == [two]
-    core = planned("intra=2;spin=never;aff=core;excl=2", cpus=CPUS[:2])["sessions"][0]
+    core = planned(f"intra=2;spin=never;aff=core;{EXCLUSIVE}", cpus=CPUS[:2])["sessions"][0]
     # The caller is never pinned and has the first core to itself.
     assert core["affinity"] == [str(CPUS[1])]
     assert core["effective"]["entries"][AFFINITY] == str(CPUS[1] + 1)
@@ -187,7 +188,8 @@ def test_exclusive_cpus_tie_each_worker_to_its_share(planned):
         ("aff=core;excl=3", None, "the CPUs are not the exclusive ones that were planned"),
         ("aff=core;excl=0", None, "the CPUs are not the exclusive ones that were planned"),
         ("aff=core;excl=2;streams=2;min=2", None, "the CPUs are not the exclusive ones that were planned"),
-        ("aff=core;excl=2", {}, "the options object is the code's own"),
+        ("aff=core;excl=2", None, "no groups for 2 threads on these CPUs"),
+        (f"aff=core;{EXCLUSIVE}", {}, "the options object is the code's own"),
     ],
 )
 def test_no_affinity_is_set_where_it_could_do_harm(planned, plan, session, reason):
@@ -197,7 +199,7 @@ def test_no_affinity_is_set_where_it_could_do_harm(planned, plan, session, reaso
 
 
 def test_a_second_session_gets_no_core_that_the_first_one_has(planned):
-    found = planned("intra=2;spin=never;aff=core;excl=2", None, None, cpus=CPUS[:2])
+    found = planned(f"intra=2;spin=never;aff=core;{EXCLUSIVE}", None, None, cpus=CPUS[:2])
     assert [AFFINITY in session["effective"]["entries"] for session in found["sessions"]] == [True, False]
 
 

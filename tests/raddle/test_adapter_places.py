@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from raddle import cpuset
+from raddle import cpuset, machine_part, sysfs
 from raddle.adapters import live, places
 from raddle.adapters.live import Facts, place, resolve
 from raddle.adapters.ort_affinity import near, planned
@@ -66,16 +66,31 @@ def test_nothing_is_placed_on_cpus_that_are_not_the_exclusive_ones_of_the_plan(f
     assert place(fields, cpus) is None
 
 
-def test_this_machines_cpus_are_read_once_and_hold_the_pool():
+# This machine, as a plan tells of it.
+HERE = dict(next(machine_part.fields_of(sysfs.read_machine(), gpu=False)))
+
+
+def test_this_machines_cpus_are_told_once_and_hold_the_pool():
     cpus = cpuset.of(os.sched_getaffinity(0))
     size = cpuset.count(cpus)
-    fields = {"excl": size, "aff": "core", "intra": size}
+    fields = {"excl": size, "aff": "core", "intra": size, **HERE}
     found = live.read_facts(fields).placed
     assert found == places.placed(fields, cpus)
     assert found.cpus
     assert not found.cpus & ~cpus
     assert 1 <= found.threads <= size
-    assert places._machine(cpus) is places._machine(cpus)
+    assert places._read(fields, cpus) is places._read({**fields, "intra": 1}, cpus)
+
+
+@pytest.mark.parametrize("told", [{}, {"cpus": "4096"}, {"cpus": "", "nodes": "0"}, {"cpus": "0-8191", "cores": "0|0"}])
+def test_exclusive_cpus_that_the_plan_does_not_know_are_only_counted(told):
+    cpus = cpuset.of(os.sched_getaffinity(0))
+    size = cpuset.count(cpus)
+    fields = {"excl": size, "aff": "core", "intra": size, **told}
+    facts = live.read_facts(fields)
+    assert facts.placed is None
+    assert (resolve(fields, facts).exclusive, resolve(fields, Facts(cpus)).intra) == (True, size)
+    assert planned(fields, cpus, size) == ("", 0)
 
 
 def test_all_cpus_of_this_machine_can_be_written_in_onnxruntimes_words():
@@ -83,10 +98,10 @@ def test_all_cpus_of_this_machine_can_be_written_in_onnxruntimes_words():
     size = cpuset.count(cpus)
     if size == 1:
         pytest.skip("one CPU has no workers")
-    text, pool = planned({"excl": size, "aff": "core", "smt": 1}, cpus, size)
+    text, pool = planned({"excl": size, "aff": "core", "smt": 1, **HERE}, cpus, size)
     assert pool == cpus
     assert len(text.split(";")) == size - 1
-    assert planned({"excl": size, "aff": "core", "smt": 1}, cpus, size + 1) == ("", 0)
+    assert planned({"excl": size, "aff": "core", "smt": 1, **HERE}, cpus, size + 1) == ("", 0)
 
 
 # --- the thread that makes a session --------------------------------------------------------------------------------

@@ -50,6 +50,14 @@ def test_whole_cpus_are_exclusive_only_on_a_node_with_the_static_manager():
     assert "exclusiveCPUs" not in read_plan_text(shared).values
 
 
+def test_exclusive_cpus_get_the_node_in_the_plan_and_shared_ones_do_not():
+    bound = rebind(annotations(Budget(quota_cpus=8.0, whole_cpus=8)), "n1", machine())
+    text = bound.annotations["shim.raddle.dev/serve"]
+    assert text.endswith(";cpus=0-31;cores=0-15|16-31")
+    shared = rebind(annotations(UNLIMITED), "n1", machine()).annotations["shim.raddle.dev/serve"]
+    assert "cpus=" not in shared
+
+
 def test_binding_again_comes_to_the_same():
     first = annotations(UNLIMITED)
     once = {**first, **rebind(first, "n1", machine()).annotations}

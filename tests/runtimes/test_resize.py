@@ -78,7 +78,7 @@ def test_a_container_that_grows_gets_no_more_than_was_planned(probed):
 def test_affinity_goes_with_the_exclusive_cpus_that_were_planned_and_returns_with_them(probed):
     with cgroup_lab.boxes() as (box,):
         sessions = [{"plain": True, "drop": True, "write": box.resize(cpus=cpus)} for cpus in (BOTH, ONE, BOTH)]
-        found = probed(box, "intra=2;spin=never;aff=core;excl=2", sessions)
+        found = probed(box, f"intra=2;spin=never;aff=core;excl=2;cpus={BOTH}", sessions)
     assert [session["affinity"] for session in found["sessions"]] == [[str(CPUS[1])], [], [str(CPUS[1])]]
     assert found["records"][1]["because"]["intra"] == "planned 2, cut to cpuset of 1"
 

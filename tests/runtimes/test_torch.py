@@ -99,7 +99,7 @@ def test_the_examples_pod_has_one_thread_for_each_forked_branch_and_the_caller(m
 
 
 def test_exclusive_cpus_tie_no_thread_since_request_threads_would_inherit_it(planned, stock):
-    plan = "omp=2;torch_inter=1;aff=core;excl=2;streams=1"
+    plan = f"omp=2;torch_inter=1;aff=core;excl=2;cpus={_listed(CPUS)};streams=1"
     seen, _ = planned(plan, ["eager"], ["eager_thread"], env={OMP: "2"})
     assert (seen[0]["cpus"], seen[1]) == ([_listed(CPUS)], CPUS)
     # What libgomp makes of a bound team: whoever calls torch is tied to the first place.

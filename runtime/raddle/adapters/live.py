@@ -2,7 +2,7 @@
 
 A plan was made at admission or at binding. In the process the cpuset, the quota and the sibling workers can be
 seen, so counts are clamped here, always downwards, and affinity is allowed only where the CPUs turn out to be the
-exclusive ones that the plan expects. Only there the machine is read, and the pool placed on it (`places`).
+exclusive ones that the plan expects. Only there the pool is placed, on the machine that the plan tells of (`places`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Facts:
     first_worker  this process is the oldest of those by number.
     throttled     (nr_periods, nr_throttled, throttled_us) of the cgroup so far, None where it can't be read.
     cgroup_path   that cgroup's folder, None where there is none to see.
-    placed        where a pool goes on the CPUs (`place`); None where they are not the plan's exclusive ones.
+    placed        where a pool goes on the CPUs (`place`); None where they are not the plan's exclusive ones, or it
+                  doesn't know them.
     controller    what `refresh` reads the cgroup's facts from, None where it can't.
     """
 
@@ -197,7 +198,7 @@ def _clamped(
 
 
 def place(fields: Mapping[str, Any], cpus: int | None) -> Placement | None:
-    """Where a pool goes on these CPUs, where they are the exclusive ones that the plan expects; None elsewhere."""
+    """Where a pool goes on these CPUs, where they are the exclusive ones that the plan expects and knows, else None."""
     if not cpus or fields.get("excl", 0) != cpuset.count(cpus):
         return None
     try:

@@ -66,7 +66,7 @@ def _planned(fields: Mapping[str, Any], cpus: int, count: int, affinity: str) ->
         text = _text_within(places.groups(fields, cpus, count, affinity), cpus, count)
         # Too long where siblings are numbered apart, so that each group is a list.
         if not text and affinity == "numa":
-            text = _text_within(places.lowest_groups(fields, cpus, count, affinity), cpus, count)
+            text = _text_within(places.groups(fields, cpus, count, affinity, siblings=False), cpus, count)
         return text, places.pool(fields, cpus, count) if text else 0
     except Exception as error:
         record.failed("no affinity", error)

@@ -1,38 +1,42 @@
-"""Where a pool goes on the container's exclusive CPUs: the machine read once for them, the planner's own rules."""
+"""Where a pool goes on the container's exclusive CPUs: the machine as the plan tells it, the planner's own rules."""
 
 from __future__ import annotations
 
 from typing import Any, Mapping
 
-from raddle import cpuset, placement, sysfs
+from raddle import cpuset, env, machine_part, placement
 from raddle.placement import Placement, Wish
 from raddle.topology import Machine
 
-# (CPUs, machine, wish -> placement): they change only when the kubelet moves the container.
-_last: tuple[int, Machine, dict[Wish, Placement]] | None = None
+# ((CPUs, what the plan tells), machine, wish -> placement): the CPUs change only when the kubelet moves the container.
+_last: tuple[tuple[Any, ...], Machine | None, dict[Wish, Placement]] | None = None
 
 
-def placed(fields: Mapping[str, Any], cpus: int) -> Placement:
-    """Where a pool goes on these exclusive CPUs; worked out once for them."""
-    (_, machine, known), wish = _read(cpus), _wish(fields)
-    if wish not in known:
+def placed(fields: Mapping[str, Any], cpus: int) -> Placement | None:
+    """Where a pool goes on these exclusive CPUs, worked out once for them; None where the plan doesn't know them."""
+    (_, machine, known), wish = _read(fields, cpus), _wish(fields)
+    if machine is not None and wish not in known:
         known[wish] = placement.place(machine, cpuset.count(cpus), wish, cpus)
-    return known[wish]
+    return known.get(wish)
 
 
 def pool(fields: Mapping[str, Any], cpus: int, count: int) -> int:
-    """The CPUs of a pool of `count`, idle SMT siblings included."""
-    return placement.pool_for(_machine(cpus), cpus, count, _wish(fields))
+    """The CPUs of a pool of `count`, idle SMT siblings included; all where the plan doesn't know them."""
+    machine = _read(fields, cpus)[1]
+    return cpus if machine is None else placement.pool_for(machine, cpus, count, _wish(fields))
 
 
-def groups(fields: Mapping[str, Any], cpus: int, count: int, affinity: str) -> tuple[int, ...]:
-    """A CPU set for each worker of a pool of `count`, () where there is nothing sensible to say."""
-    return placement.tie(_machine(cpus), cpus, count, affinity, _wish(fields))
+def groups(
+    fields: Mapping[str, Any], cpus: int, count: int, affinity: str, *, siblings: bool = True
+) -> tuple[int, ...]:
+    """A CPU set for each worker of a pool of `count`, () where there is nothing sensible to say.
 
-
-def lowest_groups(fields: Mapping[str, Any], cpus: int, count: int, affinity: str) -> tuple[int, ...]:
-    """The same on one CPU of each core: where siblings are numbered apart, that makes ranges of lists."""
-    return placement.tie(_machine(cpus), cpus, count, affinity, _wish(fields), siblings=False)
+    Without `siblings` on one CPU of each core: where siblings are numbered apart, that makes ranges of lists.
+    """
+    machine = _read(fields, cpus)[1]
+    if machine is None:
+        return ()
+    return placement.tie(machine, cpus, count, affinity, _wish(fields), siblings=siblings)
 
 
 def _wish(fields: Mapping[str, Any]) -> Wish:
@@ -41,14 +45,11 @@ def _wish(fields: Mapping[str, Any]) -> Wish:
     )
 
 
-def _machine(cpus: int) -> Machine:
-    return _read(cpus)[1]
-
-
-def _read(cpus: int) -> tuple[int, Machine, dict[Wish, Placement]]:
+def _read(fields: Mapping[str, Any], cpus: int) -> tuple[tuple[Any, ...], Machine | None, dict[Wish, Placement]]:
     global _last  # noqa: PLW0603  # a cache of one
+    told = (cpus, *map(fields.get, env.LISTS))
     # Read and written once each: other threads make sessions too.
     known = _last
-    if known is None or known[0] != cpus:
-        known = _last = (cpus, sysfs.read_machine(details=False), {})
+    if known is None or known[0] != told:
+        known = _last = (told, machine_part.machine_of(fields, cpus), {})
     return known
