@@ -60,11 +60,14 @@ static enum kind kind_of(const struct process *process)
     static const char *const runtimes[] = {"libonnxruntime", "libgomp",      "libiomp5",  "libomp",  "libopenblas",
                                            "libopenblasp",   "libopenblaso", "libmkl_rt", "libblis", "libtorch"};
     uint64_t file = 0;
-    if (rd_exports("Py_Main", "libpython") || rd_exports("pypy_main_startup", "libpypy")) {
+    rd_auxiliary(process->auxiliary, AT_EXECFN, &file);
+    const char *name = file == 0 ? "" : rd_base_name((const char *)(uintptr_t)file);
+    /* Two that are extended in Python give their environment to the programs that they start. */
+    bool starts_others = rd_starts(name, "gdb") || rd_starts(name, "perf");
+    if (!starts_others && (rd_exports("Py_Main", "libpython") || rd_exports("pypy_main_startup", "libpypy"))) {
         return PYTHON;
     }
-    if (rd_auxiliary(process->auxiliary, AT_EXECFN, &file)
-        && rd_same(rd_base_name((const char *)(uintptr_t)file), "java")) {
+    if (rd_same(name, "java")) {
         return JAVA_PROGRAM;
     }
     bool found = rd_exports("napi_create_function", "libnode");

@@ -118,7 +118,8 @@ static void find_library(const struct allocator *allocator, char *path, size_t s
     path[0] = '\0';
 }
 
-/* The strings of a block of `length` bytes, each ended by a zero byte; false where there are too many. */
+/* The strings of a block of `length` bytes, each ended by a zero byte; false where it couldn't be read or there are too
+ * many. */
 static bool split(char *block, long length, const char **strings)
 {
     int count = 0;
@@ -129,7 +130,7 @@ static bool split(char *block, long length, const char **strings)
         strings[count++] = block + at;
     }
     strings[count] = NULL;
-    return length > 0;
+    return length >= 0;
 }
 
 static const char *value_in(const char **environment, const char *name)
