@@ -142,6 +142,7 @@ static bool leave_alone(const char *why)
     }
     rd_put(&line, "is left alone: ");
     rd_put(&line, why);
+    rd_mark(text);
     rd_announce(text);
     return false;
 }

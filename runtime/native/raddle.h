@@ -19,6 +19,7 @@
  *   async.c     RunAsync of a session with one thread     ... adapters/ort_async.py
  *   said.c, record.c, report.c   the line on stderr, the report
  *   door.c      before main: completes the environment, the order of what is done there
+ *   program.c, json.c   the same file run by itself: which processes are reached, and what they got
  *   preload.c   the allocator: looked for at start, preloaded by starting the program again
  */
 #ifndef RADDLE_H
@@ -96,6 +97,8 @@ void rd_put_number(struct rd_out *out, int64_t value);
 void rd_put_unsigned(struct rd_out *out, uint64_t value);
 /* As C's and Python's %g: six significant digits. */
 void rd_put_double(struct rd_out *out, double value);
+/* As a JSON string, of the text's first `most` bytes; what is not printable ASCII becomes a question mark. */
+void rd_put_string(struct rd_out *out, const char *text, size_t most);
 
 /* A lock that is never waited for without end. One that a thread of the parent held at the fork is free in the child. */
 struct rd_lock {
@@ -354,7 +357,18 @@ void rd_allocator_start(const char **environment);
 /* True, with a line that says why, where this process doesn't have the allocator that the plan names. */
 bool rd_allocator_missing(const struct rd_plan *plan, struct rd_out *why);
 
-/* ---- record.c and report.c ---- */
+/* ---- json.c ---- */
+
+/* Where the JSON value ends that begins at `at`; NULL where it is none, or holds other than ASCII. */
+const char *rd_json_end(const char *at);
+/* The value of an object's member, and of an array's last element; NULL where there is none. */
+const char *rd_json_member(const char *object, const char *name);
+const char *rd_json_last(const char *array);
+/* The member at `at` of an object, or the first where that is the object: its name, its value, and where the next
+ * begins. False after the last one. The object is known to be JSON. */
+bool rd_json_next(const char **at, struct rd_text *name, struct rd_text *value);
+
+/* ---- said.c, record.c and report.c ---- */
 
 /* Before main: what is said later goes to this standard error only. */
 void rd_remember_stderr(void);
@@ -363,6 +377,10 @@ void rd_say(const char *line);
 void rd_complain(const char *line);
 /* Says it once per process tree: true where it was said now. */
 bool rd_announce(const char *line);
+/* Lets others see the line among this process's mappings, in the place of one before: its latest session. */
+void rd_mark(const char *line);
+/* What the name of that mapping begins with, in /proc/PID/maps. */
+#define RD_MARK "raddle: "
 /* The lines that were complained, in order; NULL after the last one. */
 const char *rd_complaint(int number);
 /* Brings the report up to date, where one is asked for. */

@@ -1,4 +1,4 @@
-/* What the shim says on stderr. */
+/* What the shim says: on stderr, and by the name of a mapping. */
 #include "raddle.h"
 #include "syscalls.h"
 
@@ -134,4 +134,45 @@ bool rd_announce(const char *line)
     mark_tree(before);
     rd_say(line);
     return true;
+}
+
+void rd_mark(const char *line)
+{
+    static struct rd_lock marked;
+    static long mark;
+    static int mark_pid;
+    /* As long as a name may be. */
+    static char last[250];
+    char name[sizeof last];
+    struct rd_out out = rd_out(name, sizeof name);
+    rd_put(&out, RD_MARK);
+    rd_put(&out, line);
+    if (!rd_try_lock(&marked)) {
+        return;
+    }
+    bool inherited = mark_pid != rd_pid();
+    if (inherited || !rd_same(last, name)) {
+        long file = rd_syscall(NR_MEMFD_CREATE, (long)name, MEMFD_CLOEXEC | MEMFD_NOEXEC_SEAL, 0, 0, 0, 0);
+        if (file == -EINVAL) {
+            /* Linux before 6.3 does not know the seal; later ones may ask for it. */
+            file = rd_syscall(NR_MEMFD_CREATE, (long)name, MEMFD_CLOEXEC, 0, 0, 0, 0);
+        }
+        /* Neither writable nor ever touched: the file is empty. */
+        long memory = rd_failed(file) ? file : rd_syscall(NR_MMAP, 0, 1, 1, 2, file, 0);
+        if (!rd_failed(file)) {
+            rd_syscall(NR_CLOSE, file, 0, 0, 0, 0, 0);
+        }
+        if (!rd_failed(memory)) {
+            if (!inherited && mark != 0) {
+                rd_syscall(NR_MUNMAP, mark, 1, 0, 0, 0, 0);
+            }
+            /* A child of a fork has none of the sessions. */
+            rd_syscall(NR_MADVISE, memory, 1, MADV_DONTFORK, 0, 0, 0);
+            mark = memory;
+            mark_pid = rd_pid();
+            out = rd_out(last, sizeof last);
+            rd_put(&out, name);
+        }
+    }
+    rd_unlock(&marked);
 }

@@ -40,21 +40,6 @@ static uint64_t wall_ms(void)
     return (uint64_t)now[0] * 1000 + (uint64_t)now[1] / 1000000;
 }
 
-static void put_string(struct rd_out *out, const char *text, size_t most)
-{
-    rd_put_char(out, '"');
-    for (size_t i = 0; text[i] != '\0' && i < most; i++) {
-        unsigned char one = (unsigned char)text[i];
-        if (one == '"' || one == '\\') {
-            rd_put_char(out, '\\');
-            rd_put_char(out, (char)one);
-        } else {
-            rd_put_char(out, one < ' ' || one >= 0x7f ? '?' : (char)one);
-        }
-    }
-    rd_put_char(out, '"');
-}
-
 /* Milliseconds as seconds, microseconds as milliseconds. */
 static void put_thousandths(struct rd_out *out, uint64_t ms)
 {
@@ -137,13 +122,13 @@ static void put_command(struct rd_out *out)
         length--;
     }
     arguments[length < 0 ? 0 : length] = '\0';
-    put_string(out, arguments, 64);
+    rd_put_string(out, arguments, 64);
 }
 
 static void put_session(struct rd_out *out, const struct session *session, const char *plan)
 {
     rd_put(out, "{\"runtime\":\"" RUNTIME "\",\"version\":");
-    put_string(out, last_version, sizeof last_version);
+    rd_put_string(out, last_version, sizeof last_version);
     rd_put(out, ",\"createdAt\":");
     put_thousandths(out, session->at_ms);
     rd_put(out, ",\"createMs\":");
@@ -176,19 +161,19 @@ static void put_report(struct rd_out *out)
     rd_put(out, ",\"writtenAt\":");
     put_thousandths(out, wall_ms());
     rd_put(out, ",\"plan\":");
-    put_string(out, plan, 4096);
+    rd_put_string(out, plan, 4096);
     rd_put(out, ",\"facts\":");
     put_facts(out);
     rd_put(out, ",\"runtimes\":{");
     if (last_version[0] != '\0') {
         rd_put(out, "\"" RUNTIME "\":{\"version\":");
-        put_string(out, last_version, sizeof last_version);
+        rd_put_string(out, last_version, sizeof last_version);
         rd_put_char(out, '}');
     }
     rd_put(out, "},\"complaints\":[");
     for (int i = 0; rd_complaint(i) != NULL; i++) {
         rd_put(out, i > 0 ? "," : "");
-        put_string(out, rd_complaint(i), 120);
+        rd_put_string(out, rd_complaint(i), 120);
     }
     rd_put(out, "],\"sessions\":[");
     /* The newest that fit; the rest of the report is far shorter than the file may be. */

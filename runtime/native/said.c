@@ -104,6 +104,7 @@ void rd_keep(const struct rd_choice *choice, uint64_t took_us)
     rd_record(rd_runtime.version, &choice->facts, effective, because, took_us);
     struct rd_out line = rd_out(text, sizeof text);
     put_line(&line, choice);
+    rd_mark(text);
     if (choice->facts.first_worker && rd_announce(text)) {
         line = rd_out(text, sizeof text);
         if (rd_allocator_missing(&rd_runtime.plan, &line)) {

@@ -9,6 +9,7 @@
 #define NR_FSTAT 5
 #define NR_MMAP 9
 #define NR_MUNMAP 11
+#define NR_MADVISE 28
 #define NR_RT_SIGPROCMASK 14
 #define NR_SCHED_YIELD 24
 #define NR_NANOSLEEP 35
@@ -23,6 +24,7 @@
 #define NR_SCHED_GETAFFINITY 204
 #define NR_GETDENTS64 217
 #define NR_CLOCK_GETTIME 228
+#define NR_EXIT_GROUP 231
 #define NR_OPENAT 257
 #define NR_NEWFSTATAT 262
 #define NR_UNLINKAT 263
@@ -44,6 +46,7 @@
 #define NR_READLINKAT 78
 #define NR_NEWFSTATAT 79
 #define NR_FSTAT 80
+#define NR_EXIT_GROUP 94
 #define NR_NANOSLEEP 101
 #define NR_CLOCK_GETTIME 113
 #define NR_SCHED_SETAFFINITY 122
@@ -59,6 +62,7 @@
 #define NR_MUNMAP 215
 #define NR_EXECVE 221
 #define NR_MMAP 222
+#define NR_MADVISE 233
 #define NR_MEMFD_CREATE 279
 #define O_DIRECTORY 040000
 #define O_NOFOLLOW 0100000
@@ -67,7 +71,10 @@
 #endif
 
 #define EPERM 1
+#define ENOENT 2
+#define ESRCH 3
 #define EACCES 13
+#define EINVAL 22
 #define SIGPIPE 13
 #define SIG_BLOCK 0
 #define SIG_SETMASK 2
@@ -76,6 +83,7 @@
 /* Keys of the auxiliary vector. */
 #define AT_SECURE 23
 #define AT_EXECFN 31
+#define AT_SYMLINK_NOFOLLOW 0x100
 #define O_WRITE 01
 #define O_CREATE 0100
 #define O_TRUNCATE 01000
@@ -83,8 +91,11 @@
 #define O_CLOEXEC 02000000
 #define O_PATH 010000000
 #define MEMFD_CLOEXEC 1
+#define MEMFD_NOEXEC_SEAL 8
+#define MADV_DONTFORK 10
 /* Where struct stat has the file's size, as a number of 8-byte words; device and inode are the first two. */
 #define STAT_WORDS 32
 #define STAT_SIZE 6
+#define STAT_MODIFIED_S 11
 
 #endif

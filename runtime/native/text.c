@@ -201,6 +201,21 @@ void rd_put_double(struct rd_out *out, double value)
     }
 }
 
+void rd_put_string(struct rd_out *out, const char *text, size_t most)
+{
+    rd_put_char(out, '"');
+    for (size_t i = 0; text[i] != '\0' && i < most; i++) {
+        unsigned char one = (unsigned char)text[i];
+        if (one == '"' || one == '\\') {
+            rd_put_char(out, '\\');
+            rd_put_char(out, (char)one);
+        } else {
+            rd_put_char(out, one < ' ' || one >= 0x7f ? '?' : (char)one);
+        }
+    }
+    rd_put_char(out, '"');
+}
+
 static bool is_space(char one)
 {
     return one == ' ' || (one >= '\t' && one <= '\r');

@@ -6,7 +6,8 @@
  * "late" functions that only a newer runtime has; "threads" and, by the model editor, "editor" name the threads while there is one; "fork" one before and one
  * after a fork, the first released before it, or ("live") never; "closed" with a file in the place of standard error;
  * "burst" after thousands of options that are all released again; "without" a plan any more; "later" in an environment by
- * options of a later version, "crossing" by such whose last field is on the next page.
+ * options of a later version, "crossing" by such whose last field is on the next page; "waits" for the end of standard
+ * input after two sessions, as does a child that has made none.
  */
 #include "creation.h"
 #include "slots.h"
@@ -196,6 +197,14 @@ int main(int count, char **arguments)
         for (int i = 0; i < 40; i++) {
             use(env, options);
         }
+    } else if (strcmp(how, "waits") == 0) {
+        use(env, NULL);
+        use(env, options);
+        pid_t child = fork();
+        if (child != 0) {
+            printf("child %d\n", child);
+        }
+        getchar();
     } else if (strcmp(how, "fork") == 0 || strcmp(how, "live") == 0) {
         void *session = make(env, options);
         if (strcmp(how, "fork") == 0) {

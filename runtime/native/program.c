@@ -1,0 +1,868 @@
+/* The library as a program, /opt/raddle/raddle: which processes of the container the shim reaches, and what they got.
+ *
+ * No loader is asked for and no libc is there, so it runs in every image: the kernel starts it at rd_start. It reads
+ * /proc, as the user that it runs as, and changes nothing.
+ */
+#include "raddle.h"
+#include "syscalls.h"
+
+#include <elf.h>
+
+/* Longer than a line of /proc/PID/maps. */
+#define PIECE 20480
+#define ROOM (64 * 1024)
+#define MAX_ANCESTORS 64
+#define OPENS_FILE (O_CLOEXEC | O_NONBLOCK)
+
+#if defined(__x86_64__)
+#define RELATIVE R_X86_64_RELATIVE
+__asm__(".pushsection .text.rd_start,\"ax\",@progbits\n"
+        ".globl rd_start\n.hidden rd_start\n.type rd_start,@function\n"
+        "rd_start:\n"
+        "xor %ebp, %ebp\n"
+        "mov %rsp, %rdi\n"
+        "and $-16, %rsp\n"
+        "call rd_program\n"
+        ".popsection\n");
+#else
+#define RELATIVE R_AARCH64_RELATIVE
+__asm__(".pushsection .text.rd_start,\"ax\",@progbits\n"
+        ".globl rd_start\n.hidden rd_start\n.type rd_start,@function\n"
+        "rd_start:\n"
+        "mov x29, #0\n"
+        "mov x30, #0\n"
+        "mov x0, sp\n"
+        "and sp, x0, #-16\n"
+        "bl rd_program\n"
+        ".popsection\n");
+#endif
+
+enum { OK, NOT_REACHED, FAILED };
+enum plan_of { NOBODYS, OWN, EMPTY, ANCESTORS, CONTAINERS };
+
+static const char *const *environment;
+
+/* ---- reading in pieces: files of /proc have no size --------------------------------------------------------------- */
+
+struct reader {
+    long file;
+    long length, at;
+    bool cut; /* the rest of a piece that was too long is to be passed over */
+    char text[PIECE];
+};
+
+static long start(struct reader *reader, const char *path)
+{
+    reader->length = reader->at = 0;
+    reader->cut = false;
+    reader->file = rd_syscall(NR_OPENAT, AT_FDCWD, (long)path, OPENS_FILE | O_NOFOLLOW, 0, 0, 0);
+    return reader->file;
+}
+
+static void end(struct reader *reader)
+{
+    if (!rd_failed(reader->file)) {
+        rd_syscall(NR_CLOSE, reader->file, 0, 0, 0, 0, 0);
+    }
+    reader->file = -1;
+}
+
+/* More of the file behind what is left of it; false at its end, or where there is no room. */
+static bool fill(struct reader *reader)
+{
+    __builtin_memmove(reader->text, reader->text + reader->at, (size_t)(reader->length - reader->at));
+    reader->length -= reader->at;
+    reader->at = 0;
+    long more = rd_failed(reader->file) ? 0
+                                        : rd_syscall(NR_READ, reader->file, (long)(reader->text + reader->length),
+                                                     PIECE - reader->length, 0, 0, 0);
+    if (more <= 0) {
+        return false;
+    }
+    reader->length += more;
+    return true;
+}
+
+/* The next piece up to the mark or the end, cut off at PIECE; false after the last one. */
+static bool next(struct reader *reader, char mark, struct rd_text *piece)
+{
+    for (long looked = 0;;) {
+        char *text = reader->text + reader->at;
+        long left = reader->length - reader->at;
+        while (looked < left && text[looked] != mark) {
+            looked++;
+        }
+        bool whole = looked < left;
+        if (!whole && left < PIECE && fill(reader)) {
+            continue;
+        }
+        if (!whole && left == 0) {
+            end(reader);
+            return false;
+        }
+        bool rest = reader->cut;
+        reader->cut = !whole && left == PIECE;
+        reader->at += looked + whole;
+        if (!rest) {
+            *piece = (struct rd_text){text, (size_t)looked};
+            return true;
+        }
+        looked = 0;
+    }
+}
+
+static const char *path_of(char path[64], int pid, const char *file)
+{
+    struct rd_out out = rd_out(path, 64);
+    rd_put(&out, "/proc/");
+    rd_put_number(&out, pid);
+    rd_put(&out, file);
+    return path;
+}
+
+static bool begins(struct rd_text text, const char *with)
+{
+    size_t length = rd_length(with);
+    return text.length >= length && rd_text_is((struct rd_text){text.at, length}, with);
+}
+
+static bool ends(struct rd_text text, const char *with)
+{
+    size_t length = rd_length(with);
+    return text.length >= length && rd_text_is((struct rd_text){text.at + text.length - length, length}, with);
+}
+
+static bool holds(struct rd_text text, const char *part)
+{
+    for (; text.length > 0; text.at++, text.length--) {
+        if (begins(text, part)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static struct rd_text after(struct rd_text text, size_t count)
+{
+    return (struct rd_text){text.at + count, text.length - count};
+}
+
+static struct rd_text base_of(struct rd_text path)
+{
+    size_t last = 0;
+    for (size_t i = 0; i < path.length; i++) {
+        last = path.at[i] == '/' ? i + 1 : last;
+    }
+    return after(path, last);
+}
+
+/* ---- one process -------------------------------------------------------------------------------------------------- */
+
+/* By what the names of their files begin with. Characters, since pointers would be relocated in every process. */
+static const struct {
+    char file[20];
+    char name[14];
+} known[] = {
+    {"libonnxruntime", "onnxruntime"}, {"onnxruntime_", "onnxruntime"},
+    {"libtorch.", "torch"},            {"libtorch_", "torch"},
+    {"libtensorflow", "tensorflow"},   {"_pywrap_tensorflow", "tensorflow"},
+    {"libopenvino.", "openvino"},      {"libgomp.", "libgomp"},
+    {"libgomp-", "libgomp"},           {"libiomp5", "libiomp5"},
+    {"libomp.", "libomp"},             {"libomp-", "libomp"},
+    {"libopenblas", "openblas"},       {"libscipy_openblas", "openblas"},
+    {"libmkl_", "mkl"},                {"libblis", "blis"},
+};
+#define KNOWN (sizeof known / sizeof known[0])
+/* The first of them. */
+#define ONNXRUNTIME 0
+
+struct process {
+    int pid, own_pid, parent;
+    unsigned user;
+    char command[64];
+    char threads[12];
+    bool lives, readable; /* it has memory, so it is no thread of the kernel's and has not ended */
+    enum plan_of whose;
+    char plan[RD_MAX_PLAN_TEXT + 1];
+    char folder[448];
+    char counts[512]; /* "OMP_NUM_THREADS=2 ..." */
+    bool door, glibc, musl, python, frozen;
+    char ignores; /* the letter of Python's option */
+    unsigned runtimes; /* bits of `known` */
+    char mark[256];
+    char report[PIECE + 1];
+    bool reached;
+    const char *why;
+};
+
+static void keep(char *to, size_t size, struct rd_text text)
+{
+    struct rd_out out = rd_out(to, size);
+    for (size_t i = 0; i < text.length; i++) {
+        rd_put_char(&out, text.at[i] < ' ' || text.at[i] > '~' ? '?' : text.at[i]);
+    }
+}
+
+static int number_of(struct rd_text text)
+{
+    uint64_t number;
+    return rd_number(text, &number) && number < INT32_MAX ? (int)number : -1;
+}
+
+static void read_status(struct reader *reader, struct process *one)
+{
+    char path[64];
+    struct rd_text line, word;
+    long file = start(reader, path_of(path, one->pid, "/status"));
+    /* Nobody's business, by how /proc is mounted. */
+    one->lives = file == -EPERM || file == -EACCES;
+    keep(one->command, sizeof one->command, rd_text_of("?"));
+    while (next(reader, '\n', &line)) {
+        struct rd_text rest;
+        struct rd_text name = rd_split(line, ':', &rest, NULL);
+        struct rd_text all = rest;
+        word = rd_next_word(&rest);
+        if (rd_text_is(name, "Name")) {
+            keep(one->command, sizeof one->command, all.length > 0 ? after(all, 1) : all);
+        } else if (rd_text_is(name, "PPid")) {
+            one->parent = number_of(word);
+        } else if (rd_text_is(name, "Uid")) {
+            one->user = (unsigned)number_of(word);
+        } else if (rd_text_is(name, "Threads")) {
+            keep(one->threads, sizeof one->threads, word);
+        } else if (rd_text_is(name, "VmSize")) {
+            one->lives = true;
+        } else if (rd_text_is(name, "NSpid")) {
+            /* The last is the number that the process itself knows. */
+            for (; word.length > 0; word = rd_next_word(&rest)) {
+                one->own_pid = number_of(word);
+            }
+        }
+    }
+}
+
+/* A variable that holds a number and nothing else; its name is plain. */
+static bool is_count(struct rd_text name, struct rd_text value)
+{
+    for (size_t i = 0; i < name.length; i++) {
+        if (name.at[i] != '_' && (name.at[i] < 'A' || name.at[i] > 'Z')) {
+            return false;
+        }
+    }
+    return number_of(value) >= 0
+           && (ends(name, "_THREADS") || ends(name, "_CPU_COUNT") || ends(name, "MAXPROCS")
+               || ends(name, "THREADPOOL_SIZE"));
+}
+
+/* What an environment says: of the process where it is its own, only the plan where it is an ancestor's. True where it
+ * is one: a program that changes its title may write over it. */
+static bool read_environment(struct reader *reader, struct process *one, int pid, enum plan_of whose)
+{
+    char path[64];
+    struct rd_text piece;
+    bool any = false, sane = false;
+    struct rd_out counts = {one->counts, sizeof one->counts, rd_length(one->counts)};
+    long file = start(reader, path_of(path, pid, "/environ"));
+    if (pid == one->pid) {
+        one->readable = file != -EACCES && file != -EPERM;
+    }
+    while (next(reader, '\0', &piece)) {
+        struct rd_text value;
+        bool is_variable;
+        struct rd_text name = rd_split(piece, '=', &value, &is_variable);
+        any = true;
+        sane |= is_variable;
+        if (rd_text_is(name, "RADDLE_PLAN") && one->whose == NOBODYS) {
+            one->whose = value.length > 0 ? whose : EMPTY;
+            keep(one->plan, sizeof one->plan, value);
+        } else if (pid != one->pid) {
+            continue;
+        } else if (rd_text_is(name, "RADDLE_REPORT")) {
+            struct rd_out out = rd_out(one->folder, sizeof one->folder);
+            rd_put_text(&out, value);
+        } else if (is_count(name, value) && counts.length + piece.length + 2 < counts.size) {
+            rd_put(&counts, counts.length > 0 ? " " : "");
+            rd_put_text(&counts, piece);
+        }
+    }
+    return sane || !any;
+}
+
+/* The plan and the folder that the container gave us too. */
+static void take_container_s(struct process *one)
+{
+    for (const char *const *entry = environment; *entry != NULL; entry++) {
+        struct rd_text value;
+        struct rd_text name = rd_split(rd_text_of(*entry), '=', &value, NULL);
+        if (rd_text_is(name, "RADDLE_PLAN") && one->whose == NOBODYS) {
+            one->whose = value.length > 0 ? CONTAINERS : EMPTY;
+            keep(one->plan, sizeof one->plan, value);
+        } else if (rd_text_is(name, "RADDLE_REPORT")) {
+            struct rd_out out = rd_out(one->folder, sizeof one->folder);
+            rd_put_text(&out, value);
+        }
+    }
+}
+
+/* A process that was started without variables gets its plan from the nearest of those that started it. */
+static void find_plan(struct reader *reader, struct process *one)
+{
+    if (!read_environment(reader, one, one->pid, OWN)) {
+        take_container_s(one);
+    }
+    int parent = one->parent;
+    for (int i = 0; i < MAX_ANCESTORS && parent > 0 && one->whose == NOBODYS; i++) {
+        char path[64];
+        struct rd_text line, rest;
+        read_environment(reader, one, parent, ANCESTORS);
+        start(reader, path_of(path, parent, "/status"));
+        parent = 0;
+        while (next(reader, '\n', &line)) {
+            if (rd_text_is(rd_split(line, ':', &rest, NULL), "PPid")) {
+                parent = number_of(rd_next_word(&rest));
+            }
+        }
+    }
+}
+
+static void read_mapping(struct process *one, struct rd_text line)
+{
+    for (int i = 0; i < 5; i++) {
+        rd_next_word(&line);
+    }
+    while (line.length > 0 && *line.at == ' ') {
+        line = after(line, 1);
+    }
+    if (begins(line, "/memfd:" RD_MARK)) {
+        line = after(line, rd_length("/memfd:" RD_MARK));
+        keep(one->mark, sizeof one->mark, ends(line, " (deleted)") ? (struct rd_text){line.at, line.length - 10} : line);
+        return;
+    }
+    if (line.length == 0 || *line.at != '/') {
+        return;
+    }
+    struct rd_text name = base_of(line);
+    one->door |= begins(name, "libraddle.so");
+    one->glibc |= begins(name, "libc.so.6") || begins(name, "libc-2.");
+    one->musl |= begins(name, "ld-musl-") || rd_text_is(name, "libc.so");
+    one->python |= begins(name, "libpython") || begins(name, "python") || begins(name, "pypy");
+    /* PyInstaller's folders, of one file and of many. */
+    one->frozen |= holds(line, "/_MEI") || holds(line, "/_internal/libpython");
+    for (unsigned i = 0; i < KNOWN; i++) {
+        if (begins(name, known[i].file)) {
+            one->runtimes |= 1u << i;
+        }
+    }
+}
+
+static void read_maps(struct reader *reader, struct process *one)
+{
+    char path[64];
+    struct rd_text line;
+    long file = start(reader, path_of(path, one->pid, "/maps"));
+    one->readable &= file != -EACCES && file != -EPERM;
+    while (next(reader, '\n', &line)) {
+        read_mapping(one, line);
+    }
+}
+
+/* Python's options by its command line, as door.c reads them: one of them has it ignore PYTHONPATH, or never look for
+ * sitecustomize. */
+static char ignoring_option(struct reader *reader, int pid)
+{
+    char path[64];
+    struct rd_text word;
+    char found = 0;
+    start(reader, path_of(path, pid, "/cmdline"));
+    bool more = next(reader, '\0', &word);
+    struct rd_text program = base_of(word);
+    more = more && (begins(program, "python") || begins(program, "pypy"));
+    while (more && next(reader, '\0', &word) && word.length > 1 && word.at[0] == '-' && found == 0) {
+        if (word.at[1] == '-') {
+            more = rd_text_is(word, "--check-hash-based-pycs") && next(reader, '\0', &word);
+        }
+        for (size_t i = 1; i < word.length && word.at[1] != '-' && more; i++) {
+            char letter = word.at[i];
+            found = letter == 'I' || letter == 'E' || letter == 'S' ? letter : found;
+            more = letter != 'c' && letter != 'm';
+            if (letter == 'W' || letter == 'X') {
+                /* Its value is the rest, or the next word. */
+                more = i + 1 < word.length || next(reader, '\0', &word);
+                break;
+            }
+        }
+    }
+    end(reader);
+    return found;
+}
+
+
+/* Seconds since 1970 when the process began. */
+static int64_t began_at(struct reader *reader, int pid)
+{
+    char path[64];
+    struct rd_text line, word = {NULL, 0};
+    int64_t now[2] = {0, 0}, up[2] = {0, 0};
+    uint64_t ticks = 0;
+    start(reader, path_of(path, pid, "/stat"));
+    if (next(reader, '\n', &line)) {
+        /* The name may hold anything. */
+        size_t name = 0;
+        for (size_t i = 0; i < line.length; i++) {
+            name = line.at[i] == ')' ? i + 1 : name;
+        }
+        line = after(line, name);
+        for (int field = 3; field <= 22; field++) {
+            word = rd_next_word(&line);
+        }
+        rd_number(word, &ticks);
+    }
+    end(reader);
+    rd_syscall(NR_CLOCK_GETTIME, 0, (long)now, 0, 0, 0, 0);
+    rd_syscall(NR_CLOCK_GETTIME, CLOCK_BOOTTIME, (long)up, 0, 0, 0, 0);
+    /* The kernel shows a hundred ticks a second on either processor. */
+    return now[0] - up[0] + (int64_t)(ticks / 100);
+}
+
+/* The path of the process's own report: the newest of its number since it began, as a container that starts again uses
+ * numbers again. Empty where there is none. */
+static void find_report(struct reader *reader, const struct process *one, char *path, size_t size)
+{
+    char start_of_name[16], folder[512], other[576];
+    struct rd_out out = rd_out(start_of_name, sizeof start_of_name);
+    rd_put_number(&out, one->own_pid);
+    rd_put_char(&out, '-');
+    size_t length = out.length + 8 + rd_length(".json");
+    out = rd_out(folder, sizeof folder);
+    rd_put(&out, "/proc/");
+    rd_put_number(&out, one->pid);
+    rd_put(&out, "/root");
+    rd_put(&out, one->folder);
+    rd_put_char(&out, '/');
+    int64_t newest = began_at(reader, one->pid) - 1;
+    struct rd_names names;
+    path[0] = '\0';
+    for (const char *name = rd_names(&names, "", folder); name != NULL; name = rd_names_next(&names)) {
+        uint64_t status[STAT_WORDS];
+        struct rd_text text = rd_text_of(name);
+        if (text.length != length || !begins(text, start_of_name) || !ends(text, ".json")) {
+            continue;
+        }
+        out = rd_out(other, sizeof other);
+        rd_put(&out, folder);
+        rd_put(&out, name);
+        if (rd_syscall(NR_NEWFSTATAT, AT_FDCWD, (long)other, (long)status, AT_SYMLINK_NOFOLLOW, 0, 0) == 0
+            && (int64_t)status[STAT_MODIFIED_S] >= newest) {
+            newest = (int64_t)status[STAT_MODIFIED_S];
+            out = rd_out(path, size);
+            rd_put(&out, other);
+        }
+    }
+}
+
+/* Takes the report where it is JSON of the version that is known. */
+static void read_report(struct reader *reader, struct process *one)
+{
+    char path[576];
+    struct rd_text text;
+    find_report(reader, one, path, sizeof path);
+    start(reader, path);
+    bool whole = path[0] != '\0' && next(reader, '\0', &text) && !reader->cut;
+    if (whole) {
+        __builtin_memcpy(one->report, text.at, text.length);
+        one->report[text.length] = '\0';
+        const char *stop = rd_json_end(one->report);
+        const char *version = stop == NULL ? NULL : rd_json_member(one->report, "v");
+        if (version != NULL && version[0] == '1' && version[1] == ',') {
+            one->report[stop - one->report] = '\0';
+        } else {
+            one->report[0] = '\0';
+        }
+    }
+    end(reader);
+}
+
+/* Whether the shim reaches the process, and why not. */
+static void judge(struct process *one)
+{
+    bool has_onnxruntime = (one->runtimes & (3u << ONNXRUNTIME)) != 0;
+    one->why = "";
+    if (one->mark[0] != '\0' || one->report[0] != '\0') {
+        one->reached = true;
+    } else if (!one->door) {
+        one->why = one->musl     ? "its libc is musl, whose loader reads no /etc/ld.so.preload"
+                   : !one->glibc ? "it is linked statically, so no loader reads /etc/ld.so.preload"
+                                 : "libraddle.so is not in it";
+    } else if (one->whose == EMPTY) {
+        one->why = "RADDLE_PLAN is empty, so it is left alone";
+    } else if (one->whose == NOBODYS) {
+        one->why = "there is no RADDLE_PLAN in its environment";
+    } else if (one->python && one->ignores != 0) {
+        one->why = one->ignores == 'S' ? "Python's option -S has it load no sitecustomize"
+                   : one->ignores == 'E' ? "Python's option -E has it ignore the environment"
+                                         : "Python's option -I has it ignore the environment";
+    } else if (one->python && one->frozen) {
+        one->why = "a frozen Python ignores the environment";
+    } else if (has_onnxruntime && !one->python) {
+        one->why = "no session of its onnxruntime came by the shim yet";
+    } else {
+        one->reached = true;
+    }
+}
+
+static void look(struct reader *reader, struct process *one, int pid)
+{
+    one->pid = one->own_pid = pid;
+    read_status(reader, one);
+    if (!one->lives) {
+        return;
+    }
+    find_plan(reader, one);
+    if (one->readable) {
+        read_maps(reader, one);
+    }
+    if (one->python) {
+        one->ignores = ignoring_option(reader, pid);
+    }
+    if (one->readable && one->folder[0] == '/') {
+        read_report(reader, one);
+    }
+    judge(one);
+}
+
+/* ---- printing ----------------------------------------------------------------------------------------------------- */
+
+struct totals {
+    unsigned processes, open, with_runtime, reached, unreadable;
+};
+
+/* False where nobody takes it. */
+static bool flush(struct rd_out *out)
+{
+    size_t written = 0;
+    while (written < out->length) {
+        long part = rd_syscall(NR_WRITE, 1, (long)(out->at + written), (long)(out->length - written), 0, 0, 0);
+        if (part <= 0) {
+            return false;
+        }
+        written += (size_t)part;
+    }
+    out->length = 0;
+    return true;
+}
+
+static void put_column(struct rd_out *out, const char *text, size_t width, bool right)
+{
+    size_t length = rd_length(text);
+    for (size_t i = length; right && i < width; i++) {
+        rd_put_char(out, ' ');
+    }
+    rd_put(out, text);
+    for (size_t i = length; !right && i < width; i++) {
+        rd_put_char(out, ' ');
+    }
+    rd_put(out, "  ");
+}
+
+/* The names of its runtimes, each between the marks. */
+static void put_runtimes(struct rd_out *out, const struct process *one, const char *mark, const char *between)
+{
+    const char *last = "", *gap = "";
+    for (unsigned i = 0; i < KNOWN; i++) {
+        if ((one->runtimes >> i & 1) != 0 && !rd_same(last, known[i].name)) {
+            last = known[i].name;
+            rd_put(out, gap);
+            rd_put(out, mark);
+            rd_put(out, last);
+            rd_put(out, mark);
+            gap = between;
+        }
+    }
+}
+
+/* A report's value without its quotes; nothing where there is none. */
+static void put_value(struct rd_out *out, const char *value)
+{
+    if (value != NULL) {
+        struct rd_text text = {value, (size_t)(rd_json_end(value) - value)};
+        bool quoted = text.length > 1 && *value == '"';
+        rd_put_text(out, quoted ? (struct rd_text){text.at + 1, text.length - 2} : text);
+    }
+}
+
+/* "onnxruntime 1.31.1: intra=2, inter=1 ...", of the newest session in its report. */
+static void put_session(struct rd_out *out, const struct process *one)
+{
+    const char *session = rd_json_last(rd_json_member(one->report, "sessions"));
+    const char *got = rd_json_member(session, "effective"), *gap = ": ";
+    struct rd_text name, value;
+    if (session == NULL) {
+        rd_put(out, "no session yet");
+        return;
+    }
+    put_value(out, rd_json_member(session, "runtime"));
+    rd_put_char(out, ' ');
+    put_value(out, rd_json_member(session, "version"));
+    while (got != NULL && *got != ']' && rd_json_next(&got, &name, &value)) {
+        rd_put(out, gap);
+        rd_put_text(out, name);
+        rd_put_char(out, '=');
+        put_value(out, value.at);
+        gap = ", ";
+    }
+}
+
+static void put_row(struct rd_out *out, const struct process *one)
+{
+    static const char plans[][8] = {"none", "yes", "off", "yes", "yes"};
+    char text[128];
+    struct rd_out cell = rd_out(text, sizeof text);
+    rd_put_number(&cell, one->pid);
+    put_column(out, text, 7, true);
+    put_column(out, one->command, 15, false);
+    put_column(out, !one->readable ? "?" : one->door ? "open" : "closed", 6, false);
+    put_column(out, !one->readable ? "?" : plans[one->whose], 4, false);
+    put_column(out, one->threads, 7, true);
+    cell = rd_out(text, sizeof text);
+    put_runtimes(&cell, one, "", ", ");
+    put_column(out, !one->readable ? "?" : one->runtimes == 0 ? "-" : text, 21, false);
+    if (!one->readable) {
+        rd_put(out, "may not be read: it is of user ");
+        rd_put_unsigned(out, one->user);
+    } else if (one->runtimes != 0 && !one->reached) {
+        rd_put(out, "not reached: ");
+        rd_put(out, one->why);
+    } else if (one->mark[0] != '\0') {
+        rd_put(out, one->mark);
+    } else if (one->report[0] != '\0') {
+        put_session(out, one);
+    } else if (one->counts[0] == '\0' || one->runtimes == 0) {
+        rd_put_char(out, '-');
+    }
+    if (one->counts[0] != '\0' && one->runtimes != 0) {
+        rd_put(out, one->reached && one->mark[0] == '\0' && one->report[0] == '\0' ? "" : "; ");
+        rd_put(out, one->counts);
+    }
+    rd_put_char(out, '\n');
+}
+
+static void put_member(struct rd_out *out, const char *name, const char *text)
+{
+    rd_put(out, ",\"");
+    rd_put(out, name);
+    rd_put(out, "\":");
+    rd_put_string(out, text, RD_MAX_PLAN_TEXT);
+}
+
+static void put_switch(struct rd_out *out, const char *name, bool on)
+{
+    rd_put(out, ",\"");
+    rd_put(out, name);
+    rd_put(out, on ? "\":true" : "\":false");
+}
+
+static void put_counts(struct rd_out *out, const char *counts)
+{
+    struct rd_text rest = rd_text_of(counts), value;
+    rd_put(out, ",\"counts\":{");
+    for (const char *gap = "\""; rest.length > 0; gap = ",\"") {
+        struct rd_text name = rd_split(rd_split(rest, ' ', &rest, NULL), '=', &value, NULL);
+        rd_put(out, gap);
+        rd_put_text(out, name);
+        rd_put(out, "\":\"");
+        rd_put_text(out, value);
+        rd_put_char(out, '"');
+    }
+    rd_put_char(out, '}');
+}
+
+static void put_object(struct rd_out *out, const struct process *one)
+{
+    rd_put(out, "{\"pid\":");
+    rd_put_number(out, one->pid);
+    put_member(out, "command", one->command);
+    put_switch(out, "readable", one->readable);
+    if (one->readable) {
+        static const char sources[][12] = {"", "own", "own", "ancestor", "container"};
+        rd_put(out, ",\"threads\":");
+        rd_put(out, one->threads[0] == '\0' ? "0" : one->threads);
+        put_switch(out, "door", one->door);
+        put_member(out, "libc", one->musl ? "musl" : one->glibc ? "glibc" : "none");
+        put_switch(out, "python", one->python);
+        if (one->whose != NOBODYS) {
+            put_member(out, "plan", one->plan);
+            put_member(out, "planFrom", sources[one->whose]);
+        }
+        put_counts(out, one->counts);
+        rd_put(out, ",\"runtimes\":[");
+        put_runtimes(out, one, "\"", ",");
+        rd_put_char(out, ']');
+        if (one->mark[0] != '\0') {
+            put_member(out, "said", one->mark);
+        }
+        if (one->report[0] != '\0') {
+            rd_put(out, ",\"report\":");
+            rd_put(out, one->report);
+        }
+        if (one->runtimes != 0) {
+            put_switch(out, "reached", one->reached);
+            put_member(out, "why", one->why);
+        }
+    }
+    rd_put_char(out, '}');
+}
+
+/* "reached: 2 of 3 processes with a runtime" */
+static void put_closing(struct rd_out *out, const struct totals *totals)
+{
+    rd_put(out, "reached: ");
+    if (totals->with_runtime > 0) {
+        rd_put_unsigned(out, totals->reached);
+        rd_put(out, " of ");
+        rd_put_unsigned(out, totals->with_runtime);
+        rd_put(out, totals->with_runtime == 1 ? " process with a runtime" : " processes with a runtime");
+    } else {
+        rd_put(out, "no process has a runtime; the door is open to ");
+        rd_put_unsigned(out, totals->open);
+        rd_put(out, " of ");
+        rd_put_unsigned(out, totals->processes - totals->unreadable);
+    }
+    if (totals->unreadable > 0) {
+        rd_put(out, "; ");
+        rd_put_unsigned(out, totals->unreadable);
+        rd_put(out, " may not be read");
+    }
+    rd_put_char(out, '\n');
+}
+
+static int fail(const char *line)
+{
+    char text[200];
+    struct rd_out out = rd_out(text, sizeof text);
+    rd_put(&out, "raddle: ");
+    rd_put(&out, line);
+    rd_put_char(&out, '\n');
+    rd_syscall(NR_WRITE, 2, (long)text, (long)out.length, 0, 0, 0);
+    return FAILED;
+}
+
+/* Prints each process when it has been looked at: there may be more than memory would hold. */
+static int list(bool json)
+{
+    struct process *one = rd_map(sizeof *one);
+    struct reader *reader = rd_map(sizeof *reader);
+    char *room = rd_map(ROOM);
+    struct rd_names names;
+    struct totals totals = {0, 0, 0, 0, 0};
+    if (one == NULL || reader == NULL || room == NULL) {
+        return fail("there is no memory");
+    }
+    struct rd_out out = rd_out(room, ROOM);
+    rd_put(&out, json ? "{\"v\":1,\"raddle\":\"" RD_VERSION "\",\"processes\":["
+                      : "    PID  COMMAND          DOOR    PLAN  THREADS  RUNTIMES               WHAT IT GOT\n");
+    bool taken = true;
+    for (const char *name = rd_names(&names, "", "/proc"); name != NULL && taken; name = rd_names_next(&names)) {
+        int pid = number_of(rd_text_of(name));
+        if (pid <= 0 || pid == rd_pid()) {
+            continue;
+        }
+        __builtin_memset(one, 0, sizeof *one);
+        look(reader, one, pid);
+        if (!one->lives) {
+            continue;
+        }
+        rd_put(&out, json && totals.processes > 0 ? "," : "");
+        (json ? put_object : put_row)(&out, one);
+        totals.processes++;
+        totals.unreadable += !one->readable;
+        totals.open += one->door;
+        totals.with_runtime += one->runtimes != 0;
+        totals.reached += one->runtimes != 0 && one->reached;
+        taken = flush(&out);
+    }
+    rd_names_end(&names);
+    if (totals.processes == 0) {
+        return fail("/proc shows no other process, so nothing can be told");
+    }
+    if (json) {
+        rd_put(&out, "],\"withRuntime\":");
+        rd_put_unsigned(&out, totals.with_runtime);
+        rd_put(&out, ",\"reached\":");
+        rd_put_unsigned(&out, totals.reached);
+        rd_put(&out, ",\"unreadable\":");
+        rd_put_unsigned(&out, totals.unreadable);
+        rd_put(&out, "}\n");
+    } else {
+        put_closing(&out, &totals);
+    }
+    if (!taken || !flush(&out)) {
+        return fail("standard output takes nothing");
+    }
+    return totals.reached == totals.with_runtime ? OK : NOT_REACHED;
+}
+
+static const char help[] =
+    "usage: raddle [-o table|json]\n"
+    "\n"
+    "Says which processes of this container Raddle's shim reaches, and what they got.\n"
+    "\n"
+    "examples:\n"
+    "  kubectl exec POD -- /opt/raddle/raddle\n"
+    "  kubectl exec POD -c CONTAINER -- /opt/raddle/raddle -o json\n"
+    "\n"
+    "exit status:\n"
+    "  0  every process with a runtime is reached\n"
+    "  1  one is not\n"
+    "  2  wrong arguments, or nothing can be told\n";
+
+static int command(int count, const char *const *words)
+{
+    bool json = false;
+    for (int i = 1; i < count; i++) {
+        const char *form = rd_starts(words[i], "-o") ? words[i] + 2 : "?";
+        if (rd_same(words[i], "-h") || rd_same(words[i], "--help")) {
+            struct rd_out out = {(char *)(uintptr_t)help, sizeof help, sizeof help - 1};
+            return flush(&out) ? OK : FAILED;
+        }
+        if (*form == '\0' && i + 1 < count) {
+            form = words[++i];
+        }
+        json = rd_same(form, "json");
+        if (!json && !rd_same(form, "table")) {
+            return fail("wrong arguments; raddle --help says which there are");
+        }
+    }
+    return list(json);
+}
+
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const Elf64_Dyn _DYNAMIC[] __attribute__((visibility("hidden")));
+
+/* What a loader would have done: all relocations of the file but those of symbols that may be missing, and are. */
+static void relocate(void)
+{
+    Elf64_Addr base = (Elf64_Addr)__ehdr_start;
+    const Elf64_Rela *one = NULL;
+    size_t size = 0;
+    for (const Elf64_Dyn *entry = _DYNAMIC; entry->d_tag != DT_NULL; entry++) {
+        one = entry->d_tag == DT_RELA ? (const Elf64_Rela *)(base + entry->d_un.d_ptr) : one;
+        size = entry->d_tag == DT_RELASZ ? entry->d_un.d_val : size;
+    }
+    for (; size >= sizeof *one; one++, size -= sizeof *one) {
+        if (ELF64_R_TYPE(one->r_info) == RELATIVE) {
+            *(Elf64_Addr *)(base + one->r_offset) = base + (Elf64_Addr)one->r_addend;
+        }
+    }
+}
+
+/* Called by rd_start with the stack as the kernel makes it: the number of words, they, NULL, the environment. */
+__attribute__((noreturn, used)) void rd_program(const long *stack)
+{
+    relocate();
+    const char *const *words = (const char *const *)(stack + 1);
+    environment = words + stack[0] + 1;
+    int status = command((int)stack[0], words);
+    for (;;) {
+        rd_syscall(NR_EXIT_GROUP, status, 0, 0, 0, 0, 0);
+    }
+}

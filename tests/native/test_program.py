@@ -1,0 +1,565 @@
+"""/opt/raddle/raddle, the library as a program: what it says of real processes of every kind, and what it needs for it."""
+
+import contextlib
+import ctypes
+import json
+import os
+import platform
+import random
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from textwrap import dedent
+
+import door_lab
+import native_lab
+import process_lab
+import pytest
+import shim_lab
+from native_programs import NATIVE, PLAN, Kind, library, need
+
+from native import build
+from raddle import delivery
+
+pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the programs are built for x86-64")
+
+RELEASE = "ort-1.31.1"
+SESSION = """
+import sys, onnxruntime
+session = onnxruntime.InferenceSession(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.read()
+"""
+WAITS = """
+#include <stdio.h>
+int main(void) { puts("ready"); fflush(stdout); getchar(); return 0; }
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """The library where it may be executed, under the name that it has in a container."""
+    target = tmp_path_factory.mktemp("program") / "raddle"
+    shutil.copyfile(library(), target)
+    target.chmod(0o555)
+    return target
+
+
+@contextlib.contextmanager
+def running(*command, preload=True, clean=False, plan=PLAN, **variables):
+    """A process that has said that it is ready, and what it said before; it ends when its standard input does."""
+    environ = {} if clean else {"PATH": os.environ["PATH"], "RADDLE_PLAN": plan}
+    if preload:
+        environ["LD_PRELOAD"] = str(library())
+    words = list(map(str, command))
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        words, env={**environ, **variables}, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        said = []
+        for line in process.stdout:
+            said.append(line.strip())
+            if line.startswith(("ready", "child")):
+                break
+        else:
+            pytest.fail(f"{words} ended: {said}")
+        yield process.pid, said
+        process.stdin.close()
+        process.stdout.read()
+
+
+def ask(program, *arguments, **more):
+    done = subprocess.run(
+        [program, *arguments], env={}, capture_output=True, text=True, timeout=60, check=False, **more
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def document(program, **more):
+    status, said, errors = ask(program, "-o", "json", **more)
+    assert status in {0, 1}, errors
+    found = json.loads(said)
+    assert status == (found["reached"] != found["withRuntime"])
+    return {one["pid"]: one for one in found["processes"]}
+
+
+def rows(text):
+    """Process id -> its row."""
+    return {int(line.split()[0]): line for line in text.splitlines()[1:-1]}
+
+
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory):
+    """waiting(compiler, flags): a program that waits for the end of its standard input."""
+    folder = tmp_path_factory.mktemp("waiting")
+
+    def make(compiler="gcc", *flags):
+        need(compiler)
+        name = "-".join([compiler, *flags]).replace("/", "_")
+        (folder / "waits.c").write_text(WAITS)
+        Kind.run_checked(compiler, *flags, "-o", folder / name, folder / "waits.c")
+        return folder / name
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory):
+    """named(file): a library of that name and nothing in it."""
+    folder = tmp_path_factory.mktemp("named")
+
+    def make(file):
+        (folder / "empty.c").write_text("int rd_test_nothing;\n")
+        Kind.run_checked("gcc", "-shared", "-fPIC", "-o", folder / file, folder / "empty.c")
+        return folder / file
+
+    return make
+
+
+# --- processes of every kind ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("architecture", build.ARCHITECTURES)
+def test_only_relocations_of_its_own_and_names_that_may_be_missing_are_in_the_file(architecture):
+    # What `relocate` of program.c knows.
+    need("readelf")
+    done = subprocess.run(["readelf", "-rW", library(architecture)], capture_output=True, text=True, check=True)
+    kinds = {word for line in done.stdout.splitlines() for word in line.split() if word.startswith("R_")}
+    short = {kind.partition("_")[2].removeprefix("X86_64_").removeprefix("AARCH64_") for kind in kinds}
+    assert short <= {"RELATIVE", "GLOB_DAT", "JUMP_SLOT"}
+
+
+def test_a_native_program_says_what_its_newest_session_got_and_its_fork_nothing(program, glibc):
+    with running(glibc.caller, "3", "waits", OMP_NUM_THREADS="2") as (pid, said):
+        child = int(said[-1].split()[1])
+        found = document(program)
+        text = ask(program)[1]
+    line = "onnxruntime 1.23.9: intra_op=3 (set in the code), inter_op=1, spinning off, affinity none"
+    assert found[pid] == {
+        "pid": pid,
+        "command": "caller",
+        "readable": True,
+        "threads": 1,
+        "door": True,
+        "libc": "glibc",
+        "python": False,
+        "plan": PLAN,
+        "planFrom": "own",
+        "counts": {"OMP_NUM_THREADS": "2"},
+        "runtimes": ["onnxruntime"],
+        "said": line,
+        "reached": True,
+        "why": "",
+    }
+    assert rows(text)[pid].endswith(f"  1  onnxruntime            {line}; OMP_NUM_THREADS=2")
+    assert (found[child]["reached"], found[child]["why"]) == (
+        False,
+        "no session of its onnxruntime came by the shim yet",
+    )
+
+
+def test_a_runtime_that_is_left_alone_says_why(program, glibc):
+    with running(glibc.caller, "0", "waits", STUB_VERSION="1.13.1") as (pid, _):
+        assert document(program)[pid]["said"] == (
+            "onnxruntime 1.13.1 is left alone: this shim knows version 1 from 1.14 on"
+        )
+
+
+@pytest.mark.parametrize(
+    ("compiler", "flags", "libc", "door"),
+    [
+        ("gcc", (), "glibc", True),
+        ("gcc", ("-static",), "none", False),
+        ("musl-gcc", (), "musl", True),
+        ("musl-gcc", ("-static",), "none", False),
+    ],
+)
+def test_a_process_without_a_runtime_is_listed_and_counts_for_nothing(program, waiting, compiler, flags, libc, door):
+    with running(waiting(compiler, *flags)) as (pid, _):
+        found = document(program)[pid]
+        row = rows(ask(program)[1])[pid]
+    assert (found["libc"], found["door"], found["runtimes"]) == (libc, door, [])
+    assert "reached" not in found
+    assert row.split()[2:] == ["open" if door else "closed", "yes", "1", "-", "-"]
+
+
+@pytest.mark.parametrize(
+    ("runtime", "name"),
+    [
+        ("libgomp-a34b3233.so.1", "libgomp"),
+        ("libopenblasp-r0-5c2b7639.3.23.so", "openblas"),
+        ("libscipy_openblas64_-6bb31eeb.so", "openblas"),
+        ("libtorch_cpu.so", "torch"),
+        ("libmkl_rt.so.2", "mkl"),
+        ("libiomp5.so", "libiomp5"),
+    ],
+)
+def test_a_program_with_another_runtime_is_reached_by_its_variables(program, waiting, named, runtime, name):
+    preload = f"{library()}:{named(runtime)}"
+    with running(waiting(), LD_PRELOAD=preload, OMP_NUM_THREADS="3", SECRET_THREADS="s3cret") as (pid, _):
+        found = document(program)[pid]
+    assert (found["runtimes"], found["reached"], found["counts"]) == ([name], True, {"OMP_NUM_THREADS": "3"})
+
+
+@pytest.mark.parametrize(
+    ("compiler", "preload", "plan", "why"),
+    [
+        ("gcc", False, PLAN, "libraddle.so is not in it"),
+        ("musl-gcc", False, PLAN, "its libc is musl, whose loader reads no /etc/ld.so.preload"),
+        ("gcc", True, "", "RADDLE_PLAN is empty, so it is left alone"),
+    ],
+)
+def test_why_a_program_is_not_reached(program, waiting, named, compiler, preload, plan, why):
+    libraries = [str(named("libgomp.so.1")), *([str(library())] if preload else [])]
+    with running(waiting(compiler), plan=plan, LD_PRELOAD=":".join(libraries)) as (pid, _):
+        found = document(program)[pid]
+        status, text, _ = ask(program)
+    assert (found["runtimes"], found["reached"], found["why"]) == (["libgomp"], False, why)
+    assert rows(text)[pid].endswith("not reached: " + why)
+    assert status == 1
+
+
+def test_an_empty_environment_takes_its_plan_from_who_started_it_if_anybody_has_one(program, waiting, named):
+    libraries = f"LD_PRELOAD={library()}:{named('libgomp.so.1')}"
+    inner = f"exec 3<&0; env -i {libraries} {waiting()} <&3 >/dev/null & echo child $!; wait"
+    with running("sh", "-c", inner, preload=False) as (pid, said):
+        child = int(said[-1].split()[1])
+        process_lab.until(lambda: document(program)[child]["runtimes"] == ["libgomp"])
+        found = document(program)[child]
+        assert (found["planFrom"], found["plan"], found["reached"]) == ("ancestor", PLAN, True)
+        assert document(program)[pid]["planFrom"] == "own"
+    with running(waiting(), clean=True, preload=False, LD_PRELOAD=libraries.partition("=")[2]) as (pid, _):
+        found = document(program)[pid]
+    if "RADDLE_PLAN" not in os.environ:
+        assert (found["reached"], found["why"]) == (False, "there is no RADDLE_PLAN in its environment")
+
+
+def test_a_title_written_over_the_environment_leaves_the_container_s_plan(program, waiting, named):
+    # What setproctitle does, and so gunicorn.
+    code = "import ctypes, sys, os\n"
+    code += "start = int(open('/proc/self/stat').read().rsplit(')', 1)[1].split()[47])\n"
+    code += "end = int(open('/proc/self/stat').read().rsplit(')', 1)[1].split()[48])\n"
+    code += "ctypes.memset(start, 0, end - start)\n"
+    code += "print('ready', flush=True); sys.stdin.read()"
+    preload = f"{library()}:{named('libgomp.so.1')}"
+    with running(sys.executable, "-c", code, LD_PRELOAD=preload) as (pid, _):
+        done = subprocess.run([program, "-o", "json"], env={"RADDLE_PLAN": PLAN}, capture_output=True, check=False)
+        assert Path(f"/proc/{pid}/environ").read_bytes().strip(b"\0") == b""
+    (found,) = [one for one in json.loads(done.stdout)["processes"] if one["pid"] == pid]
+    assert (found["planFrom"], found["reached"]) == ("container", True)
+
+
+# --- Python -----------------------------------------------------------------------------------------------------------
+
+
+def test_python_with_onnxruntime_behind_the_door_says_what_its_report_says(tmp_path):
+    python, model, folder = shim_lab.release(RELEASE), native_lab.model(), door_lab.tree()
+    reports = tmp_path / "reports"
+    reports.mkdir()
+    # In a process namespace of its own, as in a container.
+    inside = (*door_lab.prefix(folder), "unshare", "--pid", "--fork", "--mount-proc", "bash", "-c")
+    need("unshare")
+    script = f"""
+        mkfifo {tmp_path}/{{a,b}}; exec 8<>{tmp_path}/a 9<>{tmp_path}/b
+        {python} -B -c '{SESSION}' {model} <&8 >&9 &
+        {python} -IB -c '{SESSION}' {model} <&8 >&9 &
+        read <&9; read <&9
+        {delivery.PROGRAM} -o json; {delivery.PROGRAM}; echo status $?
+        kill %1 %2
+    """
+    environ = {"PYTHONPATH": delivery.PYTHON_PATH, "RADDLE_PLAN": PLAN, "RADDLE_REPORT": str(reports)}
+    environ |= {"PATH": os.environ["PATH"], "RADDLE_LOG": "0"}
+    done = subprocess.run([*inside, script], env=environ, capture_output=True, text=True, timeout=120, check=False)
+    said, *text = done.stdout.splitlines()
+    found = json.loads(said)["processes"]
+    pythons = [one for one in found if one["python"]]
+    reached, ignoring = pythons
+    assert {one["door"] for one in found} == {True}
+    assert (reached["reached"], reached["report"]["pid"]) == (True, reached["pid"])
+    assert reached["report"] == json.loads(next(reports.iterdir()).read_text())
+    assert (ignoring["reached"], ignoring["why"]) == (False, "Python's option -I has it ignore the environment")
+    (row,) = [line for line in text if "intra=2" in line]
+    version = RELEASE.partition("-")[2]
+    assert row.split()[:5] == [str(reached["pid"]), "python", "open", "yes", str(reached["threads"])]
+    assert f"onnxruntime {version}: intra=2, " in row
+    assert text[-2:] == ["reached: 1 of 2 processes with a runtime", "status 1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "ignored"),
+    [
+        (("-c",), ""),
+        (("-B", "-c"), ""),
+        (("-Ic",), "I"),
+        (("-BEc",), "E"),
+        (("-W", "ignore", "-S", "-c"), "S"),
+        (("-Wignore", "-X", "utf8", "-E", "-c"), "E"),
+        (("--check-hash-based-pycs", "default", "-Ic"), "I"),
+        (("-W", "-I", "-c"), ""),
+        (("-sP", "-c"), ""),
+    ],
+)
+def test_options_that_have_python_ignore_the_door_are_seen_and_words_of_the_program_are_none(
+    program, named, options, ignored
+):
+    code = "import sys; print('ready', flush=True); sys.stdin.read()"
+    preload = f"{library()}:{named('libgomp.so.1')}"
+    with running(sys.executable, *options, code, "-I", "-E", LD_PRELOAD=preload) as (pid, _):
+        found = document(program)[pid]
+    assert found["reached"] is (ignored == "")
+    assert (f" -{ignored} " in found["why"]) is (ignored != "")
+
+
+def test_a_frozen_python_is_not_called_reached(program, waiting, tmp_path):
+    folder = tmp_path / "_MEIx1y2z3"
+    folder.mkdir()
+    (folder / "empty.c").write_text("int rd_test_nothing;\n")
+    libraries = []
+    for name in ("libpython3.11.so.1.0", "onnxruntime_pybind11_state.so"):
+        Kind.run_checked("gcc", "-shared", "-fPIC", "-o", folder / name, folder / "empty.c")
+        libraries.append(str(folder / name))
+    with running(waiting(), LD_PRELOAD=":".join([str(library()), *libraries])) as (pid, _):
+        found = document(program)[pid]
+    assert (found["python"], found["runtimes"], found["reached"]) == (True, ["onnxruntime"], False)
+    assert found["why"] == "a frozen Python ignores the environment"
+
+
+def test_a_real_node_js_says_what_its_session_got(program):
+    need("node")
+    asked = native_lab.program("node", "1.30.0")
+    modules = asked.env["CALLER_MODULES"]
+    code = f"const ort = require('{modules}/onnxruntime-node');"
+    code += f"ort.InferenceSession.create('{native_lab.model()}')"
+    code += ".then(s => { globalThis.kept = s; console.log('ready'); process.stdin.resume(); })"
+    with running("node", "-e", code) as (pid, _):
+        found = document(program)[pid]
+    assert found["reached"] is True
+    assert found["said"].startswith("onnxruntime 1.30.0: intra_op=2, inter_op=1, spinning off")
+
+
+# --- reports that are none of this process's --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "taken"),
+    [
+        ("{pid}-00000001.json", '{{"v":1,"pid":{pid},"sessions":[]}}', True),
+        ("{pid}-00000001.json", '{{"v":1,"sessions":[{{"runtime":"x","effective":[]}}]}}', True),
+        ("{pid}-00000001.json", '{{"v":1,"a":"\\u00e9\\\\","b":[-1.5e3,null,true]}} \n', True),
+        ("1{pid}-00000001.json", '{{"v":1,"pid":{pid}}}', False),
+        ("{pid}-1.json", '{{"v":1,"pid":{pid}}}', False),
+        (".{pid}-00000001.json.tmp", '{{"v":1,"pid":{pid}}}', False),
+        ("{pid}-00000001.json", '{{"v":2,"pid":{pid}}}', False),
+        ("{pid}-00000001.json", '{{"v":1,"pid":{pid}', False),
+        ("{pid}-00000001.json", '{{"v":1,"x":01}}', False),
+        ("{pid}-00000001.json", '{{"v":1,"x":"\x1b[2J"}}', False),
+        ("{pid}-00000001.json", '{{"v":1,"x":"é"}}', False),
+        ("{pid}-00000001.json", '{{"v":1,"x":' + "[" * 40 + "]" * 40 + "}}", False),
+        ("{pid}-00000001.json", '{{"v":1,"x":"' + "y" * 30000 + '"}}', False),
+        ("{pid}-00000001.json", "", False),
+    ],
+)
+def test_only_what_is_this_process_s_report_and_json_is_shown(program, waiting, named, tmp_path, name, text, taken):
+    libraries = str(named("libgomp.so.1"))
+    with running(waiting(), LD_PRELOAD=libraries, RADDLE_REPORT=str(tmp_path)) as (pid, _):
+        (tmp_path / name.format(pid=pid)).write_text(text.format(pid=pid))
+        found = document(program)[pid]
+        assert ask(program)[0] == 1 or taken
+    assert (found["reached"], "report" in found) == (taken, taken)
+    if taken:
+        assert found["report"] == json.loads(text.format(pid=pid))
+
+
+def test_a_report_of_the_container_s_former_life_is_not_taken(program, waiting, named, tmp_path):
+    with running(waiting(), LD_PRELOAD=str(named("libgomp.so.1")), RADDLE_REPORT=str(tmp_path)) as (pid, _):
+        for number, (age_s, mark) in enumerate([(1000, "before"), (0, "now"), (-5, "newest"), (2000, "before")]):
+            path = tmp_path / f"{pid}-{number:08x}.json"
+            path.write_text(json.dumps({"v": 1, "mark": mark}, separators=(",", ":")))
+            os.utime(path, (time.time() - age_s,) * 2)
+        assert document(program)[pid]["report"]["mark"] == "newest"
+        for path in tmp_path.iterdir():
+            os.utime(path, (time.time() - 1000,) * 2)
+        assert "report" not in document(program)[pid]
+
+
+def test_a_pipe_or_a_link_in_a_report_s_place_is_passed_over(program, waiting, tmp_path):
+    (tmp_path / "elsewhere").write_text('{"v":1,"x":0}')
+    with running(waiting(), RADDLE_REPORT=str(tmp_path)) as (pid, _):
+        os.mkfifo(tmp_path / f"{pid}-00000001.json")
+        assert "report" not in document(program)[pid]
+        (tmp_path / f"{pid}-00000001.json").unlink()
+        (tmp_path / f"{pid}-00000001.json").symlink_to("elsewhere")
+        assert "report" not in document(program)[pid]
+
+
+@pytest.fixture(scope="module")
+def json_end(tmp_path_factory):
+    """json_end(bytes): whether json.c takes them for one JSON value."""
+    made = tmp_path_factory.mktemp("json") / "json.so"
+    flags = ("-std=gnu11", "-DRD_HOSTED", "-shared", "-fPIC", "-fsanitize=undefined", "-fno-sanitize-recover=all")
+    Kind.run_checked("gcc", *flags, "-o", made, NATIVE / "json.c", NATIVE / "text.c")
+    found = ctypes.CDLL(str(made)).rd_json_end
+    found.argtypes, found.restype = [ctypes.c_char_p], ctypes.c_void_p
+
+    def whole(data):
+        kept = ctypes.create_string_buffer(data)
+        end = found(ctypes.cast(kept, ctypes.c_char_p))
+        return end is not None and end - ctypes.addressof(kept) == len(data)
+
+    return whole
+
+
+def test_json_is_what_python_takes_for_it(json_end):
+    document = {"a": [1, -2.5e-3, {"b": 'x"\\\u00e9\n'}], "c": [True, False, None, [], {}], "": "", "n": [0, 10]}
+    text = json.dumps(document).encode()
+    rng = random.Random(7)
+    seen = {True: 0, False: 0}
+    for _ in range(30_000):
+        changed = bytearray(text)
+        for _ in range(rng.randint(1, 2)):
+            at = rng.randrange(len(changed))
+            changed[at : at + rng.randint(0, 2)] = rng.choice([b"", *(bytes([one]) for one in b'{}[]",:\\0-.eu1t \n')])
+        try:
+            json.loads(changed)
+            wanted = changed == changed.strip()
+        except ValueError:
+            wanted = False
+        assert json_end(bytes(changed)) == wanted, changed
+        seen[wanted] += 1
+    assert min(seen.values()) > 1000
+
+
+# --- the places where it has to work ----------------------------------------------------------------------------------
+
+
+def test_a_file_of_any_length_is_read_to_its_end(program, waiting, tmp_path, named):
+    # Twenty thousand mappings, and the library behind them.
+    code = """
+        import ctypes, mmap, sys
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.mmap.restype = ctypes.c_void_p
+        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+        start = libc.mmap(0x10000000, 4096 * 40000, 1, 0x22, -1, 0)
+        libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        for page in range(0, 40000, 2):
+            assert libc.mprotect(start + 4096 * page, 4096, 3) == 0
+        print("ready", flush=True)
+        sys.stdin.read()
+    """
+    preload = f"{library()}:{named('libgomp.so.1')}"
+    filler = {f"FILLER_{number}": "x" * 100_000 for number in range(12)}
+    with running(sys.executable, "-c", dedent(code), LD_PRELOAD=preload, **filler) as (pid, _):
+        assert Path(f"/proc/{pid}/maps").read_bytes().count(b"\n") > 20_000
+        found = document(program)[pid]
+    assert (found["door"], found["runtimes"], found["plan"], found["reached"]) == (True, ["libgomp"], PLAN, True)
+
+
+def test_names_that_are_made_to_mislead_stay_one_line_of_plain_text(program, tmp_path, waiting):
+    evil = tmp_path / 'a) 1 (\x1b[31m\n\\"é'
+    shutil.copy(waiting(), evil)
+    with running(evil, RADDLE_PLAN='v=1;x="\x1b\n\\') as (pid, _):
+        found = document(program)[pid]
+        text = ask(program)[1]
+    assert found["plan"] == 'v=1;x="??\\'
+    assert "\x1b" not in text
+    assert rows(text)[pid]
+
+
+def test_processes_of_another_user_are_named_and_not_counted(waiting):
+    if os.geteuid() != 0:
+        pytest.skip("only root may be another user")
+    need("setpriv")
+    with running(waiting()) as (pid, _):
+        # Where others may come to.
+        other = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", str(door_lab.tree() / "raddle")]
+        done = subprocess.run([*other, "-o", "json"], env={}, capture_output=True, text=True, check=False)
+        text = subprocess.run(other, env={}, capture_output=True, text=True, check=False).stdout
+    found = json.loads(done.stdout)
+    (one,) = [one for one in found["processes"] if one["pid"] == pid]
+    assert one["readable"] is False
+    assert set(one) == {"pid", "command", "readable"}
+    assert found["unreadable"] >= 1
+    assert rows(text)[pid].endswith("may not be read: it is of user 0")
+    assert text.splitlines()[-1].endswith(" may not be read")
+
+
+@pytest.mark.parametrize(("form", "status"), [((), 2), (("-o", "json"), 2), (("--help",), 2)])
+def test_a_closed_standard_output_is_said_by_the_exit_status(program, form, status):
+    done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", program, *form], capture_output=True, text=True, check=False)
+    assert done.returncode == status
+
+
+def test_a_reader_that_has_gone_ends_it(program):
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([program], stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert done.returncode < 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [("-x",), ("-o",), ("-o", "yaml"), ("pod/x",), ("-ojson", "more"), ("",), ("-o", "json", "-o", "x")]
+)
+def test_wrong_arguments_are_one_line_and_status_two(program, arguments):
+    status, said, errors = ask(program, *arguments)
+    assert (status, said) == (2, "")
+    assert errors == "raddle: wrong arguments; raddle --help says which there are\n"
+
+
+def test_help_has_an_example(program):
+    status, said, _ = ask(program, "--help")
+    assert status == 0
+    assert f"kubectl exec POD -- {delivery.PROGRAM}" in said
+    assert ask(program, "-h")[1] == said
+
+
+def test_a_hidden_proc_is_said(program):
+    need("unshare")
+    hidden = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh", program]
+    done = subprocess.run(hidden, capture_output=True, text=True, check=False)
+    if "denied" in done.stderr or "failed" in done.stderr:
+        pytest.skip(done.stderr)
+    assert (done.returncode, done.stdout) == (2, "    PID  COMMAND"[:0])
+    assert done.stderr == "raddle: /proc shows no other process, so nothing can be told\n"
+
+
+def test_it_runs_in_an_image_with_nothing_in_it_as_any_user_on_a_read_only_root(program, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("only root may make such a root here")
+    need("unshare", "setpriv")
+    root = tmp_path / "root"
+    (root / "proc").mkdir(parents=True)
+    shutil.copy(program, root / "raddle")
+    script = f"""
+        mount --bind {root} {root} && mount -o remount,bind,ro {root} && mount -t proc none {root}/proc
+        exec chroot --userspec=65534:65534 --groups= {root} /raddle
+    """
+    tmp_path.chmod(0o755)
+    done = subprocess.run(
+        ["unshare", "--mount", "--pid", "--fork", "sh", "-c", "sleep 5 & " + script],
+        capture_output=True,
+        text=True,
+        env={"PATH": os.environ["PATH"]},
+        check=False,
+    )
+    assert done.stdout.splitlines()[-1].startswith("reached: no process has a runtime"), done.stderr
+    assert done.returncode == 0
+
+
+def test_the_program_for_arm64_says_the_same():
+    need("qemu-aarch64-static")
+    command = ["qemu-aarch64-static", library("aarch64")]
+    status, said, errors = ask(*command, "-o", "json")
+    assert status in {0, 1}, errors
+    found = {one["pid"]: one for one in json.loads(said)["processes"]}
+    assert found[os.getpid()]["python"] is True
+    status, said, _ = ask(*command, "--help")
+    assert (status, said.splitlines()[0]) == (0, "usage: raddle [-o table|json]")
+
+
+def test_behind_the_door_it_is_no_less_a_program_without_a_loader():
+    done = subprocess.run([*door_lab.prefix(), delivery.PROGRAM], capture_output=True, text=True, check=False)
+    assert done.returncode in {0, 1}
+    assert done.stderr == ""
