@@ -12,13 +12,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from raddle import delivery, env
+from raddle import env
 from raddle.topology import Group, Machine, NUMANode
-from raddle_operator import binding, records
+from raddle_operator import binding, records, shipped
 from raddle_operator.injection import Facts, Settings, decide, decide_object
 from raddle_operator.matching import Policies, govern
 from raddle_operator.spec import pod_from_object, policy_from_object
-from raddle_operator.volumes import ShimDelivery
 
 REPETITIONS = 15
 CALLS = 1000
@@ -120,8 +119,7 @@ def main() -> None:
     read = pod_from_object(obj)
     labels = {env.INJECT_LABEL: "enabled"}
     known = policies()
-    shim = ShimDelivery(config_map="raddle-shim-0123456789", items=delivery.items())
-    settings, facts = Settings(shim=shim), Facts(smallest_cores=16)
+    settings, facts = Settings(shim=shipped.shim()), Facts(smallest_cores=16, architectures=frozenset({"x86_64"}))
     decision = decide(read, "vision", labels, known, facts, settings)
     size, patch = (len(json.dumps(part, separators=(",", ":"))) for part in (obj, decision.operations))
     print(f"pod {size} bytes, patch {patch} bytes in {len(decision.operations)} operations, 200 policies")

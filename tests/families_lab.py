@@ -79,8 +79,8 @@ def injected(pod: Mapping[str, Any], policy: Mapping[str, Any]) -> dict[str, str
         namespace,
         {env.INJECT_LABEL: "enabled"},
         Policies([policy_from_object(policy)]),
-        Facts(),
-        Settings(shim=ShimDelivery(config_map="raddle-shim-0", items=())),
+        Facts(architectures=frozenset({"x86_64"})),
+        Settings(shim=ShimDelivery(config_map="raddle-shim-0", door_items={"x86_64": ()})),
     )
     assert decision.injected, decision.skip
     patched = jsonpatch.apply_patch(pod, decision.operations)

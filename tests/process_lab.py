@@ -72,12 +72,12 @@ def container_env(
             "apiVersion": "raddle.dev/v1alpha1",
             "kind": "InferenceThreading",
             "metadata": {"name": "all", "namespace": "models"},
-            "spec": {"podSelector": {}, "imageEnv": {"PYTHONPATH": ""}, **(policy or {})},
+            "spec": {"podSelector": {}, "shim": "ConfigMap", "imageEnv": {"PYTHONPATH": ""}, **(policy or {})},
         }
     )
     policies = matching.Policies([governing])
     shipped = volumes.ShimDelivery(config_map="raddle-shim-test", items=delivery.items())
-    facts = injection.Facts(smallest_cores=len(os.sched_getaffinity(0)), config_map_present=True)
+    facts = injection.Facts(smallest_cores=len(os.sched_getaffinity(0)))
     decision = injection.decide_object(
         pod, "models", {"raddle.dev/inject": "enabled"}, policies, facts, injection.Settings(shim=shipped)
     )

@@ -32,7 +32,7 @@ VARIABLES = (
 )  # fmt: skip
 # What of the image a policy may state.
 IMAGE_ENVS = (
-    {"PYTHONPATH": "/image"}, {"PYTHONPATH": ""}, {"PYTHONUSERBASE": "/u"}, {"NODE_OPTIONS": "--max-old-space-size=64"},
+    {"PYTHONPATH": "/image"}, {"PYTHONPATH": ""}, {"PYTHONUSERBASE": "/u"}, {"PYTHONUSERBASE": ""},
     {"NODE_OPTIONS": "", "LD_PRELOAD": ""}, {"LD_PRELOAD": "/lib/$LIB/a.so", "JAVA_TOOL_OPTIONS": "-Xmx1g"},
 )  # fmt: skip
 COMMANDS = (
@@ -65,6 +65,8 @@ def resources(draw: st.DrawFn) -> dict[str, Any]:
             requests["memory"] = "1Mi"
     if draw(st.integers(0, 9)) == 0:
         limits["nvidia.com/gpu"] = requests["nvidia.com/gpu"] = "1"
+    if draw(st.integers(0, 19)) == 0:
+        limits["nvidia.com/gpumem"] = requests["nvidia.com/gpumem"] = "3000"
     return {key: value for key, value in (("limits", limits), ("requests", requests)) if value}
 
 
@@ -93,7 +95,10 @@ MOUNTS = st.sampled_from(
         {"name": "data", "mountPath": "/opt/raddle/"},
         {"name": "data", "mountPath": "/opt"},
         {"name": "raddle-shim", "mountPath": "/opt/raddle", "readOnly": True},
+        {"name": "raddle-shim", "mountPath": "/etc/ld.so.preload", "subPath": "ld.so.preload", "readOnly": True},
         {"name": "raddle-shim", "mountPath": "/elsewhere"},
+        {"name": "data", "mountPath": "/etc/ld.so.preload", "subPath": "theirs"},
+        {"name": "data", "mountPath": "/etc/"},
         {"name": "raddle-report", "mountPath": "/opt/raddle-report", "subPath": "serve"},
         {"name": "raddle-report", "mountPath": "/elsewhere/report"},
         {"name": "data", "mountPath": "/opt/raddle-report/own"},
@@ -140,6 +145,7 @@ LABELS = _compact(
         env.INJECT_LABEL: st.sampled_from(("enabled", "disabled")),
         env.POLICY_LABEL: st.sampled_from(("p0", "p1", "absent")),
         env.INJECTED_LABEL: st.just("true"),
+        env.DOOR_LABEL: st.sampled_from(("closed", "open")),
     }
 )
 ANNOTATIONS = _compact(
@@ -152,6 +158,7 @@ ANNOTATIONS = _compact(
         env.PLAN_PREFIX + "gone": st.just("{}"),
         env.SHIM_PREFIX + "serve": st.just("v=1;intra=64"),
         "kubernetes.io/config.mirror": st.none(),
+        "hami.io/vgpu-node": st.sampled_from((None, None, "node-1")),
     }
 )
 
@@ -170,6 +177,7 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
                 "volumes": _unique(VOLUMES, "name", 3),
                 "nodeSelector": st.sampled_from(({}, {"kubernetes.io/arch": "arm64"}, {"kubernetes.io/arch": "s390x"})),
                 "nodeName": st.sampled_from(("node-1", "unknown")),
+                "schedulerName": st.sampled_from(("default-scheduler", "hami-scheduler")),
                 "os": st.sampled_from(({"name": "linux"}, {"name": "windows"})),
                 "resources": st.one_of(st.none(), resources()),
             }

@@ -50,7 +50,8 @@ class _Extension(NamedTuple):
 
 _EXTENSIONS: Final[Mapping[str, _Extension]] = {
     PYTHON_PATH: _Extension(":", re.compile("(:)"), (delivery.PYTHON_PATH,)),
-    NODE_OPTIONS: _Extension(" ", re.compile("( )"), (f"--require {delivery.NODE_MODULE}",)),
+    # Pods of Raddle 0.1 have it.
+    NODE_OPTIONS: _Extension(" ", re.compile("( )"), ("--require /opt/raddle/node/raddle.cjs",)),
     # ld.so(8): spaces or colons.
     PRELOAD: _Extension(":", re.compile("([ :])"), tuple(map(delivery.native_library, delivery.ARCHITECTURES))),
 }

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from raddle import env
 from raddle.planner import Plan
 from raddle.topology import Machine
-from raddle_operator import environment, loading, records, variables, volumes
+from raddle_operator import door, environment, loading, records, variables, volumes
 from raddle_operator.budget import Resources, container_budget, pod_resources
 from raddle_operator.loading import Loading
 from raddle_operator.matching import DISABLED, Policies, govern
@@ -40,9 +40,13 @@ _CONTAINER_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the operator was started with. `unlabelled`: what a namespace without our label counts as."""
+    """What the operator was started with.
+
+    `door`: whether pods may have the door. `unlabelled`: what a namespace without our label counts as.
+    """
 
     shim: ShimDelivery = field(default_factory=ShimDelivery)
+    door: bool = True
     unlabelled: str = DISABLED
 
 
@@ -52,12 +56,12 @@ class Facts:
 
     `smallest_cores`: physical cores of the smallest known node, None where none is known. `machines`: node name ->
     machine, for pods whose node is known when they are created. `config_map_present`: whether the pod's namespace has
-    the shim ConfigMap, None where that is not known. `architectures`: those of all known nodes, as uname names them.
+    the shim ConfigMap. `architectures`: those of all known nodes, as uname names them.
     """
 
     smallest_cores: int | None = None
     machines: Mapping[str, Machine] = field(default_factory=dict)
-    config_map_present: bool | None = None
+    config_map_present: bool = True
     architectures: frozenset[str] = frozenset()
 
 
@@ -144,13 +148,32 @@ class _Injection:
         self.pod = pod
         self.policy = policy
         self.facts = facts
-        wish = policy.policy.shim
-        self.shim = volumes.choose(pod, wish, settings.shim, config_map_present=facts.config_map_present)
         self.machine = facts.machines.get(pod.node_name) if pod.node_name else None
         self.node = pod.node_name if self.machine is not None else None
+        machine = self.machine.architecture if self.machine is not None else ""
+        self.architecture = loading.architecture_of(pod.architecture, machine, facts.architectures)
         self.names_of_ours = volumes.names_of_ours(pod)
         self.chosen: list[Chosen] = []
         self.outcomes: list[ContainerOutcome] = []
+        self.containers = self._containers()
+        wish = policy.policy.shim
+        self.shim = volumes.choose(pod, wish, settings.shim, config_map_present=facts.config_map_present)
+        self.door_closed: Skip | None = None
+        if wish == "Auto" and isinstance(self.shim, Shim):
+            self._try_the_door(settings)
+
+    def _try_the_door(self, settings: Settings) -> None:
+        """One for the pod: its containers mount one volume, which has the files of the one way or of the other."""
+        self.door_closed = door.closed(
+            self.pod,
+            self.containers,
+            self.architecture,
+            shipped=settings.shim.door_items.keys(),
+            switch=settings.door,
+            ours=self.names_of_ours,
+        )
+        if self.door_closed is None and isinstance(self.architecture, str):
+            self.shim = volumes.by_door(settings.shim, self.architecture)
 
     def decide(self) -> Decision:
         skip = self._plan_containers()
@@ -174,9 +197,7 @@ class _Injection:
             resources = pod_resources(self.pod, without=volumes.our_init_container(self.pod))
         except QuantityError as error:
             return Skip(reason=SkipReason.MALFORMED, detail=f"resources: {error}")
-        for container in self._containers():
-            outcome = self._container(container, resources)
-            self.outcomes.append(outcome)
+        self.outcomes.extend(self._container(container, resources) for container in self.containers)
         if self.chosen:
             return None
         for outcome in self.outcomes:
@@ -231,7 +252,7 @@ class _Injection:
         )
         if composed.plan.cap is None and policy.intra_op is None:
             return _skipped(name, SkipReason.NO_CPU_BOUND, composed.plan.because.get("intraOp", ""))
-        given = variables.chosen(clean, composed, policy, self.policy.image_env, kept=kept, shim=bool(load.edits))
+        given = variables.chosen(clean, composed, policy, self.policy.image_env, kept=kept, shim=load.loads)
         kept += given.kept
         withheld = [*load.withheld, *given.withheld]
         if not given.names and withheld:
@@ -271,21 +292,21 @@ class _Injection:
         taken = volumes.mount_is_taken(clean, ours=self.names_of_ours)
         if taken is not None:
             return Loading(withheld=(taken,))
-        architecture = self._architecture() if loading.wants_native(policy) else ""
-        return loading.load(clean, policy, self.policy.image_env, self.shim, architecture)
-
-    def _architecture(self) -> str | Skip:
-        machine = self.machine.architecture if self.machine is not None else ""
-        return loading.architecture_of(self.pod.architecture, machine, self.facts.architectures)
+        if self.shim.by_door:
+            return loading.BY_DOOR
+        found = loading.by_variables(clean, policy, self.policy.image_env, self.shim, self.architecture)
+        if self.door_closed is None:
+            return found
+        return replace(found, withheld=tuple(dict.fromkeys((self.door_closed, *found.withheld))))
 
     def _mounts(self, clean: Container, load: Loading, withheld: list[Skip]) -> list[Mapping[str, Any]]:
         """What is mounted in a container: the shim's files, a place for reports."""
         if self.shim is None and self.policy.policy.reports:
             detail = "the policy's shim is None, so nothing writes reports"
             withheld.append(Skip(reason=SkipReason.REPORTS_MISSING, detail=detail))
-        if not load.edits or not isinstance(self.shim, Shim):
+        if not load.loads or not isinstance(self.shim, Shim):
             return []
-        found = [self.shim.mount]
+        found = [*self.shim.mounts]
         if self.policy.policy.reports and clean.effective(env.REPORT) is None:
             problem = volumes.no_report(clean, ours=self.names_of_ours)
             if problem is None:

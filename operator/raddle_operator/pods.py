@@ -156,6 +156,7 @@ class Pod:
     architecture: str
     os: str
     priority_class: str
+    scheduler: str
 
     @property
     def mirror(self) -> bool:
@@ -195,6 +196,7 @@ def pod_from_object(obj: Any) -> Pod:
         architecture=_architecture(spec),
         os=_os(spec),
         priority_class=text(spec, "priorityClassName", "spec"),
+        scheduler=text(spec, "schedulerName", "spec"),
     )
 
 

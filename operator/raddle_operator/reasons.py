@@ -28,6 +28,8 @@ class SkipReason(StrEnum):
     ENV_FROM_PRESENT = "EnvFromPresent"
     CONTAINER_NOT_FOUND = "ContainerNotFound"
     SHIM_MISSING = "ShimMissing"
+    DOOR_OCCUPIED = "DoorOccupied"
+    DOOR_CLOSED = "DoorClosed"
     ARCHITECTURE_UNKNOWN = "ArchitectureUnknown"
     REPORTS_MISSING = "ReportsMissing"
     WEBHOOK_MISSED = "WebhookMissed"

@@ -14,7 +14,6 @@ def shim(image: str | None = None) -> ShimDelivery:
     return ShimDelivery(
         config_map=config_map_name(delivery.content_hash()),
         items=delivery.items(),
+        door_items={name: delivery.door_items(name) for name in delivery.architectures()},
         image=image,
-        node=delivery.has_node(),
-        architectures=delivery.architectures(),
     )

@@ -1,16 +1,17 @@
 """How the shim's files reach a container, and reports leave it: volumes, mounts, for one way an init container.
 
 Nothing here comes from a policy or a pod but the choice of the way: names of images and ConfigMaps are the operator's.
-A volume is ours if it has our name and one of our shapes, and is mounted nowhere else; an init container if it has our
-name and mounts such a volume. A user's own of that name is left alone.
+A volume is ours if it has our name and one of our shapes, and is mounted nowhere else; so are its mounts, and an init
+container that has our name and mounts one. A user's own of that name is left alone.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
 
 from raddle import delivery
 from raddle_operator.pods import Container, Pod, Volume
@@ -20,6 +21,7 @@ SHIM_VOLUME: Final = "raddle-shim"
 REPORT_VOLUME: Final = "raddle-report"
 SHIM_INIT_CONTAINER: Final = "raddle-shim"
 CONFIG_MAP_PREFIX: Final = "raddle-shim-"
+_Name = TypeVar("_Name", str, tuple[str, str])
 # On the ConfigMap; its value is the content's hash.
 SHIM_LABEL: Final = "raddle.dev/shim"
 # The autoscaler would not remove a node for a pod with an emptyDir that is not named here.
@@ -32,6 +34,11 @@ _SIZE_LIMIT: Final = "16Mi"
 # for each, and the folder's own, stay far below this.
 _REPORT_MIB: Final = 2
 _MOUNT: Final[Mapping[str, Any]] = {"name": SHIM_VOLUME, "mountPath": delivery.MOUNT_PATH, "readOnly": True}
+_DOOR_MOUNT: Final[Mapping[str, Any]] = {
+    **_MOUNT,
+    "mountPath": delivery.PRELOAD_FILE,
+    "subPath": delivery.PRELOAD_KEY,
+}
 # Parts of a container's security context that an added one takes over, so that what holds for the pod holds for it.
 _SHARED_SECURITY: Final = ("runAsNonRoot", "runAsUser", "runAsGroup", "seccompProfile", "seLinuxOptions")
 
@@ -45,40 +52,34 @@ def config_map_name(content_hash: str) -> str:
 class ShimDelivery:
     """What the operator was started with. `config_map` is the shim ConfigMap's name, None: there is none.
 
-    `items` are raddle.delivery.items(). `image` holds the shim below /opt/raddle, for ImageVolume and InitContainer;
-    `copy_command` is run in it, with the source and the target folder as last arguments. `node` says whether Node's
-    shim is among the files, `architectures` for which the native one is.
+    `items` are raddle.delivery.items(); `door_items` the door's, for each architecture that there is a native shim for.
+    `image` holds the shim below /opt/raddle, for ImageVolume and InitContainer; `copy_command` is run in it, with the
+    source and the target folder as last arguments.
     """
 
     config_map: str | None = None
-    items: Sequence[Mapping[str, str]] = ()
+    items: Sequence[Mapping[str, Any]] = ()
+    door_items: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     image: str | None = None
     copy_command: tuple[str, ...] = ("cp", "-r")
-    node: bool = False
-    architectures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Shim:
-    """A way of delivery for one pod, as the objects to be in its spec.
+    """A way of delivery for one pod, as the objects to be in its spec. `architectures` are those of the native shim.
 
-    `certain`: the files are there when a process starts, else they may lack. `node` and `architectures` are as in
-    ShimDelivery.
+    `by_door`: every process loads it; else variables have to name it.
     """
 
     volume: Mapping[str, Any]
-    mount: Mapping[str, Any]
+    mounts: tuple[Mapping[str, Any], ...] = (_MOUNT,)
     init_container: Mapping[str, Any] | None = None
-    certain: bool = True
-    node: bool = False
-    architectures: tuple[str, ...] = ()
+    architectures: Collection[str] = ()
+    by_door: bool = False
 
 
-def choose(pod: Pod, wish: str, settings: ShimDelivery, *, config_map_present: bool | None) -> Shim | Skip | None:
-    """The way that the policy's `shim` asks for; None for None, a Skip where it can't be had.
-
-    `config_map_present` None: not known; the volume is optional, so a missing one holds no pod up.
-    """
+def choose(pod: Pod, wish: str, settings: ShimDelivery, *, config_map_present: bool) -> Shim | Skip | None:
+    """The way that the policy's `shim` asks for, variables naming it; None for None, a Skip where it can't be had."""
     if wish == "None":
         return None
     if SHIM_VOLUME not in names_of_ours(pod):
@@ -86,37 +87,35 @@ def choose(pod: Pod, wish: str, settings: ShimDelivery, *, config_map_present: b
     if wish in ("Auto", "ConfigMap"):
         if settings.config_map is None:
             return _missing("the operator has no shim ConfigMap")
-        if config_map_present is False:
+        if not config_map_present:
             return _missing(f"the namespace has no ConfigMap {settings.config_map} yet")
-        volume = _config_map_volume(settings.config_map, settings.items)
-        return _shim(settings, volume, _MOUNT, certain=config_map_present is True)
+        return Shim(_config_map_volume(settings.config_map, settings.items), architectures=settings.door_items.keys())
     if settings.image is None:
         return _missing(f"shim {wish} needs an image, and the operator was started without one")
     if wish == "ImageVolume":
         image = {"reference": settings.image, "pullPolicy": "IfNotPresent"}
-        return _shim(settings, {"name": SHIM_VOLUME, "image": image}, {**_MOUNT, "subPath": _IN_IMAGE})
+        mount = {**_MOUNT, "subPath": _IN_IMAGE}
+        return Shim({"name": SHIM_VOLUME, "image": image}, (mount,), architectures=settings.door_items.keys())
     if not pod.containers or _init_name_is_taken(pod):
         return _missing(f"the pod has a container {SHIM_INIT_CONTAINER} of its own")
+    copies = _init_container(pod, settings.image, settings.copy_command)
     volume = {"name": SHIM_VOLUME, "emptyDir": {"sizeLimit": _SIZE_LIMIT}}
-    return _shim(settings, volume, _MOUNT, _init_container(pod, settings.image, settings.copy_command))
+    return Shim(volume, init_container=copies, architectures=settings.door_items.keys())
 
 
-def _shim(
-    settings: ShimDelivery,
-    volume: Mapping[str, Any],
-    mount: Mapping[str, Any],
-    init_container: Mapping[str, Any] | None = None,
-    *,
-    certain: bool = True,
-) -> Shim:
-    return Shim(volume, mount, init_container, certain, settings.node, settings.architectures)
+def by_door(settings: ShimDelivery, architecture: str) -> Shim:
+    """The door for pods on nodes of an architecture that is among the `door_items`, where there is a ConfigMap."""
+    assert settings.config_map is not None, "choose has found it"
+    volume = _config_map_volume(settings.config_map, settings.door_items[architecture])
+    return Shim(volume, (_MOUNT, _DOOR_MOUNT), by_door=True)
 
 
 def _missing(detail: str) -> Skip:
     return Skip(reason=SkipReason.SHIM_MISSING, detail=detail)
 
 
-def _config_map_volume(name: str, items: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
+def _config_map_volume(name: str, items: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    # Optional: no pod waits for one that was removed since. What is mounted then is an empty folder, for the file too.
     return {
         "name": SHIM_VOLUME,
         "configMap": {"name": name, "items": list(items), "defaultMode": 0o444, "optional": True},
@@ -162,11 +161,9 @@ def report_mount(container: str) -> Mapping[str, Any]:
 
 def no_report(container: Container, *, ours: Collection[str]) -> Skip | None:
     """Why the container can't have a place for reports, None where it can. `ours` are the pod's `names_of_ours`."""
-    detail = ""
-    if REPORT_VOLUME not in ours:
-        detail = f"the pod has a volume {REPORT_VOLUME} of its own"
-    else:
-        detail = _taken(container, REPORT_VOLUME, delivery.REPORT_PATH, ours)
+    detail = f"the pod has a volume {REPORT_VOLUME} of its own"
+    if REPORT_VOLUME in ours:
+        detail = in_the_way(container, delivery.REPORT_PATH, ours=ours)
     return Skip(reason=SkipReason.REPORTS_MISSING, detail=detail) if detail else None
 
 
@@ -175,20 +172,20 @@ def no_report(container: Container, *, ours: Collection[str]) -> Skip | None:
 
 def mount_is_taken(container: Container, *, ours: Collection[str]) -> Skip | None:
     """Why the shim can't be mounted in the container, None where it can. `ours` are the pod's `names_of_ours`."""
-    detail = _taken(container, SHIM_VOLUME, delivery.MOUNT_PATH, ours)
+    detail = in_the_way(container, delivery.MOUNT_PATH, ours=ours)
     return _missing(detail) if detail else None
 
 
-def _taken(container: Container, volume: str, wanted: str, ours: Collection[str]) -> str:
-    """What stands where our volume would be mounted, "" for nothing.
+def in_the_way(container: Container, wanted: str, *, ours: Collection[str]) -> str:
+    """What stands in words where a mount of ours would be, "" for nothing.
 
     A mount path can be used once, and below or above another volume's mount the container might not start. Mounts of
     ours stand nowhere: they are made anew.
     """
     for mount in container.mounts:
-        path = "/" + mount.path.strip("/")
-        if mount.volume != volume and mount.volume not in ours and _meet(path, wanted):
-            return f"volume {mount.volume[:63]} is mounted on {path[:63]}, where {volume} would be"
+        path = "/" + posixpath.normpath(mount.path).lstrip("/")
+        if mount.volume not in ours and _meet(path, wanted):
+            return f"volume {mount.volume[:63]} is mounted on {path[:63]}, where {wanted} would be"
     return ""
 
 
@@ -283,15 +280,15 @@ def mount_operations(
     if not there:
         return _added(pointer, mounts, has_list=container.has_mounts)
     raw = container.raw["volumeMounts"]
-    wanted = {mount["name"]: mount for mount in mounts}
-    found = _changed(pointer, [(mount.place, mount.volume, raw[mount.place]) for mount in there], wanted)
-    named = {mount.volume for mount in there}
+    wanted = {(mount["name"], mount["mountPath"]): mount for mount in mounts}
+    present = [(mount.place, (mount.volume, mount.path), raw[mount.place]) for mount in there]
+    named = {name for _, name, _ in present}
     new = [mount for name, mount in wanted.items() if name not in named]
-    return found + _added(pointer, new, has_list=container.has_mounts)
+    return _changed(pointer, present, wanted) + _added(pointer, new, has_list=container.has_mounts)
 
 
 def _changed(
-    pointer: str, present: Sequence[tuple[int, str, Mapping[str, Any]]], wanted: Mapping[str, Mapping[str, Any]]
+    pointer: str, present: Sequence[tuple[int, _Name, Mapping[str, Any]]], wanted: Mapping[_Name, Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """Operations that make the present items (place, name, object) the wanted ones; of one name the first stays."""
     first = {name: place for place, name, _ in reversed(present)}
@@ -343,7 +340,7 @@ def _paths(volume: str, container: Container) -> tuple[str, ...]:
         return (delivery.REPORT_PATH,)
     if container.field == "initContainers" and container.name == SHIM_INIT_CONTAINER:
         return (delivery.MOUNT_PATH, _STAGING)
-    return (delivery.MOUNT_PATH,)
+    return (delivery.MOUNT_PATH, delivery.PRELOAD_FILE)
 
 
 def _has_report_shape(source: Mapping[str, Any]) -> bool:

@@ -40,6 +40,7 @@ CONTAINER_PREFIXES = (
 INJECT_LABEL = "raddle.dev/inject"  # on namespaces: enabled | labelled | disabled; on pods: enabled | disabled
 POLICY_LABEL = "raddle.dev/policy"
 INJECTED_LABEL = "raddle.dev/injected"
+DOOR_LABEL = "raddle.dev/door"  # on pods: closed, nothing is mounted at /etc/ld.so.preload
 GOVERNED_BY = "raddle.dev/governed-by"
 SETTINGS_HASH = "raddle.dev/settings-hash"
 

@@ -23,17 +23,16 @@ SETTINGS = Settings(
     shim=ShimDelivery(
         config_map="raddle-shim-0123456789",
         items=delivery.items(),
+        door_items={name: delivery.door_items(name) for name in delivery.ARCHITECTURES},
         image="example.test/raddle:1",
-        node=True,
-        architectures=delivery.ARCHITECTURES,
     )
 )
-FACTS = Facts(config_map_present=True, architectures=frozenset({"x86_64"}))
+FACTS = Facts(architectures=frozenset({"x86_64"}))
 EVERYTHING = {
     "runtimes": list(FAMILIES),
     "nativeShim": "Preload",
     "reports": True,
-    "imageEnv": {"NODE_OPTIONS": "--max-old-space-size=64", "LD_PRELOAD": "", "JAVA_TOOL_OPTIONS": "-Xmx1g"},
+    "imageEnv": {"PYTHONPATH": "/app", "LD_PRELOAD": "", "JAVA_TOOL_OPTIONS": "-Xmx1g"},
 }
 RESTRICTED = {
     "allowPrivilegeEscalation": False,

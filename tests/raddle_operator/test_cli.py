@@ -323,8 +323,11 @@ def test_explain_calls_a_pod_without_a_limit_missed_where_its_node_is_known():
 
 
 def test_explain_shows_literals_and_what_a_container_does_not_get(run):
-    node_app = DEPLOYMENT.replace("image: registry", 'command: ["node", "server.js"]\n          image: registry')
-    files = {"policy.yaml": POLICY + "  reports: true\n", "deployment.yaml": node_app}
+    two_ways = DEPLOYMENT.replace(
+        "image: registry", "env: [{name: PYTHONPATH, value: /app}]\n          image: registry"
+    )
+    two_ways = two_ways.replace("labels: {app: resnet}", "labels: {app: resnet, raddle.dev/door: closed}")
+    files = {"policy.yaml": POLICY + "  reports: true\n", "deployment.yaml": two_ways}
     (pod,) = yaml.safe_load_all(
         run("plan", "-f", "policy.yaml", "-f", "deployment.yaml", "-o", "yaml", files=files).output
     )
@@ -334,11 +337,46 @@ def test_explain_shows_literals_and_what_a_container_does_not_get(run):
     (found,) = explain.explained(world)
     assert found.variables["KMP_BLOCKTIME"] == "1"
     assert found.variables["RADDLE_REPORT"] == "/opt/raddle-report"
-    assert [str(skip.reason) for skip in found.withheld] == ["ImageEnvUnknown"]
+    assert [str(skip.reason) for skip in found.withheld] == ["DoorClosed"]
     document = explain._document(world)
-    assert yaml.safe_load(yaml.safe_dump(document))["containers"][0]["withheld"][0]["reason"] == "ImageEnvUnknown"
+    assert yaml.safe_load(yaml.safe_dump(document))["containers"][0]["withheld"][0]["reason"] == "DoorClosed"
     del world.pod["metadata"]["annotations"]
     assert explain.explained(world) == []
+
+
+X86, BOTH = frozenset({"x86_64"}), frozenset({"x86_64", "aarch64"})
+
+
+@pytest.mark.parametrize(
+    ("door", "architectures", "reasons"),
+    [
+        (True, X86, []),
+        (True, BOTH, []),
+        (True, frozenset(), []),
+        (False, BOTH, ["ArchitectureUnknown", "ImageEnvUnknown"]),
+        (False, X86, ["DoorClosed"]),
+    ],
+)
+def test_explain_says_of_the_door_what_the_pod_has_and_why_it_may_have_been_closed(run, door, architectures, reasons):
+    files = {"policy.yaml": POLICY, "deployment.yaml": DEPLOYMENT}
+    (pod,) = yaml.safe_load_all(
+        run("plan", "-f", "policy.yaml", "-f", "deployment.yaml", "-o", "yaml", files=files).output
+    )
+    (container,) = pod["spec"]["containers"]
+    pod["spec"]["nodeName"] = "n1"
+    if not door:
+        del container["volumeMounts"], pod["spec"]["volumes"]
+    policy = policy_from_object({**yaml.safe_load(POLICY), "metadata": {"name": "resnet", "namespace": "default"}})
+    world = cluster.World(
+        pod=pod,
+        namespace="default",
+        namespace_labels={env.INJECT_LABEL: "enabled"},
+        policies=(policy,),
+        machine=Machine(online=0b11, cores=(1, 2), architecture="x86_64"),
+        architectures=architectures,
+    )
+    (found,) = explain.explained(world)
+    assert [str(skip.reason) for skip in found.withheld] == reasons
 
 
 @pytest.mark.parametrize("width", [80, 200])

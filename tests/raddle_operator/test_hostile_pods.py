@@ -35,12 +35,8 @@ REST = (
     "ns",
     {env.INJECT_LABEL: "enabled"},
     POLICIES,
-    Facts(config_map_present=True, architectures=frozenset({"x86_64"})),
-    Settings(
-        shim=ShimDelivery(
-            config_map="raddle-shim-new", items=ITEMS, image="e/r:1", node=True, architectures=("x86_64",)
-        )
-    ),
+    Facts(architectures=frozenset({"x86_64"})),
+    Settings(shim=ShimDelivery(config_map="raddle-shim-new", items=ITEMS, door_items={"x86_64": ITEMS}, image="e/r:1")),
 )
 COPY = {"name": "raddle-shim", "configMap": {"name": "raddle-shim-old", "optional": True}}
 SHIM_MOUNT = {"name": "raddle-shim", "mountPath": "/opt/raddle"}
@@ -88,6 +84,10 @@ HOSTILE = {
     ),
     "references that are ours": lambda: pod(env=[ours("serve")] * 9_000),
     "mounts": lambda: pod(volumeMounts=[{"name": f"v{n}", "mountPath": f"/opt/raddle/{n}"} for n in range(20_000)]),
+    "mounts of the door": lambda: with_spec(
+        pod(volumeMounts=[{**SHIM_MOUNT, "mountPath": "/etc/ld.so.preload"}] * 20_000), volumes=[COPY]
+    ),
+    "shares of a GPU": lambda: pod(resources={"limits": {"cpu": "2", **{f"k{n}": "1" for n in range(60_000)}}}),
     "volumes of our name": lambda: with_spec(pod(volumeMounts=[SHIM_MOUNT] * 20_000), volumes=[COPY] * 9_000),
     "volumes": lambda: with_spec(pod(), volumes=[{"name": f"v{n}", "emptyDir": {}} for n in range(30_000)]),
     "containers": lambda: containers(12_000),

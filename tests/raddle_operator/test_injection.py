@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 
 import jsonpatch
 import pytest
 
-from raddle import delivery, env
+from raddle import env
 from raddle.topology import Kubelet, Machine, NUMANode
 from raddle.wire import read_plan_text
+from raddle_operator import shipped
 from raddle_operator.injection import MAX_PLANNED_CONTAINERS, Facts, Settings, decide_object
 from raddle_operator.matching import Policies
 from raddle_operator.reasons import SkipReason
@@ -18,12 +20,23 @@ from raddle_operator.spec import policy_from_object
 from raddle_operator.volumes import SAFE_TO_EVICT, ShimDelivery
 
 ITEMS = [{"key": "sitecustomize.py", "path": "python/sitecustomize.py"}]
-SHIM = ShimDelivery(config_map="raddle-shim-0123456789", items=ITEMS, image="example.test/raddle:1")
+DOOR_ITEMS = [*ITEMS, {"key": "ld.so.preload", "path": "ld.so.preload"}]
+SHIM = ShimDelivery(
+    config_map="raddle-shim-0123456789",
+    items=ITEMS,
+    door_items={"x86_64": DOOR_ITEMS},
+    image="example.test/raddle:1",
+)
+KNOWN = Facts(architectures=frozenset({"x86_64"}))
 LIMITS = {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}}
 NODE = Machine(
     online=0xFF, cores=tuple(1 << n for n in range(8)), numa_nodes=(NUMANode(0, 0xF), NUMANode(1, 0xF0)),
     kubelet=Kubelet(cpu_manager_policy="static"),
 )  # fmt: skip
+
+
+STATED = {"imageEnv": {"PYTHONPATH": ""}}
+COPIED = {"shim": "InitContainer", **STATED}
 
 
 def container(name="serve", **parts):
@@ -45,7 +58,7 @@ def decide(obj, spec=None, *, facts=None, settings=None, opt_in="enabled"):
     }
     policies = Policies([policy_from_object(policy)])
     labels = {env.INJECT_LABEL: opt_in}
-    return decide_object(obj, "ns", labels, policies, facts or Facts(), settings or Settings(shim=SHIM))
+    return decide_object(obj, "ns", labels, policies, facts or KNOWN, settings or Settings(shim=SHIM))
 
 
 def inject(obj, spec=None, **more):
@@ -83,7 +96,6 @@ def test_a_container_gets_its_counts_its_plan_and_the_shim(obj):
         "OMP_NUM_THREADS": ["omp-threads.raddle.dev/serve"],
         "KMP_BLOCKTIME": "1",
         "RADDLE_LITERALS": "KMP_BLOCKTIME=1",
-        "PYTHONUSERBASE": "/opt/raddle",
     }
     annotations = patched["metadata"]["annotations"]
     plan = annotations.pop("plan.raddle.dev/serve")
@@ -101,18 +113,24 @@ def test_a_container_gets_its_counts_its_plan_and_the_shim(obj):
     assert patched["metadata"]["labels"] == {"raddle.dev/injected": "true"}
     spec = patched["spec"]
     assert spec["containers"][0]["volumeMounts"] == [
-        {"name": "raddle-shim", "mountPath": "/opt/raddle", "readOnly": True}
+        {"name": "raddle-shim", "mountPath": "/opt/raddle", "readOnly": True},
+        {
+            "name": "raddle-shim",
+            "mountPath": "/etc/ld.so.preload",
+            "subPath": "ld.so.preload",
+            "readOnly": True,
+        },
     ]
     assert spec["volumes"] == [
         {
             "name": "raddle-shim",
-            "configMap": {"name": SHIM.config_map, "items": ITEMS, "defaultMode": 0o444, "optional": True},
+            "configMap": {"name": SHIM.config_map, "items": DOOR_ITEMS, "defaultMode": 0o444, "optional": True},
         }
     ]
 
 
 def test_a_container_grows_by_at_most_two_and_a_half_kilobytes():
-    settings = Settings(shim=ShimDelivery(config_map=SHIM.config_map, items=delivery.items()))
+    settings = Settings(shim=shipped.shim())
 
     def size(obj):
         return len(json.dumps(obj, separators=(",", ":")))
@@ -236,12 +254,14 @@ def test_with_env_from_and_no_shim_nothing_is_left_to_give():
 # --- how Python finds the shim --------------------------------------------------------------------------------------
 
 OF_CONFIG_MAP = {"configMapKeyRef": {"name": "c", "key": "k"}}
+UNKNOWN = SkipReason.IMAGE_ENV_UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("entries", "image_env", "expected"),
     [
-        ([], {}, {"PYTHONUSERBASE": "/opt/raddle"}),
+        ([], {}, {}),
+        ([], {"PYTHONUSERBASE": ""}, {"PYTHONUSERBASE": "/opt/raddle"}),
         ([], {"PYTHONPATH": "/app"}, {"PYTHONPATH": "/opt/raddle/python:/app"}),
         ([], {"PYTHONPATH": ""}, {"PYTHONPATH": "/opt/raddle/python"}),
         ([("PYTHONPATH", "/mine")], {}, {"PYTHONPATH": "/opt/raddle/python:/mine"}),
@@ -253,19 +273,35 @@ OF_CONFIG_MAP = {"configMapKeyRef": {"name": "c", "key": "k"}}
             {"PYTHONPATH": ""},
             {"PYTHONPATH": "/opt/raddle/python", "PYTHONNOUSERSITE": "1"},
         ),
-        ([("PYTHONNOUSERSITE", "")], {}, {"PYTHONNOUSERSITE": "", "PYTHONUSERBASE": "/opt/raddle"}),
+        (
+            [("PYTHONNOUSERSITE", "")],
+            {"PYTHONUSERBASE": ""},
+            {"PYTHONNOUSERSITE": "", "PYTHONUSERBASE": "/opt/raddle"},
+        ),
     ],
 )
-def test_python_finds_the_shim_by_its_user_site_or_by_a_path_that_is_known(entries, image_env, expected):
+def test_where_the_door_is_closed_python_finds_the_shim_by_what_is_known_of_the_image(entries, image_env, expected):
     obj = pod(container(env=[{"name": name, "value": value} for name, value in entries]))
-    patched, _ = inject(obj, {"imageEnv": image_env})
+    patched, decision = inject(obj, {"imageEnv": image_env, "shim": "ConfigMap"})
     found = {name: value for name, value in environment(patched).items() if name.startswith("PYTHON")}
     assert found == expected
+    assert [skip.reason for skip in decision.containers[0].withheld] == ([] if expected else [UNKNOWN])
+
+
+@pytest.mark.parametrize("name", ["PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "NODE_OPTIONS", "LD_PRELOAD"])
+def test_by_the_door_no_variable_of_a_loader_is_touched(name):
+    own = {"name": name, "value": "/mine"}
+    image_env = {} if name == "PYTHONNOUSERSITE" else {name: "/image"}
+    spec = {"nativeShim": "Preload", "imageEnv": image_env}
+    patched, decision = inject(pod(container(env=[own])), spec)
+    assert environment(patched)[name] == "/mine"
+    assert environment(inject(pod(), spec)[0]).get(name) is None
+    assert decision.containers[0].withheld == ()
 
 
 def test_a_path_by_a_required_reference_is_kept_under_another_name_just_before():
     entries = [{"name": "PYTHONPATH", "valueFrom": OF_CONFIG_MAP}, {"name": "USES", "value": "$(PYTHONPATH)"}]
-    patched, _ = inject(pod(container(env=entries)))
+    patched, _ = inject(pod(container(env=entries)), {"shim": "ConfigMap"})
     assert patched["spec"]["containers"][0]["env"][:3] == [
         {"name": "ORIGINAL_PYTHONPATH", "valueFrom": OF_CONFIG_MAP},
         {"name": "PYTHONPATH", "value": "/opt/raddle/python:$(ORIGINAL_PYTHONPATH)"},
@@ -284,15 +320,17 @@ def test_a_path_by_a_required_reference_is_kept_under_another_name_just_before()
             ],
             {},
         ),
-        ([{"name": "PYTHONUSERBASE", "value": "/home/me"}], {}),
-        ([{"name": "PYTHONUSERBASE", "valueFrom": OF_CONFIG_MAP}], {}),
-        ([{"name": "PYTHONNOUSERSITE", "value": "1"}], {}),
+        ([{"name": "PYTHONUSERBASE", "value": "/home/me"}], {"PYTHONUSERBASE": ""}),
+        ([{"name": "PYTHONUSERBASE", "valueFrom": OF_CONFIG_MAP}], {"PYTHONUSERBASE": ""}),
+        ([{"name": "PYTHONNOUSERSITE", "value": "1"}], {"PYTHONUSERBASE": ""}),
         ([], {"PYTHONUSERBASE": "/home/me"}),
+        ([], {}),
     ],
 )
 def test_where_no_way_is_safe_there_is_no_shim_and_the_plan_reckons_with_that(entries, image_env):
     four = {"limits": {"cpu": "4"}, "requests": {"cpu": "4"}}
-    patched, decision = inject(pod(container(env=entries, resources=four)), {"imageEnv": image_env})
+    spec = {"imageEnv": image_env, "shim": "ConfigMap"}
+    patched, decision = inject(pod(container(env=entries, resources=four)), spec)
     assert [skip.reason for skip in decision.containers[0].withheld] == [SkipReason.IMAGE_ENV_UNKNOWN]
     found = environment(patched)
     assert "RADDLE_PLAN" not in found
@@ -334,7 +372,7 @@ def test_a_shim_that_cannot_be_delivered_is_missing_and_the_counts_are_given_all
 
 
 def test_an_image_volume_brings_the_shim_without_a_container():
-    patched, _ = inject(pod(), {"shim": "ImageVolume"})
+    patched, _ = inject(pod(), {"shim": "ImageVolume", **STATED})
     assert patched["spec"]["volumes"] == [
         {"name": "raddle-shim", "image": {"reference": "example.test/raddle:1", "pullPolicy": "IfNotPresent"}}
     ]
@@ -345,7 +383,7 @@ def test_an_image_volume_brings_the_shim_without_a_container():
 def test_an_init_container_comes_last_with_the_first_containers_resources_and_restricted_rights():
     security = {"runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}, "privileged": True}
     obj = pod(container(securityContext=security), container("b", resources={}), initContainers=[container("first")])
-    patched, _ = inject(obj, {"shim": "InitContainer"})
+    patched, _ = inject(obj, COPIED)
     assert [c["name"] for c in patched["spec"]["initContainers"]] == ["first", "raddle-shim"]
     copier = patched["spec"]["initContainers"][1]
     assert copier["resources"] == LIMITS
@@ -361,15 +399,15 @@ def test_an_init_container_comes_last_with_the_first_containers_resources_and_re
 
 
 def test_what_the_api_server_adds_to_our_init_container_is_no_reason_to_write_it_again():
-    patched, _ = inject(pod(), {"shim": "InitContainer"})
+    patched, _ = inject(pod(), COPIED)
     copier = patched["spec"]["initContainers"][0]
     copier |= {"terminationMessagePath": "/dev/termination-log", "imagePullPolicy": "Always"}
     copier["volumeMounts"].append({"name": "kube-api-access", "mountPath": "/var/run/secrets"})
-    assert decide(patched, {"shim": "InitContainer"}).operations == []
+    assert decide(patched, COPIED).operations == []
 
 
 def test_volumes_that_the_autoscaler_may_drop_are_added_to_those_that_are_named():
-    patched, _ = inject(pod(annotations={SAFE_TO_EVICT: "cache"}), {"shim": "InitContainer"})
+    patched, _ = inject(pod(annotations={SAFE_TO_EVICT: "cache"}), COPIED)
     assert patched["metadata"]["annotations"][SAFE_TO_EVICT] == "cache,raddle-shim"
 
 
@@ -434,7 +472,7 @@ def test_a_policy_that_observes_still_says_what_it_would_do():
 
 
 def test_without_a_limit_the_smallest_known_node_is_safe():
-    patched, decision = inject(pod(container(resources={})), facts=Facts(smallest_cores=6))
+    patched, decision = inject(pod(container(resources={})), facts=replace(KNOWN, smallest_cores=6))
     assert decision.containers[0].plan.intra_op == 6
     assert patched["metadata"]["annotations"]["threads.raddle.dev/serve"] == "4"
 
@@ -493,7 +531,7 @@ def test_variables_that_another_webhook_added_behind_ours_are_no_reason_to_write
 
 
 def test_a_shim_of_an_older_release_is_replaced():
-    old = Settings(shim=ShimDelivery(config_map="raddle-shim-old", items=ITEMS))
+    old = Settings(shim=replace(SHIM, config_map="raddle-shim-old"))
     patched, _ = inject(pod(), settings=old)
     again, _ = inject(patched)
     assert again["spec"]["volumes"][0]["configMap"]["name"] == SHIM.config_map

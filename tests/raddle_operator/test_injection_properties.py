@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from raddle import env
 from raddle.wire import read_plan_text
-from raddle_operator import records
+from raddle_operator import environment, records
 from raddle_operator.binding import BindingOutcome, rebind
 from raddle_operator.families import VARIABLES
 from raddle_operator.injection import MAX_ANNOTATIONS_BYTES, Facts, Settings, decide_object
@@ -25,21 +25,25 @@ from raddle_operator.spec import policy_from_object
 from raddle_operator.volumes import SHIM_INIT_CONTAINER, SHIM_VOLUME, ShimDelivery
 
 ITEMS = [{"key": "sitecustomize.py", "path": "python/sitecustomize.py"}]
+DOOR_ITEMS = [*ITEMS, {"key": "ld.so.preload", "path": "ld.so.preload"}]
 SETTINGS = st.sampled_from(
-    (
+    [
         Settings(),
         Settings(shim=ShimDelivery(config_map="raddle-shim-new", items=ITEMS)),
         Settings(shim=ShimDelivery(config_map="raddle-shim-new", items=ITEMS, image="example.test/raddle:1")),
+    ]
+    + [
         Settings(
             shim=ShimDelivery(
                 config_map="raddle-shim-new",
                 items=ITEMS,
+                door_items={"x86_64": DOOR_ITEMS, "aarch64": DOOR_ITEMS},
                 image="example.test/raddle:1",
-                node=True,
-                architectures=("x86_64", "aarch64"),
-            )
-        ),
-    )
+            ),
+            door=door,
+        )
+        for door in (True, True, False)
+    ]
 )
 NAMESPACES = st.sampled_from(("enabled", "enabled", "enabled", "labelled", "disabled"))
 
@@ -49,7 +53,7 @@ def facts(draw):
     return Facts(
         smallest_cores=draw(st.none() | st.integers(1, 64)),
         machines=draw(st.just({}) | st.builds(lambda machine: {"node-1": machine}, strategies.machines())),
-        config_map_present=draw(st.sampled_from((None, True, True, False))),
+        config_map_present=draw(st.sampled_from((True, True, False))),
         architectures=draw(st.sampled_from((frozenset(), frozenset({"x86_64"}), frozenset({"x86_64", "aarch64"})))),
     )
 
@@ -166,6 +170,25 @@ def test_what_raddle_mounts_and_names_is_there(situation):
             assert "/opt/raddle" in mounted
         if values.get(env.REPORT) == "/opt/raddle-report" and env.REPORT not in str(obj):
             assert "/opt/raddle-report" in mounted
+
+
+@given(situations())
+@settings(max_examples=150)
+def test_the_door_is_there_whole_or_not_at_all_and_needs_no_variable_of_a_loader(situation):
+    obj, *rest = situation
+    decision = decide_object(obj, *rest)
+    spec = apply(obj, decision)["spec"]
+    volumes = {volume["name"]: volume for volume in spec.get("volumes", [])}
+    shim = volumes.get(SHIM_VOLUME, {}).get("configMap", {})
+    for container in spec["containers"] + spec.get("initContainers", []):
+        mounts = {m["mountPath"] for m in container.get("volumeMounts", []) if m["name"] == SHIM_VOLUME}
+        if "/etc/ld.so.preload" in mounts and shim.get("name") == "raddle-shim-new":
+            assert mounts == {"/etc/ld.so.preload", "/opt/raddle"}
+            assert shim["items"] == DOOR_ITEMS
+            ours = environment.literals_of({"metadata": {}, "spec": {"containers": [container]}})[container["name"]]
+            assert not {"PYTHONPATH", "PYTHONUSERBASE", "NODE_OPTIONS", "LD_PRELOAD"} & set(ours)
+        elif "/opt/raddle" in mounts and shim.get("name") == "raddle-shim-new":
+            assert shim["items"] == ITEMS
 
 
 @given(situations())

@@ -1,4 +1,4 @@
-"""How Node.js, Java and native programs find their shims, which literals a container gets, and where reports go."""
+"""How programs find their shim by variables, which literals a container gets, and where reports go."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ ITEMS = [{"key": "sitecustomize.py", "path": "python/sitecustomize.py"}]
 SHIM = ShimDelivery(
     config_map="raddle-shim-0123456789",
     items=ITEMS,
+    door_items={"x86_64": ITEMS, "aarch64": ITEMS},
     image="example.test/raddle:1",
-    node=True,
-    architectures=("x86_64", "aarch64"),
 )
-SEEN = Facts(config_map_present=True, architectures=frozenset({"x86_64"}))
+SEEN = Facts(architectures=frozenset({"x86_64"}))
 LIMITS = {"limits": {"cpu": "4", "memory": "1Gi"}, "requests": {"cpu": "2", "memory": "1Gi"}}
-REQUIRE = "--require /opt/raddle/node/raddle.cjs"
+PYTHON = "/opt/raddle/python"
 LIBRARY = "/opt/raddle/native/x86_64/libraddle.so"
 OF_CONFIG_MAP = {"configMapKeyRef": {"name": "c", "key": "k"}}
 OPTIONAL = {"configMapKeyRef": {"name": "c", "key": "k", "optional": True}}
-NATIVE = {"nativeShim": "Preload", "imageEnv": {"LD_PRELOAD": ""}}
+# The policy closes the door.
+BY_VARIABLES = {"shim": "ConfigMap"}
+NATIVE = {**BY_VARIABLES, "nativeShim": "Preload", "imageEnv": {"LD_PRELOAD": ""}}
 
 
 def container(name="serve", **parts):
@@ -87,9 +88,17 @@ def withheld(decision):
     return [(skip.reason, skip.detail) for outcome in decision.containers for skip in outcome.withheld]
 
 
-# --- NODE_OPTIONS and LD_PRELOAD: one list, three ways to know it ---------------------------------------------------
+# --- PYTHONPATH and LD_PRELOAD: one list, three ways to know it -----------------------------------------------------
 
-EXTENDED = [("NODE_OPTIONS", REQUIRE, " ", {}), ("LD_PRELOAD", LIBRARY, ":", {"nativeShim": "Preload"})]
+EXTENDED = [
+    ("PYTHONPATH", PYTHON, ":", BY_VARIABLES),
+    ("LD_PRELOAD", LIBRARY, ":", {**BY_VARIABLES, "nativeShim": "Preload"}),
+]
+
+
+def about(name, decision):
+    """The reasons that name a variable."""
+    return [(reason, detail) for reason, detail in withheld(decision) if name in detail]
 
 
 @pytest.mark.parametrize(("name", "part", "separator", "spec"), EXTENDED)
@@ -141,37 +150,35 @@ def test_what_can_not_be_kept_is_left_alone_with_a_reason(name, part, separator,
     given = [{**entry, "name": entry["name"].format(name)} for entry in env_entries]
     patched, decision = inject(pod(container(env=given)), spec)
     assert entries(patched)[: len(given)] == given
-    ((reason, detail),) = withheld(decision)
+    ((reason, _),) = about(name, decision)
     assert reason is SkipReason.IMAGE_ENV_UNKNOWN
-    assert name in detail
 
 
 @pytest.mark.parametrize(("name", "part", "separator", "spec"), EXTENDED)
 @pytest.mark.parametrize("existing", ["Respect", "Override"])
 def test_env_from_may_hide_the_list_so_it_is_not_replaced_by_the_images(name, part, separator, spec, existing):
-    obj = pod(container(envFrom=[{"secretRef": {"name": "s"}}]))
     policy = {**spec, "imageEnv": {name: "/x"}, "existingValues": existing}
-    patched, decision = inject(obj, policy)
+    seen = [{"name": other, "value": "/seen"} for other in ("PYTHONPATH", "LD_PRELOAD") if other != name]
+    hidden = {"envFrom": [{"secretRef": {"name": "s"}}]}
+    patched, decision = inject(pod(container(**hidden, env=seen)), {**policy, "nativeShim": "Preload"})
     assert (name in values(patched)) is (existing == "Override")
-    reasons = [reason for reason, detail in withheld(decision) if name in detail]
+    reasons = [reason for reason, _ in about(name, decision)]
     assert reasons == ([] if existing == "Override" else [SkipReason.ENV_FROM_PRESENT])
-    in_spec = pod(container(envFrom=[{"secretRef": {"name": "s"}}], env=[{"name": name, "value": "x"}]))
+    in_spec = pod(container(**hidden, env=[{"name": name, "value": "x"}]))
     assert part in values(inject(in_spec, policy)[0])[name]
 
 
 @pytest.mark.parametrize(
     ("facts", "shim", "reason"),
     [
-        (Facts(architectures=SEEN.architectures), SHIM, "not been seen"),
         (SEEN, ShimDelivery(config_map="raddle-shim-0123456789", items=ITEMS), "this build has no"),
         (Facts(config_map_present=False), SHIM, "no ConfigMap"),
     ],
 )
-@pytest.mark.parametrize(("name", "part", "separator", "more"), EXTENDED)
-def test_a_file_that_may_lack_is_never_named(name, part, separator, more, facts, shim, reason):
-    obj = pod(container(env=[{"name": name, "value": "mine"}]))
-    patched, decision = inject(obj, more, facts=facts, shim=shim)
-    assert values(patched)[name] == "mine"
+def test_a_file_that_lacks_is_never_named(facts, shim, reason):
+    obj = pod(container(env=[{"name": "LD_PRELOAD", "value": "mine"}], command=["java"]))
+    patched, decision = inject(obj, NATIVE, facts=facts, shim=shim)
+    assert values(patched)["LD_PRELOAD"] == "mine"
     assert [(found, reason in detail) for found, detail in withheld(decision)] == [(SkipReason.SHIM_MISSING, True)]
 
 
@@ -185,9 +192,9 @@ def test_a_native_shim_without_its_files_is_a_contradiction_that_is_told():
 
 @pytest.mark.parametrize("way", ["ImageVolume", "InitContainer"])
 def test_what_brings_the_files_before_the_start_needs_no_config_map(way):
-    spec = {"shim": way, "nativeShim": "Preload", "imageEnv": {"LD_PRELOAD": "", "NODE_OPTIONS": ""}}
-    patched, decision = inject(pod(), spec, facts=Facts(architectures=frozenset({"x86_64"})))
-    assert values(patched)["NODE_OPTIONS"] == REQUIRE
+    spec = {"shim": way, "nativeShim": "Preload", "imageEnv": {"LD_PRELOAD": "", "PYTHONPATH": ""}}
+    patched, decision = inject(pod(), spec, facts=Facts(config_map_present=False, architectures=SEEN.architectures))
+    assert values(patched)["PYTHONPATH"] == PYTHON
     assert values(patched)["LD_PRELOAD"] == LIBRARY
     assert withheld(decision) == []
 
@@ -195,7 +202,7 @@ def test_what_brings_the_files_before_the_start_needs_no_config_map(way):
 # --- what other webhooks do to the same lists -----------------------------------------------------------------------
 
 JAVA = ("JAVA_TOOL_OPTIONS", "-XX:ActiveProcessorCount=4", " ", {"runtimes": ["jvm"]})
-LISTS = [*EXTENDED, ("PYTHONPATH", "/opt/raddle/python", ":", {}), JAVA]
+LISTS = [*EXTENDED, JAVA]
 
 
 def edited(patched, name, change):
@@ -241,13 +248,13 @@ def test_a_part_of_ours_that_stands_twice_goes_twice(name, part, separator, spec
 
 
 def test_a_reference_that_another_webhook_adds_to_keeps_what_it_refers_to():
-    obj = pod(container(env=[{"name": "NODE_OPTIONS", "valueFrom": OF_CONFIG_MAP}]))
-    changed = edited(inject(obj)[0], "NODE_OPTIONS", lambda text: f"--require /otel/x.js {text}")
+    obj = pod(container(env=[{"name": "PYTHONPATH", "valueFrom": OF_CONFIG_MAP}]))
+    changed = edited(inject(obj, BY_VARIABLES)[0], "PYTHONPATH", lambda text: f"/otel:{text}")
     kept = [
-        {"name": "ORIGINAL_NODE_OPTIONS", "valueFrom": OF_CONFIG_MAP},
-        {"name": "NODE_OPTIONS", "value": "--require /otel/x.js $(ORIGINAL_NODE_OPTIONS)"},
+        {"name": "ORIGINAL_PYTHONPATH", "valueFrom": OF_CONFIG_MAP},
+        {"name": "PYTHONPATH", "value": "/otel:$(ORIGINAL_PYTHONPATH)"},
     ]
-    assert values(inject(changed)[0])["NODE_OPTIONS"] == f"{REQUIRE} {kept[1]['value']}"
+    assert values(inject(changed, BY_VARIABLES)[0])["PYTHONPATH"] == f"{PYTHON}:{kept[1]['value']}"
     assert opted_out(changed, {})["containers"][0]["env"] == kept
 
 
@@ -269,65 +276,43 @@ def test_a_list_that_is_set_twice_keeps_both():
     assert opted_out(patched, {"runtimes": ["jvm"]}) == obj["spec"]
 
 
-# --- who runs Node.js -----------------------------------------------------------------------------------------------
+# --- who runs Node.js and Java --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("command", "runs"),
     [
-        {"command": ["node", "server.js"]},
-        {"command": ["/usr/local/bin/node"], "args": ["."]},
-        {"args": ["npm", "start"]},
-        {"command": ["sh", "-c", "cd /app && exec yarn start"]},
+        ({"command": ["node", "server.js"]}, "node"),
+        ({"command": ["/usr/local/bin/node"], "args": ["."]}, "node"),
+        ({"args": ["npm", "start"]}, "npm"),
+        ({"command": ["sh", "-c", "cd /app && exec yarn start"]}, "yarn"),
+        ({"command": ["java", "-jar", "app.jar"]}, "java"),
     ],
 )
-def test_a_command_that_runs_node_without_its_options_known_is_told_what_to_write(command):
-    patched, decision = inject(pod(container(**command)))
-    assert "NODE_OPTIONS" not in values(patched)
-    ((reason, detail),) = withheld(decision)
-    assert reason is SkipReason.IMAGE_ENV_UNKNOWN
-    assert "imageEnv.NODE_OPTIONS" in detail
-    # Python's way is there all the same, but nothing stops Node's pool from spinning: the plan reckons with that.
+def test_a_program_that_only_the_native_shim_reaches_has_variables_where_the_door_is_closed(command, runs):
+    own = [{"name": "PYTHONPATH", "value": "/helpers"}]
+    patched, decision = inject(pod(container(**command, env=own)), BY_VARIABLES)
+    assert withheld(decision) == [
+        (SkipReason.SHIM_MISSING, f"{runs} has it by the door, or with nativeShim Preload in the policy")
+    ]
+    # Python's way is there all the same, but nothing stops that program's pool from spinning: the plan reckons with it.
+    assert values(patched)["PYTHONPATH"] == f"{PYTHON}:/helpers"
     assert decision.containers[0].plan.intra_op == 3
-    _, stated = inject(pod(container(**command)), {"imageEnv": {"NODE_OPTIONS": ""}})
+    _, stated = inject(pod(container(**command)), NATIVE)
+    assert withheld(stated) == []
     assert stated.containers[0].plan.intra_op == 4
-
-
-@pytest.mark.parametrize(
-    ("command", "options", "given"),
-    [
-        (["node", "--permission", "serve.js"], "", False),
-        (["sh", "-c", "exec node --experimental-permission serve.js"], "", False),
-        (["node", "serve.js"], "--permission", False),
-        (["node", "--permission", "--allow-fs-read=/app/*", "serve.js"], "", False),
-        (["node", "--permission", "--allow-fs-read=/app/*,/opt/raddle/*", "serve.js"], "", True),
-        (["node", "--permission", "serve.js"], "--allow-fs-read=*", True),
-    ],
-)
-def test_node_js_is_not_given_a_file_that_its_permission_model_hides(command, options, given):
-    # It would end at start.
-    patched, decision = inject(pod(container(command=command)), {"imageEnv": {"NODE_OPTIONS": options}})
-    assert ("NODE_OPTIONS" in values(patched)) == given
-    told = [skip.detail for skip in decision.containers[0].withheld]
-    assert told == (
-        [] if given else ["Node.js's permission model hides it; add --allow-fs-read=/opt/raddle/* to the command"]
-    )
 
 
 @pytest.mark.parametrize("command", [{}, {"command": ["python", "node.py"]}, {"command": ["sh", "-c", "./nodejs-app"]}])
 def test_of_a_container_that_says_nothing_of_node_nothing_is_said(command):
-    _, decision = inject(pod(container(**command)))
+    _, decision = inject(pod(container(**command)), {**BY_VARIABLES, "imageEnv": {"PYTHONPATH": ""}})
     assert withheld(decision) == []
 
 
-def test_node_is_reached_where_python_can_not_be():
-    own = [{"name": "PYTHONUSERBASE", "value": "/u"}, {"name": "NODE_OPTIONS", "value": "-r x"}]
-    patched, decision = inject(pod(container(env=own, command=["node", "."])))
-    assert values(patched)["NODE_OPTIONS"] == f"{REQUIRE} -r x"
-    assert env.PLAN in values(patched)
-    assert [reason for reason, _ in withheld(decision)] == [SkipReason.IMAGE_ENV_UNKNOWN]
-    recorded = read_plan_text(patched["metadata"]["annotations"]["plan.raddle.dev/serve"])
-    assert recorded.budget.shim is True
+def test_what_an_earlier_version_gave_node_goes():
+    before = {"name": "NODE_OPTIONS", "value": "--require /opt/raddle/node/raddle.cjs --max-old-space-size=64"}
+    patched, _ = inject(pod(container(env=[before], command=["node", "."])))
+    assert values(patched)["NODE_OPTIONS"] == "--max-old-space-size=64"
 
 
 # --- the native shim ------------------------------------------------------------------------------------------------
@@ -335,19 +320,28 @@ def test_node_is_reached_where_python_can_not_be():
 
 def test_nothing_is_preloaded_unless_the_policy_asks():
     own = [{"name": "LD_PRELOAD", "value": "/lib/a.so"}]
-    patched, decision = inject(pod(container(env=own)), {"imageEnv": {"LD_PRELOAD": "/lib/b.so"}})
+    stated = {**BY_VARIABLES, "imageEnv": {"LD_PRELOAD": "/lib/b.so", "PYTHONPATH": ""}}
+    patched, decision = inject(pod(container(env=own)), stated)
     assert entries(patched)[0] == own[0]
     assert withheld(decision) == []
 
 
 @pytest.mark.parametrize("spec", [{"nativeShim": "Preload"}, {"allocator": "Jemalloc"}])
 def test_who_asks_without_saying_what_the_image_preloads_is_told_what_to_write(spec):
+    spec = {**BY_VARIABLES, **spec}
     patched, decision = inject(pod(), spec)
     assert "LD_PRELOAD" not in values(patched)
-    ((reason, detail),) = withheld(decision)
+    ((reason, _),) = about("imageEnv.LD_PRELOAD", decision)
     assert reason is SkipReason.IMAGE_ENV_UNKNOWN
-    assert "imageEnv.LD_PRELOAD" in detail
     assert values(inject(pod(), {**spec, "imageEnv": {"LD_PRELOAD": ""}})[0])["LD_PRELOAD"] == LIBRARY
+
+
+@pytest.mark.parametrize("spec", [{"nativeShim": "Preload"}, {"allocator": "Jemalloc"}])
+def test_by_the_door_nobody_has_to_say_what_the_image_preloads(spec):
+    own = [{"name": "LD_PRELOAD", "value": "/lib/a.so"}]
+    patched, decision = inject(pod(container(env=own)), spec)
+    assert values(patched)["LD_PRELOAD"] == "/lib/a.so"
+    assert withheld(decision) == []
 
 
 def required(*terms):
@@ -384,8 +378,7 @@ ARM = Machine(online=0b11, cores=(1, 2), architecture="aarch64")
     ],
 )
 def test_the_architecture_is_the_nodes_the_pods_wish_or_the_only_one(placed, facts, expected):
-    seen = Facts(config_map_present=True, architectures=facts.architectures, machines=facts.machines)
-    patched, decision = inject(pod(**placed), NATIVE, facts=seen)
+    patched, decision = inject(pod(container(command=["java"]), **placed), NATIVE, facts=facts)
     if expected is None:
         assert [reason for reason, _ in withheld(decision)] == [SkipReason.ARCHITECTURE_UNKNOWN]
         assert "LD_PRELOAD" not in values(patched)
@@ -394,7 +387,7 @@ def test_the_architecture_is_the_nodes_the_pods_wish_or_the_only_one(placed, fac
 
 
 def test_an_architecture_that_nothing_was_built_for_is_named():
-    _, decision = inject(pod(nodeSelector={"kubernetes.io/arch": "s390x"}), NATIVE)
+    _, decision = inject(pod(container(command=["java"]), nodeSelector={"kubernetes.io/arch": "s390x"}), NATIVE)
     assert withheld(decision) == [(SkipReason.SHIM_MISSING, "this build has no native shim for s390x")]
 
 
@@ -412,8 +405,9 @@ def test_a_java_process_is_reached_by_the_native_shim_only():
         text = inject(java, spec)[0]["metadata"]["annotations"]["plan.raddle.dev/serve"]
         return read_plan_text(text).budget.shim
 
-    assert not controlled({})
+    assert not controlled(BY_VARIABLES)
     assert controlled(NATIVE)
+    assert controlled({})
 
 
 # --- literals -------------------------------------------------------------------------------------------------------
@@ -529,6 +523,7 @@ def test_javas_options_from_an_optional_reference_are_left_alone():
 # --- reports --------------------------------------------------------------------------------------------------------
 
 REPORTS = {"reports": True}
+COPIED = {"shim": "InitContainer", "imageEnv": {"PYTHONPATH": ""}}
 
 
 def mounts(patched, name="serve"):
@@ -554,12 +549,12 @@ def test_each_container_has_a_folder_of_its_own_in_one_volume():
 
 def test_the_autoscaler_is_told_of_all_local_volumes():
     before = {SAFE_TO_EVICT: "cache"}
-    patched, _ = inject(pod(annotations=before), {**REPORTS, "shim": "InitContainer"})
+    patched, _ = inject(pod(annotations=before), {**REPORTS, **COPIED})
     assert patched["metadata"]["annotations"][SAFE_TO_EVICT] == "cache,raddle-shim,raddle-report"
 
 
 @pytest.mark.parametrize("before", [{}, {SAFE_TO_EVICT: "cache"}, {SAFE_TO_EVICT: "cache, other"}])
-@pytest.mark.parametrize("spec", [REPORTS, {**REPORTS, "shim": "InitContainer"}])
+@pytest.mark.parametrize("spec", [REPORTS, {**REPORTS, **COPIED}])
 def test_the_autoscaler_is_told_of_ours_no_longer_than_they_are_there(before, spec):
     patched, _ = inject(pod(annotations=before), spec)
     assert "raddle-report" in patched["metadata"]["annotations"][SAFE_TO_EVICT]
@@ -654,7 +649,8 @@ def test_with_everything_on_a_container_still_grows_by_little():
     spec = {
         "reports": True,
         "nativeShim": "Preload",
-        "imageEnv": {"LD_PRELOAD": "", "NODE_OPTIONS": "", "JAVA_TOOL_OPTIONS": "", "PYTHONPATH": ""},
+        "imageEnv": {"LD_PRELOAD": "", "JAVA_TOOL_OPTIONS": "", "PYTHONPATH": ""},
+        "shim": "ConfigMap",
         "runtimes": list(FAMILIES),
     }
 

@@ -66,7 +66,9 @@ PARTS = {
     "ImageEnvUnknown": (pod(), lab.policy(runtimes=["onnxruntime", "jvm"])),
     "ShimMissing": (pod(), lab.policy(shim="None", nativeShim="Preload")),
     "ReportsMissing": (pod(), lab.policy(shim="None", reports=True)),
-    "ArchitectureUnknown": (pod(), lab.policy(nativeShim="Preload", imageEnv={"LD_PRELOAD": ""})),
+    "ArchitectureUnknown": (pod(), lab.policy()),
+    "DoorClosed": (pod(labels={"raddle.dev/door": "closed"}), lab.policy()),
+    "DoorOccupied": (pod(schedulerName="hami-scheduler"), lab.policy()),
 }
 # Reasons that a policy's condition has, and with it an event.
 CONDITIONS = {
@@ -132,7 +134,7 @@ LABELS = {"raddle.dev/inject": "enabled"}
 def of_the_controller(obj, policies):
     arranged = Policies(policy_from_object(one) for one in policies)
     shim = ShimDelivery(config_map="raddle-shim-0")
-    return verdict(obj, "models", LABELS, arranged, Facts(), shim=shim, unlabelled="disabled")
+    return verdict(obj, "models", LABELS, arranged, Facts(), shim=shim, door=True, unlabelled="disabled")
 
 
 def of_explain(obj, policies):

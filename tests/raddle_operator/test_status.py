@@ -462,12 +462,12 @@ POD = {
 }
 
 
-SHIM = ShimDelivery(config_map="raddle-shim-0")
+SHIM = ShimDelivery(config_map="raddle-shim-0", door_items={"x86_64": ()})
 
 
-def asked(obj, shim=SHIM):
-    labels = {"raddle.dev/inject": "enabled"}
-    return verdict(obj, "shop", labels, Policies([policy()]), Facts(), shim=shim, unlabelled="disabled")
+def asked(obj, shim=SHIM, *, door=True):
+    labels, facts = {"raddle.dev/inject": "enabled"}, Facts(architectures=frozenset({"x86_64"}))
+    return verdict(obj, "shop", labels, Policies([policy()]), facts, shim=shim, door=door, unlabelled="disabled")
 
 
 def test_a_pod_that_the_webhook_would_have_changed_was_missed():
@@ -479,6 +479,7 @@ def test_a_pod_that_would_have_got_nothing_but_the_shim_was_missed_where_there_i
     pod = {**POD, "spec": {"containers": [{**container, "envFrom": [{"configMapRef": {"name": "x"}}]}]}}
     assert asked(pod) is SkipReason.WEBHOOK_MISSED
     assert asked(pod, shim=ShimDelivery()) is SkipReason.ENV_FROM_PRESENT
+    assert asked(pod, door=False) is SkipReason.ENV_FROM_PRESENT
 
 
 def test_a_pod_that_the_webhook_leaves_alone_has_the_webhooks_reason():

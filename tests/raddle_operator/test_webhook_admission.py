@@ -130,9 +130,9 @@ def test_the_architectures_are_those_of_all_known_nodes():
 async def test_what_a_container_does_not_get_is_in_the_log(here, caplog):
     caplog.set_level(logging.INFO)
     obj = lab.pod()
-    obj["spec"]["containers"][0]["command"] = ["node", "server.js"]
+    obj["metadata"].setdefault("labels", {})["raddle.dev/door"] = "closed"
     assert decision(await here.create(obj)).startswith("changed")
-    assert any("serve: ImageEnvUnknown: set imageEnv.NODE_OPTIONS" in line for line in caplog.messages)
+    assert any("serve: DoorClosed: the pod's label raddle.dev/door is closed" in line for line in caplog.messages)
 
 
 async def test_the_shim_is_mounted_only_where_its_config_map_has_been_seen(here):

@@ -22,6 +22,8 @@ from raddle_operator import binding, injection, matching, shipped, spec
 
 NODE = "node"
 CONTAINER = "serve"
+# The guest starts a program with the pod's variables; it makes no mounts of its own.
+_BY_VARIABLES = {"shim": "ConfigMap", "imageEnv": {"PYTHONPATH": ""}}
 _ANNOTATION = re.compile(r"metadata\.annotations\['([^']+)'\]")
 
 
@@ -66,12 +68,10 @@ def bind(created: Mapping[str, Any], node: Machine, policy: Mapping[str, Any] | 
             "apiVersion": "raddle.dev/v1alpha1",
             "kind": "InferenceThreading",
             "metadata": {"name": "all", "namespace": "models"},
-            "spec": {"podSelector": {}, "imageEnv": {"PYTHONPATH": ""}, "reports": True, **(policy or {})},
+            "spec": {"podSelector": {}, **_BY_VARIABLES, "reports": True, **(policy or {})},
         }
     )
-    facts = injection.Facts(
-        smallest_cores=len(node.cores), config_map_present=True, architectures=frozenset({node.architecture})
-    )
+    facts = injection.Facts(smallest_cores=len(node.cores), architectures=frozenset({node.architecture}))
     decision = injection.decide_object(
         created,
         "models",

@@ -42,8 +42,8 @@ CONFIGURATION: Final = "raddle"
 class World:
     """A pod and all that decides what it gets, as the cluster holds it now.
 
-    `machine` is the pod's node, None where it has none or its topology is not known; `unlabelled` is what a namespace
-    without the label counts as.
+    `machine` is the pod's node, None where it has none or its topology is not known; `architectures` are those of all
+    nodes that Raddle knows; `unlabelled` is what a namespace without the label counts as.
     """
 
     pod: Object
@@ -51,6 +51,7 @@ class World:
     namespace_labels: Mapping[str, str]
     policies: tuple[PolicyObject, ...]
     machine: Machine | None = None
+    architectures: frozenset[str] = frozenset()
     unlabelled: str = DISABLED
 
     @property
@@ -105,6 +106,7 @@ async def world(name: str, namespace: str | None, kubeconfig: Path | None, conte
         own = await kube.list(INFERENCE_THREADINGS, place)
         everywhere = await kube.list(CLUSTER_INFERENCE_THREADINGS)
         its_machine = await _machine_of(kube, (pod.get("spec") or {}).get("nodeName"))
+        architectures = await _architectures(kube)
         unlabelled = await _unlabelled(kube)
     # Items of a list need not carry their kind.
     objects = [{**obj, "kind": INFERENCE_THREADINGS.kind} for obj in own.items]
@@ -115,6 +117,7 @@ async def world(name: str, namespace: str | None, kubeconfig: Path | None, conte
         namespace_labels=labels,
         policies=tuple(_policies(objects)),
         machine=its_machine,
+        architectures=architectures,
         unlabelled=unlabelled,
     )
 
@@ -136,6 +139,15 @@ def unlabelled_in(configuration: Object) -> str:
             if state and (expression.get("key"), expression.get("operator")) == (env.INJECT_LABEL, "NotIn"):
                 return state
     return DISABLED
+
+
+async def _architectures(kube: Kube) -> frozenset[str]:
+    """Return those of all nodes that Raddle knows, as uname names them; none where one may not look."""
+    try:
+        found = await kube.list(NODE_CPU_TOPOLOGIES)
+    except (NotFound, Forbidden):
+        return frozenset()
+    return frozenset(str((obj.get("spec") or {}).get("architecture") or "") for obj in found.items) - {""}
 
 
 async def _machine_of(kube: Kube, node: str | None) -> Machine | None:

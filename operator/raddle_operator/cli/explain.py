@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 
-from raddle import env
-from raddle_operator import environment, injection, quantities, shipped
+from raddle import delivery, env
+from raddle_operator import environment, injection, quantities, shipped, volumes
 from raddle_operator import explain as pure
-from raddle_operator.cli import cluster, output
+from raddle_operator.cli import cluster, output, plan
 from raddle_operator.matching import Policies, select
 from raddle_operator.reasons import Skip, SkipReason
 
@@ -74,8 +74,26 @@ def explained(world: cluster.World) -> list[pure.ContainerExplanation]:
     """Return what the pod itself says of its containers, and what they do not get, decided again."""
     if not any(key.startswith(env.PLAN_PREFIX) for key in world.annotations):
         return []
-    withheld = {outcome.name: outcome.withheld for outcome in _decide(world).containers}
+    decision = _decide(world)
+    withheld = {outcome.name: outcome.withheld for outcome in decision.containers}
+    would = _behind_the_door(plan.apply(world.pod, decision.operations)) if decision.injected else frozenset()
+    for name in would - _behind_the_door(world.pod):
+        withheld[name] = (
+            Skip(reason=SkipReason.DOOR_CLOSED, detail="it was when the pod was created"),
+            *withheld[name],
+        )
     return pure.explain(world.annotations, environment.literals_of(world.pod), withheld)
+
+
+def _behind_the_door(pod: Mapping[str, Any]) -> frozenset[str]:
+    """Return the containers that have the shim by /etc/ld.so.preload."""
+    spec = pod.get("spec") or {}
+    return frozenset(
+        container["name"]
+        for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+        for mount in container.get("volumeMounts") or ()
+        if (mount["name"], mount["mountPath"]) == (volumes.SHIM_VOLUME, delivery.PRELOAD_FILE)
+    )
 
 
 def changed_since(world: cluster.World) -> str | None:
@@ -105,16 +123,25 @@ def resized_to(world: cluster.World, one: pure.ContainerExplanation) -> float | 
 
 
 def _decide(world: cluster.World) -> injection.Decision:
-    """Decide on the pod with what the cluster holds now."""
-    machine, node = world.machine, (world.pod.get("spec") or {}).get("nodeName")
+    """Decide on the pod with what the cluster holds now.
+
+    When it was created no node was chosen yet, so its architecture may not have been known; the door says that it was.
+    """
+    machine, pod = world.machine, world.pod
+    spec = pod.get("spec") or {}
+    node, architectures = spec.get("nodeName"), world.architectures
+    if _behind_the_door(pod):
+        architectures = frozenset({(machine.architecture if machine is not None else "") or delivery.ARCHITECTURES[0]})
+    else:
+        pod = {**pod, "spec": {key: value for key, value in spec.items() if key != "nodeName"}}
     facts = injection.Facts(
         smallest_cores=(len(machine.cores) or None) if machine is not None else None,
         machines={node: machine} if node and machine is not None else {},
-        config_map_present=True,
+        architectures=architectures,
     )
     settings = injection.Settings(shim=shipped.shim(), unlabelled=world.unlabelled)
     policies = Policies(list(world.policies))
-    return injection.decide_object(world.pod, world.namespace, world.namespace_labels, policies, facts, settings)
+    return injection.decide_object(pod, world.namespace, world.namespace_labels, policies, facts, settings)
 
 
 def why_not(world: cluster.World) -> Skip:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from raddle import env, sysfs, wire
+from raddle import delivery, env, sysfs, wire
 from raddle.topology import Machine, cores_within
 from raddle_operator import binding, environment, explain, injection, nodetopology, shipped
 from raddle_operator.cli import manifests, output
@@ -115,8 +115,10 @@ def decide(
 ) -> Planned:
     """Return what the webhook would do at CREATE and, where the machine is known, at binding."""
     smallest = cores_within(machine, machine.online) if machine is not None else None
-    architectures = frozenset({machine.architecture} if machine is not None and machine.architecture else ())
-    facts = injection.Facts(smallest_cores=smallest, config_map_present=True, architectures=architectures)
+    # Manifests don't say it; a cluster has nodes of one kind more often than not.
+    architecture = machine.architecture if machine is not None else delivery.ARCHITECTURES[0]
+    architectures = frozenset({architecture} - {""})
+    facts = injection.Facts(smallest_cores=smallest, architectures=architectures)
     decision = injection.decide_object(
         workload.pod, workload.namespace, namespace_labels, policies, facts, injection.Settings(shim=shipped.shim())
     )

@@ -67,6 +67,7 @@ def start_logging(level: str) -> None:
 @option("--identity", default=lambda: f"{socket.gethostname()}-{os.getpid()}", help="Holder of the Lease.")
 @option("--unlabelled", default="disabled", type=UNLABELLED, help="What namespaces without the label count as.")
 @option("--keep-shim/--no-keep-shim", default=True, help="Keep the shim's ConfigMap in opted-in namespaces.")
+@option("--door/--no-door", default=True, help="Whether the webhook may have pods load the shim by ld.so.preload.")
 @option("--shim-namespaces", default="", callback=names, help="Where ConfigMaps may be written. Absent: everywhere.")
 @option(
     "--excluded-namespaces",
@@ -111,6 +112,7 @@ def controller(log_level: str, **options: Any) -> None:
     type=UNLABELLED,
     help="What namespaces without the label count as.",
 )
+@option("--door/--no-door", default=True, help="Whether pods may load the shim by /etc/ld.so.preload.")
 @option("--shim-namespaces", default="", callback=names, help="Where ConfigMaps may be read. Absent: everywhere.")
 @option(
     "--shim-image", default="", help="Image with the shim, for ImageVolume and InitContainer. Absent: neither works."

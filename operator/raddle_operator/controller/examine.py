@@ -33,12 +33,13 @@ def verdict(
     facts: Facts,
     *,
     shim: ShimDelivery,
+    door: bool,
     unlabelled: str,
 ) -> SkipReason:
     """Return the reason why a pod without values has none: WebhookMissed when the webhook would have given some.
 
-    ``shim`` is what the webhook could have mounted: a container with envFrom gets nothing but the shim.
+    ``shim`` and ``door`` are what the webhook could have mounted: a container with envFrom gets nothing but the shim.
     """
-    settings = Settings(shim=shim, unlabelled=unlabelled)
+    settings = Settings(shim=shim, door=door, unlabelled=unlabelled)
     decision = decide_object(pod, namespace, namespace_labels, policies, facts, settings)
     return SkipReason.WEBHOOK_MISSED if decision.skip is None else decision.skip.reason

@@ -330,9 +330,11 @@ class Reconciler:
             obj = await self._kube.get(PODS, work.name, work.namespace)
         except NotFound:
             return
-        cores = [record.cores for record in self._topologies.values() if record.cores and not record.problem]
-        kept = self._shim is not None and self._shim.is_kept(work.namespace)
-        facts = Facts(smallest_cores=min(cores, default=None), config_map_present=kept or None)
+        nodes = [record for record in self._topologies.values() if not record.problem]
+        facts = Facts(
+            smallest_cores=min((record.cores for record in nodes if record.cores), default=None),
+            architectures=frozenset(record.architecture for record in nodes) - {""},
+        )
         reason = verdict(
             obj,
             work.namespace,
@@ -340,6 +342,7 @@ class Reconciler:
             policies,
             facts,
             shim=ShimDelivery() if self._shim is None else self._shim.delivery_in(work.namespace),
+            door=self._settings.door,
             unlabelled=self._settings.unlabelled,
         )
         self._counts.judge(case_of(work.namespace, pod.labels, policy), reason)

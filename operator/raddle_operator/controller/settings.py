@@ -36,6 +36,8 @@ class ControllerSettings:
     """Never opted in, beside ``namespace`` itself; the webhook configuration leaves the same ones out."""
     keep_shim: bool = True
     """Keep the shim's ConfigMap in opted-in namespaces."""
+    door: bool = True
+    """Whether the webhook may have pods load the shim by /etc/ld.so.preload."""
     shim_namespaces: tuple[str, ...] = ()
     """Where ConfigMaps may be written; empty: wherever a namespace is opted in."""
     issue_certificates: bool = True

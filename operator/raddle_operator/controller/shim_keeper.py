@@ -11,7 +11,7 @@ import base64
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from raddle import delivery
@@ -87,19 +87,13 @@ class ShimKeeper:
             )
             for namespace in namespaces or ("",)
         )
-        # What the webhook would mount, but for the list of files, which decides nothing.
-        self._delivery = replace(shipped.shim(), items=())
         self._namespaces = frozenset(namespaces)
         self._kube = kube
 
     def delivery_in(self, namespace: str) -> ShimDelivery:
         """Return what pods of a namespace can mount: nothing where we may not write."""
         allowed = namespace not in self.forbidden and (not self._namespaces or namespace in self._namespaces)
-        return self._delivery if allowed else ShimDelivery()
-
-    def is_kept(self, namespace: str) -> bool:
-        """Return whether the present ConfigMap is known to be in a namespace."""
-        return any((namespace, config_map_name(self.content_hash)) in informer.store for informer in self.informers)
+        return shipped.shim() if allowed else ShimDelivery()
 
     async def reconcile(self, namespace: str, oldest_injected_s: int | None) -> None:
         """Make one opted-in namespace have the present ConfigMap and no outdated one. Raises for what may pass."""

@@ -83,8 +83,8 @@ class PolicyRecord:
 class TopologyRecord:
     """A NodeCPUTopology as it is on the server. ``cpus`` is None where its online list can't be read.
 
-    ``cores`` counts the physical cores, None where they are not listed. ``problem`` says why it describes no machine,
-    empty where it does.
+    ``cores`` counts the physical cores, None where they are not listed. ``architecture`` is as uname names it, empty
+    where it is not said. ``problem`` says why it describes no machine, empty where it does.
     """
 
     uid: str
@@ -93,6 +93,7 @@ class TopologyRecord:
     cpus: int | None
     cores: int | None
     status: Object
+    architecture: str = ""
     problem: str = ""
 
 
@@ -211,6 +212,7 @@ def read_topology(obj: Object, problem_of: Callable[[Object], str]) -> TopologyR
         cpus=cpus or None,
         cores=len(spec.get("cores") or ()) or None,
         status=obj.get("status") or {},
+        architecture=str(spec.get("architecture") or ""),
         problem=problem_of(obj),
     )
 

@@ -104,7 +104,7 @@ class Admission:
         self._recent: Final[Recent[Verdict]] = Recent()
         shim = shipped.shim(settings.shim_image or None)
         self._config_map: Final = shim.config_map or ""
-        self._settings: Final = injection.Settings(shim=shim, unlabelled=settings.default_inject)
+        self._settings: Final = injection.Settings(shim=shim, door=settings.door, unlabelled=settings.default_inject)
 
     async def pod(self, body: bytes, deadline_s: float) -> bytes:
         """Answer the review of a pod's creation. Raises UnreadableError only."""

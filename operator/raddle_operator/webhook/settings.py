@@ -32,6 +32,8 @@ class WebhookSettings:
     """Plain HTTP for /readyz, /livez and /metrics, which answers before there is a certificate; None: not opened."""
     default_inject: str = "disabled"
     """What a namespace without the label raddle.dev/inject counts as: disabled, labelled or enabled."""
+    door: bool = True
+    """Whether pods may load the shim by /etc/ld.so.preload; else variables name it."""
     shim_namespaces: tuple[str, ...] = ()
     """Where the shim's ConfigMap may be looked for; empty: everywhere. Without the right it counts as absent."""
     node_feature_discovery: bool = False

@@ -1,0 +1,314 @@
+"""The door: /etc/ld.so.preload by a second mount. Where it is closed and why, and what a second look makes of a pod."""
+
+from __future__ import annotations
+
+import copy
+import zlib
+from dataclasses import replace
+
+import jsonpatch
+import pytest
+
+from raddle import env
+from raddle.wire import read_plan_text
+from raddle_operator.injection import Facts, Settings, decide_object
+from raddle_operator.matching import Policies
+from raddle_operator.reasons import SkipReason
+from raddle_operator.spec import policy_from_object
+from raddle_operator.volumes import ShimDelivery
+
+ITEMS = [{"key": "sitecustomize.py", "path": "python/sitecustomize.py"}]
+DOOR_ITEMS = [*ITEMS, {"key": "ld.so.preload", "path": "ld.so.preload"}]
+SHIM = ShimDelivery(
+    config_map="raddle-shim-0123456789", items=ITEMS, door_items={"x86_64": DOOR_ITEMS, "aarch64": DOOR_ITEMS[::-1]}
+)
+ONE_KIND = Facts(architectures=frozenset({"x86_64"}))
+DOOR = "/etc/ld.so.preload"
+THEIRS = {"name": "oneagent", "mountPath": DOOR, "subPath": "ld.so.preload"}
+
+
+def container(name="serve", **parts):
+    limits = {"cpu": "4", "memory": "1Gi"}
+    return {"name": name, "image": "example.test/serve:1", "resources": {"limits": limits}, **parts}
+
+
+def pod(*containers, labels=None, annotations=None, **spec):
+    metadata = {"name": "p"}
+    metadata |= {"labels": labels} if labels is not None else {}
+    metadata |= {"annotations": annotations} if annotations is not None else {}
+    return {"metadata": metadata, "spec": {"containers": list(containers or [container()]), **spec}}
+
+
+def decide(obj, spec=None, *, facts=ONE_KIND, door=True, opt_in="enabled"):
+    policy = {
+        "kind": "InferenceThreading",
+        "metadata": {"name": "fast", "namespace": "ns"},
+        "spec": {"podSelector": {}, **(spec or {})},
+    }
+    policies = Policies([policy_from_object(policy)])
+    settings = Settings(shim=SHIM, door=door)
+    return decide_object(obj, "ns", {env.INJECT_LABEL: opt_in}, policies, facts, settings)
+
+
+def inject(obj, spec=None, **more):
+    """The pod as it is stored, and the decision; a second look must find nothing to change."""
+    decision = decide(obj, spec, **more)
+    patched = jsonpatch.apply_patch(obj, decision.operations)
+    assert decide(patched, spec, **more).operations == []
+    return patched, decision
+
+
+def withheld(decision, name="serve"):
+    return [(s.reason, s.detail) for one in decision.containers if one.name == name for s in one.withheld]
+
+
+def mounted(patched, path=DOOR):
+    """Container -> the volumes that are mounted there."""
+    found = {}
+    for one in patched["spec"]["containers"]:
+        found[one["name"]] = [m["name"] for m in one.get("volumeMounts", []) if m["mountPath"] == path]
+    return found
+
+
+def shim_items(patched):
+    volumes = {volume["name"]: volume for volume in patched["spec"].get("volumes", [])}
+    return volumes.get("raddle-shim", {}).get("configMap", {}).get("items")
+
+
+# --- open -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command", [None, ["python", "serve.py"], ["node", "."], ["java", "-jar", "a.jar"], ["sh", "-c", "exec ./serve"]]
+)
+def test_behind_the_door_every_command_is_reached(command):
+    obj = pod(container(command=command)) if command else pod()
+    patched, decision = inject(obj)
+    assert withheld(decision) == []
+    assert mounted(patched) == {"serve": ["raddle-shim"]}
+    assert read_plan_text(patched["metadata"]["annotations"]["plan.raddle.dev/serve"]).budget.shim is True
+
+
+def test_the_files_are_those_of_the_pods_architecture():
+    mixed = Facts(architectures=frozenset({"x86_64", "aarch64"}))
+    patched, _ = inject(pod(nodeSelector={"kubernetes.io/arch": "arm64"}), facts=mixed)
+    assert shim_items(patched) == DOOR_ITEMS[::-1]
+    patched["spec"]["nodeSelector"] = {"kubernetes.io/arch": "amd64"}
+    assert shim_items(inject(patched, facts=mixed)[0]) == DOOR_ITEMS
+
+
+# --- closed ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [DOOR, DOOR + "/", "/etc", "/etc/", "etc", DOOR + "/x", "//etc/./ld.so.preload"])
+def test_a_mount_at_above_or_below_the_file_occupies_the_door_of_the_pod(path):
+    theirs = {"name": "agent", "mountPath": path}
+    obj = pod(container(volumeMounts=[theirs]), container("b"), volumes=[{"name": "agent", "emptyDir": {}}])
+    patched, decision = inject(obj)
+    for name in ("serve", "b"):
+        assert withheld(decision, name)[0][0] is SkipReason.DOOR_OCCUPIED
+        assert withheld(decision, name)[0][1].startswith("container serve: volume agent is mounted on /")
+    assert patched["spec"]["containers"][0]["volumeMounts"] == [theirs]
+    assert patched["spec"]["volumes"] == obj["spec"]["volumes"]
+
+
+@pytest.mark.parametrize("path", ["/etc/ld.so.preload.d", "/etc/ld.so.conf", "/etc/ssl", "/etcetera"])
+def test_a_neighbour_of_the_file_is_no_hindrance(path):
+    obj = pod(container(volumeMounts=[{"name": "d", "mountPath": path}]), volumes=[{"name": "d", "emptyDir": {}}])
+    patched, decision = inject(obj)
+    assert withheld(decision) == []
+    assert mounted(patched) == {"serve": ["raddle-shim"]}
+
+
+def test_a_mount_in_a_container_that_gets_nothing_is_no_hindrance():
+    obj = pod(container(), container("istio-proxy", volumeMounts=[THEIRS]))
+    assert mounted(inject(obj)[0]) == {"serve": ["raddle-shim"], "istio-proxy": ["oneagent"]}
+
+
+@pytest.mark.parametrize(
+    ("obj", "plugin"),
+    [
+        (
+            pod(container(resources={"limits": {"cpu": "4", "nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"}})),
+            "HAMi",
+        ),
+        (pod(container(resources={"limits": {"cpu": "4", "nvidia.com/gpumem-percentage": "50"}})), "HAMi"),
+        (pod(container(resources={"limits": {"cpu": "4", "nvidia.com/gpucores": "30"}})), "HAMi"),
+        (pod(container(resources={"limits": {"cpu": "4", "nvidia.com/priority": "1"}})), "HAMi"),
+        (pod(container(), container("b", resources={"limits": {"nvidia.com/gpumem": "1"}})), "HAMi"),
+        (pod(schedulerName="hami-scheduler"), "HAMi"),
+        (pod(annotations={"hami.io/vgpu-node": "n"}), "HAMi"),
+        (pod(annotations={"nvidia.com/vgpu-mode": "hami-core"}), "HAMi"),
+        (pod(annotations={"huawei.com/vnpu-mode": "hami-core"}), "HAMi"),
+        (pod(annotations={"4pd.io/vgpu-node": "n"}), "k8s-vgpu-scheduler"),
+        (pod(container(resources={"limits": {"cpu": "4", "nvidia.com/vgpu-memory": "1"}})), "vgpu-manager"),
+        (pod(container(resources={"limits": {"cpu": "4", "volcano.sh/vgpu-number": "1"}})), "Volcano vGPU"),
+        (pod(annotations={"volcano.sh/vgpu-mode": "hami-core"}), "Volcano vGPU"),
+        (pod(labels={"tensor-fusion.ai/enabled": "true"}), "tensor-fusion"),
+        (pod(annotations={"tensor-fusion.ai/vram-limit": "1Gi"}), "tensor-fusion"),
+        (pod(schedulerName="tensor-fusion-scheduler"), "tensor-fusion"),
+    ],
+)
+def test_who_shares_gpus_by_that_file_keeps_it(obj, plugin):
+    patched, decision = inject(obj)
+    ((reason, detail), *_) = withheld(decision)
+    assert reason is SkipReason.DOOR_OCCUPIED
+    assert f"is {plugin}'s, which mounts {DOOR}" in detail
+    assert not any(mounted(patched).values())
+
+
+def test_whole_gpus_are_no_hindrance():
+    obj = pod(container(resources={"limits": {"cpu": "4", "nvidia.com/gpu": "1", "amd.com/gpu": "1"}}))
+    assert mounted(inject(obj)[0]) == {"serve": ["raddle-shim"]}
+
+
+@pytest.mark.parametrize(
+    ("obj", "more", "reason", "words"),
+    [
+        (pod(labels={"raddle.dev/door": "closed"}), {}, SkipReason.DOOR_CLOSED, "the pod's label raddle.dev/door"),
+        (pod(), {"door": False}, SkipReason.DOOR_CLOSED, "the chart's value shim.door"),
+        (pod(), {"facts": Facts()}, SkipReason.ARCHITECTURE_UNKNOWN, "no node is known"),
+        (
+            pod(),
+            {"facts": Facts(architectures=frozenset({"x86_64", "aarch64"}))},
+            SkipReason.ARCHITECTURE_UNKNOWN,
+            "set nodeSelector kubernetes.io/arch",
+        ),
+        (pod(nodeSelector={"kubernetes.io/arch": "s390x"}), {}, SkipReason.SHIM_MISSING, "no native shim for s390x"),
+        (pod(), {"facts": replace(ONE_KIND, config_map_present=False)}, SkipReason.SHIM_MISSING, "has no ConfigMap"),
+    ],
+)
+def test_where_the_door_is_closed_the_reason_says_by_what_and_the_counts_are_given(obj, more, reason, words):
+    patched, decision = inject(obj, **more)
+    assert withheld(decision)[0][0] is reason
+    assert words in withheld(decision)[0][1]
+    assert mounted(patched) == {"serve": []}
+    assert shim_items(patched) is None
+    assert "ORT_INTRA_OP_NUM_THREADS" in str(patched["spec"]["containers"][0]["env"])
+    # Spinning can't be controlled without a shim, so a CPU stays free of it.
+    assert patched["metadata"]["annotations"]["threads.raddle.dev/serve"] == "3"
+
+
+def test_a_label_that_says_anything_else_closes_nothing():
+    assert mounted(inject(pod(labels={"raddle.dev/door": "open"}))[0]) == {"serve": ["raddle-shim"]}
+
+
+def test_behind_a_closed_door_what_the_policy_states_of_the_image_still_helps():
+    obj = pod(labels={"raddle.dev/door": "closed"})
+    patched, decision = inject(obj, {"imageEnv": {"PYTHONPATH": "/app"}})
+    assert [reason for reason, _ in withheld(decision)] == [SkipReason.DOOR_CLOSED]
+    variables = {entry["name"]: entry.get("value") for entry in patched["spec"]["containers"][0]["env"]}
+    assert variables["PYTHONPATH"] == "/opt/raddle/python:/app"
+    assert shim_items(patched) == ITEMS
+    assert mounted(patched, "/opt/raddle") == {"serve": ["raddle-shim"]}
+    _, decision = inject(obj)
+    assert [reason for reason, _ in withheld(decision)] == [SkipReason.DOOR_CLOSED, SkipReason.IMAGE_ENV_UNKNOWN]
+    assert "imageEnv.PYTHONPATH" in withheld(decision)[1][1]
+
+
+@pytest.mark.parametrize("way", ["ConfigMap", "None"])
+def test_a_policy_that_names_a_way_has_no_door(way):
+    patched, decision = inject(pod(), {"shim": way, "imageEnv": {"PYTHONPATH": ""}})
+    assert withheld(decision) == []
+    assert mounted(patched) == {"serve": []}
+
+
+def test_a_container_whose_own_files_stand_in_the_way_has_no_half_of_a_door():
+    obj = pod(container(volumeMounts=[{"name": "d", "mountPath": "/opt/raddle"}]), container("b"))
+    patched, decision = inject(obj)
+    assert [reason for reason, _ in withheld(decision)] == [SkipReason.SHIM_MISSING]
+    assert mounted(patched) == {"serve": [], "b": ["raddle-shim"]}
+
+
+# --- a second look --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_ours_is_withdrawn_where_another_injector_has_mounted_the_file_since(place):
+    patched, _ = inject(pod())
+    patched["spec"]["containers"][0]["volumeMounts"].insert(place, THEIRS)
+    patched["spec"]["volumes"].append({"name": "oneagent", "emptyDir": {}})
+    again, decision = inject(patched)
+    assert mounted(again) == {"serve": ["oneagent"]}
+    assert withheld(decision)[0][0] is SkipReason.DOOR_OCCUPIED
+    assert "oneagent" in withheld(decision)[0][1]
+    assert [volume["name"] for volume in again["spec"]["volumes"]] == ["oneagent"]
+
+
+def test_a_door_that_stood_open_closes_with_the_label_and_a_policy():
+    patched, _ = inject(pod())
+    patched["metadata"]["labels"]["raddle.dev/door"] = "closed"
+    again, _ = inject(patched)
+    assert again["spec"].get("volumes", []) == []
+    assert mounted(again) == {"serve": []}
+
+
+def test_a_copy_that_is_opted_out_has_nothing_of_the_door():
+    theirs = {"volumeMounts": [{"name": "d", "mountPath": "/d"}]}
+    obj = pod(container(**theirs), volumes=[{"name": "d", "emptyDir": {}}], annotations={}, labels={})
+    patched, _ = inject(obj)
+    restored, _ = inject(patched, opt_in="disabled")
+    assert restored["spec"] == {**obj["spec"], "containers": [{**obj["spec"]["containers"][0]}]}
+
+
+BEFORE = {
+    "PYTHONPATH": "/opt/raddle/python",
+    "NODE_OPTIONS": "--require /opt/raddle/node/raddle.cjs",
+    "LD_PRELOAD": "/opt/raddle/native/x86_64/libraddle.so",
+}
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [{"name": "PYTHONUSERBASE", "value": "/opt/raddle"}],
+        [
+            *({"name": name, "value": value} for name, value in BEFORE.items()),
+            {
+                "name": "RADDLE_LITERALS",
+                "value": ";".join(f"{name}#{zlib.crc32(value.encode()):08x}" for name, value in BEFORE.items()),
+            },
+        ],
+    ],
+    ids=["by the user site", "by lists"],
+)
+def test_a_pod_that_the_version_before_injected_becomes_as_a_new_one(entries):
+    volume = {"name": "raddle-shim-old", "items": ITEMS, "defaultMode": 292, "optional": True}
+    old = pod(
+        container(env=entries, volumeMounts=[{"name": "raddle-shim", "mountPath": "/opt/raddle", "readOnly": True}]),
+        volumes=[{"name": "raddle-shim", "configMap": volume}],
+        labels={env.INJECTED_LABEL: "true"},
+        annotations={"threads.raddle.dev/serve": "1"},
+    )
+    fresh, _ = inject(pod(labels={}, annotations={}))
+    again, _ = inject(old)
+    new, expected = again["spec"]["containers"][0], fresh["spec"]["containers"][0]
+    assert sorted(new["env"], key=str) == sorted(expected["env"], key=str)
+    assert new["volumeMounts"] == expected["volumeMounts"]
+    assert again["spec"]["volumes"] == fresh["spec"]["volumes"]
+    assert again["metadata"] == fresh["metadata"]
+
+
+def test_mounts_of_ours_that_somebody_has_bent_are_made_right():
+    patched, _ = inject(pod())
+    bent = copy.deepcopy(patched)
+    mounts = bent["spec"]["containers"][0]["volumeMounts"]
+    mounts[1]["subPath"] = "python"
+    mounts.append(dict(mounts[1]))
+    assert inject(bent)[0] == patched
+
+
+# --- counts ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", [{}, {"shim": "None"}, {"shim": "ConfigMap"}, {"nativeShim": "Preload"}])
+@pytest.mark.parametrize("command", [["python", "s.py"], ["node", "s.js"], ["java", "S"], ["./serve"]])
+@pytest.mark.parametrize("door", [True, False])
+def test_the_variable_holds_the_count_that_is_right_where_no_shim_is(spec, command, door):
+    patched, _ = inject(pod(container(command=command)), spec, door=door)
+    annotations = patched["metadata"]["annotations"]
+    assert annotations["threads.raddle.dev/serve"] == "3"
+    open_door = door and "shim" not in spec
+    recorded = read_plan_text(annotations["plan.raddle.dev/serve"])
+    assert recorded.budget.shim is open_door
+    assert recorded.values["intraOp"] == (4 if open_door else 3)
