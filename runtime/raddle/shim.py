@@ -25,6 +25,9 @@ RUNTIMES = {
 # of their pools that meet at one wait for ever.
 RLock = _thread.RLock
 
+# A `.pex` file takes what its start finds loaded out of sys.modules again; the finder stays.
+_LOADED = [(name, sys.modules[name]) for name in ("raddle", __name__)]
+
 # What number 2 was at the start of the process: an application that closes it may get the number for a file of its own.
 try:
     STDERR: "Any" = os.fstat(2)
@@ -38,6 +41,8 @@ class _Finder:
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
         if name in RUNTIMES:
             try:
+                for ours, module in _LOADED:
+                    sys.modules.setdefault(ours, module)
                 from raddle.adapters import hook  # noqa: PLC0415
 
                 return hook.find_spec(self, name, path, target)
