@@ -18,9 +18,11 @@ LOOK = {"cpus": "0-1", "threads": 1, "caller": "0-1", "workers": [], "spinning":
 STOCK = {"app": {**LOOK, "threads": 2, "load": {**LOAD, "cpu_ms": 20, "p95_ms": 301.5, "throttled_percent": 61.9}}}
 
 
-def pod(threads=1, qos="Burstable", volume="configMap"):
+def pod(threads=1, qos="Burstable", volume="configMap", mounts=("/opt/raddle", "/etc/ld.so.preload")):
     plan = {"plan.raddle.dev/app": json.dumps({"set": {"intraOp": threads}})}
-    spec = {"volumes": [{"name": "data", "emptyDir": {}}, {"name": "raddle-shim", volume: {}}]}
+    container = {"name": "app", "volumeMounts": [{"name": "raddle-shim", "mountPath": path} for path in mounts]}
+    volumes = [{"name": "data", "emptyDir": {}}, {"name": "raddle-shim", volume: {}}]
+    spec = {"volumes": volumes, "containers": [container, {"name": "other"}]}
     return {"metadata": {"annotations": plan}, "spec": spec, "status": {"qosClass": qos}}
 
 
@@ -50,6 +52,7 @@ def test_a_container_that_is_as_it_must_be_has_nothing_wrong():
         ({"metadata": {}, "status": {"qosClass": "Burstable"}}, None, "the pod has no plan"),
         (pod(volume="image"), None, "the shim's volume is of kind image, expected configMap for shim Auto"),
         ({"metadata": {}}, None, "the shim's volume is of kind none, expected configMap"),
+        (pod(mounts=("/opt/raddle",)), None, "/etc/ld.so.preload is not mounted, for shim Auto"),
         (None, seen(log="nothing"), "the application said nothing"),
         (None, seen(log=json.dumps({**LOOK, "threads": 2})), "threads 2, expected 1"),
         (None, seen(log=json.dumps({**LOOK, "quota_cpus": None})), "quota_cpus None, expected 0.5"),
@@ -173,7 +176,7 @@ def test_a_container_without_a_quota_has_no_throttling():
 @pytest.mark.parametrize(("wish", "volume"), [("ImageVolume", "image"), ("InitContainer", "emptyDir")])
 def test_the_shim_comes_in_the_way_that_the_policy_asks_for(wish, volume):
     asked = dataclasses.replace(LIMITED, policy_spec={"shim": wish})
-    assert wrong(pod(volume=volume), scenario=asked) == ""
+    assert wrong(pod(volume=volume, mounts=("/opt/raddle",)), scenario=asked) == ""
     assert f"expected {volume} for shim {wish}" in wrong(scenario=asked)
 
 

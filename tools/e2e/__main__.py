@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from devcluster.interrupt import interrupt_on
 from devcluster.progress import Progress, with_its_reason_last
-from e2e import checks, guest_scenarios, installation, operations, ownlogs, verdict
+from e2e import checks, door, guest_scenarios, installation, operations, ownlogs, verdict
 from e2e.checks import Check, Lab, Outcome
 from e2e.errors import FAILURES, E2EUnavailableError
 from e2e.pods import Runner
@@ -39,7 +39,7 @@ exit status:
   2  wrong arguments
 """
 WORKLOADS: Final[tuple[Scenario, ...]] = (*SCENARIOS, *guest_scenarios.SCENARIOS)
-CHECKS: Final[tuple[Check, ...]] = (*operations.CHECKS, *guest_scenarios.CHECKS, *ownlogs.CHECKS)
+CHECKS: Final[tuple[Check, ...]] = (*operations.CHECKS, *guest_scenarios.CHECKS, *door.CHECKS, *ownlogs.CHECKS)
 T = TypeVar("T")
 
 

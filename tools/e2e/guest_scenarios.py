@@ -6,8 +6,9 @@ from typing import Final
 
 from e2e.checks import Check
 from e2e.guest import PATIENCE_SECONDS
+from e2e.images import VENV_IMAGE
 from e2e.resize import resize
-from e2e.scenarios import Container, Scenario
+from e2e.scenarios import HARDENED, IN_RESTRICTED, Container, Scenario
 from e2e.settings import GUEST, HOST
 
 # Each with the CPUs of two cores.
@@ -39,6 +40,26 @@ SCENARIOS: Final = (
         qos="Burstable",
         nodes=(GUEST.name,),
         containers=(Container(request="100m", limit="3", threads=3, cpus=GUEST.cpus, quota_cpus=3.0),),
+        stock=False,
+        seconds=PATIENCE_SECONDS,
+    ),
+    Scenario(
+        name="venv-three-cpus",
+        why="a virtual environment of which the policy says nothing, by Debian's containerd: three threads, bounded",
+        qos="Burstable",
+        nodes=(GUEST.name,),
+        containers=(
+            Container(
+                image=VENV_IMAGE,
+                security=HARDENED,
+                request="100m",
+                limit="3",
+                threads=3,
+                cpus=GUEST.cpus,
+                quota_cpus=3.0,
+            ),
+        ),
+        namespace_labels=IN_RESTRICTED,
         stock=False,
         seconds=PATIENCE_SECONDS,
     ),

@@ -1,7 +1,8 @@
 """The images of a run, made from this Python and the developer's environment, without a registry or a builder.
 
-`raddle` (controller, webhook, CLI and agent), the application with ONNX Runtime, in Python and, where this machine has
-it, in Node.js, and the sandbox's. They are kept outside the checkout and made again when what is in them changes.
+`raddle` (controller, webhook, CLI and agent), the application with ONNX Runtime, in Python, in a virtual environment
+and, where this machine has it, in Node.js, and the sandbox's. They are kept outside the checkout and made again when
+what is in them changes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -38,11 +39,14 @@ IN_USE_SECONDS = 1800
 # --images build: with buildah, as users' images are built.
 BUILD = Path("build")
 APP_IMAGE = "raddle-e2e-app:1"
+VENV_IMAGE = "raddle-e2e-venv:1"
 NODE_IMAGE = "raddle-e2e-node:1"
 RADDLE_EXTRAS = ("operator", "agent", "cli")
 APP_EXTRAS = ("ort",)
 SOURCES = ("operator", "runtime", "crds", "pyproject.toml")
 PYTHON = f"/{contents.PYTHON}"
+VENV = "/venv"
+VENV_PYTHON = f"{VENV}/bin/python"
 NODE = "/node/bin/node"
 ENV = {"PATH": "/python/bin:/bin"}
 # The second for container runtimes that do not know an image volume's subPath and mount the whole image.
@@ -58,7 +62,7 @@ def tarballs(exported: Path | None, progress: Progress) -> tuple[list[Path], str
     if exported == BUILD:
         exported = _built(progress)
     app = _kept("app", _digest_of_app(), "the application's image", _make_app, progress)
-    others = [app / "app.tar", app / "pause.tar"]
+    others = [app / "app.tar", app / "venv.tar", app / "pause.tar"]
     if not nodejs.unavailable():
         found = nodejs.modules(progress)
 
@@ -195,7 +199,7 @@ def _make_shim(home: Path) -> None:
     contents.busybox(root)
     (root / "bin" / "cp").symlink_to("busybox")
     image = archive.Image(name=SHIM_IMAGE, entrypoint=["/bin/cp"], env={"PATH": "/bin"}, user="65532")
-    _write_whole(root, image, home / "shim.tar")
+    _write_whole(root, {home / "shim.tar": image})
 
 
 def _make_app(home: Path) -> None:
@@ -208,12 +212,16 @@ def _make_app(home: Path) -> None:
     shutil.copy(guest_threads.__file__, root / "app" / "lab" / "guest" / "threads.py")
     model.write(root / "app" / "model.onnx")
     _compile(root)
-    image = archive.Image(name=APP_IMAGE, entrypoint=[PYTHON, "/app/app.py", "/app/model.onnx"], env=ENV, user="1000")
-    _write_whole(root, image, home / "app.tar")
+    _make_venv(root)
+    program = ["/app/app.py", "/app/model.onnx"]
+    image = archive.Image(name=APP_IMAGE, entrypoint=[PYTHON, *program], env=ENV, user="1000")
+    environment = {"PATH": f"{VENV}/bin:/bin", "VIRTUAL_ENV": VENV}
+    venv = archive.Image(name=VENV_IMAGE, entrypoint=[VENV_PYTHON, *program], env=environment, user="1000")
+    _write_whole(root, {home / "app.tar": image, home / "venv.tar": venv})
     # A sandbox's process only has to be there.
     contents.busybox(root)
     pause = archive.Image(name=settings.PAUSE_IMAGE, entrypoint=["/bin/busybox", "sleep", "2147483647"])
-    _write_whole(root, pause, home / "pause.tar")
+    _write_whole(root, {home / "pause.tar": pause})
 
 
 def _make_node(home: Path, modules: Path) -> None:
@@ -230,13 +238,26 @@ def _make_node(home: Path, modules: Path) -> None:
     environment = {"PATH": "/node/bin:/bin"}
     entrypoint = [NODE, "/app/app.cjs", "/app/model.onnx"]
     image = archive.Image(name=NODE_IMAGE, entrypoint=entrypoint, env=environment, user="1000")
-    _write_whole(root, image, home / "node.tar")
+    _write_whole(root, {home / "node.tar": image})
 
 
-def _write_whole(root: Path, image: archive.Image, path: Path) -> None:
-    """An image of one layer; its files are removed."""
-    only = archive.layer(root, path.with_suffix(".layer"))
-    archive.write([only], image, path)
+def _make_venv(root: Path) -> None:
+    """As `python -m venv` makes it, of the image's own Python and, to have them once, its packages."""
+    site_packages = root / VENV[1:] / "lib" / contents.VERSION / "site-packages"
+    site_packages.parent.mkdir(parents=True)
+    site_packages.symlink_to(f"/{contents.SITE_PACKAGES}")
+    program = root / VENV_PYTHON[1:]
+    program.parent.mkdir()
+    program.symlink_to(PYTHON)
+    home = Path(PYTHON).parent
+    (root / VENV[1:] / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n")
+
+
+def _write_whole(root: Path, images: Mapping[Path, archive.Image]) -> None:
+    """Images of the same one layer, each to its path; the files are removed."""
+    only = archive.layer(root, root.with_suffix(".layer"))
+    for path, image in images.items():
+        archive.write([only], image, path)
     only.unlink()
     shutil.rmtree(root)
 

@@ -140,7 +140,8 @@ class Runner:
         name, log = container.name, self.log(pod, container.name)
         if container.image == NODE_IMAGE:
             return verdict.Seen(log=log, report=self._copied_report(pod, name), show=None)
-        return verdict.Seen(log=log, report=self.inside(pod, name, *REPORT), show=self.inside(pod, name, *SHOW))
+        report, show = (self.inside(pod, name, *container.inside(command)) for command in (REPORT, SHOW))
+        return verdict.Seen(log=log, report=report, show=show)
 
     def _copied_report(self, pod: Mapping[str, Any], container: str) -> tuple[int, str]:
         """`raddle report` of the reports of a container without Python, copied out of it."""

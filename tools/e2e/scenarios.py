@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from e2e import imagevolumes, nodejs, settings
-from e2e.images import APP_IMAGE, NODE, NODE_IMAGE, PYTHON
+from e2e import imagevolumes, nodejs, settings, usernamespaces
+from e2e.images import APP_IMAGE, NODE, NODE_IMAGE, PYTHON, VENV_IMAGE, VENV_PYTHON
 
 # The names of the nodes: this machine, and the virtual one.
 HOST = settings.HOST.name
@@ -69,6 +69,10 @@ class Container:
             **({"securityContext": dict(self.security)} if self.security else {}),
         }
 
+    def inside(self, command: tuple[str, ...]) -> tuple[str, ...]:
+        """REPORT or SHOW, by the Python that the container's application runs in."""
+        return (VENV_PYTHON, *command[1:]) if self.image == VENV_IMAGE else command
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
@@ -77,8 +81,8 @@ class Scenario:
     `nodes` are those that it runs on, by name; with more than one it is a Deployment that is spread over them.
     `containers` is what must be seen on the first of them, `elsewhere` on the others. `kind` is the workload's,
     `namespace_labels` those of its namespace. `policy_spec` is the rest of a policy of its own, None: that of the
-    namespace governs it. `stock`: it runs without Raddle too, to compare. `seconds`: how long it may take to answer.
-    `unavailable` says why it can't run on this machine, "" where it can.
+    namespace governs it. `pod` is more of the pod's spec. `stock`: it runs without Raddle too, to compare. `seconds`:
+    how long it may take to answer. `unavailable` says why it can't run on this machine, "" where it can.
     """
 
     name: str
@@ -90,6 +94,7 @@ class Scenario:
     kind: str = "Pod"
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     policy_spec: Mapping[str, Any] | None = None
+    pod: Mapping[str, Any] = field(default_factory=dict)
     stock: bool = True
     seconds: float = 240.0
     unavailable: Callable[[], str] = str
@@ -116,6 +121,7 @@ class Scenario:
         return {
             "automountServiceAccountToken": False,
             "terminationGracePeriodSeconds": 5,
+            **self.pod,
             **_placed(self.nodes, self.labels),
             "initContainers": [one.spec(load=load) for one in self.containers if one.sidecar],
             "containers": [one.spec(load=load) for one in self.containers if not one.sidecar],
@@ -168,6 +174,11 @@ HALF: Final[Mapping[str, Any]] = {"request": "100m", "limit": "500m", "threads":
 TWO: Final[Mapping[str, Any]] = {"request": "100m", "limit": "2", "threads": 1, "quota_cpus": 2.0}
 
 
+# What hardened clusters ask for.
+HARDENED: Final[Mapping[str, Any]] = {**RESTRICTED, "readOnlyRootFilesystem": True}
+IN_RESTRICTED: Final = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
 SCENARIOS: Final = (
     Scenario(
         name="below-one-cpu",
@@ -218,8 +229,24 @@ SCENARIOS: Final = (
         name="restricted",
         why="Pod Security restricted and a read-only root file system",
         qos="Burstable",
-        containers=(Container(security={**RESTRICTED, "readOnlyRootFilesystem": True}, **TWO),),
-        namespace_labels={"pod-security.kubernetes.io/enforce": "restricted"},
+        containers=(Container(security=HARDENED, **TWO),),
+        namespace_labels=IN_RESTRICTED,
+    ),
+    Scenario(
+        name="venv",
+        why="a virtual environment of which the policy says nothing, under Pod Security restricted",
+        qos="Burstable",
+        containers=(Container(image=VENV_IMAGE, security=HARDENED, **TWO),),
+        namespace_labels=IN_RESTRICTED,
+    ),
+    Scenario(
+        name="user-namespace",
+        why="the same in a user namespace of the pod's own",
+        qos="Burstable",
+        containers=(Container(image=VENV_IMAGE, security=HARDENED, **TWO),),
+        namespace_labels=IN_RESTRICTED,
+        pod={"hostUsers": False},
+        unavailable=usernamespaces.unavailable,
     ),
     Scenario(
         name="image-volume",
@@ -234,7 +261,7 @@ SCENARIOS: Final = (
         why="the shim by an init container of its own image, under Pod Security restricted",
         qos="Burstable",
         containers=(Container(security=RESTRICTED, **TWO),),
-        namespace_labels={"pod-security.kubernetes.io/enforce": "restricted"},
+        namespace_labels=IN_RESTRICTED,
         policy_spec={"shim": "InitContainer"},
     ),
     *(

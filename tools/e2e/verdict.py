@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from e2e.scenarios import Container, Scenario
-from raddle import cpuset
+from raddle import cpuset, delivery
 
 PLAN_ANNOTATION = "plan.raddle.dev/"
 SHIM_VOLUME = "raddle-shim"
@@ -122,7 +122,7 @@ def _judge(
     if seen is not None:
         if qos != scenario.qos:
             wrong.append(f"class of service {qos}, expected {scenario.qos}")
-        wrong += _delivered(scenario, pod)
+        wrong += _delivered(scenario, container, pod)
         wrong += _inside(container, inside)
         wrong += _said(container, plan, seen)
         wrong += [f"in the log: {line}" for line in errors]
@@ -145,14 +145,19 @@ def _judge(
     )
 
 
-def _delivered(scenario: Scenario, pod: Mapping[str, Any]) -> Iterator[str]:
-    """Whether the shim came in the way that the scenario's policy asks for."""
+def _delivered(scenario: Scenario, container: Container, pod: Mapping[str, Any]) -> Iterator[str]:
+    """Whether the shim came to a container in the way that the scenario's policy asks for."""
     wish = (scenario.policy_spec or {}).get("shim", "Auto")
     expected = VOLUMES[wish]
     volumes = [one for one in pod.get("spec", {}).get("volumes", []) if one["name"] == SHIM_VOLUME]
     kinds = [kind for one in volumes for kind in one if kind != "name"]
     if kinds != [expected]:
         yield f"the shim's volume is of kind {' '.join(kinds) or 'none'}, expected {expected} for shim {wish}"
+    spec = pod.get("spec", {})
+    for one in [*spec.get("initContainers", []), *spec.get("containers", [])]:
+        by_door = any(mount["mountPath"] == delivery.PRELOAD_FILE for mount in one.get("volumeMounts", []))
+        if one["name"] == container.name and by_door != (wish == "Auto"):
+            yield f"{delivery.PRELOAD_FILE} is {'' if by_door else 'not '}mounted, for shim {wish}"
 
 
 def _inside(container: Container, found: Mapping[str, Any] | None) -> Iterator[str]:
