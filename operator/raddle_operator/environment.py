@@ -20,6 +20,7 @@ from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 from raddle import delivery, env
+from raddle_operator import families
 from raddle_operator.pods import (
     EXTENDED,
     JAVA_OPTIONS,
@@ -100,13 +101,16 @@ class _Listed(NamedTuple):
     checksums: Mapping[str, str]
 
 
-def listing(container: Container, literals: Mapping[str, str], edits: Iterable[Edits]) -> list[Entry]:
+def listing(
+    container: Container, literals: Mapping[str, str], completed: Mapping[str, str], edits: Iterable[Edits]
+) -> list[Entry]:
     """The entry that says which of the others are Raddle's, for a container `without_ours`; [] where none has to.
 
-    It has the literals, of Java's options, which are added to others, the last word; and a checksum of each list that
-    the container has only from Raddle: as long as it agrees, nobody has added anything.
+    It has the literals, of Java's options, which are added to others, the last word; what the shim completes where that
+    is absent; and a checksum of each list that the container has only from Raddle: as long as it agrees, nobody has
+    added anything.
     """
-    found = [f"{name}={value.rpartition(' ')[2]}" for name, value in literals.items()]
+    found = [f"{name}={value.rpartition(' ')[2]}" for name, value in (*literals.items(), *completed.items())]
     before = {name: container.effective(name) for name in literals if name not in EXTENDED} if container.env else {}
     found.extend(f"{name}#" for name, entry in before.items() if entry is not None and entry.value == "")
     added = [entry for edit in edits for entry in edit.appended if entry["name"] in EXTENDED]
@@ -157,6 +161,8 @@ def without_ours(container: Container) -> Container:
 def literals_of(pod: Any) -> dict[str, dict[str, str]]:
     """The texts that Raddle has set or extended in a pod, given as JSON: container to name to value as it stands.
 
+    What the shim completes at a process's start is there too, where the pod spec does not set it.
+
     Never raises: {} for what is no pod.
     """
     try:
@@ -168,7 +174,10 @@ def literals_of(pod: Any) -> dict[str, dict[str, str]]:
 
 def _own_literals(container: Container) -> dict[str, str]:
     listed, java = _listed(container), container.effective(JAVA_OPTIONS)
-    found = {entry.name: entry.value for entry in container.env if _part_of_ours(entry, listed, java)[0]}
+    present = {entry.name for entry in container.env}
+    absent = families.VARIABLES - present
+    found: dict[str, str | None] = {name: value for name, value in listed.values.items() if name in absent}
+    found |= {entry.name: entry.value for entry in container.env if _part_of_ours(entry, listed, java)[0]}
     return {name: value for name, value in found.items() if value is not None and name != env.LITERALS}
 
 

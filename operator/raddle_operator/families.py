@@ -71,12 +71,13 @@ class Literals:
     """What a container gets beside its references.
 
     `values` are variables and their text, in the table's order; `kept` those that stay as the pod spec sets them;
-    `withheld` why a variable can't be given.
+    `withheld` why a variable can't be given, and `left` what would be added to it by who knows its text.
     """
 
     values: Mapping[str, str]
     kept: tuple[str, ...] = ()
     withheld: tuple[Skip, ...] = ()
+    left: Mapping[str, str] = field(default_factory=dict)
 
 
 # --- values ---------------------------------------------------------------------------------------------------------
@@ -353,6 +354,7 @@ def literals(plan: Plan, policy: Policy, *, sets: Mapping[str, str | None], imag
     values: dict[str, str] = {}
     kept: list[str] = []
     withheld: list[Skip] = []
+    left: dict[str, str] = {}
     for variable in _chosen(policy):
         value = variable.value(plan, policy)
         if value is None or (variable.over_omp and (sets_omp or value == plan.omp)):
@@ -361,6 +363,7 @@ def literals(plan: Plan, policy: Policy, *, sets: Mapping[str, str | None], imag
             extended = _extended(variable.name, str(value), sets, image_env, override=override)
             if isinstance(extended, Skip):
                 withheld.append(extended)
+                left[variable.name] = str(value)
             elif extended is None:
                 kept.append(variable.name)
             else:
@@ -369,7 +372,7 @@ def literals(plan: Plan, policy: Policy, *, sets: Mapping[str, str | None], imag
             kept.append(variable.name)
         else:
             values[variable.name] = str(value)
-    return Literals(values=values, kept=tuple(kept), withheld=tuple(withheld))
+    return Literals(values=values, kept=tuple(kept), withheld=tuple(withheld), left=left)
 
 
 def _chosen(policy: Policy) -> Iterator[Variable]:

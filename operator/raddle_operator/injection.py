@@ -252,7 +252,9 @@ class _Injection:
         )
         if composed.plan.cap is None and policy.intra_op is None:
             return _skipped(name, SkipReason.NO_CPU_BOUND, composed.plan.because.get("intraOp", ""))
-        given = variables.chosen(clean, composed, policy, self.policy.image_env, kept=kept, shim=load.loads)
+        given = variables.chosen(
+            clean, composed, policy, self.policy.image_env, kept=kept, shim=load.loads, door=load.door
+        )
         kept += given.kept
         withheld = [*load.withheld, *given.withheld]
         if not given.names and withheld:

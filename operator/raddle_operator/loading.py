@@ -35,16 +35,17 @@ class Loading:
     """What makes the shim load in a container, and why it does not in some of its processes.
 
     `loads`: some process of the container may load it, so that its files and the plan have to be there. `reaches`: it
-    will be in the process that serves, as far as the command tells what that is.
+    will be in the process that serves, as far as the command tells what that is. `door`: every process loads it.
     """
 
     edits: tuple[Edits, ...] = ()
     withheld: tuple[Skip, ...] = ()
     loads: bool = False
     reaches: bool = False
+    door: bool = False
 
 
-BY_DOOR: Final = Loading(loads=True, reaches=True)
+BY_DOOR: Final = Loading(loads=True, reaches=True, door=True)
 """What a container behind the open door has."""
 
 

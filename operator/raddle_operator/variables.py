@@ -6,7 +6,7 @@ Pure, for a container `without_ours` and its plan; `environment` writes them, `l
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from raddle import delivery, env
@@ -21,24 +21,31 @@ from raddle_operator.records import Composed
 _HIDDEN: Final = Skip(
     reason=SkipReason.ENV_FROM_PRESENT, detail="envFrom may set thread counts; existingValues: Override gives Raddle's"
 )
+_COMPLETED: Final = Skip(
+    reason=SkipReason.ENV_FROM_PRESENT,
+    detail="envFrom may set thread counts, so only processes with the shim get those that are absent;"
+    " existingValues: Override gives Raddle's to all",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variables:
     """What a container gets: `references` are variables and the prefixes of the annotations that they read.
 
+    `completed` are not set here: behind the door the shim sets those that a process lacks, and adds to Java's options.
     `kept` names families' variables that stay as the pod spec sets them; `withheld` says what can't be given.
     """
 
     references: Mapping[str, str]
     literals: Mapping[str, str]
+    completed: Mapping[str, str] = field(default_factory=dict)
     kept: tuple[str, ...] = ()
     withheld: tuple[Skip, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """All of them."""
-        return (*self.references, *self.literals)
+        return (*self.references, *self.literals, *self.completed)
 
 
 def kept_counts(clean: Container, policy: Policy) -> tuple[str, ...]:
@@ -69,14 +76,26 @@ def chosen(
     *,
     kept: tuple[str, ...],
     shim: bool,
+    door: bool,
 ) -> Variables:
-    """The variables of a container with this plan. `kept` are `kept_counts`; `shim`: one is to read the plan."""
+    """The variables of a container with this plan.
+
+    `kept` are `kept_counts`; `shim`: one is to read the plan; `door`: it sees what the image and envFrom set.
+    """
     plan: Mapping[str, str] = {env.PLAN: env.SHIM_PREFIX} if shim else {}
-    if hidden(clean, policy):
+    if hidden(clean, policy) and not door:
         return Variables(references=plan, literals={}, withheld=(_HIDDEN,))
     found = _literals(clean, composed, policy, image_env)
-    references = {**plan, **_references(clean, composed.plan, kept, policy)}
-    return Variables(references=references, literals=found.values, kept=found.kept, withheld=found.withheld)
+    if hidden(clean, policy):
+        completed = {**found.values, **found.left}
+        return Variables(references=plan, literals={}, completed=completed, kept=found.kept, withheld=(_COMPLETED,))
+    return Variables(
+        references={**plan, **_references(clean, composed.plan, kept, policy)},
+        literals=found.values,
+        completed=found.left if door else {},
+        kept=found.kept,
+        withheld=() if door else found.withheld,
+    )
 
 
 def _references(clean: Container, planned: Plan, kept: tuple[str, ...], policy: Policy) -> dict[str, str]:
@@ -114,7 +133,7 @@ def edits(
     entries: list[Entry] = [
         environment.reference(name, annotations[prefix]) for name, prefix in found.references.items()
     ]
-    entries.extend(environment.listing(clean, found.literals, loading))
+    entries.extend(environment.listing(clean, found.literals, found.completed, loading))
     others = list(loading)
     by_reference = environment.java_options(clean)[1] if JAVA_OPTIONS in found.literals else None
     for name, value in found.literals.items():

@@ -15,6 +15,7 @@ import pytest
 from integration.world import DEADLINE_SECONDS, Space, container, env_of, pod, policy
 
 import machines
+from raddle import env
 from raddle.topology import Kubelet
 
 STATIC = Kubelet(cpu_manager_policy="static", reserved_cpus=0)
@@ -70,24 +71,24 @@ def space(cluster, raddle):
 
 @pytest.fixture
 def shimmed(space):
-    """The namespace once the webhook has seen the shim's ConfigMap there: only then are files named that must be there."""
-    space.apply(policy("probe", podSelector={"matchLabels": {"probe": "yes"}}, imageEnv={"NODE_OPTIONS": ""}))
+    """The namespace once the webhook has seen the shim's ConfigMap there: only then is anything mounted."""
+    space.apply(policy("probe", podSelector={"matchLabels": {"probe": "yes"}}))
     probe = pod(container(cpu="1"), name="probe", labels={"probe": "yes"})
     path = f"/api/v1/namespaces/{space.name}/pods"
 
     def seen():
-        return "NODE_OPTIONS" in env_of(space.client.request("POST", path, probe, query={"dryRun": "All"}))
+        return env.PLAN in env_of(space.client.request("POST", path, probe, query={"dryRun": "All"}))
 
     space.wait(seen)
     return space
 
 
-class _SetLimit(BaseHTTPRequestHandler):
-    """A foreign webhook: sets the CPU limit of each pod's first container to the server's `limit`."""
+class _Patches(BaseHTTPRequestHandler):
+    """A foreign webhook: patches each pod with what the server's `patch` makes of it."""
 
     def do_POST(self):
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        patch = [{"op": "add", "path": "/spec/containers/0/resources/limits/cpu", "value": self.server.limit}]
+        patch = self.server.patch(review["request"]["object"])
         response = {
             "uid": review["request"]["uid"],
             "allowed": True,
@@ -107,20 +108,26 @@ class _SetLimit(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def second_webhook(cluster, tmp_path):
-    """second_webhook(namespace, limit=...): from now on a webhook after Raddle's sets that limit on pods labelled second=yes."""
+def foreign_webhook(cluster, tmp_path):
+    """foreign_webhook(name, namespace, patch): one that patches that namespace's pods labelled second=yes from now on.
+
+    The API server asks webhooks in the order of their configurations' names. `patch` makes JSON-patch operations of a
+    pod; it has to change any pod.
+    """
     from raddle_operator import certificates
 
     authority = certificates.local_issue(tmp_path, ["127.0.0.1"])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _SetLimit)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    name = f"zz-second-{os.getpid()}"
+    started, names = [], []
 
-    def install(namespace, *, limit):
-        server.limit = limit
+    def install(name, namespace, patch):
+        server = ThreadingHTTPServer(("127.0.0.1", 0), _Patches)
+        server.patch = patch
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        started.append(server)
+        names.append(f"{name}-{os.getpid()}")
         webhook = {
             "name": "second.example.com",
             "clientConfig": {
@@ -137,22 +144,34 @@ def second_webhook(cluster, tmp_path):
             {
                 "apiVersion": "admissionregistration.k8s.io/v1",
                 "kind": "MutatingWebhookConfiguration",
-                "metadata": {"name": name},
+                "metadata": {"name": names[-1]},
                 "webhooks": [webhook],
             }
         )
         # The API server learns of a webhook configuration by a watch of its own.
         path = f"/api/v1/namespaces/{namespace}/pods"
-        probe = pod(container(cpu="1"), name="probe", labels={"second": "yes", "raddle.dev/inject": "disabled"})
+        none, second = (
+            pod(container(cpu="1"), name="probe", labels={"raddle.dev/inject": "disabled", **more})
+            for more in ({}, {"second": "yes"})
+        )
+        unchanged = cluster.client.request("POST", path, none, query={"dryRun": "All"})
         deadline = time.monotonic() + DEADLINE_SECONDS
         while time.monotonic() < deadline:
-            made = cluster.client.request("POST", path, probe, query={"dryRun": "All"})
-            if made["spec"]["containers"][0]["resources"]["limits"]["cpu"] == limit:
+            made = cluster.client.request("POST", path, second, query={"dryRun": "All"})
+            if _shape(made) != _shape(unchanged):
                 return
             time.sleep(0.05)
-        pytest.fail("the API server does not call the second webhook")
+        pytest.fail("the API server does not call the other webhook")
 
     yield install
-    cluster.kubectl("delete", "mutatingwebhookconfiguration", name, "--ignore-not-found")
-    server.shutdown()
-    server.server_close()
+    for name in names:
+        cluster.kubectl("delete", "mutatingwebhookconfiguration", name, "--ignore-not-found")
+    for server in started:
+        server.shutdown()
+        server.server_close()
+
+
+def _shape(made):
+    """What of a pod a foreign webhook of the tests changes."""
+    (one,) = made["spec"]["containers"]
+    return one["resources"], [mount["mountPath"] for mount in one.get("volumeMounts", [])]

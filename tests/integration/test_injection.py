@@ -43,7 +43,7 @@ def test_a_pod_gets_variables_annotations_and_the_shim_at_create(space, kubernet
     assert threads(made) == 2
     assert plan_of(made).node is None
     variables = env_of(made)
-    assert {env.ORT_INTRA, env.ORT_INTER, env.OMP, env.PLAN, "PYTHONUSERBASE"} <= set(variables)
+    assert {env.ORT_INTRA, env.ORT_INTER, env.OMP, env.PLAN} <= set(variables)
     field = variables[env.ORT_INTRA]["valueFrom"]["fieldRef"]["fieldPath"]
     assert field == f"metadata.annotations['{env.THREADS_PREFIX}serve']"
     assert SHIM_VOLUME in {volume["name"] for volume in made["spec"]["volumes"]}
@@ -213,8 +213,9 @@ def test_env_from_hides_what_is_set_so_no_count_is_unless_overridden(space):
     assert env.ORT_INTRA in env_of(made)
 
 
-def test_pythonpath_is_extended_where_it_is_known_and_left_alone_where_it_is_not(space):
-    space.apply(policy("plain"), policy("stated", priority=-1, imageEnv={"PYTHONPATH": "/srv/lib"}))
+def test_behind_a_closed_door_pythonpath_is_extended_where_it_is_known_and_left_alone_where_it_is_not(space):
+    closed = {"shim": "ConfigMap"}
+    space.apply(policy("plain", **closed), policy("stated", **closed, priority=-1, imageEnv={"PYTHONPATH": "/srv/lib"}))
     space.wait(lambda: space.client.get(f"/api/v1/namespaces/{space.name}/configmaps")["items"])
     space.wait_for_webhook()
 
@@ -234,36 +235,10 @@ def test_pythonpath_is_extended_where_it_is_known_and_left_alone_where_it_is_not
     stated = create("stated", labels={env.POLICY_LABEL: "stated"})
     assert stated["PYTHONPATH"]["value"] == "/opt/raddle/python:/srv/lib"
     unstated = create("unstated")
-    assert "PYTHONPATH" not in unstated
-    assert unstated["PYTHONUSERBASE"]["value"] == "/opt/raddle"
+    assert not {"PYTHONPATH", "PYTHONUSERBASE", env.PLAN} & set(unstated)
 
 
-REQUIRE = "--require /opt/raddle/node/raddle.cjs"
 KEY = {"name": "settings", "key": "k"}
-
-
-@pytest.mark.parametrize(
-    ("entry", "image_env", "expected"),
-    [
-        ({"value": "--max-old-space-size=64"}, {}, f"{REQUIRE} --max-old-space-size=64"),
-        ({"valueFrom": {"configMapKeyRef": KEY}}, {}, f"{REQUIRE} $(ORIGINAL_NODE_OPTIONS)"),
-        ({"valueFrom": {"configMapKeyRef": {**KEY, "optional": True}}}, {}, None),
-        (None, {"NODE_OPTIONS": "--use-openssl-ca"}, f"{REQUIRE} --use-openssl-ca"),
-        (None, {"NODE_OPTIONS": ""}, REQUIRE),
-        (None, {}, None),
-    ],
-    ids=["text", "reference", "optional reference", "stated", "stated empty", "nothing known"],
-)
-def test_node_requires_its_shim_where_its_options_are_known(shimmed, entry, image_env, expected):
-    shimmed.apply(policy(imageEnv=image_env))
-    own = [{"name": "NODE_OPTIONS", **entry}] if entry else []
-    made = env_of(shimmed.create(pod(container(cpu="2", command=["node", "server.js"], env=own))))
-    if expected is None:
-        assert made.get("NODE_OPTIONS") == (own[0] if own else None)
-        return
-    assert made["NODE_OPTIONS"]["value"] == expected
-    if entry and "valueFrom" in entry:
-        assert made["ORIGINAL_NODE_OPTIONS"]["valueFrom"] == entry["valueFrom"]
 
 
 @pytest.mark.parametrize(("architecture", "arch"), [("x86_64", "amd64"), ("aarch64", "arm64")])
@@ -279,25 +254,105 @@ def test_node_requires_its_shim_where_its_options_are_known(shimmed, entry, imag
 def test_the_native_shim_of_the_pods_architecture_is_preloaded_first(shimmed, architecture, arch, entry, rest):
     if architecture not in delivery.architectures():
         pytest.skip(f"no native shim was built for {architecture}: make native")
-    shimmed.apply(policy(nativeShim="Preload", imageEnv={"LD_PRELOAD": ""}))
+    shimmed.apply(policy(shim="ConfigMap", nativeShim="Preload", imageEnv={"LD_PRELOAD": ""}))
     own = [{"name": "LD_PRELOAD", **entry}] if entry else []
     body = pod(container(cpu="2", env=own), nodeSelector={"kubernetes.io/arch": arch})
     assert env_of(shimmed.create(body))["LD_PRELOAD"]["value"] == delivery.native_library(architecture) + rest
 
 
 def test_the_mounted_files_are_those_that_the_variables_name(shimmed, tmp_path):
-    shimmed.apply(policy(nativeShim="Preload", reports=True, imageEnv={"LD_PRELOAD": "", "NODE_OPTIONS": ""}))
+    stated = {"LD_PRELOAD": "", "PYTHONUSERBASE": ""}
+    shimmed.apply(policy(shim="ConfigMap", nativeShim="Preload", reports=True, imageEnv=stated))
     body = pod(container(cpu="2"), nodeSelector={"kubernetes.io/arch": "amd64"})
     made = shimmed.create(body)
     found = podenv.environment(shimmed.client, made, "serve", tmp_path)
-    required = found["NODE_OPTIONS"].removeprefix("--require ")
-    sources = Path(delivery.__file__).parents[1]
-    assert Path(required).read_bytes() == (sources / "node" / "raddle.cjs").read_bytes()
     assert (Path(found["PYTHONUSERBASE"]) / "python" / "sitecustomize.py").is_file()
     assert Path(found["RADDLE_REPORT"]).is_dir()
     if "x86_64" in delivery.architectures():
-        built = sources / "raddle" / "_native" / "x86_64" / "libraddle.so"
-        assert Path(found["LD_PRELOAD"]).read_bytes() == built.read_bytes()
+        assert Path(found["LD_PRELOAD"]).read_bytes() == _built("x86_64")
+
+
+def _built(architecture):
+    return (Path(delivery.__file__).parent / "_native" / architecture / "libraddle.so").read_bytes()
+
+
+# --- the door -------------------------------------------------------------------------------------------------------
+
+ON_AMD64 = {"nodeSelector": {"kubernetes.io/arch": "amd64"}}
+NAMESPACE_OF_RESTRICTED = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+needs_native = pytest.mark.skipif("x86_64" not in delivery.architectures(), reason="no native shim was built")
+
+
+def mounted(made, path=delivery.PRELOAD_FILE):
+    """The volumes that the first container has mounted on a path."""
+    return [m["name"] for m in made["spec"]["containers"][0].get("volumeMounts", []) if m["mountPath"] == path]
+
+
+@needs_native
+def test_by_the_door_a_restricted_namespace_admits_the_pod_and_the_files_are_those_of_its_architecture(
+    shimmed, tmp_path
+):
+    shimmed.apply(policy(nativeShim="Preload", reports=True))
+    shimmed.client.merge(f"/api/v1/namespaces/{shimmed.name}", NAMESPACE_OF_RESTRICTED)
+    read_only = {**SECURITY, "readOnlyRootFilesystem": True, "runAsUser": 1000}
+    made = shimmed.create(pod(container(cpu="2", securityContext=read_only), **ON_AMD64))
+    assert (mounted(made), mounted(made, delivery.MOUNT_PATH)) == ([SHIM_VOLUME], [SHIM_VOLUME])
+    assert not {"PYTHONPATH", "PYTHONUSERBASE", "NODE_OPTIONS", "LD_PRELOAD"} & set(env_of(made))
+    podenv.environment(shimmed.client, made, "serve", tmp_path)
+    folder = tmp_path / delivery.MOUNT_PATH.lstrip("/")
+    assert (folder / "libraddle.so").read_bytes() == _built("x86_64")
+    assert (folder / "raddle").stat().st_mode & 0o777 == 0o555
+    assert (folder / "ld.so.preload").read_text() == "/opt/raddle/libraddle.so\n"
+
+
+@needs_native
+def test_the_label_of_a_pod_and_an_architecture_that_is_open_close_the_door(shimmed):
+    shimmed.apply(policy())
+    assert mounted(shimmed.create(pod(name="open", **ON_AMD64))) == [SHIM_VOLUME]
+    made = shimmed.create(pod(name="closed", labels={env.DOOR_LABEL: "closed"}, **ON_AMD64))
+    assert (mounted(made), injected(made)) == ([], True)
+    made = shimmed.create(pod(name="another", nodeSelector={"kubernetes.io/arch": "s390x"}))
+    assert (mounted(made), injected(made)) == ([], True)
+
+
+AGENT = {"name": "oneagent-share", "mountPath": delivery.PRELOAD_FILE, "subPath": "ld.so.preload"}
+
+
+def mounts_the_file(*, looks):
+    """What another injector does to a pod: with `looks` it leaves a file alone that is mounted already."""
+
+    def patch(body):
+        spec = body["spec"]
+        there = {mount["mountPath"] for mount in spec["containers"][0].get("volumeMounts", [])}
+        if looks and delivery.PRELOAD_FILE in there:
+            return []
+        # The token's volume and its mount are there before webhooks are asked.
+        return [
+            {"op": "add", "path": "/spec/volumes/-", "value": {"name": AGENT["name"], "emptyDir": {}}},
+            {"op": "add", "path": "/spec/containers/0/volumeMounts/-", "value": AGENT},
+        ]
+
+    return patch
+
+
+@needs_native
+@pytest.mark.parametrize(
+    ("name", "looks", "keeps"),
+    [("aa", False, AGENT["name"]), ("zz", True, SHIM_VOLUME), ("zz", False, AGENT["name"])],
+    ids=["before ours", "after ours, and looks", "after ours, and does not look"],
+)
+def test_beside_another_injector_of_the_file_pods_are_admitted_and_one_has_it(
+    shimmed, foreign_webhook, name, looks, keeps
+):
+    shimmed.apply(policy())
+    foreign_webhook(name, shimmed.name, mounts_the_file(looks=looks))
+    made = shimmed.create(pod(labels={"second": "yes"}, **ON_AMD64))
+    assert injected(made)
+    assert mounted(made) == [keeps]
+    if keeps != SHIM_VOLUME:
+        assert SHIM_VOLUME not in {volume["name"] for volume in made["spec"]["volumes"]}
+        log = shimmed.raddle.webhook.log
+        assert f"serve: DoorOccupied: container serve: volume {AGENT['name']} is mounted on /etc/ld.so.preload" in log
 
 
 def test_families_that_a_policy_names_get_literals_that_a_copy_does_not_keep(space):
@@ -320,8 +375,7 @@ def test_families_that_a_policy_names_get_literals_that_a_copy_does_not_keep(spa
 
 def test_reports_have_a_folder_a_container_that_the_api_server_takes_under_restricted_security(shimmed):
     shimmed.apply(policy(reports=True))
-    restricted = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
-    shimmed.client.merge(f"/api/v1/namespaces/{shimmed.name}", restricted)
+    shimmed.client.merge(f"/api/v1/namespaces/{shimmed.name}", NAMESPACE_OF_RESTRICTED)
     one, two = (container(name, cpu="1", securityContext=SECURITY) for name in ("one", "two"))
     made = shimmed.create(pod(one, two))
     for each in made["spec"]["containers"]:
@@ -460,9 +514,10 @@ def test_a_pod_whose_annotations_leave_no_room_is_created_unchanged(space):
     space.cluster.mark_running(space.name, "nearly")
 
 
-def test_a_webhook_that_changes_limits_later_makes_raddle_decide_again(space, second_webhook):
+def test_a_webhook_that_changes_limits_later_makes_raddle_decide_again(space, foreign_webhook):
     space.apply(policy())
-    second_webhook(space.name, limit="8")
+    limit = {"op": "add", "path": "/spec/containers/0/resources/limits/cpu", "value": "8"}
+    foreign_webhook("zz", space.name, lambda _: [limit])
     made = space.create(pod(container(cpu="2"), labels={"second": "yes"}))
     assert made["spec"]["containers"][0]["resources"]["limits"]["cpu"] == "8"
     assert threads(made) == 8

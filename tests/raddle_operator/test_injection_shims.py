@@ -467,10 +467,17 @@ def test_a_variable_that_was_there_empty_is_empty_again():
 
 
 @pytest.mark.parametrize(("existing", "given"), [("Respect", False), ("Override", True)])
-def test_with_env_from_there_are_no_literals_unless_the_policy_overrides(existing, given):
-    obj = pod(container(envFrom=[{"secretRef": {"name": "s"}}]))
-    patched, _ = inject(obj, {"runtimes": ["go"], "existingValues": existing})
+@pytest.mark.parametrize("shim", ["Auto", "ConfigMap"])
+def test_with_env_from_there_are_no_literals_unless_the_policy_overrides(existing, given, shim):
+    own = [{"name": "PYTHONPATH", "value": "/app"}]
+    obj = pod(container(envFrom=[{"secretRef": {"name": "s"}}], env=own))
+    patched, decision = inject(obj, {"runtimes": ["go"], "existingValues": existing, "shim": shim})
     assert ("GOMAXPROCS" in values(patched)) is given
+    # Behind the door the shim sets it in processes that lack it.
+    listed = {"GOMAXPROCS=4"} if given or shim == "Auto" else set()
+    assert set(values(patched).get(env.LITERALS, "").split(";")) - {""} == listed
+    assert [reason for reason, _ in withheld(decision)] == ([] if given else [SkipReason.ENV_FROM_PRESENT])
+    assert ("with the shim" in str(withheld(decision))) is (not given and shim == "Auto")
 
 
 def test_of_all_families_at_once_each_variable_is_set_once_and_goes_with_the_opt_in():
@@ -515,9 +522,30 @@ def test_javas_options_are_extended_and_can_be_taken_back(own, image_env, expect
 
 def test_javas_options_from_an_optional_reference_are_left_alone():
     own = {"name": "JAVA_TOOL_OPTIONS", "valueFrom": OPTIONAL}
-    patched, decision = inject(pod(container(env=[own])), JVM)
+    patched, decision = inject(pod(container(env=[own])), {"runtimes": ["onnxruntime", "jvm"], "shim": "None"})
     assert entries(patched)[0] == own
     assert [reason for reason, _ in withheld(decision)] == [SkipReason.IMAGE_ENV_UNKNOWN]
+
+
+@pytest.mark.parametrize("own", [[], [{"name": "JAVA_TOOL_OPTIONS", "valueFrom": OPTIONAL}]])
+def test_behind_the_door_the_shim_adds_to_javas_options_that_nobody_here_knows(own):
+    obj = pod(container(env=own))
+    patched, decision = inject(obj, JVM)
+    assert withheld(decision) == []
+    assert [entry for entry in entries(patched) if entry["name"] == "JAVA_TOOL_OPTIONS"] == own
+    assert values(patched)[env.LITERALS] == f"JAVA_TOOL_OPTIONS={PROCESSORS}"
+    assert "JAVA_TOOL_OPTIONS" in decision.containers[0].variables
+    assert opted_out(patched, JVM)["containers"][0].get("env", []) == own
+
+
+def test_options_that_another_webhook_sets_since_are_extended_and_can_be_taken_back():
+    patched, _ = inject(pod(), JVM)
+    entries(patched).append({"name": "JAVA_TOOL_OPTIONS", "value": "-javaagent:/otel.jar"})
+    again, _ = inject(patched, JVM)
+    assert values(again)["JAVA_TOOL_OPTIONS"] == f"-javaagent:/otel.jar {PROCESSORS}"
+    assert values(again)[env.LITERALS] == f"JAVA_TOOL_OPTIONS={PROCESSORS}"
+    left = opted_out(again, JVM)["containers"][0]["env"]
+    assert left == [{"name": "JAVA_TOOL_OPTIONS", "value": "-javaagent:/otel.jar"}]
 
 
 # --- reports --------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from typing import Any
 from devcluster import ApiError, Client
 
 _ANNOTATION = re.compile(r"metadata\.annotations\['(?P<key>[^']+)'\]")
+_PRELOAD = "/etc/ld.so.preload"
 _REFERENCE = re.compile(r"\$\$|\$\((?P<name>[A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 
 
@@ -23,6 +24,7 @@ def environment(client: Client, pod: Mapping[str, Any], container: str, root: Pa
     """Return the environment of a container. Files of its mounts are written below `root`, and paths point there.
 
     Mounts of ConfigMaps and of empty folders are made; a missing optional ConfigMap makes one, as the kubelet does.
+    What a file over /etc/ld.so.preload lists is preloaded by the variable.
     """
     spec = _container(pod, container)
     folders = _mounts(client, pod, spec, root)
@@ -31,6 +33,9 @@ def environment(client: Client, pod: Mapping[str, Any], container: str, root: Pa
         value = _value(client, pod, entry, found)
         if value is not None:
             found[entry["name"]] = value
+    listed = folders.get(_PRELOAD)
+    if listed is not None and listed.is_file():
+        found["LD_PRELOAD"] = " ".join(filter(None, (found.get("LD_PRELOAD"), listed.read_text().strip())))
     return {name: _relocated(value, folders) for name, value in found.items()}
 
 
@@ -81,9 +86,12 @@ def _mounts(client: Client, pod: Mapping[str, Any], spec: Mapping[str, Any], roo
     for mount in spec.get("volumeMounts", []):
         source = volumes[mount["name"]].get("configMap")
         if source is not None or "emptyDir" in volumes[mount["name"]]:
+            # What one file of a volume is mounted from lies beside its mount.
             folder = root / mount["mountPath"].lstrip("/")
+            single = source is not None and "subPath" in mount
+            folder = folder.with_name(folder.name + ".d") if single else folder
             folder.mkdir(parents=True, exist_ok=True)
-            folders[mount["mountPath"]] = folder
+            folders[mount["mountPath"]] = folder / mount["subPath"] if single else folder
         if source is not None:
             _write(client, pod, source, folder)
     return folders
@@ -103,6 +111,7 @@ def _write(client: Client, pod: Mapping[str, Any], source: Mapping[str, Any], fo
         path = folder / item["path"]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(files[item["key"]])
+        path.chmod(item.get("mode", 0o644))
 
 
 def _config_map(client: Client, pod: Mapping[str, Any], name: str) -> dict[str, Any]:
