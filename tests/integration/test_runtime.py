@@ -29,6 +29,7 @@ if len(CPUS) < 2:
 HERE = "here"
 # uname's name -> Kubernetes'.
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+ON_THIS = {"node": HERE, "kubernetes.io/arch": ARCHITECTURES[platform.machine()]}
 # One that reads the count from the environment too, and the last one that only the shim can tell.
 RELEASES = ("ort-1.31.1", "ort-1.28.0")
 # More threads than any stock count for this machine, and more than its CPUs: only the policy can be the reason.
@@ -50,18 +51,16 @@ def model(tmp_path_factory):
 
 
 @pytest.fixture
-def started(space, here, tmp_path):
+def started(shimmed, here, tmp_path):
     """started(container, **spec of the policy): a bound pod and the environment that its container starts with."""
 
     def start(one, name="app", **spec):
-        space.apply(policy(**spec))
-        space.wait(lambda: space.knows(HERE))
-        shims = f"/api/v1/namespaces/{space.name}/configmaps"
-        space.wait(lambda: space.client.get(shims, labelSelector="raddle.dev/shim")["items"])
-        space.create(pod(one, name=name, nodeSelector={"node": HERE}))
-        bound = space.bound(name)
+        shimmed.apply(policy(**spec))
+        shimmed.wait(lambda: shimmed.knows(HERE))
+        shimmed.create(pod(one, name=name, nodeSelector=ON_THIS))
+        bound = shimmed.bound(name)
         assert plan_of(bound).node == HERE
-        return bound, podenv.environment(space.client, bound, "serve", tmp_path)
+        return bound, podenv.environment(shimmed.client, bound, "serve", tmp_path)
 
     return start
 
@@ -125,7 +124,7 @@ def environment_of(shimmed, here, tmp_path):
     def make(one, **spec):
         shimmed.apply(policy(**spec))
         shimmed.wait(lambda: shimmed.knows(HERE))
-        shimmed.create(pod(one, nodeSelector={"node": HERE, "kubernetes.io/arch": ARCHITECTURES[platform.machine()]}))
+        shimmed.create(pod(one, nodeSelector=ON_THIS))
         bound = shimmed.bound()
         assert threads(bound) == MORE
         return podenv.environment(shimmed.client, bound, "serve", tmp_path)
@@ -144,7 +143,7 @@ def test_node_has_the_pods_threads_and_keeps_its_own_options(environment_of, ver
     own = [{"name": "NODE_OPTIONS", "value": "--max-old-space-size=256"}]
     one = container(cpu="2", request="10m", command=["node", "app.cjs"], env=own)
     environment = environment_of(one, threads={"minIntraOp": MORE}, reports=True)
-    assert environment["NODE_OPTIONS"].endswith(" --max-old-space-size=256")
+    assert environment["NODE_OPTIONS"] == own[0]["value"]
     seen = node_lab.run(node_lab.application(version) / "app.cjs", {}, env=environment, cpus=CPUS)
     assert seen.threads == [MORE - 1]
     assert [line.partition(":")[2].split(",")[0] for line in seen.lines] == [f" onnxruntime {version}: intra_op={MORE}"]
@@ -154,15 +153,14 @@ def test_node_has_the_pods_threads_and_keeps_its_own_options(environment_of, ver
 def test_a_native_program_has_the_pods_threads_and_reports_them(environment_of):
     if platform.machine() not in delivery.architectures():
         pytest.skip("no native shim was built: make native")
-    spec = {"threads": {"minIntraOp": MORE}, "nativeShim": "Preload", "imageEnv": {"LD_PRELOAD": ""}, "reports": True}
-    environment = environment_of(container(cpu="2", request="10m"), **spec)
+    environment = environment_of(container(cpu="2", request="10m"), threads={"minIntraOp": MORE}, reports=True)
     with native_caller.Caller(native_lab.program("c", native_lab.MAVEN_VERSIONS[1]), environment) as caller:
         caller.do("env")
         assert len(caller.session()) == MORE - 1
     assert len(reported(environment)) == 1
 
 
-def test_an_image_that_only_a_user_site_can_reach_has_the_plan_as_well(started, model):
+def test_an_image_that_sets_a_path_of_its_own_has_the_plan_as_well(started, model):
     """The pod spec says nothing of PYTHONPATH and the image sets it, which a webhook can't see."""
     packages = next((venv("ort-1.28.0").parents[1] / "lib").glob("python3*/site-packages"))
     bound, environment = started(container(cpu="2", request="10m"), threads={"minIntraOp": MORE})
