@@ -1,11 +1,11 @@
 """The API client's own decisions, and its behaviour when an HTTP server misbehaves. The real API server: integration."""
 
-import contextlib
 import json
 from pathlib import Path
 
 import pytest
 from aiohttp import web
+from kube_lab import answering
 
 from raddle_operator import kube as k
 from raddle_operator.kube import Kube
@@ -53,35 +53,6 @@ def test_each_refusal_has_its_own_type(status, reason, expected):
 @pytest.mark.parametrize(("resource", "namespace", "name", "subresource", "path"), PATHS)
 def test_a_resource_knows_its_path(resource, namespace, name, subresource, path):
     assert resource.path(namespace, name, subresource) == path
-
-
-@contextlib.asynccontextmanager
-async def answering(handler, tmp_path, token="first"):
-    """A Kube whose server is `handler`; its token is read from the returned file."""
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", handler)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
-    token_file = tmp_path / "token"
-    token_file.write_text(token)
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-        "users": [{"name": "u", "user": {"tokenFile": str(token_file)}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-    }
-    path = tmp_path / "kubeconfig"
-    path.write_text(json.dumps(config))
-    try:
-        async with await Kube.from_settings(path) as client:
-            yield client, token_file
-    finally:
-        await runner.cleanup()
 
 
 async def test_after_a_401_the_token_is_read_again_and_the_request_repeated(tmp_path):

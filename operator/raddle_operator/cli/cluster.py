@@ -69,7 +69,7 @@ async def machine(
     ``without_agent``: where there is none, what NFD says of the node will do; then the CPUs' numbers are made up.
     Raises click.ClickException.
     """
-    async with _kube(kubeconfig, context) as kube:
+    async with connected(kubeconfig, context) as kube:
         try:
             obj = await kube.get(NODE_CPU_TOPOLOGIES, node)
         except NotFound:
@@ -99,8 +99,8 @@ async def _reported(kube: Kube, node: str) -> Machine | None:
 
 async def world(name: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> World:
     """Return a pod with its namespace's labels and the policies that may govern it. Raises click.ClickException."""
-    place = namespace or _current_namespace(kubeconfig, context)
-    async with _kube(kubeconfig, context) as kube:
+    place = namespace or current_namespace(kubeconfig, context)
+    async with connected(kubeconfig, context) as kube:
         pod = await _get(kube, PODS, name, place)
         labels = (await _get(kube, NAMESPACES, place))["metadata"].get("labels") or {}
         own = await kube.list(INFERENCE_THREADINGS, place)
@@ -172,7 +172,8 @@ def _policies(objects: list[Object]) -> list[PolicyObject]:
 
 
 @asynccontextmanager
-async def _kube(kubeconfig: Path | None, context: str | None) -> AsyncIterator[Kube]:
+async def connected(kubeconfig: Path | None, context: str | None) -> AsyncIterator[Kube]:
+    """Yield a client with the user's own rights. Raises click.ClickException, also for what fails while it is used."""
     try:
         async with await Kube.from_settings(_kubeconfig(kubeconfig), context) as kube:
             yield kube
@@ -202,7 +203,8 @@ def _kubeconfig(given: Path | None) -> Path | None:
     return found
 
 
-def _current_namespace(kubeconfig: Path | None, context: str | None) -> str:
+def current_namespace(kubeconfig: Path | None, context: str | None) -> str:
+    """Return the namespace that kubectl would take."""
     path = _kubeconfig(kubeconfig)
     try:
         config: Any = yaml.safe_load(path.read_text()) if path else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +18,7 @@ from raddle import delivery, env
 from raddle_operator import environment, injection, quantities, shipped, volumes
 from raddle_operator import explain as pure
 from raddle_operator.cli import cluster, output, plan
+from raddle_operator.cli import live as inside
 from raddle_operator.matching import Policies, select
 from raddle_operator.reasons import Skip, SkipReason
 
@@ -25,9 +27,12 @@ Examples:
   kubectl raddle explain pod/resnet-7d9f -n models
   kubectl raddle explain resnet-7d9f -n models -o json
   kubectl raddle explain resnet-7d9f -n models -o wide   (with Raddle's own variables)
+  kubectl raddle explain --live pod/resnet-7d9f -n models
+  kubectl raddle explain --live --all-namespaces         (every injected container)
 
 \b
-Exit codes: 0 explained, 1 no such pod or no answer from the cluster, 2 bad usage.
+Exit codes: 0 explained, with --live: and every process with a runtime is reached; 1 no such pod, no answer from the
+cluster, with --live: a container is not reached or says nothing; 2 bad usage.
 """
 # What people want to know first, in this order; what follows is as the plan has it.
 FIRST = ("intraOp", "intraOpWithoutShim", "interOp", "spinning", "omp", "blas", "affinity")
@@ -36,23 +41,63 @@ OWN = "RADDLE_"
 
 
 @click.command(epilog=EPILOG)
-@click.argument("pod")
+@click.argument("pod", required=False)
 @click.option("-n", "--namespace", help="The pod's namespace. Absent: the context's.")
+@click.option(
+    "--live",
+    is_flag=True,
+    help="Ask the running containers too, by pods/exec: which processes are reached, and what they got."
+    " Without POD: all injected containers of the namespace.",
+)
+@click.option("-l", "--selector", default="", help="With --live, in the place of POD: pods with these labels.")
+@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="With --live, in the place of POD.")
 @click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="As for kubectl.")
 @click.option("--context", help="Context of the kubeconfig. Absent: its current one.")
 @click.option(
     "-o", "--output", "form", default="text", show_default=True, type=click.Choice(["text", "wide", "json", "yaml"])
 )
-def explain(pod: str, namespace: str | None, kubeconfig: Path | None, context: str | None, form: str) -> None:
+def explain(
+    pod: str | None,
+    namespace: str | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    form: str,
+    *,
+    live: bool,
+    selector: str,
+    everywhere: bool,
+) -> None:
     """Say why a pod's containers have the numbers they have, or why they have none."""
+    if wrong := inside.selection_error(pod, selector, everywhere=everywhere, live=live):
+        raise wrong
+    if pod is None:
+        answers = asyncio.run(inside.of_pods(namespace, selector, kubeconfig, context, everywhere=everywhere))
+        if form in {"text", "wide"}:
+            inside.show_many(output.console(), answers)
+        else:
+            output.write(inside.document(answers), form)
+    else:
+        answers = _explain_one(pod, namespace, kubeconfig, context, form, live=live)
+    if any(answer.fails for answer in answers):
+        sys.exit(1)
+
+
+def _explain_one(
+    pod: str, namespace: str | None, kubeconfig: Path | None, context: str | None, form: str, *, live: bool
+) -> list[inside.Answer]:
+    """Explain a pod; return what its containers said, nothing where they were not asked."""
     kind, slash, name = pod.rpartition("/")
     if slash and kind.lower() not in {"pod", "pods", "po"}:
         raise click.UsageError(f"{pod!r} names a {kind}; only pods can be explained: pod/NAME")
     world = asyncio.run(cluster.world(name, namespace, kubeconfig, context))
+    answers = asyncio.run(inside.of_pod(world.pod, kubeconfig, context)) if live else []
     if form in {"text", "wide"}:
-        show(output.console(), world, wide=form == "wide")
+        console = output.console()
+        show(console, world, wide=form == "wide")
+        inside.show(console, answers)
     else:
-        output.write(_document(world), form)
+        output.write({**_document(world), **({"live": inside.document(answers)} if live else {})}, form)
+    return answers
 
 
 def show(console: Console, world: cluster.World, *, wide: bool) -> None:

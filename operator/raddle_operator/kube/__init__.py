@@ -1,6 +1,6 @@
 """The package that talks to the API server: `resources` says where, `session` sends, `client` asks, `errors` tell."""
 
-from raddle_operator.kube.client import WATCH_TIMEOUT_S, Kube, Page, WatchEvent
+from raddle_operator.kube.client import WATCH_TIMEOUT_S, Executed, Kube, Page, WatchEvent
 from raddle_operator.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -60,6 +60,7 @@ __all__ = [
     "ConfigError",
     "Conflict",
     "Connection",
+    "Executed",
     "Forbidden",
     "Gone",
     "Invalid",

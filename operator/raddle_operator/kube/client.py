@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import aiohttp
 import orjson
 
-from raddle_operator.kube.errors import error_from_status
-from raddle_operator.kube.resources import Object, Operations, Resource
+from raddle_operator.kube.errors import Unavailable, error_from_status
+from raddle_operator.kube.resources import PODS, Object, Operations, Resource
 from raddle_operator.kube.session import CONNECT_TIMEOUT_S, JSON, Call, Session, lines
 
 WATCH_TIMEOUT_S: Final = 290
 WATCH_IDLE_S: Final = 100.0
 """Without a byte for so long the stream is taken for dead: the API server sends a bookmark about every 60 s."""
+EXEC_PROTOCOL: Final = "v4.channel.k8s.io"
+"""Each message begins with its channel; the last one of channel 3 is a Status. v5 adds what standard input needs."""
+_STDOUT, _STDERR, _OUTCOME = 1, 2, 3
+MAX_SAID_BYTES: Final = 16 * 1024 * 1024
 _METADATA_ACCEPT: Final = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
 _PATCH_TYPES: Final[Mapping[str, str]] = {
     "apply": "application/apply-patch+yaml",
@@ -44,6 +48,15 @@ class WatchEvent:
     def resource_version(self) -> str:
         """Return the version to resume the watch from."""
         return str(self.object["metadata"]["resourceVersion"])
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """How a command in a container ended: its exit status, and what it said."""
+
+    status: int
+    stdout: bytes
+    stderr: bytes
 
 
 class Kube(Session):
@@ -160,6 +173,29 @@ class Kube(Session):
             body["preconditions"] = conditions
         return await self.request("DELETE", resource.path(namespace, name), body=body)
 
+    # ---- commands
+
+    async def execute(self, pod: str, namespace: str, container: str, command: Sequence[str]) -> Executed:
+        """Run a command in a container and return what it said, once it has ended.
+
+        Raises Forbidden, NotFound, and other ApiErrors; Unavailable also where the container's runtime says nothing.
+        """
+        query = [("container", container), ("stdout", "true"), ("stderr", "true")]
+        query += [("command", word) for word in command]
+        said: dict[int, bytes] = {}
+        async with self.websocket(PODS.path(namespace, pod, "exec"), query, EXEC_PROTOCOL) as connection:
+            async for message in connection:
+                if message.type == aiohttp.WSMsgType.BINARY and message.data:
+                    channel = message.data[0]
+                    said[channel] = said.get(channel, b"") + message.data[1:]
+                if sum(map(len, said.values())) > MAX_SAID_BYTES:
+                    raise Unavailable(0, "TooLong", f"{command[0]} says more than {MAX_SAID_BYTES} bytes")
+        try:
+            outcome = orjson.loads(said[_OUTCOME])
+        except (KeyError, orjson.JSONDecodeError):
+            raise Unavailable(0, "BrokenOff", f"{command[0]} in {container} came to no end") from None
+        return Executed(_exit_code(outcome), said.get(_STDOUT, b""), said.get(_STDERR, b""))
+
     # ---- watch
 
     async def watch(
@@ -196,6 +232,16 @@ class Kube(Session):
                 if event["type"] == "ERROR":
                     raise error_from_status(int(body.get("code") or 500), body)
                 yield WatchEvent(event["type"], body)
+
+
+def _exit_code(outcome: Object) -> int:
+    """Return the exit status that a Status tells of. Raises Unavailable where the command was not started."""
+    if outcome.get("status") == "Success":
+        return 0
+    for cause in (outcome.get("details") or {}).get("causes") or []:
+        if cause.get("reason") == "ExitCode" and str(cause.get("message")).isdigit():
+            return int(cause["message"])
+    raise error_from_status(int(outcome.get("code") or 500), outcome)
 
 
 def _accept(kind: str, *, metadata_only: bool) -> str:

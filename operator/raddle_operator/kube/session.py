@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -193,16 +193,37 @@ class Session:
                 raise Unavailable(0, "BrokenOff", message) from error
             raise Unreachable(0, "NoAnswer", message) from error
 
+    @contextlib.asynccontextmanager
+    async def websocket(
+        self, path: str, query: Sequence[tuple[str, str]], protocol: str
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Yield a connection that speaks the protocol. Raises ApiError where there is none to be had, or it breaks."""
+        if self._session is None:
+            raise Unavailable(0, "Closed", f"GET {path}: the client is closed")
+        configuration = self._configuration
+        try:
+            async with self._session.ws_connect(
+                configuration.host + path,
+                params=query,
+                protocols=(protocol,),
+                headers=await _headers(configuration),
+                server_hostname=configuration.tls_server_name or None,
+                proxy=configuration.proxy,
+            ) as connection:
+                yield connection
+        except aiohttp.WSServerHandshakeError as error:
+            # Its body, which would say more, is gone.
+            raise error_from_status(error.status, {"message": f"GET {path}: {error.message}"}) from error
+        except (aiohttp.ClientError, OSError, ConfigException) as error:
+            raise Unreachable(0, "NoAnswer", f"GET {path}: {error or type(error).__name__}") from error
+
     async def _send(self, call: Call) -> aiohttp.ClientResponse:
         if self._session is None:
             raise Unavailable(0, "Closed", f"{call.method} {call.path}: the client is closed")
         configuration = self._configuration
-        headers = {"Accept": call.accept, "User-Agent": "raddle"}
+        headers = {"Accept": call.accept, **await _headers(configuration)}
         if call.data is not None:
             headers["Content-Type"] = call.content_type
-        token = (await configuration.auth_settings()).get("BearerToken")
-        if token is not None and token["value"]:
-            headers["Authorization"] = token["value"]
         return await self._session.request(
             call.method,
             configuration.host + call.path,
@@ -244,6 +265,13 @@ class Session:
     def _new_session(configuration: Configuration) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(limit=0, ssl=RESTClientObject(configuration).ssl_context)
         return aiohttp.ClientSession(connector=connector, trust_env=True)
+
+
+async def _headers(configuration: Configuration) -> dict[str, str]:
+    """Return the headers of every request: who asks."""
+    token = (await configuration.auth_settings()).get("BearerToken")
+    said = {"Authorization": token["value"]} if token is not None and token["value"] else {}
+    return {"User-Agent": "raddle", **said}
 
 
 async def _error(response: aiohttp.ClientResponse) -> ApiError:

@@ -1,0 +1,293 @@
+"""What the processes of running containers got: by /opt/raddle/raddle in each, run with the user's own rights."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+
+from raddle import delivery, env
+from raddle_operator import records
+from raddle_operator.cli import cluster, output
+from raddle_operator.kube import PODS, ApiError, Forbidden, Kube, NotFound, Object
+
+AT_ONCE: Final = 16
+TIMEOUT_S: Final = 20.0
+NOT_FOUND: Final = (126, 127)
+"""What some container runtimes end with where there is no such program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one injected container said; `problem` is why it said nothing, "" where it did.
+
+    `processes` are as the program prints them (docs/how-to/troubleshoot.md), made printable.
+    """
+
+    namespace: str
+    pod: str
+    container: str
+    problem: str = ""
+    processes: tuple[Mapping[str, Any], ...] = field(default=())
+
+    @property
+    def with_runtime(self) -> tuple[Mapping[str, Any], ...]:
+        """Return the processes that have a runtime."""
+        return tuple(one for one in self.processes if one.get("runtimes"))
+
+    @property
+    def reached(self) -> int:
+        """Return how many of those are reached."""
+        return sum(one.get("reached") is True for one in self.with_runtime)
+
+    @property
+    def runs_the_shim(self) -> bool:
+        """Whether there are such processes, and all are reached."""
+        return bool(self.with_runtime) and self.reached == len(self.with_runtime)
+
+    @property
+    def fails(self) -> bool:
+        """Whether it said nothing, or has a process that is not reached."""
+        return bool(self.problem) or self.reached < len(self.with_runtime)
+
+
+def injected(pod: Object) -> list[str]:
+    """Return the pod's containers that have a plan, in the annotations' order."""
+    keys = (pod.get("metadata") or {}).get("annotations") or {}
+    split = [records.split(str(key)) for key in keys]
+    return [container for prefix, container in split if prefix == env.PLAN_PREFIX]
+
+
+async def of_pods(
+    namespace: str | None, selector: str, kubeconfig: Path | None, context: str | None, *, everywhere: bool
+) -> list[Answer]:
+    """Return what the injected containers of a selection say, in the API server's order. Raises ClickException."""
+    place = "" if everywhere else namespace or cluster.current_namespace(kubeconfig, context)
+    wanted = ",".join(part for part in (f"{env.INJECTED_LABEL}=true", selector) if part)
+    async with cluster.connected(kubeconfig, context) as kube:
+        pods = (await kube.list(PODS, place, label_selector=wanted)).items
+        return await _ask(kube, pods)
+
+
+async def of_pod(pod: Object, kubeconfig: Path | None, context: str | None) -> list[Answer]:
+    """Return what a pod's injected containers say. Raises ClickException."""
+    async with cluster.connected(kubeconfig, context) as kube:
+        return await _ask(kube, [pod])
+
+
+async def _ask(kube: Kube, pods: Iterable[Object]) -> list[Answer]:
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(pod: Object, container: str) -> Answer:
+        async with gate:
+            return await ask(kube, pod, container)
+
+    return await asyncio.gather(*(one(pod, container) for pod in pods for container in injected(pod)))
+
+
+async def ask(kube: Kube, pod: Object, container: str) -> Answer:
+    """Return what one container says."""
+    metadata = pod["metadata"]
+    name, namespace = metadata["name"], metadata.get("namespace") or "default"
+    processes: tuple[Mapping[str, Any], ...] = ()
+    problem = _closed(pod, container) or _not_running(pod, container)
+    if not problem:
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                done = await kube.execute(name, namespace, container, (delivery.PROGRAM, "-o", "json"))
+            if done.status in NOT_FOUND:
+                problem = _MISSING
+            else:
+                processes, problem = read(done.stdout)
+                problem = problem and (printable(done.stderr.decode("utf-8", "replace").strip()) or problem)
+        except TimeoutError:
+            problem = f"no answer within {TIMEOUT_S:g} s"
+        except Forbidden:
+            problem = "you may not run a command in it: that takes the rights to get and to create pods/exec"
+        except NotFound:
+            problem = "the pod is gone"
+        except ApiError as error:
+            problem = _MISSING if "no such file" in error.message else printable(error.message)
+    return Answer(namespace=namespace, pod=name, container=container, problem=problem, processes=processes)
+
+
+_MISSING: Final = f"there is no {delivery.PROGRAM} in it: the shim's ConfigMap came later than the pod; create it anew"
+
+
+def _closed(pod: Object, container: str) -> str:
+    """Return where else to ask where the container was created without the door, "" where it has it."""
+    if any(
+        mount.get("mountPath") == delivery.PRELOAD_FILE for mount in _spec(pod, container).get("volumeMounts") or ()
+    ):
+        return ""
+    metadata = pod["metadata"]
+    where = f"-n {metadata.get('namespace') or 'default'} {metadata['name']} -c {container}"
+    return f"the door is closed to it; where it runs Python, kubectl exec {where} -- python -m raddle says what it got"
+
+
+def _not_running(pod: Object, container: str) -> str:
+    """Return why a container does not run, "" where it does."""
+    status = pod.get("status") or {}
+    kinds = ("containerStatuses", "initContainerStatuses")
+    states = [one.get("state") or {} for kind in kinds for one in status.get(kind) or () if one["name"] == container]
+    if not states:
+        return f"it does not run: the pod is {status.get('phase') or 'new'}"
+    for state in ("waiting", "terminated"):
+        if state in states[0]:
+            return f"it does not run: {(states[0][state] or {}).get('reason') or state}"
+    return ""
+
+
+def _spec(pod: Object, container: str) -> Object:
+    spec = pod.get("spec") or {}
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    found: Object = next((one for one in containers if one["name"] == container), {})
+    return found
+
+
+def read(said: bytes) -> tuple[tuple[Mapping[str, Any], ...], str]:
+    """Return the processes of the program's JSON, and what is wrong where it is none. Never raises."""
+    try:
+        document = json.loads(said)
+        if document["v"] != 1:
+            return (), f"it answers in version {printable(str(document['v']))}, this raddle reads 1"
+        found = [one for one in document["processes"] if isinstance(one, dict) and isinstance(one.get("pid"), int)]
+    # What runs there may say anything; a deep nesting raises RecursionError.
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return (), "what it answers can't be read"
+    return tuple(_clean(one) for one in found), ""
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {printable(key): _clean(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_clean(inner) for inner in value]
+    return printable(value) if isinstance(value, str) else value
+
+
+def printable(text: str) -> str:
+    """Return one line of printable text, so that no container can steer a terminal."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def got(process: Mapping[str, Any]) -> str:
+    """Return in words what a process got, or why it is not reached."""
+    if process.get("readable") is False:
+        return "may not be read"
+    if not process.get("runtimes"):
+        return "-"
+    counts = _pairs(process.get("counts"), " ")
+    if process.get("reached") is not True:
+        return "; ".join(filter(None, [f"not reached: {process.get('why')}", counts]))
+    return "; ".join(filter(None, [process.get("said") or _session(process.get("report")), counts])) or "-"
+
+
+def _session(report: Any) -> str:
+    """Return what the newest session in a report got."""
+    sessions = report.get("sessions") if isinstance(report, dict) else None
+    session = sessions[-1] if isinstance(sessions, list) and sessions else None
+    if not isinstance(session, dict):
+        return "no session yet" if report else ""
+    return f"{session.get('runtime')} {session.get('version')}: {_pairs(session.get('effective'), ', ')}"
+
+
+def _pairs(values: Any, between: str) -> str:
+    return between.join(f"{name}={value}" for name, value in values.items()) if isinstance(values, dict) else ""
+
+
+# --- printing -------------------------------------------------------------------------------------------------------
+
+
+def show(console: Console, answers: Sequence[Answer]) -> None:
+    """Print each container of one pod with its processes."""
+    for one in answers:
+        console.print(f"\nlive, container [bold]{escape(one.container)}[/]: {escape(_summary(one))}", soft_wrap=True)
+        if one.processes:
+            table = output.table("pid", "command", "door", "threads", "runtimes", "detail")
+            table.columns[-1].header = "WHAT IT GOT"
+            for process in one.processes:
+                table.add_row(*(escape(cell) for cell in _row(process)))
+            console.print(Padding(table, (0, 0, 0, 2), expand=False))
+
+
+def _row(process: Mapping[str, Any]) -> tuple[str, ...]:
+    runtimes = process.get("runtimes") or ()
+    door = {True: "open", False: "closed"}.get(process.get("door"), "?")  # type: ignore[arg-type]  # None: not read
+    return (
+        str(process["pid"]),
+        str(process.get("command", "?")),
+        door,
+        str(process.get("threads", "?")),
+        ", ".join(map(str, runtimes)) or "-",
+        got(process),
+    )
+
+
+def _summary(one: Answer) -> str:
+    if one.problem:
+        return one.problem
+    if not one.with_runtime:
+        opened = sum(process.get("door") is True for process in one.processes)
+        return f"no process has a runtime; the door is open to {opened} of {len(one.processes)}"
+    count = len(one.with_runtime)
+    return f"reached: {one.reached} of {count} {'process' if count == 1 else 'processes'} with a runtime"
+
+
+def show_many(console: Console, answers: Sequence[Answer]) -> None:
+    """Print a line for each container of a selection, and the total."""
+    if answers:
+        table = output.table("namespace", "pod", "container", "reached", "detail")
+        for one in answers:
+            reached = "?" if one.problem else f"{one.reached}/{len(one.with_runtime)}" if one.with_runtime else "-"
+            why = [got(process) for process in one.with_runtime if process.get("reached") is not True]
+            table.add_row(one.namespace, one.pod, one.container, reached, escape(one.problem or (why or [""])[0]))
+        console.print(table)
+    console.print(total(answers))
+
+
+def total(answers: Sequence[Answer]) -> str:
+    """Return how many of the containers run the shim, in words."""
+    ours = sum(one.runs_the_shim for one in answers)
+    silent = sum(bool(one.problem) for one in answers)
+    without = sum(not one.problem and not one.with_runtime for one in answers)
+    more = [f"{silent} gave no answer"] * bool(silent) + [f"{without} without a runtime"] * bool(without)
+    return ", ".join([f"reached in {ours} of {len(answers)} injected containers", *more])
+
+
+def document(answers: Sequence[Answer]) -> dict[str, Any]:
+    """Return the same for programs."""
+    return {
+        "injected": len(answers),
+        "reached": sum(one.runs_the_shim for one in answers),
+        "unanswered": sum(bool(one.problem) for one in answers),
+        "containers": [
+            {
+                "namespace": one.namespace,
+                "pod": one.pod,
+                "container": one.container,
+                "problem": one.problem or None,
+                "withRuntime": len(one.with_runtime),
+                "reached": one.reached,
+                "processes": list(one.processes),
+            }
+            for one in answers
+        ],
+    }
+
+
+def selection_error(pod: str | None, selector: str, *, everywhere: bool, live: bool) -> click.UsageError | None:
+    """Return what is wrong with a choice of pods, None where it is one."""
+    if pod is None and not live:
+        return click.UsageError("name a pod, as pod/NAME, or ask several with --live")
+    if pod is not None and (selector or everywhere):
+        return click.UsageError("name a pod, or select several by --selector and --all-namespaces")
+    return None

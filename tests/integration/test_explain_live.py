@@ -1,0 +1,252 @@
+"""`raddle explain --live` against a real API server: its rights, its errors, and the program, which really runs.
+
+The node is a stand-in for a kubelet that runs the command on this machine, behind the door and in process and mount
+namespaces of its own, where one program with a runtime's library runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import ssl
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import door_lab
+import pytest
+import yaml
+from aiohttp import WSMsgType, web
+
+from devcluster import Cluster
+from localraddle import LocalRaddle
+from raddle import delivery
+from raddle_operator import certificates
+
+pytestmark = pytest.mark.cluster
+
+PLAN = "v=1;intra=2;inter=1;spin=never"
+# Container -> what it is.
+REACHED, EMPTY, CLOSED, CRASHED, MISSING, SILENT = "serve", "plain", "closed", "crashed", "missing", "silent"
+POLICY = """
+apiVersion: raddle.dev/v1alpha1
+kind: InferenceThreading
+metadata: {name: all, namespace: default}
+spec: {podSelector: {}}
+"""
+# A process with a runtime, and the program beside it.
+WITH_RUNTIME = """
+cp "$0" /mnt/libgomp.so.1 2>/dev/null || { mount -t tmpfs none /mnt && cp "$0" /mnt/libgomp.so.1; }
+LD_PRELOAD=/mnt/libgomp.so.1 sleep 60 &
+until grep -q libgomp /proc/$!/maps; do :; done
+"$@"; status=$?
+kill $!
+exit $status
+"""
+
+
+class Node:
+    """A kubelet's exec, for containers that are this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tree = door_lab.tree()
+        self.prefix = (*door_lab.prefix(self.tree), "unshare", "--pid", "--fork", "--mount-proc")
+        certificates.local_issue(folder, ["127.0.0.1"])
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever)
+        self.thread.start()
+        self.port = self._run(self._start(context))
+
+    def _run(self, call):
+        return asyncio.run_coroutine_threadsafe(call, self.loop).result(30)
+
+    async def _start(self, context):
+        application = web.Application()
+        application.router.add_get("/exec/{namespace}/{pod}/{container}", self._exec)
+        self.runner = web.AppRunner(application, shutdown_timeout=0.1)
+        await self.runner.setup()
+        site = web.TCPSite(self.runner, "127.0.0.1", 0, ssl_context=context)
+        await site.start()
+        return self.runner.addresses[0][1]
+
+    def stop(self):
+        self._run(self.runner.cleanup())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
+    async def _exec(self, request):
+        container, command = request.match_info["container"], request.query.getall("command")
+        connection = web.WebSocketResponse(protocols=("v4.channel.k8s.io",))
+        await connection.prepare(request)
+        if container == SILENT:
+            async for message in connection:
+                assert message.type != WSMsgType.ERROR
+            return connection
+        if container == MISSING:
+            said = {"status": "Failure", "reason": "InternalError", "code": 500}
+            said["message"] = f'exec: "{command[0]}": stat {command[0]}: no such file or directory: unknown'
+        else:
+            script = WITH_RUNTIME if container == REACHED else '"$@"; exit $?'
+            words = ["sh", "-c", script, str(self.tree / "libraddle.so"), *command]
+            environ = {"PATH": os.environ["PATH"], "RADDLE_PLAN": PLAN, "OMP_NUM_THREADS": "2"}
+            done = await asyncio.to_thread(
+                subprocess.run, [*self.prefix, *words], env=environ, capture_output=True, check=False
+            )
+            for start in range(0, len(done.stdout), 1000):
+                await connection.send_bytes(b"\x01" + done.stdout[start : start + 1000])
+            await connection.send_bytes(b"\x02" + done.stderr)
+            causes = [{"reason": "ExitCode", "message": str(done.returncode)}]
+            said = {"status": "Failure", "reason": "NonZeroExitCode", "details": {"causes": causes}}
+            said = said if done.returncode else {"status": "Success"}
+        await connection.send_bytes(b"\x03" + json.dumps(said).encode())
+        await connection.close()
+        return connection
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    node = Node(tmp_path_factory.mktemp("kubelet"))
+    with Cluster(scheduler=False, name="live") as made, LocalRaddle(made, start=()):
+        made.client.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _meta("default")})
+        made.client.apply(yaml.safe_load(POLICY))
+        made.client.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "here"}})
+        status = {
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": node.port}},
+        }
+        made.client.merge("/api/v1/nodes/here/status", {"status": status})
+        yield made
+    node.stop()
+
+
+def _meta(name, **more):
+    return {"name": name, "namespace": "default", **more}
+
+
+@pytest.fixture
+def pod(cluster, tmp_path):
+    """pod(container, ...): an injected pod with these containers, as the kubelet would have it; it runs."""
+    made = []
+
+    def create(*containers, name="app", labels=None):
+        listed = [{"name": one, "image": "x", "resources": {"limits": {"cpu": "2"}}} for one in containers]
+        plain = {"apiVersion": "v1", "kind": "Pod", "metadata": _meta(name, labels=labels or {})}
+        (tmp_path / "policy.yaml").write_text(POLICY)
+        (tmp_path / "pod.yaml").write_text(yaml.safe_dump({**plain, "spec": {"containers": listed}}))
+        command = [sys.executable, "-m", "raddle_operator", "plan", "-f", str(tmp_path), "-o", "yaml"]
+        planned = yaml.safe_load(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        planned["spec"]["nodeName"] = "here"
+        planned["spec"]["volumes"] = [{"name": "door", "emptyDir": {}}]
+        for one in planned["spec"]["containers"]:
+            path = delivery.PRELOAD_FILE if one["name"] != CLOSED else "/elsewhere"
+            one["volumeMounts"] = [{"name": "door", "mountPath": path}]
+        planned["metadata"]["labels"] = {**(labels or {}), "raddle.dev/injected": "true"}
+        cluster.client.post("/api/v1/namespaces/default/pods", planned)
+        made.append(name)
+        states = [
+            {
+                "name": one,
+                "image": "x",
+                "imageID": "x",
+                "ready": True,
+                "restartCount": 0,
+                "state": {"waiting": {"reason": "CrashLoopBackOff"}}
+                if one == CRASHED
+                else {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+            }
+            for one in containers
+        ]
+        cluster.client.merge(
+            f"/api/v1/namespaces/default/pods/{name}/status",
+            {"status": {"phase": "Running", "containerStatuses": states}},
+        )
+
+    yield create
+    for name in made:
+        cluster.client.delete(f"/api/v1/namespaces/default/pods/{name}")
+
+
+def explain(cluster, *arguments, kubeconfig=None):
+    command = [sys.executable, "-m", "raddle_operator", "explain", *arguments, "-n", "default"]
+    command += ["--kubeconfig", str(kubeconfig)] if kubeconfig else []
+    return subprocess.run(command, env=cluster.environment(), capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_pod_s_processes_are_listed_below_its_numbers(cluster, pod):
+    pod(REACHED)
+    done = explain(cluster, "--live", "pod/app")
+    assert done.returncode == 0, done.stderr
+    assert "governed by InferenceThreading/all" in done.stdout
+    assert "live, container serve: reached: 1 of 1 process with a runtime" in done.stdout
+    assert ["sleep", "open", "1", "libgomp", "OMP_NUM_THREADS=2"] in [
+        line.split()[1:] for line in done.stdout.splitlines()
+    ]
+    assert "live" not in explain(cluster, "pod/app").stdout
+
+
+def test_the_same_for_programs(cluster, pod):
+    pod(REACHED)
+    live = json.loads(explain(cluster, "--live", "app", "-o", "json").stdout)["live"]
+    assert (live["injected"], live["reached"], live["unanswered"]) == (1, 1, 0)
+    (said,) = live["containers"]
+    assert (said["namespace"], said["pod"], said["container"], said["problem"]) == ("default", "app", "serve", None)
+    (sleep,) = [one for one in said["processes"] if one["runtimes"]]
+    assert (sleep["command"], sleep["plan"], sleep["reached"]) == ("sleep", PLAN, True)
+
+
+def test_containers_that_say_nothing_say_why_and_are_counted(cluster, pod):
+    pod(REACHED, EMPTY, name="one", labels={"app": "a"})
+    pod(CLOSED, CRASHED, MISSING, name="two", labels={"app": "b"})
+    done = explain(cluster, "--live")
+    rows = {line.split()[2]: line for line in done.stdout.splitlines() if line.startswith("default")}
+    assert rows[REACHED].split()[3] == "1/1"
+    assert rows[EMPTY].split()[3] == "-"
+    where = "kubectl exec -n default two -c closed -- python -m raddle"
+    assert f"the door is closed to it; where it runs Python, {where} says what it got" in rows[CLOSED]
+    assert rows[CRASHED].rstrip().endswith("it does not run: CrashLoopBackOff")
+    assert "there is no /opt/raddle/raddle in it" in rows[MISSING]
+    last = "reached in 1 of 5 injected containers, 3 gave no answer, 1 without a runtime"
+    assert (done.stdout.splitlines()[-1], done.returncode) == (last, 1)
+    some = explain(cluster, "--live", "-l", "app=a")
+    assert some.stdout.splitlines()[-1] == "reached in 1 of 2 injected containers, 1 without a runtime"
+    assert some.returncode == 0
+    everywhere = json.loads(explain(cluster, "--live", "-A", "-o", "json").stdout)
+    assert (everywhere["injected"], everywhere["reached"], everywhere["unanswered"]) == (5, 1, 3)
+
+
+def test_without_the_right_it_says_which_is_missing(cluster, pod):
+    pod(REACHED)
+    name = "reader"
+    rules = [
+        {"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["get", "list"]},
+        {"apiGroups": ["raddle.dev"], "resources": ["*"], "verbs": ["get", "list"]},
+    ]
+    api = "rbac.authorization.k8s.io/v1"
+    cluster.client.apply({"apiVersion": api, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules})
+    binding = {"apiVersion": api, "kind": "ClusterRoleBinding", "metadata": {"name": name}}
+    binding["roleRef"] = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    binding["subjects"] = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}]
+    cluster.client.apply(binding)
+    reader = cluster.user(name)
+    done = explain(cluster, "--live", "app", kubeconfig=reader)
+    assert "you may not run a command in it: that takes the rights to get and to create pods/exec" in done.stdout
+    assert done.returncode == 1
+    rules.append({"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"]})
+    cluster.client.apply({"apiVersion": api, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules})
+    assert explain(cluster, "--live", "app", kubeconfig=reader).returncode == 0
+
+
+def test_a_pod_that_has_nothing_is_not_asked(cluster):
+    plain = {"apiVersion": "v1", "kind": "Pod", "metadata": _meta("stock")}
+    spec = {"containers": [{"name": "serve", "image": "x"}], "nodeName": "here"}
+    cluster.client.post("/api/v1/namespaces/default/pods", {**plain, "spec": spec})
+    done = explain(cluster, "--live", "stock")
+    assert "Raddle has set nothing" in done.stdout
+    assert done.returncode == 0
+    assert explain(cluster, "--live").stdout == "reached in 0 of 0 injected containers\n"
+    cluster.client.delete("/api/v1/namespaces/default/pods/stock")
