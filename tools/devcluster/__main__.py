@@ -74,7 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     building = actions.add_parser("build", parents=[version], help="build the programs into the cache")
     building.add_argument("--kubelet", action="store_true", help="build the kubelet too, for real nodes")
     building.add_argument(
-        "--containerd", action="store_true", help="build containerd too, for image volumes on real nodes"
+        "--containerd",
+        action="store_true",
+        help="build containerd and runc too, for real nodes' image volumes and user namespaces",
     )
     running = actions.add_parser("up", parents=[version], help="run a cluster; `-- COMMAND` runs a command in it")
     running.add_argument("--name", help="its name in `list` and in the kubeconfig")
@@ -97,6 +99,10 @@ def _build(options: argparse.Namespace) -> int:
     programs = [binaries.control_plane(options.version), binaries.helm()]
     programs += [binaries.kubelet(options.version)] if options.kubelet else []
     programs += binaries.containerd() if options.containerd else []
+    if options.containerd and (reason := binaries.no_runc()):
+        progress.say(f"runc is not built: {reason}")
+    elif options.containerd:
+        programs.append(binaries.runc())
     for program in programs:
         print(build.build(program, binaries.cache_folder(), progress))
     return 0

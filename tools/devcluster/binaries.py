@@ -19,6 +19,7 @@ from devcluster.versions import (
     DEFAULT_HELM,
     DEFAULT_KUBERNETES,
     DEFAULT_METRICS_SERVER,
+    DEFAULT_RUNC,
     DEFAULT_VPA,
     Version,
     fits,
@@ -88,6 +89,28 @@ def containerd(version: Version = DEFAULT_CONTAINERD) -> tuple[build.Program, ..
         )
         for name in ("containerd", "containerd-shim-runc-v2")
     )
+
+
+def runc(version: Version = DEFAULT_RUNC) -> build.Program:
+    """Return runc, for real nodes; only the default version has a module file. It is built where `no_runc` says ""."""
+    return build.Program(
+        name="runc",
+        version=version,
+        source=SOURCES / "runc",
+        commands=("runc",),
+        package="github.com/opencontainers/runc",
+        variables={"main.version": str(version)},
+        tags=("seccomp",),
+        cgo=True,
+    )
+
+
+def no_runc() -> str:
+    """Return why runc can't be built here; "" where it can."""
+    if shutil.which("gcc") is None or shutil.which("pkg-config") is None:
+        return "it needs gcc and pkg-config"
+    asked = subprocess.run(["pkg-config", "--exists", "libseccomp"], check=False, capture_output=True)
+    return "it needs libseccomp-dev" if asked.returncode else ""
 
 
 def helm(version: Version = DEFAULT_HELM) -> build.Program:

@@ -32,7 +32,8 @@ class Program:
     """What `go build` makes: one file, called by one or more names.
 
     `source` holds main.go (or nothing, for a `package` of another module) and a folder for each version whose go.mod
-    and go.sum are known. `variables` are string variables that the linker sets, `tags` build constraints.
+    and go.sum are known. `variables` are string variables that the linker sets, `tags` build constraints. `cgo`: it has
+    parts in C, and is linked with this machine's libraries.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Program:
     package: str = "."
     variables: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
+    cgo: bool = False
 
     @property
     def label(self) -> str:
@@ -55,7 +57,7 @@ class Program:
     def digest(self) -> str:
         """Return a hash of all that decides the result, except the Go version."""
         parts = [self.name, str(self.version), self.package, self.linker_flags(), platform.system(), platform.machine()]
-        parts += self.tags
+        parts += [*self.tags, *(("cgo",) if self.cgo else ())]
         content = hashlib.sha256("\0".join(parts).encode())
         for path in (*sorted(self.source.glob("*.go")), *gomodule.committed(self.source, self.version)):
             content.update(path.read_bytes())
@@ -112,7 +114,9 @@ def _compile(program: Program, work: Path, cache: Path, progress: Progress) -> N
     mode = "readonly" if resolved else "mod"
     progress.say(f"building {program.label} with {go}; the log is {log}")
     log.write_text("")
-    runner = _Runner(go, work, log, progress)
+    runner = _Runner(
+        go, work, log, progress, {**toolchain.environment(), **({"CGO_ENABLED": "1"} if program.cgo else {})}
+    )
     packages = work / "packages"
     tags = [f"-tags={','.join(program.tags)}"] if program.tags else []
     fetch = ["list", f"-mod={mode}", *tags, "-deps", program.package]
@@ -139,6 +143,7 @@ class _Runner:
     directory: Path
     log: Path
     progress: Progress
+    environment: Mapping[str, str]
 
     def run(self, arguments: list[str], what: str, output: Path) -> None:
         before = self._lines()
@@ -146,7 +151,7 @@ class _Runner:
             process = subprocess.Popen(
                 [self.go, *arguments],
                 cwd=self.directory,
-                env=toolchain.environment(),
+                env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=errors,

@@ -35,6 +35,7 @@ class Version(NamedTuple):
 
 DEFAULT_KUBERNETES = Version(1, 34, 4)
 DEFAULT_CONTAINERD = Version(2, 2, 9)
+DEFAULT_RUNC = Version(1, 3, 4)
 DEFAULT_HELM = Version(3, 19, 5)
 DEFAULT_METRICS_SERVER = Version(0, 9, 0)
 DEFAULT_VPA = Version(1, 8, 1)

@@ -23,8 +23,9 @@ def unavailable() -> str:
 
 
 def search_path() -> str:
-    """$PATH with the built containerd and its shim in front; "" where they are not built."""
+    """$PATH with the built containerd, its shim and, where it is built, runc in front; "" without containerd."""
     folders = [build.built(program, binaries.cache_folder()) for program in binaries.containerd()]
     if None in folders:
         return ""
-    return os.pathsep.join([*map(str, folders), os.environ.get("PATH", "")])
+    runc = build.built(binaries.runc(), binaries.cache_folder())
+    return os.pathsep.join([*map(str, folders), *([str(runc)] if runc else []), os.environ.get("PATH", "")])

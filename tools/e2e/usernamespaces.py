@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from typing import Final
 
 from e2e import imagevolumes
 
-RUNC: Final = (1, 2)
+OLDEST_RUNC: Final = (1, 2)
 
 
 def unavailable() -> str:
     """Why no pod of this machine's node can have one; "" where it can."""
-    if reason := imagevolumes.unavailable():
-        return reason.replace("has no image volumes", "has no user namespaces")
-    said = subprocess.run(["runc", "--version"], check=False, capture_output=True, text=True).stdout
+    path = imagevolumes.search_path()
+    if not path:
+        return f"containerd is not built ({imagevolumes.COMMAND}), and the installed one has no user namespaces"
+    runc = shutil.which("runc", path=path)
+    said = subprocess.run([runc, "--version"], check=False, capture_output=True, text=True).stdout if runc else ""
     found = re.search(r"runc version (\d+)\.(\d+)", said)
-    if found is None:
-        return "runc does not say its version"
-    if (int(found[1]), int(found[2])) < RUNC:
-        return f"runc {found[1]}.{found[2]} is installed, and maps no owners of mounts: {'.'.join(map(str, RUNC))} does"
+    if found is None or (int(found[1]), int(found[2])) < OLDEST_RUNC:
+        return f"runc {'.'.join(map(str, OLDEST_RUNC))} is not built ({imagevolumes.COMMAND}, with libseccomp-dev)"
     return ""
