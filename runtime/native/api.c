@@ -90,7 +90,7 @@ static void place(struct rd_facts *facts, const struct rd_facts *before)
         facts->units = before->units;
         __builtin_memcpy(facts->units_words, before->units_words, sizeof facts->units_words);
     } else {
-        rd_place("", &rd_runtime.plan, facts);
+        rd_place(&rd_runtime.plan, facts);
     }
 }
 
@@ -116,7 +116,7 @@ void rd_current(struct rd_facts *facts, struct rd_effective *wanted)
         rd_unlock(&facts_lock);
     } else {
         rd_facts_read(&rd_runtime.plan, facts);
-        rd_place("", &rd_runtime.plan, facts);
+        rd_place(&rd_runtime.plan, facts);
     }
     rd_resolve(&rd_runtime.plan, facts, wanted);
 }

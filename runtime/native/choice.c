@@ -136,7 +136,7 @@ bool rd_use_threads(void *options, const int slots[3], int intra, const struct r
             pool->placed = intra - 1;
             pool->group = rd_map(sizeof *pool->group * (size_t)intra);
             if (pool->group == NULL
-                || !rd_affinity_groups("", &rd_runtime.plan, &facts->cpus, intra, affinity, pool->group)) {
+                || !rd_affinity_groups(&rd_runtime.plan, &facts->cpus, intra, affinity, pool->group)) {
                 rd_unmap(pool->group, sizeof *pool->group * (size_t)intra);
                 pool->group = NULL;
                 pool->placed = 0;

@@ -1,6 +1,9 @@
-/* Sets of CPUs as bits, and the kernel's list and mask text: a port of runtime/raddle/cpuset.py up to 8192 CPUs, Linux's own
+/* Sets of CPUs as bits, and the kernel's list text: a port of runtime/raddle/cpuset.py up to 8192 CPUs, Linux's own
  * limit. lib/bitmap.c defines the text. */
 #include "raddle.h"
+
+/* cpuset.MAX_CPUS. */
+#define MOST_CPUS 65536
 
 static struct rd_text stripped(struct rd_text text)
 {
@@ -18,9 +21,15 @@ static struct rd_text stripped(struct rd_text text)
     return text;
 }
 
+static bool number_below(unsigned bound, struct rd_text text, uint64_t *number)
+{
+    text = stripped(text);
+    return text.length < 10 && rd_number(text, number) && *number < bound;
+}
+
 static bool cpu_id(struct rd_text text, uint64_t *cpu)
 {
-    return rd_number(stripped(text), cpu) && *cpu < RD_MAX_CPUS;
+    return number_below(RD_MAX_CPUS, text, cpu);
 }
 
 static bool add_range(struct rd_text part, struct rd_cpus *set)
@@ -43,8 +52,8 @@ static bool add_range(struct rd_text part, struct rd_cpus *set)
     if (stride.length > 0) {
         struct rd_text group_text;
         struct rd_text used_text = rd_split(stride, '/', &group_text, &slash);
-        if (!cpu_id(used_text, &used) || !cpu_id(group_text, &group) || !slash || !dash || group == 0
-            || used > group) {
+        if (!number_below(MOST_CPUS, used_text, &used) || !number_below(MOST_CPUS, group_text, &group) || !slash
+            || !dash || group == 0 || used > group) {
             return false;
         }
     }
@@ -70,42 +79,6 @@ bool rd_cpus_parse(struct rd_text text, struct rd_cpus *set)
         }
     }
     return true;
-}
-
-static int hex_digit(char one)
-{
-    if (one >= '0' && one <= '9') {
-        return one - '0';
-    }
-    one |= ' ';
-    return one >= 'a' && one <= 'f' ? one - 'a' + 10 : -1;
-}
-
-/* "ff,00000001" as a set: words of 32 bits, the highest first. False for anything else. */
-bool rd_cpus_parse_mask(struct rd_text text, struct rd_cpus *set)
-{
-    __builtin_memset(set, 0, sizeof *set);
-    text = stripped(text);
-    if (text.length == 0 || rd_text_is(text, "(null)")) {
-        return true;
-    }
-    int digits = 0, word = 0;
-    for (size_t i = text.length; i-- > 0;) {
-        int digit = hex_digit(text.at[i]);
-        if (text.at[i] == ',' && digits > 0) {
-            word++;
-            digits = 0;
-            continue;
-        }
-        if (digit < 0 || digits == 8 || (digit > 0 && word >= RD_MAX_CPUS / 32)) {
-            return false;
-        }
-        if (word < RD_MAX_CPUS / 32) {
-            set->word[word / 2] |= (uint64_t)digit << (word % 2 * 32 + digits * 4);
-        }
-        digits++;
-    }
-    return digits > 0;
 }
 
 void rd_cpus_keep(struct rd_cpus *set, const struct rd_cpus *other)

@@ -20,9 +20,81 @@ static int lowest_within(const struct rd_cpus *one, const struct rd_cpus *other)
 static void one_cpu_each(const struct rd_machine *machine, const struct rd_cpus *pool, struct rd_cpus *units)
 {
     __builtin_memset(units, 0, sizeof *units);
-    for (int i = 0; i < machine->cores; i++) {
-        rd_cpus_add(units, lowest_within(&machine->core[i].cpus, pool));
+    for (int i = 0; i < machine->core.count; i++) {
+        rd_cpus_add(units, lowest_within(&machine->core.at[i].cpus, pool));
     }
+}
+
+/* ---- kinds of core ---- */
+
+/* The cores that have CPUs in the set. */
+static int cores_within(const struct rd_machine *machine, const struct rd_cpus *set)
+{
+    int cores = 0;
+    for (int i = 0; i < machine->core.count; i++) {
+        cores += rd_cpus_overlap(&machine->core.at[i].cpus, set);
+    }
+    return cores;
+}
+
+static bool keeps_kinds_apart(const struct rd_machine *machine)
+{
+    return rd_plan_get(machine->plan, RD_CTYPE, -1) != RD_CTYPE_ANY && machine->kind.told > 1;
+}
+
+/* All but the slow kinds, unless these have more than twice as many cores. */
+static void leave_slow_kinds(const struct rd_machine *machine, struct rd_cpus *set)
+{
+    struct rd_cpus slow = {{0}};
+    for (int i = 0; i < machine->kind.count && machine->kind.at[i].id < machine->slow; i++) {
+        rd_cpus_join(&slow, &machine->kind.at[i].cpus);
+    }
+    rd_cpus_drop(set, &slow);
+    int fast_cores = cores_within(machine, set);
+    if (fast_cores == 0 || cores_within(machine, &slow) > 2 * fast_cores) {
+        *set = slow;
+    }
+}
+
+/* The process's CPUs of the kind that the plan wants; all where there is one kind or any will do. */
+static void one_kind(const struct rd_machine *machine, struct rd_cpus *set)
+{
+    int64_t wanted = rd_plan_get(machine->plan, RD_CTYPE, -1);
+    int kinds = machine->kind.count, first = 0, most = 0;
+    *set = machine->cpus;
+    if (!keeps_kinds_apart(machine) || kinds == 0) {
+        return;
+    }
+    if (wanted < 0 && machine->slow > 0) {
+        leave_slow_kinds(machine, set);
+        return;
+    }
+    const struct rd_group *found = &machine->kind.at[wanted == RD_CTYPE_EFFICIENT ? 0 : kinds - 1];
+    for (int i = kinds - 1; i >= 0 && wanted < 0; i--) {
+        int cores = cores_within(machine, &machine->kind.at[i].cpus);
+        first = i == kinds - 1 ? cores : first;
+        if (cores > 2 * first && cores > most) {
+            found = &machine->kind.at[i];
+            most = cores;
+        }
+    }
+    *set = found->cpus;
+}
+
+/* Which kinds of core the pool has, in words. */
+static const char *kinds_of(const struct rd_machine *machine, const struct rd_cpus *pool)
+{
+    int taken = 0;
+    bool has_slowest = false;
+    for (int i = 0; i < machine->kind.count && keeps_kinds_apart(machine); i++) {
+        bool has = rd_cpus_overlap(&machine->kind.at[i].cpus, pool);
+        taken += has;
+        has_slowest |= has && machine->kind.at[i].id == 0;
+    }
+    if (!keeps_kinds_apart(machine) || (taken > 1 && taken == machine->kind.told)) {
+        return "";
+    }
+    return taken < 2 ? " of one type" : has_slowest ? " of the slower types" : " of the faster types";
 }
 
 /* ---- how many, and on which CPUs ---- */
@@ -51,14 +123,14 @@ static void place(struct rd_machine *machine, struct placed *placed)
     unsigned most = 0, most_cpus = 0;
     const struct rd_group *best = NULL;
     struct rd_cpus units;
-    int kinds = rd_one_kind(machine, &placed->uncut);
+    one_kind(machine, &placed->uncut);
     placed->pool = units = placed->uncut;
     if (rd_plan_get(machine->plan, RD_SMT, 0) == 0) {
         one_cpu_each(machine, &placed->pool, &units);
     }
     placed->units = rd_cpus_count(&units);
-    for (int i = 0; i < machine->numa_nodes && machine->nodes_known > 1; i++) {
-        const struct rd_group *node = &machine->numa[i];
+    for (int i = 0; i < machine->numa.count && machine->numa.told > 1; i++) {
+        const struct rd_group *node = &machine->numa.at[i];
         unsigned share = cpus_within(&units, &node->cpus), cpus = cpus_within(&placed->pool, &node->cpus);
         if (is_better(node, share, cpus, best, most, most_cpus)) {
             best = node;
@@ -71,9 +143,8 @@ static void place(struct rd_machine *machine, struct placed *placed)
     placed->cut = cut ? " on one NUMA node" : "";
     if (!cut && (most == 0 || most == placed->units) && wanted < 0) {
         /* Several sockets may be told as one NUMA node. */
-        int sockets = rd_machine_sockets(machine);
-        for (int i = 0; i < sockets && !cut; i++) {
-            best = &machine->socket[i];
+        for (int i = 0; i < machine->socket.count && !cut; i++) {
+            best = &machine->socket.at[i];
             most = cpus_within(&units, &best->cpus);
             cut = most > 0 && most < placed->units && 4 * most >= 3 * placed->units;
         }
@@ -83,21 +154,17 @@ static void place(struct rd_machine *machine, struct placed *placed)
         rd_cpus_keep(&placed->pool, &best->cpus);
         placed->units = most;
     }
-    int taken = 0;
-    for (int i = 0; i < kinds; i++) {
-        taken += rd_cpus_overlap(&machine->kind[i].cpus, &placed->pool);
-    }
-    placed->kinds = kinds == 0 ? "" : taken < 2 ? " of one type" : " of the faster types";
+    placed->kinds = kinds_of(machine, &placed->pool);
 }
 
-void rd_place(const char *root, const struct rd_plan *plan, struct rd_facts *facts)
+void rd_place(const struct rd_plan *plan, struct rd_facts *facts)
 {
     int64_t expected = rd_plan_get(plan, RD_EXCL, 0);
     struct rd_machine *machine = NULL;
     struct placed placed;
     facts->units = 0;
     if (expected > 0 && facts->knows_cpus && expected == facts->cpu_count) {
-        machine = rd_machine_read(root, plan, &facts->cpus);
+        machine = rd_machine_of(plan, &facts->cpus);
     }
     if (machine == NULL) {
         return;
@@ -116,14 +183,15 @@ void rd_place(const char *root, const struct rd_plan *plan, struct rd_facts *fac
 /* ---- which CPU for which thread ---- */
 
 /* Ranks the groups: most of the pool first, then those with a GPU, then by number. */
-static void rank(struct rd_group *groups, int count, const struct rd_cpus *pool)
+static void rank(struct rd_groups *groups, const struct rd_cpus *pool)
 {
-    for (struct rd_group *group = groups; group < groups + count; group++) {
+    const struct rd_group *end = groups->at + groups->count;
+    for (struct rd_group *group = groups->at; group < end; group++) {
         group->size = cpus_within(&group->cpus, pool);
     }
-    for (struct rd_group *group = groups; group < groups + count; group++) {
+    for (struct rd_group *group = groups->at; group < end; group++) {
         group->rank = 0;
-        for (const struct rd_group *other = groups; other < groups + count; other++) {
+        for (const struct rd_group *other = groups->at; other < end; other++) {
             group->rank += other->size != group->size ? other->size > group->size
                            : other->gpu != group->gpu ? other->gpu
                                                       : other->id < group->id;
@@ -131,15 +199,15 @@ static void rank(struct rd_group *groups, int count, const struct rd_cpus *pool)
     }
 }
 
-/* The rank of the group that has the CPU; `count` where none has. */
-static int rank_of(const struct rd_group *groups, int count, int cpu)
+/* The rank of the group that has the CPU; behind all of them where none has. */
+static int rank_of(const struct rd_groups *groups, int cpu)
 {
-    for (const struct rd_group *group = groups; group < groups + count; group++) {
+    for (const struct rd_group *group = groups->at; group < groups->at + groups->count; group++) {
         if (rd_cpus_has(&group->cpus, cpu)) {
             return group->rank;
         }
     }
-    return count;
+    return groups->count;
 }
 
 static bool comes_first(const struct rd_seat *one, const struct rd_seat *other)
@@ -154,15 +222,15 @@ static bool comes_first(const struct rd_seat *one, const struct rd_seat *other)
 static int seat_cores(struct rd_machine *machine, const struct rd_cpus *pool)
 {
     int seats = 0;
-    rank(machine->numa, machine->numa_nodes, pool);
-    rank(machine->l3, machine->l3_domains, pool);
-    for (int i = 0; i < machine->cores; i++) {
-        int lowest = lowest_within(&machine->core[i].cpus, pool);
+    rank(&machine->numa, pool);
+    rank(&machine->l3, pool);
+    for (int i = 0; i < machine->core.count; i++) {
+        int lowest = lowest_within(&machine->core.at[i].cpus, pool);
         if (lowest < 0) {
             continue;
         }
-        struct rd_seat seat = {&machine->core[i], rank_of(machine->numa, machine->numa_nodes, lowest),
-                               rank_of(machine->l3, machine->l3_domains, lowest), lowest};
+        struct rd_seat seat = {&machine->core.at[i], rank_of(&machine->numa, lowest), rank_of(&machine->l3, lowest),
+                               lowest};
         int at = seats++;
         for (; at > 0 && comes_first(&seat, &machine->seat[at - 1]); at--) {
             machine->seat[at] = machine->seat[at - 1];
@@ -183,9 +251,9 @@ static void put_group(const struct rd_machine *machine, const struct rd_cpus *po
     }
     *group = *pool;
     rd_cpus_drop(group, &machine->isolated);
-    for (int i = 0; i < machine->numa_nodes; i++) {
-        if (rd_cpus_overlap(&machine->numa[i].cpus, unit)) {
-            rd_cpus_keep(group, &machine->numa[i].cpus);
+    for (int i = 0; i < machine->numa.count; i++) {
+        if (rd_cpus_overlap(&machine->numa.at[i].cpus, unit)) {
+            rd_cpus_keep(group, &machine->numa.at[i].cpus);
             return;
         }
     }
@@ -220,13 +288,13 @@ static void put_groups(struct rd_machine *machine, const struct rd_cpus *pool, i
     }
 }
 
-bool rd_affinity_groups(const char *root, const struct rd_plan *plan, const struct rd_cpus *cpus, int threads,
-                        int affinity, struct rd_cpus *group)
+bool rd_affinity_groups(const struct rd_plan *plan, const struct rd_cpus *cpus, int threads, int affinity,
+                        struct rd_cpus *group)
 {
     if (threads < 2 || affinity == RD_AFF_NONE || (unsigned)threads > rd_cpus_count(cpus)) {
         return false;
     }
-    struct rd_machine *machine = rd_machine_read(root, plan, cpus);
+    struct rd_machine *machine = rd_machine_of(plan, cpus);
     if (machine == NULL) {
         return false;
     }

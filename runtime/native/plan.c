@@ -5,13 +5,16 @@
 #define MAX_THREADS 1024
 #define MAX_STREAMS 65536
 #define SWITCH 0, 1, NULL
+#define LISTS 0, 0, lists
 
 struct key {
     const char *name;
     int low;
     uint64_t high;
-    const char *words; /* joined by ", "; NULL: a number */
+    const char *words; /* joined by ", "; NULL: a number; `lists`: CPU lists */
 };
+
+static const char lists[] = "";
 
 static const struct key keys[RD_KEYS] = {
     [RD_INTRA] = {"intra", 1, MAX_THREADS, NULL},
@@ -75,6 +78,15 @@ static const struct key keys[RD_KEYS] = {
     [RD_CTYPE] = {"ctype", 0, 0, "performance, efficient, any"},
     [RD_OBSERVE] = {"observe", 0, 0, "none, sessions, runs"},
     [RD_ALLOC] = {"alloc", 0, 0, "system, mimalloc, jemalloc, tcmalloc"},
+    [RD_CPUS] = {"cpus", LISTS},
+    [RD_CORES] = {"cores", LISTS},
+    [RD_NODES] = {"nodes", LISTS},
+    [RD_SOCKETS] = {"sockets", LISTS},
+    [RD_L3] = {"l3", LISTS},
+    [RD_KINDS] = {"kinds", LISTS},
+    [RD_SLOW] = {"slow", LISTS},
+    [RD_ISOLATED] = {"isolated", LISTS},
+    [RD_GPU_NODES] = {"gpu_nodes", LISTS},
 };
 
 /* The text's first `most` characters as Python's repr writes them; bytes that are no ASCII are left as they are. */
@@ -169,9 +181,29 @@ static bool parse_number(struct rd_plan *plan, enum rd_key key, struct rd_text t
     return true;
 }
 
+/* Keeps the text of lists, none of one that has other characters or is too long: then CPUs are only counted. */
+static void keep_list(struct rd_plan *plan, enum rd_key key, struct rd_text value)
+{
+    char *list = plan->list[key - RD_LIST_FIRST];
+    __builtin_memset(list, 0, sizeof plan->list[0]);
+    plan->has[key] = true;
+    for (size_t i = 0; i < value.length; i++) {
+        char one = value.at[i];
+        if (value.length > RD_MAX_LIST_TEXT
+            || ((one < '0' || one > '9') && one != ',' && one != '-' && one != ':' && one != '/' && one != '|')) {
+            return;
+        }
+    }
+    __builtin_memcpy(list, value.at, value.length);
+}
+
 static bool parse_field(struct rd_plan *plan, enum rd_key key, struct rd_text value, struct rd_out *error)
 {
     const struct key *known = &keys[key];
+    if (known->words == lists) {
+        keep_list(plan, key, value);
+        return true;
+    }
     if (known->words != NULL) {
         int word = word_in(known->words, value, -1, NULL);
         if (word < 0) {
@@ -265,6 +297,11 @@ int64_t rd_plan_get(const struct rd_plan *plan, enum rd_key key, int64_t otherwi
     return plan->negative[key] ? -(int64_t)plan->value[key] : (int64_t)plan->value[key];
 }
 
+struct rd_text rd_plan_list(const struct rd_plan *plan, enum rd_key key)
+{
+    return rd_text_of(plan->list[key - RD_LIST_FIRST]);
+}
+
 const char *rd_plan_key(enum rd_key key)
 {
     return keys[key].name;
@@ -272,6 +309,10 @@ const char *rd_plan_key(enum rd_key key)
 
 void rd_plan_value(const struct rd_plan *plan, enum rd_key key, struct rd_out *out)
 {
+    if (keys[key].words == lists) {
+        rd_put_text(out, rd_plan_list(plan, key));
+        return;
+    }
     if (keys[key].words != NULL) {
         struct rd_text word = {"", 0};
         word_in(keys[key].words, word, (int)plan->value[key], &word);

@@ -9,7 +9,7 @@
  *   facts.c     what the process really has           ... adapters/live.py: read_facts
  *   cgroup.c    its quota                             ... cgroup.py
  *   placement.c how many threads exclusive CPUs hold, one CPU set a worker   ... placement.py
- *   topology.c, coretypes.c   the machine they are part of                   ... sysfs.py, coretypes.py
+ *   machine.c   the machine they are part of, by the plan                    ... machine_part.py
  *   elf.c, elf_file.c   symbols of loaded objects; whether a file on disk can be loaded
  *   api.c       OrtGetApiBase, the wrapped API table
  *   choice.c    the plan against one session's options ... adapters/ort_choice.py
@@ -115,7 +115,6 @@ struct rd_cpus {
     uint64_t word[RD_MAX_CPUS / 64];
 };
 bool rd_cpus_parse(struct rd_text text, struct rd_cpus *set);
-bool rd_cpus_parse_mask(struct rd_text text, struct rd_cpus *set);
 /* Leaves in the set what the other has too; what it has not; adds what it has. */
 void rd_cpus_keep(struct rd_cpus *set, const struct rd_cpus *other);
 void rd_cpus_drop(struct rd_cpus *set, const struct rd_cpus *other);
@@ -215,6 +214,17 @@ enum rd_key {
     RD_CTYPE,
     RD_OBSERVE,
     RD_ALLOC,
+    /* CPU lists as the kernel's, joined by "|". */
+    RD_LIST_FIRST,
+    RD_CPUS = RD_LIST_FIRST,
+    RD_CORES,
+    RD_NODES,
+    RD_SOCKETS,
+    RD_L3,
+    RD_KINDS,
+    RD_SLOW,
+    RD_ISOLATED,
+    RD_GPU_NODES,
     RD_KEYS
 };
 
@@ -229,17 +239,21 @@ enum { RD_OBSERVE_NONE, RD_OBSERVE_SESSIONS, RD_OBSERVE_RUNS };
 enum { RD_ALLOC_SYSTEM, RD_ALLOC_MIMALLOC, RD_ALLOC_JEMALLOC, RD_ALLOC_TCMALLOC };
 
 #define RD_MAX_PLAN_TEXT 4096
+#define RD_MAX_LIST_TEXT 1024
 struct rd_plan {
     bool has[RD_KEYS];
     bool negative[RD_KEYS];
     uint64_t value[RD_KEYS];
+    char list[RD_KEYS - RD_LIST_FIRST][RD_MAX_LIST_TEXT + 1];
 };
 
 /* True, and the plan filled; else what is wrong with the text, in the words of raddle.env.PlanError. */
 bool rd_plan_parse(const char *text, struct rd_plan *plan, struct rd_out *error);
 /* The value of a key, `otherwise` where the plan does not have it. */
 int64_t rd_plan_get(const struct rd_plan *plan, enum rd_key key, int64_t otherwise);
-/* The key's name, and its value as text (at least 24 bytes). */
+/* The text of a key of CPU lists; empty where the plan does not have it, or it can't be used. */
+struct rd_text rd_plan_list(const struct rd_plan *plan, enum rd_key key);
+/* The key's name, and its value as text (at least 24 bytes; that of a list's is RD_MAX_LIST_TEXT and one). */
 const char *rd_plan_key(enum rd_key key);
 void rd_plan_value(const struct rd_plan *plan, enum rd_key key, struct rd_out *out);
 
@@ -253,7 +267,8 @@ struct rd_facts {
     double quota_cpus;
     unsigned workers_seen;
     bool first_worker;
-    /* What the CPUs hold threads for, once placed, and in words; 0: they are not the exclusive ones of the plan. */
+    /* What the CPUs hold threads for, once placed, and in words; 0: they are not the exclusive ones of the plan, or it doesn't
+     * know them. */
     unsigned units;
     char units_words[64];
 };
@@ -290,12 +305,12 @@ void rd_resolve_spinning(const struct rd_plan *plan, const struct rd_facts *fact
 /* ---- placement.c ---- */
 
 /* Sets the units of the facts: physical cores, or CPUs where the plan wants all threads of a core, of one type and, where
- * that holds enough of them, on one NUMA node. `root` is "" for the real /sys. */
-void rd_place(const char *root, const struct rd_plan *plan, struct rd_facts *facts);
+ * that holds enough of them, on one NUMA node. None where the plan doesn't know the CPUs. */
+void rd_place(const struct rd_plan *plan, struct rd_facts *facts);
 /* Sets `group[i]` for each of the threads - 1 workers of a pool in the CPUs, and one more: all the CPUs of the pool. False
  * where nothing sensible can be said. */
-bool rd_affinity_groups(const char *root, const struct rd_plan *plan, const struct rd_cpus *cpus, int threads,
-                        int affinity, struct rd_cpus *group);
+bool rd_affinity_groups(const struct rd_plan *plan, const struct rd_cpus *cpus, int threads, int affinity,
+                        struct rd_cpus *group);
 
 /* ---- elf.c ---- */
 

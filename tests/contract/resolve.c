@@ -6,8 +6,8 @@
  *     resolve --because   the same -> the reasons, joined by "|"
  *     resolve --error     a plan -> what is wrong with it, "-" for nothing
  *     resolve --quota     the root of a tree -> the quota in CPUs, "-" for none
- *     resolve --place     the root of a tree, plan, CPU list, a pool's size and the quota -> how many threads there is room
- *                         for and in words, what that comes to and why, the workers' CPU lists by ";"; all by "|"
+ *     resolve --place     plan, CPU list, a pool's size and the quota -> how many threads there is room for and in words,
+ *                         what that comes to and why, the workers' CPU lists by ";"; all by "|"
  */
 #include "raddle.h"
 
@@ -98,7 +98,7 @@ static void place(char *line)
     struct rd_effective found;
     char problem[256];
     struct rd_out error = rd_out(problem, sizeof problem);
-    const char *root = part(&line), *text = part(&line), *cpus = part(&line);
+    const char *text = part(&line), *cpus = part(&line);
     int threads = atoi(part(&line));
     const char *quota = part(&line);
     if (!rd_plan_parse(text, &plan, &error) || !rd_cpus_parse(rd_text_of(cpus), &facts.cpus)) {
@@ -108,14 +108,14 @@ static void place(char *line)
     facts.cpu_count = rd_cpus_count(&facts.cpus);
     facts.has_quota = quota[0] != '\0';
     facts.quota_cpus = strtod(quota, NULL);
-    rd_place(root, &plan, &facts);
+    rd_place(&plan, &facts);
     rd_resolve(&plan, &facts, &found);
     printf("%u|%s|", facts.units, facts.units_words);
     shown("", found.intra);
     printf("|%s|%s|%s|", spinning[found.spin + 1], found.intra_because, found.spin_because);
     struct rd_cpus *group = calloc(threads > 1 ? (size_t)threads : 1, sizeof *group);
     int affinity = (int)rd_plan_get(&plan, RD_AFF, RD_AFF_NONE);
-    bool has = rd_affinity_groups(root, &plan, &facts.cpus, threads, affinity, group);
+    bool has = rd_affinity_groups(&plan, &facts.cpus, threads, affinity, group);
     for (int i = 0; has && i < threads - 1; i++) {
         fputs(i > 0 ? ";" : "", stdout);
         put_list(&group[i]);

@@ -18,7 +18,7 @@ from raddle.cgroup import read_allotment
 
 HERE = Path(__file__).parent
 NATIVE = HERE.parents[1] / "runtime" / "native"
-PARTS = ("sys", "text", "cpuset", "plan", "resolve", "cgroup", "topology", "coretypes", "placement")
+PARTS = ("sys", "text", "cpuset", "plan", "resolve", "cgroup", "machine", "placement")
 SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 SEED = 20261122
 

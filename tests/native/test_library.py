@@ -319,8 +319,10 @@ def sanitized(tmp_path_factory):
 @pytest.mark.parametrize(
     "plan",
     [
-        PLAN + ";global=1;shared_arena=1;shrink=1;aff=core;excl=2;existing=override",
-        PLAN + ";aff=numa;excl=2;arena=1;mem_pattern=0;graph=basic;session.dynamic_block_base=4;spin=bounded",
+        PLAN
+        + ";global=1;shared_arena=1;shrink=1;aff=core;excl=2;cpus=0-63;cores=0-30:1/2|1-31:1/2;nodes=0-31|32-63;existing=override",
+        PLAN
+        + ";aff=numa;excl=2;cpus=0-63;kinds=0-31|32-63;slow=1;isolated=1;arena=1;mem_pattern=0;graph=basic;session.dynamic_block_base=4;spin=bounded",
         PLAN + ";mode=parallel;cuda.use_tf32=0;spin=always;x=" + "y" * 3900,
     ],
 )
@@ -343,6 +345,6 @@ def test_valgrind_finds_nothing(tmp_path):
     need("valgrind")
     command = ("valgrind", "--quiet", "--error-exitcode=9", "--leak-check=no")
     program = Kind(tmp_path, "gcc", command)
-    said, errors = program("3", "clone", plan=PLAN + ";aff=core;excl=2")
+    said, errors = program("3", "clone", plan=PLAN + ";aff=core;excl=2;cpus=0-63;cores=0-31|32-63;l3=0,32|1,33")
     assert "released 2 thread(s)" in said
     assert len(errors) == 1

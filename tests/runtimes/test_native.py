@@ -160,7 +160,9 @@ def test_options_keep_their_own_values_for_a_second_session_and_a_copy(proven):
     proven("c", "1.31.1", "counts")
 
 
-@pytest.mark.parametrize("plan", [PLAN, f"{PLAN};global=1;shared_arena=1", "intra=2;aff=core;excl=2"])
+@pytest.mark.parametrize(
+    "plan", [PLAN, f"{PLAN};global=1;shared_arena=1", f"intra=2;aff=core;excl=2;cpus={CPUS[0]},{CPUS[1]}"]
+)
 def test_sessions_of_many_threads_leave_nothing_behind(plan):
     with started("c", "1.31.1", plan) as caller:
         caller.session("", name="before")

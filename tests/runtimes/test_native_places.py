@@ -15,6 +15,8 @@ if len(CPUS) < 2:
 
 WITH_NODE = (*CALLERS, ("node", native_lab.NODE_VERSIONS[-1]))
 PLAN = "intra=2;inter=1;spin=never;mode=sequential"
+# A container's own CPUs, of which the plan tells nothing else.
+EXCLUSIVE = f"excl=2;cpus={CPUS[0]},{CPUS[1]}"
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def proven(proves):
 
 @pytest.mark.parametrize(("kind", "version"), CALLERS)
 def test_each_thread_has_a_core_of_its_own_in_an_exclusive_cpuset(kind, version, proven):
-    with started(kind, version, "intra=2;spin=never;aff=core;excl=2;smt=1") as caller:
+    with started(kind, version, f"intra=2;spin=never;aff=core;{EXCLUSIVE};smt=1") as caller:
         caller.session("", name="first")
         (first,) = caller.pool()
         assert first.cpus in map(str, CPUS)
@@ -45,7 +47,7 @@ def test_each_thread_has_a_core_of_its_own_in_an_exclusive_cpuset(kind, version,
 
 @pytest.mark.parametrize(("kind", "version"), CALLERS)
 def test_affinity_to_a_numa_node_is_its_whole_share(kind, version, proven):
-    with started(kind, version, "intra=2;spin=never;aff=numa;excl=2;smt=1") as caller:
+    with started(kind, version, f"intra=2;spin=never;aff=numa;{EXCLUSIVE};smt=1") as caller:
         caller.session("")
         (thread,) = caller.pool()
         assert thread.cpus == f"{CPUS[0]}-{CPUS[1]}"
@@ -56,9 +58,13 @@ def test_affinity_to_a_numa_node_is_its_whole_share(kind, version, proven):
 def test_no_thread_is_pinned_where_the_cpus_are_not_the_exclusive_ones_or_the_code_pins(version):
     for plan, options in (
         ("aff=core;excl=4", ""),
-        ("aff=core;excl=2;streams=2;workers=2", ""),
+        (f"aff=core;{EXCLUSIVE};streams=2;workers=2", ""),
+        # The plan doesn't know these CPUs.
+        ("aff=core;excl=2", ""),
+        ("aff=core;excl=2;cpus=4000-4001", ""),
+        (f"aff=core;{EXCLUSIVE};nodes=3-1", ""),
         ("aff=core", ""),
-        ("aff=core;excl=2", f"entry.session.intra_op_thread_affinities={CPUS[0] + 1}-{CPUS[1] + 1} intra=2"),
+        (f"aff=core;{EXCLUSIVE}", f"entry.session.intra_op_thread_affinities={CPUS[0] + 1}-{CPUS[1] + 1} intra=2"),
     ):
         with started("c", version, f"intra=2;spin=never;{plan}") as caller:
             caller.session(options)
@@ -126,7 +132,7 @@ def test_a_global_pool_of_the_codes_own_gets_the_plan_where_it_sets_nothing(kind
 
 @pytest.mark.parametrize("version", ["1.16.3", "1.31.1"])
 def test_a_global_pool_is_pinned_like_any_other(version, proven):
-    with started("c", version, "intra=2;spin=never;global=1;aff=core;excl=2;smt=1") as caller:
+    with started("c", version, f"intra=2;spin=never;global=1;aff=core;{EXCLUSIVE};smt=1") as caller:
         caller.session("")
         assert [thread.cpus in map(str, CPUS) for thread in caller.pool()] == [True]
     proven("c", version, "affinity")
@@ -135,8 +141,8 @@ def test_a_global_pool_is_pinned_like_any_other(version, proven):
 def test_two_processes_of_one_program_share_the_cpus_and_neither_pins_its_threads():
     """Workers that somebody started beside each other, and of which the plan knows nothing."""
     with (
-        started("c", "1.31.1", "intra=2;aff=core;excl=2;smt=1") as one,
-        started("c", "1.31.1", "intra=2;aff=core;excl=2;smt=1") as two,
+        started("c", "1.31.1", f"intra=2;aff=core;{EXCLUSIVE};smt=1") as one,
+        started("c", "1.31.1", f"intra=2;aff=core;{EXCLUSIVE};smt=1") as two,
     ):
         one.session("")
         two.session("")

@@ -115,7 +115,7 @@ def test_a_program_of_either_libc_gets_the_plan_and_named_threads(libc):
 @pytest.mark.parametrize("libc", ["glibc", "musl"])
 def test_a_program_of_either_libc_has_pinned_threads_in_an_exclusive_cpuset(libc):
     chosen = musl() if libc == "musl" else program("c", "stub")
-    with Caller(chosen, under("intra=2;aff=core;excl=2"), cpus=CPUS) as caller:
+    with Caller(chosen, under(f"intra=2;aff=core;excl=2;cpus={CPUS[0]},{CPUS[1]}"), cpus=CPUS) as caller:
         caller.do("env", "session s -")
         assert [thread.cpus in map(str, CPUS) for thread in caller.pool()] == [True]
 
@@ -178,7 +178,9 @@ def test_a_process_that_sees_no_proc_or_sys_gets_what_can_be_known(hidden):
     native_lab.tool("unshare")
     hide = "; ".join(f"mount -t tmpfs -o size=4k none {folder}" for folder in hidden)
     prefix = ("unshare", "--mount", "sh", "-c", f'{hide} && exec "$@"', "sh")
-    with Caller(program("c", "stub"), under(f"{PLAN};aff=core;excl=2"), cpus=CPUS, prefix=prefix) as caller:
+    with Caller(
+        program("c", "stub"), under(f"{PLAN};aff=core;excl=2;cpus={CPUS[0]},{CPUS[1]}"), cpus=CPUS, prefix=prefix
+    ) as caller:
         caller.do("env", "session s -")
         assert len(caller.pool()) == 1
         assert caller.end() == 0

@@ -29,6 +29,7 @@ UNAVAILABLE = 77
 SEEDS = (
     "v=1;intra=4;env_intra=3;inter=1;spin=bounded;spin_us=200;mode=sequential;aff=none;excl=0;streams=1;workers=1;existing=respect",
     "v=1;intra=8;global=1;global_intra=16;runs=4;floor=1;min=2;min_inter=2;mode=parallel;excl=8;graph=all",
+    "v=1;excl=4;cpus=0-15;cores=0-7|8-15;nodes=0-3,8-11|4-7,12-15;l3=0-3|4-7;kinds=0-1|2-7;slow=1;isolated=2;gpu_nodes=1",
     "v=1;session.intra_op.allow_spinning=0;cuda.gpu_mem_limit=1073741824;openvino.num_streams=2;alloc=mimalloc",
     "v=1;cuda.arena_extend_strategy=kSameAsRequested;session.intra_op.spin_duration_us=-1;observe=runs;gpu=1",
     (
@@ -53,7 +54,7 @@ def check(data: bytes) -> None:
 
 
 def _check_plan(text: str, quota_cpus: float | None, cpus: int | None, workers: int) -> None:
-    from raddle import env
+    from raddle import cpuset, env
     from raddle.adapters import live
 
     try:
@@ -74,6 +75,19 @@ def _check_plan(text: str, quota_cpus: float | None, cpus: int | None, workers: 
     _hold(found.spin in (None, *env.SPINNING), "spin is one of the words")
     _hold(found.spin != "bounded" or 0 <= found.spin_us <= 1000000, "spinning is bounded")
     _hold(found.cap is None or found.cap >= 1, "the cap is a thread at least")
+    if cpus:
+        _check_placed({**fields, "excl": cpuset.count(cpus)}, cpus)
+
+
+def _check_placed(fields: dict[str, int | str], cpus: int) -> None:
+    from raddle import cpuset
+    from raddle.adapters import live, places
+
+    placed, size = live.place(fields, cpus), cpuset.count(cpus)
+    if placed is not None and placed.cpus is not None:
+        _hold(1 <= placed.threads <= size, "a pool has a thread, and no more than CPUs")
+        groups = places.groups(fields, cpus, size, "core")
+        _hold(all(group and not group & ~cpus for group in (placed.cpus, *groups)), "threads are on the process's CPUs")
 
 
 def _check_annotation(text: str) -> None:
@@ -132,7 +146,7 @@ def _fuzz(cases: int, seed: int) -> None:
 
     with atheris.instrument_imports(include=["raddle"]):
         from raddle import env, policy, summary, wire  # noqa: F401
-        from raddle.adapters import live  # noqa: F401
+        from raddle.adapters import live, places  # noqa: F401
     with tempfile.TemporaryDirectory() as folder:
         corpus, words = Path(folder, "corpus"), Path(folder, "words")
         corpus.mkdir()

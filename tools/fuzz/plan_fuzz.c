@@ -10,6 +10,8 @@
 
 #include "cpuset.c"
 #include "elf_file.c"
+#include "machine.c"
+#include "placement.c"
 #include "plan.c"
 #include "resolve.c"
 #include "text.c"
@@ -74,6 +76,30 @@ static void check_resolved(const struct rd_plan *plan, const uint8_t *data, size
     hold(facts.units == 0 || found.cap <= (int)facts.units, "no more threads than there is room for", text);
 }
 
+/* On CPUs that the plan may know: as many as it expects to be exclusive. */
+static void check_placed(struct rd_plan *plan, const uint8_t *data, size_t size, const char *text)
+{
+    struct rd_facts facts = {.workers_seen = 1, .knows_cpus = true};
+    struct rd_cpus group[16], outside;
+    for (size_t i = 0; i < 16 && i < size; i++) {
+        rd_cpus_add(&facts.cpus, data[i] % 17);
+    }
+    facts.cpu_count = rd_cpus_count(&facts.cpus);
+    plan->has[RD_EXCL] = true;
+    plan->value[RD_EXCL] = facts.cpu_count;
+    rd_place(plan, &facts);
+    hold(facts.units <= facts.cpu_count, "no more threads than CPUs", text);
+    int threads = (int)facts.cpu_count;
+    if (rd_affinity_groups(plan, &facts.cpus, threads, 1 + data[0] % 2, group)) {
+        for (int i = 0; i < threads; i++) {
+            outside = group[i];
+            rd_cpus_drop(&outside, &facts.cpus);
+            hold(rd_cpus_next(&group[i], -1) >= 0, "a worker has a CPU", text);
+            hold(rd_cpus_next(&outside, -1) < 0, "a worker's CPUs are the process's", text);
+        }
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static bool needs_nothing(const char *name, const char *version)
@@ -94,6 +120,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (rd_plan_parse(text, &plan, &error)) {
         check_values(&plan, text);
         check_resolved(&plan, data, size, text);
+        check_placed(&plan, data, size, text);
     } else {
         hold(error.length > 0, "a refusal has a reason", text);
     }
@@ -102,7 +129,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *bytes = malloc(size > 0 ? size : 1);
     memcpy(bytes, data, size);
     rd_cpus_parse((struct rd_text){bytes, size}, &set);
-    rd_cpus_parse_mask((struct rd_text){bytes, size}, &set);
     rd_elf_fits((const unsigned char *)bytes, size, needs_nothing);
     free(bytes);
     return 0;
@@ -112,6 +138,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 static const char *const seeds[] = {
     "v=1;intra=4;inter=1;spin=bounded;spin_us=200;mode=sequential;aff=numa;excl=4;streams=1;workers=1;existing=respect",
     "v=1;intra=8;aff=core;excl=16;numa=single;ctype=performance;smt=1;gpu=1",
+    "v=1;excl=4;cpus=0-15;cores=0-7|8-15;nodes=0-3,8-11|4-7,12-15;kinds=0-1|2-7;slow=1;gpu=1;gpu_nodes=1;aff=core",
+    "v=1;excl=4;cpus=0-15;cores=0-14:1/2|1-15:1/2;sockets=0-7|8-15;l3=0-3|4-7|8-15;isolated=2-3;aff=numa",
     "v=1;intra=2;min=2;max=8;floor=1;omp=2;blas=1;runs=4;torch_inter=1;gpu=1;observe=runs;alloc=mimalloc",
     "v=1;global=1;global_intra=8;shared_arena=1;arena=0;mem_pattern=1;shrink=1;graph=all;mode=parallel;inter=4",
     "v=1;session.intra_op.spin_duration_us=-1;session.dynamic_block_base=4;session.use_env_allocators=1",
