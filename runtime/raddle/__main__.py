@@ -1,9 +1,9 @@
 """`python -m raddle`: this container as Raddle sees it (`show`), and what became of the plan in it (`report`).
 
-`show` prints JSON: {machine, budget, plan, effective}: the machine's topology (null where it can't be read), what the
-container may use, the fields of RADDLE_PLAN (null where there is none), and what those come to here: the values for a
-session of default options, each cut's reason, and the version of onnxruntime they are for (null where it isn't
-installed). It imports no runtime. Exit status 1 where RADDLE_PLAN can't be read; `problem` then says why.
+`show` prints JSON: {budget, plan, effective}: what the container may use, the fields of RADDLE_PLAN (null where there
+is none), and what those come to here: the values for a session of default options, each cut's reason, and the version
+of onnxruntime they are for (null where it isn't installed). It imports no runtime. Exit status 1 where RADDLE_PLAN
+can't be read; `problem` then says why.
 
 `report` reads the files of docs/reference/report.md.
 """
@@ -19,8 +19,6 @@ from typing import Any, List, Mapping, Optional
 
 from raddle import __version__, cgroup, cpuset, env, summary
 from raddle.adapters import live
-from raddle.document import to_document
-from raddle.sysfs import read_machine
 
 
 def describe(environ: Mapping[str, str]) -> dict[str, Any]:
@@ -28,7 +26,6 @@ def describe(environ: Mapping[str, str]) -> dict[str, Any]:
     facts = live.read_facts()
     document: dict[str, Any] = {
         "raddle": __version__,
-        "machine": _machine(),
         "budget": {
             "cpus": None if facts.cpus is None else cpuset.format_list(facts.cpus),
             "quotaCPUs": facts.quota_cpus,
@@ -51,14 +48,6 @@ def describe(environ: Mapping[str, str]) -> dict[str, Any]:
     facts.placed = live.place(fields, facts.cpus)
     document["effective"] = _effective(fields, facts)
     return document
-
-
-def _machine() -> Optional[dict[str, Any]]:
-    try:
-        machine: dict[str, Any] = to_document(read_machine())
-    except Exception:
-        return None
-    return machine
 
 
 def _limits() -> dict[str, Any]:
@@ -102,7 +91,7 @@ def _installed_version(package: str) -> Optional[str]:
 
 _EXAMPLES = """
 examples:
-  python -m raddle                       machine, budget, plan and what the plan comes to here, as JSON
+  python -m raddle                       budget, plan and what the plan comes to here, as JSON
   python -m raddle report                what the container's processes got, from the folder $RADDLE_REPORT
   python -m raddle report /reports -o json
 

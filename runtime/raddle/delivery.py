@@ -48,8 +48,9 @@ USER_SITES = (
 )
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-# Only the operator needs these.
-_NOT_DELIVERED = {"delivery.py", "wire.py"}
+# What only plans or reads a machine: the plan carries what a shim needs of either.
+_PLANNER = {"delivery", "layout", "load", "planner", "policy", "room", "wire"}
+_READERS = {"armcores", "coretypes", "cpuinfo", "document", "fields", "memory", "numa", "pci", "sysfs", "tree"}
 _ADAPTERS = "adapters"
 # OpenTelemetry's sitecustomize doesn't run the next one on the path; it runs what a distribution's entry point names.
 _DIST_INFO = "dist-info"
@@ -167,7 +168,7 @@ def _contents() -> Dict[str, bytes]:
 
 
 def _modules(folder: str) -> List[str]:
-    return [name for name in _listed(folder, ".py") if name not in _NOT_DELIVERED]
+    return [name for name in _listed(folder, ".py") if name[: -len(".py")] not in _PLANNER | _READERS]
 
 
 def _listed(folder: str, suffix: str) -> List[str]:

@@ -9,6 +9,7 @@ then second ones, in one order: "0-7|8-15", "0-14:1/2|1-15:1/2". The third CPUs 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from raddle import cpuset, env
@@ -34,6 +35,8 @@ def fields_of(machine: Machine, *, gpu: bool) -> Iterator[Dict[str, str]]:
     yield {}
 
 
+# Takes as long as the plan itself on hundreds of CPUs; pods come to the same nodes again.
+@lru_cache(maxsize=256)
 def _fields(machine: Machine, *, gpu: bool) -> Dict[str, str]:
     numa_nodes = sorted(machine.numa_nodes, key=lambda node: node.id)
     nodes = [node.cpus for node in numa_nodes]

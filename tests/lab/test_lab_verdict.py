@@ -25,7 +25,7 @@ def bound():
 def look(**changes):
     """A session of scenario one-node that is as it should be."""
     kernel = {"cpuset": "8-15", "quota_cpus": None}
-    shown = {"machine": {"cpusOnline": "0-15"}, "budget": {"cpus": "8-15"}, "effective": {"intraOp": 4}}
+    shown = {"budget": {"cpus": "8-15"}, "effective": {"intraOp": 4}}
     return {
         "threads": 4,
         "caller": "8-15",

@@ -74,6 +74,24 @@ def test_every_module_of_raddle_that_the_delivered_code_imports_is_delivered():
                 assert set(ours) <= delivered, key
 
 
+def test_no_module_is_delivered_that_no_shim_and_no_command_in_a_container_imports():
+    modules = {key.removesuffix(".py").removesuffix(".__init__"): text for key, text in delivery.files().items()}
+    reached = {"raddle", "raddle.shim", "raddle.__main__"}
+    found = {name for name in modules if name.startswith("raddle.adapters")}
+    while found:
+        reached |= found
+        imported = {name for module in reached for name in _imports(modules[module])}
+        found = {name for name in imported if name in modules} - reached
+    assert {name for name in modules if name.split(".")[0] == "raddle" and name != "raddle.pth"} - reached == set()
+
+
+def _imports(text):
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            yield node.module
+
+
 def test_only_the_standard_library_is_imported():
     for key, text in delivery.files().items():
         if not key.endswith(".py"):
