@@ -27,7 +27,7 @@ def fields_of(machine: Machine, *, gpu: bool) -> Iterator[Dict[str, str]]:
     Nothing else of a machine whose CPUs' numbers are made up, with more than MAX_CPUS, or with absurdly many kinds.
     """
     if not machine.source and machine.online.bit_length() <= MAX_CPUS and len(machine.core_types) <= MAX_KINDS:
-        fields = _fields(machine, gpu=gpu)
+        fields = written(machine, gpu=gpu)
         for without in ((), ("l3",)):
             found = {key: text for key, text in fields.items() if key not in without}
             if all(len(text) <= env.MAX_LIST_TEXT for text in found.values()):
@@ -37,7 +37,8 @@ def fields_of(machine: Machine, *, gpu: bool) -> Iterator[Dict[str, str]]:
 
 # Takes as long as the plan itself on hundreds of CPUs; pods come to the same nodes again.
 @lru_cache(maxsize=256)
-def _fields(machine: Machine, *, gpu: bool) -> Dict[str, str]:
+def written(machine: Machine, *, gpu: bool) -> Dict[str, str]:
+    """The lists of a machine, absent where they would say nothing."""
     numa_nodes = sorted(machine.numa_nodes, key=lambda node: node.id)
     nodes = [node.cpus for node in numa_nodes]
     if [node for node in nodes if node] == [machine.online]:

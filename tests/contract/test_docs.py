@@ -27,6 +27,13 @@ def test_every_variable_is_documented(name):
     assert name in (ROOT / "docs/reference/environment.md").read_text()
 
 
+def test_every_list_of_the_machine_in_the_plan_is_documented():
+    page = (ROOT / "docs/reference/environment.md").read_text()
+    _, _, section = page.partition("### The machine in the plan\n")
+    rows = re.findall(r"^\| (`.*?) \|", section.partition("\n## ")[0], flags=re.MULTILINE)
+    assert tuple(re.findall(r"`(\w+)`", " ".join(rows))) == env.LISTS
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files(page):
     prose = re.sub(r"`[^`]*`", "", page.read_text())

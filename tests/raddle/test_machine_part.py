@@ -65,7 +65,7 @@ def test_the_whole_of_a_machine_of_any_size_holds_a_pool_as_it_does_there(machin
         if fields:
             wishes = [wish for wish in WISHES if wish.gpu]
             # Without the L3 domains the cores are in another order, and as many.
-            whole = "l3" in fields or "l3" not in machine_part._fields(machine, gpu=True)
+            whole = "l3" in fields or "l3" not in machine_part.written(machine, gpu=True)
             part = machine_of(fields, machine.online)
             for wish in wishes:
                 placed = [place(one, 4, wish, machine.online) for one in (machine, part)]
@@ -79,8 +79,13 @@ def test_no_gpu_is_told_of_where_the_container_has_none(name):
     assert "gpu_nodes" not in next(fields_of(NAMED[name], gpu=False))
 
 
-def test_a_recorded_machine_takes_at_most_seventy_characters():
-    assert max(len(env.encode(dict(next(fields_of(machine, gpu=True))))) for machine in NAMED.values()) <= 75
+def test_a_recorded_machine_takes_at_most_seventy_characters_and_a_large_server_a_quarter_of_the_room(tmp_path):
+    def length(machine):
+        return len(env.encode(dict(next(fields_of(machine, gpu=True))))) - len("v=1;")
+
+    assert max(map(length, NAMED.values())) == 70
+    files = machines.synthesize(sockets=2, numa_nodes=8, l3_domains=16, cores=128)
+    assert length(read_machine(str(machines.write(files, tmp_path)))) == 381
 
 
 # --- machines that are not handed over, or not all of them ----------------------------------------------------------
