@@ -1,4 +1,4 @@
-"""What the tests of the Node.js shim share: real versions of onnxruntime-node and of Node.js, and programs that use them.
+"""What the tests with Node.js share: real versions of onnxruntime-node and of Node.js, and programs that use them.
 
 Packages come from npm, without their install scripts, into ~/.cache/raddle/node/<package>-<version>, once. Programs are
 those of tests/runtimes/node, beside a node_modules with the wanted version; each prints what it saw as one JSON line.
@@ -20,23 +20,26 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import door_lab
 import pytest
 import shim_lab
 
-from raddle.delivery import MOUNT_PATH, NODE_MODULE
+from raddle.delivery import LIBRARY, MOUNT_PATH
 
 CACHE = Path.home() / ".cache" / "raddle" / "node"
 PROGRAMS = Path(__file__).parent / "runtimes" / "node"
 RUNTIME = "ONNX Runtime (Node.js)"
-# The last that reads no configuration entries, the first line that does, and the newest.
+# transformers.js 2 has the first, which is the oldest that is configured. The second is the last whose JavaScript reads no
+# configuration entries, the third the first that does.
+OLDEST = "1.14.0"
 BEFORE_EXTRA = "1.20.1"
 NEWEST = "1.30.0"
-VERSIONS = (BEFORE_EXTRA, "1.21.1", NEWEST)
+VERSIONS = (OLDEST, BEFORE_EXTRA, "1.21.1", NEWEST)
 # The last of each line from the oldest that onnxruntime-node loads in; the machine's own is tested with everything.
 NODE_VERSIONS = ("14.21.3", "16.20.2", "18.20.8", "22.23.3", "24.21.0")
 OPENTELEMETRY = "@opentelemetry/instrumentation@0.57.2"
 TIMEOUT_S = 120
-# How a program is reached by the shim: required, imported, in a worker thread, a forked child, a cluster's workers.
+# How a program has the runtime: required, imported, in a worker thread, a forked child, a cluster's workers.
 SHAPES = ("app.cjs", "app.mjs", "worker.cjs", "child.cjs", "cluster.cjs")
 
 
@@ -136,15 +139,9 @@ def application(version: str, *others: str) -> Path:
     return found
 
 
-@functools.cache
-def mounted() -> Path:
-    """The tree that a container would mount."""
-    return shim_lab.mount(folder() / "mount")
-
-
-def preload() -> str:
-    """The shim's file in that tree."""
-    return str(mounted() / Path(NODE_MODULE).relative_to(MOUNT_PATH))
+def preload() -> dict[str, str]:
+    """The variable that has the loader preload the library, as a mounted file does behind the door."""
+    return {"LD_PRELOAD": str(door_lab.tree() / Path(LIBRARY).relative_to(MOUNT_PATH))}
 
 
 @functools.cache
@@ -225,7 +222,7 @@ def run(
 ) -> Seen:
     """One run of a program that makes sessions with these options, on two CPUs.
 
-    `text` is the plan, by which the shim is loaded too; None: stock. `before` runs in the child ahead of exec, `prefix`
+    `text` is the plan, with which the library is preloaded too; None: stock. `before` runs in the child ahead of exec, `prefix`
     is a command that runs the rest. `request` is what else the program is told.
     """
     allowed = two_cpus() if cpus is None else cpus
@@ -235,7 +232,7 @@ def run(
         if before is not None:
             before()
 
-    given = {} if text is None else {"RADDLE_PLAN": text, "NODE_OPTIONS": f"--require {preload()}"}
+    given = {} if text is None else {"RADDLE_PLAN": text, **preload()}
     asked = {**chain(), "sessions": sessions or [{}], **request}
     done = subprocess.run(
         [*prefix, executable or node(), *arguments, str(program), json.dumps(asked)],

@@ -109,7 +109,7 @@ void rd_current(struct rd_facts *facts, struct rd_effective *wanted)
             facts_at_ms = now;
             facts_pid = pid;
         } else {
-            rd_facts_refresh(&kept_facts);
+            rd_facts_refresh(&rd_runtime.plan, &kept_facts);
         }
         place(&kept_facts, facts);
         *facts = kept_facts;
@@ -237,6 +237,7 @@ static bool prepare(void)
     rd_providers_wrap(table);
     rd_session_wrap(table);
     rd_async_wrap(table);
+    rd_observe_wrap(table);
     for (unsigned i = 0; i < length; i++) {
         /* The code may ask whether this runtime has a function. */
         table[i] = seen_table[i] == NULL ? NULL : table[i];
@@ -350,6 +351,9 @@ __attribute__((visibility("default"))) const struct rd_api_base *OrtGetApiBase(v
     if (!is_ours(base)) {
         rd_complain("a second onnxruntime in this process is left alone");
         return base;
+    }
+    if (rd_is_javascript()) {
+        rd_thread_enters();
     }
     return &wrapped_base;
 }

@@ -80,6 +80,20 @@ static int count_of(int which, int code, int wanted, const char **because)
     return wanted;
 }
 
+/* True where it is the plan's. */
+static bool choose_mode(struct rd_choice *choice)
+{
+    const struct rd_plan *plan = &rd_runtime.plan;
+    choice->parallel = (choice->code.code & RD_CODE_PARALLEL) != 0;
+    bool planned = rd_plan_get(plan, RD_MODE, choice->parallel) == RD_MODE_PARALLEL;
+    if (!plan->has[RD_MODE] || (rd_runtime.respect && (choice->code.code & RD_CODE_MODE) != 0)) {
+        choice->mode_because = choice->parallel != planned ? in_the_code : NULL;
+        return false;
+    }
+    choice->parallel = planned;
+    return true;
+}
+
 static void choose_counts(struct rd_choice *choice)
 {
     const struct rd_plan *plan = &rd_runtime.plan;
@@ -91,17 +105,13 @@ static void choose_counts(struct rd_choice *choice)
     }
     choice->intra_because = choice->wanted.intra_because;
     choice->intra = count_of(INTRA, code_intra, choice->wanted.intra, &choice->intra_because);
-    bool code_parallel = (choice->code.code & RD_CODE_PARALLEL) != 0;
-    choice->parallel = code_parallel;
-    if (plan->has[RD_MODE] && !(code_parallel && rd_runtime.respect)) {
-        choice->parallel = rd_plan_get(plan, RD_MODE, 0) == RD_MODE_PARALLEL;
-    }
+    choose_mode(choice);
     int inter = choice->wanted.inter;
     choice->inter_because = choice->wanted.inter_because;
     if (choice->parallel && rd_plan_get(plan, RD_MODE, RD_MODE_SEQUENTIAL) != RD_MODE_PARALLEL) {
         /* Parallel is the code's own wish: one inter-op thread would quietly turn it off. */
         inter = choice->intra;
-        choice->mode_because = in_the_code;
+        choice->inter_because = "as intra, for the code asks for parallel";
     }
     choice->inter = count_of(INTER, rd_code_count(choice->code.inter, inter), inter, &choice->inter_because);
     choice->alone = choice->intra == 1 && choice->code.intra != 1 && choice->intra_because != in_the_environment;
@@ -154,6 +164,15 @@ bool rd_use_threads(void *options, const int slots[3], int intra, const struct r
     return true;
 }
 
+bool rd_put_groups(struct rd_out *out, const struct rd_pool *pool, int workers, const struct rd_cpus *every)
+{
+    for (int i = 0; i < workers; i++) {
+        rd_put(out, i > 0 ? ";" : "");
+        rd_cpus_put(out, i < pool->placed ? &pool->group[i] : every, 1);
+    }
+    return out->length + 1 < out->size;
+}
+
 static void choose_threads(struct rd_choice *choice)
 {
     static const int slots[3] = {SLOT_SessionOptionsSetCustomCreateThreadFn,
@@ -186,12 +205,10 @@ static void choose_threads(struct rd_choice *choice)
         choice->affinity = (int)rd_plan_get(&rd_runtime.plan, RD_AFF, RD_AFF_NONE);
     }
     if (choice->code_affinity && choice->intra > 1) {
-        /* An entry can't be removed, and its groups have to be as many as the workers. Our threads don't look at it. */
+        /* An entry can't be removed, its groups have to be as many as the workers, and these obey it when they run. */
         char text[4096];
         struct rd_out out = rd_out(text, sizeof text);
-        for (int i = 1; i < choice->intra; i++) {
-            rd_put(&out, i > 1 ? ";1" : "1");
-        }
+        choice->failed |= !rd_put_groups(&out, choice->pool, choice->intra - 1, &choice->facts.cpus);
         rd_choice_entry(choice, AFFINITY_KEY, text);
         choice->affinity_because = "the code's is overridden";
     }
@@ -239,18 +256,15 @@ static void use_global_pool(struct rd_choice *choice)
         choice->spin = RD_SPIN_NEVER;
         choice->spin_because = "planned bounded, which a global pool can't";
     }
-    bool code_parallel = (choice->code.code & RD_CODE_PARALLEL) != 0;
-    choice->parallel = code_parallel;
-    if (rd_runtime.plan.has[RD_MODE] && !(code_parallel && rd_runtime.respect)) {
-        choice->parallel = rd_plan_get(&rd_runtime.plan, RD_MODE, 0) == RD_MODE_PARALLEL;
+    if (choose_mode(choice)) {
         rd_choice_set(choice, RD_REAL(SetSessionExecutionMode, rd_on_number)(choice->options, choice->parallel));
     }
 }
 
 /* 1 and 0: on and off by the plan; -1: the application's. */
-static int memory_switch(struct rd_choice *choice, enum rd_key key, unsigned code_off, const int slots[2])
+static int memory_switch(struct rd_choice *choice, enum rd_key key, unsigned code, const int slots[2])
 {
-    if (!rd_runtime.plan.has[key] || (rd_runtime.respect && (choice->code.code & code_off) != 0)) {
+    if (!rd_runtime.plan.has[key] || (rd_runtime.respect && (choice->code.code & code) != 0)) {
         return -1;
     }
     int on = rd_runtime.plan.value[key] != 0;
@@ -262,8 +276,8 @@ static void choose_memory(struct rd_choice *choice, const void *environment)
 {
     static const int arena_slots[2] = {SLOT_DisableCpuMemArena, SLOT_EnableCpuMemArena};
     static const int pattern_slots[2] = {SLOT_DisableMemPattern, SLOT_EnableMemPattern};
-    choice->arena = memory_switch(choice, RD_ARENA, RD_CODE_NO_ARENA, arena_slots);
-    choice->mem_pattern = memory_switch(choice, RD_MEM_PATTERN, RD_CODE_NO_PATTERN, pattern_slots);
+    choice->arena = memory_switch(choice, RD_ARENA, RD_CODE_ARENA, arena_slots);
+    choice->mem_pattern = memory_switch(choice, RD_MEM_PATTERN, RD_CODE_PATTERN, pattern_slots);
     bool arena = choice->arena > 0 || (choice->arena < 0 && (choice->code.code & RD_CODE_NO_ARENA) == 0);
     const char *shared = rd_plan_key(RD_CONFIG_ENV_ALLOCATORS);
     if (rd_plan_get(&rd_runtime.plan, RD_SHARED_ARENA, 0) != 0 && arena

@@ -135,3 +135,22 @@ int rd_cpus_next(const struct rd_cpus *set, int after)
     }
     return -1;
 }
+
+void rd_cpus_put(struct rd_out *out, const struct rd_cpus *set, int base)
+{
+    bool first = true;
+    for (int cpu = rd_cpus_next(set, -1); cpu >= 0;) {
+        int last = cpu;
+        while (rd_cpus_has(set, last + 1)) {
+            last++;
+        }
+        rd_put(out, first ? "" : ",");
+        rd_put_number(out, cpu + base);
+        if (last > cpu) {
+            rd_put_char(out, '-');
+            rd_put_number(out, last + base);
+        }
+        first = false;
+        cpu = rd_cpus_next(set, last);
+    }
+}

@@ -172,10 +172,57 @@ static void read_workers(struct scratch *scratch, const struct rd_plan *plan, st
         keep_serving(scratch);
         least = planned;
     }
-    facts->workers_seen = (unsigned)(scratch->count > least ? scratch->count : least);
+    facts->processes = (unsigned)(scratch->count > least ? scratch->count : least);
     for (int i = 0; i < scratch->count; i++) {
         facts->first_worker &= scratch->siblings[i] >= me;
     }
+}
+
+/* ---- worker threads of JavaScript ---- */
+
+#define MAX_THREADS 256
+
+/* Threads that have loaded the runtime; 0: a free place. */
+static int threads[MAX_THREADS];
+
+bool rd_is_javascript(void)
+{
+    static int known;
+    if (known == 0) {
+        known = rd_symbol("napi_create_function", NULL) != NULL ? 1 : -1;
+    }
+    return known > 0;
+}
+
+static bool lives(int thread)
+{
+    return rd_syscall(NR_TGKILL, rd_pid(), thread, 0, 0, 0, 0) == 0;
+}
+
+void rd_thread_enters(void)
+{
+    int own = (int)rd_syscall(NR_GETTID, 0, 0, 0, 0, 0, 0);
+    for (int i = 0; i < MAX_THREADS; i++) {
+        int other = __atomic_load_n(&threads[i], __ATOMIC_RELAXED);
+        if (other == own
+            || ((other == 0 || !lives(other))
+                && __atomic_compare_exchange_n(&threads[i], &other, own, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))) {
+            return;
+        }
+    }
+}
+
+/* Workers that this process is: its threads that have loaded the runtime, by the sessions that it is planned to have. */
+static unsigned worker_threads(const struct rd_plan *plan)
+{
+    int64_t sessions = rd_plan_get(plan, RD_STREAMS, 1) / rd_plan_get(plan, RD_WORKERS, 1);
+    unsigned living = 0;
+    sessions = sessions < 1 ? 1 : sessions;
+    for (int i = 0; i < MAX_THREADS; i++) {
+        int thread = __atomic_load_n(&threads[i], __ATOMIC_RELAXED);
+        living += thread != 0 && lives(thread);
+    }
+    return living <= 1 ? 1 : (unsigned)((living + sessions - 1) / sessions);
 }
 
 static void read_cpus(struct rd_facts *facts)
@@ -187,8 +234,9 @@ static void read_cpus(struct rd_facts *facts)
     facts->knows_cpus = facts->cpu_count > 0;
 }
 
-void rd_facts_refresh(struct rd_facts *facts)
+void rd_facts_refresh(const struct rd_plan *plan, struct rd_facts *facts)
 {
+    facts->workers_seen = facts->processes * worker_threads(plan);
     facts->has_quota = rd_quota_read_again(&facts->quota_cpus);
     read_cpus(facts);
 }
@@ -196,14 +244,14 @@ void rd_facts_refresh(struct rd_facts *facts)
 void rd_facts_read(const struct rd_plan *plan, struct rd_facts *facts)
 {
     __builtin_memset(facts, 0, sizeof *facts);
-    facts->workers_seen = 1;
+    facts->processes = 1;
     facts->first_worker = true;
     facts->has_quota = rd_quota_read("", &facts->quota_cpus);
     read_cpus(facts);
     struct scratch *scratch = rd_map(sizeof *scratch);
-    if (scratch == NULL) {
-        return;
+    if (scratch != NULL) {
+        read_workers(scratch, plan, facts);
+        rd_unmap(scratch, sizeof *scratch);
     }
-    read_workers(scratch, plan, facts);
-    rd_unmap(scratch, sizeof *scratch);
+    facts->workers_seen = facts->processes * worker_threads(plan);
 }

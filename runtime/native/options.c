@@ -5,7 +5,6 @@
 /* An object is looked for in this many places from where its address hashes to. */
 #define PLACES 2048
 #define PROBES 32
-#define ORT_ENABLE_ALL 99
 
 static struct rd_options objects[PLACES];
 static struct rd_lock lock;
@@ -197,37 +196,37 @@ static rd_status set_inter(void *options, int count)
 
 static rd_status set_mode(void *options, int mode)
 {
-    note(options, mode == 1 ? RD_CODE_PARALLEL : 0, RD_CODE_PARALLEL, 0, 0);
+    note(options, mode == 1 ? RD_CODE_MODE | RD_CODE_PARALLEL : RD_CODE_MODE, RD_CODE_PARALLEL, 0, 0);
     return RD_REAL(SetSessionExecutionMode, rd_on_number)(options, mode);
 }
 
 static rd_status set_graph(void *options, int level)
 {
-    note(options, level != ORT_ENABLE_ALL ? RD_CODE_GRAPH : 0, RD_CODE_GRAPH, 0, 0);
+    note(options, RD_CODE_GRAPH, 0, 0, 0);
     return RD_REAL(SetSessionGraphOptimizationLevel, rd_on_number)(options, level);
 }
 
 static rd_status enable_arena(void *options)
 {
-    note(options, 0, RD_CODE_NO_ARENA, 0, 0);
+    note(options, RD_CODE_ARENA, RD_CODE_NO_ARENA, 0, 0);
     return RD_REAL(EnableCpuMemArena, rd_on)(options);
 }
 
 static rd_status disable_arena(void *options)
 {
-    note(options, RD_CODE_NO_ARENA, 0, 0, 0);
+    note(options, RD_CODE_ARENA | RD_CODE_NO_ARENA, 0, 0, 0);
     return RD_REAL(DisableCpuMemArena, rd_on)(options);
 }
 
 static rd_status enable_pattern(void *options)
 {
-    note(options, 0, RD_CODE_NO_PATTERN, 0, 0);
+    note(options, RD_CODE_PATTERN, 0, 0, 0);
     return RD_REAL(EnableMemPattern, rd_on)(options);
 }
 
 static rd_status disable_pattern(void *options)
 {
-    note(options, RD_CODE_NO_PATTERN, 0, 0, 0);
+    note(options, RD_CODE_PATTERN, 0, 0, 0);
     return RD_REAL(DisableMemPattern, rd_on)(options);
 }
 

@@ -55,8 +55,10 @@ enum {
     RD_CODE_NO_POOLS = 64,  /* DisablePerSessionThreads */
     RD_CODE_PARALLEL = 128,
     RD_CODE_NO_ARENA = 256,
-    RD_CODE_NO_PATTERN = 512,
     RD_CODE_GPU = 1024,
+    RD_CODE_MODE = 16384,    /* either; so too the next two */
+    RD_CODE_ARENA = 32768,
+    RD_CODE_PATTERN = 65536,
     RD_JAVA_INTER = 8192,   /* the Java package's own SetInterOpNumThreads(1), which every object of it gets */
     RD_HAS_WORKERS = 4096,  /* of a session: threads that a child of fork would not have */
     RD_CODE_UNKNOWN = 2048, /* too many objects to keep track of */
@@ -117,18 +119,23 @@ void rd_choice_set(struct rd_choice *choice, rd_status status);
 void rd_choice_entry(struct rd_choice *choice, const char *key, const char *value);
 bool rd_code_has(const struct rd_choice *choice, const char *key);
 void rd_choose_spinning(struct rd_choice *choice);
+/* The CPUs of the pool's workers as ONNX Runtime is told them: ids from 1, a group for each. `every` are those of a worker
+ * that has no place of its own. False where the text is cut off. */
+bool rd_put_groups(struct rd_out *out, const struct rd_pool *pool, int workers, const struct rd_cpus *every);
 /* The count that the code wishes: 0 where it has set none, or has copied the one that Raddle has put into the environment.
  * Where that is the code's own after all, it gets no more. */
 int rd_code_count(int code, int wanted);
 /* Says and records what a session got. */
-void rd_keep(const struct rd_choice *choice, uint64_t took_us);
+void rd_keep(const struct rd_choice *choice, const void *session, uint64_t took_us);
 
-/* ---- session.c, environment.c, providers.c, async.c ---- */
+/* ---- session.c, environment.c, providers.c, async.c, observe.c ---- */
 
 void rd_session_wrap(const void **table);
 void rd_environment_wrap(const void **table);
 void rd_providers_wrap(const void **table);
 void rd_async_wrap(const void **table);
+/* After the others: it counts the runs of what they have put there. */
+void rd_observe_wrap(const void **table);
 /* Forget what they keep of a runtime that was unloaded. */
 void rd_options_drop(void);
 void rd_session_drop(void);

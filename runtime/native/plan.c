@@ -6,6 +6,7 @@
 #define MAX_STREAMS 65536
 #define SWITCH 0, 1, NULL
 #define LISTS 0, 0, lists
+#define MAX_QUOTED 40
 
 struct key {
     const char *name;
@@ -89,34 +90,13 @@ static const struct key keys[RD_KEYS] = {
     [RD_GPU_NODES] = {"gpu_nodes", LISTS},
 };
 
-/* The text's first `most` characters as Python's repr writes them; bytes that are no ASCII are left as they are. */
-static void put_quoted(struct rd_out *out, struct rd_text text, size_t most)
+/* The start of a text that the user may know again. */
+static void put_quoted(struct rd_out *out, struct rd_text text)
 {
-    bool single = false, both = false;
-    size_t length = text.length < most ? text.length : most;
-    for (size_t i = 0; i < length; i++) {
-        single |= text.at[i] == '\'';
-        both |= text.at[i] == '"';
-    }
-    char mark = single && !both ? '"' : '\'';
-    rd_put_char(out, mark);
-    for (size_t i = 0; i < length; i++) {
-        unsigned char one = (unsigned char)text.at[i];
-        if (one == (unsigned char)mark || one == '\\') {
-            rd_put_char(out, '\\');
-            rd_put_char(out, (char)one);
-        } else if (one == '\n' || one == '\r' || one == '\t') {
-            rd_put_char(out, '\\');
-            rd_put_char(out, one == '\n' ? 'n' : one == '\r' ? 'r' : 't');
-        } else if (one < ' ' || one == 0x7f) {
-            rd_put(out, "\\x");
-            rd_put_char(out, "0123456789abcdef"[one >> 4]);
-            rd_put_char(out, "0123456789abcdef"[one & 15]);
-        } else {
-            rd_put_char(out, (char)one);
-        }
-    }
-    rd_put_char(out, mark);
+    text.length = text.length < MAX_QUOTED ? text.length : MAX_QUOTED;
+    rd_put_char(out, '\'');
+    rd_put_text(out, text);
+    rd_put_char(out, '\'');
 }
 
 static void put_field(struct rd_out *out, enum rd_key key, struct rd_text value)
@@ -124,7 +104,7 @@ static void put_field(struct rd_out *out, enum rd_key key, struct rd_text value)
     rd_put(out, "plan field ");
     rd_put(out, keys[key].name);
     rd_put_char(out, '=');
-    put_quoted(out, value, 40);
+    put_quoted(out, value);
 }
 
 /* The word's number in the list, or -1; `nth` is set to the word of that number where it is asked for. */
@@ -228,30 +208,16 @@ static bool parse_field(struct rd_plan *plan, enum rd_key key, struct rd_text va
     return true;
 }
 
-/* Characters of UTF-8, as Python counts them; counting stops well above the limit. */
-static size_t characters(const char *text, size_t *bytes)
-{
-    size_t count = 0;
-    *bytes = 0;
-    while (text[*bytes] != '\0' && count <= 1U << 20) {
-        count += ((unsigned char)text[*bytes] & 0xc0) != 0x80;
-        (*bytes)++;
-    }
-    return count;
-}
-
 bool rd_plan_parse(const char *text, struct rd_plan *plan, struct rd_out *error)
 {
     __builtin_memset(plan, 0, sizeof *plan);
-    struct rd_text rest = {text, 0};
-    size_t length = characters(text, &rest.length);
-    if (length > RD_MAX_PLAN_TEXT) {
-        rd_put(error, "plan is ");
-        rd_put_unsigned(error, length);
-        rd_put(error, " characters long, at most 4096 are allowed");
-        return false;
+    struct rd_text rest = {text, 0}, version = {"", 0};
+    while (text[rest.length] != '\0') {
+        if (++rest.length > RD_MAX_PLAN_TEXT) {
+            rd_put(error, "plan is longer than 4096 characters");
+            return false;
+        }
     }
-    struct rd_text version = {NULL, 0};
     for (bool more = true; more;) {
         struct rd_text value;
         bool equals;
@@ -259,7 +225,7 @@ bool rd_plan_parse(const char *text, struct rd_plan *plan, struct rd_out *error)
         struct rd_text name = rd_split(part, '=', &value, &equals);
         if (!equals) {
             rd_put(error, "plan part ");
-            put_quoted(error, part, 40);
+            put_quoted(error, part);
             rd_put(error, " is not key=value");
             return false;
         }
@@ -276,13 +242,9 @@ bool rd_plan_parse(const char *text, struct rd_plan *plan, struct rd_out *error)
             }
         }
     }
-    if (version.at == NULL || !rd_text_is(version, "1")) {
+    if (!rd_text_is(version, "1")) {
         rd_put(error, "plan version is ");
-        if (version.at == NULL) {
-            rd_put(error, "None");
-        } else {
-            put_quoted(error, version, 20);
-        }
+        put_quoted(error, version);
         rd_put(error, ", this shim reads version 1");
         return false;
     }

@@ -18,6 +18,7 @@
  *   threads.c   creates, names, places and joins pool threads
  *   async.c     RunAsync of a session with one thread     ... adapters/ort_async.py
  *   said.c, record.c, report.c   the line on stderr, the report
+ *   observe.c, totals.c   run times; what the process and its cgroup have used   ... observe.py, totals.py
  *   door.c      before main: completes the environment, the order of what is done there
  *   program.c, json.c   the same file run by itself: which processes are reached, and what they got
  *   preload.c   the allocator: looked for at start, preloaded by starting the program again
@@ -95,7 +96,7 @@ void rd_put_text(struct rd_out *out, struct rd_text text);
 void rd_put_char(struct rd_out *out, char one);
 void rd_put_number(struct rd_out *out, int64_t value);
 void rd_put_unsigned(struct rd_out *out, uint64_t value);
-/* As C's and Python's %g: six significant digits. */
+/* Not below zero, with at most six decimals. */
 void rd_put_double(struct rd_out *out, double value);
 /* As a JSON string, of the text's first `most` bytes; what is not printable ASCII becomes a question mark. */
 void rd_put_string(struct rd_out *out, const char *text, size_t most);
@@ -122,6 +123,8 @@ void rd_cpus_join(struct rd_cpus *set, const struct rd_cpus *other);
 bool rd_cpus_overlap(const struct rd_cpus *one, const struct rd_cpus *other);
 unsigned rd_cpus_count(const struct rd_cpus *set);
 int rd_cpus_next(const struct rd_cpus *set, int after);
+/* "0-3,8": as the kernel lists them, where the first has the number `base`. */
+void rd_cpus_put(struct rd_out *out, const struct rd_cpus *set, int base);
 static inline bool rd_cpus_has(const struct rd_cpus *set, int cpu)
 {
     return cpu >= 0 && cpu < RD_MAX_CPUS && (set->word[cpu / 64] >> (cpu % 64) & 1) != 0;
@@ -247,7 +250,7 @@ struct rd_plan {
     char list[RD_KEYS - RD_LIST_FIRST][RD_MAX_LIST_TEXT + 1];
 };
 
-/* True, and the plan filled; else what is wrong with the text, in the words of raddle.env.PlanError. */
+/* True, and the plan filled; else what is wrong with the text, as raddle.env.PlanError tells it. */
 bool rd_plan_parse(const char *text, struct rd_plan *plan, struct rd_out *error);
 /* The value of a key, `otherwise` where the plan does not have it. */
 int64_t rd_plan_get(const struct rd_plan *plan, enum rd_key key, int64_t otherwise);
@@ -265,6 +268,7 @@ struct rd_facts {
     unsigned cpu_count;
     bool has_quota;
     double quota_cpus;
+    unsigned processes; /* workers like this one, which it is one of */
     unsigned workers_seen;
     bool first_worker;
     /* What the CPUs hold threads for, once placed, and in words; 0: they are not the exclusive ones of the plan, or it doesn't
@@ -273,13 +277,19 @@ struct rd_facts {
     char units_words[64];
 };
 void rd_facts_read(const struct rd_plan *plan, struct rd_facts *facts);
-/* The CPUs and the quota again, which a resize in place changes; the workers stay as they were. */
-void rd_facts_refresh(struct rd_facts *facts);
+/* The CPUs and the quota again, which a resize in place changes, and the threads; the processes stay as they were. */
+void rd_facts_refresh(const struct rd_plan *plan, struct rd_facts *facts);
+/* Whether JavaScript runs in this process, whose threads are workers: each loads the runtime for itself. */
+bool rd_is_javascript(void);
+/* The calling thread has loaded the runtime. */
+void rd_thread_enters(void);
 /* The quota of the tightest visible cgroup by the files below `root` ("" for /); false where there is none. */
 bool rd_quota_read(const char *root, double *quota_cpus);
 /* The same of this process by the cgroup and the mounts that it had at first, until they are forgotten. One caller at a
  * time. */
 bool rd_quota_read_again(double *quota_cpus);
+/* The folder of that cgroup as of the last reading, without a quota that of the process's own; "" where it can't be seen. */
+const char *rd_quota_folder(void);
 void rd_quota_forget_place(void);
 
 /* Why a value is not simply the plan's; "" where it is. */
@@ -401,7 +411,31 @@ const char *rd_complaint(int number);
 /* Brings the report up to date, where one is asked for. */
 void rd_report(void);
 /* Keeps one session for the report: JSON members without their braces. */
-void rd_record(const char *version, const struct rd_facts *facts, const char *effective, const char *because,
-               uint64_t took_us);
+void rd_record(const void *session, const char *version, const struct rd_facts *facts, const char *effective,
+               const char *because, uint64_t took_us);
+/* True where somebody reads reports. */
+bool rd_report_wanted(void);
+/* Keeps the totals of now, and brings the report up to date. */
+void rd_report_sample(void);
+
+/* ---- observe.c and totals.c ---- */
+
+/* Sessions of which the report tells, by their numbers. */
+#define RD_MAX_SESSIONS 16
+/* The number is the session's from now on: its runs count, where the plan has runs counted. */
+void rd_runs_begin(unsigned number, const void *session);
+/* ,"runs":{...} */
+void rd_runs_put(struct rd_out *out, unsigned number);
+
+/* What is not known is RD_UNKNOWN. */
+#define RD_UNKNOWN UINT64_MAX
+struct rd_totals {
+    uint64_t process_cpu_us, tasks;
+    uint64_t cpu_us, periods, throttled_periods, throttled_us, pressure_us;
+};
+/* What the process and the cgroup in that folder have used since each began. */
+void rd_totals_read(const char *folder, struct rd_totals *totals);
+/* JSON members without their braces. */
+void rd_totals_put(struct rd_out *out, const struct rd_totals *totals);
 
 #endif

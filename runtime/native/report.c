@@ -3,26 +3,30 @@
 #include "syscalls.h"
 
 #define RUNTIME "onnxruntime"
-#define MAX_SESSIONS 16
 #define MAX_FILES 64
 #define MAX_BYTES 16384
 #define MAX_BURST 8
-/* Its record's keys and numbers, and the two texts of `struct session`. */
-#define LONGEST_SESSION 1280
+#define MAX_SAMPLES 30
 
 struct session {
     uint64_t at_ms;
     uint64_t took_us;
+    struct rd_totals totals;
     bool has_quota;
     double quota_cpus;
     unsigned workers_seen;
-    char effective[320];
+    char effective[960];
     char because[640];
 };
 
 static struct rd_lock lock;
-static struct session sessions[MAX_SESSIONS];
+static struct session sessions[RD_MAX_SESSIONS];
 static unsigned session_count;
+static struct {
+    uint64_t at_ms;
+    struct rd_totals totals;
+} samples[MAX_SAMPLES];
+static unsigned sample_count;
 static struct rd_facts last_facts;
 static char last_version[32];
 /* The report's file: made for this process, refilled at one write a second. */
@@ -50,25 +54,6 @@ static void put_thousandths(struct rd_out *out, uint64_t ms)
     rd_put_char(out, (char)('0' + ms % 10));
 }
 
-static void put_cpus(struct rd_out *out, const struct rd_cpus *cpus)
-{
-    bool first = true;
-    for (int cpu = rd_cpus_next(cpus, -1); cpu >= 0;) {
-        int last = cpu;
-        while (rd_cpus_has(cpus, last + 1)) {
-            last++;
-        }
-        rd_put(out, first ? "" : ",");
-        rd_put_number(out, cpu);
-        if (last > cpu) {
-            rd_put_char(out, '-');
-            rd_put_number(out, last);
-        }
-        first = false;
-        cpu = rd_cpus_next(cpus, last);
-    }
-}
-
 static void put_facts(struct rd_out *out)
 {
     if (last_facts.workers_seen == 0) {
@@ -80,7 +65,7 @@ static void put_facts(struct rd_out *out)
     rd_put_unsigned(out, last_facts.workers_seen);
     char cpus[512];
     struct rd_out list = rd_out(cpus, sizeof cpus);
-    put_cpus(&list, &last_facts.cpus);
+    rd_cpus_put(&list, &last_facts.cpus, 0);
     if (last_facts.knows_cpus && list.length + 1 < list.size) {
         rd_put(out, ",\"cpus\":\"");
         rd_put(out, cpus);
@@ -113,20 +98,33 @@ static uint32_t checksum(const char *text)
     return ~sum;
 }
 
-/* The program's name without its folder and arguments, which may hold secrets. */
+/* The program's name without its folder and arguments, which may hold secrets. JavaScript's is the script's, where
+ * nothing stands before it; its main thread may be called anything. */
 static void put_command(struct rd_out *out)
 {
-    char arguments[4096];
-    long length = rd_read_file("/proc/self/comm", arguments, sizeof arguments - 1);
-    while (length > 0 && arguments[length - 1] == '\n') {
-        length--;
+    char text[4096] = "";
+    const char *name = text;
+    long file = rd_syscall(NR_OPENAT, AT_FDCWD, (long)(rd_is_javascript() ? "/proc/self/cmdline" : "/proc/self/comm"),
+                           O_CLOEXEC, 0, 0, 0);
+    if (!rd_failed(file)) {
+        long length = rd_syscall(NR_READ, file, (long)text, sizeof text - 2, 0, 0, 0);
+        text[length < 0 ? 0 : length] = text[length < 0 ? 1 : length + 1] = '\0';
+        rd_syscall(NR_CLOSE, file, 0, 0, 0, 0, 0);
     }
-    arguments[length < 0 ? 0 : length] = '\0';
-    rd_put_string(out, arguments, 64);
+    const char *script = text + rd_length(text) + 1;
+    if (rd_is_javascript() && script[0] != '-' && script[0] != '\0') {
+        name = script;
+    }
+    for (const char *one = name; *one != '\0'; one++) {
+        name = *one == '/' ? one + 1 : name;
+    }
+    size_t length = rd_length(name);
+    rd_put_string(out, name, length > 0 && name[length - 1] == '\n' ? length - 1 : length < 64 ? length : 64);
 }
 
-static void put_session(struct rd_out *out, const struct session *session, const char *plan)
+static void put_session(struct rd_out *out, unsigned number, const char *plan)
 {
+    const struct session *session = &sessions[number];
     rd_put(out, "{\"runtime\":\"" RUNTIME "\",\"version\":");
     rd_put_string(out, last_version, sizeof last_version);
     rd_put(out, ",\"createdAt\":");
@@ -145,14 +143,59 @@ static void put_session(struct rd_out *out, const struct session *session, const
     rd_put(out, session->effective);
     rd_put(out, "},\"because\":{");
     rd_put(out, session->because);
-    rd_put(out, "}}");
+    rd_put(out, "},\"totals\":{");
+    rd_totals_put(out, &session->totals);
+    rd_put_char(out, '}');
+    if (session->totals.tasks != RD_UNKNOWN) {
+        rd_put(out, ",\"tasks\":");
+        rd_put_unsigned(out, session->totals.tasks);
+    }
+    rd_runs_put(out, number);
+    rd_put_char(out, '}');
 }
 
-static void put_report(struct rd_out *out)
+static void put_at(struct rd_out *out, uint64_t at_ms, const struct rd_totals *totals)
+{
+    rd_put(out, "{\"at\":");
+    put_thousandths(out, at_ms);
+    rd_totals_put(out, totals);
+    rd_put_char(out, '}');
+}
+
+/* The newest sessions, from this one on. False where they do not fit. */
+static bool put_sessions(struct rd_out *out, unsigned first, const char *plan)
+{
+    rd_put(out, ",\"sessions\":[");
+    for (unsigned i = first; i < session_count; i++) {
+        rd_put(out, i > first ? "," : "");
+        put_session(out, i % RD_MAX_SESSIONS, plan);
+    }
+    rd_put_char(out, ']');
+    if (first > 0) {
+        rd_put(out, ",\"truncated\":");
+        rd_put_unsigned(out, first);
+    }
+    rd_put(out, "}\n");
+    return out->length + 1 < out->size;
+}
+
+static void put_samples(struct rd_out *out)
+{
+    unsigned first = sample_count > MAX_SAMPLES ? sample_count - MAX_SAMPLES : 0;
+    for (unsigned i = first; i < sample_count; i++) {
+        rd_put(out, i > first ? "," : ",\"samples\":[");
+        put_at(out, samples[i % MAX_SAMPLES].at_ms, &samples[i % MAX_SAMPLES].totals);
+    }
+    rd_put(out, sample_count > 0 ? "]" : "");
+}
+
+static void put_report(struct rd_out *out, bool at_exit)
 {
     const char *plan = rd_env("RADDLE_PLAN");
     plan = plan == NULL ? "" : plan;
-    rd_put(out, "{\"v\":1,\"raddle\":\"" RD_VERSION "\",\"language\":\"native\",\"pid\":");
+    rd_put(out, "{\"v\":1,\"raddle\":\"" RD_VERSION "\",\"language\":\"");
+    rd_put(out, rd_is_javascript() ? "node" : "native");
+    rd_put(out, "\",\"pid\":");
     rd_put_number(out, file_pid);
     rd_put(out, ",\"command\":");
     put_command(out);
@@ -175,21 +218,23 @@ static void put_report(struct rd_out *out)
         rd_put(out, i > 0 ? "," : "");
         rd_put_string(out, rd_complaint(i), 120);
     }
-    rd_put(out, "],\"sessions\":[");
-    /* The newest that fit; the rest of the report is far shorter than the file may be. */
-    unsigned fit = (unsigned)((out->size - out->length) / LONGEST_SESSION);
-    fit = fit < MAX_SESSIONS ? fit : MAX_SESSIONS;
-    unsigned first = session_count > fit ? session_count - fit : 0;
-    for (unsigned i = first; i < session_count; i++) {
-        rd_put(out, i > first ? "," : "");
-        put_session(out, &sessions[i % MAX_SESSIONS], plan);
-    }
     rd_put_char(out, ']');
-    if (first > 0) {
-        rd_put(out, ",\"truncated\":");
-        rd_put_unsigned(out, first);
+    if (at_exit) {
+        struct rd_totals totals;
+        rd_totals_read(rd_quota_folder(), &totals);
+        rd_put(out, ",\"atExit\":");
+        put_at(out, wall_ms(), &totals);
     }
-    rd_put(out, "}\n");
+    if (out->length < MAX_BYTES / 2) {
+        put_samples(out);
+    }
+    /* The newest that fit; the rest of the report is far shorter than the file may be. */
+    size_t length = out->length;
+    unsigned first = session_count > RD_MAX_SESSIONS ? session_count - RD_MAX_SESSIONS : 0;
+    while (!put_sessions(out, first, plan) && first < session_count) {
+        out->length = length;
+        first++;
+    }
 }
 
 /* The files of the folder, -1 where it can't be read. */
@@ -244,7 +289,7 @@ static bool may_write(void)
     return true;
 }
 
-static void write_report(const char *folder)
+static void write_report(const char *folder, bool at_exit)
 {
     char path[1024], unfinished[1024];
     struct rd_out out = rd_out(path, sizeof path);
@@ -265,7 +310,7 @@ static void write_report(const char *folder)
         return;
     }
     struct rd_out json = rd_out(text, MAX_BYTES);
-    put_report(&json);
+    put_report(&json, at_exit);
     bool done = write_file(unfinished, text, json.length)
                 && rd_syscall(NR_RENAMEAT, AT_FDCWD, (long)unfinished, AT_FDCWD, (long)path, 0, 0) == 0;
     if (!done) {
@@ -279,25 +324,60 @@ static void write_report(const char *folder)
     rd_unmap(text, MAX_BYTES);
 }
 
-void rd_report(void)
+/* NULL where nobody reads reports. */
+static const char *folder_of_reports(void)
 {
     const char *folder = rd_env("RADDLE_REPORT");
-    if (folder != NULL && folder[0] != '\0' && rd_try_lock(&lock)) {
+    return folder == NULL || folder[0] == '\0' ? NULL : folder;
+}
+
+bool rd_report_wanted(void)
+{
+    return folder_of_reports() != NULL;
+}
+
+void rd_report(void)
+{
+    const char *folder = folder_of_reports();
+    if (folder != NULL && rd_try_lock(&lock)) {
         if (may_write()) {
-            write_report(folder);
+            write_report(folder, false);
         }
         rd_unlock(&lock);
     }
 }
 
-void rd_record(const char *version, const struct rd_facts *facts, const char *effective, const char *because,
-               uint64_t took_us)
+void rd_report_sample(void)
 {
-    const char *folder = rd_env("RADDLE_REPORT");
-    if (folder == NULL || folder[0] == '\0' || !rd_try_lock(&lock)) {
+    if (rd_try_lock(&lock)) {
+        samples[sample_count % MAX_SAMPLES].at_ms = wall_ms();
+        rd_totals_read(rd_quota_folder(), &samples[sample_count % MAX_SAMPLES].totals);
+        sample_count++;
+        rd_unlock(&lock);
+    }
+    rd_report();
+}
+
+/* At the end of the process the last report, where it has one. A child of fork that has made none of its own has not. */
+__attribute__((destructor)) static void report_exit(void)
+{
+    const char *folder = file_pid == 0 || file_pid != rd_pid() ? NULL : folder_of_reports();
+    if (folder != NULL && rd_try_lock(&lock)) {
+        write_report(folder, true);
+        rd_unlock(&lock);
+    }
+}
+
+void rd_record(const void *made, const char *version, const struct rd_facts *facts, const char *effective,
+               const char *because, uint64_t took_us)
+{
+    if (!rd_report_wanted() || !rd_try_lock(&lock)) {
         return;
     }
-    struct session *session = &sessions[session_count++ % MAX_SESSIONS];
+    unsigned number = session_count++ % RD_MAX_SESSIONS;
+    struct session *session = &sessions[number];
+    rd_runs_begin(number, made);
+    rd_totals_read(rd_quota_folder(), &session->totals);
     session->at_ms = wall_ms();
     session->took_us = took_us;
     session->has_quota = facts->has_quota;

@@ -77,11 +77,11 @@ static void put_switch(struct rd_out *json, const char *key, int value)
     }
 }
 
-void rd_keep(const struct rd_choice *choice, uint64_t took_us)
+void rd_keep(const struct rd_choice *choice, const void *session, uint64_t took_us)
 {
     static const char *const spins[] = {"never", "bounded", "always", "code"};
     static const char *const graphs[] = {"disable", "basic", "extended", "all"};
-    char effective[320], because[800], text[720];
+    char effective[960], because[800], text[720], groups[512];
     struct rd_out values = rd_out(effective, sizeof effective), reasons = rd_out(because, sizeof because);
     put_number(&values, "intra", choice->intra);
     put_number(&values, "inter", choice->inter);
@@ -89,6 +89,11 @@ void rd_keep(const struct rd_choice *choice, uint64_t took_us)
     put_word(&values, "spin", spins[choice->spin]);
     put_number(&values, "spinUs", choice->spin_us);
     put_word(&values, "affinity", affinities[choice->affinity]);
+    struct rd_out list = rd_out(groups, sizeof groups);
+    if (choice->pool != NULL && choice->pool->placed > 0
+        && rd_put_groups(&list, choice->pool, choice->pool->placed, NULL)) {
+        put_word(&values, "affinityGroups", groups);
+    }
     put_word(&values, "graph", choice->graph >= 0 ? graphs[choice->graph] : NULL);
     put_switch(&values, "arena", choice->arena);
     put_switch(&values, "memPattern", choice->mem_pattern);
@@ -101,7 +106,9 @@ void rd_keep(const struct rd_choice *choice, uint64_t took_us)
     put_word(&reasons, "spin", choice->spin_because);
     put_word(&reasons, "affinity", choice->affinity_because);
     put_word(&reasons, "globalPool", choice->pool_because);
-    rd_record(rd_runtime.version, &choice->facts, effective, because, took_us);
+    if (rd_plan_get(&rd_runtime.plan, RD_OBSERVE, RD_OBSERVE_SESSIONS) != RD_OBSERVE_NONE) {
+        rd_record(session, rd_runtime.version, &choice->facts, effective, because, took_us);
+    }
     struct rd_out line = rd_out(text, sizeof text);
     put_line(&line, choice);
     rd_mark(text);

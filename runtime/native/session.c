@@ -44,14 +44,15 @@ static rd_status create(const struct making *making, const void *options)
                 if (attempt > 0) {
                     rd_global_pool_failed();
                 }
-                rd_let_go(&choice);
+                uint64_t took_us = rd_now_us() - start;
                 if (!choice.global && choice.intra != 1) {
                     rd_session_made(*(void **)making->out);
                 }
                 if (choice.alone) {
                     rd_async_made(*(void **)making->out);
                 }
-                rd_keep(&choice, rd_now_us() - start);
+                rd_keep(&choice, *(void **)making->out, took_us);
+                rd_let_go(&choice);
                 return NULL;
             }
             if (is_models(status)) {

@@ -37,6 +37,7 @@ enum {
     SLOT_CreateThreadingOptions = 121,
     SLOT_ReleaseThreadingOptions = 122,
     SLOT_AddSessionConfigEntry = 130,
+    SLOT_RunWithBinding = 133,
     SLOT_CreateAndRegisterAllocator = 144,
     SLOT_SetGlobalIntraOpNumThreads = 147,
     SLOT_SetGlobalInterOpNumThreads = 148,

@@ -20,6 +20,7 @@
 #define NR_RT_SIGTIMEDWAIT 128
 #define NR_PRCTL 157
 #define NR_GETTID 186
+#define NR_TGKILL 234
 #define NR_SCHED_SETAFFINITY 203
 #define NR_SCHED_GETAFFINITY 204
 #define NR_GETDENTS64 217
@@ -53,6 +54,7 @@
 #define NR_SCHED_GETAFFINITY 123
 #define NR_SCHED_YIELD 124
 #define NR_RT_SIGPROCMASK 135
+#define NR_TGKILL 131
 #define NR_RT_SIGPENDING 136
 #define NR_RT_SIGTIMEDWAIT 137
 #define NR_PRCTL 167
@@ -78,6 +80,9 @@
 #define SIGPIPE 13
 #define SIG_BLOCK 0
 #define SIG_SETMASK 2
+#define CLOCK_REALTIME 0
+#define CLOCK_MONOTONIC 1
+#define CLOCK_PROCESS_CPUTIME 2
 #define CLOCK_BOOTTIME 7
 #define AT_FDCWD (-100)
 /* Keys of the auxiliary vector. */

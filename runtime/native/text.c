@@ -140,64 +140,16 @@ void rd_put_number(struct rd_out *out, int64_t value)
 
 void rd_put_double(struct rd_out *out, double value)
 {
-    if (!(value > 0)) {
-        rd_put_char(out, '0');
-        return;
+    /* Nobody has more CPUs than fit. */
+    uint64_t millionths = value > 0 ? (uint64_t)((value < 1e12 ? value : 1e12) * 1e6 + 0.5) : 0;
+    rd_put_unsigned(out, millionths / 1000000);
+    uint64_t rest = millionths % 1000000;
+    if (rest > 0) {
+        rd_put_char(out, '.');
     }
-    /* value = 0.d1d2... x 10^(exponent + 1); powers up to 10^22 are exact. */
-    int exponent = 0;
-    double power = 1;
-    while (value >= power * 10 && exponent < 21) {
-        power *= 10;
-        exponent++;
-    }
-    double scaled = exponent > 5 ? value : value * 100000 / power;
-    for (int i = exponent; i > 5; i--) {
-        scaled /= 10;
-    }
-    while (scaled < 100000 && exponent > -21) {
-        scaled *= 10;
-        exponent--;
-    }
-    /* Six digits, rounded to the even one where two are as near; 999999.5 becomes the next power of ten. */
-    uint64_t digits = (uint64_t)scaled;
-    double rest = scaled - (double)digits;
-    digits += rest > 0.5 || (rest == 0.5 && digits % 2 == 1);
-    if (digits >= 1000000) {
-        digits /= 10;
-        exponent++;
-    }
-    char text[6];
-    for (int i = 5; i >= 0; i--) {
-        text[i] = (char)('0' + digits % 10);
-        digits /= 10;
-    }
-    int last = 5;
-    while (last > 0 && text[last] == '0') {
-        last--;
-    }
-    bool scientific = exponent < -4 || exponent >= 6;
-    int whole = scientific ? 0 : exponent;
-    if (whole < 0) {
-        rd_put(out, "0.");
-        for (int i = -1; i > whole; i--) {
-            rd_put_char(out, '0');
-        }
-    }
-    for (int i = 0; i <= (last > whole ? last : whole); i++) {
-        rd_put_char(out, text[i]);
-        if (i == whole && i < last) {
-            rd_put_char(out, '.');
-        }
-    }
-    if (scientific) {
-        rd_put_char(out, 'e');
-        rd_put_char(out, exponent < 0 ? '-' : '+');
-        int size = exponent < 0 ? -exponent : exponent;
-        if (size < 10) {
-            rd_put_char(out, '0');
-        }
-        rd_put_number(out, size);
+    for (uint64_t unit = 100000; rest > 0; unit /= 10) {
+        rd_put_char(out, (char)('0' + rest / unit));
+        rest %= unit;
     }
 }
 

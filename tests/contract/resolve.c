@@ -5,7 +5,8 @@
  *     resolve --global    the same -> the size of the global pool, "-" for none
  *     resolve --because   the same -> the reasons, joined by "|"
  *     resolve --error     a plan -> what is wrong with it, "-" for nothing
- *     resolve --quota     the root of a tree -> the quota in CPUs, "-" for none
+ *     resolve --quota     the root of a tree -> the quota in CPUs, "-" for none, and the folder of that cgroup
+ *     resolve --totals    a cgroup's folder -> the totals, as JSON
  *     resolve --place     plan, CPU list, a pool's size and the quota -> how many threads there is room for and in words,
  *                         what that comes to and why, the workers' CPU lists by ";"; all by "|"
  */
@@ -70,24 +71,21 @@ static void quota(const char *root)
 {
     double quota_cpus;
     if (rd_quota_read(root, &quota_cpus)) {
-        printf("%.17g\n", quota_cpus);
+        printf("%.17g", quota_cpus);
     } else {
-        puts("-");
+        printf("-");
     }
+    printf(rd_quota_folder()[0] == '\0' ? "%s\n" : " %s\n", rd_quota_folder());
 }
 
-static void put_list(const struct rd_cpus *set)
+static void totals(const char *folder)
 {
-    const char *comma = "";
-    for (int first = rd_cpus_next(set, -1); first >= 0;) {
-        int last = first;
-        while (rd_cpus_has(set, last + 1)) {
-            last++;
-        }
-        printf(last > first ? "%s%d-%d" : "%s%d", comma, first, last);
-        comma = ",";
-        first = rd_cpus_next(set, last);
-    }
+    char text[1024];
+    struct rd_totals found;
+    struct rd_out out = rd_out(text, sizeof text);
+    rd_totals_read(folder, &found);
+    rd_totals_put(&out, &found);
+    printf("{%s}\n", text);
 }
 
 static void place(char *line)
@@ -113,12 +111,15 @@ static void place(char *line)
     printf("%u|%s|", facts.units, facts.units_words);
     shown("", found.intra);
     printf("|%s|%s|%s|", spinning[found.spin + 1], found.intra_because, found.spin_because);
+    char text_of_group[8192];
     struct rd_cpus *group = calloc(threads > 1 ? (size_t)threads : 1, sizeof *group);
     int affinity = (int)rd_plan_get(&plan, RD_AFF, RD_AFF_NONE);
     bool has = rd_affinity_groups(&plan, &facts.cpus, threads, affinity, group);
     for (int i = 0; has && i < threads - 1; i++) {
         fputs(i > 0 ? ";" : "", stdout);
-        put_list(&group[i]);
+        struct rd_out list = rd_out(text_of_group, sizeof text_of_group);
+        rd_cpus_put(&list, &group[i], 0);
+        fputs(text_of_group, stdout);
     }
     puts("");
     free(group);
@@ -133,6 +134,8 @@ int main(int count, char **arguments)
         line[length - 1] = '\0';
         if (strcmp(mode, "--quota") == 0) {
             quota(line);
+        } else if (strcmp(mode, "--totals") == 0) {
+            totals(line);
         } else if (strcmp(mode, "--place") == 0) {
             place(line);
         } else {

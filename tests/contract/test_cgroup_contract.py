@@ -1,12 +1,10 @@
-"""Every language reads the same quota from every layout of cgroups; the expected values stand in cgroup_layouts.
+"""Python and C read the same quota from every layout of cgroups; the expected values stand in cgroup_layouts.
 
-The set of CPUs is not compared: C and Node.js ask the kernel for the thread's affinity, which lies within the cpuset.
+The set of CPUs is not compared: C asks the kernel for the thread's affinity, which lies within the cpuset.
 """
 
 import importlib.util
 import json
-import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
@@ -17,10 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from raddle import totals
-from raddle.cgroup import read_allotment
+from raddle.cgroup import Allotment, read_allotment
 
 HERE = Path(__file__).parent
-NODE_CGROUP = HERE.parents[1] / "runtime" / "node" / "cgroup.cjs"
 RUNNING = [layout for layout in LAYOUTS if not layout.recorded]
 IDS = [layout.name for layout in RUNNING]
 
@@ -33,7 +30,8 @@ def load(name):
 
 
 # The harness that is built there, sanitizers and all.
-answers = load("test_native_contract").answers
+native = load("test_native_contract")
+answers = native.answers
 
 
 @pytest.fixture(scope="module")
@@ -42,52 +40,22 @@ def roots(tmp_path_factory):
     return {layout.name: layout.make(folder / str(number)) for number, layout in enumerate(RUNNING)}
 
 
-def node(code, *arguments):
-    """What a Node.js program prints."""
-    found = shutil.which("node")
-    if found is None:
-        pytest.skip("no node here")
-    return subprocess.run([found, "-e", code, *arguments], capture_output=True, text=True, check=True).stdout
-
-
-def by_node(roots):
-    """What the Node.js shim reads from each."""
-    code = "const { readQuota } = require(process.argv[1]); const roots = process.argv.slice(2);"
-    code += " console.log(JSON.stringify(roots.map((root) => readQuota(root))));"
-    return json.loads(node(code, NODE_CGROUP, *roots))
-
-
-@pytest.fixture(scope="module")
-def node_answers(roots):
-    """Layout -> what the Node.js shim reads."""
-    return dict(zip(roots, by_node(roots.values()), strict=True))
-
-
 @pytest.mark.parametrize("layout", RUNNING, ids=IDS)
-def test_node_reads_the_quota_and_where_it_is(layout, roots, node_answers):
-    found, path = node_answers[layout.name], layout.expected.get("quota_path")
-    assert found["quotaCPUs"] == layout.expected.get("quota_cpus")
-    assert found["directory"] == (None if path is None else str(roots[layout.name] / str(path)))
-
-
-@pytest.mark.parametrize("layout", RUNNING, ids=IDS)
-def test_the_native_shim_reads_the_quota(layout, roots, answers):
-    quota_cpus = layout.expected.get("quota_cpus")
-    assert answers([roots[layout.name]], "--quota") == ["-" if quota_cpus is None else f"{quota_cpus:.17g}"]
+def test_the_native_shim_reads_the_quota_and_where_it_is(layout, roots, answers):
+    quota_cpus, path = layout.expected.get("quota_cpus"), layout.expected.get("quota_path")
+    expected = Allotment(quota_cpus=quota_cpus, quota_path=None if path is None else f"{roots[layout.name]}/{path}")
+    assert answers([roots[layout.name]], "--quota") == [native.quota_and_folder(expected)]
 
 
 @settings(deadline=None, max_examples=5, suppress_health_check=list(HealthCheck))
 @given(st.lists(cases(), min_size=30, max_size=30))
-def test_every_language_reads_the_same_from_random_hierarchies(answers, some):
+def test_both_read_the_same_from_random_hierarchies(answers, some):
     with tempfile.TemporaryDirectory() as folder:
         roots = [Path(folder, str(number)) for number in range(len(some))]
         for case, root in zip(some, roots, strict=True):
             write(case, root)
         expected = [read_allotment(root) for root in roots]
-        native = answers(roots, "--quota")
-        in_node = by_node(roots)
-    assert [None if text == "-" else float(text) for text in native] == [one.quota_cpus for one in expected]
-    assert in_node == [{"quotaCPUs": one.quota_cpus, "directory": one.quota_path} for one in expected]
+        assert answers(roots, "--quota") == [native.quota_and_folder(one) for one in expected]
 
 
 @pytest.mark.parametrize(
@@ -100,11 +68,10 @@ def test_every_language_reads_the_same_from_random_hierarchies(answers, some):
         {},
     ],
 )
-def test_a_cgroup_s_totals_have_the_same_names_and_numbers(texts, tmp_path):
+def test_a_cgroup_s_totals_have_the_same_names_and_numbers(answers, texts, tmp_path):
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    code = "const { read } = require(process.argv[1]); console.log(JSON.stringify(read(process.argv[2])));"
-    found = json.loads(node(code, NODE_CGROUP.with_name("totals.cjs"), tmp_path))
+    found = json.loads(answers([tmp_path], "--totals")[0])
     expected = dict(totals.read(str(tmp_path), recent=False))
     for one in (found, expected):
         assert one.pop("processCpuUs") > 0

@@ -106,11 +106,10 @@ def test_with_a_bad_plan_the_program_runs_as_without_raddle_and_one_line_says_wh
     assert found.calls == stock.calls
     with pytest.raises(env.PlanError) as error:
         env.decode(plan)
-    # The same words as from Python, as far as they are ASCII.
     (line,) = found.lines
     assert line.startswith("raddle: onnxruntime is left alone: plan ")
-    if plan.isascii() and plan.isprintable():
-        assert line == f"raddle: onnxruntime is left alone: {error.value}"
+    # The same part of it as Python names.
+    assert line.split()[6] == str(error.value).split()[1]
 
 
 @pytest.mark.parametrize("plan", ["aff=core;excl=64;intra=2", "aff=numa;excl=1;intra=2", "excl=65536;aff=core"])

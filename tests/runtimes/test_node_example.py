@@ -23,7 +23,7 @@ def table(tmp_path, text=None):
     shutil.copy(PROGRAM, tmp_path)
     if not (tmp_path / "node_modules").exists():
         (tmp_path / "node_modules").symlink_to(application(NEWEST) / "node_modules")
-    environ = {env.PLAN: text, "NODE_OPTIONS": f"--require {preload()}"} if text else {}
+    environ = {env.PLAN: text, **preload()} if text else {}
     done = subprocess.run(
         ["taskset", "--cpu-list", ",".join(map(str, cpus)), node_lab.node(), PROGRAM.name, chain()["model"], "5"],
         cwd=tmp_path,

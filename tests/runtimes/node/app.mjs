@@ -2,4 +2,5 @@ import * as ort from 'onnxruntime-node';
 
 import look from './look.cjs';
 
-await look(ort, JSON.parse(process.argv[2]));
+// Of a CommonJS module Node.js finds only some names.
+await look(ort.InferenceSession ? ort : ort.default, JSON.parse(process.argv[2]));

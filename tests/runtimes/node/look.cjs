@@ -11,6 +11,8 @@ const PAUSES = 6;
 const PAUSE_MS = 60;
 const START_MS = 10000;
 
+// They live as long as their thread.
+const made = [];
 const threads = () => fs.readdirSync('/proc/self/task');
 const rest = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -40,22 +42,23 @@ async function idleMs(session, input) {
   return used / 1000;
 }
 
-async function session(ort, request, options) {
+async function seen(ort, request, options) {
   const model = request.buffer ? new Uint8Array(fs.readFileSync(request.model)) : request.model;
   const before = threads();
   try {
     // With providers onnxruntime-common hands on a Proxy, which must be able to change them.
     const given = options.executionProviders ? options : Object.freeze(options);
-    const made = await ort.InferenceSession.create(model, given);
+    const session = await ort.InferenceSession.create(model, given);
+    made.push(session);
     const own = threads().filter((thread) => !before.includes(thread));
     const size = request.shape.reduce((product, dimension) => product * dimension);
-    const input = { [made.inputNames[0]]: new ort.Tensor('float32', new Float32Array(size).fill(0.5), request.shape) };
+    const input = { [session.inputNames[0]]: new ort.Tensor('float32', new Float32Array(size).fill(0.5), request.shape) };
     const resident = process.memoryUsage().rss;
-    const outputs = await made.run(input);
+    const outputs = await session.run(input);
     const keptMiB = (process.memoryUsage().rss - resident) / 2 ** 20;
     await started(own);
-    const seen = { threads: own.length, cpus: own.map(allowed), keptMiB, first: Object.values(outputs)[0].data[0] };
-    return request.idle ? Object.assign(seen, { idleMs: await idleMs(made, input) }) : seen;
+    const found = { threads: own.length, cpus: own.map(allowed), keptMiB, first: Object.values(outputs)[0].data[0] };
+    return request.idle ? Object.assign(found, { idleMs: await idleMs(session, input) }) : found;
   } catch (error) {
     return { error: error.message };
   }
@@ -76,7 +79,8 @@ module.exports = async function look(ort, request) {
     for (const [path, text] of Object.entries((request.writes || [])[number] || {})) {
       fs.writeFileSync(path, text);
     }
-    sessions.push(await session(ort, request, options));
+    sessions.push(await seen(ort, request, options));
   }
-  fs.writeSync(1, `${JSON.stringify({ pid: process.pid, sessions })}\n`);
+  const names = threads().map((thread) => fs.readFileSync(`/proc/self/task/${thread}/comm`, 'utf8').trim());
+  fs.writeSync(1, `${JSON.stringify({ pid: process.pid, names, sessions })}\n`);
 };
