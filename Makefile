@@ -52,7 +52,7 @@ e2e-autoscaling: setup native ## Show an HPA on CPU and VPA's loop on a real nod
 	@$(PYTHON) -m e2e.autoscaling --install $(ARGS)
 
 .PHONY: fuzz
-fuzz: setup native ## Fuzz the parsers in Python, Node.js and C, and placement: two million cases and more (minutes)
+fuzz: setup native ## Fuzz the parsers in Python and C, and placement: two million cases and more (minutes)
 	@$(PYTHON) -m fuzz $(ARGS)
 
 .PHONY: door

@@ -1,10 +1,10 @@
-"""What the Node.js shim costs: `python -m node_shim` (from benchmarks/). Needs node, npm and onnx.
+"""What the native library costs a Node.js process: `python -m node_shim` (from benchmarks/). Needs node, npm and onnx.
 
-Start-up: `node -e 0` without, with `--require raddle.cjs`, and without again, in turns: CPU time of the process (user
+Start-up: `node -e 0` without, with the library preloaded, and without again, in turns: CPU time of the process (user
 and system), which others on the machine disturb less, and time until it ended. Differences are taken within a turn, and
-their median is shown, beside that of the two without (A/A). The first session: fresh processes with the shim and
-without. Later ones: the wrapped class and the binding's own, taking turns in one process, with the same pool. These are
-differences of two medians, with the A/A difference (two halves of the runs without) beside them.
+their median is shown, beside that of the two without (A/A). Sessions: of processes with the library and without, in
+turns, with the same pool; differences of two medians, with the A/A difference (two halves of the runs without) beside
+them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import importlib
 import json
 import operator
 import os
+import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +33,10 @@ PLAN = "v=1;intra=2;inter=1;spin=never;mode=sequential;aff=none;excl=0;streams=1
 START_BUDGET_MS = 3.0
 
 
-def start(arguments: Sequence[str], environ: dict[str, str]) -> tuple[float, float]:
+def start(environ: dict[str, str]) -> tuple[float, float]:
     """(CPU milliseconds, milliseconds until it ended) of one Node.js process that does nothing."""
     began = time.perf_counter()
-    child = subprocess.Popen(["node", *arguments, "-e", "0"], env=environ)
+    child = subprocess.Popen(["node", "-e", "0"], env=environ)
     _, status, usage = os.wait4(child.pid, 0)
     passed = time.perf_counter() - began
     child.returncode = os.waitstatus_to_exitcode(status)
@@ -47,9 +47,9 @@ def start(arguments: Sequence[str], environ: dict[str, str]) -> tuple[float, flo
 
 def starts(preload: str, repetitions: int) -> tuple[list[list[str]], Budget]:
     """A table's lines, and the budget's: medians of the differences within a turn of three starts."""
-    environ = {**os.environ, env.PLAN: PLAN}
-    ways: dict[str, list[str]] = {"without": [], "with": ["--require", preload], "again": []}
-    turns = [[start(arguments, environ) for arguments in ways.values()] for _ in range(repetitions)]
+    stock = {**os.environ, env.PLAN: PLAN}
+    ways = (stock, {**stock, "LD_PRELOAD": preload}, stock)
+    turns = [[start(environ) for environ in ways] for _ in range(repetitions)]
     lines, added = [], []
     for at, what in enumerate(("CPU time", "until it ended")):
         without, shim, again = ([turn[way][at] for turn in turns] for way in range(3))
@@ -69,15 +69,14 @@ def _difference(values: dict[str, list[float]]) -> list[str]:
 def sessions(folder: Path, preload: str, model: Path, repetitions: int, count: int) -> list[list[str]]:
     """A table's lines for the first session of a process and for later ones."""
     environ = {**os.environ, "RADDLE_LOG": "0"}
-    shim = {**environ, env.PLAN: PLAN, "NODE_OPTIONS": f"--require {preload}"}
+    ways = {"without": environ, "with": {**environ, env.PLAN: PLAN, "LD_PRELOAD": preload}}
     first: dict[str, list[float]] = {"without": [], "with": []}
     later: dict[str, list[float]] = {"without": [], "with": []}
     for _ in range(repetitions):
-        first["without"].append(_child(folder, model, 0, environ)["first"])
-        found = _child(folder, model, count, shim)
-        first["with"].append(found["first"])
-        for way, values in later.items():
-            values.extend(found[way])
+        for way, variables in ways.items():
+            found = _child(folder, model, count, variables)
+            first[way].append(found["first"])
+            later[way].extend(found["later"])
     return [
         [what, spread(values["without"]), spread(values["with"]), *_difference(values)]
         for what, values in (("the first session of a process", first), ("a later session", later))
@@ -106,14 +105,14 @@ def main() -> None:
     lab: Any = importlib.import_module("node_lab")
     with tempfile.TemporaryDirectory() as folder:
         mount = Path(folder) / "mount"
-        delivery.write(str(mount))
-        preload = str(mount / Path(delivery.NODE_MODULE).relative_to(delivery.MOUNT_PATH))
+        delivery.write(str(mount), platform.machine())
+        preload = str(mount / Path(delivery.LIBRARY).relative_to(delivery.MOUNT_PATH))
         model = identity_model(Path(folder) / "identity.onnx")
         lines, budget = starts(preload, arguments.starts)
         lines += sessions(lab.application(lab.NEWEST), preload, model, arguments.processes, arguments.sessions)
     version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
     text = (
-        "### The Node.js shim\n\n`python -m node_shim`, from benchmarks/. "
+        "### Node.js with the native library\n\n`python -m node_shim`, from benchmarks/. "
         f"Node.js {version}, onnxruntime-node {lab.NEWEST}. {machine()}\n\nMedians and ranges in milliseconds:\n\n"
         + markdown_table(["what", "without", "with", "difference", "A/A"], lines)
         + "\n"

@@ -95,10 +95,8 @@ def raddle_env(cell: Cell, shim: Path, policy: Policy) -> dict[str, str]:
 
 
 def _loading(cell: Cell, shim: Path) -> dict[str, str]:
-    """What loads the shims of Node.js and of native programs, which a policy's imageEnv lets the webhook extend."""
-    if cell.runtime == "onnxruntime-node":
-        return {"NODE_OPTIONS": f"--require {_below(shim, delivery.NODE_MODULE)}"}
-    if cell.runtime == "onnxruntime-c":
+    """What loads the native library, which in a pod is a mounted file."""
+    if cell.runtime in ("onnxruntime-node", "onnxruntime-c"):
         return {"LD_PRELOAD": _below(shim, delivery.native_library(platform.machine()))}
     return {}
 

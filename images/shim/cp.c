@@ -6,7 +6,6 @@
  *
  * A file that can't be written whole, as on a full disk, is removed, and the rest is left out with a line on stderr and
  * exit code 0: an init container that fails would keep the pod from starting, and without the shim it only does without.
- * Node.js alone ends where the file lacks that it is told to load, so that file comes first.
  */
 #include "../../runtime/native/syscalls.h"
 
@@ -27,8 +26,6 @@
 #define TYPE_FOLDER 4
 #define TYPE_FILE 8
 #define MAX_DEPTH 32
-#define FIRST_FOLDER "node"
-#define FIRST_FILE "raddle.cjs"
 
 struct entry {
     unsigned long inode;
@@ -39,8 +36,6 @@ struct entry {
 };
 
 static int is_full;
-static int has_first;
-static int leaves_first;
 
 static long call(long number, long a, long b, long c, long d)
 {
@@ -161,7 +156,7 @@ static int copy_folder(long from, long to, int depth)
         for (long place = 0; place < size;) {
             struct entry *one = (struct entry *)(entries[depth] + place);
             place += one->length;
-            if (same(one->name, ".") || same(one->name, "..") || (leaves_first && same(one->name, FIRST_FILE))) {
+            if (same(one->name, ".") || same(one->name, "..")) {
                 continue;
             }
             if (is_folder(from, one)) {
@@ -187,25 +182,10 @@ static int copy_below(long from, long to, const char *name, int depth)
         is_full = made == ERROR_NO_SPACE;
         return fail("make", name);
     }
-    leaves_first = has_first && depth == 1 && same(name, FIRST_FOLDER);
     int failed = copy_folder(source, target, depth);
-    leaves_first = 0;
     call(NR_CLOSE, source, 0, 0, 0);
     call(NR_CLOSE, target, 0, 0, 0);
     return failed;
-}
-
-/* The file that must be there, where the source has it. What else is wrong shows when the rest is copied. */
-static int copy_first(long from, long to)
-{
-    from = call(NR_OPENAT, from, (long)FIRST_FOLDER, O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
-    if (from < 0 || call(NR_FACCESSAT, from, (long)FIRST_FILE, 0, 0) < 0) {
-        return 0;
-    }
-    call(NR_MKDIRAT, to, (long)FIRST_FOLDER, 0755, 0);
-    to = call(NR_OPENAT, to, (long)FIRST_FOLDER, O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
-    has_first = to >= 0;
-    return has_first && copy_file(from, to, FIRST_FILE);
 }
 
 __attribute__((used)) static int run(long count, char **arguments)
@@ -223,7 +203,7 @@ __attribute__((used)) static int run(long count, char **arguments)
     if (target < 0) {
         return fail("open", arguments[3]);
     }
-    return (copy_first(source, target) || copy_folder(source, target, 0)) && !is_full;
+    return copy_folder(source, target, 0) && !is_full;
 }
 
 __attribute__((used)) static void start(long *stack)

@@ -186,21 +186,6 @@ static void put_version(char *to, size_t size)
     rd_put(&out, version == NULL ? "" : version);
 }
 
-/* The shim of Node.js steps aside where this one acts. Of what is in its process JavaScript sees the mappings: one of
- * this name, of an empty file and never touched. */
-static void tell_node(void)
-{
-    if (rd_symbol("napi_create_function", NULL) == NULL) {
-        return;
-    }
-    long file = rd_syscall(NR_MEMFD_CREATE, (long)"raddle-acts", MEMFD_CLOEXEC, 0, 0, 0, 0);
-    if (!rd_failed(file)) {
-        /* Neither readable nor writable, private. */
-        rd_syscall(NR_MMAP, 0, 1, 0, 2, file, 0);
-        rd_syscall(NR_CLOSE, file, 0, 0, 0, 0, 0);
-    }
-}
-
 static bool prepare(void)
 {
     char problem[256];
@@ -242,7 +227,6 @@ static bool prepare(void)
         /* The code may ask whether this runtime has a function. */
         table[i] = seen_table[i] == NULL ? NULL : table[i];
     }
-    tell_node();
     return true;
 }
 

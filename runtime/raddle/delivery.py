@@ -8,9 +8,9 @@ PYTHONUSERBASE=/opt/raddle           lib/python3.x/site-packages/raddle.pth: PYT
                                      one, or under -I, -s, -S and PYTHONNOUSERSITE.
 PYTHONPATH=/opt/raddle/python[:...]  sitecustomize.py, which runs the next sitecustomize on the path: everywhere but
                                      under -I, -E and -S.
-NODE_OPTIONS=--require /opt/raddle/node/raddle.cjs
 LD_PRELOAD=/opt/raddle/native/<architecture>/libraddle.so
-                                     made by `python -m native build`; an installation may lack it.
+                                     C, C++, Java and Node.js. Made by `python -m native build`; an installation may
+                                     lack it.
 
 By the door it loads without any: the tree of `door_items` has the native library of one architecture where a file over
 PRELOAD_FILE, mounted from the same volume, names it. The library itself completes the environment of each process.
@@ -31,7 +31,6 @@ LIBRARY = MOUNT_PATH + "/libraddle.so"
 # The same file, to be executed: it says which processes of the container are reached.
 PROGRAM = MOUNT_PATH + "/raddle"
 PRELOAD_KEY = "ld.so.preload"
-NODE_MODULE = MOUNT_PATH + "/node/raddle.cjs"
 # Where processes may write their reports (env.REPORT): a volume of its own, since the files are mounted read-only.
 REPORT_PATH = "/opt/raddle-report"
 # As `uname -m` and NodeCPUTopology name them.
@@ -63,7 +62,7 @@ def native_library(architecture: str) -> str:
 
 
 def files() -> Dict[str, str]:
-    """ConfigMap key -> text: the package, the files that load it, Node's. Raises OSError for a broken install."""
+    """ConfigMap key -> text: the package, the files that load it. Raises OSError for a broken install."""
     found = {"raddle." + name: _text(_HERE, name) for name in _modules(_HERE)}
     folder = os.path.join(_HERE, _ADAPTERS)
     for name in _modules(folder):
@@ -74,10 +73,6 @@ def files() -> Dict[str, str]:
     for name in ("METADATA", "entry_points.txt"):
         found[f"{_DIST_INFO}.{name}"] = _text(os.path.join(python, _DIST_INFO), name)
     found[PRELOAD_KEY] = LIBRARY + "\n"
-    if has_node():
-        node = _beside("node")
-        for name in _listed(node, ".cjs"):
-            found["node." + name] = _text(node, name)
     return found
 
 
@@ -95,11 +90,6 @@ def architectures() -> Tuple[str, ...]:
     return tuple(name for name in ARCHITECTURES if os.path.isfile(os.path.join(_HERE, "_native", name, _LIBRARY)))
 
 
-def has_node() -> bool:
-    """True when this installation has Node's shim."""
-    return os.path.isfile(os.path.join(_beside("node"), os.path.basename(NODE_MODULE)))
-
-
 def items() -> List[Dict[str, Any]]:
     """The volume's `items`, {"key", "path"} each: where every key goes below MOUNT_PATH."""
     found: List[Dict[str, Any]] = []
@@ -111,8 +101,6 @@ def items() -> List[Dict[str, Any]]:
             found.extend({"key": key, "path": f"lib/{folder}/site-packages/raddle.pth"} for folder in USER_SITES)
         elif kind == _DIST_INFO:
             found.append({"key": key, "path": f"python/raddle.{_DIST_INFO}/{name}"})
-        elif kind == "node":
-            found.append({"key": key, "path": "node/" + name})
         elif kind == "native":
             found.append({"key": key, "path": "native/" + name.replace(".", "/", 1)})
         else:
@@ -168,11 +156,8 @@ def _contents() -> Dict[str, bytes]:
 
 
 def _modules(folder: str) -> List[str]:
-    return [name for name in _listed(folder, ".py") if name[: -len(".py")] not in _PLANNER | _READERS]
-
-
-def _listed(folder: str, suffix: str) -> List[str]:
-    return sorted(name for name in os.listdir(folder) if name.endswith(suffix))
+    skipped = _PLANNER | _READERS
+    return sorted(name for name in os.listdir(folder) if name.endswith(".py") and name[: -len(".py")] not in skipped)
 
 
 def _beside(name: str) -> str:

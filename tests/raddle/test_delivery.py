@@ -129,15 +129,15 @@ LOOK = """
 import json, sys
 from raddle import delivery
 delivery.write(sys.argv[1])
-print(json.dumps([delivery.content_hash(), delivery.architectures(), delivery.has_node()]))
+print(json.dumps([delivery.content_hash(), delivery.architectures()]))
 """
 
 
 @pytest.fixture
 def installation(tmp_path):
-    """A copy of the runtime with Node's and the native parts taken out, to put others in: made(parts) -> what it says."""
+    """A copy of the runtime with the native parts taken out, to put others in: made(parts) -> what it says."""
     runtime = Path(delivery.__file__).parents[1]
-    left_out = shutil.ignore_patterns("__pycache__", "_native", "_node", "node")
+    left_out = shutil.ignore_patterns("__pycache__", "_native")
     shutil.copytree(runtime, tmp_path / "runtime", ignore=left_out)
 
     def made(parts, tree="tree"):
@@ -156,24 +156,20 @@ NATIVE = {"raddle/_native/x86_64/libraddle.so": b"\x7fELF\0\xff x86"}
 
 
 def test_an_installation_without_a_native_build_delivers_the_rest(installation):
-    (_, architectures, has_node), tree = installation({})
-    assert (architectures, has_node) == ([], False)
+    (_, architectures), tree = installation({})
+    assert architectures == []
     assert (tree / "python" / "sitecustomize.py").is_file()
     assert not (tree / "native").exists()
-    assert not (tree / "node").exists()
 
 
 def test_what_was_built_lies_where_the_variables_point(installation):
-    node = {"node/raddle.cjs": b"'use strict';\n", "node/quota.cjs": b"// quota\n", "node/README.md": b"not delivered"}
-    (_, architectures, has_node), tree = installation({**NATIVE, **node})
-    assert (architectures, has_node) == (["x86_64"], True)
+    (_, architectures), tree = installation(NATIVE)
+    assert architectures == ["x86_64"]
 
     def below(path):
         return tree / Path(path).relative_to(delivery.MOUNT_PATH)
 
     assert below(delivery.native_library("x86_64")).read_bytes() == NATIVE["raddle/_native/x86_64/libraddle.so"]
-    assert below(delivery.NODE_MODULE).read_bytes() == node["node/raddle.cjs"]
-    assert sorted(path.name for path in (tree / "node").iterdir()) == ["quota.cjs", "raddle.cjs"]
     assert below(delivery.PYTHON_PATH).is_dir()
 
 

@@ -79,17 +79,6 @@ def test_variables_that_are_all_empty_change_nothing(kind, version, proven):
     proven(kind, version, "existing values")
 
 
-@pytest.mark.parametrize("version", native_lab.NODE_VERSIONS)
-def test_beside_nodes_own_shim_there_is_one_plan_and_one_line(version, tmp_path):
-    shim = shim_lab.mount(tmp_path) / "node" / "raddle.cjs"
-    with started("node", version, PLAN, variables={"NODE_OPTIONS": f"--require={shim}"}) as caller:
-        caller.session("")
-        assert [thread.name for thread in caller.pool()] == ["ort-intra/1"]
-        assert caller.idle_cpu_s(caller.pool()) < 0.004
-        (line,) = caller.lines
-        assert "intra_op=2, inter_op=1, spinning off" in line
-
-
 def test_beside_pythons_own_shim_it_changes_nothing(tmp_path):
     """The wheel's ORT is inside its extension module, where no preloaded symbol reaches."""
     variables = under(PLAN, **shim_lab.python_path(shim_lab.mount(tmp_path)))

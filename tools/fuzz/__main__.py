@@ -20,15 +20,6 @@ def python(cases: int) -> int:
     return subprocess.run([sys.executable, HERE / "plan.py", str(cases)], check=False).returncode
 
 
-def node(cases: int) -> int:
-    """The same for Node.js."""
-    executable, program = shutil.which("node"), HERE / "node.cjs"
-    if executable is None or not program.exists():
-        print("node: not fuzzed, " + ("there is no fuzzer" if executable else "node is not installed"))
-        return UNAVAILABLE
-    return subprocess.run([executable, program, str(cases)], check=False).returncode
-
-
 def native(cases: int) -> int:
     """The same for the native shim; its fuzzer is built with the sanitizers."""
     compiler, program = shutil.which("cc"), HERE / "plan_fuzz.c"
@@ -54,7 +45,6 @@ def reviews(cases: int) -> int:
 
 FUZZERS: dict[str, Callable[[int], int]] = {
     "python": python,
-    "node": node,
     "native": native,
     "machine": machine,
     "reviews": reviews,
