@@ -58,7 +58,8 @@ static const uint64_t *auxiliary_behind(int count, char **arguments, char **give
 static enum kind kind_of(const struct process *process)
 {
     static const char *const runtimes[] = {"libonnxruntime", "libgomp",      "libiomp5",  "libomp",  "libopenblas",
-                                           "libopenblasp",   "libopenblaso", "libmkl_rt", "libblis", "libtorch"};
+                                           "libopenblasp",   "libopenblaso", "libmkl_rt", "libblis", "libtorch",
+                                           NULL};
     uint64_t file = 0;
     rd_auxiliary(process->auxiliary, AT_EXECFN, &file);
     const char *name = file == 0 ? "" : rd_base_name((const char *)(uintptr_t)file);
@@ -70,11 +71,7 @@ static enum kind kind_of(const struct process *process)
     if (rd_same(name, "java")) {
         return JAVA_PROGRAM;
     }
-    bool found = rd_exports("napi_create_function", "libnode");
-    for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0] && !found; i++) {
-        found = rd_is_loaded(runtimes[i]);
-    }
-    return found ? RUNTIME : OTHER;
+    return rd_exports("napi_create_function", "libnode") || rd_one_is_loaded(runtimes) ? RUNTIME : OTHER;
 }
 
 /* BASE/python/, where this library was preloaded from BASE and it has the shim. */

@@ -238,8 +238,6 @@ struct region {
     const void *address;
     size_t readable;
     uintptr_t code_start, code_end;
-    const char *name;
-    bool loaded;
 };
 
 static int look_at(struct object_info *object, size_t size, void *data)
@@ -286,12 +284,14 @@ static bool has_name(const struct object_info *object, const char *wanted)
            && (name[length] == '\0' || name[length] == '.' || name[length] == '_' || name[length] == '-');
 }
 
-static int compare_name(struct object_info *object, size_t size, void *data)
+static int compare_names(struct object_info *object, size_t size, void *data)
 {
     (void)size;
-    struct region *region = data;
-    region->loaded |= has_name(object, region->name);
-    return region->loaded;
+    bool found = false;
+    for (const char *const *name = data; *name != NULL && !found; name++) {
+        found = has_name(object, *name);
+    }
+    return found;
 }
 
 static int look_for_own(struct object_info *object, size_t size, void *data)
@@ -372,8 +372,13 @@ bool rd_has_version(const char *name, const char *version)
     return !wanted.lacks;
 }
 
+bool rd_one_is_loaded(const char *const *names)
+{
+    return dl_iterate_phdr != NULL && dl_iterate_phdr(compare_names, (void *)(uintptr_t)names) != 0;
+}
+
 bool rd_is_loaded(const char *name)
 {
-    struct region region = {.name = name};
-    return dl_iterate_phdr != NULL && (dl_iterate_phdr(compare_name, &region), region.loaded);
+    const char *names[] = {name, NULL};
+    return rd_one_is_loaded(names);
 }

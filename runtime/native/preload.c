@@ -304,7 +304,8 @@ void rd_allocator_start(const char **environment)
     char problem[256];
     struct rd_out error = rd_out(problem, sizeof problem);
     const char *text = value_in(environment, "RADDLE_PLAN");
-    if (text == NULL || text[0] == '\0' || !rd_plan_parse(text, &plan, &error)
+    /* In every process of the container: without a name nothing else is looked at. */
+    if (text == NULL || rd_line(text, ";alloc=").length == 0 || !rd_plan_parse(text, &plan, &error)
         || rd_plan_get(&plan, RD_ALLOC, RD_ALLOC_SYSTEM) == RD_ALLOC_SYSTEM || rd_preloaded_from() == NULL
         || auxiliary(AT_SECURE) != 0) {
         return;

@@ -333,6 +333,8 @@ bool rd_code_around(const void *address, uintptr_t *start, uintptr_t *end);
 size_t rd_readable(const void *address);
 /* True when an object of this name (without folders, up to a ".", "_", "-" or the end) is loaded. */
 bool rd_is_loaded(const char *name);
+/* The same of any of these names, a NULL-ended list. */
+bool rd_one_is_loaded(const char *const *names);
 /* True when the program itself exports the function, or a library that it was started with, whose name begins so. */
 bool rd_exports(const char *symbol, const char *library);
 /* The file that this library was loaded from, as the loader names it, where it was preloaded: then it stands before the

@@ -643,7 +643,7 @@ def both(prefix, *command, **environ):
         ("env",),
         ("sh", "-c", "env; echo $0 $#; exit 3"),
         ("bash", "-c", "env; declare -x"),
-        ("ls", "-l", "/proc/self/fd/0"),
+        ("readlink", "/proc/self/fd/0"),
         ("perl", "-e", 'print map { "$_=$ENV{$_}\\n" } sort keys %ENV'),
         ("sh", "-c", "cat /proc/self/environ; cat /proc/self/cmdline; ls /proc/self/fd"),
         ("sh", "-c", "sh -c 'env -i env'; exec env A=1 env"),
