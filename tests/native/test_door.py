@@ -19,6 +19,7 @@ import native_programs
 import pytest
 from native_programs import Kind, need
 
+from raddle import delivery
 from raddle_operator import families
 
 PLAN = "v=1;intra=2;inter=1;omp=3;blas=1;spin=never"
@@ -559,6 +560,19 @@ def test_an_ancestor_that_was_started_with_more_rights_than_its_caller_had_is_no
     assert variables(started("setpriv", "--reuid=65534", "--clear-groups", *command, PATH=PATH)) == {}
     # The same by root itself.
     assert "PYTHONPATH" in variables(started(*command, PATH=PATH))
+
+
+def test_an_arm64_python_is_completed_too(program, tmp_path):
+    """Under an emulator, a program of this machine, which is not to see the library."""
+    need("qemu-aarch64-static")
+    native_programs.library("aarch64")
+    delivery.write(str(tmp_path), "aarch64")
+    python = program("python3", "Py_Main", "aarch64-linux-gnu-gcc")
+    qemu = ("qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu", "-E", f"LD_PRELOAD={tmp_path}/libraddle.so")
+    for options, path in (((), {"PYTHONPATH": f"{tmp_path}/python/:/mine"}), (("-I",), {"PYTHONPATH": "/mine"})):
+        environ = {"PATH": PATH, "RADDLE_PLAN": PLAN, "PYTHONPATH": "/mine"}
+        said = subprocess.run([*qemu, python, *options], env=environ, capture_output=True, text=True, check=True).stdout
+        assert variables(said) == {"PATH": PATH, **COUNTS, **path}
 
 
 # --- where it stands down -------------------------------------------------------------------------------------------
