@@ -318,7 +318,7 @@ struct export {
     const char *symbol;
     const char *library;
     bool passed; /* the program itself, which is the first */
-    bool found;
+    void *found;
 };
 
 static int look_for_export(struct object_info *object, size_t size, void *data)
@@ -327,14 +327,20 @@ static int look_for_export(struct object_info *object, size_t size, void *data)
     struct export *wanted = data;
     bool asked = !wanted->passed || rd_starts(rd_base_name(object->name == NULL ? "" : object->name), wanted->library);
     wanted->passed = true;
-    wanted->found = asked && find_in(object, wanted->symbol) != NULL;
-    return wanted->found;
+    wanted->found = asked ? find_in(object, wanted->symbol) : NULL;
+    return wanted->found != NULL;
 }
 
 bool rd_exports(const char *symbol, const char *library)
 {
     struct export wanted = {.symbol = symbol, .library = library};
     return dl_iterate_phdr != NULL && dl_iterate_phdr(look_for_export, &wanted) != 0;
+}
+
+void *rd_symbol_of(const char *symbol, const char *library)
+{
+    struct export wanted = {.symbol = symbol, .library = library, .passed = true};
+    return dl_iterate_phdr != NULL && dl_iterate_phdr(look_for_export, &wanted) != 0 ? wanted.found : NULL;
 }
 
 struct versioned {

@@ -337,6 +337,8 @@ bool rd_is_loaded(const char *name);
 bool rd_one_is_loaded(const char *const *names);
 /* True when the program itself exports the function, or a library that it was started with, whose name begins so. */
 bool rd_exports(const char *symbol, const char *library);
+/* The function as such a library has it, whatever the program has under its name; NULL without. */
+void *rd_symbol_of(const char *symbol, const char *library);
 /* The file that this library was loaded from, as the loader names it, where it was preloaded: then it stands before the
  * libc. NULL where it was opened later. */
 const char *rd_preloaded_from(void);
