@@ -68,17 +68,19 @@ def test_a_door_that_does_harm_is_found(tmp_path, harm, program, told):
     subprocess.run(["gcc", "-shared", "-fPIC", f"-DHARM={harm}", "-o", library, tmp_path / "harm.c"], check=True)
     cases = [check.Case(Program("one", f"/usr/bin/{program}"), (), "without a plan, watched")]
     with Surroundings(tree, opened=False) as stock, Surroundings(tree, opened=True) as opened:
-        found = check.Check(stock, opened, 0.2, lambda _: None).run(cases, 1)
+        found = check.Check(stock, opened, 1, lambda _: None).run(cases, 1)
     assert len(found.different) == 1
     assert told in found.different[0]
 
 
 def test_what_differs_without_the_door_too_is_left_out_and_counted():
     possible()
-    shell = Program("one", "/usr/bin/sh", (("-c", "cat /proc/sys/kernel/random/uuid"), ("-c", "sleep 9"), ("-c", "ls")))
+    varies, late, fine = ("-c", "cat /proc/sys/kernel/random/uuid"), ("-c", "sleep 9"), ("-c", "ls")
+    shell = Program("one", "/usr/bin/sh", (varies, late, fine))
     tree = door_lab.tree()
     with Surroundings(tree, opened=False) as stock, Surroundings(tree, opened=True) as opened:
-        found = check.Check(stock, opened, 0.5, lambda _: None).run(check.cases([shell], 1), 50)
-    # What is slow is tried in one way only.
-    assert {reason: len(left) for reason, left in found.left_out.items()} == {check.VARIES: 4, check.LATE: 1}
-    assert (found.started, found.different) == (50, [])
+        found = check.Check(stock, opened, 2, lambda _: None).run(check.cases([shell], 1), 20)
+    left = {reason: {case.arguments for case in cases} for reason, cases in found.left_out.items()}
+    assert left == {check.VARIES: {varies}, check.LATE: {late}}
+    assert {case.arguments for case in found.cases["one"]} == {fine}
+    assert found.different == []

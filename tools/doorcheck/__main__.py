@@ -3,7 +3,7 @@
 Each is called with --version and --help, in four ways: with the variables of a governed container or without, with an
 empty environment, and watched at its end for its open descriptors. Standard output, standard error, exit status and
 descriptors have to be the same. Left out, counted and named with --list: what doesn't end by itself, and what is not
-the same in two starts without the door. As root, for namespaces; the programs run as a user without rights.
+the same each time without the door. As root, for namespaces; the programs run as a user without rights.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ def unavailable() -> str:
 
 def table(found: check.Found) -> str:
     """What came of it, as a table."""
-    lines = [
-        [kind, str(len(found.programs[kind])), str(found.cases[kind]), str(found.starts[kind])]
-        for kind in sorted(found.programs)
-    ]
-    total = [str(sum(map(len, found.programs.values()))), str(sum(found.cases.values())), str(found.started)]
-    return markdown_table(["programs", "", "ways to start them", "starts behind the door"], [*lines, ["all", *total]])
+    lines = [_line(kind, found.cases[kind], found.starts[kind]) for kind in sorted(found.cases)]
+    lines.append(_line("all", set().union(*found.cases.values()), found.started))
+    return markdown_table(["programs", "", "ways to start them", "starts behind the door"], lines)
+
+
+def _line(kind: str, cases: set[check.Case], starts: int) -> list[str]:
+    return [kind, str(len({case.program.path for case in cases})), str(len(cases)), str(starts)]
 
 
 def main() -> int:

@@ -76,9 +76,8 @@ class Case:
 class Found:
     """What came of it: by kind of program, and the lines about those that were left out or were different."""
 
-    cases: Counter[str] = field(default_factory=Counter)
+    cases: dict[str, set[Case]] = field(default_factory=dict)
     starts: Counter[str] = field(default_factory=Counter)
-    programs: dict[str, set[str]] = field(default_factory=dict)
     left_out: dict[str, list[Case]] = field(default_factory=lambda: {LATE: [], VARIES: []})
     different: list[str] = field(default_factory=list)
 
@@ -120,20 +119,15 @@ class Check:
         return found
 
     def _meet(self, case: Case) -> None:
-        """Learns what it does without the door, and compares once."""
+        """Asks what it does without the door, and compares once."""
         begun = time.monotonic()
         first = case.run(self._stock, self._seconds)
         if time.monotonic() - begun > _QUICK_S:
             self._slow.add(case.command)
         if first.status is None:
             self.found.left_out[LATE].append(case)
-        elif not first.same(case.run(self._stock, 5 * self._seconds)):
-            self.found.left_out[VARIES].append(case)
-        else:
-            self.found.cases[case.program.kind] += 1
-            self.found.programs.setdefault(case.program.kind, set()).add(case.program.path)
-            if self._compare(case, first) and case.command not in self._slow:
-                self._known.append((case, first))
+        elif self._compare(case, first) and case.command not in self._slow:
+            self._known.append((case, first))
 
     def _compare(self, case: Case, first: Outcome) -> bool:
         """Starts it behind the door once; whether it did as without."""
@@ -143,6 +137,7 @@ class Check:
             found.left_out[VARIES].append(case)
             return False
         found.starts[case.program.kind] += 1
+        found.cases.setdefault(case.program.kind, set()).add(case)
         if found.started % 1000 == 0:
             self._say(f"{found.started} starts, {len(found.different)} different")
         if not there.same(first):

@@ -33,6 +33,10 @@ _SHOWING: Final = (
     ("bash", "-c", "env; cat /proc/self/environ; ls /proc/self/fd; export -p"),
     ("perl", "-e", 'print map { "$_=$ENV{$_}\\n" } sort keys %ENV; print "$0 @ARGV\\n"'),
     ("busybox", "env"),
+    ("timeout", "9", "env"),
+    ("xargs", "env"),
+    ("awk", 'BEGIN { for (name in ENVIRON) print name, ENVIRON[name] | "sort" }'),
+    ("gdb", "-nx", "-batch", "-ex", "show environment", "-ex", "python print(sorted(os.environ.items()))"),
     ("node", "-e", _NODE_SHOWS),
     ("node", "-e", "child_process.execFileSync('env', {stdio: 'inherit'})"),
 )

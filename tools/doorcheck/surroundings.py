@@ -36,7 +36,8 @@ for folder in /tmp /var/tmp /dev/shm; do
 done
 exec "$@"
 """
-_CLOSE: Final = f"""
+# Run behind the door, it starts a program where there is none.
+CLOSE: Final = f"""
 set -e
 umount -l {delivery.PRELOAD_FILE} {delivery.MOUNT_PATH}
 rm {delivery.PRELOAD_FILE}
@@ -72,7 +73,7 @@ class Surroundings:
         command = [
             *("unshare", "--net", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"),
             *door.inside(tree),
-            *(() if opened else ("sh", "-c", _CLOSE, "raddle")),
+            *(() if opened else ("sh", "-c", CLOSE, "raddle")),
             *("sh", "-c", _HIDE, "raddle", str(Path.home()), " ".join(PYTHONS)),
             *(python, "-I", "-S", "-c", Path(starter.__file__).read_text()),
         ]
