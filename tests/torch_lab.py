@@ -93,6 +93,18 @@ def unpacked(suite: str, name: str) -> Release:
     return Release(home / "python", (home / "version").read_text())
 
 
+@functools.cache
+def python_of(suite: str) -> Path:
+    """The tree of a suite's smallest Python, with the C library that it needs, in the cache."""
+    if platform.machine() != "x86_64":
+        pytest.skip("Debian's packages are unpacked for x86-64 only")
+    home = native_lab.CACHE.with_name("torch") / f"python-{suite}"
+    with native_lab.made(home) as folder:
+        if folder:
+            _unpack(suite, "python3-minimal", folder)
+    return home
+
+
 def _unpack(suite: str, package: str, folder: Path) -> None:
     """The tree of a package and of all that it depends on; the package's own version in the file `version`."""
     options = apt_options(suite, folder / "apt")
