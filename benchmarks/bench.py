@@ -23,6 +23,7 @@ BENCHMARKS = {
     "shim": ["shim", "--write"],
     "node": ["node_shim", "--write"],
     "native": ["native_shim", "--write"],
+    "door": ["door_start", "--write"],
 }
 
 

@@ -61,7 +61,7 @@ def programs() -> list[Program]:
         for path in _executables(Path(folder))
     ]
     pythons = [path for folder in PYTHONS for path in _below(Path.home() / folder)]
-    found += [Program(PYTHON, path) for path in pythons]
+    found += [Program(PYTHON, path) for path in _once(pythons)]
     found += [Program(JAVA, path) for path in _below(Path("/usr/lib/jvm"))]
     found += [
         Program(SHOWN, path, (("-c", _PYTHON_SHOWS), ("-c", _PYTHON_CHILD_SHOWS), ("-I", "-c", _PYTHON_SHOWS)))
@@ -73,6 +73,12 @@ def programs() -> list[Program]:
         if os.access(path, os.X_OK):
             found.append(Program(SHOWN, path, (tuple(arguments),)))
     return found
+
+
+def _once(pythons: list[str]) -> list[str]:
+    """Every interpreter, and of the scripts that many environments have those of one."""
+    scripts = {Path(path).name: path for path in reversed(pythons)}
+    return [path for path in pythons if "/bin/python" in path or scripts[Path(path).name] == path]
 
 
 def _below(folder: Path) -> list[str]:
