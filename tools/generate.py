@@ -8,7 +8,7 @@ import sys
 import chart
 import crds
 import dashboard
-from docs import apireference, chartvalues, families, machinepictures, metrics, placement
+from docs import apireference, chartvalues, families, machinepictures, metrics, placement, reach
 
 # In this order: the reference reads the CRDs, and the chart holds them.
 GENERATORS = (
@@ -17,6 +17,7 @@ GENERATORS = (
     families.main,
     metrics.main,
     placement.main,
+    reach.main,
     machinepictures.main,
     dashboard.main,
     chart.main,

@@ -1,0 +1,14 @@
+"""The table of docs/explanation/what-the-shim-reaches.md is the one that tests/runtimes/test_reach.py verifies."""
+
+from collections import Counter
+
+from docs import reach as page
+
+
+def test_the_table_on_the_page_is_current():
+    assert page.render() in page.TARGET.read_text(), "run `make generate`"
+
+
+def test_every_row_is_on_the_page_once():
+    assert max(Counter(row.name for row in page.ROWS).values()) == 1
+    assert [row.text for row in page.ROWS if row.text not in page.render()] == []
