@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import re
 import signal
 import socket
@@ -22,11 +23,12 @@ from typing import Any
 
 import jsonpatch
 import native_lab
+import pytest
 import shim_lab
 import torch_lab
 
 from raddle import delivery
-from raddle_operator import injection, matching, spec, volumes
+from raddle_operator import injection, matching, shipped, spec
 
 PROGRAMS = Path(__file__).parent / "runtimes" / "processes"
 PACKAGES = ["onnxruntime==1.31.1", "gunicorn==23.0.0", "uvicorn==0.38.0", "joblib==1.5.2", "threadpoolctl==3.6.0"]
@@ -52,7 +54,7 @@ def torchserve() -> Path:
 
 def container_env(
     command: Sequence[str],
-    mount: Path,
+    mount: Path | None,
     *,
     limit_cpus: float | None,
     policy: Mapping[str, Any] | None = None,
@@ -60,8 +62,12 @@ def container_env(
 ) -> dict[str, str]:
     """The variables of a container with this command, limit and own variables, under a policy with these fields.
 
-    The image is one of a virtual environment with nothing in PYTHONPATH, and the policy says so.
+    The image is one of a virtual environment with nothing in PYTHONPATH, and the policy says so: variables load the shim
+    from `mount`. Without one it comes by the door, and the policy says nothing.
     """
+    if mount is None and platform.machine() not in delivery.architectures():
+        pytest.skip(f"no native shim for {platform.machine()} is built here")
+    by_variables = {"shim": "ConfigMap", "imageEnv": {"PYTHONPATH": ""}}
     container: dict[str, Any] = {"name": "serve", "image": "models/serve:1", "command": list(command)}
     container["env"] = [{"name": name, "value": value} for name, value in (env or {}).items()]
     if limit_cpus is not None:
@@ -72,22 +78,27 @@ def container_env(
             "apiVersion": "raddle.dev/v1alpha1",
             "kind": "InferenceThreading",
             "metadata": {"name": "all", "namespace": "models"},
-            "spec": {"podSelector": {}, "shim": "ConfigMap", "imageEnv": {"PYTHONPATH": ""}, **(policy or {})},
+            "spec": {"podSelector": {}, **(by_variables if mount else {}), **(policy or {})},
         }
     )
     policies = matching.Policies([governing])
-    shipped = volumes.ShimDelivery(config_map="raddle-shim-test", items=delivery.items())
-    facts = injection.Facts(smallest_cores=len(os.sched_getaffinity(0)))
+    facts = injection.Facts(
+        smallest_cores=len(os.sched_getaffinity(0)),
+        config_map_present=True,
+        architectures=frozenset([platform.machine()]),
+    )
     decision = injection.decide_object(
-        pod, "models", {"raddle.dev/inject": "enabled"}, policies, facts, injection.Settings(shim=shipped)
+        pod, "models", {"raddle.dev/inject": "enabled"}, policies, facts, injection.Settings(shim=shipped.shim())
     )
     assert decision.injected, decision
     changed = jsonpatch.apply_patch(pod, decision.operations)
     return _resolved(changed, mount)
 
 
-def _resolved(pod: Mapping[str, Any], mount: Path) -> dict[str, str]:
+def _resolved(pod: Mapping[str, Any], mount: Path | None) -> dict[str, str]:
     annotations = pod["metadata"]["annotations"]
+    mounts = {place["mountPath"] for place in pod["spec"]["containers"][0]["volumeMounts"]}
+    assert (delivery.PRELOAD_FILE in mounts) == (mount is None), mounts
     found = {}
     for entry in pod["spec"]["containers"][0]["env"]:
         if "valueFrom" in entry:
@@ -95,7 +106,7 @@ def _resolved(pod: Mapping[str, Any], mount: Path) -> dict[str, str]:
             assert key is not None, entry
             found[entry["name"]] = annotations.get(key[1], "")
         else:
-            found[entry["name"]] = entry["value"].replace(delivery.MOUNT_PATH, str(mount))
+            found[entry["name"]] = entry["value"].replace(delivery.MOUNT_PATH, str(mount or delivery.MOUNT_PATH))
     return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 
+import door_lab
 import process_lab
 import pytest
 
@@ -18,6 +19,8 @@ from raddle_operator.cli import quota
 pytestmark = pytest.mark.runtime
 
 CPUS = 2
+# What would have a loader name the shim; behind the door none of them is set.
+LOADERS = {"PYTHONPATH", "PYTHONUSERBASE", "LD_PRELOAD", "NODE_OPTIONS"}
 BOTH = ["taskset", "-c", "0,1"]
 
 
@@ -56,15 +59,27 @@ SERVERS = {
 }
 
 
+def placed(way, mounted):
+    """Where variables name the shim, and what is put before a command: by the door none and that."""
+    return (None, door_lab.prefix()) if way == "the door" else (mounted, ())
+
+
+both_ways = pytest.mark.parametrize("way", ["the door", "PYTHONPATH"])
+
+
+@both_ways
 @pytest.mark.parametrize("name", SERVERS)
-def test_the_workers_that_a_servers_command_asks_for_divide_the_limit(name, python, mounted, model, tmp_path):
+def test_the_workers_that_a_servers_command_asks_for_divide_the_limit(name, way, python, mounted, model, tmp_path):
     make, arguments = SERVERS[name]
     command = make(python, *arguments)
-    env = process_lab.container_env(command, mounted, limit_cpus=2)
+    mount, before = placed(way, mounted)
+    env = process_lab.container_env(command, mount, limit_cpus=2)
+    assert (env.keys() & LOADERS == set()) == (way == "the door")
     assert "workers=4;" in env["RADDLE_PLAN"]
     assert env["ORT_INTRA_OP_NUM_THREADS"] == "1"
-    with process_lab.server(command, {**env, "MODEL": str(model)}, tmp_path) as (port, _):
+    with process_lab.server([*before, *command], {**env, "MODEL": str(model)}, tmp_path) as (port, errors):
         said = process_lab.workers(port, 4)
+        assert "raddle: onnxruntime 1.31.1: intra_op=1" in errors.read_text()
     assert sum(worker["pool"] for worker in said.values()) == max(4, CPUS)
     assert all(worker["madeBy"] == pid and worker["finite"] for pid, worker in said.items())
 
@@ -159,7 +174,9 @@ load_models=m.mar
 """
 
 
-def test_torchserves_workers_divide_the_limit(mounted, tmp_path):
+@both_ways
+def test_torchserves_workers_divide_the_limit(way, mounted, tmp_path):
+    mount, before = placed(way, mounted)
     bin_folder = process_lab.torchserve()
     archiver = [str(bin_folder / "torch-model-archiver"), "--model-name", "m", "--version", "1"]
     # It takes a folder of the model's name where temporary files are, and fails where somebody has one.
@@ -172,10 +189,12 @@ def test_torchserves_workers_divide_the_limit(mounted, tmp_path):
     config.write_text(TORCHSERVE.format(port=port, management=management, metrics=metrics, folder=tmp_path))
     command = [str(bin_folder / "torchserve"), "--start", "--foreground", "--ncs", "--disable-token-auth"]
     command += ["--ts-config", str(config)]
-    env = process_lab.container_env(command, mounted, limit_cpus=6, env={"TS_DEFAULT_WORKERS_PER_MODEL": "2"})
+    env = process_lab.container_env(command, mount, limit_cpus=6, env={"TS_DEFAULT_WORKERS_PER_MODEL": "2"})
+    assert (env.keys() & LOADERS == set()) == (way == "the door")
     assert env["OMP_NUM_THREADS"] == "2"
     variables = {**env, "PATH": f"{bin_folder}:{os.environ['PATH']}", "LOG_LOCATION": str(tmp_path)}
-    with process_lab.server([*BOTH, *command], {**variables, "METRICS_LOCATION": str(tmp_path)}, tmp_path, port=port):
+    variables["METRICS_LOCATION"] = str(tmp_path)
+    with process_lab.server([*before, *BOTH, *command], variables, tmp_path, port=port):
         said = process_lab.workers(port, 2, "/predictions/m")
     assert all(worker["finite"] and worker["interOp"] == 1 for worker in said.values())
     # The limit has room for two threads each; here are two CPUs for both.
