@@ -34,3 +34,9 @@ def prefix(folder: Path | None = None) -> tuple[str, ...]:
     if problem:
         pytest.skip(f"no mount namespace of its own: {problem}")
     return door.inside(folder or tree())
+
+
+def closed() -> tuple[str, ...]:
+    """What to put in front of a command to compare with: namespaces and a shell as behind the door, nothing mounted."""
+    before = door.inside(tree())
+    return (*before[: before.index("sh")], "sh", "-c", 'exec "$@"', "sh")

@@ -26,7 +26,6 @@ import shim_lab
 import torch_lab
 
 from raddle import delivery
-from raddle_operator.cli import door
 
 APP = process_lab.PROGRAMS / "reach_app.py"
 CACHE = native_lab.CACHE.with_name("reach")
@@ -44,8 +43,6 @@ PYINSTALLER = ("coexist-pyinstaller-6.22.3", "pyinstaller==6.22.3")
 # Debian's packages: for this machine's release, and for a root of its own.
 SUPERVISORS = ("dumb-init", "tini")
 NEWER = ("python3.14", "python3.15", "pypy3", "libc-bin")
-# What starts a container's command where the door is closed, as a shell does where it is open.
-CLOSED = ("sh", "-c", 'exec "$@"', "sh")
 # A root file system that has nothing but a tree and some folders of this machine's, in a mount namespace of its own.
 ROOT = """
 set -e
@@ -129,11 +126,9 @@ class Lab:
         """What the application says of itself, and standard error, in a container with these variables too."""
         own = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin", "HOME": str(self.home), "LANG": "C.UTF-8"}
         command = [*image.command, image.how, image.packages, self.model]
-        start = door_lab.prefix() if by_door else CLOSED
+        start = door_lab.prefix() if by_door else door_lab.closed()
         if image.tree is not None:
             mounts = (delivery.MOUNT_PATH, delivery.PRELOAD_FILE) if by_door else ()
-            # These mounts are in a namespace of their own, also where the door is closed.
-            start = start if by_door else (*door.inside(Path("/"))[:-6], *CLOSED)
             places = (self.folder, self.model.parent, image.packages, *image.binds, "/proc", "/sys", "/dev", *mounts)
             start = (*start, "sh", "-c", ROOT, "root", str(image.tree), *map(str, filter(None, places)), "--")
         command = [*start, *command]

@@ -9,12 +9,13 @@ import json
 import re
 from pathlib import Path
 
+import door_lab
 import process_lab
 import pytest
 import shim_lab
 import torch_lab
 
-from raddle import env
+from raddle import delivery, env
 
 pytestmark = pytest.mark.runtime
 
@@ -27,12 +28,15 @@ PLAN = (
 # What the page says -> which differences it means, of those that `differences` names.
 REPLACED = "(repr|type|file|signature|doc|name|qualname|module)"
 WANTED = {
-    "`sys.modules` has `raddle` and `raddle.shim`, by `PYTHONPATH` also our `sitecustomize`; once a runtime is imported,"
-    " what its adapter needs": r"sys\.modules: \+(raddle(\..*)?|sitecustomize)|(module )?sitecustomize\b.*: \+",
+    "`sys.modules` has `raddle` and `raddle.shim`, but by `PYTHONUSERBASE` also our `sitecustomize`; once a runtime is"
+    " imported, what its adapter needs": r"sys\.modules: \+(raddle(\..*)?|sitecustomize)|(module )?sitecustomize\b.*: \+",
     "`sys.meta_path` has one more finder": r"sys\.meta_path: \+raddle\.shim\._Finder",
     "`sys.path_importer_cache` has folders of the mount": r"sys\.path_importer_cache: \+MOUNT/python.*",
     "`os.environ` has what the pod has, and `RADDLE_ANNOUNCED` once a line was said while no other thread ran, so that"
-    " children don't say it again": r"os\.environ\.(PYTHONPATH|PYTHONUSERBASE|RADDLE_PLAN|RADDLE_ANNOUNCED): \+",
+    " children don't say it again": (
+        r"os\.environ\.(PYTHONPATH|PYTHONUSERBASE|RADDLE_PLAN|RADDLE_ANNOUNCED|ORT_INT(RA|ER)_OP_NUM_THREADS): \+"
+    ),
+    "By the door the native library is mapped": r"libraries: \+MOUNT/libraddle\.so",
     "By `PYTHONUSERBASE`, `sysconfig` and `pip install --user` take the mount for the user's folder": "sysconfig userbase",
     "Standard error has one line a runtime": r"stderr: \+raddle: (onnxruntime|torch) .*",
     "onnxruntime's native `InferenceSession` is a subclass of what it was, of the same name; its sessions have attributes"
@@ -55,7 +59,7 @@ PROGRAMS = ("plain", "numpy", "ort-1.20.1", "ort-1.32.0", "torch")
 
 @pytest.fixture(scope="module", params=PROGRAMS)
 def look(request, model, tmp_path_factory):
-    """look(**variables): what the probe tells of a process of this program that is started with them."""
+    """look(*before, **variables): what the probe tells of a process of this program that is started so, with them."""
     home, program = tmp_path_factory.mktemp("home"), request.param
     executable = shim_lab.interpreter("3.11")
     if program == "torch":
@@ -72,8 +76,9 @@ def look(request, model, tmp_path_factory):
     fixed = {"HOME": str(home), env.OMP: "2", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8"}
     arguments = ["-Wdefault", str(PROBE), str(model), "onnxruntime" if program.startswith("ort-") else program]
 
-    def call(**variables):
-        done = shim_lab.python(executable, *arguments, env={**fixed, **variables}, check=False)
+    def call(*before, **variables):
+        command = [*before, str(executable), *arguments]
+        done = shim_lab.python(*command, env={**fixed, **variables}, check=False)
         assert done.returncode == 0, done.stderr
         return {**json.loads(done.stdout), "stderr": done.stderr.splitlines()}
 
@@ -102,12 +107,23 @@ def differences(before, after, where=""):
 @pytest.mark.parametrize("way", ["PYTHONPATH", "PYTHONUSERBASE"])
 def test_what_loading_the_shim_changes_in_a_process_is_wanted_and_nothing_else(look, without, mounted, way):
     folder = mounted / "python" if way == "PYTHONPATH" else mounted
-    after = look(**{way: str(folder), env.PLAN: PLAN})
-    found = {difference.replace(str(mounted), "MOUNT") for difference in differences(without, after)}
+    only_wanted(without, look(**{way: str(folder), env.PLAN: PLAN}), str(mounted))
+
+
+def test_behind_the_door_the_same_changes_and_the_environment_is_the_pods(look):
+    found = only_wanted(look(*door_lab.closed()), look(*door_lab.prefix(), **{env.PLAN: PLAN}), delivery.MOUNT_PATH)
+    environ = {one.split(".")[2] for one in found if one.startswith("os.environ.")}
+    assert environ <= {f"{name}: +" for name in (env.PLAN, env.ORT_INTRA, env.ORT_INTER, "RADDLE_ANNOUNCED")}
+
+
+def only_wanted(before, after, mount):
+    """What the shim has changed; AssertionError where the page doesn't have it."""
+    found = {difference.replace(mount, "MOUNT") for difference in differences(before, after)}
     assert "sys.meta_path: +raddle.shim._Finder" in found
     assert {one for one in found if not any(re.fullmatch(wanted, one) for wanted in WANTED.values())} == set()
-    could = [name for name, told in without.items() if isinstance(told, dict) and told.get("pickle") == "True"]
+    could = [name for name, told in before.items() if isinstance(told, dict) and told.get("pickle") == "True"]
     assert [name for name in could if after[name]["pickle"] != "True"] == []
+    return found
 
 
 def test_the_same_program_looks_the_same_when_it_is_started_again(look, without):
