@@ -222,7 +222,7 @@ def test_javas_options_that_nobody_can_see_are_left_alone_with_a_reason(sets, wo
         ("joblib", {"LOKY_MAX_CPU_COUNT": "8", "OMP_NUM_THREADS": "1"}),
         ("rust", {"RAYON_NUM_THREADS": "2", "TOKIO_WORKER_THREADS": "2"}),
         ("go", {"GOMAXPROCS": "1"}),
-        ("jvm", {"JAVA_TOOL_OPTIONS": "-XX:ActiveProcessorCount=2"}),
+        ("jvm", {"RADDLE_LITERALS": "JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=2"}),
         ("libuv", {"UV_THREADPOOL_SIZE": "8", "ORT_INTRA_OP_NUM_THREADS": "1"}),
         ("python", {"PYTHON_CPU_COUNT": "2"}),
         ("tensorflow", {"TF_NUM_INTRAOP_THREADS": "4", "TF_NUM_INTEROP_THREADS": "1"}),

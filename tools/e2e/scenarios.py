@@ -219,10 +219,9 @@ SCENARIOS: Final = (
     ),
     Scenario(
         name="nodejs",
-        why="onnxruntime-node in an image without Python, whose NODE_OPTIONS the policy knows",
+        why="onnxruntime-node in an image without Python",
         qos="Burstable",
         containers=(Container(image=NODE_IMAGE, **TWO),),
-        policy_spec={"imageEnv": {"NODE_OPTIONS": ""}},
         unavailable=nodejs.unavailable,
     ),
     Scenario(
@@ -253,7 +252,7 @@ SCENARIOS: Final = (
         why="the shim by a volume from its image",
         qos="Burstable",
         containers=(Container(**TWO),),
-        policy_spec={"shim": "ImageVolume"},
+        policy_spec={"shim": "ImageVolume", "imageEnv": {"PYTHONPATH": ""}},
         unavailable=imagevolumes.unavailable,
     ),
     Scenario(
@@ -262,7 +261,7 @@ SCENARIOS: Final = (
         qos="Burstable",
         containers=(Container(security=RESTRICTED, **TWO),),
         namespace_labels=IN_RESTRICTED,
-        policy_spec={"shim": "InitContainer"},
+        policy_spec={"shim": "InitContainer", "imageEnv": {"PYTHONPATH": ""}},
     ),
     *(
         Scenario(
@@ -286,4 +285,4 @@ const read = (name) => [name, fs.readFileSync('{REPORTS}/' + name, 'utf8')];
 console.log(JSON.stringify(Object.fromEntries(names.map(read))));
 """
 # Without its shim: this is no process that serves.
-COPY_REPORTS: Final = ("/bin/busybox", "env", "-u", "NODE_OPTIONS", "-u", "RADDLE_REPORT", NODE, "-e", READ_REPORTS)
+COPY_REPORTS: Final = ("/bin/busybox", "env", "RADDLE_PLAN=", NODE, "-e", READ_REPORTS)

@@ -42,6 +42,8 @@ COMMANDS = (
 MOUNTS = (
     {"name": "data", "mountPath": "/data"}, {"name": "data", "mountPath": "/opt/raddle/"},
     {"name": "data", "mountPath": "/"}, {"name": "raddle-shim", "mountPath": "/opt/raddle", "readOnly": True},
+    {"name": "raddle-shim", "mountPath": "/etc/ld.so.preload", "subPath": "ld.so.preload", "readOnly": True},
+    {"name": "data", "mountPath": "/etc/ld.so.preload", "subPath": "x"}, {"name": "data", "mountPath": "//etc/."},
     {"name": "raddle-shim", "mountPath": "/elsewhere"}, {"name": "raddle-report", "mountPath": "/opt/raddle-report"},
     {"name": "data", "mountPath": "/opt/raddle-report/own"},
 )  # fmt: skip
@@ -54,7 +56,7 @@ VOLUMES = (
     {"name": "raddle-report", "hostPath": {"path": "/var/log"}},
 )  # fmt: skip
 IMAGE_ENVS: tuple[dict[str, str], ...] = (
-    {"PYTHONPATH": "/image"}, {"PYTHONPATH": ""}, {"NODE_OPTIONS": "--max-old-space-size=64"},
+    {"PYTHONPATH": "/image"}, {"PYTHONPATH": ""}, {"PYTHONUSERBASE": ""}, {"NODE_OPTIONS": "--max-old-space-size=64"},
     {"NODE_OPTIONS": "", "LD_PRELOAD": ""}, {"LD_PRELOAD": "/lib/a.so", "JAVA_TOOL_OPTIONS": "-Xmx1g"},
 )  # fmt: skip
 JUNK: tuple[Any, ...] = (None, True, 0, -1, 1.5, 2**70, "", "x", [], {}, [[]], {"a": None}, [None], "\ud800", 1e308)
@@ -80,6 +82,8 @@ def pod(choice: Random) -> dict[str, Any]:
         spec["nodeName"] = choice.choice(NODES)
     if _chance(choice, 0.2):
         spec["nodeSelector"] = {"kubernetes.io/arch": choice.choice(("amd64", "arm64", "s390x"))}
+    if _chance(choice, 0.05):
+        spec["schedulerName"] = choice.choice(("hami-scheduler", "default-scheduler"))
     if _chance(choice, 0.1):
         spec["os"] = {"name": choice.choice(("linux", "windows"))}
     if _chance(choice, 0.1):
@@ -99,6 +103,7 @@ def _labels(choice: Random) -> dict[str, str]:
         env.INJECT_LABEL: (*("enabled",) * 6, "disabled"),
         env.POLICY_LABEL: (*("p0",) * 6, "p1", "absent", "other/p0"),
         env.INJECTED_LABEL: ("true", "false"),
+        env.DOOR_LABEL: (*("open",) * 6, "closed", ""),
     }
     return {key: choice.choice(values) for key, values in found.items() if _chance(choice, 0.3)}
 
@@ -107,6 +112,8 @@ def _annotations(choice: Random) -> dict[str, str]:
     found = {choice.choice(env.CONTAINER_PREFIXES) + choice.choice(NAMES): choice.choice(TEXTS) for _ in range(3)}
     if _chance(choice, 0.2):
         found[env.GOVERNED_BY] = "InferenceThreading/evil"
+    if _chance(choice, 0.05):
+        found[choice.choice(("hami.io/vgpu-node", "volcano.sh/vgpu-mode"))] = "x"
     if _chance(choice, 0.2):
         found[LOCAL_VOLUMES] = choice.choice(("raddle-report", "data,raddle-report", ",,a", ""))
     if _chance(choice, 0.02):
@@ -192,8 +199,8 @@ def _policy(choice: Random, name: str, namespace: str) -> dict[str, Any]:
         "mode": ("Initial", "Initial", "Initial", "Observe"),
         "objective": ("Latency", "Throughput"),
         "existingValues": ("Respect", "Override"),
-        "shim": ("Auto", "ConfigMap", "ImageVolume", "InitContainer", "None"),
-        "containers": (["serve"], ["worker", "nowhere"], ["raddle-shim"]),
+        "shim": ("Auto", "Auto", "ConfigMap", "ImageVolume", "InitContainer", "None"),
+        "containers": (["serve"], ["serve", "worker"], ["worker", "nowhere"], ["raddle-shim"]),
         "runtimes": (["onnxruntime"], ["blas"], ["go", "jvm"], list(FAMILIES)),
         "imageEnv": IMAGE_ENVS,
         "reports": (True, False),

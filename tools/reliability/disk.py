@@ -126,7 +126,8 @@ _MOUNTS: Final = (delivery.MOUNT_PATH, delivery.REPORT_PATH)
 def _environment(space: Space, root: Path) -> dict[str, str]:
     """What a container of a governed pod starts with; its mounts are below `root`."""
     one = truth.capped("app", 2)
-    one["spec"] |= {"reports": True, "imageEnv": {"PYTHONPATH": ""}}
+    # By variables: the processes start where the mounts are not.
+    one["spec"] |= {"reports": True, "shim": "ConfigMap", "imageEnv": {"PYTHONPATH": ""}}
     space.apply(one)
     space.governed("app")
     # Only then has the webhook seen the shim's ConfigMap.
