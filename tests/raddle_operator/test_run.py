@@ -30,6 +30,7 @@ spec:
   containers: [serve]
   threads: {intraOp: 3}
 """
+OBSERVING = POLICY.replace("spec:", "spec:\n  mode: Observe")
 POD = """\
 apiVersion: v1
 kind: Pod
@@ -110,8 +111,7 @@ def test_a_policy_may_come_from_standard_input():
 
 
 def test_what_a_policy_does_not_give_is_said_and_not_given():
-    observing = POLICY.replace("spec:", "spec:\n  mode: Observe")
-    done = started("--limit", "4", "-f", "-", "--", "env", input=observing)
+    done = started("--limit", "4", "-f", "-", "--", "env", input=OBSERVING)
     assert env.PLAN not in variables(done.stdout)
     assert done.stderr.startswith("raddle run: Observed")
 
@@ -172,8 +172,11 @@ def test_arguments_and_standard_input_reach_the_program_as_they_are():
         (["/etc/passwd"], 126),
     ],
 )
-def test_the_exit_status_is_the_programs(command, status, temporary):
-    done = started("--limit", "1", "--", *command)
+@pytest.mark.parametrize("prefixed", [True, False])
+def test_the_exit_status_is_the_programs(command, status, prefixed, temporary):
+    # With neither mounts nor a quota nothing stands before the program.
+    nothing = ("-f", "-", "--", *command)
+    done = started("--limit", "1", "--", *command) if prefixed else started(*nothing, input=OBSERVING)
     assert done.returncode == status
     assert not list(temporary.iterdir())
 
@@ -219,6 +222,16 @@ def test_what_is_decided_to_be_mounted_is_mounted_for_the_program_alone():
     assert delivery.MOUNT_PATH in mounts
     assert Path("/proc/self/mountinfo").read_text() == before
     assert not Path(delivery.MOUNT_PATH).exists()
+
+
+def test_programs_that_are_mounted_can_be_run():
+    if door.problem():
+        pytest.skip(door.problem())
+    given = run.container("1", run._policy(()), Path("/"))
+    if not given.has_door:
+        pytest.skip("the door is not open here: no native shim is built")
+    done = started("--limit", "1", "--", delivery.PROGRAM)
+    assert done.returncode not in {126, 127}, done
 
 
 @needs_root

@@ -11,7 +11,6 @@ import hashlib
 import os
 import platform
 import re
-import shutil
 import signal
 import sys
 import tempfile
@@ -259,10 +258,6 @@ def _kept(given: Container) -> Path:
 
 def _run(given: Container, command: tuple[str, ...]) -> int:
     """Run the program with all that this machine lets it have; return the exit status for it."""
-    if shutil.which(command[0]) is None:
-        there = os.path.lexists(command[0])
-        _say(f"{command[0]}: {'is no program that may be run' if there else 'not found'}")
-        return 126 if there else 127
     variables = dict(given.variables)
     with contextlib.ExitStack() as stack:
         prefix: list[str] = []
@@ -323,7 +318,12 @@ def _outcome(command: list[str], environment: Mapping[str, str]) -> int:
     awaited = {*_FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
     try:
-        pid = os.posix_spawnp(command[0], command, environment, setsigmask=before, setsigdef=_IGNORED_BY_PYTHON)
+        try:
+            pid = os.posix_spawnp(command[0], command, environment, setsigmask=before, setsigdef=_IGNORED_BY_PYTHON)
+        except OSError as error:
+            # As `env` does, by which it is started where something stands before it.
+            _say(f"{command[0]}: {error.strerror}")
+            return 127 if isinstance(error, FileNotFoundError) else 126
         while True:
             came = signal.sigwaitinfo(awaited)
             if came.si_signo != signal.SIGCHLD:
