@@ -270,17 +270,16 @@ static void extend_java(const struct process *process, const struct rd_plan *pla
 
 /* ---- Python ---- */
 
-/* Whether an interpreter is told to read no PYTHONPATH, or to run no sitecustomize. */
-static bool is_closed(const struct process *process)
+char rd_python_closed(int count, char *const *arguments)
 {
-    const char *name = process->count > 0 ? rd_base_name(process->arguments[0]) : "";
+    const char *name = count > 0 ? rd_base_name(arguments[0]) : "";
     if (!rd_starts(name, "python") && !rd_starts(name, "pypy")) {
-        return false;
+        return 0;
     }
-    for (int i = 1; i < process->count; i++) {
-        const char *option = process->arguments[i];
+    for (int i = 1; i < count; i++) {
+        const char *option = arguments[i];
         if (option[0] != '-' || option[1] == '\0' || rd_same(option, "--")) {
-            return false;
+            return 0;
         }
         if (option[1] == '-') {
             i += rd_same(option, "--check-hash-based-pycs");
@@ -288,10 +287,10 @@ static bool is_closed(const struct process *process)
         }
         for (const char *one = option + 1; *one != '\0'; one++) {
             if (*one == 'I' || *one == 'E' || *one == 'S') {
-                return true;
+                return *one;
             }
             if (*one == 'c' || *one == 'm') {
-                return false;
+                return 0;
             }
             if (*one == 'W' || *one == 'X' || *one == 'Q') {
                 /* With the rest as its value, or the next argument. */
@@ -300,7 +299,7 @@ static bool is_closed(const struct process *process)
             }
         }
     }
-    return false;
+    return 0;
 }
 
 /* Whether a path's entry is the folder, written in any of the ways that are ours. */
@@ -361,7 +360,7 @@ static void complete(struct process *process)
         }
     }
     /* With a plan that can't be used too: the shim says so. */
-    if (kind == PYTHON && !is_closed(process)) {
+    if (kind == PYTHON && rd_python_closed(process->count, process->arguments) == 0) {
         extend_path(process);
     }
 }

@@ -12,6 +12,7 @@
 #define PIECE 20480
 #define ROOM (64 * 1024)
 #define MAX_ANCESTORS 64
+#define MAX_WORDS 256
 #define OPENS_FILE (O_CLOEXEC | O_NONBLOCK)
 
 #if defined(__x86_64__)
@@ -187,7 +188,7 @@ struct process {
     char folder[448];
     char counts[512]; /* "OMP_NUM_THREADS=2 ..." */
     bool door, glibc, musl, python, frozen;
-    char ignores; /* the letter of Python's option */
+    char closed_by; /* the letter of Python's option */
     unsigned runtimes; /* bits of `known` */
     char mark[256];
     char report[PIECE + 1];
@@ -254,12 +255,24 @@ static bool is_count(struct rd_text name, struct rd_text value)
                || ends(name, "THREADPOOL_SIZE"));
 }
 
-/* What an environment says: of the process where it is its own, only the plan where it is an ancestor's. True where it
- * is one: a program that changes its title may write over it. */
-static bool read_environment(struct reader *reader, struct process *one, int pid, enum plan_of whose)
+/* Takes the plan, and where reports are, from a variable of the nearest environment that has them. */
+static void note(struct process *one, struct rd_text name, struct rd_text value, enum plan_of whose)
+{
+    if (rd_text_is(name, "RADDLE_PLAN") && one->whose == NOBODYS) {
+        one->whose = value.length > 0 ? whose : EMPTY;
+        keep(one->plan, sizeof one->plan, value);
+    } else if (rd_text_is(name, "RADDLE_REPORT") && one->folder[0] == '\0') {
+        struct rd_out out = rd_out(one->folder, sizeof one->folder);
+        rd_put_text(&out, value);
+    }
+}
+
+/* What an environment says, the process's own or an ancestor's. True where it is one: a program that changes its title
+ * may write over it. */
+static bool read_environment(struct reader *reader, struct process *one, int pid)
 {
     char path[64];
-    struct rd_text piece;
+    struct rd_text piece, value;
     bool any = false, sane = false;
     struct rd_out counts = {one->counts, sizeof one->counts, rd_length(one->counts)};
     long file = start(reader, path_of(path, pid, "/environ"));
@@ -267,20 +280,12 @@ static bool read_environment(struct reader *reader, struct process *one, int pid
         one->readable = file != -EACCES && file != -EPERM;
     }
     while (next(reader, '\0', &piece)) {
-        struct rd_text value;
         bool is_variable;
         struct rd_text name = rd_split(piece, '=', &value, &is_variable);
         any = true;
         sane |= is_variable;
-        if (rd_text_is(name, "RADDLE_PLAN") && one->whose == NOBODYS) {
-            one->whose = value.length > 0 ? whose : EMPTY;
-            keep(one->plan, sizeof one->plan, value);
-        } else if (pid != one->pid) {
-            continue;
-        } else if (rd_text_is(name, "RADDLE_REPORT")) {
-            struct rd_out out = rd_out(one->folder, sizeof one->folder);
-            rd_put_text(&out, value);
-        } else if (is_count(name, value) && counts.length + piece.length + 2 < counts.size) {
+        note(one, name, value, pid == one->pid ? OWN : ANCESTORS);
+        if (pid == one->pid && is_count(name, value) && counts.length + piece.length + 2 < counts.size) {
             rd_put(&counts, counts.length > 0 ? " " : "");
             rd_put_text(&counts, piece);
         }
@@ -288,33 +293,22 @@ static bool read_environment(struct reader *reader, struct process *one, int pid
     return sane || !any;
 }
 
-/* The plan and the folder that the container gave us too. */
-static void take_container_s(struct process *one)
-{
-    for (const char *const *entry = environment; *entry != NULL; entry++) {
-        struct rd_text value;
-        struct rd_text name = rd_split(rd_text_of(*entry), '=', &value, NULL);
-        if (rd_text_is(name, "RADDLE_PLAN") && one->whose == NOBODYS) {
-            one->whose = value.length > 0 ? CONTAINERS : EMPTY;
-            keep(one->plan, sizeof one->plan, value);
-        } else if (rd_text_is(name, "RADDLE_REPORT")) {
-            struct rd_out out = rd_out(one->folder, sizeof one->folder);
-            rd_put_text(&out, value);
-        }
-    }
-}
-
 /* A process that was started without variables gets its plan from the nearest of those that started it. */
 static void find_plan(struct reader *reader, struct process *one)
 {
-    if (!read_environment(reader, one, one->pid, OWN)) {
-        take_container_s(one);
+    if (!read_environment(reader, one, one->pid)) {
+        /* The container has given us the same. */
+        for (const char *const *entry = environment; *entry != NULL; entry++) {
+            struct rd_text value;
+            struct rd_text name = rd_split(rd_text_of(*entry), '=', &value, NULL);
+            note(one, name, value, CONTAINERS);
+        }
     }
     int parent = one->parent;
     for (int i = 0; i < MAX_ANCESTORS && parent > 0 && one->whose == NOBODYS; i++) {
         char path[64];
         struct rd_text line, rest;
-        read_environment(reader, one, parent, ANCESTORS);
+        read_environment(reader, one, parent);
         start(reader, path_of(path, parent, "/status"));
         parent = 0;
         while (next(reader, '\n', &line)) {
@@ -366,36 +360,23 @@ static void read_maps(struct reader *reader, struct process *one)
     }
 }
 
-/* Python's options by its command line, as door.c reads them: one of them has it ignore PYTHONPATH, or never look for
- * sitecustomize. */
-static char ignoring_option(struct reader *reader, int pid)
+/* Python's option that closes the door, by its command line. */
+static char closing_option(struct reader *reader, int pid)
 {
     char path[64];
-    struct rd_text word;
-    char found = 0;
+    char *words[MAX_WORDS];
+    int count = 0;
     start(reader, path_of(path, pid, "/cmdline"));
-    bool more = next(reader, '\0', &word);
-    struct rd_text program = base_of(word);
-    more = more && (begins(program, "python") || begins(program, "pypy"));
-    while (more && next(reader, '\0', &word) && word.length > 1 && word.at[0] == '-' && found == 0) {
-        if (word.at[1] == '-') {
-            more = rd_text_is(word, "--check-hash-based-pycs") && next(reader, '\0', &word);
-        }
-        for (size_t i = 1; i < word.length && word.at[1] != '-' && more; i++) {
-            char letter = word.at[i];
-            found = letter == 'I' || letter == 'E' || letter == 'S' ? letter : found;
-            more = letter != 'c' && letter != 'm';
-            if (letter == 'W' || letter == 'X') {
-                /* Its value is the rest, or the next word. */
-                more = i + 1 < word.length || next(reader, '\0', &word);
-                break;
-            }
-        }
+    while (fill(reader)) {
     }
     end(reader);
-    return found;
+    long length = reader->length < PIECE ? reader->length : PIECE - 1;
+    reader->text[length] = '\0';
+    for (long at = 0; at < length && count < MAX_WORDS; at += (long)rd_length(reader->text + at) + 1) {
+        words[count++] = reader->text + at;
+    }
+    return rd_python_closed(count, words);
 }
-
 
 /* Seconds since 1970 when the process began. */
 static int64_t began_at(struct reader *reader, int pid)
@@ -497,9 +478,9 @@ static void judge(struct process *one)
         one->why = "RADDLE_PLAN is empty, so it is left alone";
     } else if (one->whose == NOBODYS) {
         one->why = "there is no RADDLE_PLAN in its environment";
-    } else if (one->python && one->ignores != 0) {
-        one->why = one->ignores == 'S' ? "Python's option -S has it load no sitecustomize"
-                   : one->ignores == 'E' ? "Python's option -E has it ignore the environment"
+    } else if (one->python && one->closed_by != 0) {
+        one->why = one->closed_by == 'S' ? "Python's option -S has it load no sitecustomize"
+                   : one->closed_by == 'E' ? "Python's option -E has it ignore the environment"
                                          : "Python's option -I has it ignore the environment";
     } else if (one->python && one->frozen) {
         one->why = "a frozen Python ignores the environment";
@@ -522,7 +503,7 @@ static void look(struct reader *reader, struct process *one, int pid)
         read_maps(reader, one);
     }
     if (one->python) {
-        one->ignores = ignoring_option(reader, pid);
+        one->closed_by = closing_option(reader, pid);
     }
     if (one->readable && one->folder[0] == '/') {
         read_report(reader, one);
@@ -590,11 +571,12 @@ static void put_value(struct rd_out *out, const char *value)
     }
 }
 
-/* "onnxruntime 1.31.1: intra=2, inter=1 ...", of the newest session in its report. */
+/* "onnxruntime 1.31.1: intra=1 (planned 2, cut to quota 1), inter=1 ...", of the newest session in its report. */
 static void put_session(struct rd_out *out, const struct process *one)
 {
     const char *session = rd_json_last(rd_json_member(one->report, "sessions"));
-    const char *got = rd_json_member(session, "effective"), *gap = ": ";
+    const char *got = rd_json_member(session, "effective"), *gap = ": ", *why;
+    char key[64];
     struct rd_text name, value;
     if (session == NULL) {
         rd_put(out, "no session yet");
@@ -608,6 +590,11 @@ static void put_session(struct rd_out *out, const struct process *one)
         rd_put_text(out, name);
         rd_put_char(out, '=');
         put_value(out, value.at);
+        keep(key, sizeof key, name);
+        why = rd_json_member(rd_json_member(session, "because"), key);
+        rd_put(out, why == NULL ? "" : " (");
+        put_value(out, why);
+        rd_put(out, why == NULL ? "" : ")");
         gap = ", ";
     }
 }

@@ -379,6 +379,11 @@ int rd_threads_pinned(void);
 bool rd_threads_usable(void);
 void rd_threads_forked(void);
 
+/* ---- door.c ---- */
+
+/* The letter of the option by which an interpreter is told to read no PYTHONPATH, or to run no sitecustomize; else 0. */
+char rd_python_closed(int count, char *const *arguments);
+
 /* ---- preload.c ---- */
 
 /* Before main: starts the program again with the allocator that the plan names. Does nothing where it names none. */

@@ -265,26 +265,31 @@ def test_python_with_onnxruntime_behind_the_door_says_what_its_report_says(tmp_p
         mkfifo {tmp_path}/{{a,b}}; exec 8<>{tmp_path}/a 9<>{tmp_path}/b
         {python} -B -c '{SESSION}' {model} <&8 >&9 &
         {python} -IB -c '{SESSION}' {model} <&8 >&9 &
-        read <&9; read <&9
+        env -i {python} -B -c '{SESSION}' {model} <&8 >&9 &
+        read <&9; read <&9; read <&9
         {delivery.PROGRAM} -o json; {delivery.PROGRAM}; echo status $?
-        kill %1 %2
+        kill %1 %2 %3
     """
-    environ = {"PYTHONPATH": delivery.PYTHON_PATH, "RADDLE_PLAN": PLAN, "RADDLE_REPORT": str(reports)}
-    environ |= {"PATH": os.environ["PATH"], "RADDLE_LOG": "0"}
+    environ = {"RADDLE_PLAN": PLAN, "RADDLE_REPORT": str(reports), "PATH": os.environ["PATH"], "RADDLE_LOG": "0"}
     done = subprocess.run([*inside, script], env=environ, capture_output=True, text=True, timeout=120, check=False)
     said, *text = done.stdout.splitlines()
     found = json.loads(said)["processes"]
     pythons = [one for one in found if one["python"]]
-    reached, ignoring = pythons
+    reached, ignoring, bare = sorted(pythons, key=lambda one: one["pid"])
     assert {one["door"] for one in found} == {True}
     assert (reached["reached"], reached["report"]["pid"]) == (True, reached["pid"])
-    assert reached["report"] == json.loads(next(reports.iterdir()).read_text())
+    assert (bare["planFrom"], bare["plan"], bare["reached"]) == ("ancestor", PLAN, True)
+    written = {path.name.split("-")[0]: json.loads(path.read_text()) for path in reports.iterdir()}
+    assert written == {str(one["pid"]): one["report"] for one in (reached, bare)}
     assert (ignoring["reached"], ignoring["why"]) == (False, "Python's option -I has it ignore the environment")
-    (row,) = [line for line in text if "intra=2" in line]
+    row = next(line for line in text if "intra=" in line)
     version = RELEASE.partition("-")[2]
     assert row.split()[:5] == [str(reached["pid"]), "python", "open", "yes", str(reached["threads"])]
-    assert f"onnxruntime {version}: intra=2, " in row
-    assert text[-2:] == ["reached: 1 of 2 processes with a runtime", "status 1"]
+    session = reached["report"]["sessions"][-1]
+    # Three processes share the machine's CPUs.
+    why = f" ({session['because']['intra']})" if "intra" in session["because"] else ""
+    assert f"onnxruntime {version}: intra={session['effective']['intra']}{why}, " in row
+    assert text[-2:] == ["reached: 2 of 3 processes with a runtime", "status 1"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 import json
 import os
+import subprocess
 
+import door_lab
 import pytest
 import shim_lab
 
@@ -30,6 +32,26 @@ def test_it_prints_budget_plan_and_what_the_plan_comes_to_here(mounted):
     assert document["plan"] == env.decode(PLAN)
     assert 1 <= document["effective"]["intraOp"] <= len(cpus)
     assert document["effective"]["because"]["intra"].startswith("planned 512, cut to ")
+
+
+@pytest.mark.parametrize("how", ["venv", "venv without its user's site", "system"])
+def test_behind_the_door_every_python_has_it_though_its_path_has_not(how):
+    python = shim_lab.interpreter("3.11") if how == "system" else shim_lab.release("ort-1.31.1")
+    options = ("-s",) if how.startswith("venv ") else ()
+    command = [*door_lab.prefix(), str(python), *options]
+    variables = {env.PLAN: PLAN, "PATH": os.environ["PATH"]}
+
+    def said(*words):
+        return subprocess.run([*command, *words], env=variables, capture_output=True, text=True, check=True).stdout
+
+    assert json.loads(said("-m", "raddle"))["plan"] == env.decode(PLAN)
+    installed = json.loads(said("-m", "raddle", "show"))["effective"]["onnxruntime"]
+    assert installed == (None if how == "system" else "1.31.1")
+    assert "python -m raddle report" in said("-m", "raddle", "--help")
+    assert (
+        said("-c", "import os, sys; print([p for p in sys.path if 'opt' in p], 'PYTHONPATH' in os.environ)")
+        == "[] False\n"
+    )
 
 
 def test_the_memory_limit_is_told_as_the_process_s_cgroups_have_it(mounted):

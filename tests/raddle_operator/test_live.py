@@ -25,6 +25,7 @@ LEFT = {
     "why": "it says so",
     "counts": {"OMP_NUM_THREADS": "2"},
 }
+RECORD = {"runtime": "x", "version": "1", "effective": {"intra": 2, "spin": "never"}}
 PLAIN = {**PID, "pid": 1, "command": "sh", "runtimes": []}
 
 
@@ -171,11 +172,9 @@ def test_only_containers_with_a_plan_are_asked():
             {
                 **SERVES,
                 "said": None,
-                "report": {
-                    "sessions": [{}, {"runtime": "x", "version": "1", "effective": {"intra": 2, "spin": "never"}}]
-                },
+                "report": {"sessions": [{}, {**RECORD, "because": {"intra": "cut to quota 2"}}]},
             },
-            "x 1: intra=2, spin=never",
+            "x 1: intra=2 (cut to quota 2), spin=never",
         ),
         ({**SERVES, "said": None, "report": {"sessions": ["hostile"]}}, "no session yet"),
     ],

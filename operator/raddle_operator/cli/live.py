@@ -197,7 +197,12 @@ def _session(report: Any) -> str:
     session = sessions[-1] if isinstance(sessions, list) and sessions else None
     if not isinstance(session, dict):
         return "no session yet" if report else ""
-    return f"{session.get('runtime')} {session.get('version')}: {_pairs(session.get('effective'), ', ')}"
+    effective, because = session.get("effective"), session.get("because")
+    if isinstance(effective, dict) and isinstance(because, dict):
+        effective = {
+            name: f"{value} ({because[name]})" if name in because else value for name, value in effective.items()
+        }
+    return f"{session.get('runtime')} {session.get('version')}: {_pairs(effective, ', ')}"
 
 
 def _pairs(values: Any, between: str) -> str:
