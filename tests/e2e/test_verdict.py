@@ -31,9 +31,10 @@ def reported(threads):
     return (0, json.dumps({"processes": [{"sessions": [{"values": values}]}]}))
 
 
-def seen(log=None, report=None, effective=1, show=True):
+def seen(log=None, report=None, effective=1, show=True, program=(0, '{"withRuntime": 1}')):
     shown = (0, json.dumps({"effective": {"intraOp": effective}})) if show else None
-    return {"app": verdict.Seen(log=json.dumps(LOOK) if log is None else log, report=report or reported(1), show=shown)}
+    said = {"report": report or reported(1), "show": shown, "program": program}
+    return {"app": verdict.Seen(log=json.dumps(LOOK) if log is None else log, **said)}
 
 
 def wrong(live=None, found=None, scenario=LIMITED):
@@ -70,10 +71,16 @@ def test_a_container_that_is_as_it_must_be_has_nothing_wrong():
         (None, seen(report=reported(2)), "`raddle report` says [2] threads, expected 1"),
         (None, seen(report=(0, '{"processes": []}')), "`raddle report` says [] threads, expected 1"),
         (None, seen(effective=2), "`raddle show` says 2 threads, expected 1"),
+        (None, seen(program=(1, "not reached")), "`/opt/raddle/raddle` ended with 1: not reached"),
+        (None, seen(program=(0, '{"withRuntime": 0}')), '`/opt/raddle/raddle` ended with 0: {"withRuntime": 0}'),
     ],
 )
 def test_each_difference_is_said(live, found, said):
     assert said in wrong(live, found)
+
+
+def test_where_the_door_is_closed_the_program_is_not_asked():
+    assert wrong(found=seen(program=None)) == ""
 
 
 def test_a_container_without_python_is_not_asked_what_raddle_sees():

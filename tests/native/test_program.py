@@ -38,6 +38,17 @@ int main(void) { puts("ready"); fflush(stdout); getchar(); return 0; }
 """
 
 
+# The same as a program of a libc's.
+HOSTED = """
+#include "program.c"
+int main(int count, char **words, char **given)
+{
+    environment = (const char *const *)given;
+    return command(count, (const char *const *)words);
+}
+"""
+
+
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
     """The library where it may be executed, under the name that it has in a container."""
@@ -71,9 +82,8 @@ def running(*command, preload=True, clean=False, plan=PLAN, **variables):
 
 
 def ask(program, *arguments, **more):
-    done = subprocess.run(
-        [program, *arguments], env={}, capture_output=True, text=True, timeout=60, check=False, **more
-    )
+    more.setdefault("env", {})
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False, **more)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -562,6 +572,25 @@ def test_the_program_for_arm64_says_the_same():
     assert found[os.getpid()]["python"] is True
     status, said, _ = ask(*command, "--help")
     assert (status, said.splitlines()[0]) == (0, "usage: raddle [-o table|json]")
+
+
+def test_address_and_undefined_behaviour_sanitizers_find_nothing(tmp_path, waiting, glibc):
+    (tmp_path / "hosted.c").write_text(HOSTED)
+    sources = [path for path in sorted(NATIVE.glob("*.c")) if path.name != "program.c"]
+    flags = ["-std=gnu11", "-g", "-O1", "-DRD_HOSTED", f"-I{NATIVE}", "-fno-sanitize-recover=all"]
+    hosted = tmp_path / "hosted"
+    Kind.run_checked("gcc", *flags, "-fsanitize=address,undefined", "-o", hosted, tmp_path / "hosted.c", *sources)
+    report = {"v": 1, "sessions": [{"runtime": "x", "effective": {"intra": 1}, "because": {"intra": "y" * 70}}]}
+    with (
+        running(waiting(), RADDLE_REPORT=str(tmp_path)) as (pid, _),
+        running(glibc.caller, "3", "waits", **{f"FILLER_{n}": "x" * 30_000 for n in range(3)}),
+        running(sys.executable, *["-X", "y"] * 200, "-c", "print('ready', flush=True); input()"),
+    ):
+        (tmp_path / f"{pid}-00000001.json").write_text(json.dumps(report, separators=(",", ":")))
+        for form in ("table", "json"):
+            status, said, errors = ask(hosted, "-o", form, env={"ASAN_OPTIONS": "detect_leaks=0"})
+            assert (status in {0, 1}, errors) == (True, "")
+            assert str(pid) in said
 
 
 def test_behind_the_door_it_is_no_less_a_program_without_a_loader():

@@ -18,6 +18,7 @@ from e2e import release, verdict, waiting
 from e2e.errors import FAILURES, E2EError
 from e2e.images import NODE_IMAGE
 from e2e.scenarios import COPY_REPORTS, REPORT, SHOW, Container, Scenario
+from raddle import delivery
 
 GONE_SECONDS = 60.0
 STOCK = "stock"
@@ -134,14 +135,16 @@ class Runner:
         return {one.name: verdict.look(self.log(pod["metadata"], one.name)) for one in scenario.containers}
 
     def _inside_of(self, scenario: Scenario, pod: Mapping[str, Any]) -> dict[str, verdict.Seen]:
-        return {one.name: self._seen(pod["metadata"], one) for one in scenario.containers}
+        return {one.name: self._seen(scenario, pod["metadata"], one) for one in scenario.containers}
 
-    def _seen(self, pod: Mapping[str, Any], container: Container) -> verdict.Seen:
+    def _seen(self, scenario: Scenario, pod: Mapping[str, Any], container: Container) -> verdict.Seen:
         name, log = container.name, self.log(pod, container.name)
+        by_door = verdict.wished(scenario) == "Auto"
+        program = self.inside(pod, name, delivery.PROGRAM, "-o", "json") if by_door else None
         if container.image == NODE_IMAGE:
-            return verdict.Seen(log=log, report=self._copied_report(pod, name), show=None)
+            return verdict.Seen(log=log, report=self._copied_report(pod, name), show=None, program=program)
         report, show = (self.inside(pod, name, *container.inside(command)) for command in (REPORT, SHOW))
-        return verdict.Seen(log=log, report=report, show=show)
+        return verdict.Seen(log=log, report=report, show=show, program=program)
 
     def _copied_report(self, pod: Mapping[str, Any], container: str) -> tuple[int, str]:
         """`raddle report` of the reports of a container without Python, copied out of it."""

@@ -22,12 +22,14 @@ ERRORS = ("pthread_setaffinity_np failed", "[E:onnxruntime", "[F:onnxruntime", "
 class Seen:
     """One container, read from outside: its log, and the exit status and output of Raddle's commands in it.
 
-    `report` is `python -m raddle report -o json`, `show` None where the container has no Python.
+    `report` is `python -m raddle report -o json`, `show` None where the container has no Python, `program`
+    `/opt/raddle/raddle -o json`, None where the door is closed.
     """
 
     log: str
     report: tuple[int, str]
     show: tuple[int, str] | None
+    program: tuple[int, str] | None
 
     @property
     def look(self) -> Mapping[str, Any] | None:
@@ -145,9 +147,14 @@ def _judge(
     )
 
 
+def wished(scenario: Scenario) -> str:
+    """How the scenario's policy has the shim delivered; "Auto" is by the door."""
+    return str((scenario.policy_spec or {}).get("shim", "Auto"))
+
+
 def _delivered(scenario: Scenario, container: Container, pod: Mapping[str, Any]) -> Iterator[str]:
     """Whether the shim came to a container in the way that the scenario's policy asks for."""
-    wish = (scenario.policy_spec or {}).get("shim", "Auto")
+    wish = wished(scenario)
     expected = VOLUMES[wish]
     volumes = [one for one in pod.get("spec", {}).get("volumes", []) if one["name"] == SHIM_VOLUME]
     kinds = [kind for one in volumes for kind in one if kind != "name"]
@@ -205,6 +212,10 @@ def _said(container: Container, plan: int | None, seen: Seen) -> Iterator[str]:
         yield f"`raddle report` ended with {status}: {text[-600:]}"
     elif (reported := _reported(text)) != {container.threads}:
         yield f"`raddle report` says {sorted(reported)} threads, expected {container.threads}"
+    if seen.program is not None:
+        status, text = seen.program
+        if status or not json.loads(text)["withRuntime"]:
+            yield f"`{delivery.PROGRAM}` ended with {status}: {text[-600:]}"
     if seen.show is None:
         return
     status, text = seen.show
