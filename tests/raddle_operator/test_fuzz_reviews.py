@@ -33,9 +33,9 @@ def test_the_cases_are_no_idle_ones():
 
     async def decisions():
         found = {}
-        for seed in range(3):
+        for seed in range(6):
             world = reviews.World(random.Random(f"world {seed}"))
-            for number in range(150):
+            for number in range(75):
                 [*_] = await reviews.problems(world, random.Random(f"{seed} {number}"))
             for line in world.metrics.text().decode().splitlines():
                 if line.startswith("raddle_webhook_requests_total{"):

@@ -124,7 +124,7 @@ def _annotations(choice: Random) -> dict[str, str]:
 def _container(choice: Random, *, init: bool = False) -> dict[str, Any]:
     found: dict[str, Any] = {
         "name": choice.choice(NAMES),
-        "image": choice.choice(("example.test/serve:1", "vllm/x", "")),
+        "image": choice.choice((*("example.test/serve:1",) * 4, "vllm/x", "")),
     }
     if _chance(choice, 0.8):
         found["resources"] = _resources(choice)
@@ -200,7 +200,7 @@ def _policy(choice: Random, name: str, namespace: str) -> dict[str, Any]:
         "objective": ("Latency", "Throughput"),
         "existingValues": ("Respect", "Override"),
         "shim": ("Auto", "Auto", "ConfigMap", "ImageVolume", "InitContainer", "None"),
-        "containers": (["serve"], ["serve", "worker"], ["worker", "nowhere"], ["raddle-shim"]),
+        "containers": (["serve", "worker"], ["serve", "worker", "nowhere"], ["raddle-shim", "serve"]),
         "runtimes": (["onnxruntime"], ["blas"], ["go", "jvm"], list(FAMILIES)),
         "imageEnv": IMAGE_ENVS,
         "reports": (True, False),
