@@ -58,8 +58,8 @@ class Store:
 
 def _variant(variant: Variant) -> dict[str, Any]:
     # Where the shim lies does not matter, what it does decides.
-    env = {name: value for name, value in variant.env.items() if name != "PYTHONUSERBASE"}
-    shim = delivery.content_hash() if "PYTHONUSERBASE" in variant.env else None
+    env = {name: value for name, value in variant.env.items() if name != "LD_PRELOAD"}
+    shim = delivery.content_hash() if "LD_PRELOAD" in variant.env else None
     return {**asdict(variant), "env": env, "shim": shim}
 
 

@@ -91,21 +91,14 @@ def raddle_env(cell: Cell, shim: Path, policy: Policy) -> dict[str, str]:
     references = {
         name: composed.values[prefix] for name, prefix in chosen.references.items() if prefix in composed.values
     }
-    return {**references, **chosen.literals, "PYTHONUSERBASE": str(shim), **_loading(cell, shim)}
-
-
-def _loading(cell: Cell, shim: Path) -> dict[str, str]:
-    """What loads the native library, which in a pod is a mounted file."""
-    if cell.runtime in ("onnxruntime-node", "onnxruntime-c"):
-        return {"LD_PRELOAD": _below(shim, delivery.native_library(platform.machine()))}
-    return {}
-
-
-def _below(shim: Path, mounted: str) -> str:
-    return mounted.replace(delivery.MOUNT_PATH, str(shim), 1)
+    # In a pod a mounted file lists what is preloaded.
+    return {**references, **chosen.literals, "LD_PRELOAD": delivery.LIBRARY.replace(delivery.MOUNT_PATH, str(shim), 1)}
 
 
 def deliver(folder: Path) -> Path:
-    """The shim's files below `folder`, as the mounted ConfigMap shows them to a container; the folder."""
-    delivery.write(str(folder))
+    """The shim's files below `folder`, as the mounted ConfigMap shows them to a container; the folder.
+
+    Raises KeyError where the native shim was not built for this machine.
+    """
+    delivery.write(str(folder), platform.machine())
     return folder

@@ -63,7 +63,7 @@ WHOLE_PODS = {
 }
 # Reasons for which a pod that gets values does not get all of them.
 PARTS = {
-    "ImageEnvUnknown": (pod(), lab.policy(runtimes=["onnxruntime", "jvm"])),
+    "ImageEnvUnknown": (pod(), lab.policy(shim="ConfigMap")),
     "ShimMissing": (pod(), lab.policy(shim="None", nativeShim="Preload")),
     "ReportsMissing": (pod(), lab.policy(shim="None", reports=True)),
     "ArchitectureUnknown": (pod(), lab.policy()),
