@@ -44,7 +44,8 @@ FOOTER = """
 
 - What the pod spec sets itself stays, unless the policy says `existingValues: Override`. What the image sets can't be
   seen and is replaced; only `JAVA_TOOL_OPTIONS` is never replaced: it is extended where the pod spec sets it or where
-  the policy states it (`imageEnv: {JAVA_TOOL_OPTIONS: ""}` says that the image sets none), and else left alone with
+  the policy states it (`imageEnv: {JAVA_TOOL_OPTIONS: ""}` says that the image sets none), where a Java process starts
+  behind the [door](../how-to/troubleshoot.md#the-door-is-closed), and else left alone with
   the reason `ImageEnvUnknown`. Java prints one line, `Picked up JAVA_TOOL_OPTIONS: …`, on standard error.
 - A variable that beats `OMP_NUM_THREADS` would also beat `export OMP_NUM_THREADS=1` in an entrypoint, and what
   torchrun and joblib choose for their processes. So it is set only for a family that the policy names, and only where
