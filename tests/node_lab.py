@@ -139,6 +139,14 @@ def application(version: str, *others: str) -> Path:
     return found
 
 
+def bundle(version: str, target: Path) -> None:
+    """Copies the binding and its libraries there, as a bundler does: the binding under a name of its own."""
+    folder = f"bin/napi-v*/linux/{architecture()}"
+    (binding,) = application(version).glob(f"node_modules/onnxruntime-node/{folder}/onnxruntime_binding.node")
+    for file in binding.resolve().parent.iterdir():
+        shutil.copy(file, target / ("a1b2c3.node" if file.name == binding.name else file.name))
+
+
 def preload() -> dict[str, str]:
     """The variable that has the loader preload the library, as a mounted file does behind the door."""
     return {"LD_PRELOAD": str(door_lab.tree() / Path(LIBRARY).relative_to(MOUNT_PATH))}

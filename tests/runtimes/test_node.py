@@ -1,11 +1,13 @@
 """What a plan says is what a Node.js process does: every control, in real versions of onnxruntime-node."""
 
 import re
+import shutil
 
+import native_lab
 import node_lab
 import pytest
 import shim_lab
-from node_lab import NEWEST, RUNTIME, VERSIONS, application, convolution, plan, run, sums
+from node_lab import BEFORE_EXTRA, NEWEST, OLDEST, RUNTIME, VERSIONS, application, convolution, plan, run, sums
 
 from raddle import cpuset
 from raddle.placement import affinity_groups
@@ -202,3 +204,30 @@ def test_sessions_share_one_arena_where_the_plan_says_so(proves, version):
 
     assert kept_mib() > 2 * kept_mib(shared_arena=1)
     proves(RUNTIME, version, "memory")
+
+
+# --- providers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version != OLDEST])
+def test_options_of_a_provider_that_the_code_asks_for_are_the_planned_ones(proves, tmp_path, version):
+    """The provider itself is a stand-in. What loads it was in the package before its install script came to fetch both."""
+    for release in (BEFORE_EXTRA, version):
+        node_lab.bundle(release, tmp_path)
+    flags = ("-std=c++17", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror")
+    provider = native_lab.built("cuda-provider.so", "cuda_provider.cc", "g++", *flags)
+    shutil.copy(provider, tmp_path / "libonnxruntime_providers_cuda.so")
+    told = tmp_path / "told"
+
+    def run_with(text):
+        told.write_text("")
+        variables = {"PROVIDER_OPTIONS": str(told)}
+        options = {"executionProviders": [{"name": "cuda", "deviceId": 0}]}
+        program = application(version) / "bundled.cjs"
+        seen = run(program, options, text=text, env=variables, bundle=str(tmp_path), check=False)
+        return told.read_text().split(), [line for line in seen.stderr.splitlines() if line.startswith("Error: ")]
+
+    planned, failure = run_with(plan(cuda__cudnn_conv_algo_search="HEURISTIC"))
+    assert planned == ["cudnn_conv_algo_search=HEURISTIC"]
+    assert ([], failure) == run_with(None)
+    proves(RUNTIME, version, "provider options")

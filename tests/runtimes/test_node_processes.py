@@ -1,7 +1,6 @@
 """Node.js processes of every kind: clusters, worker threads, children, other hooks, other versions of Node.js."""
 
 import json
-import shutil
 import subprocess
 
 import door_lab
@@ -102,11 +101,7 @@ def test_flags_of_nodejs_change_nothing(flags):
 
 @pytest.mark.parametrize("version", [BEFORE_EXTRA, NEWEST])
 def test_a_bundle_that_renamed_the_addon_is_reached(tmp_path, version):
-    folder = f"bin/napi-v*/linux/{node_lab.architecture()}"
-    (binding,) = application(version).glob(f"node_modules/onnxruntime-node/{folder}/onnxruntime_binding.node")
-    for file in binding.resolve().parent.iterdir():
-        name = "a1b2c3.node" if file.name == binding.name else file.name
-        shutil.copy(file, tmp_path / name)
+    node_lab.bundle(version, tmp_path)
     seen = run(application(version) / "bundled.cjs", {}, text=plan(intra=3, min=3), bundle=str(tmp_path))
     assert seen.threads[0] in {2, 3}  # with the environment's own thread in newer versions
     assert f"onnxruntime {version}: intra_op=3, inter_op=1, spinning off" in seen.lines[0]

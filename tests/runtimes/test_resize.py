@@ -94,11 +94,8 @@ def test_each_node_session_fits_what_there_is_when_it_is_made(version, tmp_path)
             before=box.join,
             writes=resizes(box),
         )
-    # Before it reads configuration entries its workers can't stop spinning, so a quota leaves it none.
-    spinning = version == node_lab.BEFORE_EXTRA
-    assert seen.threads == [0 if spinning and quota_us > 0 else pool for quota_us, _, pool, *_ in STEPS]
-    if not spinning:
-        assert reported(tmp_path) == EXPECTED
+    assert seen.threads == POOLS
+    assert reported(tmp_path) == EXPECTED
 
 
 @pytest.mark.parametrize("version", [native_lab.VERSIONS[0], native_lab.VERSIONS[-1]])
