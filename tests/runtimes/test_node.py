@@ -10,8 +10,6 @@ import shim_lab
 from node_lab import BEFORE_EXTRA, NEWEST, OLDEST, RUNTIME, VERSIONS, application, convolution, plan, run, sums
 
 from raddle import cpuset
-from raddle.placement import affinity_groups
-from raddle.sysfs import read_machine
 
 pytestmark = pytest.mark.runtime
 
@@ -131,13 +129,12 @@ def test_the_codes_other_entries_stay_beside_ours():
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", ["numa", "core"])
 def test_on_exclusive_cpus_each_worker_is_tied_as_planned(proves, version, kind):
-    cpus = cpuset.of(node_lab.two_cpus())
-    groups = affinity_groups(read_machine(), cpus, 2, kind)
-    text = plan(aff=kind, excl=2, smt=1)
+    first, second = node_lab.two_cpus()
+    both = [cpuset.format_list(cpuset.of((first, second)))]
+    text = plan(aff=kind, excl=2, smt=1, cpus=f"{first},{second}")
     seen = run(application(version) / "app.cjs", {}, {}, text=text)
-    expected = [cpuset.format_list(group) for group in groups]
-    # A second session never shares a core of the first.
-    later = expected if kind == "numa" else [cpuset.format_list(cpus)]
+    # The caller has the first. A second session never shares a core of the first.
+    expected, later = (both, both) if kind == "numa" else ([str(second)], both)
     assert [session["cpus"] for session in seen.sessions] == [expected, later]
     assert f"affinity {kind}" in seen.lines[0]
     assert "pthread_setaffinity_np" not in seen.stderr
