@@ -215,6 +215,11 @@ def stub(compiler: str = "gcc") -> Path:
     return library.parent
 
 
+def row(kind: str) -> str:
+    """Of the README's table of runtimes."""
+    return {"java": "ONNX Runtime (Java)", "node": "ONNX Runtime (Node.js)"}.get(kind, "ONNX Runtime (C/C++)")
+
+
 def program(kind: str, version: str) -> Program:
     """A caller of this kind (c, cpp, plugin, handle, java, node) with this version of ORT ("stub" for the stand-in)."""
     makers = {"c": _c, "cpp": _cpp, "plugin": _plugin, "handle": _handle, "java": _java, "node": _node}

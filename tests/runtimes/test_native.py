@@ -25,11 +25,11 @@ PLAN = "intra=2;inter=1;spin=never;mode=sequential"
 
 @pytest.fixture
 def proven(proves):
-    """proven(kind, version, control); Node.js has a row, and a shim, of its own."""
+    """proven(kind, version, *controls)."""
 
     def note(kind, version, *controls):
-        for control in controls if kind != "node" else ():
-            proves({"java": "ONNX Runtime (Java)"}.get(kind, "ONNX Runtime (C/C++)"), version, control)
+        for control in controls:
+            proves(native_lab.row(kind), version, control)
 
     return note
 

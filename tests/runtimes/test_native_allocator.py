@@ -32,7 +32,7 @@ def test_the_planned_allocator_is_in_the_process(kind, version, name, proves):
         assert "ld.so" not in caller.stderr
         assert caller.end() == 0
     if version != "stub":
-        proves({"java": "ONNX Runtime (Java)"}.get(kind, "ONNX Runtime (C/C++)"), version, "memory")
+        proves(native_lab.row(kind), version, "memory")
 
 
 @pytest.mark.parametrize("plan", ["intra=2", "intra=2;alloc=system", None])

@@ -28,13 +28,13 @@ def test_eight_sessions_that_share_an_arena_need_the_memory_of_one(kind, version
     apart = resident_kb(kind, version, "intra=1", SESSIONS)
     shared = resident_kb(kind, version, "intra=1;shared_arena=1", SESSIONS)
     assert apart > 4 * shared
-    proves({"java": "ONNX Runtime (Java)"}.get(kind, "ONNX Runtime (C/C++)"), version, "memory")
+    proves(native_lab.row(kind), version, "memory")
 
 
 @pytest.mark.parametrize(("kind", "version"), CALLERS)
 def test_a_session_without_an_arena_gives_its_memory_back_after_a_run(kind, version, proves):
     assert resident_kb(kind, version, "intra=1", 1) > 2 * resident_kb(kind, version, "intra=1;arena=0", 1)
-    proves({"java": "ONNX Runtime (Java)"}.get(kind, "ONNX Runtime (C/C++)"), version, "memory")
+    proves(native_lab.row(kind), version, "memory")
 
 
 @pytest.mark.parametrize("version", ["1.16.3", "1.31.1"])

@@ -21,11 +21,11 @@ EXCLUSIVE = f"excl=2;cpus={CPUS[0]},{CPUS[1]}"
 
 @pytest.fixture
 def proven(proves):
-    """proven(kind, version, control); Node.js has a row, and a shim, of its own."""
+    """proven(kind, version, *controls)."""
 
     def note(kind, version, *controls):
-        for control in controls if kind != "node" else ():
-            proves({"java": "ONNX Runtime (Java)"}.get(kind, "ONNX Runtime (C/C++)"), version, control)
+        for control in controls:
+            proves(native_lab.row(kind), version, control)
 
     return note
 
