@@ -29,7 +29,7 @@ def violations(
         yield "the same inputs give another plan"
     yield from faults(made, machine, budget, policy, picture)
     if budget.cpus is None:
-        yield from _annotations(made, budget, policy)
+        yield from _annotations(made, machine, budget, policy)
 
 
 def faults(
@@ -55,8 +55,8 @@ def faults(
         yield from worker_invariants.other_counts(machine, budget, policy)
 
 
-def _annotations(made: Plan, budget: Budget, policy: Policy) -> Iterator[str]:
-    shim = wire.shim_text(made, policy)
+def _annotations(made: Plan, machine: Machine | None, budget: Budget, policy: Policy) -> Iterator[str]:
+    shim = wire.shim_text(made, policy, machine)
     if len(shim) > env.RESERVED_SHIM or env.decode(shim).get("intra", made.intra_op) != made.intra_op:
         yield f"RADDLE_PLAN is {shim}"
     variable = env.decode(shim).get("env_intra", made.intra_op)
@@ -257,18 +257,23 @@ def wider(machine: Machine | None, budgets: tuple[Budget, Budget], policy: Polic
 def in_the_container(machine: Machine, budget: Budget, policy: Policy) -> Iterator[str]:
     """What does not hold where a plan made at binding meets the CPUs of `budget`: it is cut to what there is."""
     planned = plan(machine, budget._replace(cpus=None), policy)
-    fields = env.decode(wire.shim_text(planned, policy))
+    fields = env.decode(wire.shim_text(planned, policy, machine))
     there = plan(machine, budget, policy)
     facts = live.Facts(budget.cpus, budget.quota_cpus, min(budget.workers, env.MAX_STREAMS))
     exclusive = there.exclusive_cpus > 0 and budget.cpus is not None
     if exclusive:
-        facts.placed = place(machine, there.exclusive_cpus, wish_of(policy, gpu=budget.gpu), budget.cpus)
+        facts.placed = live.place(fields, budget.cpus)
+        # One with too many CPUs that follow no order is not told of.
+        if facts.placed is not None or ("cpus" in fields and not (budget.cpus or 0) & ~machine.online):
+            placed = place(machine, there.exclusive_cpus, wish_of(policy, gpu=budget.gpu), budget.cpus)
+            if facts.placed != placed:
+                yield f"placed {facts.placed} by what the plan tells of the machine, by the machine {placed}"
     found = live.resolve(fields, facts)
     for name, count in (("intra", found.intra), ("inter", found.inter), ("global_intra", found.global_intra)):
         if (count is None) != (name not in fields) or not 1 <= (count or 1) <= int(fields.get(name, 1)):
             yield f"{name} {count} in the container, planned {fields.get(name)}"
     # A share in percent is of what was planned for, not of what there is.
-    if exclusive and found.intra is not None and policy.intra_op_percent is None:
+    if facts.placed is not None and found.intra is not None and policy.intra_op_percent is None:
         least = min(planned.intra_op or 1, there.intra_op or 1)
         if found.intra != least:
             yield f"{found.intra} threads in the container, planned {planned.intra_op}, there {there.intra_op}"
