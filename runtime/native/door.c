@@ -55,14 +55,29 @@ static const uint64_t *auxiliary_behind(int count, char **arguments, char **give
     return (const uint64_t *)(const void *)(given + 1);
 }
 
+/* The base name of the program's file; "" for a script: the kernel tells the script's, which then is an argument of the
+ * interpreter too. */
+static const char *program_name(const struct process *process)
+{
+    uint64_t file = 0;
+    if (!rd_auxiliary(process->auxiliary, AT_EXECFN, &file) || file == 0) {
+        return "";
+    }
+    const char *path = (const char *)(uintptr_t)file;
+    for (int i = 1; i < process->count && i <= 2; i++) {
+        if (rd_same(process->arguments[i], path)) {
+            return "";
+        }
+    }
+    return rd_base_name(path);
+}
+
 static enum kind kind_of(const struct process *process)
 {
     static const char *const runtimes[] = {"libonnxruntime", "libgomp",      "libiomp5",  "libomp",  "libopenblas",
                                            "libopenblasp",   "libopenblaso", "libmkl_rt", "libblis", "libtorch",
                                            NULL};
-    uint64_t file = 0;
-    rd_auxiliary(process->auxiliary, AT_EXECFN, &file);
-    const char *name = file == 0 ? "" : rd_base_name((const char *)(uintptr_t)file);
+    const char *name = program_name(process);
     /* Two that are extended in Python give their environment to the programs that they start. */
     bool starts_others = rd_starts(name, "gdb") || rd_starts(name, "perf");
     if (!starts_others && (rd_exports("Py_Main", "libpython") || rd_exports("pypy_main_startup", "libpypy"))) {
