@@ -8,6 +8,7 @@ import platform
 import resource
 import shutil
 import subprocess
+from pathlib import Path
 
 import door_lab
 import native_lab
@@ -176,6 +177,50 @@ def test_a_go_program_is_given_the_same(tmp_path, cgo, flags):
     command = [GO, "build", *flags, "-o", "program", "main.go"]
     subprocess.run(command, cwd=tmp_path, env=environ, check=True, timeout=250)
     assert same([tmp_path / "program"])[0] == 0
+
+
+def test_a_program_whose_libraries_export_nothing_is_given_the_same(tmp_path):
+    need("gcc")
+    (tmp_path / "empty.c").write_text("static int one(void) { return 1; }\nint (*const two)(void) = one;\n")
+    (tmp_path / "main.c").write_text("int main(void) { return 0; }\n")
+    for style in ("gnu", "sysv"):
+        library, program = tmp_path / f"lib{style}.so", tmp_path / style
+        hidden = ("-shared", "-fPIC", "-nostdlib", "-fvisibility=hidden", f"-Wl,--hash-style={style}")
+        Kind.run_checked("gcc", *hidden, "-o", library, tmp_path / "empty.c")
+        linked = ("-fopenmp", "-Wl,--no-as-needed", library, "-lgomp", f"-Wl,-rpath,{tmp_path}")
+        Kind.run_checked("gcc", "-o", program, tmp_path / "main.c", *linked)
+        assert same([program]) == (0, "", "")
+
+
+@pytest.mark.parametrize("name", ["java", "gdb", "python3"])
+def test_a_script_with_the_name_of_a_program_is_a_script(tmp_path, name):
+    script = tmp_path / name
+    script.write_text("#!/bin/sh\nenv\n")
+    script.chmod(0o755)
+    assert same([script], {**GIVEN, "RADDLE_LITERALS": "JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=2"})[0] == 0
+    script.write_text(f"#!{PYTHON}\nimport sys; print('raddle' in sys.modules)\n")
+    assert run([script], opened=True) == (0, "True\n", "")
+
+
+@pytest.mark.parametrize(
+    "preload",
+    [
+        "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2",
+        "/usr/lib/x86_64-linux-gnu/libmimalloc.so.2",
+        "/opt/raddle/libraddle.so",
+    ],
+)
+def test_what_an_image_preloads_itself_stays(built, preload):
+    if preload.startswith("/usr") and not Path(preload).exists():
+        pytest.skip(f"no {preload} here")
+    first = ("env", f"LD_PRELOAD={preload}")
+    status, said, errors = run([built("gcc")], opened=True, first=first)
+    assert (status, errors) == (0, "")
+    variables = [line for line in said.splitlines() if line.startswith("variable")]
+    without = [line for line in run([built("gcc")], opened=False)[1].splitlines() if line.startswith("variable")]
+    assert sorted(variables) == sorted([*without, f"variable LD_PRELOAD={preload}"])
+    said = run([PYTHON, "-c", SHOWS], opened=True, first=first)[1]
+    assert said.splitlines()[1] == "True"
 
 
 # --- ways to be started -----------------------------------------------------------------------------------------------
