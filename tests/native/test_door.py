@@ -751,3 +751,45 @@ def test_an_allocator_of_the_image_s_own_stays_the_only_one(prefix):
     _, (_, said, _) = both(prefix, sys.executable, "-c", ALLOCATORS, **environ)
     assert b"jemalloc" in said
     assert b"tcmalloc" not in said
+
+
+# --- checkers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def sanitized(tmp_path_factory):
+    """The tree with a library that is built with the sanitizers, and what to preload for it."""
+    folder = tmp_path_factory.mktemp("sanitized")
+    delivery.write(str(folder), "x86_64")
+    flags = ["-g", "-O1", "-fPIC", "-shared", "-DRD_HOSTED", "-fvisibility=hidden"]
+    sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    checked = folder / "libraddle.so"
+    checked.unlink()
+    Kind.run_checked("gcc", "-std=gnu11", *flags, *sanitize, "-o", checked, *sorted(native_programs.NATIVE.glob("*.c")))
+    runtimes = [
+        native_programs.output("gcc", f"-print-file-name={name}").strip() for name in ("libasan.so", "libubsan.so")
+    ]
+    return folder, ":".join([*runtimes, str(checked)])
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"PYTHONPATH": ":/mine" * 9000, "RADDLE_LITERALS": "A=1;" * 4000},
+        {"PYTHONPATH": "/mine", "RADDLE_LITERALS": ";=;A=;=1;B;C#;" + "D" * 70 + "=1;E=" + "1" * 300 + ";F=1=2"},
+        {"JAVA_TOOL_OPTIONS": " -Xmx1g ", "RADDLE_LITERALS": "JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=4"},
+        {"RADDLE_PLAN": "v=1;" + "x=1;" * 2000, "OMP_NUM_THREADS": "9" * 100},
+        {"RADDLE_PLAN": None},
+    ],
+)
+def test_address_and_undefined_behaviour_sanitizers_find_nothing(started, program, sanitized, environ):
+    folder, preload = sanitized
+    environ = {"LD_PRELOAD": preload, "ASAN_OPTIONS": "detect_leaks=0", "PATH": PATH, **environ}
+    plan = environ.get("RADDLE_PLAN", PLAN)
+    for options in ((), ("-W",), ("", "-I"), ("-bE",)):
+        said = started(program("python3", "Py_Main"), *options, **environ)
+        assert ("ORT_INTRA_OP_NUM_THREADS=2\n" in said) is (plan == PLAN)
+        assert (f"PYTHONPATH={folder}/python/" in said) is (plan is not None and options != ("-bE",))
+    said = started(program("java"), **environ)
+    assert ("ActiveProcessorCount=4\n" in said) is ("JAVA_TOOL_OPTIONS" in environ)
