@@ -133,16 +133,6 @@ static bool ends(struct rd_text text, const char *with)
     return text.length >= length && rd_text_is((struct rd_text){text.at + text.length - length, length}, with);
 }
 
-static bool holds(struct rd_text text, const char *part)
-{
-    for (; text.length > 0; text.at++, text.length--) {
-        if (begins(text, part)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static struct rd_text after(struct rd_text text, size_t count)
 {
     return (struct rd_text){text.at + count, text.length - count};
@@ -187,7 +177,8 @@ struct process {
     char plan[RD_MAX_PLAN_TEXT + 1];
     char folder[448];
     char counts[512]; /* "OMP_NUM_THREADS=2 ..." */
-    bool door, glibc, musl, python, frozen;
+    bool door, glibc, musl, python;
+    bool late; /* its Python was not there at its start: a frozen program, a module of another language */
     char closed_by; /* the letter of Python's option */
     unsigned runtimes; /* bits of `known` */
     char mark[256];
@@ -319,6 +310,34 @@ static void find_plan(struct reader *reader, struct process *one)
     }
 }
 
+static bool is_python(struct rd_text name)
+{
+    return begins(name, "python") || begins(name, "pypy");
+}
+
+static bool needs_python;
+
+static bool look_for_python(const char *name, const char *version)
+{
+    (void)version;
+    name = rd_base_name(name);
+    needs_python |= rd_starts(name, "libpython") || rd_starts(name, "libpypy");
+    return true;
+}
+
+/* Whether the program is a Python, or is linked to one: then the door knew it when the process began. */
+static bool starts_with_python(int pid)
+{
+    char path[64], target[1024];
+    path_of(path, pid, "/exe");
+    long length = rd_syscall(NR_READLINKAT, AT_FDCWD, (long)path, (long)target, sizeof target, 0, 0);
+    needs_python = !rd_failed(length) && is_python(base_of((struct rd_text){target, (size_t)length}));
+    if (!needs_python) {
+        rd_loadable(path, look_for_python);
+    }
+    return needs_python;
+}
+
 static void read_mapping(struct process *one, struct rd_text line)
 {
     for (int i = 0; i < 5; i++) {
@@ -339,9 +358,7 @@ static void read_mapping(struct process *one, struct rd_text line)
     one->door |= begins(name, "libraddle.so");
     one->glibc |= begins(name, "libc.so.6") || begins(name, "libc-2.");
     one->musl |= begins(name, "ld-musl-") || rd_text_is(name, "libc.so");
-    one->python |= begins(name, "libpython") || begins(name, "python") || begins(name, "pypy");
-    /* PyInstaller's folders, of one file and of many. */
-    one->frozen |= holds(line, "/_MEI") || holds(line, "/_internal/libpython");
+    one->python |= begins(name, "libpython") || is_python(name);
     for (unsigned i = 0; i < KNOWN; i++) {
         if (begins(name, known[i].file)) {
             one->runtimes |= 1u << i;
@@ -482,8 +499,8 @@ static void judge(struct process *one)
         one->why = one->closed_by == 'S' ? "Python's option -S has it load no sitecustomize"
                    : one->closed_by == 'E' ? "Python's option -E has it ignore the environment"
                                          : "Python's option -I has it ignore the environment";
-    } else if (one->python && one->frozen) {
-        one->why = "a frozen Python ignores the environment";
+    } else if (one->late) {
+        one->why = "its Python is frozen, or was loaded by a program that is none";
     } else if (has_onnxruntime && !one->python) {
         one->why = "no session of its onnxruntime came by the shim yet";
     } else {
@@ -504,6 +521,7 @@ static void look(struct reader *reader, struct process *one, int pid)
     }
     if (one->python) {
         one->closed_by = closing_option(reader, pid);
+        one->late = !starts_with_python(pid);
     }
     if (one->readable && one->folder[0] == '/') {
         read_report(reader, one);

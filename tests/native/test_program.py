@@ -327,18 +327,18 @@ def test_options_that_have_python_ignore_the_door_are_seen_and_words_of_the_prog
     assert (f" -{ignored} " in found["why"]) is (ignored != "")
 
 
-def test_a_frozen_python_is_not_called_reached(program, waiting, tmp_path):
-    folder = tmp_path / "_MEIx1y2z3"
-    folder.mkdir()
-    (folder / "empty.c").write_text("int rd_test_nothing;\n")
-    libraries = []
-    for name in ("libpython3.11.so.1.0", "onnxruntime_pybind11_state.so"):
-        Kind.run_checked("gcc", "-shared", "-fPIC", "-o", folder / name, folder / "empty.c")
-        libraries.append(str(folder / name))
-    with running(waiting(), LD_PRELOAD=":".join([str(library()), *libraries])) as (pid, _):
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_python_within_a_program_is_reached_only_where_that_was_linked_to_it(program, named, tmp_path, linked):
+    # uWSGI is; PyInstaller's programs, Apache and Java load it later.
+    python, runtime = named("libpython3.11.so.1.0"), named("onnxruntime_pybind11_state.so")
+    (tmp_path / "waits.c").write_text(WAITS)
+    links = ["-Wl,--no-as-needed", python, f"-Wl,-rpath,{python.parent}"] if linked else []
+    Kind.run_checked("gcc", "-o", tmp_path / "serves", tmp_path / "waits.c", *links)
+    preload = ":".join(map(str, [library(), runtime, *([] if linked else [python])]))
+    with running(tmp_path / "serves", LD_PRELOAD=preload) as (pid, _):
         found = document(program)[pid]
-    assert (found["python"], found["runtimes"], found["reached"]) == (True, ["onnxruntime"], False)
-    assert found["why"] == "a frozen Python ignores the environment"
+    assert (found["python"], found["runtimes"], found["reached"]) == (True, ["onnxruntime"], linked)
+    assert found["why"] == ("" if linked else "its Python is frozen, or was loaded by a program that is none")
 
 
 def test_a_real_node_js_says_what_its_session_got(program):
