@@ -306,11 +306,31 @@ struct where {
     long mounts;
 };
 
+/* Leaves of mountinfo the lines of cgroups and of what is mounted over one: of those it is asked for each session. */
+static long keep_cgroups(char *text, long length)
+{
+    long kept = 0;
+    struct rd_text lines = {text, length < 0 ? 0 : (size_t)length};
+    for (bool more = true; more;) {
+        struct rd_text fields[5], kind[3];
+        struct rd_text line = rd_split(lines, '\n', &lines, &more);
+        if (split_mount(line, fields, kind)
+            && (rd_text_is(kind[0], "cgroup") || rd_text_is(kind[0], "cgroup2")
+                || is_covered((struct rd_text){text, (size_t)kept}, fields[4]))) {
+            __builtin_memmove(text + kept, line.at, line.length);
+            kept += (long)line.length;
+            text[kept++] = '\n';
+        }
+    }
+    return length < 0 ? length : kept;
+}
+
 static struct where read_where(struct scratch *scratch, const char *root)
 {
+    long mounts = read_proc(scratch, root, "/mountinfo", scratch->mounts, sizeof scratch->mounts);
     return (struct where){
         .own = read_proc(scratch, root, "/cgroup", scratch->own, sizeof scratch->own),
-        .mounts = read_proc(scratch, root, "/mountinfo", scratch->mounts, sizeof scratch->mounts),
+        .mounts = keep_cgroups(scratch->mounts, mounts),
     };
 }
 
