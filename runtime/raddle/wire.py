@@ -85,7 +85,7 @@ def shim_text(plan: Plan, policy: Policy, machine: Optional[Machine] = None) -> 
         fields.update(_onnxruntime_fields(plan, policy))
     text = env.encode(fields)
     for part in machine_part.fields_of(machine, gpu=plan.gpu) if machine is not None and plan.exclusive_cpus else ():
-        whole = env.encode({**fields, **part})
+        whole = ";".join([text, *(f"{key}={lists}" for key, lists in part.items())])
         if len(whole) <= env.RESERVED_SHIM:
             return whole
     return text

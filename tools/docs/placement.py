@@ -38,7 +38,8 @@ HOW_TO_READ = """
 
 - *container* is what it has: a limit (`500m` is half a CPU), exclusive CPUs whose numbers are not known yet, as
   when the pod is bound to its node, or exclusive CPUs by their numbers, as in the running container. There a plan
-  is only ever cut: it has at most as many threads as at binding.
+  is only ever cut: it has at most as many threads as at binding. The container knows the machine from
+  [its plan](../reference/environment.md#the-machine-in-the-plan).
 - *policy* is what differs from the defaults, which are Latency, one worker and one session.
 - *threads* is the size of the intra-op pool of a session, the caller counted.
 - *tied*: `numa` lets each worker use the container's CPUs on its NUMA node, `core` gives it a core. With known CPUs
