@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import door_lab
 import pytest
 import shim_lab
 
@@ -84,10 +85,19 @@ def test_opentelemetry_s_sitecustomize_and_ours_both_work_in_either_order(otel, 
     assert (found["intra"], found["tracer"]) == (1, "opentelemetry.sdk.trace")
 
 
-def test_a_program_that_opentelemetry_instrument_starts_has_its_plan(otel, mounted, model, app):
-    command = otel.with_name("opentelemetry-instrument")
-    variables = {**OTEL_QUIET, env.PLAN: PLAN, **shim_lab.python_path(mounted)}
-    done = shim_lab.python(command, str(otel), str(app(OTEL_SAY)), str(model), env=variables, check=False)
+both_ways_in = pytest.mark.parametrize("way", ["the door", "PYTHONPATH"])
+
+
+def way_in(way, mounted):
+    """What is put before a command, and the variables that name the shim: none behind the door."""
+    return (door_lab.prefix(), {}) if way == "the door" else ((), shim_lab.python_path(mounted))
+
+
+@both_ways_in
+def test_a_program_that_opentelemetry_instrument_starts_has_its_plan(way, otel, mounted, model, app):
+    before, named = way_in(way, mounted)
+    command = [*before, str(otel.with_name("opentelemetry-instrument")), str(otel), str(app(OTEL_SAY)), str(model)]
+    done = shim_lab.python(*command, env={**OTEL_QUIET, env.PLAN: PLAN, **named}, check=False)
     assert (said(done)["intra"], said(done)["tracer"]) == (1, "opentelemetry.sdk.trace")
     assert done.stderr.count("raddle: ") == 1
 
@@ -114,10 +124,11 @@ def test_ddtrace_s_sitecustomize_and_ours_both_work_in_either_order(ddtrace, mou
     assert "ddtrace.bootstrap.preload" in found["modules"]
 
 
-def test_a_program_that_ddtrace_run_starts_has_its_plan(ddtrace, mounted, model, app):
-    command = ddtrace.with_name("ddtrace-run")
-    variables = {**DDTRACE_QUIET, env.PLAN: PLAN, **shim_lab.python_path(mounted)}
-    found = said(shim_lab.python(command, str(ddtrace), str(app()), str(model), env=variables, check=False))
+@both_ways_in
+def test_a_program_that_ddtrace_run_starts_has_its_plan(way, ddtrace, mounted, model, app):
+    before, named = way_in(way, mounted)
+    command = [*before, str(ddtrace.with_name("ddtrace-run")), str(ddtrace), str(app()), str(model)]
+    found = said(shim_lab.python(*command, env={**DDTRACE_QUIET, env.PLAN: PLAN, **named}, check=False))
     assert found["intra"] == 1
     assert "ddtrace.bootstrap.preload" in found["modules"]
 
