@@ -470,7 +470,7 @@ def _script(lab: Lab) -> Image:
 
 # --- options and variables ----------------------------------------------------------------------------------------
 
-for _option in ("-s", "-E", "-I", "-S", "-Es", "-P", "-O", "-Xdev"):
+for _option in ("-s", "-E", "-I", "-S", "-Es", "-P", "-O", "-Xdev", "-Werror"):
     layout(_option)(lambda lab, option=_option: lab.plain(option))
 for _name in ("PYTHONNOUSERSITE", "PYTHONSAFEPATH", "PYTHONDONTWRITEBYTECODE"):
     layout(_name)(lambda lab, name=_name: lab.plain(**{name: "1"}))

@@ -100,6 +100,7 @@ GROUPS = (
             _all("PYTHONSAFEPATH", "`PYTHONSAFEPATH`"),
             _all("-O", "`-O`"),
             _all("-Xdev", "`-X dev`"),
+            _all("-Werror", "`-W error`"),
             _all("-m", "`-m`"),
             _all("-c", "`-c`"),
             _all("stdin", "a program from standard input"),
