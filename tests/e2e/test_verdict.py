@@ -31,14 +31,21 @@ def reported(threads):
     return (0, json.dumps({"processes": [{"sessions": [{"values": values}]}]}))
 
 
-def seen(log=None, report=None, effective=1, show=True, program=(0, '{"withRuntime": 1}')):
+def live(count):
+    return (0, json.dumps({"live": {"containers": [{"withRuntime": count}]}}))
+
+
+ONE = live(1)
+
+
+def seen(log=None, report=None, effective=1, show=True, asked=ONE):
     shown = (0, json.dumps({"effective": {"intraOp": effective}})) if show else None
-    said = {"report": report or reported(1), "show": shown, "program": program}
+    said = {"report": report or reported(1), "show": shown, "live": asked}
     return {"app": verdict.Seen(log=json.dumps(LOOK) if log is None else log, **said)}
 
 
-def wrong(live=None, found=None, scenario=LIMITED):
-    (only,) = verdict.judge(scenario, HOST, live or pod(), found or seen(), STOCK)
+def wrong(made=None, found=None, scenario=LIMITED):
+    (only,) = verdict.judge(scenario, HOST, made or pod(), found or seen(), STOCK)
     return " | ".join(only.wrong)
 
 
@@ -47,7 +54,7 @@ def test_a_container_that_is_as_it_must_be_has_nothing_wrong():
 
 
 @pytest.mark.parametrize(
-    ("live", "found", "said"),
+    ("made", "found", "said"),
     [
         (pod(qos="Guaranteed"), None, "class of service Guaranteed, expected Burstable"),
         ({"metadata": {}, "status": {"qosClass": "Burstable"}}, None, "the pod has no plan"),
@@ -71,16 +78,16 @@ def test_a_container_that_is_as_it_must_be_has_nothing_wrong():
         (None, seen(report=reported(2)), "`raddle report` says [2] threads, expected 1"),
         (None, seen(report=(0, '{"processes": []}')), "`raddle report` says [] threads, expected 1"),
         (None, seen(effective=2), "`raddle show` says 2 threads, expected 1"),
-        (None, seen(program=(1, "not reached")), "`/opt/raddle/raddle` ended with 1: not reached"),
-        (None, seen(program=(0, '{"withRuntime": 0}')), '`/opt/raddle/raddle` ended with 0: {"withRuntime": 0}'),
+        (None, seen(asked=(1, "not reached")), "`raddle explain --live` ended with 1: not reached"),
+        (None, seen(asked=live(0)), "`raddle explain --live` ended with 0: {"),
     ],
 )
-def test_each_difference_is_said(live, found, said):
-    assert said in wrong(live, found)
+def test_each_difference_is_said(made, found, said):
+    assert said in wrong(made, found)
 
 
-def test_where_the_door_is_closed_the_program_is_not_asked():
-    assert wrong(found=seen(program=None)) == ""
+def test_where_the_door_is_closed_nobody_is_asked():
+    assert wrong(found=seen(asked=None)) == ""
 
 
 def test_a_container_without_python_is_not_asked_what_raddle_sees():

@@ -18,7 +18,6 @@ from e2e import release, verdict, waiting
 from e2e.errors import FAILURES, E2EError
 from e2e.images import NODE_IMAGE
 from e2e.scenarios import COPY_REPORTS, REPORT, SHOW, Container, Scenario
-from raddle import delivery
 
 GONE_SECONDS = 60.0
 STOCK = "stock"
@@ -140,11 +139,19 @@ class Runner:
     def _seen(self, scenario: Scenario, pod: Mapping[str, Any], container: Container) -> verdict.Seen:
         name, log = container.name, self.log(pod, container.name)
         by_door = verdict.wished(scenario) == "Auto"
-        program = self.inside(pod, name, delivery.PROGRAM, "-o", "json") if by_door else None
+        live = self._live(pod) if by_door else None
         if container.image == NODE_IMAGE:
-            return verdict.Seen(log=log, report=self._copied_report(pod, name), show=None, program=program)
+            return verdict.Seen(log=log, report=self._copied_report(pod, name), show=None, live=live)
         report, show = (self.inside(pod, name, *container.inside(command)) for command in (REPORT, SHOW))
-        return verdict.Seen(log=log, report=report, show=show, program=program)
+        return verdict.Seen(log=log, report=report, show=show, live=live)
+
+    def _live(self, pod: Mapping[str, Any]) -> tuple[int, str]:
+        """What the shim's own program says in each of the pod's containers."""
+        command = [sys.executable, "-m", "raddle_operator", "explain", "--live", pod["name"], "-o", "json"]
+        command += ["-n", pod["namespace"]]
+        environ = self._cluster.environment()
+        done = subprocess.run(command, env=environ, check=False, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
 
     def _copied_report(self, pod: Mapping[str, Any], container: str) -> tuple[int, str]:
         """`raddle report` of the reports of a container without Python, copied out of it."""

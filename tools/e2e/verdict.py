@@ -22,14 +22,14 @@ ERRORS = ("pthread_setaffinity_np failed", "[E:onnxruntime", "[F:onnxruntime", "
 class Seen:
     """One container, read from outside: its log, and the exit status and output of Raddle's commands in it.
 
-    `report` is `python -m raddle report -o json`, `show` None where the container has no Python, `program`
-    `/opt/raddle/raddle -o json`, None where the door is closed.
+    `report` is `python -m raddle report -o json`, `show` None where the container has no Python, `live`
+    `raddle explain --live -o json` of its pod, None where the door is closed.
     """
 
     log: str
     report: tuple[int, str]
     show: tuple[int, str] | None
-    program: tuple[int, str] | None
+    live: tuple[int, str] | None
 
     @property
     def look(self) -> Mapping[str, Any] | None:
@@ -212,10 +212,10 @@ def _said(container: Container, plan: int | None, seen: Seen) -> Iterator[str]:
         yield f"`raddle report` ended with {status}: {text[-600:]}"
     elif (reported := _reported(text)) != {container.threads}:
         yield f"`raddle report` says {sorted(reported)} threads, expected {container.threads}"
-    if seen.program is not None:
-        status, text = seen.program
-        if status or not json.loads(text)["withRuntime"]:
-            yield f"`{delivery.PROGRAM}` ended with {status}: {text[-600:]}"
+    if seen.live is not None:
+        status, text = seen.live
+        if status or not all(one["withRuntime"] for one in json.loads(text)["live"]["containers"]):
+            yield f"`raddle explain --live` ended with {status}: {text[-600:]}"
     if seen.show is None:
         return
     status, text = seen.show
