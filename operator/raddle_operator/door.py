@@ -6,7 +6,7 @@ device plugin's mount, which no pod spec shows, would lie below ours, and what i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from raddle import delivery, env
@@ -45,7 +45,7 @@ _RESOURCE_PREFIXES: Final = tuple(_RESOURCES)
 _KEY_PREFIXES: Final = tuple(_KEYS)
 
 
-def closed(
+def opened(
     pod: Pod,
     containers: Sequence[Container],
     architecture: str | Skip,
@@ -53,8 +53,8 @@ def closed(
     shipped: Collection[str],
     switch: bool,
     ours: Collection[str],
-) -> Skip | None:
-    """Why the door is closed for a pod whose `containers` would have it; None where it is open.
+) -> str | Skip:
+    """The architecture for which the door is open, for a pod whose `containers` would have it; or why it is closed.
 
     `shipped` are the architectures of the native shim, `switch` is the operator's own, `ours` the pod's
     `names_of_ours`.
@@ -71,7 +71,7 @@ def closed(
     if architecture not in shipped:
         detail = f"this build has no native shim for {architecture[:63]}"
         return Skip(reason=SkipReason.SHIM_MISSING, detail=detail)
-    return None
+    return architecture
 
 
 def _occupied(pod: Pod, containers: Iterable[Container], ours: Collection[str]) -> str:
@@ -80,23 +80,25 @@ def _occupied(pod: Pod, containers: Iterable[Container], ours: Collection[str]) 
         found = volumes.in_the_way(container, delivery.PRELOAD_FILE, ours=ours)
         if found:
             return f"container {container.name[:63]}: {found}"
-    for shows in _shared_gpu(pod):
-        return f"{shows}, which mounts {delivery.PRELOAD_FILE} where the pod spec does not show it"
+    shows = _shared_gpu(pod)
+    return shows and f"{shows}, which mounts {delivery.PRELOAD_FILE} where the pod spec does not show it"
+
+
+def _shared_gpu(pod: Pod) -> str:
+    """What in the pod asks for a share of a GPU, in words; "" for nothing."""
+    if pod.scheduler in _SCHEDULERS:
+        return f"schedulerName {pod.scheduler} is {_SCHEDULERS[pod.scheduler]}'s"
+    for container in pod.all_containers:
+        for key in container.limits:
+            if key.startswith(_RESOURCE_PREFIXES):
+                return _is_of(key, _RESOURCES)
+    for keys in (pod.annotations, pod.labels):
+        for key in keys:
+            if key.startswith(_KEY_PREFIXES):
+                return _is_of(key, _KEYS)
     return ""
 
 
-def _shared_gpu(pod: Pod) -> Iterator[str]:
-    """What in the pod asks for a share of a GPU, in words."""
-    if pod.scheduler in _SCHEDULERS:
-        yield f"schedulerName {pod.scheduler} is {_SCHEDULERS[pod.scheduler]}'s"
-    for container in pod.all_containers:
-        yield from _named(container.limits, _RESOURCE_PREFIXES, _RESOURCES)
-    yield from _named(pod.annotations, _KEY_PREFIXES, _KEYS)
-    yield from _named(pod.labels, _KEY_PREFIXES, _KEYS)
-
-
-def _named(keys: Iterable[str], prefixes: tuple[str, ...], plugins: Mapping[str, str]) -> Iterator[str]:
-    for key in keys:
-        if key.startswith(prefixes):
-            plugin = next(plugin for prefix, plugin in plugins.items() if key.startswith(prefix))
-            yield f"{key[:127]} is {plugin}'s"
+def _is_of(key: str, plugins: Mapping[str, str]) -> str:
+    plugin = next(plugin for prefix, plugin in plugins.items() if key.startswith(prefix))
+    return f"{key[:127]} is {plugin}'s"

@@ -156,15 +156,20 @@ class _Injection:
         self.chosen: list[Chosen] = []
         self.outcomes: list[ContainerOutcome] = []
         self.containers = self._containers()
-        wish = policy.policy.shim
-        self.shim = volumes.choose(pod, wish, settings.shim, config_map_present=facts.config_map_present)
-        self.door_closed: Skip | None = None
-        if wish == "Auto" and isinstance(self.shim, Shim):
-            self._try_the_door(settings)
+        # One for the pod: its containers mount one volume, which has the files of the one way or of the other.
+        found = self._door(settings) if policy.policy.shim == "Auto" else ""
+        self.door_closed = found if isinstance(found, Skip) else None
+        self.shim = volumes.choose(
+            pod,
+            policy.policy.shim,
+            settings.shim,
+            config_map_present=facts.config_map_present,
+            by_door=found if isinstance(found, str) else "",
+        )
 
-    def _try_the_door(self, settings: Settings) -> None:
-        """One for the pod: its containers mount one volume, which has the files of the one way or of the other."""
-        self.door_closed = door.closed(
+    def _door(self, settings: Settings) -> str | Skip:
+        """The architecture for which the door is open, or why it is closed."""
+        return door.opened(
             self.pod,
             self.containers,
             self.architecture,
@@ -172,8 +177,6 @@ class _Injection:
             switch=settings.door,
             ours=self.names_of_ours,
         )
-        if self.door_closed is None and isinstance(self.architecture, str):
-            self.shim = volumes.by_door(settings.shim, self.architecture)
 
     def decide(self) -> Decision:
         skip = self._plan_containers()

@@ -73,8 +73,8 @@ class Container:
     """A container or init container. `field` is the list in the pod spec that holds it, `index` its place there.
 
     `env` holds, in order, the entries that Raddle looks at; `env_count` how many the container has in all, None
-    where the list is absent. `limits` and `requests` are quantities as written. `sidecar`: a native one (an init
-    container that restarts always).
+    where the list is absent. `devices` are block devices, which share no path with a mount. `limits` and `requests` are
+    quantities as written. `sidecar`: a native one (an init container that restarts always).
     """
 
     field: str
@@ -86,6 +86,7 @@ class Container:
     env_count: int | None
     env_from: bool
     mounts: tuple[Mount, ...]
+    devices: tuple[Mount, ...]
     has_mounts: bool
     limits: Mapping[str, Any]
     requests: Mapping[str, Any]
@@ -234,7 +235,8 @@ def _container(raw: Any, field: str, index: int) -> Container:
         env=_env(entries, path),
         env_count=len(entries) if raw.get("env") is not None else None,
         env_from=bool(sequence(raw, "envFrom", path)),
-        mounts=tuple(_mount(mount, path, place) for place, mount in enumerate(mounts)),
+        mounts=tuple(_mount(mount, f"{path}.volumeMounts[{place}]", place) for place, mount in enumerate(mounts)),
+        devices=_devices(raw, path) if "volumeDevices" in raw else (),
         has_mounts=raw.get("volumeMounts") is not None,
         limits=mapping(resources, "limits", path),
         requests=mapping(resources, "requests", path),
@@ -279,10 +281,14 @@ def _source(source: Mapping[str, Any]) -> tuple[str | None, bool]:
     return None, False
 
 
-def _mount(raw: Any, path: str, index: int) -> Mount:
-    path = f"{path}.volumeMounts[{index}]"
+def _mount(raw: Any, path: str, place: int, key: str = "mountPath") -> Mount:
     raw = as_object(raw, path)
-    return Mount(index, text(raw, "name", path), text(raw, "mountPath", path))
+    return Mount(place, text(raw, "name", path), text(raw, key, path))
+
+
+def _devices(raw: Mapping[str, Any], path: str) -> tuple[Mount, ...]:
+    found = enumerate(sequence(raw, "volumeDevices", path))
+    return tuple(_mount(device, f"{path}.volumeDevices[{place}]", place, "devicePath") for place, device in found)
 
 
 def _volumes(spec: Mapping[str, Any]) -> tuple[Volume, ...]:

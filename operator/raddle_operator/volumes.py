@@ -78,8 +78,13 @@ class Shim:
     by_door: bool = False
 
 
-def choose(pod: Pod, wish: str, settings: ShimDelivery, *, config_map_present: bool) -> Shim | Skip | None:
-    """The way that the policy's `shim` asks for, variables naming it; None for None, a Skip where it can't be had."""
+def choose(
+    pod: Pod, wish: str, settings: ShimDelivery, *, config_map_present: bool, by_door: str = ""
+) -> Shim | Skip | None:
+    """The way that the policy's `shim` asks for; None for None, a Skip where it can't be had.
+
+    `by_door` is the architecture, one of the `door_items`, for which the door is open; "" for none.
+    """
     if wish == "None":
         return None
     if SHIM_VOLUME not in names_of_ours(pod):
@@ -89,6 +94,9 @@ def choose(pod: Pod, wish: str, settings: ShimDelivery, *, config_map_present: b
             return _missing("the operator has no shim ConfigMap")
         if not config_map_present:
             return _missing(f"the namespace has no ConfigMap {settings.config_map} yet")
+        if by_door:
+            volume = _config_map_volume(settings.config_map, settings.door_items[by_door])
+            return Shim(volume, (_MOUNT, _DOOR_MOUNT), by_door=True)
         return Shim(_config_map_volume(settings.config_map, settings.items), architectures=settings.door_items.keys())
     if settings.image is None:
         return _missing(f"shim {wish} needs an image, and the operator was started without one")
@@ -101,13 +109,6 @@ def choose(pod: Pod, wish: str, settings: ShimDelivery, *, config_map_present: b
     copies = _init_container(pod, settings.image, settings.copy_command)
     volume = {"name": SHIM_VOLUME, "emptyDir": {"sizeLimit": _SIZE_LIMIT}}
     return Shim(volume, init_container=copies, architectures=settings.door_items.keys())
-
-
-def by_door(settings: ShimDelivery, architecture: str) -> Shim:
-    """The door for pods on nodes of an architecture that is among the `door_items`, where there is a ConfigMap."""
-    assert settings.config_map is not None, "choose has found it"
-    volume = _config_map_volume(settings.config_map, settings.door_items[architecture])
-    return Shim(volume, (_MOUNT, _DOOR_MOUNT), by_door=True)
 
 
 def _missing(detail: str) -> Skip:
@@ -182,8 +183,10 @@ def in_the_way(container: Container, wanted: str, *, ours: Collection[str]) -> s
     A mount path can be used once, and below or above another volume's mount the container might not start. Mounts of
     ours stand nowhere: they are made anew.
     """
-    for mount in container.mounts:
-        path = "/" + posixpath.normpath(mount.path).lstrip("/")
+    for mount in container.mounts + container.devices:
+        path = "/" + mount.path.strip("/")
+        if "//" in path or "/." in path:
+            path = posixpath.normpath(path)
         if mount.volume not in ours and _meet(path, wanted):
             return f"volume {mount.volume[:63]} is mounted on {path[:63]}, where {wanted} would be"
     return ""

@@ -112,6 +112,17 @@ def test_a_mount_at_above_or_below_the_file_occupies_the_door_of_the_pod(path):
     assert patched["spec"]["volumes"] == obj["spec"]["volumes"]
 
 
+@pytest.mark.parametrize("path", [DOOR, "/opt/raddle"])
+def test_a_block_device_at_a_path_of_ours_is_not_mounted_over(path):
+    volume = {"name": "disk", "persistentVolumeClaim": {"claimName": "disk"}}
+    devices = [{"name": "disk", "devicePath": path}]
+    obj = pod(container(volumeDevices=devices), volumes=[volume])
+    patched, decision = inject(obj)
+    assert withheld(decision)[0][0] in {SkipReason.DOOR_OCCUPIED, SkipReason.SHIM_MISSING}
+    assert "disk is mounted on" in withheld(decision)[0][1]
+    assert patched["spec"]["containers"][0].get("volumeMounts") is None
+
+
 @pytest.mark.parametrize("path", ["/etc/ld.so.preload.d", "/etc/ld.so.conf", "/etc/ssl", "/etcetera"])
 def test_a_neighbour_of_the_file_is_no_hindrance(path):
     obj = pod(container(volumeMounts=[{"name": "d", "mountPath": path}]), volumes=[{"name": "d", "emptyDir": {}}])
