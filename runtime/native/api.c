@@ -104,8 +104,7 @@ void rd_current(struct rd_facts *facts, struct rd_effective *wanted)
         }
         *facts = kept_facts;
         if (facts_pid != pid || now - facts_at_ms > FACTS_AGE_MS) {
-            rd_facts_read(&rd_runtime.plan, &kept_facts);
-            rd_quota_forget_place();
+            rd_facts_read(&rd_runtime.plan, &kept_facts, true);
             facts_at_ms = now;
             facts_pid = pid;
         } else {
@@ -115,7 +114,7 @@ void rd_current(struct rd_facts *facts, struct rd_effective *wanted)
         *facts = kept_facts;
         rd_unlock(&facts_lock);
     } else {
-        rd_facts_read(&rd_runtime.plan, facts);
+        rd_facts_read(&rd_runtime.plan, facts, false);
         rd_place(&rd_runtime.plan, facts);
     }
     rd_resolve(&rd_runtime.plan, facts, wanted);

@@ -241,12 +241,17 @@ void rd_facts_refresh(const struct rd_plan *plan, struct rd_facts *facts)
     read_cpus(facts);
 }
 
-void rd_facts_read(const struct rd_plan *plan, struct rd_facts *facts)
+void rd_facts_read(const struct rd_plan *plan, struct rd_facts *facts, bool alone)
 {
     __builtin_memset(facts, 0, sizeof *facts);
     facts->processes = 1;
     facts->first_worker = true;
-    facts->has_quota = rd_quota_read("", &facts->quota_cpus);
+    if (alone) {
+        rd_quota_forget_place();
+        facts->has_quota = rd_quota_read_again(&facts->quota_cpus);
+    } else {
+        facts->has_quota = rd_quota_read("", &facts->quota_cpus);
+    }
     read_cpus(facts);
     struct scratch *scratch = rd_map(sizeof *scratch);
     if (scratch != NULL) {

@@ -276,7 +276,8 @@ struct rd_facts {
     unsigned units;
     char units_words[64];
 };
-void rd_facts_read(const struct rd_plan *plan, struct rd_facts *facts);
+/* `alone`: nobody else reads them now, so that what was found of cgroups may be kept for the next time. */
+void rd_facts_read(const struct rd_plan *plan, struct rd_facts *facts, bool alone);
 /* The CPUs and the quota again, which a resize in place changes, and the threads; the processes stay as they were. */
 void rd_facts_refresh(const struct rd_plan *plan, struct rd_facts *facts);
 /* Whether JavaScript runs in this process, whose threads are workers: each loads the runtime for itself. */
