@@ -39,10 +39,10 @@ done
 """
 _MOUNT: Final = f"""
 mkdir -p {delivery.MOUNT_PATH} {delivery.REPORT_PATH}
-mount --bind "$folder" {delivery.MOUNT_PATH}
+mount -o bind,ro "$folder" {delivery.MOUNT_PATH}
 if [ -f "$folder/{delivery.PRELOAD_KEY}" ]; then
     : > {delivery.PRELOAD_FILE}
-    mount --bind "$folder/{delivery.PRELOAD_KEY}" {delivery.PRELOAD_FILE}
+    mount -o bind,ro "$folder/{delivery.PRELOAD_KEY}" {delivery.PRELOAD_FILE}
 fi
 umount -l /mnt
 exec "$@"
