@@ -38,7 +38,9 @@ def lab(model):
     folder = Path(tempfile.mkdtemp(prefix="raddle-reach-"))
     folder.chmod(0o755)
     yield reach_lab.Lab(folder, model)
-    shutil.rmtree(folder, ignore_errors=True)
+    # What a row has mounted was in namespaces of its own.
+    assert str(folder) not in Path("/proc/self/mountinfo").read_text()
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")
