@@ -208,45 +208,80 @@ static void set_count(const struct process *process, const char *name, int64_t c
     }
 }
 
-/* The counts that the pod spec takes from annotations. */
-static void set_counts(const struct process *process, const struct rd_plan *plan)
-{
-    const char *own = rd_env("OMP_NUM_THREADS");
-    int64_t omp = rd_plan_get(plan, RD_OMP, 0), blas = rd_plan_get(plan, RD_BLAS, 0);
-    uint64_t count = 0;
-    set_count(process, "ORT_INTRA_OP_NUM_THREADS", rd_plan_get(plan, RD_ENV_INTRA, rd_plan_get(plan, RD_INTRA, 0)));
-    set_count(process, "ORT_INTER_OP_NUM_THREADS", rd_plan_get(plan, RD_INTER, 0));
-    /* It would beat somebody's own choice of OpenMP's. */
-    if (blas != omp && (own == NULL || (rd_number(rd_text_of(own), &count) && (int64_t)count == omp))) {
-        set_count(process, "OPENBLAS_NUM_THREADS", blas);
-    }
-    set_count(process, "OMP_NUM_THREADS", omp);
-}
-
-/* The value that RADDLE_LITERALS lists for the name; empty where it lists none. For NULL all are set that are absent,
- * but Java's, which is a part of a list. */
-static struct rd_text listed(const struct process *process, const char *wanted)
+/* What RADDLE_LITERALS lists; empty where that is longer than the webhook writes. */
+static struct rd_text literals(void)
 {
     const char *text = rd_env(LITERALS);
+    struct rd_text all = rd_text_of(text == NULL ? "" : text);
+    return all.length <= LITERALS_BYTES ? all : rd_text_of("");
+}
+
+/* The next name with a value, taken off the list; false after the last one. */
+static bool next_listed(struct rd_text *rest, struct rd_text *name, struct rd_text *value)
+{
+    while (rest->length > 0) {
+        struct rd_text part = rd_split(*rest, ';', rest, NULL);
+        *name = rd_split(part, '=', value, NULL);
+        if (name->length > 0 && value->length > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The value that is listed for the name; empty where there is none. */
+static struct rd_text listed(struct rd_text wanted)
+{
+    struct rd_text rest = literals(), name, value;
+    while (next_listed(&rest, &name, &value)) {
+        if (name.length == wanted.length && __builtin_memcmp(name.at, wanted.at, name.length) == 0) {
+            return value;
+        }
+    }
+    return rd_text_of("");
+}
+
+/* Sets what is listed and absent, but Java's options, which are a part of a list. */
+static void set_listed(const struct process *process)
+{
     char name[64], value[256];
-    struct rd_text rest = rd_text_of(text == NULL ? "" : text), none = {"", 0};
-    for (bool more = rest.length <= LITERALS_BYTES; more;) {
-        struct rd_text part = rd_split(rest, ';', &rest, &more), theirs;
-        struct rd_text one = rd_split(part, '=', &theirs, NULL);
-        if (theirs.length == 0 || one.length == 0) {
-            continue;
-        }
-        if (wanted != NULL && rd_text_is(one, wanted)) {
-            return theirs;
-        }
-        if (wanted == NULL && !rd_text_is(one, JAVA) && one.length < sizeof name && theirs.length < sizeof value) {
+    struct rd_text rest = literals(), one, its;
+    while (next_listed(&rest, &one, &its)) {
+        if (!rd_text_is(one, JAVA) && one.length < sizeof name && its.length < sizeof value) {
             struct rd_out to_name = rd_out(name, sizeof name), to_value = rd_out(value, sizeof value);
             rd_put_text(&to_name, one);
-            rd_put_text(&to_value, theirs);
+            rd_put_text(&to_value, its);
             process->set(name, value, 0);
         }
     }
-    return none;
+}
+
+/* Whether the environment has something of OpenMP's that is neither Raddle's nor the planned count. */
+static bool sets_openmp(int64_t planned)
+{
+    for (char **one = rd_environment(); *one != NULL; one++) {
+        struct rd_text value, name = rd_split(rd_text_of(*one), '=', &value, NULL);
+        uint64_t count = 0;
+        bool is_count = rd_text_is(name, "OMP_NUM_THREADS");
+        if (rd_starts(*one, "OMP_") && !(is_count && rd_number(value, &count) && (int64_t)count == planned)
+            && listed(name).length == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The counts that the pod spec takes from annotations. */
+static void set_counts(const struct process *process, const struct rd_plan *plan)
+{
+    int64_t omp = rd_plan_get(plan, RD_OMP, 0), blas = rd_plan_get(plan, RD_BLAS, 0);
+    set_count(process, "ORT_INTRA_OP_NUM_THREADS", rd_plan_get(plan, RD_ENV_INTRA, rd_plan_get(plan, RD_INTRA, 0)));
+    set_count(process, "ORT_INTER_OP_NUM_THREADS", rd_plan_get(plan, RD_INTER, 0));
+    /* It would beat somebody's own choice of OpenMP's. */
+    if (blas != omp && !sets_openmp(omp)) {
+        set_count(process, "OPENBLAS_NUM_THREADS", blas);
+    }
+    set_count(process, "OMP_NUM_THREADS", omp);
 }
 
 /* Sets the variable to the three texts, one after the other. */
@@ -269,7 +304,7 @@ static void set_joined(const struct process *process, const char *name, const ch
 static void extend_java(const struct process *process, const struct rd_plan *plan)
 {
     const char *present = rd_env(JAVA);
-    struct rd_text option = listed(process, JAVA), rest = rd_text_of(present == NULL ? "" : present);
+    struct rd_text option = listed(rd_text_of(JAVA)), rest = rd_text_of(present == NULL ? "" : present);
     bool ours = false, theirs = false;
     for (struct rd_text word = rd_next_word(&rest); word.length > 0; word = rd_next_word(&rest)) {
         theirs |= word.length >= sizeof JAVA_OPTION - 1 && rd_starts(word.at, JAVA_OPTION);
@@ -369,7 +404,7 @@ static void complete(struct process *process)
     }
     if (rd_plan_parse(text, &plan, &error)) {
         set_counts(process, &plan);
-        listed(process, NULL);
+        set_listed(process);
         if (kind == JAVA_PROGRAM) {
             extend_java(process, &plan);
         }

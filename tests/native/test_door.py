@@ -205,6 +205,16 @@ def test_openblas_gets_a_count_of_its_own_only_where_it_differs_from_openmp_s(st
     assert found.get("OPENBLAS_NUM_THREADS") == count
 
 
+@pytest.mark.parametrize(
+    ("own", "gets_it"),
+    [({"OMP_PROC_BIND": "close"}, False), ({"OMP_WAIT_POLICY": "PASSIVE"}, False), ({"OMPX": "1"}, True)],
+)
+def test_openblas_s_count_does_not_beat_what_somebody_else_says_of_openmp(started, program, own, gets_it):
+    assert ("OPENBLAS_NUM_THREADS" in variables(started(program("python3", "Py_Main"), **own))) == gets_it
+    listed = ";".join(f"{name}={value}" for name, value in own.items())
+    assert "OPENBLAS_NUM_THREADS" in variables(started(program("python3", "Py_Main"), RADDLE_LITERALS=listed, **own))
+
+
 def test_onnx_runtime_gets_the_count_that_is_right_without_a_shim(started, program):
     found = variables(started(program("python3", "Py_Main"), RADDLE_PLAN="v=1;intra=4;env_intra=3"))
     assert found["ORT_INTRA_OP_NUM_THREADS"] == "3"
