@@ -14,6 +14,8 @@ import platform
 import shutil
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from doorcheck import check
@@ -21,8 +23,9 @@ from doorcheck.programs import programs
 from doorcheck.surroundings import Surroundings
 from raddle import delivery
 from raddle_operator.cli import door
-from report import markdown_table, revision
+from report import ROOT, markdown_table, revision, write_section
 
+DOCUMENT = ROOT / "docs" / "explanation" / "the-door.md"
 UNAVAILABLE = 77
 
 
@@ -37,15 +40,28 @@ def unavailable() -> str:
     return door.problem()
 
 
-def table(found: check.Found) -> str:
-    """What came of it, as a table."""
+def told(found: check.Found) -> str:
+    """What came of it, as the docs have it."""
     lines = [_line(kind, found.cases[kind], found.starts[kind]) for kind in sorted(found.cases)]
     lines.append(_line("all", set().union(*found.cases.values()), found.started))
-    return markdown_table(["programs", "", "ways to start them", "starts behind the door"], lines)
+    left = "; ".join(
+        f"{len({case.program.path for case in cases})} programs in {len(cases)} ways: {reason}"
+        for reason, cases in found.left_out.items()
+    )
+    return (
+        markdown_table(["from", "programs", "ways to start them", "starts behind the door"], lines)
+        + f"\n{found.started} starts, {len(found.different)} different. Left out: {left}. Revision {revision()}.\n"
+    )
 
 
 def _line(kind: str, cases: set[check.Case], starts: int) -> list[str]:
     return [kind, str(len({case.program.path for case in cases})), str(len(cases)), str(starts)]
+
+
+def _checked(tree: Path, seconds: float, wanted: list[check.Case], starts: int) -> check.Found:
+    with Surroundings(tree, opened=False) as stock, Surroundings(tree, opened=True) as opened:
+        running = check.Check(stock, opened, seconds, lambda line: print(f"==> {line}", flush=True))
+        return running.run(wanted, starts)
 
 
 def main() -> int:
@@ -53,28 +69,32 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--starts", type=int, default=100_000, help="behind the door (default 100000)")
     parser.add_argument("--seconds", type=float, default=10, help="that a program may take (default 10)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at a time (default: the CPUs)")
     parser.add_argument("--seed", type=int, default=1, help="of the order (default 1)")
     parser.add_argument("--only", help="programs whose path has this text")
     parser.add_argument("--list", action="store_true", help="name what was left out")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/explanation/the-door.md")
     arguments = parser.parse_args()
     reason = unavailable()
     if reason:
         print(f"not checked: {reason}")
         return UNAVAILABLE
     wanted = check.cases([one for one in programs() if (arguments.only or "") in one.path], arguments.seed)
-    with tempfile.TemporaryDirectory() as folder:
+    found = check.Found()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(arguments.jobs) as pool:
         Path(folder).chmod(0o755)
         delivery.write(folder, platform.machine())
-        with Surroundings(Path(folder), opened=False) as stock, Surroundings(Path(folder), opened=True) as opened:
-            running = check.Check(stock, opened, arguments.seconds, lambda line: print(f"==> {line}", flush=True))
-            found = running.run(wanted, arguments.starts)
-    print(f"\n{table(found)}")
-    for reason, left in found.left_out.items():
-        print(f"{len(left)} ways of {len({case.program.path for case in left})} programs left out: {reason}")
-        if arguments.list:
-            print("".join(f"  {case}\n" for case in sorted(left, key=str)), end="")
-    print(f"{found.started} starts behind the door, {len(found.different)} different; revision {revision()}")
-    print("".join(f"  {line}\n" for line in found.different), end="")
+        shares = [wanted[number :: arguments.jobs] for number in range(arguments.jobs)]
+        starts = [len(range(number, arguments.starts, arguments.jobs)) for number in range(arguments.jobs)]
+        for part in pool.map(partial(_checked, Path(folder), arguments.seconds), shares, starts):
+            found.add(part)
+    print(f"\n{told(found)}")
+    for line in found.different:
+        print(f"{check.DIFFERENT}: {line}")
+    for reason, left in found.left_out.items() if arguments.list else ():
+        print("".join(f"{reason}: {case}\n" for case in sorted(left, key=str)), end="")
+    if arguments.write:
+        write_section("doorcheck", told(found), DOCUMENT)
     return 1 if found.different else 0
 
 

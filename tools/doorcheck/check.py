@@ -86,6 +86,15 @@ class Found:
         """How often a program was started behind the door and compared."""
         return sum(self.starts.values())
 
+    def add(self, other: Found) -> None:
+        """Takes over what another check found in other cases."""
+        for kind, cases in other.cases.items():
+            self.cases.setdefault(kind, set()).update(cases)
+        self.starts += other.starts
+        for reason, left in other.left_out.items():
+            self.left_out[reason] += left
+        self.different += other.different
+
 
 def cases(programs: Iterable[Program], seed: int) -> list[Case]:
     """Every way to start each of them, in an order that the seed decides."""
