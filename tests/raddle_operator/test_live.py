@@ -206,3 +206,20 @@ def test_what_a_container_says_can_steer_no_terminal():
         print_it(Console(file=text, width=200, force_terminal=False), [answer(*processes)])
         assert "\x1b" not in text.getvalue()
         assert "[red]" in text.getvalue()
+
+
+@pytest.mark.parametrize(
+    "evil", [{"runtimes": 5}, {"said": {"a": 1}}, {"door": []}, {"counts": 5}, {"report": {"sessions": {"a": []}}}]
+)
+def test_an_answer_of_any_kind_is_shown_or_left_out(evil):
+    processes, problem = live.read(said({**SERVES, **evil}, SERVES))
+    assert problem == ""
+    for print_it in (live.show, live.show_many):
+        print_it(Console(file=io.StringIO()), [answer(*processes)])
+
+
+@pytest.mark.parametrize("depth", [100, 500, 1000, 5000, 100_000])
+def test_an_answer_as_deep_as_anybody_likes_is_read_or_refused(depth):
+    nested = b"[" * depth + b"]" * depth
+    processes, problem = live.read(b'{"v":1,"processes":[{"pid":1,"x":' + nested + b"}]}")
+    assert processes or problem == "what it answers can't be read"

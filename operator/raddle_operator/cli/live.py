@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any, Final
 
 import click
@@ -159,11 +160,21 @@ def read(said: bytes) -> tuple[tuple[Mapping[str, Any], ...], str]:
         document = json.loads(said)
         if document["v"] != 1:
             return (), f"it answers in version {printable(str(document['v']))}, this raddle reads 1"
-        found = [one for one in document["processes"] if isinstance(one, dict) and isinstance(one.get("pid"), int)]
+        return tuple(_clean(one) for one in document["processes"] if _is_process(one)), ""
     # What runs there may say anything; a deep nesting raises RecursionError.
     except (ValueError, TypeError, KeyError, RecursionError):
         return (), "what it answers can't be read"
-    return tuple(_clean(one) for one in found), ""
+
+
+def _is_process(one: Any) -> bool:
+    """Return whether all that is looked at by its kind has it."""
+    return (
+        isinstance(one, dict)
+        and isinstance(one.get("pid"), int)
+        and isinstance(one.get("runtimes"), (list, NoneType))
+        and isinstance(one.get("said"), (str, NoneType))
+        and isinstance(one.get("door"), (bool, NoneType))
+    )
 
 
 def _clean(value: Any) -> Any:
