@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +184,9 @@ def _decide(world: cluster.World) -> injection.Decision:
         machines={node: machine} if node and machine is not None else {},
         architectures=architectures,
     )
-    settings = injection.Settings(shim=shipped.shim(), unlabelled=world.unlabelled)
+    # The operator's native shims, of which this installation may have none.
+    shim = replace(shipped.shim(), door_items=dict.fromkeys(delivery.ARCHITECTURES, ()))
+    settings = injection.Settings(shim=shim, unlabelled=world.unlabelled)
     policies = Policies(list(world.policies))
     return injection.decide_object(pod, world.namespace, world.namespace_labels, policies, facts, settings)
 
