@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -204,6 +205,19 @@ def test_the_quota_is_there_and_gone_with_the_program():
 
 
 @needs_cgroup
+@pytest.mark.parametrize(("limit", "quota_cpus"), [("1m", 0.01), ("1e30", None)])
+def test_a_limit_that_the_kernel_refuses_runs_as_with_the_kubelet_or_without(limit, quota_cpus):
+    script = "from raddle import cgroup; print(cgroup.read_allotment('/'))"
+    there = {"PYTHONPATH": os.pathsep.join(sys.path), "PATH": os.environ["PATH"]}
+    done = started("--limit", limit, "--", sys.executable, "-c", script, env=there)
+    assert done.returncode == 0, done
+    if quota_cpus is None:
+        assert "the program runs without" in done.stderr
+    else:
+        assert str(quota_cpus) in done.stdout
+
+
+@needs_cgroup
 def test_what_the_program_leaves_running_ends_with_it(tmp_path):
     kept = tmp_path / "pid"
     started("--limit", "1", "--", "sh", "-c", f"sleep 600 > /dev/null 2>&1 & echo $! > {kept}")
@@ -342,6 +356,17 @@ def test_without_unshare_the_files_are_elsewhere_and_one_line_says_so(tools, tmp
     assert delivery.MOUNT_PATH not in found.values()
 
 
+@needs_root
+def test_a_temporary_folder_that_the_mounts_would_hide_is_no_reason_not_to_run():
+    if door.problem():
+        pytest.skip(door.problem())
+    with tempfile.TemporaryDirectory(dir="/mnt") as folder:
+        done = started("--limit", "1", "--", "true", env={**os.environ, "TMPDIR": folder})
+        assert (done.returncode, list(Path(folder).iterdir())) == (0, [])
+    assert f"{folder}/raddle-run-" in done.stderr
+    assert "is below /mnt" in done.stderr
+
+
 def test_where_nothing_is_mounted_the_library_is_preloaded_before_what_the_image_preloads(tmp_path, monkeypatch):
     monkeypatch.setenv("LD_PRELOAD", "/lib/other.so")
     given = run.Container(
@@ -430,6 +455,11 @@ def test_dockers_flags_name_files_that_are_there_and_stay_the_same(tmp_path, mon
     assert all(Path(source).exists() and how == "ro" for source, _, how in mounts)
     assert raddle("--limit", "1500m", "--print", "docker").output == first
     assert raddle("--limit", "2", "--print", "docker").output != first
+
+
+def test_docker_is_asked_for_no_smaller_quota_than_it_takes(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert "--cpu-quota=1000" in raddle("--limit", "5m", "--print", "docker").output.split()
 
 
 def test_a_cache_that_docker_could_not_name_is_refused(tmp_path, monkeypatch):

@@ -70,11 +70,19 @@ def _in_namespace(script: str, folder: Path) -> tuple[str, ...]:
 
 
 @cache
-def problem() -> str:
-    """Why this machine can't run a program that way, in a line; "" where it can."""
+def problem(folder: Path = Path("/")) -> str:
+    """Why this machine can't run a program that way, in a line; "" where it can.
+
+    A folder below /mnt is hidden while the mounts are made.
+    """
     try:
         done = subprocess.run(
-            [*_in_namespace(_ABOVE + 'exec "$@"', Path("/")), "true"],
+            [
+                *_in_namespace(
+                    _ABOVE + '[ -d "$folder" ] || { echo "$folder is below /mnt" >&2; exit 1; }; exec "$@"', folder
+                ),
+                "true",
+            ],
             capture_output=True,
             text=True,
             timeout=10,

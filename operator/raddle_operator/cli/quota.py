@@ -22,6 +22,7 @@ PERIOD_US = 100_000  # the kubelet's default, --cpu-cfs-quota-period
 # Weight for each CPU that a pod requests: what the kubelet writes with v1, and the same proportion with v2.
 _SHARES_A_CPU, _WEIGHT_A_CPU = 1024, 100
 _MOST_SHARES, _MOST_WEIGHT = 262144, 10000
+_LEAST_QUOTA_US = 1000  # the kernel refuses less, and so does Docker; the kubelet writes this
 _PREFIX = "raddle-quota-"
 _counter = itertools.count()
 
@@ -121,6 +122,11 @@ def scope(quota_cpus: float) -> tuple[str, ...]:
     return command if tried.returncode == 0 else ()
 
 
+def in_us(quota_cpus: float) -> int:
+    """The quota for each period, as the kubelet writes it."""
+    return max(_LEAST_QUOTA_US, round(quota_cpus * PERIOD_US))
+
+
 def sweep() -> None:
     """Remove groups that an earlier, killed run of this module left behind (its process id is in the name)."""
     for parent in itertools.chain.from_iterable(_parents()):
@@ -149,7 +155,7 @@ def _make(name: str, quota_cpus: float | None, requested_cpus: float | None) -> 
 
 
 def _configured(group: Group, quota_cpus: float | None, requested_cpus: float | None) -> Group:
-    quota_us = None if quota_cpus is None else round(quota_cpus * PERIOD_US)
+    quota_us = None if quota_cpus is None else in_us(quota_cpus)
     try:
         if group.version == 2:
             (group.paths[0] / "cpu.max").write_text(f"{'max' if quota_us is None else quota_us} {PERIOD_US}")
@@ -165,7 +171,7 @@ def _configured(group: Group, quota_cpus: float | None, requested_cpus: float | 
 
 
 def _weight(requested_cpus: float | None, a_cpu: int, most: int) -> int:
-    return most if requested_cpus is None else min(most, round(requested_cpus * a_cpu))
+    return most if requested_cpus is None else max(1, min(most, round(requested_cpus * a_cpu)))
 
 
 def _first_writable(chain: list[Path], name: str, refusals: list[str]) -> Path | None:

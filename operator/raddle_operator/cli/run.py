@@ -215,7 +215,7 @@ def _docker(given: Container) -> Iterator[str]:
     """
     if given.cpus is not None:
         yield f"--cpu-period={quota.PERIOD_US}"
-        yield f"--cpu-quota={round(given.cpus * quota.PERIOD_US)}"
+        yield f"--cpu-quota={quota.in_us(given.cpus)}"
     if not given.variables:
         return
     folder = _kept(given)
@@ -266,7 +266,7 @@ def _run(given: Container, command: tuple[str, ...]) -> int:
             # As readable as a mounted ConfigMap: the program may be another user's.
             folder.chmod(0o755)
             given.write_files(folder)
-            problem = door.problem()
+            problem = door.problem(folder)
             if problem:
                 variables = _without_mounts(given, folder)
                 way = "the shim is preloaded by LD_PRELOAD" if given.has_door else f"the shim's files are in {folder}"
@@ -293,7 +293,10 @@ def _quota(cpus: float, stack: contextlib.ExitStack) -> Sequence[str]:
     """Return what gives the command behind it the quota, () where nothing does; what that takes goes with the stack."""
     problem = quota.available()
     if problem is None:
-        return stack.enter_context(quota.limited(cpus, requested_cpus=cpus)).command([])
+        try:
+            return stack.enter_context(quota.limited(cpus, requested_cpus=cpus)).command([])
+        except quota.UnavailableError as error:
+            problem = str(error)  # so much that the kernel can't count it
     scope = quota.scope(cpus)
     if scope:
         return scope
