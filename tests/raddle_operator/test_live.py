@@ -4,6 +4,7 @@ The real API server: integration/test_explain_live.py.
 """
 
 import asyncio
+import contextlib
 import io
 import json
 
@@ -152,6 +153,25 @@ async def test_a_container_that_hangs_is_waited_for_only_so_long(tmp_path, monke
 )
 async def test_a_container_that_does_not_run_is_not_asked(status, problem):
     assert (await live.ask(None, pod(**status), "serve")).problem.endswith(problem)
+
+
+async def test_pods_that_have_come_to_their_end_are_not_counted(tmp_path, monkeypatch):
+    async def handler(request):
+        assert request.query["labelSelector"] == "raddle.dev/injected=true,app=x"
+        phases = ("Succeeded", "Failed", "Pending", "Unknown")
+        return web.json_response({"items": [pod(phase=phase, containerStatuses=[]) for phase in phases]})
+
+    async with answering(handler, tmp_path) as (client, _):
+
+        @contextlib.asynccontextmanager
+        async def connected(*_):
+            yield client
+
+        monkeypatch.setattr(live.cluster, "connected", connected)
+        answers = await live.of_pods("shop", "app=x", None, None, everywhere=False)
+    assert [one.problem for one in answers] == [
+        f"it does not run: the pod is {phase}" for phase in ("Pending", "Unknown")
+    ]
 
 
 def test_only_containers_with_a_plan_are_asked():

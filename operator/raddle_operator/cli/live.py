@@ -21,6 +21,7 @@ from raddle_operator.cli import cluster, output
 from raddle_operator.kube import PODS, ApiError, Forbidden, Kube, NotFound, Object
 
 AT_ONCE: Final = 16
+_ENDED: Final = ("Succeeded", "Failed")
 TIMEOUT_S: Final = 20.0
 NOT_FOUND: Final = (126, 127)
 """What some container runtimes end with where there is no such program."""
@@ -70,12 +71,15 @@ def injected(pod: Object) -> list[str]:
 async def of_pods(
     namespace: str | None, selector: str, kubeconfig: Path | None, context: str | None, *, everywhere: bool
 ) -> list[Answer]:
-    """Return what the injected containers of a selection say, in the API server's order. Raises ClickException."""
+    """Return what the injected containers of a selection say, in the API server's order. Raises ClickException.
+
+    Pods that have come to their end (a Job's) have nobody to ask, and are left out.
+    """
     place = "" if everywhere else namespace or cluster.current_namespace(kubeconfig, context)
     wanted = ",".join(part for part in (f"{env.INJECTED_LABEL}=true", selector) if part)
     async with cluster.connected(kubeconfig, context) as kube:
         pods = (await kube.list(PODS, place, label_selector=wanted)).items
-        return await _ask(kube, pods)
+        return await _ask(kube, [pod for pod in pods if (pod.get("status") or {}).get("phase") not in _ENDED])
 
 
 async def of_pod(pod: Object, kubeconfig: Path | None, context: str | None) -> list[Answer]:
