@@ -261,7 +261,11 @@ class _Injection:
         kept += given.kept
         withheld = [*load.withheld, *given.withheld]
         if not given.names and withheld:
-            return ContainerOutcome(name=name, plan=composed.plan, skip=withheld[-1], kept=kept)
+            skip = withheld[-1]
+            if self.door_closed is not None:
+                # By it the container would have had something.
+                skip = replace(skip, detail=f"{skip.detail}; {self.door_closed.reason}: {self.door_closed.detail}")
+            return ContainerOutcome(name=name, plan=composed.plan, skip=skip, kept=kept)
         self._choose(clean, composed, given, load, self._mounts(clean, load, withheld))
         return ContainerOutcome(
             name=name, plan=composed.plan, withheld=tuple(withheld), kept=kept, variables=given.names

@@ -204,6 +204,12 @@ def test_a_label_that_says_anything_else_closes_nothing():
     assert mounted(inject(pod(labels={"raddle.dev/door": "open"}))[0]) == {"serve": ["raddle-shim"]}
 
 
+def test_a_container_that_gets_nothing_since_the_door_is_closed_is_told_so():
+    decision = decide(pod(container(envFrom=[{"configMapRef": {"name": "c"}}], volumeMounts=[THEIRS])))
+    assert decision.skip.reason == SkipReason.ENV_FROM_PRESENT
+    assert "; DoorOccupied: container serve: volume oneagent is mounted on /etc/ld.so.preload" in decision.skip.detail
+
+
 def test_behind_a_closed_door_what_the_policy_states_of_the_image_still_helps():
     obj = pod(labels={"raddle.dev/door": "closed"})
     patched, decision = inject(obj, {"imageEnv": {"PYTHONPATH": "/app"}})
