@@ -26,7 +26,8 @@ def _start(folder):  # noqa: ANN001, ANN202  # Python 2 may read this
     finally:
         sys.dont_write_bytecode = written
         # Raddle's submodules are found through the package from now on; the application's path is its own.
-        sys.path[:] = [entry for entry in sys.path if entry.rstrip("/.") != folder]
+        # A path file may have put in what is no text.
+        sys.path[:] = [entry for entry in sys.path if not isinstance(entry, str) or entry.rstrip("/.") != folder]
 
 
 def _restore(folder):  # noqa: ANN001, ANN202

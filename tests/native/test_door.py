@@ -446,6 +446,17 @@ def test_the_image_s_own_sitecustomize_and_usercustomize_run_too(started, venv, 
     assert said.startswith("['sitecustomize', 'usercustomize']")
 
 
+def test_what_a_path_file_puts_into_the_path_need_not_be_text(started, venv):
+    path_file = site_packages(venv) / "objects.pth"
+    path_file.write_text("import sys, pathlib; sys.path += [pathlib.Path('/mine'), b'/yours']\n")
+    try:
+        code = "import sys; print(sys.path[-2:], [one for one in sys.path if 'raddle' in str(one)])"
+        said = started(venv / "bin" / "python", code=code)
+        assert said == "[PosixPath('/mine'), b'/yours'] []\n"
+    finally:
+        path_file.unlink()
+
+
 @pytest.mark.parametrize("version", ["2.7", "3.4", "3.7"])
 def test_a_python_that_is_too_old_for_the_shim_starts_as_ever(started, version):
     found = [
