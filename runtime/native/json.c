@@ -123,9 +123,11 @@ const char *rd_json_end(const char *at)
 bool rd_json_next(const char **at, struct rd_text *name, struct rd_text *value)
 {
     const char *start = skip_space(*at);
-    if (*start == '{' || *start == ',') {
-        start = skip_space(start + 1);
+    /* Neither the end nor something that is no object. */
+    if (*start != '{' && *start != ',') {
+        return false;
     }
+    start = skip_space(start + 1);
     if (*start != '"') {
         return false;
     }

@@ -603,7 +603,7 @@ static void put_session(struct rd_out *out, const struct process *one)
     put_value(out, rd_json_member(session, "runtime"));
     rd_put_char(out, ' ');
     put_value(out, rd_json_member(session, "version"));
-    while (got != NULL && *got != ']' && rd_json_next(&got, &name, &value)) {
+    while (got != NULL && rd_json_next(&got, &name, &value)) {
         rd_put(out, gap);
         rd_put_text(out, name);
         rd_put_char(out, '=');

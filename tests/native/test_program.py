@@ -362,6 +362,7 @@ def test_a_real_node_js_says_what_its_session_got(program):
     [
         ("{pid}-00000001.json", '{{"v":1,"pid":{pid},"sessions":[]}}', True),
         ("{pid}-00000001.json", '{{"v":1,"sessions":[{{"runtime":"x","effective":[]}}]}}', True),
+        ("{pid}-00000001.json", '{{"v":1,"sessions":[{{"runtime":"x","effective":"x"}}]}}', True),
         ("{pid}-00000001.json", '{{"v":1,"a":"\\u00e9\\\\","b":[-1.5e3,null,true]}} \n', True),
         ("1{pid}-00000001.json", '{{"v":1,"pid":{pid}}}', False),
         ("{pid}-1.json", '{{"v":1,"pid":{pid}}}', False),
@@ -381,7 +382,7 @@ def test_only_what_is_this_process_s_report_and_json_is_shown(program, waiting, 
     with running(waiting(), LD_PRELOAD=libraries, RADDLE_REPORT=str(tmp_path)) as (pid, _):
         (tmp_path / name.format(pid=pid)).write_text(text.format(pid=pid))
         found = document(program)[pid]
-        assert ask(program)[0] == 1 or taken
+        assert ask(program)[0] in ((0, 1) if taken else (1,))
     assert (found["reached"], "report" in found) == (taken, taken)
     if taken:
         assert found["report"] == json.loads(text.format(pid=pid))
