@@ -31,6 +31,8 @@
 #define PATH_BYTES 4096
 #define ENVIRONMENT_BYTES (1024 * 1024)
 #define MAX_ANCESTORS 64
+#define ROOM 8192
+#define PLACES 64
 
 enum kind { OTHER, RUNTIME, PYTHON, JAVA_PROGRAM };
 
@@ -39,7 +41,9 @@ struct process {
     char **arguments;
     const uint64_t *auxiliary;
     char folder[PATH_BYTES]; /* BASE/python/ */
-    int (*set)(const char *name, const char *value, int overwrite);
+    /* Of the memory that its environment has taken so far: what is left, and the places for more variables. */
+    char *room;
+    size_t left, places;
 };
 
 /* What the kernel has put behind the environment; NULL where this was not called as glibc calls a constructor: musl
@@ -114,6 +118,59 @@ static bool find_folder(struct process *process)
     return !rd_failed(opened);
 }
 
+/* ---- setting a variable ---- */
+
+/* Memory for as long as the process lives; NULL without. */
+static void *take_room(struct process *process, size_t size)
+{
+    size = (size + 7) & ~(size_t)7;
+    if (size > process->left) {
+        process->left = size > ROOM ? size : ROOM;
+        process->room = rd_map(process->left);
+        process->left = process->room == NULL ? 0 : process->left;
+    }
+    if (size > process->left) {
+        return NULL;
+    }
+    void *taken = process->room;
+    process->room += size;
+    process->left -= size;
+    return taken;
+}
+
+/* As setenv(3), which would ask for memory: an allocator of the image's own need not be ready before main. */
+static void set(struct process *process, const char *name, const char *value, bool overwrite)
+{
+    char **all = rd_environment();
+    size_t length = rd_length(name), size = length + rd_length(value) + 2, count = 0;
+    while (all[count] != NULL && !(rd_starts(all[count], name) && all[count][length] == '=')) {
+        count++;
+    }
+    bool fresh = all[count] == NULL;
+    char *entry = fresh || overwrite ? take_room(process, size) : NULL;
+    if (entry == NULL) {
+        return;
+    }
+    if (fresh && process->places == 0) {
+        char **more = take_room(process, (count + PLACES + 1) * sizeof *more);
+        if (more == NULL) {
+            return;
+        }
+        __builtin_memcpy(more, all, count * sizeof *more);
+        rd_set_environment(all = more);
+        process->places = PLACES;
+    }
+    struct rd_out out = rd_out(entry, size);
+    rd_put(&out, name);
+    rd_put_char(&out, '=');
+    rd_put(&out, value);
+    all[count] = entry;
+    if (fresh) {
+        all[count + 1] = NULL;
+        process->places--;
+    }
+}
+
 /* ---- the plan of an ancestor ---- */
 
 struct ancestor {
@@ -161,21 +218,21 @@ static const char *value_in(const char *block, long length, const char *name)
 }
 
 /* Takes over what an ancestor's environment has of ours; false where it has no plan. With an empty one, nothing. */
-static bool take(const struct process *process, const char *environment, long length)
+static bool take(struct process *process, const char *environment, long length)
 {
     static const char *const names[] = {PLAN, LITERALS, "RADDLE_REPORT", "RADDLE_LOG"};
     const char *plan = value_in(environment, length, PLAN);
     for (size_t i = 0; i < sizeof names / sizeof names[0] && plan != NULL && plan[0] != '\0'; i++) {
         const char *value = value_in(environment, length, names[i]);
         if (value != NULL) {
-            process->set(names[i], value, 0);
+            set(process, names[i], value, false);
         }
     }
     return plan != NULL;
 }
 
 /* The plan of the nearest ancestor that has one, for a process that was started without its parent's environment. */
-static void inherit(const struct process *process)
+static void inherit(struct process *process)
 {
     struct ancestor *all = rd_map(sizeof *all);
     if (all == NULL) {
@@ -198,13 +255,13 @@ static void inherit(const struct process *process)
 
 /* ---- variables ---- */
 
-static void set_count(const struct process *process, const char *name, int64_t count)
+static void set_count(struct process *process, const char *name, int64_t count)
 {
     char value[24];
     struct rd_out out = rd_out(value, sizeof value);
     rd_put_number(&out, count);
     if (count > 0) {
-        process->set(name, value, 0);
+        set(process, name, value, false);
     }
 }
 
@@ -242,7 +299,7 @@ static struct rd_text listed(struct rd_text wanted)
 }
 
 /* Sets what is listed and absent, but Java's options, which are a part of a list. */
-static void set_listed(const struct process *process)
+static void set_listed(struct process *process)
 {
     char name[64], value[256];
     struct rd_text rest = literals(), one, its;
@@ -251,7 +308,7 @@ static void set_listed(const struct process *process)
             struct rd_out to_name = rd_out(name, sizeof name), to_value = rd_out(value, sizeof value);
             rd_put_text(&to_name, one);
             rd_put_text(&to_value, its);
-            process->set(name, value, 0);
+            set(process, name, value, false);
         }
     }
 }
@@ -272,7 +329,7 @@ static bool sets_openmp(int64_t planned)
 }
 
 /* The counts that the pod spec takes from annotations. */
-static void set_counts(const struct process *process, const struct rd_plan *plan)
+static void set_counts(struct process *process, const struct rd_plan *plan)
 {
     int64_t omp = rd_plan_get(plan, RD_OMP, 0), blas = rd_plan_get(plan, RD_BLAS, 0);
     set_count(process, "ORT_INTRA_OP_NUM_THREADS", rd_plan_get(plan, RD_ENV_INTRA, rd_plan_get(plan, RD_INTRA, 0)));
@@ -285,7 +342,7 @@ static void set_counts(const struct process *process, const struct rd_plan *plan
 }
 
 /* Sets the variable to the three texts, one after the other. */
-static void set_joined(const struct process *process, const char *name, const char *first, const char *mark,
+static void set_joined(struct process *process, const char *name, const char *first, const char *mark,
                        struct rd_text last)
 {
     size_t size = rd_length(first) + rd_length(mark) + last.length + 1;
@@ -295,13 +352,13 @@ static void set_joined(const struct process *process, const char *name, const ch
         rd_put(&out, first);
         rd_put(&out, mark);
         rd_put_text(&out, last);
-        process->set(name, value, 1);
+        set(process, name, value, true);
         rd_unmap(value, size);
     }
 }
 
 /* The option stays as somebody else has set it, unless the policy overrides: the JVM takes the last one. */
-static void extend_java(const struct process *process, const struct rd_plan *plan)
+static void extend_java(struct process *process, const struct rd_plan *plan)
 {
     const char *present = rd_env(JAVA);
     struct rd_text option = listed(rd_text_of(JAVA)), rest = rd_text_of(present == NULL ? "" : present);
@@ -361,7 +418,7 @@ static bool is_folder(struct rd_text entry, const char *folder)
            && (entry.length < length + 2 || entry.at[length + 1] == '.');
 }
 
-static void extend_path(const struct process *process)
+static void extend_path(struct process *process)
 {
     const char *old = rd_env(PATH);
     struct rd_text rest = rd_text_of(old == NULL ? "" : old), all = rest;
@@ -390,11 +447,6 @@ static void complete(struct process *process)
     if (kind == OTHER || !find_folder(process)) {
         return;
     }
-    /* A program may have one of its own, which is not ready before main. */
-    process->set = (int (*)(const char *, const char *, int))rd_symbol_of("setenv", "libc.so");
-    if (process->set == NULL) {
-        return;
-    }
     if (text == NULL) {
         inherit(process);
         text = rd_env(PLAN);
@@ -418,7 +470,7 @@ static void complete(struct process *process)
 /* The only constructor. glibc passes these arguments to every one. */
 __attribute__((constructor)) static void start(int count, char **arguments, char **given)
 {
-    struct process process = {count, arguments, auxiliary_behind(count, arguments, given), "", NULL};
+    struct process process = {count, arguments, auxiliary_behind(count, arguments, given), "", NULL, 0, 0};
     rd_remember_stderr();
     complete(&process);
     const char **environment = (const char **)rd_environment();

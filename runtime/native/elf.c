@@ -337,12 +337,6 @@ bool rd_exports(const char *symbol, const char *library)
     return dl_iterate_phdr != NULL && dl_iterate_phdr(look_for_export, &wanted) != 0;
 }
 
-void *rd_symbol_of(const char *symbol, const char *library)
-{
-    struct export wanted = {.symbol = symbol, .library = library, .passed = true};
-    return dl_iterate_phdr != NULL && dl_iterate_phdr(look_for_export, &wanted) != 0 ? wanted.found : NULL;
-}
-
 struct versioned {
     const char *name;
     const char *version;

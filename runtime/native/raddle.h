@@ -62,6 +62,8 @@ bool rd_auxiliary(const uint64_t *pairs, uint64_t key, uint64_t *value);
 const char *rd_env(const char *name);
 /* All of them; NULL where the process's libc has none yet. */
 char **rd_environment(void);
+/* Others in their place, where it has some. */
+void rd_set_environment(char **all);
 
 size_t rd_length(const char *text);
 bool rd_same(const char *one, const char *other);
@@ -338,8 +340,6 @@ bool rd_is_loaded(const char *name);
 bool rd_one_is_loaded(const char *const *names);
 /* True when the program itself exports the function, or a library that it was started with, whose name begins so. */
 bool rd_exports(const char *symbol, const char *library);
-/* The function as such a library has it, whatever the program has under its name; NULL without. */
-void *rd_symbol_of(const char *symbol, const char *library);
 /* The file that this library was loaded from, as the loader names it, where it was preloaded: then it stands before the
  * libc. NULL where it was opened later. */
 const char *rd_preloaded_from(void);

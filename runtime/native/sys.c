@@ -184,6 +184,11 @@ char **rd_environment(void)
     return &environ == NULL ? NULL : environ;
 }
 
+void rd_set_environment(char **all)
+{
+    environ = all;
+}
+
 const char *rd_env(const char *name)
 {
     char **environment = rd_environment();

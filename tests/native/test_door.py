@@ -619,6 +619,36 @@ def test_a_program_of_musl_s_keeps_its_environment(started, program):
     assert variables(started(python)) == {}
 
 
+ALLOCATOR = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stddef.h>
+static void *(*get)(size_t), *(*more)(void *, size_t);
+static void (*give)(void *);
+__attribute__((constructor)) static void start(void)
+{
+    get = dlsym(RTLD_NEXT, "malloc");
+    more = dlsym(RTLD_NEXT, "realloc");
+    give = dlsym(RTLD_NEXT, "free");
+}
+void *malloc(size_t size) { return get(size); }
+void *realloc(void *old, size_t size) { return more(old, size); }
+void free(void *old) { if (old != NULL) { give(old); } }
+"""
+
+
+@pytest.mark.parametrize("old", [None, "/mine"])
+def test_an_allocator_that_gets_ready_in_its_constructor_is_not_asked_before(started, program, tree, old):
+    flags = ("-shared", "-fPIC", "-ldl")
+    allocator = program("liballocator.so", flags=flags, text=ALLOCATOR)
+    python = program("python3", "Py_Main")
+    literals = ";".join(f"A{number}=1" for number in range(200))
+    environ = {"LD_PRELOAD": f"{allocator}:{tree}/libraddle.so", "PYTHONPATH": old, "RADDLE_LITERALS": literals}
+    found = variables(started(python, **environ))
+    expected = f"{tree}/python/" + (f":{old}" if old else "")
+    assert found == {**COUNTS, "PYTHONPATH": expected, **dict.fromkeys((f"A{number}" for number in range(200)), "1")}
+
+
 WITHOUT_LIBC = """
 int Py_Main(void) { return 0; }
 __attribute__((force_align_arg_pointer, noreturn)) void _start(void)
