@@ -377,10 +377,15 @@ static void extend_java(struct process *process, const struct rd_plan *plan)
 
 /* ---- Python ---- */
 
-char rd_python_closed(int count, char *const *arguments)
+static bool is_interpreter(const char *name)
 {
-    const char *name = count > 0 ? rd_base_name(arguments[0]) : "";
-    if (!rd_starts(name, "python") && !rd_starts(name, "pypy")) {
+    return rd_starts(name, "python") || rd_starts(name, "pypy");
+}
+
+char rd_python_closed(const char *program, int count, char *const *arguments)
+{
+    /* A shell's `exec -a` gives it another name. */
+    if (!is_interpreter(program) && !is_interpreter(count > 0 ? rd_base_name(arguments[0]) : "")) {
         return 0;
     }
     for (int i = 1; i < count; i++) {
@@ -462,7 +467,7 @@ static void complete(struct process *process)
         }
     }
     /* With a plan that can't be used too: the shim says so. */
-    if (kind == PYTHON && rd_python_closed(process->count, process->arguments) == 0) {
+    if (kind == PYTHON && rd_python_closed(program_name(process), process->count, process->arguments) == 0) {
         extend_path(process);
     }
 }

@@ -325,15 +325,22 @@ static bool look_for_python(const char *name, const char *version)
     return true;
 }
 
+/* Whether the program's own file is a Python. */
+static bool is_python_s(int pid)
+{
+    char path[64], target[1024];
+    long length = rd_syscall(NR_READLINKAT, AT_FDCWD, (long)path_of(path, pid, "/exe"), (long)target, sizeof target, 0,
+                             0);
+    return !rd_failed(length) && is_python(base_of((struct rd_text){target, (size_t)length}));
+}
+
 /* Whether the program is a Python, or is linked to one: then the door knew it when the process began. */
 static bool starts_with_python(int pid)
 {
-    char path[64], target[1024];
-    path_of(path, pid, "/exe");
-    long length = rd_syscall(NR_READLINKAT, AT_FDCWD, (long)path, (long)target, sizeof target, 0, 0);
-    needs_python = !rd_failed(length) && is_python(base_of((struct rd_text){target, (size_t)length}));
+    char path[64];
+    needs_python = is_python_s(pid);
     if (!needs_python) {
-        rd_loadable(path, look_for_python);
+        rd_loadable(path_of(path, pid, "/exe"), look_for_python);
     }
     return needs_python;
 }
@@ -392,7 +399,7 @@ static char closing_option(struct reader *reader, int pid)
     for (long at = 0; at < length && count < MAX_WORDS; at += (long)rd_length(reader->text + at) + 1) {
         words[count++] = reader->text + at;
     }
-    return rd_python_closed(count, words);
+    return rd_python_closed(is_python_s(pid) ? "python" : "", count, words);
 }
 
 /* Seconds since 1970 when the process began. */

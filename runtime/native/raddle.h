@@ -382,8 +382,9 @@ void rd_threads_forked(void);
 
 /* ---- door.c ---- */
 
-/* The letter of the option by which an interpreter is told to read no PYTHONPATH, or to run no sitecustomize; else 0. */
-char rd_python_closed(int count, char *const *arguments);
+/* The letter of the option by which an interpreter is told to read no PYTHONPATH, or to run no sitecustomize; else 0. It
+ * is one by the base name of its file, or of its first argument. */
+char rd_python_closed(const char *program, int count, char *const *arguments);
 
 /* ---- preload.c ---- */
 

@@ -335,6 +335,12 @@ def test_a_python_that_reads_no_path_or_no_sitecustomize_keeps_it(started, progr
     assert variables(started(program(name, "Py_Main"), *options)) == COUNTS
 
 
+@pytest.mark.parametrize(("option", "found"), [("-I", False), ("-s", True)])
+def test_a_python_under_another_name_has_the_same_options(started, program, option, found):
+    command = ("bash", "-c", f'exec -a server "$0" {option}', program("python3", "Py_Main"))
+    assert ("PYTHONPATH=" in started(*command, PATH=PATH)) is found
+
+
 def test_another_program_with_a_python_in_it_has_options_of_its_own(started, program):
     assert "PYTHONPATH" in variables(started(program("uwsgi", "Py_Main"), "-I"))
 
