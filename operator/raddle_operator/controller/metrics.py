@@ -32,7 +32,9 @@ MATCHED_PODS = Gauge("raddle_matched_pods", "Opted-in pods that a policy governs
 INJECTED_PODS = Gauge("raddle_injected_pods", "Governed pods that have values")
 SAFE_VALUE_PODS = Gauge("raddle_safe_value_pods", "Pods with values that are safe on any node, not their node's")
 STALE_PODS = Gauge("raddle_stale_pods", "Pods with values by older settings than their policy has now")
-SHIMLESS_PODS = Gauge("raddle_shimless_pods", "Pods with values planned for a process that no shim reaches, so with variables only")
+SHIMLESS_PODS = Gauge(
+    "raddle_shimless_pods", "Pods with values planned for a process that no shim reaches, so with variables only"
+)
 RESIZED_PODS = Gauge(
     "raddle_resized_pods", "Pods with values of which a container's CPUs were changed in place since: planned otherwise"
 )
