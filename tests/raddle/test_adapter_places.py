@@ -87,9 +87,9 @@ def test_exclusive_cpus_that_the_plan_does_not_know_are_only_counted(told):
     cpus = cpuset.of(os.sched_getaffinity(0))
     size = cpuset.count(cpus)
     fields = {"excl": size, "aff": "core", "intra": size, **told}
-    facts = live.read_facts(fields)
-    assert facts.placed is None
-    assert (resolve(fields, facts).exclusive, resolve(fields, Facts(cpus)).intra) == (True, size)
+    assert live.place(fields, cpus) is None
+    found = resolve(fields, Facts(cpus))
+    assert (found.exclusive, found.intra) == (True, size)
     assert planned(fields, cpus, size) == ("", 0)
 
 
