@@ -317,7 +317,8 @@ def test_ctrl_c_at_the_terminal_reaches_the_program_once_and_we_wait_for_it(temp
 
 
 def test_a_program_that_ctrl_c_ends_is_told_of_as_a_shell_would(temporary):
-    process = subprocess.Popen([RADDLE, "run", "--limit", "1", "--", "sleep", "600"])
+    # A shell that starts the tests in the background has them ignore it.
+    process = subprocess.Popen(["env", "--default-signal=INT", RADDLE, "run", "--limit", "1", "--", "sleep", "600"])
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     deadline = time.monotonic() + 60
     while not any(Path("/proc", pid, "comm").read_text() == "sleep\n" for pid in children.read_text().split()):
