@@ -29,9 +29,9 @@ native: setup packages ## Build the native shim for every architecture that ther
 
 .PHONY: test
 test: check native ## Run every check and every test; ARGS goes to pytest
-	@$(PYTHON) -m devcluster build
+	@$(PYTHON) -m cluster build
 	@$(PYTHON) -m pytest $(or $(ARGS),-n 2 --dist loadfile)
-	@$(if $(ARGS),true,$(PYTHON) -m supported --check)
+	@$(if $(ARGS),true,$(PYTHON) -m generate.supported --check)
 
 .PHONY: lab
 lab: setup native ## Run containers on NUMA machines under QEMU: where each thread and its memory really are (minutes)
@@ -40,7 +40,7 @@ lab: setup native ## Run containers on NUMA machines under QEMU: where each thre
 
 .PHONY: e2e
 e2e: setup native ## Install Raddle on two real nodes, one of them virtual, and look into pods that run (as root; minutes)
-	@$(PYTHON) -m devcluster build --containerd > /dev/null
+	@$(PYTHON) -m cluster build --containerd > /dev/null
 	@$(PYTHON) -m e2e --install $(ARGS)
 
 .PHONY: reliability
@@ -69,18 +69,18 @@ bench-load: setup packages native ## Measure the full load table (an hour a call
 
 .PHONY: cluster
 cluster: setup ## Start a local cluster until Ctrl-C
-	@$(PYTHON) -m devcluster up $(ARGS)
+	@$(PYTHON) -m cluster up $(ARGS)
 
 .PHONY: manifests
 manifests: setup ## Write dist/install.yaml for kubectl apply; ARGS goes to helm template
-	@$(PYTHON) -m chart install $(ARGS)
+	@$(PYTHON) -m generate.chart install $(ARGS)
 
 .PHONY: chart-versions
 chart-versions: setup ## Test the chart and the webhook on API servers 1.32, 1.34 and 1.36, those of them that are built
 	@RADDLE_KUBERNETES="1.32.2 1.34.4 1.36.3" $(PYTHON) -m pytest \
 	    -rs $(or $(ARGS),tests/chart/test_install.py tests/chart/test_lifecycle.py tests/chart/test_crds_end.py \
 	    tests/integration/test_injection.py)
-	@$(if $(ARGS),true,$(PYTHON) -m supported --check)
+	@$(if $(ARGS),true,$(PYTHON) -m generate.supported --check)
 
 .PHONY: images
 images: setup ## Build the container images with buildah (as root); ARGS: check, sizes, export DIR, clean

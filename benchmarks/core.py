@@ -20,14 +20,15 @@ from pathlib import Path
 import psutil
 
 import machines
-from devcluster import Cluster
-from localraddle import LocalRaddle
-from raddle import cpuset, machine_part, sysfs
-from raddle.adapters.ort_affinity import affinity_text
-from raddle.placement import Wish, place, tie
-from raddle.planner import Budget, plan
-from raddle.policy import Policy
-from raddle.topology import Kubelet, Machine
+from cluster import Cluster
+from cluster.local_raddle import LocalRaddle
+from raddle.adapters.onnxruntime.affinity import affinity_text
+from raddle.cpus import cpuset, machine_part
+from raddle.cpus.placement import Wish, place, tie
+from raddle.cpus.topology import Kubelet, Machine
+from raddle.machine import sysfs
+from raddle.planning.planner import Budget, plan
+from raddle.planning.policy import Policy
 from report import BUDGET_HEADINGS, markdown_table, short, spread, write_section
 from report import Budget as Line
 from report import machine as this_machine

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 from raddle import env
-from raddle.topology import Group, Machine, NUMANode
-from raddle_operator import binding, records, shipped
-from raddle_operator.injection import Facts, Settings, decide, decide_object
-from raddle_operator.matching import Policies, govern
-from raddle_operator.spec import pod_from_object, policy_from_object
+from raddle.cpus.topology import Group, Machine, NUMANode
+from raddle_operator.injection import binding, plan_annotations, shipped
+from raddle_operator.injection.decide import Facts, Settings, decide, decide_object
+from raddle_operator.injection.matching import Policies, govern
+from raddle_operator.objects.policy import pod_from_object, policy_from_object
 
 REPETITIONS = 15
 CALLS = 1000
@@ -129,7 +129,7 @@ def main() -> None:
     _time("read and decide", lambda: decide_object(obj, "vision", labels, known, facts, settings))
 
     def unseen() -> None:
-        records._safe.cache_clear()  # noqa: SLF001 (the figure is for a plan that is not remembered)
+        plan_annotations._safe.cache_clear()  # noqa: SLF001 (the figure is for a plan that is not remembered)
         decide_object(obj, "vision", labels, known, facts, settings)
 
     _time("read and decide, plan not remembered", unseen)

@@ -102,7 +102,7 @@ def main() -> None:
     arguments = parser.parse_args()
     # The tests know how to have onnxruntime-node; nothing else of theirs is used.
     sys.path.insert(0, str(TESTS))
-    lab: Any = importlib.import_module("node_lab")
+    lab: Any = importlib.import_module("support.node_lab")
     with tempfile.TemporaryDirectory() as folder:
         mount = Path(folder) / "mount"
         delivery.write(str(mount), platform.machine())

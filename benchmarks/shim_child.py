@@ -65,7 +65,7 @@ def runs(model: str, repetitions: int) -> dict[str, list[float]]:
     import onnxruntime
     from onnxruntime.capi import _pybind_state as binding
 
-    from raddle import observe
+    from raddle.report import observe
 
     session = binding.InferenceSession(onnxruntime.SessionOptions(), model, True, False)
     session.initialize_session([], [], set())

@@ -31,15 +31,15 @@ import psutil
 
 import injection
 import report
-from devcluster import toolchain
-from devcluster.progress import Progress
+from cluster import toolchain
+from cluster.progress import Progress
 from raddle import delivery, env
-from raddle.topology import Group, Kubelet, Machine, NUMANode
-from raddle_operator import nodetopology
+from raddle.cpus.topology import Group, Kubelet, Machine, NUMANode
 from raddle_operator.certificates import local_issue
-from raddle_operator.injection import Facts, Settings, decide_object
-from raddle_operator.matching import Policies
-from raddle_operator.spec import PolicyObject, policy_from_object
+from raddle_operator.injection.decide import Facts, Settings, decide_object
+from raddle_operator.injection.matching import Policies
+from raddle_operator.objects import nodetopology
+from raddle_operator.objects.policy import PolicyObject, policy_from_object
 from raddle_operator.webhook.process import Webhook, serve_until
 from raddle_operator.webhook.settings import WebhookSettings
 from raddle_operator.webhook.sources import MemorySources

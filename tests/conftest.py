@@ -45,19 +45,19 @@ def golden(request):
 @pytest.fixture(scope="session", params=os.environ.get("RADDLE_KUBERNETES", "").split() or None)
 def kubernetes(request):
     """The API server's version: the default one, or each that RADDLE_KUBERNETES names (`make chart-versions` does)."""
-    from devcluster import binaries, build
-    from devcluster.versions import DEFAULT_KUBERNETES, Version
+    from cluster import binaries, build
+    from cluster.versions import DEFAULT_KUBERNETES, Version
 
     version = Version.parse(request.param) if hasattr(request, "param") else DEFAULT_KUBERNETES
     if version != DEFAULT_KUBERNETES and build.built(binaries.control_plane(version), binaries.cache_folder()) is None:
-        pytest.skip(f"Kubernetes {version} is not built here: python -m devcluster build --version {version}")
+        pytest.skip(f"Kubernetes {version} is not built here: python -m cluster build --version {version}")
     return version
 
 
 @pytest.fixture(scope="session")
 def cluster(kubernetes):
     """A real etcd, API server, scheduler and controller manager, shared by one test session."""
-    from devcluster import Cluster
+    from cluster import Cluster
 
     with Cluster(version=kubernetes) as running:
         yield running
@@ -67,7 +67,7 @@ def cluster(kubernetes):
 def proves(request):
     """proves(runtime, version, control): if the test passes, that control works in that real runtime.
 
-    The README's tables of runtimes and of Kubernetes versions are made of these (tools/supported.py).
+    The README's tables of runtimes and of Kubernetes versions are made of these (tools/generate/supported.py).
     """
 
     def note(runtime, version, control):

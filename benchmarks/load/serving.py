@@ -132,7 +132,7 @@ def _lab(name: str) -> Any:
     """A module of tests/ that fetches real runtimes."""
     if str(_LABS) not in sys.path:
         sys.path.append(str(_LABS))
-    return importlib.import_module(name)
+    return importlib.import_module("support." + name)
 
 
 def _skipped() -> type[BaseException]:

@@ -14,10 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from load.measure import Cell, Variant
-from raddle import delivery, env, sysfs
-from raddle.planner import Budget
-from raddle.policy import Policy
-from raddle_operator import pods, records, variables
+from raddle import delivery, env
+from raddle.machine import sysfs
+from raddle.planning.planner import Budget
+from raddle.planning.policy import Policy
+from raddle_operator.injection import plan_annotations, variables
+from raddle_operator.objects import pods
 
 STOCK = "stock"
 RADDLE = "Raddle"
@@ -85,7 +87,7 @@ def raddle_env(cell: Cell, shim: Path, policy: Policy) -> dict[str, str]:
     """The variables that the webhook gives the container under this policy, as the kubelet resolves them."""
     limit = cell.limit_cpus
     budget = Budget(quota_cpus=limit, because="no CPU limit" if limit is None else f"limits.cpu {limit:g}")
-    composed = records.compose(sysfs.read_machine(), budget, policy)
+    composed = plan_annotations.compose(sysfs.read_machine(), budget, policy)
     (container,) = pods.pod_from_object(_POD).containers
     chosen = variables.chosen(container, composed, policy, {}, kept=(), shim=True, door=True)
     references = {

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from localraddle import NAMESPACE
+from cluster.local_raddle import NAMESPACE
 
 ACCOUNTS: Final = ("controller", "webhook")
 _PREFIX: Final = f"system:serviceaccount:{NAMESPACE}:raddle-"

@@ -13,7 +13,7 @@ from typing import Final
 
 import psutil
 
-from localraddle import Process
+from cluster.local_raddle import Process
 from scale.calls import Call
 
 LEADER: Final = "raddle_controller_leader"

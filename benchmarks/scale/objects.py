@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import injection
-from raddle import cpuset, env
-from raddle.topology import Machine
-from raddle_operator import nodetopology
+from raddle import env
+from raddle.cpus import cpuset
+from raddle.cpus.topology import Machine
+from raddle_operator.objects import nodetopology
 from webhook import machine
 
 Object = dict[str, Any]

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from devcluster import Cluster
-from devcluster.progress import Progress
-from localraddle import LocalRaddle, Process
+from cluster import Cluster
+from cluster.local_raddle import LocalRaddle, Process
+from cluster.progress import Progress
 from raddle_operator.kube import CLUSTER_INFERENCE_THREADINGS, INFERENCE_THREADINGS, Kube, Resource
 from scale import calls, figures, objects, traffic
 from scale.figures import Idle, Results

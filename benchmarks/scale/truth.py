@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from raddle import env
-from raddle_operator.spec import policy_from_object
+from raddle_operator.objects.policy import policy_from_object
 
 Object = dict[str, Any]
 PolicyKey = tuple[str, str]

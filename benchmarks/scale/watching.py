@@ -8,8 +8,8 @@ import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from raddle_operator.informer import Informer, Key
 from raddle_operator.kube import CLUSTER_INFERENCE_THREADINGS, INFERENCE_THREADINGS, PODS, Kube, Object
+from raddle_operator.kube.informer import Informer, Key
 from scale import truth
 from scale.truth import Counts, PodRow, PolicyKey, PolicyRow
 

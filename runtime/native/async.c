@@ -1,7 +1,7 @@
 /* RunAsync of a session that has one thread by the plan: ONNX Runtime itself refuses it without a worker thread.
  *
  * The application would have had workers. So a run that was refused is made by a thread of ours, with the real Run, one
- * after another for each session, as run_async of runtime/raddle/adapters/ort_async.py. The thread is there while its
+ * after another for each session, as run_async of runtime/raddle/adapters/onnxruntime/run_async.py. The thread is there while its
  * session has runs to make. As ONNX Runtime, it keeps the caller's arrays by their addresses. */
 #include "ort.h"
 #include "syscalls.h"

@@ -1,5 +1,5 @@
 /* The calling thread's CPU quota by the cgroups of version 1 and 2 that it can see: a port of that part of
- * runtime/raddle/cgroup.py and cgroupfs.py. A limit of any ancestor holds, so the tightest one counts. Trees that lack
+ * runtime/raddle/process/cgroup.py and cgroupfs.py. A limit of any ancestor holds, so the tightest one counts. Trees that lack
  * mountinfo are read by Python only: a running process has it. */
 #include "raddle.h"
 #include "syscalls.h"

@@ -1,5 +1,5 @@
 /* What one session gets: the plan's value or the code's, decided option by option as Choice in
- * runtime/raddle/adapters/ort_choice.py decides, and with the same reasons. It is set on a clone of the code's options.
+ * runtime/raddle/adapters/onnxruntime/choice.py decides, and with the same reasons. It is set on a clone of the code's options.
  */
 #include "ort.h"
 

@@ -1,4 +1,4 @@
-/* Sets of CPUs as bits, and the kernel's list text: a port of runtime/raddle/cpuset.py up to 8192 CPUs, Linux's own
+/* Sets of CPUs as bits, and the kernel's list text: a port of runtime/raddle/cpus/cpuset.py up to 8192 CPUs, Linux's own
  * limit. lib/bitmap.c defines the text. */
 #include "raddle.h"
 

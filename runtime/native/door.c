@@ -26,7 +26,7 @@
 #define PATH "PYTHONPATH"
 #define JAVA "JAVA_TOOL_OPTIONS"
 #define JAVA_OPTION "-XX:ActiveProcessorCount="
-/* What raddle_operator.environment reads at most. */
+/* What raddle_operator.injection.environment reads at most. */
 #define LITERALS_BYTES 16384
 #define PATH_BYTES 4096
 #define ENVIRONMENT_BYTES (1024 * 1024)

@@ -1,5 +1,5 @@
 /* What this process really has: its CPUs, its quota, the workers beside it. A port of read_facts in
- * runtime/raddle/adapters/live.py. What can't be read is absent. */
+ * runtime/raddle/process/current.py. What can't be read is absent. */
 #include "raddle.h"
 #include "syscalls.h"
 

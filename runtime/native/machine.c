@@ -1,4 +1,4 @@
-/* Reads what the plan tells of the machine: a port of machine_of in runtime/raddle/machine_part.py, which says how it is
+/* Reads what the plan tells of the machine: a port of machine_of in runtime/raddle/cpus/machine_part.py, which says how it is
  * written. The plan is untrusted: where anything in it doesn't fit, there is no machine. */
 #include "machine.h"
 

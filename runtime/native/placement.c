@@ -1,4 +1,4 @@
-/* How many threads exclusive CPUs have room for, and where each goes: a port of runtime/raddle/placement.py, which says
+/* How many threads exclusive CPUs have room for, and where each goes: a port of runtime/raddle/cpus/placement.py, which says
  * why. Asked only where the CPUs are as many as the plan expects to be exclusive. */
 #include "machine.h"
 

@@ -5,18 +5,18 @@
  * the objects that are loaded (elf.c). Where anything is not as expected, the program runs as if it were not there.
  *
  *   plan.c      RADDLE_PLAN as a table of values      the same answers as runtime/raddle/env.py
- *   resolve.c   plan and facts -> values              ... adapters/live.py: resolve
- *   facts.c     what the process really has           ... adapters/live.py: read_facts
+ *   resolve.c   plan and facts -> values              ... process/resolution.py
+ *   facts.c     what the process really has           ... process/current.py
  *   cgroup.c    its quota                             ... cgroup.py
  *   placement.c how many threads exclusive CPUs hold, one CPU set a worker   ... placement.py
  *   machine.c   the machine they are part of, by the plan                    ... machine_part.py
  *   elf.c, elf_file.c   symbols of loaded objects; whether a file on disk can be loaded
  *   api.c       OrtGetApiBase, the wrapped API table
- *   choice.c    the plan against one session's options ... adapters/ort_choice.py
+ *   choice.c    the plan against one session's options ... adapters/onnxruntime/choice.py
  *   options.c   what the code has set on its options
  *   session.c, environment.c, providers.c   the wrapped functions
  *   threads.c   creates, names, places and joins pool threads
- *   async.c     RunAsync of a session with one thread     ... adapters/ort_async.py
+ *   async.c     RunAsync of a session with one thread     ... adapters/onnxruntime/run_async.py
  *   said.c, record.c, report.c   the line on stderr, the report
  *   observe.c, totals.c   run times; what the process and its cgroup have used   ... observe.py, totals.py
  *   door.c      before main: completes the environment, the order of what is done there

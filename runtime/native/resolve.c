@@ -1,4 +1,4 @@
-/* The plan against what the container really has: a port of resolve in runtime/raddle/adapters/live.py, which is the
+/* The plan against what the container really has: a port of resolve in runtime/raddle/process/resolution.py, which is the
  * reference; tests/contract/test_native_contract.py compares the two. Counts only ever go down. */
 #include "raddle.h"
 

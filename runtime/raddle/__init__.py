@@ -1,3 +1,38 @@
-"""Thread counts, spinning and affinity that fit the container. Standard library only; this module imports nothing."""
+"""Thread counts, spinning and affinity that fit the container. Standard library only.
+
+cpus      which CPUs: sets of them, what a machine has, where a pool goes, and the machine as a plan carries it
+machine   reads a machine from /sys and /proc, or from a document
+planning  from limits to numbers: a policy, a budget and a machine in, a plan out, and the plan as text
+process   what holds in one process (CPUs, quota, workers), and what a plan comes to there
+report    what the shim did in one process: its record, its report
+adapters  one per runtime: applies the plan to it as it is imported
+
+Here is what a process has to take before the application's code runs. Containers have no `machine` and no `planning`.
+"""
+
+import _thread
+import os
 
 __version__ = "0.1.0"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # typing isn't imported at run time: it would cost more than the rest of the shim.
+    from typing import Any
+
+# Awaited module -> its adapter, a module of raddle.adapters. Adding a runtime is that module and one row here.
+RUNTIMES = {
+    "onnxruntime.capi._pybind_state": "onnxruntime",
+    "torch": "torch",
+    "paddle": "paddle",
+}
+
+# Taken before an application can put another in its place: those of gevent and eventlet are for greenlets, and threads
+# of their pools that meet at one wait for ever.
+RLock = _thread.RLock
+
+# What number 2 was at the start of the process: an application that closes it may get the number for a file of its own.
+try:
+    STDERR: "Any" = os.fstat(2)
+except OSError:
+    STDERR = None

@@ -17,13 +17,15 @@ import sys
 from importlib import metadata
 from typing import Any, List, Mapping, Optional
 
-from raddle import __version__, cgroup, cpuset, env, summary
-from raddle.adapters import live
+from raddle import __version__, env
+from raddle.cpus import cpuset
+from raddle.process import cgroup, current, resolution
+from raddle.report import summary
 
 
 def describe(environ: Mapping[str, str]) -> dict[str, Any]:
     """The document; every part that can't be had is None, and `problem` says what is wrong with the plan."""
-    facts = live.read_facts()
+    facts = current.read_facts()
     document: dict[str, Any] = {
         "raddle": __version__,
         "budget": {
@@ -45,7 +47,7 @@ def describe(environ: Mapping[str, str]) -> dict[str, Any]:
         document["problem"] = str(error)
         return document
     document["plan"] = fields
-    facts.placed = live.place(fields, facts.cpus)
+    facts.placed = current.place(fields, facts.cpus)
     document["effective"] = _effective(fields, facts)
     return document
 
@@ -60,14 +62,14 @@ def _limits() -> dict[str, Any]:
     return {"burstUs": found.burst_us, "memoryLimitMiB": None if limit_bytes is None else limit_bytes >> 20}
 
 
-def _throttling(facts: live.Facts) -> Optional[dict[str, int]]:
+def _throttling(facts: current.Facts) -> Optional[dict[str, int]]:
     if facts.throttled is None:
         return None
     return dict(zip(("periods", "throttledPeriods", "throttledUs"), facts.throttled))
 
 
-def _effective(fields: Mapping[str, Any], facts: live.Facts) -> dict[str, Any]:
-    found = live.resolve(fields, facts)
+def _effective(fields: Mapping[str, Any], facts: current.Facts) -> dict[str, Any]:
+    found = resolution.resolve(fields, facts)
     return {
         "onnxruntime": _installed_version("onnxruntime") or _installed_version("onnxruntime-gpu"),
         "intraOp": found.intra,

@@ -47,10 +47,8 @@ USER_SITES = (
 )
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-# What only plans or reads a machine: the plan carries what a shim needs of either.
-_PLANNER = {"delivery", "layout", "load", "planner", "policy", "room", "wire"}
-_READERS = {"armcores", "coretypes", "cpuinfo", "document", "fields", "memory", "numa", "pci", "sysfs", "tree"}
-_ADAPTERS = "adapters"
+# What plans and what reads a machine stays outside: the plan carries what a shim needs of either.
+_OUTSIDE = {"machine", "planning", "delivery.py", "__pycache__", "_native", "_python"}
 # OpenTelemetry's sitecustomize doesn't run the next one on the path; it runs what a distribution's entry point names.
 _DIST_INFO = "dist-info"
 _LIBRARY = "libraddle.so"
@@ -63,10 +61,10 @@ def native_library(architecture: str) -> str:
 
 def files() -> Dict[str, str]:
     """ConfigMap key -> text: the package, the files that load it. Raises OSError for a broken install."""
-    found = {"raddle." + name: _text(_HERE, name) for name in _modules(_HERE)}
-    folder = os.path.join(_HERE, _ADAPTERS)
-    for name in _modules(folder):
-        found[f"raddle.{_ADAPTERS}.{name}"] = _text(folder, name)
+    found = {}
+    for folder, name in _modules(_HERE):
+        below = os.path.relpath(folder, os.path.dirname(_HERE)).replace(os.sep, ".")
+        found[f"{below}.{name}"] = _text(folder, name)
     python = _beside("python")
     for name in ("raddle.pth", "user_site.py", "sitecustomize.py"):
         found[name] = _text(python, name)
@@ -155,9 +153,16 @@ def _contents() -> Dict[str, bytes]:
     return {**{key: text.encode() for key, text in files().items()}, **binaries()}
 
 
-def _modules(folder: str) -> List[str]:
-    skipped = _PLANNER | _READERS
-    return sorted(name for name in os.listdir(folder) if name.endswith(".py") and name[: -len(".py")] not in skipped)
+def _modules(folder: str) -> List[Tuple[str, str]]:
+    """(folder, file) of each module in this folder and below that containers get."""
+    found = []
+    for name in sorted(set(os.listdir(folder)) - _OUTSIDE):
+        path = os.path.join(folder, name)
+        if name.endswith(".py"):
+            found.append((folder, name))
+        elif os.path.isdir(path):
+            found += _modules(path)
+    return found
 
 
 def _beside(name: str) -> str:

@@ -5,34 +5,18 @@ loaded: `raddle.adapters.hook` and that runtime's adapter. The mount is read-onl
 each process: it is as short as it can be, and imports only what every process has, not even `__future__`.
 """
 
-import _thread
 import os
 import sys
+
+from raddle import RUNTIMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # typing isn't imported at run time: it would cost more than the rest of the shim.
     from typing import Any
 
-# Awaited module -> its adapter, a file of raddle/adapters. Adding a runtime is that file and one row here.
-RUNTIMES = {
-    "onnxruntime.capi._pybind_state": "onnxruntime",
-    "torch": "torch",
-    "paddle": "paddle",
-}
-
-# Taken before an application can put another in its place: those of gevent and eventlet are for greenlets, and threads
-# of their pools that meet at one wait for ever.
-RLock = _thread.RLock
-
 # A `.pex` file takes what its start finds loaded out of sys.modules again; the finder stays.
 _LOADED = [(name, sys.modules[name]) for name in ("raddle", __name__)]
-
-# What number 2 was at the start of the process: an application that closes it may get the number for a file of its own.
-try:
-    STDERR: "Any" = os.fstat(2)
-except OSError:
-    STDERR = None
 
 
 class _Finder:

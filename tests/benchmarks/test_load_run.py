@@ -9,7 +9,7 @@ import pytest
 from load import chart, compare, measure, models, neighbour, serving, variants
 from load.measure import Cell, Variant
 from raddle import env
-from raddle.policy import Policy
+from raddle.planning.policy import Policy
 from raddle_operator.cli import quota
 
 pytestmark = pytest.mark.runtime

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from raddle import env
-from raddle_operator.matching import Policies, select
-from raddle_operator.spec import policy_from_object
+from raddle_operator.injection.matching import Policies, select
+from raddle_operator.objects.policy import policy_from_object
 from scale import calls, objects, text, traffic, truth
 from scale.calls import Call
 from scale.figures import Change, Idle, Results, Start

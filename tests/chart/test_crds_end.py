@@ -2,8 +2,8 @@
 
 import pytest
 
-import chart
-from devcluster import Cluster
+from cluster import Cluster
+from generate import chart
 
 pytestmark = pytest.mark.cluster
 

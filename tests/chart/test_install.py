@@ -6,11 +6,11 @@ import time
 
 import pytest
 import yaml
-from chartmatrix import MATRIX
+from support.chartmatrix import MATRIX
 
-import chart
-from devcluster import Cluster
-from devcluster.client import ApiError
+from cluster import Cluster
+from cluster.client import ApiError
+from generate import chart
 
 pytestmark = pytest.mark.cluster
 

@@ -7,9 +7,9 @@ import time
 import pytest
 import yaml
 
-import chart
-from devcluster import Cluster
-from localraddle import LocalRaddle
+from cluster import Cluster
+from cluster.local_raddle import LocalRaddle
+from generate import chart
 from reliability import release
 
 pytestmark = pytest.mark.cluster

@@ -8,9 +8,8 @@ import subprocess
 import pytest
 import yaml
 
-import chart
-import dashboard
-from docs import metrics as reference
+from generate import chart, dashboard
+from generate.docs import metrics as reference
 
 RULES = chart.CHART / "files" / "monitoring" / "alerts.yaml"
 RUNBOOKS = chart.REPOSITORY / "docs" / "runbooks"

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-import chart
+from generate import chart
 from raddle_operator.cli.selftest import selftest
 
 COMPONENTS = ("controller", "webhook", "agent")

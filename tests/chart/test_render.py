@@ -6,11 +6,11 @@ import tarfile
 
 import pytest
 import yaml
-from chartmatrix import MATRIX, NO_CRDS
+from support.chartmatrix import MATRIX, NO_CRDS
 
-import chart
+from generate import chart
 from raddle_operator.cli import processes
-from raddle_operator.selectors import compile_selector
+from raddle_operator.objects.selectors import compile_selector
 
 CRDS = sorted((chart.REPOSITORY / "crds").glob("*.yaml"))
 

@@ -4,8 +4,8 @@ import json
 
 import yaml
 
-import chart
-from docs import chartvalues as page
+from generate import chart
+from generate.docs import chartvalues as page
 
 TEXT = (chart.CHART / "values.yaml").read_text()
 SCHEMA = json.loads((chart.CHART / "values.schema.json").read_text())

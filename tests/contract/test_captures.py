@@ -7,12 +7,12 @@ reader may differ, with the reason.
 import json
 import shutil
 
-import captures as recorded
 import pytest
 from click.testing import CliRunner
+from support import captures as recorded
 
-from raddle.document import to_document
-from raddle.sysfs import read_machine
+from raddle.machine.document import to_document
+from raddle.machine.sysfs import read_machine
 from raddle_operator.cli import main
 
 # What an expected.json says about itself.

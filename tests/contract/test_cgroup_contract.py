@@ -9,13 +9,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from cgroup_layouts import LAYOUTS
-from cgroup_strategies import cases, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.cgroup_layouts import LAYOUTS
+from support.cgroup_strategies import cases, write
 
-from raddle import totals
-from raddle.cgroup import Allotment, read_allotment
+from raddle.process import totals
+from raddle.process.cgroup import Allotment, read_allotment
 
 HERE = Path(__file__).parent
 RUNNING = [layout for layout in LAYOUTS if not layout.recorded]

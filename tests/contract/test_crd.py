@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-import crds
-from raddle import policy
+from generate import crds
+from raddle.planning import policy
 
 REPOSITORY = Path(__file__).parents[2]
-# Fields of the spec that decide who is governed or what is reported, but no number: raddle.policy doesn't read them.
+# Fields of the spec that decide who is governed or what is reported, but no number: raddle.planning.policy doesn't read them.
 NOT_PLANNED_WITH = {
     "podSelector",
     "namespaceSelector",

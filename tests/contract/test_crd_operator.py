@@ -8,13 +8,14 @@ import pytest
 import yaml
 
 import machines
-from raddle import sysfs
-from raddle.topology import Kubelet
-from raddle_operator import image_env, nodetopology, spec
+from raddle.cpus.topology import Kubelet
+from raddle.machine import sysfs
 from raddle_operator.cli import schema
 from raddle_operator.controller.status import LAYOUTS_SHOWN
-from raddle_operator.pods import EXTENDED
-from raddle_operator.reasons import SkipReason
+from raddle_operator.objects import image_env, nodetopology
+from raddle_operator.objects import policy as spec
+from raddle_operator.objects.pods import EXTENDED
+from raddle_operator.objects.reasons import SkipReason
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from docs import apireference
+from generate.docs import apireference
 
 
 def test_the_page_is_current():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from raddle import env
-from raddle_operator.reasons import SkipReason
+from raddle_operator.objects.reasons import SkipReason
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])

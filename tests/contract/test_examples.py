@@ -6,11 +6,13 @@ import pytest
 import yaml
 
 import machines
-from devcluster import Cluster
-from raddle import env, policy, sysfs
+from cluster import Cluster
+from raddle import env
+from raddle.machine import sysfs
+from raddle.planning import policy
 from raddle_operator.cli import manifests, plan, workloads
-from raddle_operator.matching import Policies
-from raddle_operator.reasons import SkipReason
+from raddle_operator.injection.matching import Policies
+from raddle_operator.objects.reasons import SkipReason
 
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLES = sorted((REPOSITORY / "examples").glob("*.yaml"))

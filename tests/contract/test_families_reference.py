@@ -2,8 +2,8 @@
 
 import pytest
 
-from docs import families as page
-from raddle_operator.families import FAMILIES
+from generate.docs import families as page
+from raddle_operator.injection.families import FAMILIES
 
 
 def test_the_page_is_current():

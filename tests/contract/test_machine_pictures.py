@@ -3,7 +3,7 @@
 import pytest
 
 import machines
-from docs import machinepictures as page
+from generate.docs import machinepictures as page
 
 
 @pytest.fixture(scope="module")

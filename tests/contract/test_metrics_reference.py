@@ -7,9 +7,9 @@ import subprocess
 import pytest
 from prometheus_client import generate_latest
 
-from docs import metrics as page
-from raddle_operator.metrics import WebhookMetrics
+from generate.docs import metrics as page
 from raddle_operator.webhook.caches import Caches
+from raddle_operator.webhook.metrics import WebhookMetrics
 from raddle_operator.webhook.sources import MemorySources
 
 METRICS = [*page.webhook(), *page.controlling()]

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from raddle import cpuset, env
-from raddle.adapters import live
-from raddle.cgroup import read_allotment
+from raddle import env
+from raddle.cpus import cpuset
+from raddle.process import current, resolution
+from raddle.process.cgroup import read_allotment
 
 HERE = Path(__file__).parent
 NATIVE = HERE.parents[1] / "runtime" / "native"
@@ -84,8 +85,8 @@ def resolved(line):
         fields = env.decode(text)
     except env.PlanError:
         return None
-    facts = live.Facts(cpuset.parse_list(cpus) if cpus else None, float(quota) if quota else None, int(workers))
-    return live.resolve(fields, facts)
+    facts = current.Facts(cpuset.parse_list(cpus) if cpus else None, float(quota) if quota else None, int(workers))
+    return resolution.resolve(fields, facts)
 
 
 def reference(line):

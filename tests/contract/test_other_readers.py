@@ -12,8 +12,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 import machines
-from raddle.document import to_document
-from raddle.sysfs import read_machine
+from raddle.machine.document import to_document
+from raddle.machine.sysfs import read_machine
 
 
 def cpus(text):

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 import machines
-from raddle import cpuset, env, machine_part
-from raddle.adapters import live, ort_affinity, places
-from raddle.sysfs import read_machine
+from raddle import env
+from raddle.adapters.onnxruntime import affinity
+from raddle.cpus import cpuset, machine_part, places
+from raddle.machine.sysfs import read_machine
+from raddle.process import current, resolution
 from specification.random_machines import machine as made_up
 
 SEED = 20261123
@@ -66,7 +68,7 @@ class Case:
         self.cpus = cpus
         size = cpuset.count(cpus)
         self.fields = {**random_fields(rng, size), **told}
-        self.placed = live.place(self.fields, cpus)
+        self.placed = current.place(self.fields, cpus)
         threads = self.placed.threads if self.placed else 2
         self.count = rng.choice([1, 2, threads, threads, size, size + 1, rng.randint(1, size)])
         self.quota = rng.choice([None, None, size, size / 2, 1.5])
@@ -77,7 +79,7 @@ class Case:
         return "\t".join(map(str, parts))
 
     def answer(self):
-        found = live.resolve(self.fields, live.Facts(self.cpus, self.quota, placed=self.placed))
+        found = resolution.resolve(self.fields, current.Facts(self.cpus, self.quota, placed=self.placed))
         reasons = [found.because.get("intra", ""), found.because.get("spin", "")]
         room = [self.placed.threads, self.placed.because] if self.placed else [0, ""]
         workers = places.groups(self.fields, self.cpus, self.count, self.fields["aff"])
@@ -116,7 +118,7 @@ def test_a_pool_is_placed_on_any_machine_as_python_does(answers):
 
 def test_more_cpus_than_onnx_runtime_can_name_are_placed_too(answers):
     machine = made_up(random.Random(5), 4096)
-    while machine.online.bit_length() < ort_affinity.CPU_SETSIZE or cpuset.count(machine.online) > 2000:
+    while machine.online.bit_length() < affinity.CPU_SETSIZE or cpuset.count(machine.online) > 2000:
         machine = made_up(random.Random(machine.online), 4096)
     same(answers, cases_on(random.Random(SEED), machine, 4))
 
@@ -166,6 +168,6 @@ def test_a_list_is_read_up_to_its_longest(answers, more, is_known):
     line = case.line().replace("cpus=0-15", longest)
     assert (len(longest) - len("cpus=") <= env.MAX_LIST_TEXT) == is_known
     case.fields = env.decode(line.partition("\t")[0])
-    case.placed = live.place(case.fields, case.cpus)
+    case.placed = current.place(case.fields, case.cpus)
     assert (case.placed is not None) == is_known
     assert answers([line], "--place") == [case.answer()]

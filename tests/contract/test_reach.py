@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from docs import reach as page
+from generate.docs import reach as page
 
 
 def test_the_table_on_the_page_is_current():

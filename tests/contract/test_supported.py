@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import supported
+from generate import supported
 
 
 def of(runtime, *versions, control="counts"):

@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 import machines
-from raddle.cgroup import Allotment
-from raddle.document import (
+from raddle.cpus.topology import GPU, Cache, CoreType, Group, Kubelet, Machine, NUMANode, Problem
+from raddle.machine.document import (
     CPU_MANAGER_POLICIES,
     KUBELET_SOURCES,
     RESERVED_SOURCES,
@@ -14,9 +14,9 @@ from raddle.document import (
     TOPOLOGY_MANAGER_SCOPES,
     to_document,
 )
-from raddle.sysfs import read_machine
-from raddle.topology import GPU, Cache, CoreType, Group, Kubelet, Machine, NUMANode, Problem
-from raddle.tree import MAX_PROBLEMS
+from raddle.machine.sysfs import read_machine
+from raddle.machine.tree import MAX_PROBLEMS
+from raddle.process.cgroup import Allotment
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "topology.md").read_text()
 

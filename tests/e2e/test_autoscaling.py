@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from devcluster.progress import Progress
+from cluster.progress import Progress
 from e2e import autoscalers, autoscaling, experiment, figures, usage, workload
 from e2e.experiment import Horizontal, Round, Served
 from e2e.offered import Answer, Offered, percentile_ms

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from devcluster import DevclusterError
-from devcluster.progress import Progress
+from cluster import DevclusterError
+from cluster.progress import Progress
 from e2e import checks
 from e2e.errors import E2EError
 

@@ -8,7 +8,7 @@ from e2e import guest, guest_scenarios, guestdisk, resize
 from e2e.errors import E2EUnavailableError
 from e2e.settings import GUEST, HOST
 from lab import plans, qemu, shapes
-from raddle import cpuset
+from raddle.cpus import cpuset
 
 ON_GUEST = [
     *((one, one.expected(GUEST.name)[0]) for one in guest_scenarios.SCENARIOS),

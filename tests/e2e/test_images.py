@@ -2,7 +2,7 @@
 
 import yaml
 
-from devcluster import binaries
+from cluster import binaries
 from e2e import images, imagevolumes, settings
 
 
@@ -23,7 +23,7 @@ def test_no_image_has_the_developers_tools():
 
 def test_image_volumes_are_said_to_be_missing_with_the_command_that_builds_what_they_need(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert "python -m devcluster build --containerd" in imagevolumes.unavailable()
+    assert "python -m cluster build --containerd" in imagevolumes.unavailable()
     for program in binaries.containerd():
         (program.folder(binaries.cache_folder()) / "bin").mkdir(parents=True)
     assert imagevolumes.unavailable() == ""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from devcluster.progress import Progress
+from cluster.progress import Progress
 from e2e import __main__ as command
 from e2e import checks, verdict
 from e2e.scenarios import SCENARIOS

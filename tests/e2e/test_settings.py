@@ -11,7 +11,7 @@ import yaml
 from e2e import guest, settings
 from e2e.settings import GUEST, HOST
 from lab import shapes
-from raddle import cpuset
+from raddle.cpus import cpuset
 
 
 def test_containerd_takes_sandboxes_from_an_image_that_is_there():

@@ -8,7 +8,7 @@ import pytest
 from e2e import verdict
 from e2e.__main__ import CHECKS, WORKLOADS, _parser, main
 from e2e.scenarios import GUEST, HOST, SCENARIOS, Container, Scenario
-from raddle_operator.quantities import parse
+from raddle_operator.objects.quantities import parse
 
 LIMITED = Scenario(
     name="limited", why="", qos="Burstable", containers=(Container(limit="500m", threads=1, quota_cpus=0.5),)

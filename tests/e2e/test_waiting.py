@@ -4,8 +4,8 @@ import http.client
 
 import pytest
 
-from devcluster.client import ApiError
-from devcluster.progress import Progress
+from cluster.client import ApiError
+from cluster.progress import Progress
 from e2e import waiting
 from e2e.errors import E2EError
 

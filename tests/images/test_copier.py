@@ -11,7 +11,7 @@ import pytest
 
 from native import build
 from raddle import delivery
-from raddle_operator.volumes import ShimDelivery
+from raddle_operator.injection.volumes import ShimDelivery
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "images"))

@@ -12,11 +12,11 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from integration.world import DEADLINE_SECONDS, Space, container, env_of, pod, policy
+from support.world import DEADLINE_SECONDS, Space, container, env_of, pod, policy
 
 import machines
 from raddle import env
-from raddle.topology import Kubelet
+from raddle.cpus.topology import Kubelet
 
 STATIC = Kubelet(cpu_manager_policy="static", reserved_cpus=0)
 NODES = {
@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def raddle(cluster):
     """Webhook and controller running with the chart's rights; nodes two-sockets (static CPU manager), four-caches, hybrid."""
-    from localraddle import LocalRaddle
+    from cluster.local_raddle import LocalRaddle
 
     with LocalRaddle(cluster, values=PATIENT, webhook_options=["--lookup-timeout", "20"]) as running:
         for name, (shape, kubelet) in NODES.items():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from devcluster import Cluster
+from cluster import Cluster
 
 pytestmark = pytest.mark.cluster
 

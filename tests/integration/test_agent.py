@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 import machines
-from devcluster import ApiError, Cluster
-from raddle.sysfs import read_machine
-from raddle_operator.agent_client import AgentClient, from_kubeconfig
-from raddle_operator.nodetopology import from_object
+from cluster import ApiError, Cluster
+from raddle.machine.sysfs import read_machine
+from raddle_operator.agent.client import AgentClient, from_kubeconfig
+from raddle_operator.objects.nodetopology import from_object
 
 pytestmark = pytest.mark.cluster
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import time
 
-import kubelet_lab
 import pytest
-from integration.world import Space
+from support import kubelet_lab
+from support.world import Space
 
-from devcluster import Cluster
-from localraddle import LocalRaddle
-from raddle import cpuset
-from raddle.sysfs import read_machine
+from cluster import Cluster
+from cluster.local_raddle import LocalRaddle
+from raddle.cpus import cpuset
+from raddle.machine.sysfs import read_machine
 
 pytestmark = [
     pytest.mark.cluster,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from devcluster.progress import Progress
+from cluster.progress import Progress
 from reliability import attack_load, attack_port, attack_reviews, attack_users
 from reliability.world import World
 

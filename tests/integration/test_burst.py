@@ -6,7 +6,7 @@ import collections
 import re
 
 import pytest
-from integration.world import container, injected, plan_of, policy, threads, unregister
+from support.world import container, injected, plan_of, policy, threads, unregister
 
 import machines
 

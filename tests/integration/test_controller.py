@@ -12,11 +12,10 @@ import sys
 import aiohttp
 import pytest
 
-from devcluster import Cluster
+from cluster import Cluster
 from raddle import delivery
 from raddle_operator.controller import process
 from raddle_operator.controller.settings import ControllerSettings
-from raddle_operator.events import News, Recorder, Reference
 from raddle_operator.kube import (
     CLUSTER_INFERENCE_THREADINGS,
     CONFIG_MAPS,
@@ -30,7 +29,8 @@ from raddle_operator.kube import (
     Kube,
     NotFound,
 )
-from raddle_operator.leader import Timing
+from raddle_operator.kube.events import News, Recorder, Reference
+from raddle_operator.kube.leader import Timing
 
 pytestmark = pytest.mark.cluster
 
@@ -203,7 +203,7 @@ async def test_neither_finalizers_nor_annotations_are_written_to_our_objects(kub
 
 async def test_pods_are_counted_by_what_they_carry(kube, controller, namespace):
     made = await kube.create(INFERENCE_THREADINGS, policy("p", namespace))
-    from raddle_operator.spec import policy_from_object
+    from raddle_operator.objects.policy import policy_from_object
 
     present = policy_from_object({**made, "kind": "InferenceThreading"}).settings_hash
     await next_second()

@@ -14,11 +14,10 @@ import aiohttp
 import kopf
 import pytest
 
-from devcluster import Cluster
+from cluster import Cluster
 from raddle_operator.controller import process
 from raddle_operator.controller.reconcile import Reconciler
 from raddle_operator.controller.settings import ControllerSettings
-from raddle_operator.events import Recorder
 from raddle_operator.kube import (
     CONFIG_MAPS,
     EVENTS,
@@ -31,7 +30,8 @@ from raddle_operator.kube import (
     Resource,
     Unavailable,
 )
-from raddle_operator.leader import Timing
+from raddle_operator.kube.events import Recorder
+from raddle_operator.kube.leader import Timing
 
 pytestmark = pytest.mark.cluster
 

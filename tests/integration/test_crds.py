@@ -6,13 +6,13 @@ import json
 import time
 from pathlib import Path
 
-import image_envs
 import pytest
 import yaml
+from support import image_envs
 
-from devcluster import ApiError, Cluster
+from cluster import ApiError, Cluster
 from raddle import env
-from raddle.policy import FAMILIES
+from raddle.planning.policy import FAMILIES
 
 pytestmark = pytest.mark.cluster
 

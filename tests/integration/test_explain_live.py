@@ -15,13 +15,13 @@ import sys
 import threading
 from pathlib import Path
 
-import door_lab
 import pytest
 import yaml
 from aiohttp import WSMsgType, web
+from support import door_lab
 
-from devcluster import Cluster
-from localraddle import LocalRaddle
+from cluster import Cluster
+from cluster.local_raddle import LocalRaddle
 from raddle import delivery
 from raddle_operator import certificates
 

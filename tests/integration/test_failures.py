@@ -14,11 +14,11 @@ import time
 
 import pytest
 import yaml
-from integration.world import TOPOLOGIES, container, injected, plan_of, pod, policy, threads, unregister
+from support.world import TOPOLOGIES, container, injected, plan_of, pod, policy, threads, unregister
 
 import machines
-from devcluster import ApiError, Cluster
-from localraddle import NAMESPACE, LocalRaddle
+from cluster import ApiError, Cluster
+from cluster.local_raddle import NAMESPACE, LocalRaddle
 from raddle import env
 
 SHAPE, CORES = "2s16c32t", 16

@@ -6,7 +6,7 @@ import copy
 from pathlib import Path
 
 import pytest
-from integration.world import (
+from support.world import (
     container,
     env_of,
     guaranteed,
@@ -17,8 +17,7 @@ from integration.world import (
     threads,
 )
 
-from devcluster import ApiError
-from localraddle import podenv
+from cluster import ApiError, kubelet_env
 from raddle import delivery, env
 
 SHIM_VOLUME = "raddle-shim"
@@ -265,7 +264,7 @@ def test_the_mounted_files_are_those_that_the_variables_name(shimmed, tmp_path):
     shimmed.apply(policy(shim="ConfigMap", nativeShim="Preload", reports=True, imageEnv=stated))
     body = pod(container(cpu="2"), nodeSelector={"kubernetes.io/arch": "amd64"})
     made = shimmed.create(body)
-    found = podenv.environment(shimmed.client, made, "serve", tmp_path)
+    found = kubelet_env.environment(shimmed.client, made, "serve", tmp_path)
     assert (Path(found["PYTHONUSERBASE"]) / "python" / "sitecustomize.py").is_file()
     assert Path(found["RADDLE_REPORT"]).is_dir()
     if "x86_64" in delivery.architectures():
@@ -298,7 +297,7 @@ def test_by_the_door_a_restricted_namespace_admits_the_pod_and_the_files_are_tho
     made = shimmed.create(pod(container(cpu="2", securityContext=read_only), **ON_AMD64))
     assert (mounted(made), mounted(made, delivery.MOUNT_PATH)) == ([SHIM_VOLUME], [SHIM_VOLUME])
     assert not {"PYTHONPATH", "PYTHONUSERBASE", "NODE_OPTIONS", "LD_PRELOAD"} & set(env_of(made))
-    podenv.environment(shimmed.client, made, "serve", tmp_path)
+    kubelet_env.environment(shimmed.client, made, "serve", tmp_path)
     folder = tmp_path / delivery.MOUNT_PATH.lstrip("/")
     assert (folder / "libraddle.so").read_bytes() == _built("x86_64")
     assert (folder / "raddle").stat().st_mode & 0o777 == 0o555

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from devcluster import Cluster
+from cluster import Cluster
 from raddle_operator import kube as k
-from raddle_operator.informer import Informer
 from raddle_operator.kube import CONFIG_MAPS, NAMESPACES, Kube
+from raddle_operator.kube.informer import Informer
 
 pytestmark = pytest.mark.cluster
 

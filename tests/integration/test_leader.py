@@ -9,11 +9,11 @@ import textwrap
 import time
 
 import pytest
-from leading import Leading
+from support.leading import Leading
 
-from devcluster import Cluster
+from cluster import Cluster
 from raddle_operator.kube import LEASES, NAMESPACES, Kube
-from raddle_operator.leader import Elector, LeadershipLostError, Timing
+from raddle_operator.kube.leader import Elector, LeadershipLostError, Timing
 
 pytestmark = pytest.mark.cluster
 

@@ -8,15 +8,15 @@ import time
 
 import click
 import pytest
-from integration.world import Space, container, plan_of, pod, policy, threads
+from support.world import Space, container, plan_of, pod, policy, threads
 
 import machines
-from devcluster import ApiError, Cluster
-from localraddle import LocalRaddle
-from raddle.sysfs import read_machine
-from raddle.topology import GPU
+from cluster import ApiError, Cluster
+from cluster.local_raddle import LocalRaddle
+from raddle.cpus.topology import GPU
+from raddle.machine.sysfs import read_machine
 from raddle_operator.cli import cluster as in_terminal
-from raddle_operator.nodetopology import to_object
+from raddle_operator.objects.nodetopology import to_object
 
 pytestmark = pytest.mark.cluster
 

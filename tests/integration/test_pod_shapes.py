@@ -8,13 +8,13 @@ from __future__ import annotations
 import jsonpatch
 import pytest
 
-from devcluster import Cluster
+from cluster import Cluster
 from raddle import delivery, env
-from raddle.policy import FAMILIES
-from raddle_operator.injection import Facts, Settings, decide_object
-from raddle_operator.matching import Policies
-from raddle_operator.spec import policy_from_object
-from raddle_operator.volumes import ShimDelivery
+from raddle.planning.policy import FAMILIES
+from raddle_operator.injection.decide import Facts, Settings, decide_object
+from raddle_operator.injection.matching import Policies
+from raddle_operator.injection.volumes import ShimDelivery
+from raddle_operator.objects.policy import policy_from_object
 
 pytestmark = pytest.mark.cluster
 

@@ -9,11 +9,10 @@ import urllib.request
 
 import pytest
 import yaml
-from integration.world import container, pod, policy
+from support.world import container, pod, policy
 
-import chart
-import dashboard
-from devcluster.components import free_port
+from cluster.components import free_port
+from generate import chart, dashboard
 
 PROGRAM = shutil.which("prometheus")
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="Prometheus is not installed (Debian's package prometheus)")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from localraddle import NAMESPACE
+from cluster.local_raddle import NAMESPACE
 from reliability import attack_rights
 from reliability.attack_rights import ACCOUNTS, ASKED, OF_RADDLE, ROLES, TENANT
 from reliability.attackers import Caller

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from integration.world import container, plan_of, pod, policy
+from support.world import container, plan_of, pod, policy
 
 
 def test_a_pod_whose_cpus_are_changed_in_place_is_counted_as_resized(space):

@@ -10,14 +10,11 @@ import os
 import platform
 from pathlib import Path
 
-import native_caller
-import native_lab
-import node_lab
 import pytest
-import shim_lab
-from integration.world import container, env_of, plan_of, pod, policy, threads, unregister
+from support import native_caller, native_lab, node_lab, shim_lab
+from support.world import container, env_of, plan_of, pod, policy, threads, unregister
 
-from localraddle import podenv
+from cluster import kubelet_env
 from raddle import delivery, env
 
 pytestmark = pytest.mark.runtime
@@ -60,7 +57,7 @@ def started(shimmed, here, tmp_path):
         shimmed.create(pod(one, name=name, nodeSelector=ON_THIS))
         bound = shimmed.bound(name)
         assert plan_of(bound).node == HERE
-        return bound, podenv.environment(shimmed.client, bound, "serve", tmp_path)
+        return bound, kubelet_env.environment(shimmed.client, bound, "serve", tmp_path)
 
     return start
 
@@ -127,7 +124,7 @@ def environment_of(shimmed, here, tmp_path):
         shimmed.create(pod(one, nodeSelector=ON_THIS))
         bound = shimmed.bound()
         assert threads(bound) == MORE
-        return podenv.environment(shimmed.client, bound, "serve", tmp_path)
+        return kubelet_env.environment(shimmed.client, bound, "serve", tmp_path)
 
     return make
 
@@ -190,7 +187,7 @@ def test_no_thread_is_pinned_outside_the_cpus_that_the_container_has(started, mo
 
 REPORT = """
 import json, os, sys
-record = sys.modules.get("raddle.record")
+record = sys.modules.get("raddle.report.record")
 counts = [made["effective"]["intra"] for made in record.sessions] if record else []
 print(json.dumps([len(os.listdir("/proc/self/task")), counts]))
 """

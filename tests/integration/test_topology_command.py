@@ -2,7 +2,7 @@
 
 import pytest
 from click.testing import CliRunner
-from integration.world import guaranteed, pod, policy
+from support.world import guaranteed, pod, policy
 
 from raddle_operator.cli import main
 

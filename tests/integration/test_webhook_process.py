@@ -7,13 +7,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from integration.world import Space, container, injected, plan_of, pod, policy, threads
+from support.world import Space, container, injected, plan_of, pod, policy, threads
 
 import machines
-from devcluster import Cluster
-from localraddle import NAMESPACE, LocalRaddle
-from raddle_operator.binding import BindingOutcome
+from cluster import Cluster
+from cluster.local_raddle import NAMESPACE, LocalRaddle
 from raddle_operator.certificates import CertificateSettings, ensure
+from raddle_operator.injection.binding import BindingOutcome
 from raddle_operator.kube import MUTATING_WEBHOOKS, SECRETS, Kube
 
 BURST, THREADS = 60, 6

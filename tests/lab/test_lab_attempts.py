@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from devcluster.progress import Progress
+from cluster.progress import Progress
 from lab import qemu
 from lab.attempts import ATTEMPTS, attempts
 from lab.errors import LabError

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from devcluster.progress import Progress
+from cluster.progress import Progress
 from lab import cache
 
 

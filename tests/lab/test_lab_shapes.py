@@ -8,8 +8,8 @@ import machines
 from lab import qemu
 from lab.scenarios import SCENARIOS, alike, on
 from lab.shapes import SHAPES, NUMANode, Shape, get
-from raddle import cpuset
-from raddle.sysfs import read_machine
+from raddle.cpus import cpuset
+from raddle.machine.sysfs import read_machine
 
 RECORDED = sorted(set(SHAPES) & set(machines.names()))
 

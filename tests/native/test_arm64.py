@@ -2,10 +2,9 @@
 
 import subprocess
 
-import native_lab
-import node_lab
 import pytest
-from native_programs import HERE, NATIVE, library, need
+from support import native_lab, node_lab
+from support.native_programs import HERE, NATIVE, library, need
 
 VERSION = "1.20.1"
 PLAN = "v=1;intra=2;inter=1;spin=never"

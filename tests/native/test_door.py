@@ -14,13 +14,12 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-import door_lab
-import native_programs
 import pytest
-from native_programs import Kind, need
+from support import door_lab, native_programs
+from support.native_programs import Kind, need
 
 from raddle import delivery
-from raddle_operator import families
+from raddle_operator.injection import families
 
 PLAN = "v=1;intra=2;inter=1;omp=3;blas=1;spin=never"
 COUNTS = {

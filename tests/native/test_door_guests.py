@@ -10,11 +10,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import door_lab
-import native_lab
 import pytest
-import torch_lab
-from native_programs import HERE, Kind, need
+from support import door_lab, native_lab, torch_lab
+from support.native_programs import HERE, Kind, need
 
 from doorcheck.surroundings import CLOSE
 

@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import door_lab
 import pytest
-from native_programs import need
+from support import door_lab
+from support.native_programs import need
 
 from doorcheck import __main__ as tool
 from doorcheck import check

@@ -3,9 +3,9 @@
 import os
 import subprocess
 
-import native_lab
 import pytest
-from native_programs import HERE, NATIVE, PLAN, library, need
+from support import native_lab
+from support.native_programs import HERE, NATIVE, PLAN, library, need
 
 
 @pytest.mark.parametrize("version", ["1.23.2", "1.26.0", native_lab.WHEEL_VERSION])

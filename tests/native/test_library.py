@@ -6,7 +6,7 @@ import re
 import subprocess
 
 import pytest
-from native_programs import LINE, NATIVE, PLAN, Kind, library, need, output
+from support.native_programs import LINE, NATIVE, PLAN, Kind, library, need, output
 
 from native import build
 

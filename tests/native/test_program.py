@@ -13,12 +13,9 @@ import time
 from pathlib import Path
 from textwrap import dedent
 
-import door_lab
-import native_lab
-import process_lab
 import pytest
-import shim_lab
-from native_programs import NATIVE, PLAN, Kind, library, need
+from support import door_lab, native_lab, process_lab, shim_lab
+from support.native_programs import NATIVE, PLAN, Kind, library, need
 
 from native import build
 from raddle import delivery

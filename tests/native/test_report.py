@@ -6,10 +6,11 @@ import time
 import zlib
 
 import pytest
-from native_programs import PLAN
+from support.native_programs import PLAN
 
-from raddle import __version__, cpuset
-from raddle.adapters import live
+from raddle import __version__
+from raddle.cpus import cpuset
+from raddle.process import current
 
 
 def reports(folder):
@@ -21,7 +22,7 @@ def test_a_report_says_what_was_planned_and_what_a_session_got(glibc, tmp_path):
     plan = PLAN + ";graph=basic;arena=1;aff=core;excl=4096;max=8"
     glibc("3", RADDLE_REPORT=str(tmp_path), plan=plan)
     (found,) = reports(tmp_path)
-    facts = live.read_facts()
+    facts = current.read_facts()
     assert (found["v"], found["raddle"], found["language"]) == (1, __version__, "native")
     assert (found["command"], found["plan"]) == ("caller", plan)
     assert before - 1 <= found["startedAt"] <= found["writtenAt"] <= time.time() + 1

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle.adapters.live import Facts, _read, read_facts, resolve
+from raddle.process.current import Facts, read_facts
+from raddle.process.resolution import resolve
+from raddle.process.siblings import _read
 
 EIGHT = 0xFF
 

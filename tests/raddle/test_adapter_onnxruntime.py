@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-import shim_lab
+from support import shim_lab
 
 from raddle import env
 
@@ -301,7 +301,7 @@ def test_a_session_can_be_made_where_no_python_code_calls(mounted, model):
 
 REPORT = """
 import json, os, sys
-sessions = sys.modules["raddle.record"].sessions
+sessions = sys.modules["raddle.report.record"].sessions
 print(json.dumps([len(os.listdir("/proc/self/task")), [made["effective"]["intra"] for made in sessions]]))
 """
 

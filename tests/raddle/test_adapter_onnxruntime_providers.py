@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle import record
-from raddle.adapters.ort_providers import Providers, gpu_asked, merge
+from raddle import log
+from raddle.adapters.onnxruntime.providers import Providers, gpu_asked, merge
 
 # The stand-ins' frames are onnxruntime's own to the adapter.
 __name__ = "onnxruntime.stand_in"
@@ -80,7 +80,7 @@ def test_where_that_is_not_the_reason_the_application_s_own_options_are_used():
     result, used, why = created(application, ([CUDA], [{"device_id": "1"}], set()), {CUDA: {"use_tf32": "0"}})
     assert (result, used) == ([{"device_id": "1"}], {CUDA: {"device_id": "1"}})
     assert why == "no session could be created with them: use_tf32"
-    assert any("CUDA failure 35" in line for line in record.complaints)
+    assert any("CUDA failure 35" in line for line in log.complaints)
 
 
 def test_a_failure_that_is_the_application_s_own_is_raised_as_it_is():
@@ -98,7 +98,7 @@ def test_a_model_that_can_not_be_loaded_fails_with_its_own_error_and_without_a_w
     with pytest.raises(NotImplementedError, match="no kernel") as caught:
         create()
     assert caught.value.__context__ is None
-    assert not any("LRN(14)" in line for line in record.complaints)
+    assert not any("LRN(14)" in line for line in log.complaints)
 
 
 def test_a_session_that_failed_is_gone_before_the_next_one_is_made():

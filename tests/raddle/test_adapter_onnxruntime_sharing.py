@@ -5,10 +5,10 @@ import types
 
 import pytest
 
-from raddle import record
-from raddle.adapters import ort_shrink
-from raddle.adapters.live import Effective
-from raddle.adapters.ort_sharing import BY_THE_APPLICATION, Sharing
+from raddle import log
+from raddle.adapters.onnxruntime import shrink
+from raddle.adapters.onnxruntime.sharing import BY_THE_APPLICATION, Sharing
+from raddle.process.resolution import Effective
 
 # The stand-ins' frames are onnxruntime's own to the adapter.
 __name__ = "onnxruntime.stand_in"
@@ -117,7 +117,7 @@ def test_an_application_s_second_arena_is_no_error_of_its_own():
     refusing = Binding(arena=ALREADY)
     register = shared._registering(refusing.create_and_register_allocator)
     assert register("memory", "settings") is None
-    assert any("create_and_register_allocator comes too late" in line for line in record.complaints)
+    assert any("create_and_register_allocator comes too late" in line for line in log.complaints)
     with pytest.raises(RuntimeError, match="no memory"):
         shared._registering(Binding(arena="no memory").create_and_register_allocator)("memory", "settings")
 
@@ -144,7 +144,7 @@ class Session:
         self.entries = []
 
     def run(self, outputs, inputs, options):
-        entry = options.entries.get(ort_shrink.KEY) if options is not None else None
+        entry = options.entries.get(shrink.KEY) if options is not None else None
         if entry and not self.arena:
             raise RuntimeError("Did not find an arena based allocator in the memory arena shrink list: cpu:0")
         if inputs in ("bad", "shrink"):
@@ -153,7 +153,7 @@ class Session:
         return outputs
 
 
-run = ort_shrink.wrappers(types.SimpleNamespace(RunOptions=RunOptions), Session)["run"]
+run = shrink.wrappers(types.SimpleNamespace(RunOptions=RunOptions), Session)["run"]
 
 
 def test_each_run_shrinks_with_the_application_s_options_or_with_none():
@@ -162,12 +162,12 @@ def test_each_run_shrinks_with_the_application_s_options_or_with_none():
     for options in (None, own, own):
         assert run(session, "outputs", "inputs", options) == "outputs"
     assert session.entries == ["cpu:0"] * 3
-    assert own.entries == {"other": "kept", ort_shrink.KEY: "cpu:0"}
+    assert own.entries == {"other": "kept", shrink.KEY: "cpu:0"}
 
 
 def test_the_application_s_own_wish_is_kept():
     session, own = Session(), RunOptions()
-    own.add_run_config_entry(ort_shrink.KEY, "")
+    own.add_run_config_entry(shrink.KEY, "")
     run(session, "outputs", "inputs", own)
     assert session.entries == [""]
 
@@ -190,10 +190,10 @@ def test_options_that_two_sessions_share_shrink_nothing_once_one_of_them_has_no_
 
 def test_the_application_s_own_wish_for_an_arena_that_is_not_there_fails_as_without_us():
     session, own = Session(arena=False), RunOptions()
-    own.add_run_config_entry(ort_shrink.KEY, "cpu:0")
+    own.add_run_config_entry(shrink.KEY, "cpu:0")
     with pytest.raises(RuntimeError, match="shrink list"):
         run(session, "outputs", "inputs", own)
-    assert own.entries == {ort_shrink.KEY: "cpu:0"}
+    assert own.entries == {shrink.KEY: "cpu:0"}
 
 
 def test_an_error_of_a_run_is_the_application_s():
@@ -245,4 +245,4 @@ def test_no_python_code_runs_where_run_options_are_dropped_since_what_a_handler_
 
 
 def test_a_version_without_run_options_entries_is_left_alone():
-    assert ort_shrink.wrappers(types.SimpleNamespace(RunOptions=object), Session) == {}
+    assert shrink.wrappers(types.SimpleNamespace(RunOptions=object), Session) == {}

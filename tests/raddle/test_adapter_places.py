@@ -9,13 +9,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from raddle import cpuset, machine_part, sysfs
-from raddle.adapters import live, places
-from raddle.adapters.live import Facts, place, resolve
-from raddle.adapters.ort_affinity import near, planned
-from raddle.adapters.ort_given import Given
-from raddle.adapters.ort_runtime import Runtime
-from raddle.placement import Placement
+from raddle.adapters.onnxruntime.affinity import near, planned
+from raddle.adapters.onnxruntime.capabilities import Given
+from raddle.adapters.onnxruntime.runtime import Runtime
+from raddle.cpus import cpuset, machine_part, places
+from raddle.cpus.placement import Placement
+from raddle.machine import sysfs
+from raddle.process import current
+from raddle.process.current import Facts, place
+from raddle.process.resolution import resolve
 
 SIX = Placement(0b111111, 6, 8, 0b11111111, "6 physical cores on one NUMA node")
 EIGHT = 0xFF
@@ -74,7 +76,7 @@ def test_this_machines_cpus_are_told_once_and_hold_the_pool():
     cpus = cpuset.of(os.sched_getaffinity(0))
     size = cpuset.count(cpus)
     fields = {"excl": size, "aff": "core", "intra": size, **HERE}
-    found = live.read_facts(fields).placed
+    found = current.read_facts(fields).placed
     assert found == places.placed(fields, cpus)
     assert found.cpus
     assert not found.cpus & ~cpus
@@ -87,7 +89,7 @@ def test_exclusive_cpus_that_the_plan_does_not_know_are_only_counted(told):
     cpus = cpuset.of(os.sched_getaffinity(0))
     size = cpuset.count(cpus)
     fields = {"excl": size, "aff": "core", "intra": size, **told}
-    assert live.place(fields, cpus) is None
+    assert current.place(fields, cpus) is None
     found = resolve(fields, Facts(cpus))
     assert (found.exclusive, found.intra) == (True, size)
     assert planned(fields, cpus, size) == ("", 0)
@@ -218,7 +220,7 @@ def test_threads_with_cpus_of_their_own_make_sessions_at_the_same_time():
 
 
 def test_a_copy_of_facts_has_all_of_them():
-    facts = live.read_facts({"excl": len(MINE)})
+    facts = current.read_facts({"excl": len(MINE)})
     assert [getattr(facts.copy(), name) for name in Facts.__slots__] == [
         getattr(facts, name) for name in Facts.__slots__
     ]

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle import cpuset, env, record
+from raddle import env, log
 from raddle.adapters import onnxruntime
-from raddle.adapters.ort_affinity import MAX_AFFINITY_TEXT, affinity_text
+from raddle.adapters.onnxruntime.affinity import MAX_AFFINITY_TEXT, affinity_text
+from raddle.cpus import cpuset
+from raddle.report import record
 
 # The stand-ins' frames are onnxruntime's own to the adapter.
 __name__ = "onnxruntime.stand_in"
@@ -118,7 +120,7 @@ def spinning_off(options):
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
     monkeypatch.setenv("RADDLE_LOG", "0")
-    monkeypatch.setenv(record.ANNOUNCED, "onnxruntime")
+    monkeypatch.setenv(log.ANNOUNCED, "onnxruntime")
 
 
 # min=2 keeps the count on a machine with one CPU, and beside other pytest workers, which are sibling workers too.
@@ -139,7 +141,7 @@ def test_a_session_that_fails_with_the_plan_s_values_is_made_with_its_own():
     assert session.intra == 0
     assert options.intra_op_num_threads == 0
     assert session.entries["session.intra_op.allow_spinning"] == "1"
-    assert any("thread creation failed" in line for line in record.complaints)
+    assert any("thread creation failed" in line for line in log.complaints)
 
 
 def test_a_session_of_default_options_that_fails_is_made_with_new_default_options():
@@ -152,11 +154,11 @@ def test_a_session_of_default_options_that_fails_is_made_with_new_default_option
 def test_a_failure_that_is_the_code_s_own_is_raised_as_it_is():
     module = runtime()
     onnxruntime.install(module, "v=1;intra=2;min=2;spin=never")
-    before = list(record.complaints)
+    before = list(log.complaints)
     with pytest.raises(ValueError, match="no such file") as raised:
         module.InferenceSession(Options(), "no such file", True, False)
     assert raised.value.__context__ is None
-    assert record.complaints == before
+    assert log.complaints == before
 
 
 def test_override_gives_the_code_s_affinity_back_when_the_session_fails():
@@ -270,7 +272,7 @@ def test_a_session_that_fails_in_the_global_pool_is_made_there_with_its_own_valu
     assert isinstance(session, Strict)
     assert pools == [(2, 1)]
     assert vars(options) == vars(Options())
-    assert any("no such level here" in line for line in record.complaints)
+    assert any("no such level here" in line for line in log.complaints)
 
 
 AFFINITY = "session.intra_op_thread_affinities"
@@ -314,7 +316,7 @@ class Strict(Session):
 
 @given(fields=FIELDS, code=CODE)
 def test_whatever_plan_and_code_say_a_session_is_made_and_the_options_are_as_before(fields, code):
-    record.complaints.clear()
+    log.complaints.clear()
     module = runtime()
     module.InferenceSession = type("InferenceSession", (Strict,), {})
     native = module.InferenceSession
@@ -341,4 +343,4 @@ def test_whatever_plan_and_code_say_a_session_is_made_and_the_options_are_as_bef
         if respected and fits and code["use_per_session_threads"] and not native.pools:
             counts = ("intra_op_num_threads", "inter_op_num_threads")
             assert all(session.attributes[name] == code[name] for name in counts if code[name] > 0), again
-    assert not [line for line in record.complaints if "is left alone" in line]
+    assert not [line for line in log.complaints if "is left alone" in line]

@@ -10,13 +10,14 @@ import types
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from torch_stand_in import Torch
+from support.torch_stand_in import Torch
 
-from raddle import env, record, summary
+from raddle import env, log
 from raddle.adapters import torch as adapter
-from raddle.adapters.live import Facts
-from raddle.adapters.torch_counts import Choice, choose, environment_count, parallel_summary, version_of
-from raddle.adapters.torch_inter_op import InterOp
+from raddle.adapters.torch.counts import Choice, choose, environment_count, parallel_summary, version_of
+from raddle.adapters.torch.inter_op import InterOp
+from raddle.process.current import Facts
+from raddle.report import summary
 
 EIGHT = 0xFF
 NONE_SET = "OMP_NUM_THREADS is not set"
@@ -164,7 +165,7 @@ def wrapped(torch, count=2, *, fresh=True, override=False):
 
 
 def said_since(before):
-    return record.complaints[before:]
+    return log.complaints[before:]
 
 
 @pytest.mark.parametrize("version", ["1.13.1", "2.7.1"])
@@ -195,7 +196,7 @@ def test_a_count_of_the_applications_after_ours_is_taken_silently_once(override)
     torch = Torch("2.7.1")
     wrapped(torch, override=override)
     torch._C.fork()
-    before = len(record.complaints)
+    before = len(log.complaints)
     torch.set_num_interop_threads(7 + override)
     assert torch.pool == 2
     why = "the policy overrides it" if override else "TorchScript has run before"
@@ -228,7 +229,7 @@ def test_a_torch_that_dies_of_a_late_call_gets_none_where_it_may_be_late(version
     torch = Torch(version)
     torch.pool = 3
     inter_op = wrapped(torch, fresh=False)
-    before = len(record.complaints)
+    before = len(log.complaints)
     torch._C.fork()
     assert (len(torch.asked), torch.pool) == (calls, 3)
     assert (inter_op.choice.effective(), inter_op.choice.reasons()) == (
@@ -255,7 +256,7 @@ def test_a_torch_without_the_hooks_gets_the_count_at_once():
 
 @pytest.mark.parametrize("plan", ["v=2;omp=2", "omp", "v=1;omp=0", "v=1;omp=4096", "v=1;intra=2"])
 def test_a_plan_that_says_nothing_usable_leaves_the_module_untouched(plan, monkeypatch):
-    monkeypatch.setenv(record.ANNOUNCED, "torch")  # the line is another test's
+    monkeypatch.setenv(log.ANNOUNCED, "torch")  # the line is another test's
     torch = Torch("2.7.1")
     untouched = dict(vars(torch))
     adapter.install(torch, plan)
@@ -263,7 +264,7 @@ def test_a_plan_that_says_nothing_usable_leaves_the_module_untouched(plan, monke
 
 
 def test_a_module_that_is_not_torch_is_left_alone_with_a_line():
-    before = len(record.complaints)
+    before = len(log.complaints)
     adapter.install(types.ModuleType("torch"), f"v={env.VERSION};omp=2;torch_inter=1")
     assert [line.partition(":")[0] for line in said_since(before)] == ["torch is left alone"]
 

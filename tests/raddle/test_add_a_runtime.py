@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-import shim_lab
+from support import shim_lab
 
 from raddle import env
 
@@ -29,7 +29,7 @@ USE = "import toyrt; print(toyrt.get_threads(), toyrt.spin)"
 def mounted(tmp_path):
     folder = shim_lab.mount(tmp_path / "raddle")
     adapter, row = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
-    shim = folder / "python/raddle/shim.py"
+    shim = folder / "python/raddle/__init__.py"
     before, table, after = shim.read_text().partition("RUNTIMES = {\n")
     assert table
     shim.write_text(before + table + row + after)

@@ -3,10 +3,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from cgroup_layouts import LAYOUTS
+from support.cgroup_layouts import LAYOUTS
 
-from raddle import cgroup, cgroupfs, cpuset
-from raddle.cgroup import Allotment, read_allotment, usable_cpus
+from raddle.cpus import cpuset
+from raddle.process import cgroup, cgroupfs
+from raddle.process.cgroup import Allotment, read_allotment, usable_cpus
 
 STATUS = "Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t0-7\n"
 RUNTIME = Path(__file__).parents[2] / "runtime"
@@ -248,16 +249,18 @@ def test_an_allotment_is_a_value():
 
 
 def test_importing_it_loads_nothing_heavy():
-    code = "import os, sys; before = set(sys.modules); import raddle.cgroup; print(*sorted(set(sys.modules) - before))"
+    code = "import os, sys; before = set(sys.modules); import raddle.process.cgroup; print(*sorted(set(sys.modules) - before))"
     result = subprocess.run(
         [sys.executable, "-S", "-c", code], env={"PYTHONPATH": str(RUNTIME)}, capture_output=True, text=True, check=True
     )
     assert result.stdout.split() == [
         "__future__",
         "raddle",
-        "raddle.cgroup",
-        "raddle.cgroupfs",
-        "raddle.cpuset",
+        "raddle.cpus",
+        "raddle.cpus.cpuset",
         "raddle.errors",
         "raddle.files",
+        "raddle.process",
+        "raddle.process.cgroup",
+        "raddle.process.cgroupfs",
     ]

@@ -7,17 +7,20 @@ import sys
 import textwrap
 from pathlib import Path
 
-import cgroup_lab
 import pytest
+from support import cgroup_lab
 
-from raddle import cgroup, cpuset
+from raddle.cpus import cpuset
+from raddle.process import cgroup
 
 pytestmark = pytest.mark.kernel
 RUNTIME = Path(__file__).parents[2] / "runtime"
 CPUS = sorted(os.sched_getaffinity(0))
 PRELUDE = """
 import json, os, sys, threading, time
-from raddle import cgroup, cpuset, totals
+from raddle import files
+from raddle.cpus import cpuset
+from raddle.process import cgroup, totals
 def show():
     found = cgroup.read_allotment()
     usable, quota = cgroup.usable_cpus(found)

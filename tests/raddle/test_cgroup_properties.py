@@ -3,12 +3,12 @@
 import tempfile
 from pathlib import Path
 
-from cgroup_strategies import cases, write
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cgroup_strategies import cases, write
 
-from raddle import cpuset
-from raddle.cgroup import Allotment, CPUController, read_allotment, usable_cpus
+from raddle.cpus import cpuset
+from raddle.process.cgroup import Allotment, CPUController, read_allotment, usable_cpus
 
 
 def read(case):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle import cpuset
+from raddle.cpus import cpuset
 
 cpus = st.sets(st.integers(0, 2100), max_size=200)
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import shim_lab
+from support import shim_lab
 
 from raddle import delivery
 

@@ -4,15 +4,15 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machine_strategies import random_machines
+from support.machine_strategies import random_machines
 
 import machines
-from raddle import cpuset
-from raddle.cgroup import Allotment
-from raddle.document import from_document, to_document
-from raddle.fields import DocumentError
-from raddle.sysfs import read_machine
-from raddle.topology import Group, Machine, NUMANode
+from raddle.cpus import cpuset
+from raddle.cpus.topology import Group, Machine, NUMANode
+from raddle.machine.document import from_document, to_document
+from raddle.machine.fields import DocumentError
+from raddle.machine.sysfs import read_machine
+from raddle.process.cgroup import Allotment
 
 KEYS = [
     "version",

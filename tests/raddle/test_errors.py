@@ -6,12 +6,13 @@ import signal
 
 import pytest
 
-from raddle import cpuset, errors
+from raddle import errors
+from raddle.cpus import cpuset
 
 
 def caught(call):
     """The error that comes out of a function of Raddle's which calls this one."""
-    working = eval("lambda call: call()", {"__name__": "raddle.adapters.live"})
+    working = eval("lambda call: call()", {"__name__": "raddle.process.current"})
     try:
         working(call)
     except Exception as error:  # noqa: BLE001  # whatever a test raises

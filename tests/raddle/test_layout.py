@@ -2,20 +2,20 @@
 
 from itertools import product
 
-import captures
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machine_strategies import machines as any_machine
+from support import captures
+from support.machine_strategies import machines as any_machine
 
 import machines
-from raddle import cpuset
-from raddle.layout import CORES_EACH, MOST_IDLE, cache_domains, layout
-from raddle.placement import Wish, one_cpu_each
-from raddle.planner import Budget, plan
-from raddle.policy import Policy
-from raddle.sysfs import read_machine
-from raddle.topology import CoreType, Kubelet, Machine
+from raddle.cpus import cpuset
+from raddle.cpus.placement import Wish, one_cpu_each
+from raddle.cpus.topology import CoreType, Kubelet, Machine
+from raddle.machine.sysfs import read_machine
+from raddle.planning.layout import CORES_EACH, MOST_IDLE, cache_domains, layout
+from raddle.planning.planner import Budget, plan
+from raddle.planning.policy import Policy
 
 
 def fitting(cores, domains, each):

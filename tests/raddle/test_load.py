@@ -1,4 +1,4 @@
-"""The model of raddle.load: what it says where arithmetic knows the answer, and what it chooses where both were measured."""
+"""The model of raddle.planning.load: what it says where arithmetic knows the answer, and what it chooses where both were measured."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle.load import DISTURBANCE_S, PERIOD_S, TIE, Load, Setting, best, compared, expected, run_of, usual
-from raddle.planner import WOULD_GAIN
+from raddle.planning.load import DISTURBANCE_S, PERIOD_S, TIE, Load, Setting, best, compared, expected, run_of, usual
+from raddle.planning.planner import WOULD_GAIN
 
 SPIN_S = 0.0002
 SPINS_S = (0.0, SPIN_S)

@@ -3,20 +3,21 @@
 import random
 from itertools import product
 
-import machine_strategies
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support import machine_strategies
 
 import machines
-from raddle import cpuset, env, machine_part
-from raddle.machine_part import MAX_CPUS, fields_of, machine_of
-from raddle.placement import Wish, place, tie
-from raddle.planner import Budget, plan
-from raddle.policy import Policy
-from raddle.sysfs import read_machine
-from raddle.topology import GPU, CoreType, Group, Kubelet, Machine, NUMANode
-from raddle.wire import shim_text
+from raddle import env
+from raddle.cpus import cpuset, machine_part
+from raddle.cpus.machine_part import MAX_CPUS, fields_of, machine_of
+from raddle.cpus.placement import Wish, place, tie
+from raddle.cpus.topology import GPU, CoreType, Group, Kubelet, Machine, NUMANode
+from raddle.machine.sysfs import read_machine
+from raddle.planning.planner import Budget, plan
+from raddle.planning.policy import Policy
+from raddle.planning.wire import shim_text
 
 WISHES = tuple(
     Wish(*wish) for wish in product(("auto", "single", "any"), ("auto", *env.CORE_TYPES), (False, True), (False, True))

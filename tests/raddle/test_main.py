@@ -4,12 +4,12 @@ import json
 import os
 import subprocess
 
-import door_lab
 import pytest
-import shim_lab
+from support import door_lab, shim_lab
 
-from raddle import cpuset, env
-from raddle.cgroup import read_allotment
+from raddle import env
+from raddle.cpus import cpuset
+from raddle.process.cgroup import read_allotment
 
 PLAN = "v=1;intra=512;inter=1;spin=never;mode=sequential;aff=numa;excl=0"
 

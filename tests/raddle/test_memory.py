@@ -7,7 +7,7 @@ second that was given to the driver kmem.
 import pytest
 
 import machines
-from raddle.sysfs import read_machine
+from raddle.machine.sysfs import read_machine
 
 NODE = "sys/devices/system/node"
 NVDIMM = "LNXSYSTM:00/LNXSYBUS:00/ACPI0012:00/ndbus0/region0/dax0.0/dax0.0"

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle import env, observe, record, totals
-from raddle.adapters import live
+from raddle import env, files
+from raddle.process import current, totals
+from raddle.report import observe, record
 
-FACTS = live.Facts(0b11, 1.5, 3)
+FACTS = current.Facts(0b11, 1.5, 3)
 
 
 def created(level=None, **given):
@@ -200,12 +201,12 @@ def test_a_cgroup_s_totals_are_read_in_both_versions(tmp_path, texts, found):
 
 
 def test_tasks_are_the_threads_of_the_process():
-    before = totals.tasks()
+    before = files.tasks()
     stop = threading.Event()
     workers = [threading.Thread(target=stop.wait) for _ in range(3)]
     for worker in workers:
         worker.start()
-    during = totals.tasks()
+    during = files.tasks()
     listed = len(list(pathlib.Path("/proc/self/task").iterdir()))
     stop.set()
     for worker in workers:

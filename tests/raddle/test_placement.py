@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle import cpuset
-from raddle.layout import cache_domains, layout
-from raddle.placement import Wish, affinity_groups, memory_node, place, pool_units, tie
-from raddle.planner import Budget, plan
-from raddle.policy import Policy
-from raddle.topology import GPU, CoreType, Group, Kubelet, Machine, NUMANode
+from raddle.cpus import cpuset
+from raddle.cpus.placement import Wish, affinity_groups, memory_node, place, pool_units, tie
+from raddle.cpus.topology import GPU, CoreType, Group, Kubelet, Machine, NUMANode
+from raddle.planning.layout import cache_domains, layout
+from raddle.planning.planner import Budget, plan
+from raddle.planning.policy import Policy
 
 AUTO = Wish()
 

@@ -6,10 +6,10 @@ the two is wrong; a row is only changed with a better reason, never to make the 
 
 import pytest
 
-from docs import placement as page
-from raddle import cpuset
-from raddle.planner import Budget, plan
-from raddle.policy import Policy
+from generate.docs import placement as page
+from raddle.cpus import cpuset
+from raddle.planning.planner import Budget, plan
+from raddle.planning.policy import Policy
 from specification.limits import COMMON, HEADINGS, LIMITS
 from specification.named import MACHINES
 from specification.rules import NAMES

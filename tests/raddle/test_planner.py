@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle import cpuset
-from raddle.placement import affinity_groups
-from raddle.planner import Budget, plan
-from raddle.policy import Policy
-from raddle.topology import CoreType, Group, Kubelet, Machine, NUMANode, cores_within
+from raddle.cpus import cpuset
+from raddle.cpus.placement import affinity_groups
+from raddle.cpus.topology import CoreType, Group, Kubelet, Machine, NUMANode, cores_within
+from raddle.planning.planner import Budget, plan
+from raddle.planning.policy import Policy
 from specification.assembling import regular
 
 UNKNOWN = Kubelet()

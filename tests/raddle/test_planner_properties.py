@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 from hypothesis import given, settings
-from machine_strategies import absurd_budgets, containers, machines, policies, wider_containers
+from support.machine_strategies import absurd_budgets, containers, machines, policies, wider_containers
 
-from raddle import cpuset
-from raddle.layout import Layout
-from raddle.planner import Budget, plan
-from raddle.policy import Policy
+from raddle.cpus import cpuset
+from raddle.planning.layout import Layout
+from raddle.planning.planner import Budget, plan
+from raddle.planning.policy import Policy
 from specification.cases_at_random import CASES_A_MACHINE, cases
 from specification.invariants import faults, in_the_container, violations, wider
 from specification.named import MACHINES

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle.policy import FAMILIES, Policy, PolicyError, from_settings, parse, to_settings
+from raddle.planning.policy import FAMILIES, Policy, PolicyError, from_settings, parse, to_settings
 
 
 def test_an_empty_spec_leaves_everything_to_raddle():

@@ -3,15 +3,15 @@
 from pathlib import Path
 
 import pytest
-import shim_lab
+from support import shim_lab
 
-from raddle import record
+from raddle.report import record
 
-RUNTIME = Path(record.__file__).parents[1]
+RUNTIME = Path(record.__file__).parents[2]
 
 
 def said(code, **variables):
-    program = "import io, os, sys\nfrom raddle import record\n" + code
+    program = "import io, os, sys\nfrom raddle import log\nfrom raddle.report import record\n" + code
     return shim_lab.python(
         shim_lab.THIS_PYTHON, "-c", program, env={"PYTHONPATH": str(RUNTIME), **variables}, check=False
     )
@@ -20,7 +20,7 @@ def said(code, **variables):
 def test_each_runtime_is_announced_once_and_its_name_is_left_for_the_children():
     code = """
 for name in ("torch", "onnxruntime", "torch"):
-    record.announce(name, name + ": intra_op=1")
+    log.announce(name, name + ": intra_op=1")
 print(os.environ["RADDLE_ANNOUNCED"])
 """
     done = said(code)
@@ -33,7 +33,7 @@ def test_beside_another_thread_which_may_be_reading_the_environment_nothing_is_w
 import threading
 done = threading.Event()
 threading.Thread(target=done.wait).start()
-record.announce("torch", "a")
+log.announce("torch", "a")
 print(os.environ.get("RADDLE_ANNOUNCED"))
 done.set()
 """
@@ -42,28 +42,28 @@ done.set()
 
 
 def test_a_child_is_silent_about_what_its_parent_has_said():
-    done = said("record.announce('torch', 'a'); record.announce('onnxruntime', 'b')", RADDLE_ANNOUNCED="torch")
+    done = said("log.announce('torch', 'a'); log.announce('onnxruntime', 'b')", RADDLE_ANNOUNCED="torch")
     assert done.stderr == "raddle: b\n"
 
 
 def test_each_complaint_is_said_once_a_process_and_in_one_line():
-    done = said("record.complain('two\\nlines'); record.complain('two\\nlines'); print(len(record.complaints))")
+    done = said("log.complain('two\\nlines'); log.complain('two\\nlines'); print(len(log.complaints))")
     assert (done.stderr, done.stdout) == ("raddle: two lines\n", "1\n")
 
 
 def test_raddle_log_silences_and_the_complaint_is_kept():
-    done = said("record.complain('a'); print(record.complaints)", RADDLE_LOG="0")
+    done = said("log.complain('a'); print(log.complaints)", RADDLE_LOG="0")
     assert (done.stderr, done.stdout) == ("", "['a']\n")
 
 
 def test_a_stand_in_for_standard_error_gets_the_line():
-    done = said("sys.stderr = io.StringIO(); record.complain('a'); print(sys.stderr.getvalue(), end='')")
+    done = said("sys.stderr = io.StringIO(); log.complain('a'); print(sys.stderr.getvalue(), end='')")
     assert (done.stdout, done.stderr) == ("raddle: a\n", "")
 
 
 @pytest.mark.parametrize("stream", ["None", "open('/dev/full', 'w')", "io.TextIOWrapper(io.BytesIO(), 'ascii')"])
 def test_no_standard_error_is_a_reason_to_fail(stream):
-    done = said(f"sys.stderr = {stream}; record.complain('caf\\xe9'); print('went on')")
+    done = said(f"sys.stderr = {stream}; log.complain('caf\\xe9'); print('went on')")
     assert (done.returncode, done.stdout) == (0, "went on\n")
 
 
@@ -76,9 +76,10 @@ from raddle import shim
 os.close(2)
 file = open(sys.argv[1], "w")
 assert file.fileno() == 2
-from raddle import record
-record.complain("a")
-print(record.complaints)
+from raddle import log
+from raddle.report import record
+log.complain("a")
+print(log.complaints)
 """
     path = {"PYTHONPATH": str(RUNTIME)}
     done = shim_lab.python(shim_lab.THIS_PYTHON, "-c", program, str(mine), env=path, check=False)
@@ -87,7 +88,7 @@ print(record.complaints)
 
 
 def test_a_standard_error_of_the_application_s_own_gets_the_line(tmp_path):
-    code = f"sys.stderr = open({str(tmp_path / 'log')!r}, 'w'); record.complain('a')"
+    code = f"sys.stderr = open({str(tmp_path / 'log')!r}, 'w'); log.complain('a')"
     assert said(code).stderr == ""
     assert (tmp_path / "log").read_text() == "raddle: a\n"
 
@@ -97,22 +98,22 @@ def test_the_newest_records_are_kept():
 for index in range(1000):
     record.add({"index": index})
     record.sample({"at": index})
-    record.complain(str(index))
+    log.complain(str(index))
 print(len(record.sessions), record.sessions[-1]["index"], len(record.samples), record.samples[-1]["at"])
-print(len(record.complaints))
+print(len(log.complaints))
 """
     assert said(code, RADDLE_LOG="0").stdout.split() == ["256", "999", "30", "999", "256"]
 
 
 AT_EACH_LINE = """
-FOLDER = os.path.dirname(record.__file__)
+FOLDER = os.path.dirname(log.__file__)
 sys.stderr = {}
 lost, number, going = [], 0, True
 while going:
     number += 1
     left = at_line(number, FOLDER, limit)
     try:
-        record.complain(str(number))
+        log.complain(str(number))
     except TimeoutError:
         pass
     else:
@@ -139,7 +140,7 @@ def refuse(*_):
 class Mine(io.StringIO):
     {method} = refuse
 sys.stderr = Mine()
-record.complain("a")
+log.complain("a")
 print("went on")
 """
     assert said(code.format(error=error, method=method)).stdout == "went on\n"

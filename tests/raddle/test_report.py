@@ -7,17 +7,20 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import shim_lab
+from support import shim_lab
 
-from raddle import env, report
+from raddle import env
+from raddle.report import report
 
-RUNTIME = Path(report.__file__).parents[1]
+RUNTIME = Path(report.__file__).parents[2]
 PLAN = "v=1;intra=4;inter=1;spin=never"
 PROLOGUE = """
 import json, os, sys
-from raddle import observe, record
-from raddle.adapters import live
-facts = live.Facts(0b11, 2.0)
+from raddle import log
+from raddle.adapters import hook
+from raddle.process import current
+from raddle.report import observe, record
+facts = current.Facts(0b11, 2.0)
 def session(**more):
     effective = {"intra": 2, "inter": 1, "spin": "never", **more}
     because = {"intra": "planned 4, cut to quota 2"}
@@ -81,7 +84,7 @@ def test_the_report_is_there_from_the_first_session_on(folder):
 
 
 def test_a_complaint_is_reported_without_any_session(folder):
-    ran(folder, "record.complain('toy is left alone: broken')\n")
+    ran(folder, "log.complain('toy is left alone: broken')\n")
     (document,) = documents(folder)
     assert document["complaints"] == ["toy is left alone: broken"]
     assert document["sessions"] == []
@@ -93,7 +96,7 @@ def test_a_process_that_used_no_runtime_leaves_no_report(folder):
 
 
 def test_no_report_is_written_where_none_is_asked_for(folder):
-    done = ran(folder, "session()\nprint('raddle.report' in sys.modules)\n", **{env.REPORT: ""})
+    done = ran(folder, "session()\nprint('raddle.report.report' in sys.modules)\n", **{env.REPORT: ""})
     assert done.stdout.split() == ["False"]
     assert documents(folder) == []
 
@@ -113,7 +116,7 @@ def test_a_report_is_bounded_whatever_the_application_and_its_runtime_say(folder
     code = """
 sys.argv[0] = "/x/" + "a" * 300
 for index in range(100):
-    record.complain(f"{index} " + "c" * 5000)
+    log.complain(f"{index} " + "c" * 5000)
 for index in range(30):
     record.sample({"at": index, "cpuUs": 10**15, "tasks": 10**6})
 session(text="e" * 20000)
@@ -172,7 +175,7 @@ def test_a_link_in_the_folder_is_not_followed(folder, tmp_path):
     target = tmp_path / "precious"
     target.write_text("mine")
     code = f"""
-from raddle import report
+from raddle.report import report
 writer = report._Writer(os.environ["RADDLE_REPORT"])
 os.symlink({str(target)!r}, os.path.join(writer.folder, "." + writer.name + ".tmp"))
 report._state.writer = writer
@@ -184,7 +187,7 @@ session()
 
 def test_a_fifo_in_the_folder_is_not_waited_for(folder):
     code = """
-from raddle import report
+from raddle.report import report
 writer = report._Writer(os.environ["RADDLE_REPORT"])
 os.mkfifo(os.path.join(writer.folder, "." + writer.name + ".tmp"))
 report._state.writer = writer
@@ -241,7 +244,7 @@ def test_what_is_said_while_a_report_is_written_is_in_it(folder):
     code = """
 import types
 from raddle.adapters import hook
-hook._loaded["toy"] = types.SimpleNamespace(effective=lambda: record.complain("asked"))
+record.adapters["toy"] = types.SimpleNamespace(effective=lambda: log.complain("asked"))
 session()
 os._exit(0)
 """
@@ -252,7 +255,7 @@ os._exit(0)
 
 def test_a_child_that_is_forked_while_a_report_is_written_reports_all_the_same(folder):
     code = """
-from raddle import report
+from raddle.report import report
 session(of="parent")
 with report._state.lock:
     child = os.fork()
@@ -267,7 +270,7 @@ os.waitpid(child, 0)
 
 def test_what_is_said_right_at_the_fork_is_in_the_child_s_report(folder):
     code = """
-os.register_at_fork(after_in_child=lambda: record.complain("forked too late"))
+os.register_at_fork(after_in_child=lambda: log.complain("forked too late"))
 session(of="parent")
 child = os.fork()
 if not child:
@@ -299,7 +302,7 @@ if __name__ == "__main__":
 def test_a_child_of_multiprocessing_that_says_something_right_at_the_fork_reports_at_its_end(folder):
     code = """
 import multiprocessing
-os.register_at_fork(after_in_child=lambda: record.complain("forked too late"))
+os.register_at_fork(after_in_child=lambda: log.complain("forked too late"))
 child = multiprocessing.get_context("fork").Process(target=session)
 child.start()
 child.join()

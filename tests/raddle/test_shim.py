@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import shim_lab
+from support import shim_lab
 
+import raddle
 from raddle import env, shim
 
 RUNTIME = Path(shim.__file__).parents[1]
@@ -361,7 +362,13 @@ def test_a_broken_plan_is_not_spoken_of_by_processes_that_use_no_runtime(interpr
 
 @pytest.mark.parametrize(
     ("lost", "said_lines"),
-    [("adapters/onnxruntime.py", 1), ("adapters/live.py", 1), ("env.py", 0), ("record.py", 0), ("shim.py", 0)],
+    [
+        ("adapters/onnxruntime/runtime.py", 1),
+        ("process/resolution.py", 1),
+        ("env.py", 0),
+        ("log.py", 0),
+        ("shim.py", 0),
+    ],
 )
 def test_an_incomplete_mount_leaves_the_application_alone(interpreter, mounted, stand_in, lost, said_lines):
     (mounted / "python" / "raddle" / lost).unlink()
@@ -415,8 +422,8 @@ if len(sys.argv) > 2:
     sys.stdin.readline()
     import onnxruntime.capi._pybind_state as C
     C.InferenceSession(C.get_default_session_options(), b"", False, False)
-    import raddle.record
-    print(json.dumps(raddle.record.sessions[0]["workersSeen"]), flush=True)
+    import raddle.report.record
+    print(json.dumps(raddle.report.record.sessions[0]["workersSeen"]), flush=True)
     sys.stdin.readline()
 else:
     workers = [
@@ -518,9 +525,11 @@ def test_what_a_signal_handler_raises_while_the_shim_is_loaded_reaches_the_appli
 
 
 def test_the_fast_path_imports_only_what_every_process_has():
-    source = ast.parse(Path(shim.__file__).read_text())
-    top = [node for node in source.body if isinstance(node, (ast.Import, ast.ImportFrom))]
-    assert sorted(alias.name for node in top for alias in node.names) == ["_thread", "os", "sys"]
+    top = []
+    for module in (raddle, shim):
+        source = ast.parse(Path(module.__file__).read_text())
+        top += [node for node in source.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    assert sorted(alias.name for node in top for alias in node.names) == ["RUNTIMES", "_thread", "os", "os", "sys"]
     assert f'"{env.PLAN}"' in Path(shim.__file__).read_text()
 
 

@@ -4,11 +4,12 @@ import json
 import os
 
 import pytest
-import shim_lab
 from hypothesis import given
 from hypothesis import strategies as st
+from support import shim_lab
 
-from raddle import env, summary
+from raddle import env
+from raddle.report import summary
 
 PLAN = "v=1;intra=4;inter=1;spin=bounded;spin_us=200;mode=sequential;aff=core"
 

@@ -4,9 +4,9 @@ import re
 import pytest
 
 import machines
-from raddle import cpuset
-from raddle.sysfs import read_machine
-from raddle.topology import GPU, Cache, CoreType, Group, NUMANode
+from raddle.cpus import cpuset
+from raddle.cpus.topology import GPU, Cache, CoreType, Group, NUMANode
+from raddle.machine.sysfs import read_machine
 
 CPU = "sys/devices/system/cpu"
 NODE = "sys/devices/system/node"

@@ -7,18 +7,18 @@ import shutil
 import time
 from contextlib import contextmanager
 
-import captures
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import captures
 
 import machines
-from raddle.document import from_document, to_document
-from raddle.planner import plan
-from raddle.policy import Policy
-from raddle.room import Budget
-from raddle.sysfs import read_machine
-from raddle.tree import MAX_PROBLEMS
+from raddle.machine.document import from_document, to_document
+from raddle.machine.sysfs import read_machine
+from raddle.machine.tree import MAX_PROBLEMS
+from raddle.planning.planner import plan
+from raddle.planning.policy import Policy
+from raddle.planning.room import Budget
 
 CPU = "sys/devices/system/cpu"
 NODE = "sys/devices/system/node"

@@ -6,8 +6,9 @@ import sys
 import pytest
 
 import machines
-from raddle import cpuset, files
-from raddle.sysfs import read_machine
+from raddle import files
+from raddle.cpus import cpuset
+from raddle.machine.sysfs import read_machine
 
 X86 = """\
 processor\t: {cpu}

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import machines
-from raddle import env, wire
-from raddle.planner import Budget, plan
-from raddle.policy import FAMILIES, Policy
-from raddle.sysfs import read_machine
-from raddle.topology import Kubelet
+from raddle import env
+from raddle.cpus.topology import Kubelet
+from raddle.machine.sysfs import read_machine
+from raddle.planning import wire
+from raddle.planning.planner import Budget, plan
+from raddle.planning.policy import FAMILIES, Policy
 
 # Every field with its longest value.
 FULLEST = Policy(

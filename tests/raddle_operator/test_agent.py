@@ -6,24 +6,25 @@ import ssl
 import threading
 
 import grpc
-import podresources_lab
 import pytest
 import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from support import podresources_lab
 
 import machines
-from raddle import cpuset
-from raddle.sysfs import read_machine
-from raddle.topology import Kubelet
-from raddle_operator import agent_client
-from raddle_operator.agent import AgentSettings, difference
-from raddle_operator.agent_client import ConfigError, from_kubeconfig, in_cluster
-from raddle_operator.agent_kubelet import KubeletReader
-from raddle_operator.agent_mirror import Backoff
-from raddle_operator.kubelet import parse_configz
-from raddle_operator.nodetopology import to_object
+from raddle.cpus import cpuset
+from raddle.cpus.topology import Kubelet
+from raddle.machine.sysfs import read_machine
+from raddle_operator.agent import client
+from raddle_operator.agent.client import ConfigError, from_kubeconfig, in_cluster
+from raddle_operator.agent.kubelet import KubeletReader
+from raddle_operator.agent.kubelet_config import parse_configz
+from raddle_operator.agent.mirror import Backoff
+from raddle_operator.agent.process import difference
+from raddle_operator.agent.settings import AgentSettings
+from raddle_operator.objects.nodetopology import to_object
 
 ALL = cpuset.parse_list("0-31")
 
@@ -402,5 +403,5 @@ def test_pauses_double_up_to_the_most_and_start_over():
 
 
 def test_a_status_object_is_reduced_to_its_message():
-    assert agent_client._message(b'{"kind":"Status","message":"no\\nway"}') == "no way"
-    assert agent_client._message(b"<html>") == "<html>"
+    assert client._message(b'{"kind":"Status","message":"no\\nway"}') == "no way"
+    assert client._message(b"<html>") == "<html>"

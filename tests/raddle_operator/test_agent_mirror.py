@@ -2,7 +2,7 @@
 
 import threading
 
-from raddle_operator.agent_mirror import Backoff, Mirror
+from raddle_operator.agent.mirror import Backoff, Mirror
 
 
 class Restored:

@@ -8,13 +8,13 @@ import jsonpatch
 import pytest
 
 from raddle import env
-from raddle.planner import Budget
-from raddle.policy import Policy
-from raddle.topology import Kubelet, Machine, NUMANode
-from raddle.wire import read_plan_text
-from raddle_operator import records
-from raddle_operator.binding import MAX_TOTAL_BYTES, BindingOutcome, operations, rebind, size_of
-from raddle_operator.explain import explain
+from raddle.cpus.topology import Kubelet, Machine, NUMANode
+from raddle.planning.planner import Budget
+from raddle.planning.policy import Policy
+from raddle.planning.wire import read_plan_text
+from raddle_operator.injection import plan_annotations
+from raddle_operator.injection.binding import MAX_TOTAL_BYTES, BindingOutcome, operations, rebind, size_of
+from raddle_operator.injection.explain import explain
 
 STATIC = Kubelet(cpu_manager_policy="static")
 
@@ -27,7 +27,7 @@ def machine(cores=16, *, kubelet=STATIC):
 
 def annotations(budget, policy=None, *, kept=(), without=(), container="serve"):
     """A container's annotations as CREATE left them."""
-    made = records.compose(None, budget, policy or Policy(), kept=kept, governed_by="InferenceThreading/fast")
+    made = plan_annotations.compose(None, budget, policy or Policy(), kept=kept, governed_by="InferenceThreading/fast")
     return {prefix + container: value for prefix, value in made.values.items() if prefix not in without}
 
 
@@ -76,7 +76,10 @@ def test_a_count_that_the_pod_spec_sets_stays_out_of_the_plan():
     present = annotations(UNLIMITED, kept=(env.ORT_INTRA,))
     bound = rebind(present, "n1", machine())
     assert "intra" not in env.decode(bound.annotations["shim.raddle.dev/serve"])
-    assert read_plan_text(bound.annotations["plan.raddle.dev/serve"]).because[env.ORT_INTRA] == records.KEPT_REASON
+    assert (
+        read_plan_text(bound.annotations["plan.raddle.dev/serve"]).because[env.ORT_INTRA]
+        == plan_annotations.KEPT_REASON
+    )
 
 
 def test_onnxruntimes_variable_has_the_count_that_is_right_without_a_shim_and_the_shim_is_told():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-import strategies
 from hypothesis import given
+from support import strategies
 
-from raddle_operator.budget import container_budget, is_guaranteed, pod_resources
-from raddle_operator.quantities import QuantityError
-from raddle_operator.spec import pod_from_object
+from raddle_operator.injection.budget import container_budget, is_guaranteed, pod_resources
+from raddle_operator.objects.policy import pod_from_object
+from raddle_operator.objects.quantities import QuantityError
 
 
 def resources(cpu=None, memory=None, request=None, **more):

@@ -12,12 +12,12 @@ import yaml
 from click.testing import CliRunner
 from rich.console import Console
 
-import chart
 import machines
+from generate import chart
 from raddle import delivery, env
-from raddle.topology import Machine
+from raddle.cpus.topology import Machine
 from raddle_operator.cli import COMMANDS, cluster, explain, main, manifests
-from raddle_operator.spec import policy_from_object
+from raddle_operator.objects.policy import policy_from_object
 
 POLICY = """\
 apiVersion: raddle.dev/v1alpha1
@@ -269,7 +269,7 @@ def test_every_command_explains_itself(run, command):
     [
         ("controller", "raddle_operator.controller.settings:ControllerSettings"),
         ("webhook", "raddle_operator.webhook.settings:WebhookSettings"),
-        ("agent", "raddle_operator.agent:AgentSettings"),
+        ("agent", "raddle_operator.agent.settings:AgentSettings"),
     ],
 )
 def test_every_option_of_a_process_is_a_field_of_its_settings(command, settings):

@@ -6,9 +6,9 @@ from raddle_operator.controller.counting import PodCounts
 from raddle_operator.controller.examine import case_of
 from raddle_operator.controller.status import key_of
 from raddle_operator.controller.world import NamespaceFacts, PodFacts
-from raddle_operator.matching import Policies
-from raddle_operator.reasons import SkipReason
-from raddle_operator.spec import policy_from_object
+from raddle_operator.injection.matching import Policies
+from raddle_operator.objects.policy import policy_from_object
+from raddle_operator.objects.reasons import SkipReason
 
 POLICY = policy_from_object(
     {

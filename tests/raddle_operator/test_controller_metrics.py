@@ -5,8 +5,8 @@ from prometheus_client import REGISTRY
 
 from raddle_operator.controller import metrics
 from raddle_operator.controller.status import NamespaceTally, Tally
-from raddle_operator.metrics import CacheState
-from raddle_operator.reasons import SkipReason
+from raddle_operator.kube.informer import CacheState
+from raddle_operator.objects.reasons import SkipReason
 
 KEY = ("InferenceThreading", "shop", "p")
 MISSED = str(SkipReason.WEBHOOK_MISSED)

@@ -7,8 +7,8 @@ import pytest
 from raddle_operator.controller.process import anew_when_rewound
 from raddle_operator.controller.reconcile import HistoryRewoundError, Reconciler
 from raddle_operator.controller.settings import ControllerSettings
-from raddle_operator.events import Recorder
 from raddle_operator.kube import NAMESPACES, NODES, PODS, Page, Unreachable
+from raddle_operator.kube.events import Recorder
 
 
 class Restored:

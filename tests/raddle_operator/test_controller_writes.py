@@ -7,8 +7,8 @@ import pytest
 
 from raddle_operator.controller.reconcile import Reconciler
 from raddle_operator.controller.settings import ControllerSettings
-from raddle_operator.events import Recorder
 from raddle_operator.kube import INFERENCE_THREADINGS, NAMESPACES, NODE_CPU_TOPOLOGIES, PODS, Page, WatchEvent
+from raddle_operator.kube.events import Recorder
 
 INTERVAL_S = 3600.0
 KEY = ("shop", "front")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from raddle_operator.events import BURST, Recorder, Reference
 from raddle_operator.kube import INFERENCE_THREADINGS, NODES, Forbidden, NotFound
+from raddle_operator.kube.events import BURST, Recorder, Reference
 
 POLICY = Reference.of(INFERENCE_THREADINGS, {"metadata": {"namespace": "shop", "name": "p", "uid": "u1"}})
 NODE = Reference.of(NODES, {"metadata": {"name": "n1", "uid": "u2"}})

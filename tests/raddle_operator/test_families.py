@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import families_lab as lab
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from support import families_lab as lab
 
-from raddle import env, policy
-from raddle.planner import Budget, plan
-from raddle_operator import records
-from raddle_operator.families import FAMILIES, VARIABLES, Way, literals
-from raddle_operator.reasons import SkipReason
+from raddle import env
+from raddle.planning import policy
+from raddle.planning.planner import Budget, plan
+from raddle_operator.injection import plan_annotations
+from raddle_operator.injection.families import FAMILIES, VARIABLES, Way, literals
+from raddle_operator.objects.reasons import SkipReason
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NO_JAVA = {"JAVA_TOOL_OPTIONS": ""}
@@ -35,7 +36,7 @@ def test_there_is_a_family_for_each_that_a_policy_can_name_in_the_same_order():
 
 def test_references_are_the_counts_that_annotations_carry_and_nothing_else():
     references = {v.name for family in FAMILIES for v in family.variables if v.way is Way.REFERENCE}
-    assert references == set(records.COUNTS)
+    assert references == set(plan_annotations.COUNTS)
     assert not references & VARIABLES
 
 

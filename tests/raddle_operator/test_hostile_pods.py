@@ -11,11 +11,11 @@ import jsonpatch
 import pytest
 
 from raddle import env
-from raddle.policy import FAMILIES
-from raddle_operator.injection import Facts, Settings, decide_object
-from raddle_operator.matching import Policies
-from raddle_operator.spec import policy_from_object
-from raddle_operator.volumes import ShimDelivery
+from raddle.planning.policy import FAMILIES
+from raddle_operator.injection.decide import Facts, Settings, decide_object
+from raddle_operator.injection.matching import Policies
+from raddle_operator.injection.volumes import ShimDelivery
+from raddle_operator.objects.policy import policy_from_object
 
 # What is quadratic in one of these takes a minute and more, even on a fast machine; what is linear takes some 0.5 s.
 AT_MOST_CPU_S = 8.0

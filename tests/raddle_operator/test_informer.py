@@ -6,7 +6,6 @@ import itertools
 
 import pytest
 
-from raddle_operator.informer import Informer, backoffs
 from raddle_operator.kube import (
     NODES,
     Forbidden,
@@ -18,6 +17,7 @@ from raddle_operator.kube import (
     Unreachable,
     WatchEvent,
 )
+from raddle_operator.kube.informer import Informer, backoffs
 
 
 def thing(name, version, value=0):

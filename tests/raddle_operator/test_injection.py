@@ -10,14 +10,14 @@ import jsonpatch
 import pytest
 
 from raddle import env
-from raddle.topology import Kubelet, Machine, NUMANode
-from raddle.wire import read_plan_text
-from raddle_operator import shipped
-from raddle_operator.injection import MAX_PLANNED_CONTAINERS, Facts, Settings, decide_object
-from raddle_operator.matching import Policies
-from raddle_operator.reasons import SkipReason
-from raddle_operator.spec import policy_from_object
-from raddle_operator.volumes import SAFE_TO_EVICT, ShimDelivery
+from raddle.cpus.topology import Kubelet, Machine, NUMANode
+from raddle.planning.wire import read_plan_text
+from raddle_operator.injection import shipped
+from raddle_operator.injection.decide import MAX_PLANNED_CONTAINERS, Facts, Settings, decide_object
+from raddle_operator.injection.matching import Policies
+from raddle_operator.injection.volumes import SAFE_TO_EVICT, ShimDelivery
+from raddle_operator.objects.policy import policy_from_object
+from raddle_operator.objects.reasons import SkipReason
 
 ITEMS = [{"key": "sitecustomize.py", "path": "python/sitecustomize.py"}]
 DOOR_ITEMS = [*ITEMS, {"key": "ld.so.preload", "path": "ld.so.preload"}]

@@ -10,12 +10,12 @@ import jsonpatch
 import pytest
 
 from raddle import env
-from raddle.wire import read_plan_text
-from raddle_operator.injection import Facts, Settings, decide_object
-from raddle_operator.matching import Policies
-from raddle_operator.reasons import SkipReason
-from raddle_operator.spec import policy_from_object
-from raddle_operator.volumes import ShimDelivery
+from raddle.planning.wire import read_plan_text
+from raddle_operator.injection.decide import Facts, Settings, decide_object
+from raddle_operator.injection.matching import Policies
+from raddle_operator.injection.volumes import ShimDelivery
+from raddle_operator.objects.policy import policy_from_object
+from raddle_operator.objects.reasons import SkipReason
 
 ITEMS = [{"key": "sitecustomize.py", "path": "python/sitecustomize.py"}]
 DOOR_ITEMS = [*ITEMS, {"key": "ld.so.preload", "path": "ld.so.preload"}]

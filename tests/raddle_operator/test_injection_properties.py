@@ -9,20 +9,20 @@ import copy
 
 import jsonpatch
 import pytest
-import strategies
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import strategies
 
 from raddle import env
-from raddle.wire import read_plan_text
-from raddle_operator import environment, records
-from raddle_operator.binding import BindingOutcome, rebind
-from raddle_operator.families import VARIABLES
-from raddle_operator.injection import MAX_ANNOTATIONS_BYTES, Facts, Settings, decide_object
-from raddle_operator.matching import Policies
-from raddle_operator.pods import EXTENDED, ORIGINAL
-from raddle_operator.spec import policy_from_object
-from raddle_operator.volumes import SHIM_INIT_CONTAINER, SHIM_VOLUME, ShimDelivery
+from raddle.planning.wire import read_plan_text
+from raddle_operator.injection import environment, plan_annotations
+from raddle_operator.injection.binding import BindingOutcome, rebind
+from raddle_operator.injection.decide import MAX_ANNOTATIONS_BYTES, Facts, Settings, decide_object
+from raddle_operator.injection.families import VARIABLES
+from raddle_operator.injection.matching import Policies
+from raddle_operator.injection.volumes import SHIM_INIT_CONTAINER, SHIM_VOLUME, ShimDelivery
+from raddle_operator.objects.pods import EXTENDED, ORIGINAL
+from raddle_operator.objects.policy import policy_from_object
 
 ITEMS = [{"key": "sitecustomize.py", "path": "python/sitecustomize.py"}]
 DOOR_ITEMS = [*ITEMS, {"key": "ld.so.preload", "path": "ld.so.preload"}]
@@ -105,7 +105,16 @@ def is_copy_container(container):
 
 
 ORIGINALS = {ORIGINAL + name for name in EXTENDED}
-TOUCHED = {*records.COUNTS, *VARIABLES, *EXTENDED, *ORIGINALS, env.PLAN, env.REPORT, env.LITERALS, "PYTHONUSERBASE"}
+TOUCHED = {
+    *plan_annotations.COUNTS,
+    *VARIABLES,
+    *EXTENDED,
+    *ORIGINALS,
+    env.PLAN,
+    env.REPORT,
+    env.LITERALS,
+    "PYTHONUSERBASE",
+}
 
 
 @given(situations())
@@ -201,12 +210,12 @@ def test_every_reference_to_an_annotation_of_ours_finds_a_value_within_its_bound
     for container in patched["spec"]["containers"] + patched["spec"].get("initContainers", []):
         for entry in container.get("env", []):
             path = entry.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
-            prefix, name = records.split(path[len("metadata.annotations['") : -2])
+            prefix, name = plan_annotations.split(path[len("metadata.annotations['") : -2])
             if prefix:
                 assert name == container["name"]
                 referenced.add(prefix + name)
                 value = annotations[prefix + name]
-                assert 0 < len(value) <= records.reserved(prefix)
+                assert 0 < len(value) <= plan_annotations.reserved(prefix)
                 if prefix != env.SHIM_PREFIX:
                     assert 1 <= int(value) <= env.MAX_THREADS
                 else:
@@ -238,7 +247,7 @@ def test_a_pod_without_values_bears_no_mark_of_raddle(situation):
         assert marked == "true"
         return
     assert marked is None
-    assert not any(records.is_ours(key) for key in patched["metadata"].get("annotations", {}))
+    assert not any(plan_annotations.is_ours(key) for key in patched["metadata"].get("annotations", {}))
     for container in patched["spec"]["containers"]:
         assert "raddle.dev/" not in str(container.get("env"))
         texts = [(entry["name"], entry.get("value") or "") for entry in container.get("env", [])]
@@ -339,7 +348,7 @@ def test_binding_only_overwrites_and_stays_within_what_was_reserved(situation, m
     bound = rebind(annotations, "node-1", machine)
     assert set(bound.annotations) <= set(annotations)
     for key, value in bound.annotations.items():
-        assert len(value.encode()) <= records.reserved(records.split(key)[0])
+        assert len(value.encode()) <= plan_annotations.reserved(plan_annotations.split(key)[0])
     injected = any(key.startswith(env.PLAN_PREFIX) for key in annotations)
     assert bound.outcome == (BindingOutcome.NODE_SPECIFIC if injected else BindingOutcome.NOT_INJECTED)
 

@@ -9,14 +9,14 @@ import jsonpatch
 import pytest
 
 from raddle import delivery, env
-from raddle.policy import FAMILIES
-from raddle.topology import Machine
-from raddle.wire import read_plan_text
-from raddle_operator.injection import Facts, Settings, decide_object
-from raddle_operator.matching import Policies
-from raddle_operator.reasons import SkipReason
-from raddle_operator.spec import policy_from_object
-from raddle_operator.volumes import SAFE_TO_EVICT, ShimDelivery
+from raddle.cpus.topology import Machine
+from raddle.planning.policy import FAMILIES
+from raddle.planning.wire import read_plan_text
+from raddle_operator.injection.decide import Facts, Settings, decide_object
+from raddle_operator.injection.matching import Policies
+from raddle_operator.injection.volumes import SAFE_TO_EVICT, ShimDelivery
+from raddle_operator.objects.policy import policy_from_object
+from raddle_operator.objects.reasons import SkipReason
 
 ITEMS = [{"key": "sitecustomize.py", "path": "python/sitecustomize.py"}]
 SHIM = ShimDelivery(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from kube_lab import answering
+from support.kube_lab import answering
 
 from raddle_operator import kube as k
 from raddle_operator.kube import Kube

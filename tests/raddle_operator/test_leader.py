@@ -4,10 +4,10 @@ import asyncio
 import copy
 
 import pytest
-from leading import Leading
+from support.leading import Leading
 
 from raddle_operator.kube import AlreadyExists, Conflict, NotFound, Unavailable
-from raddle_operator.leader import Elector, LeadershipLostError, Timing
+from raddle_operator.kube.leader import Elector, LeadershipLostError, Timing
 
 QUICK = Timing(lease_s=1.0, renew_deadline_s=0.6, retry_s=0.1)
 

@@ -10,8 +10,8 @@ import json
 
 import pytest
 from aiohttp import web
-from kube_lab import answering
 from rich.console import Console
+from support.kube_lab import answering
 
 from raddle_operator import kube as k
 from raddle_operator.cli import live

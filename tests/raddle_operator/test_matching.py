@@ -10,9 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raddle import env
-from raddle_operator.matching import MAX_POLICIES_PER_NAMESPACE, Policies, conflicts, govern, opted_in, select, sort_key
-from raddle_operator.reasons import SkipReason
-from raddle_operator.spec import pod_from_object, policy_from_object
+from raddle_operator.injection.matching import (
+    MAX_POLICIES_PER_NAMESPACE,
+    Policies,
+    conflicts,
+    govern,
+    opted_in,
+    select,
+    sort_key,
+)
+from raddle_operator.objects.policy import pod_from_object, policy_from_object
+from raddle_operator.objects.reasons import SkipReason
 
 
 def policy(name, *, cluster="", priority=0, created=1, app=None, namespace="ns", namespaces=None):

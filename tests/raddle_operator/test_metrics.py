@@ -2,9 +2,10 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from raddle_operator.binding import BindingOutcome
-from raddle_operator.metrics import CacheState, WebhookMetrics
-from raddle_operator.reasons import SkipReason
+from raddle_operator.injection.binding import BindingOutcome
+from raddle_operator.kube.informer import CacheState
+from raddle_operator.objects.reasons import SkipReason
+from raddle_operator.webhook.metrics import WebhookMetrics
 
 
 class Caches:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machine_strategies import random_machines
+from support.machine_strategies import random_machines
 
 import machines
-from raddle import cpuset
-from raddle.planner import Budget, plan
-from raddle.policy import Policy
-from raddle.sysfs import read_machine
-from raddle.topology import cores_within, threads_per_core
-from raddle_operator import nfd
-from raddle_operator.nfd import NodeReport, Zone, ZonesReport, machine_of, read_node, read_zones
+from raddle.cpus import cpuset
+from raddle.cpus.topology import cores_within, threads_per_core
+from raddle.machine.sysfs import read_machine
+from raddle.planning.planner import Budget, plan
+from raddle.planning.policy import Policy
+from raddle_operator.objects import nfd
+from raddle_operator.objects.nfd import NodeReport, Zone, ZonesReport, machine_of, read_node, read_zones
 
 NFD_LABEL = {"feature.node.kubernetes.io/cpu-cpuid.AVX2": "true"}
 

@@ -10,13 +10,13 @@ import pytest
 import yaml
 from hypothesis import given
 from jsonschema import Draft202012Validator
-from machine_strategies import decisive, random_machines
+from support.machine_strategies import decisive, random_machines
 
 import machines
-from raddle.sysfs import read_machine
-from raddle_operator import nodecheck
-from raddle_operator.nodecheck import Checker
-from raddle_operator.nodetopology import TopologyError, to_spec
+from raddle.machine.sysfs import read_machine
+from raddle_operator.objects import nodecheck
+from raddle_operator.objects.nodecheck import Checker
+from raddle_operator.objects.nodetopology import TopologyError, to_spec
 
 CRD = Path(__file__).parents[2] / "crds" / "nodecputopologies.yaml"
 

@@ -5,12 +5,12 @@ import pytest
 import yaml
 from hypothesis import given
 from jsonschema import Draft202012Validator
-from machine_strategies import decisive, random_machines
+from support.machine_strategies import decisive, random_machines
 
 import machines
-from raddle.sysfs import read_machine
-from raddle.topology import GPU, Kubelet, NUMANode
-from raddle_operator.nodetopology import TopologyError, content_hash, from_object, shape_hash, steadied, to_spec
+from raddle.cpus.topology import GPU, Kubelet, NUMANode
+from raddle.machine.sysfs import read_machine
+from raddle_operator.objects.nodetopology import TopologyError, content_hash, from_object, shape_hash, steadied, to_spec
 
 CRD = Path(__file__).parents[2] / "crds" / "nodecputopologies.yaml"
 

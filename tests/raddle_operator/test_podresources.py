@@ -9,15 +9,15 @@ import sys
 import threading
 
 import grpc
-import podresources_lab
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from podresources_lab import CALL, devices, packed, varint
+from support import podresources_lab
+from support.podresources_lab import CALL, devices, packed, varint
 
-from raddle import cpuset
-from raddle_operator import podresources
-from raddle_operator.podresources import PodResourcesError, allocatable_cpus
+from raddle.cpus import cpuset
+from raddle_operator.agent import podresources
+from raddle_operator.agent.podresources import PodResourcesError, allocatable_cpus
 
 
 @pytest.fixture(scope="module")
@@ -123,5 +123,5 @@ def test_a_server_that_says_nothing_is_left(tmp_path):
 
 
 def test_an_agent_that_is_not_told_to_ask_carries_no_http2():
-    script = "import sys, raddle_operator.agent; assert not {'h2', 'hpack', 'hyperframe'} & sys.modules.keys()"
+    script = "import sys, raddle_operator.agent.process; assert not {'h2', 'hpack', 'hyperframe'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", script], check=True)

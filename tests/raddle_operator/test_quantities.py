@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.utils.quantity import parse_quantity
 
-from raddle_operator.quantities import QuantityError, parse
+from raddle_operator.objects.quantities import QuantityError, parse
 
 
 @pytest.mark.parametrize(

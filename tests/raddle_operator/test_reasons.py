@@ -7,23 +7,23 @@ import logging
 import re
 
 import pytest
-import webhook_lab as lab
 from prometheus_client import REGISTRY
+from support import webhook_lab as lab
 
-from raddle_operator.binding import BindingOutcome
 from raddle_operator.cli import cluster, explain
 from raddle_operator.controller import metrics
 from raddle_operator.controller.examine import verdict
 from raddle_operator.controller.publish import StatusWriter
 from raddle_operator.controller.status import NamespaceTally, Tally, policy_status
 from raddle_operator.controller.world import read_policy
-from raddle_operator.events import Recorder
-from raddle_operator.injection import Facts
+from raddle_operator.injection.binding import BindingOutcome
+from raddle_operator.injection.decide import Facts
+from raddle_operator.injection.matching import MAX_POLICIES_PER_NAMESPACE, Policies
+from raddle_operator.injection.volumes import ShimDelivery
 from raddle_operator.kube import INFERENCE_THREADINGS
-from raddle_operator.matching import MAX_POLICIES_PER_NAMESPACE, Policies
-from raddle_operator.reasons import SkipReason
-from raddle_operator.spec import policy_from_object
-from raddle_operator.volumes import ShimDelivery
+from raddle_operator.kube.events import Recorder
+from raddle_operator.objects.policy import policy_from_object
+from raddle_operator.objects.reasons import SkipReason
 from raddle_operator.webhook.lookup import Missing
 from raddle_operator.webhook.review import Foreign
 from raddle_operator.webhook.server import Refusal

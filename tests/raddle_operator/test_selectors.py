@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-import strategies
 from hypothesis import given
+from support import strategies
 
-from raddle_operator.selectors import SelectorError, compile_selector
+from raddle_operator.objects.selectors import SelectorError, compile_selector
 
 LABELS = {"app": "resnet", "tier": "gpu"}
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle.planner import Budget, plan
-from raddle.policy import Policy
-from raddle.wire import plan_text
+from raddle.planning.planner import Budget, plan
+from raddle.planning.policy import Policy
+from raddle.planning.wire import plan_text
 from raddle_operator.controller.examine import case_of, verdict
 from raddle_operator.controller.freshness import topology_status
 from raddle_operator.controller.status import NamespaceTally, Tally, key_of, policy_status, says, tally
@@ -24,14 +24,14 @@ from raddle_operator.controller.world import (
     read_policy,
     read_topology,
 )
-from raddle_operator.injection import Facts
+from raddle_operator.injection.decide import Facts
+from raddle_operator.injection.matching import Policies
+from raddle_operator.injection.volumes import ShimDelivery
 from raddle_operator.kube import CLUSTER_INFERENCE_THREADINGS, INFERENCE_THREADINGS
-from raddle_operator.matching import Policies
-from raddle_operator.nodecheck import Checker
-from raddle_operator.reasons import SkipReason
-from raddle_operator.spec import policy_from_object
-from raddle_operator.times import epoch_s, rfc3339
-from raddle_operator.volumes import ShimDelivery
+from raddle_operator.objects.nodecheck import Checker
+from raddle_operator.objects.policy import policy_from_object
+from raddle_operator.objects.reasons import SkipReason
+from raddle_operator.objects.times import epoch_s, rfc3339
 
 NOW_S = 1_800_000_000
 CREATED = "2026-11-21T10:00:00Z"

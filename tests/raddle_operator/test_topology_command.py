@@ -6,12 +6,13 @@ import xml.etree.ElementTree as ET
 import click
 import pytest
 from click.testing import CliRunner
-from picture_machines import regular
+from support.picture_machines import regular
 
 import machines
-from raddle import env, wire
-from raddle.planner import Budget, plan
-from raddle.policy import Policy
+from raddle import env
+from raddle.planning import wire
+from raddle.planning.planner import Budget, plan
+from raddle.planning.policy import Policy
 from raddle_operator.cli import cluster, main, topology
 
 POLICY = """\

@@ -2,11 +2,12 @@
 
 import pytest
 from hypothesis import given
-from machine_strategies import random_machines
+from support.machine_strategies import random_machines
 
 import machines
-from raddle import cpuset, sysfs
-from raddle.topology import GPU, Cache, CoreType, Group, Kubelet, Machine, NUMANode
+from raddle.cpus import cpuset
+from raddle.cpus.topology import GPU, Cache, CoreType, Group, Kubelet, Machine, NUMANode
+from raddle.machine import sysfs
 from raddle_operator.cli.picture import layout
 from raddle_operator.cli.picture.model import Box, Cell, Marks, State
 

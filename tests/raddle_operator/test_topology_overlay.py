@@ -3,12 +3,14 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from picture_machines import regular
+from support.picture_machines import regular
 
 import machines
-from raddle import cpuset, planner, sysfs
-from raddle.policy import Policy
-from raddle.wire import Recorded
+from raddle.cpus import cpuset
+from raddle.machine import sysfs
+from raddle.planning import planner
+from raddle.planning.policy import Policy
+from raddle.planning.wire import Recorded
 from raddle_operator.cli.picture import layout, overlay
 from raddle_operator.cli.picture.model import Marks, State
 

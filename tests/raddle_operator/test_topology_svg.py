@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from machine_strategies import random_machines
 from matplotlib import image
-from picture_browser import BROWSER, wrong_with
-from picture_machines import SIZES, regular
+from support.machine_strategies import random_machines
+from support.picture_browser import BROWSER, wrong_with
+from support.picture_machines import SIZES, regular
 
 import machines
-from raddle import cpuset, sysfs
-from raddle.policy import Policy
-from raddle.topology import GPU, Group, Kubelet, Machine, NUMANode
+from raddle.cpus import cpuset
+from raddle.cpus.topology import GPU, Group, Kubelet, Machine, NUMANode
+from raddle.machine import sysfs
+from raddle.planning.policy import Policy
 from raddle_operator.cli.picture import layout, overlay, style, svg, text
 
 RSVG = shutil.which("rsvg-convert")

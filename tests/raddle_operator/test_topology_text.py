@@ -5,10 +5,10 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machine_strategies import random_machines
-from picture_machines import SIZES, regular
+from support.machine_strategies import random_machines
+from support.picture_machines import SIZES, regular
 
-from raddle import cpuset
+from raddle.cpus import cpuset
 from raddle_operator.cli.picture import detail, layout, model, text
 from raddle_operator.cli.picture.frames import UNICODE, Drawing
 from raddle_operator.cli.picture.model import Box, Cell

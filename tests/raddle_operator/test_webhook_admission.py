@@ -5,7 +5,7 @@ import json
 import logging
 
 import pytest
-import webhook_lab as lab
+from support import webhook_lab as lab
 
 from raddle_operator.kube import Forbidden, NotFound, Unavailable
 from raddle_operator.webhook.arrivals import Arrivals

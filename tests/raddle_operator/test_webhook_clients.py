@@ -5,9 +5,9 @@ import ssl
 
 import aiohttp
 import pytest
-import webhook_lab as lab
+from support import webhook_lab as lab
 
-from devcluster.pki import Authority
+from cluster.pki import Authority
 from raddle_operator.webhook.tls import ServingCertificate
 
 PODS = "/mutate/pods"

@@ -4,9 +4,9 @@ import copy
 
 import orjson
 import pytest
-import webhook_lab as lab
 from hypothesis import given
 from hypothesis import strategies as st
+from support import webhook_lab as lab
 
 from raddle_operator.webhook import recent
 from raddle_operator.webhook.recent import Recent, template_key

@@ -9,12 +9,12 @@ import ssl
 import aiohttp
 import pytest
 import uvloop
-import webhook_lab as lab
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import webhook_lab as lab
 
 from raddle_operator.certificates import local_issue
 from raddle_operator.webhook.review import answer, answer_rest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from raddle_operator.spec import pod_from_object
-from raddle_operator.workers import SIDECARS, binds_itself, workers
+from raddle_operator.injection.workers import SIDECARS, binds_itself, workers
+from raddle_operator.objects.policy import pod_from_object
 
 
 def container(arguments=(), *, image="example.test/app", **variables):

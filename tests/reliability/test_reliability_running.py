@@ -7,8 +7,8 @@ import subprocess
 import psutil
 import pytest
 
-from devcluster import ApiError, DevclusterError
-from devcluster.progress import Progress
+from cluster import ApiError, DevclusterError
+from cluster.progress import Progress
 from reliability import __main__ as command
 from reliability import load, running, webhook
 from reliability.model import BrokenError, Check, Result, UnavailableError

@@ -7,9 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import door_lab
 import pytest
-import shim_lab
+from support import door_lab, shim_lab
 
 from raddle import env
 
@@ -22,7 +21,7 @@ APP = """
 import json, sys
 import onnxruntime
 onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
-record = sys.modules.get("raddle.record")
+record = sys.modules.get("raddle.report.record")
 said = {"intra": record.sessions[0]["effective"]["intra"] if record else None, "modules": sorted(sys.modules)}
 """
 SAY = "\nprint(json.dumps(said))\n"
@@ -289,7 +288,7 @@ import multiprocessing
 def work(model, queue):
     import onnxruntime, sys
     onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    queue.put(sys.modules["raddle.record"].sessions[-1]["effective"]["intra"])
+    queue.put(sys.modules["raddle.report.record"].sessions[-1]["effective"]["intra"])
 if __name__ == "__main__":
     import json, sys
     context = multiprocessing.get_context(sys.argv[2])

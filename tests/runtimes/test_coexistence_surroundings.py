@@ -6,8 +6,7 @@ import shlex
 import subprocess
 
 import pytest
-import shim_lab
-import torch_lab
+from support import shim_lab, torch_lab
 
 from raddle import env
 
@@ -20,7 +19,7 @@ import onnxruntime
 from onnxruntime.capi import _pybind_state as binding
 session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
 options = session.get_session_options()
-record = sys.modules.get("raddle.record")
+record = sys.modules.get("raddle.report.record")
 print(json.dumps({
     "intra": options.intra_op_num_threads,
     "records": len(record.sessions) if record else 0,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import itertools
 
-import families_lab as lab
 import pytest
-import shim_lab
+from support import families_lab as lab
+from support import shim_lab
 
 from raddle import env
 

@@ -9,11 +9,8 @@ import json
 import re
 from pathlib import Path
 
-import door_lab
-import process_lab
 import pytest
-import shim_lab
-import torch_lab
+from support import door_lab, process_lab, shim_lab, torch_lab
 
 from raddle import delivery, env
 

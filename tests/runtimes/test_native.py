@@ -2,10 +2,10 @@
 
 import os
 
-import native_lab
 import onnx
 import pytest
-from native_caller import CALLERS, started
+from support import native_lab
+from support.native_caller import CALLERS, started
 
 pytestmark = pytest.mark.runtime
 

@@ -4,11 +4,10 @@ import os
 import subprocess
 from pathlib import Path
 
-import native_lab
 import pytest
-import shim_lab
-from native_caller import Caller, under
-from native_lab import program
+from support import native_lab, shim_lab
+from support.native_caller import Caller, under
+from support.native_lab import program
 
 pytestmark = pytest.mark.runtime
 

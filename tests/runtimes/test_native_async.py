@@ -5,9 +5,9 @@ ONNX Runtime refuses it in a session without worker threads (InferenceSession::R
 
 import time
 
-import native_lab
 import pytest
-from native_caller import started
+from support import native_lab
+from support.native_caller import started
 
 pytestmark = pytest.mark.runtime
 

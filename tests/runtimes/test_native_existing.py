@@ -2,10 +2,9 @@
 
 import os
 
-import native_lab
 import pytest
-import shim_lab
-from native_caller import CALLERS, started, under
+from support import native_lab, shim_lab
+from support.native_caller import CALLERS, started, under
 
 from raddle import env
 

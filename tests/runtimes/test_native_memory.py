@@ -1,9 +1,9 @@
 """Resident memory of real sessions under the preloaded library."""
 
-import native_lab
 import pytest
-from native_caller import Caller, under
-from native_lab import program
+from support import native_lab
+from support.native_caller import Caller, under
+from support.native_lab import program
 
 pytestmark = pytest.mark.runtime
 

@@ -2,10 +2,9 @@
 
 import os
 
-import native_lab
 import pytest
-import shim_lab
-from native_caller import CALLERS, started
+from support import native_lab, shim_lab
+from support.native_caller import CALLERS, started
 
 pytestmark = pytest.mark.runtime
 

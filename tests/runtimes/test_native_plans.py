@@ -8,9 +8,9 @@ import re
 from types import SimpleNamespace
 
 import pytest
-import shim_lab
-from native_caller import Caller, under
-from native_lab import program
+from support import shim_lab
+from support.native_caller import Caller, under
+from support.native_lab import program
 
 from raddle import env
 

@@ -8,11 +8,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import native_lab
 import pytest
-import shim_lab
-from native_caller import Caller, under
-from native_lab import Program, program
+from support import native_lab, shim_lab
+from support.native_caller import Caller, under
+from support.native_lab import Program, program
 
 pytestmark = pytest.mark.runtime
 

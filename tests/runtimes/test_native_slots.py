@@ -4,8 +4,8 @@ import re
 import subprocess
 from pathlib import Path
 
-import native_lab
 import pytest
+from support import native_lab
 
 pytestmark = pytest.mark.runtime
 

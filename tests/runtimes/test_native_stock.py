@@ -2,10 +2,10 @@
 
 import os
 
-import native_lab
 import pytest
-from native_caller import Caller
-from native_lab import program
+from support import native_lab
+from support.native_caller import Caller
+from support.native_lab import program
 
 pytestmark = pytest.mark.runtime
 

@@ -3,12 +3,8 @@
 import json
 import os
 
-import native_caller
-import native_lab
-import newest
-import node_lab
 import pytest
-import shim_lab
+from support import native_caller, native_lab, newest, node_lab, shim_lab
 
 from raddle import env
 

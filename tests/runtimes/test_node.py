@@ -3,13 +3,11 @@
 import re
 import shutil
 
-import native_lab
-import node_lab
 import pytest
-import shim_lab
-from node_lab import BEFORE_EXTRA, NEWEST, OLDEST, RUNTIME, VERSIONS, application, convolution, plan, run, sums
+from support import native_lab, node_lab, shim_lab
+from support.node_lab import BEFORE_EXTRA, NEWEST, OLDEST, RUNTIME, VERSIONS, application, convolution, plan, run, sums
 
-from raddle import cpuset
+from raddle.cpus import cpuset
 
 pytestmark = pytest.mark.runtime
 

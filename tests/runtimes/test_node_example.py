@@ -4,10 +4,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import node_lab
 import pytest
-import shim_lab
-from node_lab import NEWEST, application, chain, plan, preload
+from support import node_lab, shim_lab
+from support.node_lab import NEWEST, application, chain, plan, preload
 
 from raddle import env
 

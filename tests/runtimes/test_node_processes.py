@@ -3,11 +3,9 @@
 import json
 import subprocess
 
-import door_lab
-import node_lab
 import pytest
-import shim_lab
-from node_lab import BEFORE_EXTRA, NEWEST, VERSIONS, application, plan, run
+from support import door_lab, node_lab, shim_lab
+from support.node_lab import BEFORE_EXTRA, NEWEST, VERSIONS, application, plan, run
 
 pytestmark = pytest.mark.runtime
 

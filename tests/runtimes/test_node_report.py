@@ -2,11 +2,12 @@
 
 import json
 
-import node_lab
 import pytest
-from node_lab import NEWEST, VERSIONS, application, plan, run
+from support import node_lab
+from support.node_lab import NEWEST, VERSIONS, application, plan, run
 
-from raddle import __version__, env, summary
+from raddle import __version__, env
+from raddle.report import summary
 
 pytestmark = pytest.mark.runtime
 

@@ -3,13 +3,14 @@
 import json
 import subprocess
 
-import ort_lab
 import pytest
-import shim_lab
-from ort_lab import CPUS, ROW, version
+from support import ort_lab, shim_lab
+from support.ort_lab import CPUS, ROW, version
 
 import machines
-from raddle import cpuset, env, machine_part, sysfs
+from raddle import env
+from raddle.cpus import cpuset, machine_part
+from raddle.machine import sysfs
 
 pytestmark = ort_lab.MARKS
 
@@ -94,7 +95,7 @@ before = set(tasks.iterdir())
 session = ort.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
 pool = set(tasks.iterdir()) - before
 session.run(None, {"input": __import__("numpy").zeros((64, 256), "float32")})
-made = sys.modules["raddle.record"].sessions[0]
+made = sys.modules["raddle.report.record"].sessions[0]
 print(json.dumps([len(pool), made["workersSeen"], made["effective"].get("affinity"), made["because"].get("affinity")]))
 """
 

@@ -1,9 +1,8 @@
 """What the code and the pod spec set, against the plan, in every release: respected, overridden, unset or empty."""
 
-import ort_lab
 import pytest
-import shim_lab
-from ort_lab import ROW, version
+from support import ort_lab, shim_lab
+from support.ort_lab import ROW, version
 
 from raddle import env
 

@@ -2,9 +2,8 @@
 
 import json
 
-import ort_lab
 import pytest
-import shim_lab
+from support import ort_lab, shim_lab
 
 from raddle import env
 

@@ -1,8 +1,7 @@
 """onnxruntime-openmp 1.7.0, whose intra-op pool is an OpenMP team: counts and spinning come from the environment."""
 
-import ort_lab
 import pytest
-import shim_lab
+from support import ort_lab, shim_lab
 
 from raddle import env
 

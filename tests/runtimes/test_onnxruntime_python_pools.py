@@ -1,9 +1,8 @@
 """Counts, execution mode, graph level and spinning, each in every release: threads, models and CPU time are looked at."""
 
-import ort_lab
 import pytest
-import shim_lab
-from ort_lab import ROW, at_least, version
+from support import ort_lab, shim_lab
+from support.ort_lab import ROW, at_least, version
 
 pytestmark = ort_lab.MARKS
 

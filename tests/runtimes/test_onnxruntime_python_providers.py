@@ -1,11 +1,11 @@
 """Provider options: what reaches the native session, in every release; and two builds with providers of their own."""
 
-import ort_lab
 import pytest
-from ort_lab import ROW, version
+from support import ort_lab
+from support.ort_lab import ROW, version
 
 from raddle import env
-from raddle.adapters.ort_providers import planned_options
+from raddle.adapters.onnxruntime.providers import planned_options
 
 pytestmark = ort_lab.MARKS
 

@@ -5,9 +5,8 @@ It is brought in at each line of Raddle's own code in turn, by a trace function,
 
 import json
 
-import ort_lab
 import pytest
-import shim_lab
+from support import ort_lab, shim_lab
 
 from raddle import env
 
@@ -29,7 +28,8 @@ import json, os, sys
 import onnxruntime as ort
 from onnxruntime.capi import _pybind_state as native
 import raddle
-from raddle import record
+from raddle import log
+from raddle.report import record
 
 FOLDER = os.path.dirname(raddle.__file__)
 with open(sys.argv[1], "rb") as file:
@@ -91,7 +91,7 @@ while going:
         edited.append(number)
     if planned(create(made)) != EXPECTED:
         unplanned.append(number)
-print(json.dumps([number, lost, edited, unplanned, record.complaints, sorted(seen)]))
+print(json.dumps([number, lost, edited, unplanned, log.complaints, sorted(seen)]))
 """
 
 
@@ -126,7 +126,7 @@ while going:
         wrong.append([number, nested])
     if planned(session) != EXPECTED or values(made) != before or values(own)[0] != 3:
         wrong.append([number, planned(session), values(made)])
-print(json.dumps([number, wrong, record.complaints]))
+print(json.dumps([number, wrong, log.complaints]))
 """
 
 

@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-import shim_lab
+from support import shim_lab
 
 from raddle import env
 

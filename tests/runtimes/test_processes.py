@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 import socket
 
-import door_lab
-import process_lab
 import pytest
+from support import door_lab, process_lab
 
-from raddle.planner import Budget, plan
-from raddle.policy import Policy
+from raddle.planning.planner import Budget, plan
+from raddle.planning.policy import Policy
 from raddle_operator.cli import quota
 
 pytestmark = pytest.mark.runtime

@@ -1,6 +1,6 @@
 """The table of docs/explanation/what-the-shim-reaches.md: every row, in an image that is built as people build it.
 
-tools/docs/reach.py has what each row says; tests/reach_lab.py builds its image. The door is the real one, in a mount
+tools/generate/docs/reach.py has what each row says; tests/support/reach_lab.py builds its image. The door is the real one, in a mount
 namespace of its own.
 """
 
@@ -11,10 +11,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-import reach_lab
-import shim_lab
+from support import reach_lab, shim_lab
 
-from docs import reach
+from generate.docs import reach
 from raddle import env
 
 pytestmark = pytest.mark.runtime

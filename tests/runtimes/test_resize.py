@@ -6,14 +6,12 @@ Sessions that were made before keep their threads: ONNX Runtime can't change a p
 import json
 import os
 
-import cgroup_lab
-import native_lab
-import node_lab
 import pytest
-import shim_lab
-from native_caller import started
+from support import cgroup_lab, native_lab, node_lab, shim_lab
+from support.native_caller import started
 
-from raddle import cpuset, env
+from raddle import env
+from raddle.cpus import cpuset
 
 pytestmark = pytest.mark.runtime
 

@@ -5,11 +5,9 @@ import os
 import re
 from pathlib import Path
 
-import families_lab
 import pytest
-import shim_lab
-import torch_lab
 import yaml
+from support import families_lab, shim_lab, torch_lab
 
 pytestmark = pytest.mark.runtime
 

@@ -8,8 +8,7 @@ import re
 import subprocess
 
 import pytest
-import shim_lab
-import torch_lab
+from support import shim_lab, torch_lab
 
 pytestmark = pytest.mark.runtime
 

@@ -3,8 +3,7 @@
 import os
 
 import pytest
-import shim_lab
-import torch_lab
+from support import shim_lab, torch_lab
 
 pytestmark = pytest.mark.runtime
 

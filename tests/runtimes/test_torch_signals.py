@@ -8,8 +8,7 @@ import json
 import os
 
 import pytest
-import shim_lab
-import torch_lab
+from support import shim_lab, torch_lab
 
 CPUS = sorted(os.sched_getaffinity(0))[:2]
 pytestmark = [
@@ -21,7 +20,8 @@ AT_EACH_LINE = """
 import json, os, sys
 import torch
 import raddle
-from raddle import record
+from raddle import log
+from raddle.report import record
 from raddle.adapters import torch as adapter
 
 FOLDER, PLAN = os.path.dirname(raddle.__file__), sys.argv[1]
@@ -81,7 +81,7 @@ def tried(call, expected):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
         came = traced(call, at)
         call()
-        return [came, [torch.get_num_threads(), torch.get_num_interop_threads()], record.complaints]
+        return [came, [torch.get_num_threads(), torch.get_num_interop_threads()], log.complaints]
     steps, wrong = in_child(lambda: case(None))[0], []
     # Each line once, whoever calls it.
     lines = [[at, line] for at, line in enumerate(steps) if steps.index(line) == at]

@@ -21,11 +21,12 @@ from rich.console import Console
 from rich.markup import escape
 
 import machines
+from cluster import Cluster, DevclusterError
+from cluster.local_raddle import LocalRaddle
 from demo import deployments, serving, table
-from devcluster import Cluster, DevclusterError
-from localraddle import LocalRaddle
-from raddle import cpuset, sysfs
-from raddle.topology import Kubelet
+from raddle.cpus import cpuset
+from raddle.cpus.topology import Kubelet
+from raddle.machine import sysfs
 
 NODES = {
     "two-sockets": ("2s16c32t", Kubelet(cpu_manager_policy="static", reserved_cpus=0)),

@@ -11,11 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 
 import report
-from devcluster import Cluster
+from cluster import Cluster, kubelet_env
 from load import chart, compare
-from localraddle import podenv
 from raddle_operator.cli.quota import UnavailableError
-from raddle_operator.quantities import parse
+from raddle_operator.objects.quantities import parse
 
 # README's headings -> the figures' names
 FIGURES = {
@@ -34,7 +33,7 @@ def run(cluster: Cluster, pod: dict[str, Any], folder: Path, console: Console) -
     container = pod["spec"]["containers"][0]
     limit = float(parse(container["resources"]["limits"]["cpu"]))
     with tempfile.TemporaryDirectory(prefix="raddle-demo-") as files:
-        environment = podenv.environment(cluster.client, pod, container["name"], Path(files))
+        environment = kubelet_env.environment(cluster.client, pod, container["name"], Path(files))
         for name, value in sorted(environment.items()):
             console.print(f"    [dim]{escape(name)}={escape(value)}[/]")
         try:

@@ -7,9 +7,10 @@ from typing import Any
 
 from rich.table import Table
 
-from raddle import env, wire
-from raddle_operator import explain
+from raddle import env
+from raddle.planning import wire
 from raddle_operator.cli import output
+from raddle_operator.injection import explain
 
 CONTAINER = "serve"
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
-from devcluster.interrupt import interrupt_on
-from devcluster.progress import Progress, with_its_reason_last
+from cluster.interrupt import interrupt_on
+from cluster.progress import Progress, with_its_reason_last
 from e2e import checks, door, guest_scenarios, installation, operations, ownlogs, verdict
 from e2e.checks import Check, Lab, Outcome
 from e2e.errors import FAILURES, E2EUnavailableError

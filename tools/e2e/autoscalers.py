@@ -10,9 +10,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from devcluster import Cluster, binaries
-from devcluster.components import Component, free_port
-from devcluster.progress import Progress
+from cluster import Cluster, binaries
+from cluster.components import Component, free_port
+from cluster.progress import Progress
 from e2e import settings, waiting
 from e2e.errors import E2EError
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import report
-from devcluster import Cluster
-from devcluster.errors import DevclusterError
-from devcluster.interrupt import interrupt_on
-from devcluster.progress import Progress
+from cluster import Cluster
+from cluster.errors import DevclusterError
+from cluster.interrupt import interrupt_on
+from cluster.progress import Progress
 from e2e import autoscalers, figures, host, images, release, settings
 from e2e.errors import E2EError, E2EUnavailableError
 from e2e.experiment import Bench, Horizontal, Round

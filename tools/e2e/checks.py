@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from devcluster import Cluster
-from devcluster.progress import Progress
+from cluster import Cluster
+from cluster.progress import Progress
 from e2e.errors import FAILURES
 from e2e.pods import Runner
 from e2e.scenarios import HOST

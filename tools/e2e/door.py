@@ -23,7 +23,7 @@ from e2e.pods import STOCK
 from e2e.scenarios import HARDENED, HOSTNAME, IN_RESTRICTED
 from e2e.settings import GUEST, HOST
 from raddle import delivery
-from raddle_operator.volumes import SHIM_LABEL, SHIM_VOLUME
+from raddle_operator.injection.volumes import SHIM_LABEL, SHIM_VOLUME
 
 GATE: Final = "e2e.raddle.dev/wait"
 PODS_SECONDS: Final = 240.0

@@ -4,8 +4,8 @@ import http.client
 import subprocess
 from typing import Final
 
-from devcluster.client import ApiError
-from devcluster.errors import DevclusterError
+from cluster.client import ApiError
+from cluster.errors import DevclusterError
 from lab.errors import LabError
 
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from devcluster import Cluster
-from devcluster.progress import Progress
+from cluster import Cluster
+from cluster.progress import Progress
 from e2e import autoscalers, usage, waiting
 from e2e.errors import E2EError
 from e2e.offered import Answer, Offered, percentile_ms

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from devcluster import Cluster, DevclusterError
-from devcluster.components import Component
-from devcluster.progress import Progress
+from cluster import Cluster, DevclusterError
+from cluster.components import Component
+from cluster.progress import Progress
 from e2e import guestdisk, joining, settings
 from e2e.errors import E2EError, E2EUnavailableError
 from lab import contents, programs, qemu, shapes

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from devcluster.progress import Progress
+from cluster.progress import Progress
 from e2e.errors import E2EError
 from lab import cache, contents, programs, rootfs
 

@@ -16,9 +16,9 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from devcluster import Cluster, binaries
-from devcluster.components import Component
-from devcluster.progress import Progress
+from cluster import Cluster, binaries
+from cluster.components import Component
+from cluster.progress import Progress
 from e2e import cgroups, imagevolumes, joining, settings
 from e2e.errors import E2EUnavailableError
 from e2e.forward import Forward

@@ -19,7 +19,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from devcluster.progress import Progress
+from cluster.progress import Progress
 from e2e import archive, nodejs, settings
 from e2e.errors import E2EError
 from lab import cache, contents, model

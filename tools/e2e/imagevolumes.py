@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from devcluster import binaries, build
-from devcluster.versions import DEFAULT_CONTAINERD
+from cluster import binaries, build
+from cluster.versions import DEFAULT_CONTAINERD
 
-COMMAND: Final = "python -m devcluster build --containerd"
+COMMAND: Final = "python -m cluster build --containerd"
 
 
 def unavailable() -> str:

@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster import Cluster, DevclusterError, binaries
-from devcluster.progress import Progress
+from cluster import Cluster, DevclusterError, binaries
+from cluster.progress import Progress
 from e2e import guest, guestdisk, host, images, release, services
 from e2e.errors import E2EError, E2EUnavailableError
 from e2e.settings import GUEST, HOST, IMAGE_VOLUME

@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from devcluster import Cluster
-from devcluster.components import Component
-from devcluster.progress import Progress
+from cluster import Cluster
+from cluster.components import Component
+from cluster.progress import Progress
 from e2e import settings, waiting
 from e2e.errors import E2EError
 

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from devcluster.progress import Progress
+from cluster.progress import Progress
 from e2e.errors import E2EError
 from lab import cache
 

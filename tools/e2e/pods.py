@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from devcluster import Cluster
-from devcluster.client import ApiError
-from devcluster.progress import Progress
+from cluster import Cluster
+from cluster.client import ApiError
+from cluster.progress import Progress
 from e2e import release, verdict, waiting
 from e2e.errors import FAILURES, E2EError
 from e2e.images import NODE_IMAGE

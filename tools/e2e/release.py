@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from devcluster import Cluster
-from devcluster.client import ApiError
-from devcluster.progress import Progress
+from cluster import Cluster
+from cluster.client import ApiError
+from cluster.progress import Progress
 from e2e import waiting
 from e2e.errors import E2EError
 from e2e.images import SHIM_IMAGE

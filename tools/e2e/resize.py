@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from devcluster.client import ApiError
+from cluster.client import ApiError
 from e2e import release, verdict, waiting
 from e2e.checks import Lab, Result
 from e2e.errors import E2EError

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 import yaml
 
-from devcluster import Cluster, binaries
-from devcluster.components import Component
-from devcluster.progress import Progress
+from cluster import Cluster, binaries
+from cluster.components import Component
+from cluster.progress import Progress
 from e2e import joining, settings
 
 # https://kubernetes.io/docs/reference/networking/virtual-ips/: a kube-proxy of that name would serve it, and no other.

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from e2e.scenarios import Container, Scenario
-from raddle import cpuset, delivery
+from raddle import delivery
+from raddle.cpus import cpuset
 
 PLAN_ANNOTATION = "plan.raddle.dev/"
 SHIM_VOLUME = "raddle-shim"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from devcluster.progress import Progress
+from cluster.progress import Progress
 from e2e.errors import REFUSALS, E2EError
 
 POLL_SECONDS = 0.3

@@ -54,8 +54,9 @@ def check(data: bytes) -> None:
 
 
 def _check_plan(text: str, quota_cpus: float | None, cpus: int | None, workers: int) -> None:
-    from raddle import cpuset, env
-    from raddle.adapters import live
+    from raddle import env
+    from raddle.cpus import cpuset
+    from raddle.process import current, resolution
 
     try:
         fields = env.decode(text)
@@ -64,7 +65,7 @@ def _check_plan(text: str, quota_cpus: float | None, cpus: int | None, workers: 
             raise AssertionError(f"a line of {len(str(error))} characters") from error
         return
     _hold(env.decode(env.encode(dict(fields))) == fields, "encode and decode are inverse")
-    found = live.resolve(fields, live.Facts(cpus, quota_cpus, workers))
+    found = resolution.resolve(fields, current.Facts(cpus, quota_cpus, workers))
     # Counts are integers: env's table says which words there are.
     pairs: list[tuple[Any, Any]] = [(fields.get("intra"), found.intra), (fields.get("inter"), found.inter)]
     if fields.get("global"):
@@ -80,10 +81,10 @@ def _check_plan(text: str, quota_cpus: float | None, cpus: int | None, workers: 
 
 
 def _check_placed(fields: dict[str, int | str], cpus: int) -> None:
-    from raddle import cpuset
-    from raddle.adapters import live, places
+    from raddle.cpus import cpuset, places
+    from raddle.process import current
 
-    placed, size = live.place(fields, cpus), cpuset.count(cpus)
+    placed, size = current.place(fields, cpus), cpuset.count(cpus)
     if placed is not None and placed.cpus is not None:
         _hold(1 <= placed.threads <= size, "a pool has a thread, and no more than CPUs")
         groups = places.groups(fields, cpus, size, "core")
@@ -91,7 +92,7 @@ def _check_placed(fields: dict[str, int | str], cpus: int) -> None:
 
 
 def _check_annotation(text: str) -> None:
-    from raddle import policy, wire
+    from raddle.planning import policy, wire
 
     with contextlib.suppress(wire.WireError):
         recorded = wire.read_plan_text(text)
@@ -100,7 +101,7 @@ def _check_annotation(text: str) -> None:
 
 
 def _check_report(text: str) -> None:
-    from raddle import summary
+    from raddle.report import summary
 
     try:
         report = json.loads(text)
@@ -145,8 +146,9 @@ def _fuzz(cases: int, seed: int) -> None:
     atheris = importlib.import_module("atheris")
 
     with atheris.instrument_imports(include=["raddle"]):
-        from raddle import env, policy, summary, wire  # noqa: F401
-        from raddle.adapters import live, places  # noqa: F401
+        from raddle import env
+        from raddle.process import current, resolution  # noqa: F401
+        from raddle.report import summary  # noqa: F401
     with tempfile.TemporaryDirectory() as folder:
         corpus, words = Path(folder, "corpus"), Path(folder, "words")
         corpus.mkdir()

@@ -11,9 +11,9 @@ from random import Random
 from typing import Any
 
 from raddle import delivery, env
-from raddle.policy import FAMILIES
-from raddle.topology import Group, Kubelet, Machine, NUMANode
-from raddle_operator import nodetopology
+from raddle.cpus.topology import Group, Kubelet, Machine, NUMANode
+from raddle.planning.policy import FAMILIES
+from raddle_operator.objects import nodetopology
 
 NAMESPACES = ("models", "picky", "plain")
 # Most pods are of the first, or there would be little to answer.

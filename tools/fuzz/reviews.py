@@ -22,10 +22,10 @@ import jsonpatch
 
 from fuzz import podmaker
 from fuzz.seeds import Fuzzer
-from raddle_operator.metrics import WebhookMetrics
 from raddle_operator.webhook.admission import Admission
 from raddle_operator.webhook.caches import Caches
 from raddle_operator.webhook.journal import Journal
+from raddle_operator.webhook.metrics import WebhookMetrics
 from raddle_operator.webhook.review import UnreadableError
 from raddle_operator.webhook.settings import WebhookSettings
 from raddle_operator.webhook.sources import MemorySources

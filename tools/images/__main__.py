@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from devcluster.progress import Progress
+from cluster.progress import Progress
 from images import build, buildah, layout, sbom, sizes, verify
 from images.build import Built
 from images.model import (

@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from devcluster.locking import exclusive
-from devcluster.progress import Progress
+from cluster.locking import exclusive
+from cluster.progress import Progress
 from images import buildah
 from images.model import FOLDER, ImagesError, cache, own_architecture
 

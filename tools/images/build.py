@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from devcluster.locking import exclusive
-from devcluster.progress import Progress
+from cluster.locking import exclusive
+from cluster.progress import Progress
 from images import base, buildah
 from images.model import ROOT, Image, Sources, cache
 

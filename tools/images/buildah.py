@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from devcluster.progress import Progress
+from cluster.progress import Progress
 from images.model import ImagesError, ImagesUnavailableError, cache, own_architecture
 
 # Programs and the Debian packages that have them.

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from devcluster.locking import exclusive
-from devcluster.progress import Progress
+from cluster.locking import exclusive
+from cluster.progress import Progress
 from images import buildah
 from images.build import Built
 from images.model import FOLDER, ImagesError, Sources, cache

@@ -14,7 +14,9 @@ from images.build import Built
 from images.model import ARCHITECTURES, ImagesError, own_architecture
 
 # What each process imports beyond the command line.
-_PROCESSES: Final = "import raddle_operator.controller.process, raddle_operator.webhook.process, raddle_operator.agent"
+_PROCESSES: Final = (
+    "import raddle_operator.controller.process, raddle_operator.webhook.process, raddle_operator.agent.process"
+)
 _USER: Final = "import os, sys; assert os.getuid() == 65532, os.getuid(); from raddle import delivery"
 _SHIMS: Final = "assert delivery.architectures() == delivery.ARCHITECTURES; delivery.files()"
 _LIBRARY: Final = "/opt/raddle-operator/lib"

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import machines
-from devcluster.interrupt import interrupt_on
-from devcluster.progress import Progress, with_its_reason_last
+from cluster.interrupt import interrupt_on
+from cluster.progress import Progress, with_its_reason_last
 from lab import cache
 from lab.errors import LabError, LabUnavailableError
 from lab.scenarios import DEFAULT_SHAPES, on

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from devcluster.progress import Progress
+from cluster.progress import Progress
 from lab.errors import LabError
 
 ATTEMPTS = 3

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from devcluster.locking import exclusive
-from devcluster.progress import Progress
+from cluster.locking import exclusive
+from cluster.progress import Progress
 
 
 def folder() -> Path:

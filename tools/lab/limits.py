@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from devcluster.progress import Progress
+from cluster.progress import Progress
 from lab import attempts, qemu, real
 from lab.shapes import Shape
 

@@ -13,12 +13,15 @@ from typing import Any
 import jsonpatch
 
 import machines
-from raddle import cpuset, env, wire
-from raddle.planner import Budget, Plan, plan
-from raddle.policy import Policy
-from raddle.sysfs import read_machine
-from raddle.topology import Kubelet, Machine
-from raddle_operator import binding, injection, matching, shipped, spec
+from raddle import env
+from raddle.cpus import cpuset
+from raddle.cpus.topology import Kubelet, Machine
+from raddle.machine.sysfs import read_machine
+from raddle.planning import wire
+from raddle.planning.planner import Budget, Plan, plan
+from raddle.planning.policy import Policy
+from raddle_operator.injection import binding, decide, matching, shipped
+from raddle_operator.objects import policy as spec
 
 NODE = "node"
 CONTAINER = "serve"
@@ -71,14 +74,14 @@ def bind(created: Mapping[str, Any], node: Machine, policy: Mapping[str, Any] | 
             "spec": {"podSelector": {}, **_BY_VARIABLES, "reports": True, **(policy or {})},
         }
     )
-    facts = injection.Facts(smallest_cores=len(node.cores), architectures=frozenset({node.architecture}))
-    decision = injection.decide_object(
+    facts = decide.Facts(smallest_cores=len(node.cores), architectures=frozenset({node.architecture}))
+    decision = decide.decide_object(
         created,
         "models",
         {"raddle.dev/inject": "enabled"},
         matching.Policies([governing]),
         facts,
-        injection.Settings(shim=shipped.shim()),
+        decide.Settings(shim=shipped.shim()),
     )
     assert decision.injected, decision
     changed = jsonpatch.apply_patch(created, decision.operations)

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from devcluster.progress import Progress
+from cluster.progress import Progress
 from lab import cache
 from lab.errors import LabUnavailableError
 from lab.qemu import PROGRAM

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from devcluster.progress import Progress
+from cluster.progress import Progress
 from lab import attempts, contents, model, plans, programs, qemu, rootfs, verdict
 from lab.errors import LabError, LabUnavailableError
 from lab.plans import Bound

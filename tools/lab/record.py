@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import machines
-from devcluster.progress import Progress
+from cluster.progress import Progress
 from lab import contents, programs, qemu
 from lab.errors import LabError
 from lab.shapes import Shape, get

@@ -9,7 +9,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from devcluster.progress import Progress
+from cluster.progress import Progress
 from lab import cache, contents, programs
 from lab.errors import LabError, LabUnavailableError
 

@@ -10,7 +10,7 @@ from typing import Any
 from lab import model
 from lab.plans import Bound
 from lab.scenarios import PYTHON, Expected, Limits, Scenario, alike
-from raddle import cpuset
+from raddle.cpus import cpuset
 
 RADDLE, STOCK = "raddle", "stock"
 # Of what a session has allocated: the weights, nine tenths of it, lie there. The rest is where the thread that read the

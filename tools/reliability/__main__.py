@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 
 import report
-from devcluster import DevclusterError
-from devcluster.interrupt import interrupt_on
-from devcluster.progress import Progress
+from cluster import DevclusterError
+from cluster.interrupt import interrupt_on
+from cluster.progress import Progress
 from reliability import catalogue, running, table
 from reliability.model import Check, Outcome
 from reliability.world import World

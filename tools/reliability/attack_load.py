@@ -8,8 +8,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from devcluster import ApiError
-from localraddle import LocalRaddle
+from cluster import ApiError
+from cluster.local_raddle import LocalRaddle
 from reliability.attackers import (
     CREATE_SECONDS,
     MIB,

@@ -16,8 +16,8 @@ from typing import Any, Final, Self
 
 import yaml
 
-from devcluster.pki import Authority
-from localraddle import LocalRaddle
+from cluster.local_raddle import LocalRaddle
+from cluster.pki import Authority
 from reliability import calls
 from reliability.attackers import (
     CREATE_SECONDS,

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, Final
 
-from devcluster import ApiError
+from cluster import ApiError
+from cluster.local_raddle import LocalRaddle
 from fuzz import podmaker, reviews
-from localraddle import LocalRaddle
 from raddle import env
 from reliability.attack_users import IMAGE
 from reliability.attackers import unharmed

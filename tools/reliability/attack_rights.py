@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from devcluster import Cluster
-from localraddle import NAMESPACE
+from cluster import Cluster
+from cluster.local_raddle import NAMESPACE
 from reliability.attackers import CREATED, FORBIDDEN, RBAC, Caller
 from reliability.model import BrokenError, Check, Result
 from reliability.world import World, wait

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any, Final
 
-from localraddle import NAMESPACE, LocalRaddle
+from cluster.local_raddle import NAMESPACE, LocalRaddle
 from raddle import env
 from reliability.attackers import FORBIDDEN, UNPROCESSABLE, Caller, unharmed, user_of
 from reliability.model import Check, Result, broken_unless

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import psutil
 import yaml
 
-from devcluster import Cluster
-from localraddle import NAMESPACE, LocalRaddle
+from cluster import Cluster
+from cluster.local_raddle import NAMESPACE, LocalRaddle
 from reliability.model import BrokenError
 from reliability.world import Space, injected, pod, wait
 

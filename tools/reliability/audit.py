@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from devcluster import Cluster
-from localraddle import NAMESPACE
+from cluster import Cluster
+from cluster.local_raddle import NAMESPACE
 
 ACCOUNTS: Final = tuple(
     f"system:serviceaccount:{NAMESPACE}:raddle-{name}" for name in ("controller", "webhook", "agent")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
-from devcluster import Client
+from cluster import Client
 from reliability.world import CONFIGURATION_PATH
 
 _GIVEN_UP: Final = "apiserver_admission_webhook_fail_open_count{"

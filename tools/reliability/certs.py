@@ -10,7 +10,7 @@ import threading
 from types import TracebackType
 from typing import Any, Self
 
-from localraddle import NAMESPACE, LocalRaddle
+from cluster.local_raddle import NAMESPACE, LocalRaddle
 from raddle_operator import certificates
 from raddle_operator.certificates.making import key_pem
 from reliability.replicas import SERVER_NAME, Replicas

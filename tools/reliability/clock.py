@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from localraddle import NAMESPACE, Process
+from cluster.local_raddle import NAMESPACE, Process
 from raddle_operator import certificates
 from reliability.certs import Handshakes, secret
 from reliability.load import Load, refused, without_values

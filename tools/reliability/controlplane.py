@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from typing import Final
 
 import machines
-from devcluster import ApiError, Cluster
-from localraddle import LocalRaddle
-from localraddle.harness import Process
+from cluster import ApiError, Cluster
+from cluster.local_raddle import LocalRaddle, Process
 from reliability import audit, truth
 from reliability.etcd import Etcd
 from reliability.load import Load, refused, without_values

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import machines
-from devcluster import Cluster
-from localraddle import NAMESPACE, LocalRaddle
+from cluster import Cluster
+from cluster.local_raddle import NAMESPACE, LocalRaddle
 from reliability import calls
 from reliability.model import Check, Result, broken_unless
 from reliability.world import SHAPE, Space, World, count_missed, deployment, injected, policy, wait

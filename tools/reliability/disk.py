@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from cluster import kubelet_env
 from load import models
-from localraddle import podenv
 from raddle import delivery, env
 from reliability import truth
 from reliability.model import BrokenError, Check, Result, UnavailableError, broken_unless
@@ -133,7 +133,7 @@ def _environment(space: Space, root: Path) -> dict[str, str]:
     # Only then has the webhook seen the shim's ConfigMap.
     wait(lambda: "PYTHONPATH" in str(space.probe(truth.of_app("app", "probe"))["spec"]), "the pod is given a shim")
     space.create(truth.of_app("app", "app-0"))
-    found = podenv.environment(space.client, space.bound("app-0"), "serve", root)
+    found = kubelet_env.environment(space.client, space.bound("app-0"), "serve", root)
     if env.REPORT not in found or "PYTHONPATH" not in found:
         raise BrokenError(f"the container is given no shim or no folder for reports: {sorted(found)}")
     return found

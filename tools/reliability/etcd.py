@@ -10,9 +10,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from devcluster import Cluster, DevclusterError, binaries, build, flags
-from devcluster.progress import Progress
-from devcluster.versions import Version
+from cluster import Cluster, DevclusterError, binaries, build, flags
+from cluster.progress import Progress
+from cluster.versions import Version
 
 VERSION = Version(3, 6, 4)
 DATA = "etcd"

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import yaml
 
-import chart
 import machines
-from devcluster import ApiError, Client, Cluster
-from raddle.sysfs import read_machine
-from raddle_operator import nodetopology
+from cluster import ApiError, Client, Cluster
+from generate import chart
+from raddle.machine.sysfs import read_machine
+from raddle_operator.objects import nodetopology
 from reliability import release, truth
 from reliability.model import Check, Result, broken_unless
 from reliability.world import WAIT_SECONDS, Space, World, injected, settled, wait

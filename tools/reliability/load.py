@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from devcluster import ApiError, Client
+from cluster import ApiError, Client
 from reliability.world import Space, injected, pod, wait
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-import chart
-from devcluster import Cluster
+from cluster import Cluster
+from generate import chart
 
 NAMESPACE = chart.NAMESPACE
 PREVIOUS = chart.REPOSITORY / "tests" / "chart" / "previous"

@@ -18,9 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from devcluster import ApiError
-from devcluster.components import free_port
-from localraddle import NAMESPACE, LocalRaddle, Process
+from cluster import ApiError
+from cluster.components import free_port
+from cluster.local_raddle import NAMESPACE, LocalRaddle, Process
 from raddle_operator import certificates
 from reliability.model import UnavailableError
 from reliability.world import World, wait

@@ -10,7 +10,7 @@ from typing import Final
 
 import psutil
 
-from devcluster import ApiError, DevclusterError
+from cluster import ApiError, DevclusterError
 from reliability.model import BrokenError, Check, Outcome, Result, UnavailableError
 from reliability.world import World
 

@@ -10,7 +10,7 @@ import http.client
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from devcluster import ApiError
+from cluster import ApiError
 from reliability.model import BrokenError
 from reliability.world import Space, governed_by, injected, pod, policy, threads, wait
 

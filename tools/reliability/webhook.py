@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from localraddle import Process
+from cluster.local_raddle import Process
 from reliability.model import Check, Result, broken_unless
 from reliability.rollout import Rollout, became
 from reliability.world import CREATE_TIMEOUT_SECONDS, Space, World, count_missed, injected, pod

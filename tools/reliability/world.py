@@ -16,10 +16,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import machines
-from devcluster import Client, Cluster
-from devcluster.progress import Progress
-from localraddle import LocalRaddle
-from raddle import env, wire
+from cluster import Client, Cluster
+from cluster.local_raddle import LocalRaddle
+from cluster.progress import Progress
+from raddle import env
+from raddle.planning import wire
 from reliability.model import BrokenError
 
 T = TypeVar("T")

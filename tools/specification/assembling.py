@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from raddle import cpuset
-from raddle.topology import CoreType, Group, Machine, NUMANode
+from raddle.cpus import cpuset
+from raddle.cpus.topology import CoreType, Group, Machine, NUMANode
 
 # One label a core: the kernel's number for what it belongs to, None where the kernel does not say.
 Labels = Sequence[int | None]

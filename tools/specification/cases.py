@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from raddle import cpuset
-from raddle.planner import Budget
-from raddle.policy import Policy, to_settings
-from raddle.topology import Machine
+from raddle.cpus import cpuset
+from raddle.cpus.topology import Machine
+from raddle.planning.planner import Budget
+from raddle.planning.policy import Policy, to_settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

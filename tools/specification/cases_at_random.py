@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from raddle.planner import plan
+from raddle.planning.planner import plan
 from specification import random_budgets, random_machines
 from specification.invariants import in_the_container, violations, wider
 from specification.reference import Picture

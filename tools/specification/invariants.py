@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil, isfinite
 
-from raddle import cpuset, env, wire
-from raddle.adapters import live
-from raddle.placement import place
-from raddle.planner import MOST_OVER_LIMIT, Budget, Plan, plan
-from raddle.policy import Policy
-from raddle.room import wish_of
-from raddle.topology import Machine
+from raddle import env
+from raddle.cpus import cpuset
+from raddle.cpus.placement import place
+from raddle.cpus.topology import Machine
+from raddle.planning import wire
+from raddle.planning.planner import MOST_OVER_LIMIT, Budget, Plan, plan
+from raddle.planning.policy import Policy
+from raddle.planning.room import wish_of
+from raddle.process import current, resolution
 from specification import worker_invariants
 from specification.reference import Picture, as_set, slowest
 from specification.worker_invariants import places, union
@@ -259,16 +261,16 @@ def in_the_container(machine: Machine, budget: Budget, policy: Policy) -> Iterat
     planned = plan(machine, budget._replace(cpus=None), policy)
     fields = env.decode(wire.shim_text(planned, policy, machine))
     there = plan(machine, budget, policy)
-    facts = live.Facts(budget.cpus, budget.quota_cpus, min(budget.workers, env.MAX_STREAMS))
+    facts = current.Facts(budget.cpus, budget.quota_cpus, min(budget.workers, env.MAX_STREAMS))
     exclusive = there.exclusive_cpus > 0 and budget.cpus is not None
     if exclusive:
-        facts.placed = live.place(fields, budget.cpus)
+        facts.placed = current.place(fields, budget.cpus)
         # One with too many CPUs that follow no order is not told of.
         if facts.placed is not None or ("cpus" in fields and not (budget.cpus or 0) & ~machine.online):
             placed = place(machine, there.exclusive_cpus, wish_of(policy, gpu=budget.gpu), budget.cpus)
             if facts.placed != placed:
                 yield f"placed {facts.placed} by what the plan tells of the machine, by the machine {placed}"
-    found = live.resolve(fields, facts)
+    found = resolution.resolve(fields, facts)
     for name, count in (("intra", found.intra), ("inter", found.inter), ("global_intra", found.global_intra)):
         if (count is None) != (name not in fields) or not 1 <= (count or 1) <= int(fields.get(name, 1)):
             yield f"{name} {count} in the container, planned {fields.get(name)}"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raddle import cpuset
-from raddle.topology import GPU, CoreType, Kubelet, Machine
+from raddle.cpus import cpuset
+from raddle.cpus.topology import GPU, CoreType, Kubelet, Machine
 from specification.assembling import assemble, numbered, regular
 
 STATIC = Kubelet(cpu_manager_policy="static")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from raddle import cpuset
-from raddle.planner import Budget
-from raddle.policy import Policy
-from raddle.topology import Machine
+from raddle.cpus import cpuset
+from raddle.cpus.topology import Machine
+from raddle.planning.planner import Budget
+from raddle.planning.policy import Policy
 
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "objective": ("Latency", "Throughput"),

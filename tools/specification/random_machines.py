@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from random import Random
 
-from raddle import cpuset
-from raddle.topology import GPU, CoreType, Kubelet, Machine
+from raddle.cpus import cpuset
+from raddle.cpus.topology import GPU, CoreType, Kubelet, Machine
 from specification.assembling import Labels, assemble, blocks, numbered
 
 MAX_CPUS = 1024

@@ -1,6 +1,6 @@
 """Where a pool goes on known exclusive CPUs, read off the rules word for word with sets: slow, and nobody's fast path.
 
-It shares no code with raddle.placement, so that a fault in one is seen against the other.
+It shares no code with raddle.cpus.placement, so that a fault in one is seen against the other.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from raddle import cpuset
-from raddle.policy import Policy
-from raddle.topology import Machine
+from raddle.cpus import cpuset
+from raddle.cpus.topology import Machine
+from raddle.planning.policy import Policy
 
 CPUs = frozenset[int]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from raddle import cpuset
-from raddle.adapters.ort_affinity import affinity_text
-from raddle.placement import tie
-from raddle.planner import Budget, Plan
-from raddle.policy import Policy
-from raddle.room import wish_of
-from raddle.topology import Machine
+from raddle.adapters.onnxruntime.affinity import affinity_text
+from raddle.cpus import cpuset
+from raddle.cpus.placement import tie
+from raddle.cpus.topology import Machine
+from raddle.planning.planner import Budget, Plan
+from raddle.planning.policy import Policy
+from raddle.planning.room import wish_of
 
 
 def faults(made: Plan, machine: Machine) -> Iterator[str]:

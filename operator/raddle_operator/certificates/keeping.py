@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from raddle_operator.certificates.deciding import SETTLE, State, Step, decide, der, left
 from raddle_operator.certificates.making import Authority, key_pem, new_authority, new_leaf
 from raddle_operator.kube import MUTATING_WEBHOOKS, SECRETS, AlreadyExists, Conflict, Kube, NotFound, Object
-from raddle_operator.ownership import Owners, nobody
+from raddle_operator.kube.ownership import Owners, nobody
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ import click
 import yaml
 
 from raddle import env
-from raddle.topology import Machine
-from raddle_operator import nfd, nodecheck, nodetopology
+from raddle.cpus.topology import Machine
+from raddle_operator.injection.matching import DISABLED, ENABLED, LABELLED
 from raddle_operator.kube import (
     CLUSTER_INFERENCE_THREADINGS,
     INFERENCE_THREADINGS,
@@ -31,8 +31,8 @@ from raddle_operator.kube import (
     Object,
     Resource,
 )
-from raddle_operator.matching import DISABLED, ENABLED, LABELLED
-from raddle_operator.spec import PolicyObject, SpecError, policy_from_object
+from raddle_operator.objects import nfd, nodecheck, nodetopology
+from raddle_operator.objects.policy import PolicyObject, SpecError, policy_from_object
 
 CONFIGURATION: Final = "raddle"
 """The chart's MutatingWebhookConfiguration."""

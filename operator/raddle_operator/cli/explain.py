@@ -15,12 +15,13 @@ from rich.markup import escape
 from rich.padding import Padding
 
 from raddle import delivery, env
-from raddle_operator import environment, injection, quantities, shipped, volumes
-from raddle_operator import explain as pure
 from raddle_operator.cli import cluster, output, plan
 from raddle_operator.cli import live as inside
-from raddle_operator.matching import Policies, select
-from raddle_operator.reasons import Skip, SkipReason
+from raddle_operator.injection import decide, environment, shipped, volumes
+from raddle_operator.injection import explain as pure
+from raddle_operator.injection.matching import Policies, select
+from raddle_operator.objects import quantities
+from raddle_operator.objects.reasons import Skip, SkipReason
 
 EPILOG = """\b
 Examples:
@@ -167,7 +168,7 @@ def resized_to(world: cluster.World, one: pure.ContainerExplanation) -> float | 
     return None if one.problem or limit_cpus == one.planned_cpus else limit_cpus
 
 
-def _decide(world: cluster.World) -> injection.Decision:
+def _decide(world: cluster.World) -> decide.Decision:
     """Decide on the pod with what the cluster holds now.
 
     When it was created no node was chosen yet, so its architecture may not have been known; the door says that it was.
@@ -179,16 +180,16 @@ def _decide(world: cluster.World) -> injection.Decision:
         architectures = frozenset({(machine.architecture if machine is not None else "") or delivery.ARCHITECTURES[0]})
     else:
         pod = {**pod, "spec": {key: value for key, value in spec.items() if key != "nodeName"}}
-    facts = injection.Facts(
+    facts = decide.Facts(
         smallest_cores=(len(machine.cores) or None) if machine is not None else None,
         machines={node: machine} if node and machine is not None else {},
         architectures=architectures,
     )
     # The operator's native shims, of which this installation may have none.
     shim = replace(shipped.shim(), door_items=dict.fromkeys(delivery.ARCHITECTURES, ()))
-    settings = injection.Settings(shim=shim, unlabelled=world.unlabelled)
+    settings = decide.Settings(shim=shim, unlabelled=world.unlabelled)
     policies = Policies(list(world.policies))
-    return injection.decide_object(pod, world.namespace, world.namespace_labels, policies, facts, settings)
+    return decide.decide_object(pod, world.namespace, world.namespace_labels, policies, facts, settings)
 
 
 def why_not(world: cluster.World) -> Skip:

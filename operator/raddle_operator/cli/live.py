@@ -16,8 +16,8 @@ from rich.markup import escape
 from rich.padding import Padding
 
 from raddle import delivery, env
-from raddle_operator import records
 from raddle_operator.cli import cluster, output
+from raddle_operator.injection import plan_annotations
 from raddle_operator.kube import PODS, ApiError, Forbidden, Kube, NotFound, Object
 
 AT_ONCE: Final = 16
@@ -64,7 +64,7 @@ class Answer:
 def injected(pod: Object) -> list[str]:
     """Return the pod's containers that have a plan, in the annotations' order."""
     keys = (pod.get("metadata") or {}).get("annotations") or {}
-    split = [records.split(str(key)) for key in keys]
+    split = [plan_annotations.split(str(key)) for key in keys]
     return [container for prefix, container in split if prefix == env.PLAN_PREFIX]
 
 

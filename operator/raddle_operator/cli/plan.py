@@ -12,14 +12,18 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from raddle import delivery, env, sysfs, wire
-from raddle.topology import Machine, cores_within
-from raddle_operator import binding, environment, explain, injection, nodetopology, shipped
+from raddle import delivery, env
+from raddle.cpus.topology import Machine, cores_within
+from raddle.machine import sysfs
+from raddle.planning import wire
 from raddle_operator.cli import manifests, output
 from raddle_operator.cli.manifests import ManifestError
 from raddle_operator.cli.workloads import TEMPLATES, Workload, read_policies, read_workloads
-from raddle_operator.matching import Policies
-from raddle_operator.reasons import SkipReason
+from raddle_operator.injection import binding, environment, explain, shipped
+from raddle_operator.injection import decide as injection
+from raddle_operator.injection.matching import Policies
+from raddle_operator.objects import nodetopology
+from raddle_operator.objects.reasons import SkipReason
 
 EPILOG = """\b
 Examples:

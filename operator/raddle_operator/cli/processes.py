@@ -173,8 +173,9 @@ def webhook(log_level: str, **options: Any) -> None:
 )
 def agent(log_level: str, namespace: str, **options: Any) -> None:
     """Run the node agent: publish this node's NodeCPUTopology when it changes."""
-    from raddle_operator.agent import AgentSettings, run
-    from raddle_operator.agent_client import ConfigError
+    from raddle_operator.agent.client import ConfigError
+    from raddle_operator.agent.process import run
+    from raddle_operator.agent.settings import AgentSettings
 
     del namespace
     start_logging(log_level)

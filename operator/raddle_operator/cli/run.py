@@ -25,11 +25,11 @@ import yaml
 from raddle import delivery, env
 from raddle_operator.cli import door, manifests, plan, quota, workloads
 from raddle_operator.cli.manifests import Manifest, ManifestError
-from raddle_operator.matching import Policies
-from raddle_operator.quantities import QuantityError
-from raddle_operator.quantities import parse as quantity
-from raddle_operator.selectors import EVERYTHING
-from raddle_operator.spec import PolicyObject, policy_from_object
+from raddle_operator.injection.matching import Policies
+from raddle_operator.objects.policy import PolicyObject, policy_from_object
+from raddle_operator.objects.quantities import QuantityError
+from raddle_operator.objects.quantities import parse as quantity
+from raddle_operator.objects.selectors import EVERYTHING
 
 EPILOG = """\b
 Examples:

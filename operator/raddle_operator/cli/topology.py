@@ -15,9 +15,13 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from raddle import cgroup, cpuset, document, env, sysfs, wire
-from raddle.cgroup import Allotment
-from raddle.topology import Machine, Problem
+from raddle import env
+from raddle.cpus import cpuset
+from raddle.cpus.topology import Machine, Problem
+from raddle.machine import document, sysfs
+from raddle.planning import wire
+from raddle.process import cgroup
+from raddle.process.cgroup import Allotment
 from raddle_operator.cli import output
 from raddle_operator.cli.manifests import ManifestError
 from raddle_operator.cli.picture import layout, overlay, svg, text
@@ -178,7 +182,7 @@ def of_world(world: World) -> Seen:
 def _of_manifests(sources: Sequence[str], machine: Machine) -> dict[str, wire.Recorded]:
     """Return the plans of the first workload that gets any, by container. Raises ManifestError where none does."""
     from raddle_operator.cli import manifests, plan, workloads
-    from raddle_operator.matching import Policies
+    from raddle_operator.injection.matching import Policies
 
     found = manifests.load(sources)
     policies = Policies(list(workloads.read_policies(found)))

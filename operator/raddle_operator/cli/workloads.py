@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from raddle_operator.cli import manifests, schema
 from raddle_operator.cli.manifests import Manifest
-from raddle_operator.pods import Pod, pod_from_object
-from raddle_operator.quantities import QuantityError
-from raddle_operator.quantities import parse as quantity
-from raddle_operator.reading import SpecError, as_object
-from raddle_operator.spec import PolicyObject, policy_from_object
+from raddle_operator.objects.pods import Pod, pod_from_object
+from raddle_operator.objects.policy import PolicyObject, policy_from_object
+from raddle_operator.objects.quantities import QuantityError
+from raddle_operator.objects.quantities import parse as quantity
+from raddle_operator.objects.reading import SpecError, as_object
 
 POLICY_KINDS: Final = ("InferenceThreading", "ClusterInferenceThreading")
 # Kind -> where its pod template lies.

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from raddle_operator.controller.examine import Case
 from raddle_operator.controller.status import NamespaceTally, PolicyKey, Tally, tally
 from raddle_operator.controller.world import NamespaceFacts, PodFacts
-from raddle_operator.informer import Key
-from raddle_operator.matching import Policies
-from raddle_operator.reasons import SkipReason
+from raddle_operator.injection.matching import Policies
+from raddle_operator.kube.informer import Key
+from raddle_operator.objects.reasons import SkipReason
 
 _EMPTY = NamespaceTally()
 

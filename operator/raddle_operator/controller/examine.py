@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from raddle_operator.controller.world import Labels
-from raddle_operator.injection import Facts, Settings, decide_object
+from raddle_operator.injection.decide import Facts, Settings, decide_object
+from raddle_operator.injection.matching import Policies
+from raddle_operator.injection.volumes import ShimDelivery
 from raddle_operator.kube import Object
-from raddle_operator.matching import Policies
-from raddle_operator.reasons import SkipReason
-from raddle_operator.spec import PolicyObject
-from raddle_operator.volumes import ShimDelivery
+from raddle_operator.objects.policy import PolicyObject
+from raddle_operator.objects.reasons import SkipReason
 
 Case = tuple[str, Labels, str, int]
 """(namespace, the pod's labels, the policy's UID, its generation)."""

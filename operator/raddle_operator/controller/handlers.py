@@ -18,7 +18,6 @@ from typing import Any, Final, NoReturn
 
 import kopf
 
-from raddle_operator.informer import Key, backoffs
 from raddle_operator.kube import (
     CLUSTER_INFERENCE_THREADINGS,
     INFERENCE_THREADINGS,
@@ -27,6 +26,7 @@ from raddle_operator.kube import (
     Object,
     Resource,
 )
+from raddle_operator.kube.informer import Key, backoffs
 
 log = logging.getLogger(__name__)
 # It warns at each start that it can't handle signals in a thread, which is not its business here.

@@ -2,7 +2,7 @@
 
 All but the leader show nothing but zeros of what is in the cluster: only it looks. The numbers of pods are those of the
 policies' statuses, summed up: matched = injected + older + pending + skipped, but for those skipped that no policy
-governs. (raddle_operator.metrics has the webhook's; docs/reference/metrics.md is made from both.)
+governs. (raddle_operator.webhook.metrics has the webhook's; docs/reference/metrics.md is made from both.)
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from prometheus_client.registry import Collector
 
 from raddle_operator.controller.freshness import FRESH, VALID
 from raddle_operator.controller.status import ACCEPTED, DEGRADED, NamespaceTally
-from raddle_operator.metrics import CacheState
-from raddle_operator.reasons import SkipReason
+from raddle_operator.kube.informer import CacheState
+from raddle_operator.objects.reasons import SkipReason
 
 MISSED_NAMESPACES: Final = 50
 """Namespaces that are shown by name; the pods of the others count for OTHER_NAMESPACES."""

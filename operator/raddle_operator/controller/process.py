@@ -24,11 +24,11 @@ from raddle_operator.controller import metrics
 from raddle_operator.controller.handlers import KopfThread
 from raddle_operator.controller.reconcile import HistoryRewoundError, Reconciler
 from raddle_operator.controller.settings import ControllerSettings
-from raddle_operator.events import Recorder
-from raddle_operator.informer import Key, backoffs
 from raddle_operator.kube import Kube, KubeError, Object, Resource
-from raddle_operator.leader import Elector, LeadershipLostError
-from raddle_operator.ownership import account
+from raddle_operator.kube.events import Recorder
+from raddle_operator.kube.informer import Key, backoffs
+from raddle_operator.kube.leader import Elector, LeadershipLostError
+from raddle_operator.kube.ownership import account
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 from raddle_operator.controller import metrics
 from raddle_operator.controller.freshness import FRESH, VALID
 from raddle_operator.controller.status import ACCEPTED, DEGRADED, READY, says
-from raddle_operator.events import Recorder, Reference
-from raddle_operator.informer import Key
 from raddle_operator.kube import Conflict, Kube, KubeError, NotFound, Object, Resource
+from raddle_operator.kube.events import Recorder, Reference
+from raddle_operator.kube.informer import Key
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 from raddle import env
-from raddle_operator import matching
 from raddle_operator.controller import metrics
 from raddle_operator.controller.counting import PodCounts
 from raddle_operator.controller.examine import case_of, verdict
@@ -40,9 +39,10 @@ from raddle_operator.controller.world import (
     read_policy,
     read_topology,
 )
-from raddle_operator.events import Recorder
-from raddle_operator.informer import Informer, Key, backoffs, key_of
-from raddle_operator.injection import Facts
+from raddle_operator.injection import matching
+from raddle_operator.injection.decide import Facts
+from raddle_operator.injection.matching import Policies
+from raddle_operator.injection.volumes import ShimDelivery
 from raddle_operator.kube import (
     CLUSTER_INFERENCE_THREADINGS,
     INFERENCE_THREADINGS,
@@ -56,10 +56,9 @@ from raddle_operator.kube import (
     Object,
     Resource,
 )
-from raddle_operator.matching import Policies
-from raddle_operator.metrics import CacheState
-from raddle_operator.nodecheck import Checker
-from raddle_operator.volumes import ShimDelivery
+from raddle_operator.kube.events import Recorder
+from raddle_operator.kube.informer import CacheState, Informer, Key, backoffs, key_of
+from raddle_operator.objects.nodecheck import Checker
 
 log = logging.getLogger(__name__)
 

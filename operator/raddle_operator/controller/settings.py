@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from raddle_operator.leader import Timing
+from raddle_operator.kube.leader import Timing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from raddle import delivery
-from raddle_operator import shipped
 from raddle_operator.controller import metrics
-from raddle_operator.informer import Informer, Key
+from raddle_operator.injection import shipped
+from raddle_operator.injection.volumes import SHIM_LABEL, ShimDelivery, config_map_name
 from raddle_operator.kube import CONFIG_MAPS, AlreadyExists, Forbidden, Kube, NotFound, Object
-from raddle_operator.times import epoch_s
-from raddle_operator.volumes import SHIM_LABEL, ShimDelivery, config_map_name
+from raddle_operator.kube.informer import Informer, Key
+from raddle_operator.objects.times import epoch_s
 
 log = logging.getLogger(__name__)
 

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from raddle_operator import matching
 from raddle_operator.controller.examine import Case, case_of
 from raddle_operator.controller.world import Labels, NamespaceFacts, PodFacts, PolicyRecord
-from raddle_operator.matching import Policies
-from raddle_operator.reasons import SkipReason
-from raddle_operator.spec import PolicyObject
-from raddle_operator.times import rfc3339
+from raddle_operator.injection import matching
+from raddle_operator.injection.matching import Policies
+from raddle_operator.objects.policy import PolicyObject
+from raddle_operator.objects.reasons import SkipReason
+from raddle_operator.objects.times import rfc3339
 
 PolicyKey = tuple[str, str, str]
 """(kind, namespace, name); the namespace is empty for a ClusterInferenceThreading."""

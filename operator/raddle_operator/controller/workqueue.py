@@ -14,8 +14,8 @@ import time
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from typing import Final, Generic, NoReturn, TypeVar
 
-from raddle_operator.informer import backoffs
 from raddle_operator.kube import KubeError
+from raddle_operator.kube.informer import backoffs
 
 log = logging.getLogger(__name__)
 

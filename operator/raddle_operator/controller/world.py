@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from raddle import cpuset, env
-from raddle_operator import quantities
-from raddle_operator.informer import Key
+from raddle import env
+from raddle.cpus import cpuset
 from raddle_operator.kube import Object, Resource
-from raddle_operator.pods import MIRROR_ANNOTATION
-from raddle_operator.quantities import QuantityError
-from raddle_operator.spec import PolicyObject, SpecError, policy_from_object
-from raddle_operator.times import epoch_s
+from raddle_operator.kube.informer import Key
+from raddle_operator.objects import quantities
+from raddle_operator.objects.pods import MIRROR_ANNOTATION
+from raddle_operator.objects.policy import PolicyObject, SpecError, policy_from_object
+from raddle_operator.objects.quantities import QuantityError
+from raddle_operator.objects.times import epoch_s
 
 # As wire.plan_text writes them.
 _SAFE_VALUES: Final = '"node":null'

@@ -8,17 +8,17 @@ from dataclasses import InitVar, dataclass, field
 from enum import StrEnum, unique
 from typing import Any, Final, Literal, NewType
 
-from raddle.topology import Machine
-from raddle_operator import binding, injection, shipped
-from raddle_operator.binding import BindingOutcome
-from raddle_operator.injection import Decision, Facts
+from raddle.cpus.topology import Machine
+from raddle_operator.injection import binding, decide, shipped
+from raddle_operator.injection.binding import BindingOutcome
+from raddle_operator.injection.decide import Decision, Facts
 from raddle_operator.kube import Kube
-from raddle_operator.metrics import WebhookMetrics
-from raddle_operator.reading import SpecError, mapping, text
-from raddle_operator.reasons import Skip, SkipReason
+from raddle_operator.objects.reading import SpecError, mapping, text
+from raddle_operator.objects.reasons import Skip, SkipReason
 from raddle_operator.webhook.caches import Caches
 from raddle_operator.webhook.journal import Journal
 from raddle_operator.webhook.lookup import Lookup, MissingError
+from raddle_operator.webhook.metrics import WebhookMetrics
 from raddle_operator.webhook.recent import Recent, template_key
 from raddle_operator.webhook.review import Foreign, Review, answer, answer_rest, read_binding_review, read_pod_review
 from raddle_operator.webhook.settings import WebhookSettings
@@ -104,7 +104,7 @@ class Admission:
         self._recent: Final[Recent[Verdict]] = Recent()
         shim = shipped.shim(settings.shim_image or None)
         self._config_map: Final = shim.config_map or ""
-        self._settings: Final = injection.Settings(shim=shim, door=settings.door, unlabelled=settings.default_inject)
+        self._settings: Final = decide.Settings(shim=shim, door=settings.door, unlabelled=settings.default_inject)
 
     async def pod(self, body: bytes, deadline_s: float) -> bytes:
         """Answer the review of a pod's creation. Raises UnreadableError only."""
@@ -154,7 +154,7 @@ class Admission:
             return Verdict(Outcome.SKIPPED, SkipReason.NAMESPACE_UNKNOWN, "Deadline")
 
     def _decide(self, review: Review, labels: Mapping[str, str]) -> Verdict:
-        decision = injection.decide_object(
+        decision = decide.decide_object(
             review.obj, review.namespace, labels, self._caches.policies, self._facts(review.namespace), self._settings
         )
         return _verdict(decision)

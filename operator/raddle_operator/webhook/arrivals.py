@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from raddle_operator.informer import Key
+from raddle_operator.kube.informer import Key
 
 T = TypeVar("T")
 

@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from raddle_operator.informer import Key
-from raddle_operator.matching import Policies
-from raddle_operator.metrics import CacheState
-from raddle_operator.spec import PolicyObject
+from raddle_operator.injection.matching import Policies
+from raddle_operator.kube.informer import CacheState, Key
+from raddle_operator.objects.policy import PolicyObject
 from raddle_operator.webhook.arrivals import Arrivals
 from raddle_operator.webhook.reported import ReportedNodes
 from raddle_operator.webhook.sources import NodeFacts, Source, Sources, Unbound

@@ -8,8 +8,8 @@ from enum import StrEnum, unique
 from typing import Final, TypeVar
 
 from raddle import env
-from raddle_operator.informer import Key
 from raddle_operator.kube import NAMESPACES, PODS, Kube, KubeError, NotFound
+from raddle_operator.kube.informer import Key
 from raddle_operator.webhook.arrivals import Arrivals
 from raddle_operator.webhook.caches import Caches
 from raddle_operator.webhook.settings import WebhookSettings

@@ -12,10 +12,10 @@ from typing import Any, Final, NoReturn
 import uvloop
 
 from raddle_operator.kube import ConfigError, Kube
-from raddle_operator.metrics import WebhookMetrics
 from raddle_operator.webhook.admission import Admission
 from raddle_operator.webhook.caches import Caches
 from raddle_operator.webhook.journal import Journal
+from raddle_operator.webhook.metrics import WebhookMetrics
 from raddle_operator.webhook.server import BINDING_PATH, PODS_PATH, Server
 from raddle_operator.webhook.settings import WebhookSettings
 from raddle_operator.webhook.sources import Sources, informers

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from raddle_operator import nfd
-from raddle_operator.nfd import NodeReport, ZonesReport
+from raddle_operator.objects import nfd
+from raddle_operator.objects.nfd import NodeReport, ZonesReport
 from raddle_operator.webhook.sources import NodeFacts, Reported, Shape
 
 MAX_SHAPES: Final = 1024

@@ -20,8 +20,8 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_request import BaseRequest
 
-from raddle_operator.metrics import CONTENT_TYPE, WebhookMetrics
 from raddle_operator.webhook.journal import Journal
+from raddle_operator.webhook.metrics import CONTENT_TYPE, WebhookMetrics
 from raddle_operator.webhook.review import UnreadableError
 from raddle_operator.webhook.settings import WebhookSettings
 

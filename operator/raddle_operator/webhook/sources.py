@@ -15,10 +15,9 @@ from typing import Final, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from raddle import env
-from raddle.topology import Machine
-from raddle_operator import nfd, nodecheck, nodetopology
-from raddle_operator.binding import size_of
-from raddle_operator.informer import Informer, Key, key_of
+from raddle.cpus.topology import Machine
+from raddle_operator.injection.binding import size_of
+from raddle_operator.injection.volumes import SHIM_LABEL
 from raddle_operator.kube import (
     CLUSTER_INFERENCE_THREADINGS,
     CONFIG_MAPS,
@@ -32,9 +31,10 @@ from raddle_operator.kube import (
     Object,
     Resource,
 )
-from raddle_operator.nfd import NodeReport, ZonesReport
-from raddle_operator.spec import PolicyObject, SpecError, policy_from_object
-from raddle_operator.volumes import SHIM_LABEL
+from raddle_operator.kube.informer import Informer, Key, key_of
+from raddle_operator.objects import nfd, nodecheck, nodetopology
+from raddle_operator.objects.nfd import NodeReport, ZonesReport
+from raddle_operator.objects.policy import PolicyObject, SpecError, policy_from_object
 from raddle_operator.webhook.settings import WebhookSettings
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""One file a runtime, named by a row of `raddle.shim.RUNTIMES` and loaded only once the runtime itself is imported.
+"""One module per runtime, named by a row of `raddle.RUNTIMES` and loaded only once the runtime itself is imported.
 
 An adapter has three functions. What they raise leaves the runtime alone with a line on stderr:
 

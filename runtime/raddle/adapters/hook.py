@@ -12,11 +12,16 @@ from _thread import get_ident
 from importlib import import_module
 from typing import Any, Callable
 
-from raddle import env, errors, record
-from raddle.shim import RUNTIMES
+from raddle import RUNTIMES, env, errors, log
+from raddle.report import record
 
-# Adapter's name -> its module, once its runtime was imported.
-_loaded: dict[str, Any] = {}
+if record.report_wanted():
+    try:
+        # It registers itself with the record. Without reports no process pays for it.
+        from raddle.report import report  # noqa: F401
+    except Exception as error:
+        errors.let_through(error)
+
 # Awaited module -> the module that its adapter was told of: a reload executes the same one again.
 _installed: dict[str, Any] = {}
 # (awaited module, thread) that is being looked for. Another import hook, such as wrapt's, asks all finders again.
@@ -48,18 +53,6 @@ def adapt_loaded() -> None:
     for name in list(RUNTIMES):
         if name in sys.modules:
             _install(sys.modules[name], name)
-
-
-def effective() -> dict[str, Any]:
-    """Adapter's name -> what its runtime says it uses now, for each runtime that was imported."""
-    found = {}
-    for name, adapter in list(_loaded.items()):
-        try:
-            found[name] = adapter.effective()
-        except Exception as error:  # noqa: PERF203  # one adapter's failure is not the others'
-            errors.let_through(error)
-            found[name] = {"problem": repr(error)}
-    return found
 
 
 class _Loader:
@@ -111,7 +104,7 @@ def _prepare(awaited: str) -> None:
 
 def _abandon(awaited: str) -> None:
     """The import has failed: what an adapter has prepared for it is taken back."""
-    abandon = getattr(_loaded.get(RUNTIMES[awaited]), "abandon", None)
+    abandon = getattr(record.adapters.get(RUNTIMES[awaited]), "abandon", None)
     if abandon is not None:
         abandon()
 
@@ -134,17 +127,17 @@ def _tell(awaited: str, call: Callable[[Any, str], None]) -> None:
         if adapter is not None:
             call(adapter, plan_text)
     except env.PlanError as error:
-        record.announce(name, f"{name} is left alone: {error}")
+        log.announce(name, f"{name} is left alone: {error}")
     except Exception as error:
-        record.failed(f"{name} is left alone", error)
+        log.failed(f"{name} is left alone", error)
 
 
 def _adapter(awaited: str) -> Any:
     """The adapter's module; None where it is missing or broken, which is said."""
     name = RUNTIMES[awaited]
-    if name not in _loaded:
+    if name not in record.adapters:
         try:
-            _loaded[name] = import_module("raddle.adapters." + name)
+            record.adapters[name] = import_module("raddle.adapters." + name)
         except Exception as error:
-            record.failed(f"{name} is left alone, its adapter can't be loaded", error)
-    return _loaded.get(name)
+            log.failed(f"{name} is left alone, its adapter can't be loaded", error)
+    return record.adapters.get(name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from raddle import env, record
+from raddle import env, log
 
 _state: dict[str, Any] = {}
 
@@ -35,7 +35,7 @@ def install(module: Any, plan_text: str) -> None:  # noqa: ARG001  # every adapt
     del _state["planned"]
     _state.update(version=str(module.__version__), ompThreads=int(planned) if has_mkl else 1)
     why = "" if has_mkl else " (it is built without MKL)"
-    record.announce("paddle", "paddle {version}: threads={ompThreads}".format(**_state) + why)
+    log.announce("paddle", "paddle {version}: threads={ompThreads}".format(**_state) + why)
 
 
 def abandon() -> None:

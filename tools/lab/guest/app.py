@@ -88,7 +88,8 @@ def raddle() -> dict[str, Any] | None:
     """What Raddle says here: its commands and its readers; None where it isn't in the process."""
     if "raddle" not in sys.modules:
         return None
-    from raddle import cgroup, cpuset
+    from raddle.cpus import cpuset
+    from raddle.process import cgroup
 
     allotment = cgroup.read_allotment()
     code, shown = command("show")

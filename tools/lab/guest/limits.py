@@ -1,4 +1,4 @@
-"""What raddle.cgroup reads against what a real kernel enforces, with cgroup version 2: the guest's first process.
+"""What raddle.process.cgroup reads against what a kernel enforces, with cgroup version 2: the guest's first process.
 
 Writes a line of JSON a check to the second serial line: {"check", "wrong"}, `wrong` null where both agree.
 Standard library only; it runs in the guest's Python.
@@ -30,7 +30,9 @@ LOOK = f"""
 import ctypes, json, os, sys, threading, time
 from pathlib import Path
 sys.path.insert(0, {RADDLE!r})
-from raddle import cgroup, cpuset, totals
+from raddle import files
+from raddle.cpus import cpuset
+from raddle.process import cgroup, totals
 def look():
     found = cgroup.read_allotment()
     usable, binding = cgroup.usable_cpus(found)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from raddle import cpuset
+from raddle.cpus import cpuset
 from raddle_operator.cli.picture.model import Box, Cell, Core, plural
 
 # A list of ids, or a number that may have a fraction; the 3 of L3 is neither.

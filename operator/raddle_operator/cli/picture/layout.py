@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from raddle import cpuset
-from raddle.topology import CoreType, Group, Machine, NUMANode, cores_within, threads_per_core
+from raddle.cpus import cpuset
+from raddle.cpus.topology import CoreType, Group, Machine, NUMANode, cores_within, threads_per_core
 from raddle_operator.cli.picture.flow import unbroken
 from raddle_operator.cli.picture.model import (
     ISOLATED,

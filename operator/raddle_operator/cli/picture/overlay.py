@@ -10,11 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from raddle import cpuset, env, placement, planner
-from raddle.planner import Budget, Plan
-from raddle.policy import Policy
-from raddle.topology import Machine
-from raddle.wire import Recorded
+from raddle import env
+from raddle.cpus import cpuset, placement
+from raddle.cpus.topology import Machine
+from raddle.planning import planner
+from raddle.planning.planner import Budget, Plan
+from raddle.planning.policy import Policy
+from raddle.planning.wire import Recorded
 from raddle_operator.cli.picture.model import SYMBOLS, Box, Cell, Marks, State, plural, printable
 
 # Cells of a pool whose CPUs are not known; more are only counted.

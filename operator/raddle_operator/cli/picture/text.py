@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Final
 
-from raddle import cpuset
+from raddle.cpus import cpuset
 from raddle_operator.cli.picture import detail
 from raddle_operator.cli.picture.frames import ASCII, UNICODE, Drawing, Glyphs, Line
 from raddle_operator.cli.picture.model import Box, Picture

@@ -1,0 +1,116 @@
+"""One object of the API server, mirrored by a list and a watch in a thread of its own."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+from raddle_operator.agent import client as agent_client
+from raddle_operator.agent.client import FAILURES, AgentClient, ApiError
+
+log = logging.getLogger(__name__)
+
+# A server that ends its watches sooner is in trouble: asking again at once would add to it.
+SHORT_WATCH_S = 10.0
+# By so much may a server's clock for the end of a watch differ from ours.
+EARLY_S = 2.0
+
+
+class Backoff:
+    """Pauses that double, each between half and the whole of its length."""
+
+    def __init__(self, least_s: float, most_s: float) -> None:
+        self._least_s, self._most_s = least_s, most_s
+        self._next_s = least_s
+
+    def pause_s(self) -> float:
+        """The next pause."""
+        pause_s = self._next_s * random.uniform(0.5, 1.0)  # noqa: S311 (spreads retries, guards nothing)
+        self._next_s = min(self._next_s * 2, self._most_s)
+        return pause_s
+
+    def reset(self) -> None:
+        """Start over: something worked."""
+        self._next_s = self._least_s
+
+
+class Mirror:
+    """One object, kept as it is on the server by a list and a watch. `value` is None while it does not exist."""
+
+    def __init__(
+        self,
+        client: AgentClient,
+        path: str,
+        name: str,
+        *,
+        metadata_only: bool,
+        changed: Callable[[], None],
+        backoff: Backoff,
+    ) -> None:
+        self._client = client
+        self._path = path
+        self._query = {"fieldSelector": f"metadata.name={name}"}
+        self._accepts = (
+            (agent_client.METADATA_LIST, agent_client.METADATA) if metadata_only else ("application/json",) * 2
+        )
+        self._changed = changed
+        self._backoff = backoff
+        self.synced = False
+        self.value: dict[str, Any] | None = None
+
+    def run(self) -> None:
+        """Mirror for ever; the thread that runs it is a daemon."""
+        while True:
+            try:
+                version = self._list()
+                while version:
+                    started = time.monotonic()
+                    version = self._watch(version)
+                    if time.monotonic() - started > SHORT_WATCH_S:
+                        self._backoff.reset()
+                    else:
+                        time.sleep(self._backoff.pause_s())
+            # The last three: an answer of a shape that no API server gives. The thread must outlive it.
+            except (*FAILURES, AttributeError, KeyError, TypeError) as error:
+                pause_s = self._backoff.pause_s()
+                log.warning("mirror failed path=%s retry_s=%.1f error=%r", self._path, pause_s, str(error))
+                time.sleep(pause_s)
+
+    def _list(self) -> str:
+        answer = self._client.get(self._path, self._query, self._accepts[0])
+        items = answer.get("items") or []
+        self._set(items[0] if items else None)
+        return str(answer["metadata"]["resourceVersion"]) if isinstance(answer.get("metadata"), dict) else ""
+
+    def _watch(self, version: str) -> str:
+        """Follow the object until the server ends the watch; the version to go on from, "" to list again.
+
+        A server that ends it before its time stops, and may come back with etcd restored from a backup. Its versions
+        are lower then, and a watch from ours would be silent until they reach it.
+        """
+        timeout_s = random.randint(240, 480)  # noqa: S311 (spreads the nodes' reconnects)
+        started = time.monotonic()
+        query = self._query | {"resourceVersion": version}
+        for event in self._client.watch(self._path, query, self._accepts[1], timeout_s=timeout_s):
+            kind, obj = event.get("type"), event.get("object")
+            if not isinstance(obj, dict):
+                return ""
+            if kind == "ERROR":
+                if obj.get("code") != http.client.GONE:
+                    raise ApiError(int(obj.get("code") or 0), str(obj.get("message")))
+                return ""
+            version = str(obj.get("metadata", {}).get("resourceVersion", version))
+            if kind in ("ADDED", "MODIFIED"):
+                self._set(obj)
+            elif kind == "DELETED":
+                self._set(None)
+        return version if time.monotonic() - started > timeout_s - EARLY_S else ""
+
+    def _set(self, value: dict[str, Any] | None) -> None:
+        self.value = value
+        self.synced = True
+        self._changed()

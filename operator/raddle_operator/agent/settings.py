@@ -1,0 +1,35 @@
+"""What one agent was started with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    """Settings of one agent. Times are in seconds.
+
+    `root` is the folder that holds this node's sys/ and proc/, read anew every `reread_s`. `kubeconfig` None: the
+    pod's own service account. `kubelet_config` is Configz, Proxy or None; Configz needs `node_ip`.
+    `kubelet_insecure_tls` accepts any serving certificate of the kubelet: most are self-signed, and the connection
+    never leaves the node. `pod_resources` is the kubelet's PodResources socket; None: it is not asked.
+    `kubelet_interval_s` None: kubelet.KUBELET_INTERVALS_S.
+    """
+
+    node_name: str
+    node_ip: str = ""
+    root: str | Path = "/"
+    kubeconfig: Path | None = None
+    context: str | None = None
+    kubelet_config: str = "Configz"
+    kubelet_port: int = 10250
+    kubelet_insecure_tls: bool = False
+    pod_resources: Path | None = None
+    reread_s: float = 60.0
+    kubelet_interval_s: float | None = None
+    kubelet_retry_s: float = 60.0
+    """The pause after a kubelet gave no answer."""
+    least_delay_s: float = 1.0
+    """The first pause after a failure; it doubles up to `most_delay_s`, and each is cut by a random part."""
+    most_delay_s: float = 60.0

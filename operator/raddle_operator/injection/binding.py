@@ -1,0 +1,135 @@
+"""What Raddle changes when a pod is bound: the values of its own annotations, now that the node is known.
+
+Nothing validates what a Binding adds, so only keys that are on the pod already are overwritten, and only within the
+length that was reserved at CREATE. Whatever can't be read keeps its safe values, with a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum, unique
+from typing import Any, Final
+
+from raddle import env
+from raddle.cpus.topology import Machine
+from raddle.planning import wire
+from raddle_operator.injection import plan_annotations
+from raddle_operator.injection.decide import MAX_PLANNED_CONTAINERS
+
+# TotalAnnotationSizeLimitB of apimachinery. Nothing checks it at binding, and a pod above it can't be updated any more,
+# not even by its kubelet.
+MAX_TOTAL_BYTES: Final = 256 * 1024
+
+
+@unique
+class BindingOutcome(StrEnum):
+    """What became of the safe values. The value is what the log and the metric's label show.
+
+    :func:`rebind` decides on the first five; with the others the webhook did not come that far.
+    """
+
+    NODE_SPECIFIC = "NodeSpecific"
+    SAFE_NO_TOPOLOGY = "SafeNoTopology"
+    SAFE_MALFORMED = "SafeMalformed"
+    SAFE_ANNOTATION_BUDGET = "SafeAnnotationBudget"
+    NOT_INJECTED = "NotInjected"
+    TOPOLOGY_STALE = "TopologyStale"
+    CACHES_NOT_READY = "CachesNotReady"
+    DEADLINE = "Deadline"
+    POD_NOT_SEEN = "PodNotSeen"
+    POD_NOT_FOUND = "PodNotFound"
+    POD_ANOTHER_UID = "PodAnotherUID"
+    POD_LOOKUP_FAILED = "PodLookupFailed"
+    POD_TOO_MANY_LOOKUPS = "PodTooManyLookups"
+    FOREIGN = "Foreign"
+    FAILED_OPEN = "FailedOpen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindingDecision:
+    """The annotations to put on the Binding, all of them keys of the pod; `detail` names what could not be read.
+
+    With several containers the outcome is SafeMalformed if one of them could not be read; the others have values.
+    """
+
+    outcome: BindingOutcome
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    detail: str = ""
+
+
+def rebind(
+    annotations: Mapping[str, str], node: str, machine: Machine | None, *, other_bytes: int = 0
+) -> BindingDecision:
+    """The node's values for a pod with these annotations; `machine` is the node's, None where it is not known.
+
+    `other_bytes` is the size of the pod's annotations that are not among these: they may have grown since CREATE.
+    Never raises: annotations are untrusted.
+    """
+    containers = [key[len(env.PLAN_PREFIX) :] for key in annotations if key.startswith(env.PLAN_PREFIX)]
+    if not containers:
+        return BindingDecision(outcome=BindingOutcome.NOT_INJECTED)
+    if machine is None:
+        return BindingDecision(outcome=BindingOutcome.SAFE_NO_TOPOLOGY, detail=f"node {node[:253]}")
+    found: dict[str, str] = {}
+    problems: list[str] = []
+    for place, container in enumerate(containers):
+        try:
+            if place >= MAX_PLANNED_CONTAINERS:
+                raise wire.WireError(f"more than {MAX_PLANNED_CONTAINERS} plans")  # noqa: TRY301 (one way out)
+            found.update(_values(annotations, container, node, machine))
+        except wire.WireError as error:
+            problems.append(f"{container[:63]}: {error}")
+    total = other_bytes + size_of({**annotations, **found})
+    if total > MAX_TOTAL_BYTES:
+        detail = f"the pod's annotations would have {total} bytes of {MAX_TOTAL_BYTES}"
+        return BindingDecision(outcome=BindingOutcome.SAFE_ANNOTATION_BUDGET, detail=detail)
+    outcome = BindingOutcome.SAFE_MALFORMED if problems else BindingOutcome.NODE_SPECIFIC
+    return BindingDecision(outcome=outcome, annotations=found, detail="; ".join(problems)[:512])
+
+
+def size_of(annotations: Mapping[str, str]) -> int:
+    """Bytes as the API server counts them: all keys and all values."""
+    return sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+
+
+def _values(annotations: Mapping[str, str], container: str, node: str, machine: Machine) -> dict[str, str]:
+    """The container's annotations with the node's values. Raises WireError; then none of them is to change."""
+    recorded = wire.read_plan_text(annotations[env.PLAN_PREFIX + container])
+    composed = plan_annotations.compose(
+        machine,
+        recorded.budget,
+        recorded.policy,
+        kept=tuple(name for name in plan_annotations.COUNTS if name in recorded.because),
+        hidden=env.THREADS_PREFIX + container not in annotations,
+        governed_by=recorded.governed_by,
+        node=node,
+    )
+    found = {}
+    for prefix in env.CONTAINER_PREFIXES:
+        key = prefix + container
+        present = annotations.get(key)
+        if present is None:
+            continue
+        value = composed.values.get(prefix)
+        if value is None:
+            raise wire.WireError(f"the plan says nothing for {key[:128]}")
+        if len(value.encode()) > plan_annotations.reserved(prefix):
+            raise wire.WireError(f"the value for {key[:128]} is longer than was reserved")
+        found[key] = value
+    return found
+
+
+def operations(binding: Mapping[str, Any], annotations: Mapping[str, str]) -> list[dict[str, Any]]:
+    """JSON-patch operations that put the annotations on a Binding, given as JSON; [] for none."""
+    if not annotations:
+        return []
+    metadata = binding.get("metadata")
+    if not isinstance(metadata, dict):
+        return [{"op": "add", "path": "/metadata", "value": {"annotations": dict(annotations)}}]
+    if not isinstance(metadata.get("annotations"), dict):
+        return [{"op": "add", "path": "/metadata/annotations", "value": dict(annotations)}]
+    return [
+        {"op": "add", "path": "/metadata/annotations/" + key.replace("~", "~0").replace("/", "~1"), "value": value}
+        for key, value in annotations.items()
+    ]

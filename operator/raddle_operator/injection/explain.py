@@ -1,0 +1,88 @@
+"""What a pod's annotations say of it, for `raddle explain` and whoever asks why a container has the number it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from raddle import env
+from raddle.planning import wire
+from raddle_operator.injection import plan_annotations
+from raddle_operator.objects.reasons import Skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerExplanation:
+    """One container: its plan's values, each with the input that decided it.
+
+    `node` is the node that the plan was made for, None for safe values; `planned_cpus` the limit that it counted with,
+    None without one; `variables` are the environment variables
+    that Raddle sets, with the values that they have when a container starts now; `kept` those that stay as the pod
+    spec sets them. `withheld` is what the container does not get, and why. `problem` is why the plan can't be read,
+    "" where it can.
+    """
+
+    container: str
+    governed_by: str = ""
+    node: str | None = None
+    planned_cpus: float | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    because: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    kept: tuple[str, ...] = ()
+    withheld: tuple[Skip, ...] = ()
+    problem: str = ""
+
+
+def explain(
+    annotations: Mapping[str, str],
+    literals: Mapping[str, Mapping[str, str]] | None = None,
+    withheld: Mapping[str, tuple[Skip, ...]] | None = None,
+) -> list[ContainerExplanation]:
+    """One explanation for each container that has a plan, in the annotations' order. Never raises.
+
+    `literals` are what Raddle has set in a container's environment itself (environment.literals_of), by container;
+    `withheld` what a decision on the pod does not give it.
+    """
+    found = []
+    for key, text in annotations.items():
+        prefix, container = plan_annotations.split(key)
+        if prefix == env.PLAN_PREFIX:
+            explained = _explain(container, text, annotations, (literals or {}).get(container, {}))
+            found.append(replace(explained, withheld=(withheld or {}).get(container, ())))
+    return found
+
+
+def _explain(
+    container: str, text: str, annotations: Mapping[str, str], literals: Mapping[str, str]
+) -> ContainerExplanation:
+    prefixes = {**{name: prefix for name, (prefix, _) in plan_annotations.COUNTS.items()}, env.PLAN: env.SHIM_PREFIX}
+    variables = {
+        name: annotations[prefix + container] for name, prefix in prefixes.items() if prefix + container in annotations
+    }
+    variables.update(literals)
+    try:
+        recorded = wire.read_plan_text(text)
+    except wire.WireError as error:
+        return ContainerExplanation(container=container, variables=variables, problem=str(error))
+    return ContainerExplanation(
+        container=container,
+        governed_by=recorded.governed_by,
+        node=recorded.node,
+        planned_cpus=recorded.budget.quota_cpus,
+        values=recorded.values,
+        because={name: why for name, why in recorded.because.items() if name not in plan_annotations.COUNTS},
+        variables=variables,
+        kept=tuple(name for name in plan_annotations.COUNTS if name in recorded.because),
+    )
+
+
+def spinning(values: Mapping[str, Any]) -> str:
+    """How a plan's workers wait, in a table's words; "–" where its values don't say."""
+    found = str(values.get("spinning", "–"))
+    if "spinDurationUs" in values:
+        found += f" {values['spinDurationUs']} µs"
+    if "exclusiveSpinning" in values:
+        found += f", {values['exclusiveSpinning']} on exclusive CPUs"
+    return found

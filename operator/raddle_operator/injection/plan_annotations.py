@@ -1,0 +1,118 @@
+"""What a container's plan looks like in the pod's annotations, at CREATE and at binding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
+
+from raddle import env
+from raddle.cpus.topology import Machine
+from raddle.planning import wire
+from raddle.planning.planner import Budget, Plan, plan
+from raddle.planning.policy import Policy
+from raddle_operator.injection import families
+
+# Variable -> (the prefix of the annotation that it reads, the plan's field), in the order in which they are injected.
+COUNTS: Final[Mapping[str, tuple[str, str]]] = {
+    # ONNX Runtime reads it also where no shim is; a shim knows from the plan that it is ours.
+    env.ORT_INTRA: (env.THREADS_PREFIX, "intra_op_without_shim"),
+    env.ORT_INTER: (env.INTER_OP_THREADS_PREFIX, "inter_op"),
+    env.OMP: (env.OMP_THREADS_PREFIX, "omp"),
+    env.OPENBLAS: (env.BLAS_THREADS_PREFIX, "blas"),
+}
+KEPT_REASON: Final = "set in the pod spec"
+_RESERVED: Final[Mapping[str, int]] = {
+    **{prefix: env.RESERVED_NUMBER for prefix, _ in COUNTS.values()},
+    env.SHIM_PREFIX: env.RESERVED_SHIM,
+    env.PLAN_PREFIX: env.RESERVED_PLAN,
+}
+POD_ANNOTATIONS: Final = (env.GOVERNED_BY, env.SETTINGS_HASH)
+
+
+def is_ours(key: str) -> bool:
+    """True for a key that only Raddle may write."""
+    return key.startswith(env.CONTAINER_PREFIXES) or key in POD_ANNOTATIONS
+
+
+def split(key: str) -> tuple[str, str]:
+    """The prefix and the container of one of our containers' annotations; ("", "") for any other key."""
+    for prefix in env.CONTAINER_PREFIXES:
+        if key.startswith(prefix):
+            return prefix, key[len(prefix) :]
+    return "", ""
+
+
+def reserved(prefix: str) -> int:
+    """Bytes that the value of such an annotation may take, now or at binding."""
+    return _RESERVED[prefix]
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A plan as it will stand, without what the pod spec keeps, and the annotations' values by prefix.
+
+    `literals` are those of a container that sets no variable that Raddle looks at, where the policy states none of the
+    image's; None where they are not remembered.
+    """
+
+    plan: Plan
+    values: Mapping[str, str]
+    literals: families.Literals | None = None
+
+
+def compose(
+    machine: Machine | None,
+    budget: Budget,
+    policy: Policy,
+    *,
+    kept: tuple[str, ...] = (),
+    hidden: bool = False,
+    governed_by: str = "",
+    node: str | None = None,
+) -> Composed:
+    """The plan of one container and its annotations; `kept` names variables that the pod spec sets and that stay.
+
+    `hidden`: others may be set out of sight, and Raddle sets no counts there. Plans without a machine are remembered:
+    the pods of one Deployment have the same.
+    """
+    if machine is None:
+        return _safe(budget, policy, kept, hidden, governed_by)
+    return _compose(machine, budget, policy, kept, hidden, governed_by, node)
+
+
+@lru_cache(maxsize=1024)
+def _safe(budget: Budget, policy: Policy, kept: tuple[str, ...], hidden: bool, governed_by: str) -> Composed:
+    made = _compose(None, budget, policy, kept, hidden, governed_by, None)
+    return replace(made, literals=families.literals(made.plan, policy, sets={}, image_env={}))
+
+
+def _compose(
+    machine: Machine | None,
+    budget: Budget,
+    policy: Policy,
+    kept: tuple[str, ...],
+    hidden: bool,
+    governed_by: str,
+    node: str | None,
+) -> Composed:
+    made = plan(machine, budget, policy)
+    if kept:
+        dropped: dict[str, Any] = {COUNTS[name][1]: None for name in kept}
+        if env.ORT_INTRA in kept:
+            dropped["intra_op"] = None
+        because = {**made.because, **dict.fromkeys(kept, KEPT_REASON)}
+        made = made._replace(**dropped, because=because)
+    if hidden or "onnxruntime" not in policy.runtimes:
+        # The variable is not Raddle's: what a shim finds there is the user's, whatever the count.
+        made = made._replace(intra_op_without_shim=made.intra_op)
+    values = {
+        env.SHIM_PREFIX: wire.shim_text(made, policy, machine),
+        env.PLAN_PREFIX: wire.plan_text(made, budget, policy, governed_by, node),
+    }
+    for prefix, field in COUNTS.values():
+        count = getattr(made, field)
+        if count is not None:
+            values[prefix] = str(count)
+    return Composed(made, values)

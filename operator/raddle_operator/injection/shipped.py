@@ -1,0 +1,19 @@
+"""The shim that this version of Raddle ships, as pods mount it, read from the package once."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from raddle import delivery
+from raddle_operator.injection.volumes import ShimDelivery, config_map_name
+
+
+@cache
+def shim(image: str | None = None) -> ShimDelivery:
+    """The delivery of this version's files; `image` holds them too, None: there is none. Raises OSError."""
+    return ShimDelivery(
+        config_map=config_map_name(delivery.content_hash()),
+        items=delivery.items(),
+        door_items={name: delivery.door_items(name) for name in delivery.architectures()},
+        image=image,
+    )

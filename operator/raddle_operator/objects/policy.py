@@ -1,0 +1,143 @@
+"""The only reader of Raddle's own objects: a policy's JSON in, one frozen value out.
+
+Pods are read in `pods`, whose names are offered here too, so that callers have one place to look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from raddle.planning import wire
+from raddle.planning.policy import Policy, PolicyError, parse
+from raddle_operator.objects.image_env import image_env
+from raddle_operator.objects.pods import Container, EnvEntry, Mount, Owner, Pod, Volume, pod_from_object
+from raddle_operator.objects.reading import SpecError, as_object, mapping, text, texts
+from raddle_operator.objects.selectors import EVERYTHING, Selector, SelectorError, compile_selector
+
+__all__ = [
+    "Container",
+    "EnvEntry",
+    "Mount",
+    "Owner",
+    "Pod",
+    "PolicyObject",
+    "SpecError",
+    "Volume",
+    "pod_from_object",
+    "policy_from_object",
+]
+
+NAMESPACED: Final = "InferenceThreading"
+CLUSTER: Final = "ClusterInferenceThreading"
+ADMIN: Final = "Admin"
+BASELINE: Final = "Baseline"
+_MODES: Final = ("Observe", "Initial")
+_TIERS: Final = (ADMIN, BASELINE)
+_MAX_CONTAINERS: Final = 64
+_MAX_NAME: Final = 63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyObject:
+    """One InferenceThreading or ClusterInferenceThreading.
+
+    `namespace` is "" and `tier` Admin or Baseline for the cluster kind; `tier` is "" for the namespaced kind.
+    `created` is metadata.creationTimestamp as written ("" sorts first). `containers` None: every regular container.
+    `settings_hash` is equal for two policies exactly when they give every container the same plan.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    created: str
+    generation: int
+    priority: int
+    tier: str
+    pod_selector: Selector
+    namespace_selector: Selector
+    containers: tuple[str, ...] | None
+    mode: str
+    policy: Policy
+    image_env: Mapping[str, str]
+    settings_hash: str
+    reference: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        # The value of raddle.dev/governed-by, needed for each pod.
+        object.__setattr__(self, "reference", f"{self.kind}/{self.name}")
+
+
+def policy_from_object(obj: Any) -> PolicyObject:
+    """The policy that a JSON object is. Absent fields get the schema's defaults.
+
+    Raises SpecError for what the API server's schema and rules would have refused too.
+    """
+    obj = as_object(obj, "policy")
+    kind = text(obj, "kind", "")
+    if kind not in (NAMESPACED, CLUSTER):
+        raise SpecError("kind", f"is {kind[:64]!r}, must be {NAMESPACED} or {CLUSTER}")
+    metadata = mapping(obj, "metadata", "")
+    spec = mapping(obj, "spec", "")
+    name = text(metadata, "name", "metadata")
+    if not 0 < len(name) <= _MAX_NAME:
+        raise SpecError("metadata.name", f"must have 1 to {_MAX_NAME} characters, because pods carry it as a label")
+    if spec.get("podSelector") is None:
+        raise SpecError("spec.podSelector", "is absent; {} selects every opted-in pod")
+    try:
+        policy = parse(spec)
+    except PolicyError as error:
+        raise SpecError(f"spec.{error.path}", f"{error.value!r} is not allowed; it must be {error.allowed}") from None
+    cluster = kind == CLUSTER
+    return PolicyObject(
+        kind=kind,
+        namespace="" if cluster else text(metadata, "namespace", "metadata"),
+        name=name,
+        uid=text(metadata, "uid", "metadata"),
+        created=text(metadata, "creationTimestamp", "metadata"),
+        generation=_integer(metadata, "generation", "metadata"),
+        priority=_integer(spec, "priority", "spec"),
+        tier=_word(spec, "tier", _TIERS, BASELINE) if cluster else "",
+        pod_selector=_selector(spec, "podSelector"),
+        namespace_selector=_selector(spec, "namespaceSelector") if cluster else EVERYTHING,
+        containers=_containers(spec),
+        mode=_word(spec, "mode", _MODES, "Initial"),
+        policy=policy,
+        image_env=image_env(spec),
+        settings_hash=wire.settings_hash(policy),
+    )
+
+
+def _integer(parent: Mapping[str, Any], key: str, path: str) -> int:
+    value = parent.get(key)
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**63:
+        raise SpecError(f"{path}.{key}", "must be an integer")
+    return value
+
+
+def _word(spec: Mapping[str, Any], key: str, allowed: tuple[str, ...], default: str) -> str:
+    value = text(spec, key, "spec") or default
+    if value not in allowed:
+        raise SpecError(f"spec.{key}", f"is {value[:64]!r}, must be one of {', '.join(allowed)}")
+    return value
+
+
+def _selector(spec: Mapping[str, Any], key: str) -> Selector:
+    try:
+        return compile_selector(spec.get(key))
+    except SelectorError as error:
+        path = f"spec.{key}.{error.path}" if error.path else f"spec.{key}"
+        raise SpecError(path, error.message) from None
+
+
+def _containers(spec: Mapping[str, Any]) -> tuple[str, ...] | None:
+    if spec.get("containers") is None:
+        return None
+    names = texts(spec, "containers", "spec")
+    if not 0 < len(names) <= _MAX_CONTAINERS:
+        raise SpecError("spec.containers", f"must name 1 to {_MAX_CONTAINERS} containers, or be absent")
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,93 @@
+"""ONNX Runtime: every session of the process gets the plan's values, whoever makes it.
+
+`onnxruntime.capi._pybind_state.InferenceSession` is the one constructor that all Python code reaches, and it copies
+the SessionOptions it is given: ort_runtime puts a subclass in its place.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Iterable
+
+from raddle import env, log
+from raddle.adapters.onnxruntime.capabilities import Given
+from raddle.adapters.onnxruntime.runtime import Runtime
+
+# The runtime of this process, once it was imported under a plan that can be read.
+_loaded: list[Runtime] = []
+# The environment that an OpenMP build is loaded with, between `prepare` and `install`.
+_openmp: list[Any] = []
+
+
+def prepare(plan_text: str) -> None:
+    """Gives a build with OpenMP its environment for the moment of loading; any other build reads none of Raddle's."""
+    if _loaded or not _brings_libgomp(getattr(sys.modules.get("onnxruntime"), "__path__", ())):
+        return
+    from raddle.adapters.onnxruntime.openmp import OpenMP  # noqa: PLC0415
+
+    try:
+        _openmp.append(OpenMP(env.decode(plan_text)))
+    except env.PlanError:
+        # `install` says so.
+        pass
+
+
+def _brings_libgomp(package_paths: Iterable[str]) -> bool:
+    """Whether the wheel at these paths (onnxruntime.__path__) has a libgomp in its <name>.libs beside it."""
+    for path in package_paths:
+        site = os.path.dirname(path)
+        for folder in os.listdir(site):
+            if folder.startswith("onnxruntime") and folder.endswith(".libs"):
+                return any(name.startswith("libgomp") for name in os.listdir(os.path.join(site, folder)))
+    return False
+
+
+def effective() -> dict[str, Any]:
+    """The version that is loaded and what its sessions share; each session's own values are in its record."""
+    found: dict[str, Any] = {"version": str(getattr(sys.modules.get("onnxruntime"), "__version__", ""))}
+    for runtime in _loaded:
+        sharing = runtime.given.sharing
+        if sharing is not None and sharing.sizes is not None:
+            found["globalPool"] = dict(zip(("intra", "inter"), sharing.sizes))
+        if sharing is not None and sharing.arena_made:
+            found["sharedArena"] = True
+    return found
+
+
+def install(module: Any, plan_text: str) -> None:
+    """Puts the wrapped constructor into the module (`_pybind_state`), and into the extension it came from.
+
+    A plan that can't be read, or a module that isn't as expected, is left alone with one line on stderr. So is the
+    constructor that is wrapped already: the module was dropped and imported again, and the extension was not.
+    Also told of onnxruntime's module of sessions, where ort_providers waits for it.
+    """
+    if module.__name__ == "onnxruntime.capi.onnxruntime_inference_collection":
+        if _loaded[0].providers is not None:
+            _loaded[0].providers.adopt(module)
+        return
+    if hasattr(getattr(module, "InferenceSession", None), "raddle_wrapped"):
+        return
+    openmp = _openmp.pop() if _openmp else None
+    if openmp is not None:
+        openmp.restore()
+    try:
+        fields = env.decode(plan_text)
+    except env.PlanError as error:
+        log.announce("onnxruntime", f"onnxruntime is left alone: {error}")
+        return
+    try:
+        version = str(getattr(sys.modules.get("onnxruntime"), "__version__", ""))
+        given = Given(fields, module, version_of(version))
+        given.openmp = openmp
+        runtime = Runtime(given, plan_text, version)
+        runtime.replace()
+        _loaded[:] = [runtime]
+    except Exception as error:
+        log.failed("onnxruntime is left alone", error)
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """(1, 31) of "1.31.1" or "1.31.0.dev20260901"; () where there is no such start."""
+    parts = text.split(".")[:2]
+    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else ()

@@ -1,0 +1,373 @@
+"""One loaded ONNX Runtime: how its sessions are made, and what those of the process have in common.
+
+For each session values are set on the options, the native constructor is called, and the values are taken back. Where
+the constructor refuses them the session is constructed as it would have been without Raddle.
+
+A signal handler of the application's may run between any two steps here: it may raise, and it may make a session.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import weakref
+from typing import Any, Callable
+
+from raddle import RLock, errors, log
+from raddle.adapters.dressed import stand_in
+from raddle.adapters.onnxruntime.capabilities import Given
+from raddle.adapters.onnxruntime.choice import IN_THE_CODE, Choice
+from raddle.adapters.onnxruntime.session_class import told_at_runs, wrapped
+from raddle.adapters.onnxruntime.session_options import Edit, Held, living
+from raddle.process import current, resolution, siblings
+from raddle.report import observe, record
+
+# Facts are read again for a session that comes later than this: an in-place resize changes the quota.
+FACTS_AGE_S = 10.0
+
+
+class Runtime:
+    """One loaded onnxruntime and the plan for it."""
+
+    def __init__(self, given: Given, plan_text: str, version: str) -> None:
+        self.module = module = given.module
+        self.fields = fields = given.fields
+        self.plan_text = plan_text
+        self.original = module.InferenceSession
+        self.default_options = module.get_default_session_options
+        self.version = version
+        self.given = given
+        self.session_class: Any = None
+        self.providers: Any = None
+        # Says what this process has lost by a fork, until it has said it.
+        self.lost: Callable[[], None] | None = None
+        if any("." in key and not key.startswith("session.") for key in fields):
+            from raddle.adapters.onnxruntime.providers import Providers, planned_options  # noqa: PLC0415
+
+            self.providers = Providers(planned_options(fields), override=not given.respect)
+        self.gpu_asked: Callable[[Any], str] | None = None
+        # What sessions need is imported here: a signal handler's session can't use what is half imported.
+        if fields.get("spin") == "bounded":
+            from raddle.adapters.onnxruntime.providers import gpu_asked  # noqa: PLC0415
+
+            self.gpu_asked = gpu_asked
+        if fields.get("aff", "none") != "none":
+            from raddle.cpus import places  # noqa: F401, PLC0415
+        if fields.get("global") or fields.get("shared_arena") or hasattr(module, "set_global_thread_pool_sizes"):
+            from raddle.adapters.onnxruntime.sharing import Sharing  # noqa: PLC0415
+
+            resolve = lambda: self.wanted(self.current_facts())  # noqa: E731
+            self.given.sharing = Sharing(module, resolve, override=not self.given.respect)
+        # ORT returns a copy each time. One shared object would be nobody's to add affinity to.
+        self.fresh_defaults = self.default_options() is not self.default_options()
+        # By references without a callback, here and below: what a signal handler raises in one of those is lost.
+        self.held: dict[weakref.ref[Any], Held] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets what belongs to the process: at start, and in a child after fork."""
+        self.fresh = threading.local()
+        for held in self.held.values():
+            # Another thread may have had it; which entries are ours remains.
+            held.lock = RLock()
+        self.facts: current.Facts | None = None
+        self.facts_at = 0.0
+        self.resolved: tuple[Any, resolution.Effective | None] = (None, None)
+        self.announced = False
+        # Living sessions that have worker threads, and those whose workers have a core each.
+        self.pools: dict[weakref.ref[Any], None] = {}
+        self.pinned: dict[weakref.ref[Any], None] = {}
+
+    def replace(self) -> None:
+        """Puts the wrapped class, and what goes with it, into the runtime's modules."""
+        session_class = self.session_class = wrapped(self)
+        # A method can't be given a name.
+        default_options = stand_in(lambda: self.get_default_session_options(), self.default_options)  # noqa: PLW0108
+        extension: Any = sys.modules.get("onnxruntime.capi.onnxruntime_pybind11_state")
+        for module in (self.module, extension):
+            if getattr(module, "InferenceSession", None) is self.original:
+                module.InferenceSession = session_class
+                module.get_default_session_options = default_options
+        if self.providers is not None:
+            self.providers.await_sessions()
+        if self.given.sharing is not None:
+            self.given.sharing.replace((self.module, extension, sys.modules.get("onnxruntime")))
+        os.register_at_fork(after_in_child=self.after_fork)
+
+    def after_fork(self) -> None:
+        """To be called in a child after fork: what has no threads there is said at its first run or session.
+
+        Most children start another program.
+        """
+        try:
+            dead = living(self.pools)
+            self.reset()
+            if self.lost is not None:
+                return
+            if self.given.sharing is not None and self.given.sharing.forked():
+                told_at_runs(
+                    self,
+                    "this process was forked after onnxruntime's global thread pool had been created; its threads do "
+                    "not exist in it, and every run has one thread: create sessions after the fork",
+                )
+            elif dead:
+                told_at_runs(
+                    self,
+                    f"this process was forked after {dead} onnxruntime session(s) had been created; their threads do "
+                    "not exist in it: create sessions after the fork",
+                )
+        except Exception as error:
+            errors.let_through(error)
+
+    def get_default_session_options(self) -> Any:
+        """Stands in for ORT's own and remembers the object: whoever asked is the only one who has it."""
+        options = self.default_options()
+        self.fresh.ref = weakref.ref(options)
+        return options
+
+    def is_fresh(self, options: Any) -> bool:
+        """Whether the object is the one that this thread was given last, for a session with default options."""
+        ref = getattr(self.fresh, "ref", None)
+        return self.fresh_defaults and ref is not None and ref() is options
+
+    def hold(self, options: Any) -> Held:
+        """What is remembered of the object, for as long as it lives."""
+        living(self.held)
+        return self.held.setdefault(weakref.ref(options), Held())
+
+    def current_facts(self) -> current.Facts:
+        """The facts of the process: its CPUs and its quota now, the workers beside it at most FACTS_AGE_S ago."""
+        now, known = time.monotonic(), self.facts
+        if known is None or now - self.facts_at > FACTS_AGE_S:
+            facts = current.read_facts(self.fields, siblings.ONNXRUNTIME)
+            self.facts_at = now
+        else:
+            # Another thread may have CPUs of its own, and makes a session at the same time.
+            facts = known.copy()
+            current.refresh(facts)
+            facts.placed = current.place(self.fields, facts.cpus)
+        self.facts = facts
+        return facts
+
+    def wanted(self, facts: current.Facts) -> resolution.Effective:
+        """What the plan comes to; worked out again when the facts have changed."""
+        key = (self.facts_at, facts.cpus, facts.quota_cpus)
+        known, effective = self.resolved
+        if effective is None or known != key:
+            effective = resolution.resolve(self.fields, facts)
+            self.resolved = (key, effective)
+        return effective
+
+    def construct(
+        self, session: Any, init: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any
+    ) -> None:
+        """Constructs the session with the plan's values, or as it would have been where that isn't possible."""
+        if self.lost is not None:
+            self.lost()
+        creation = observe.begin(self.fields)
+        held = self._held_of(args)
+        if held is None:
+            init(session, *args, **kwargs)
+            return
+        # The lock is the options object's own: two threads that share it must not see each other's edits.
+        with held.lock:
+            # That of a session which this very thread was creating when a signal came.
+            outer = held.edit
+            edited = outer.suspend() if outer is not None else []
+            try:
+                try:
+                    choice = self._constructed(session, init, args, kwargs, held, caller)
+                finally:
+                    _take_back(held, outer, edited)
+            finally:
+                # Again, where a signal handler has raised meanwhile.
+                _take_back(held, outer, edited)
+        if choice is not None:
+            self._created(session, choice, creation, args[1] if len(args) > 1 else None)
+
+    def _constructed(
+        self,
+        session: Any,
+        init: Callable[..., None],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        held: Held,
+        caller: Any,
+    ) -> Choice | None:
+        """The choice that the session was constructed with, None where it was constructed without the plan."""
+        edit, choice = self._prepared(args[0], held, caller)
+        try:
+            self._with_plan(choice, session, init, args, kwargs)
+        except (RuntimeError, ValueError) as error:
+            if not _is_refusal(edit, choice, error):
+                raise
+            failure = str(error)
+        else:
+            return choice
+        edit.restore()
+        edit.restore_entries()
+        # Affinity can't be removed, but it is only ever added to an object that can be replaced.
+        again = (self.default_options(), *args[1:]) if self.is_fresh(args[0]) else args
+        self._native(session, init, again, kwargs)
+        log.complain(f"onnxruntime session is created without the plan's values: {failure}")
+        return None
+
+    def _native(self, session: Any, init: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The native constructor. Once there are global pools it takes no options that ask for pools of their own."""
+        options, sharing = args[0], self.given.sharing
+        if sharing is None or sharing.sizes is None or not options.use_per_session_threads:
+            init(session, *args, **kwargs)
+            return
+        options.use_per_session_threads = False
+        try:
+            init(session, *args, **kwargs)
+        finally:
+            options.use_per_session_threads = True
+
+    def _with_plan(
+        self,
+        choice: Choice | None,
+        session: Any,
+        init: Callable[..., None],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        # Workers between operators are tied to nothing, and would keep the CPUs of the thread that starts them.
+        cpus = choice.pool_cpus if choice is not None and "inter" not in choice.pools else 0
+        _near(cpus, self._native)(session, init, args, kwargs)
+
+    def _held_of(self, args: tuple[Any, ...]) -> Held | None:
+        try:
+            return self.hold(args[0]) if args and isinstance(args[0], self.module.SessionOptions) else None
+        except Exception as error:
+            log.failed("onnxruntime session is left alone", error)
+            return None
+
+    def _prepared(self, options: Any, held: Held, caller: Any) -> tuple[Edit, Choice | None]:
+        """The edit, applied, and the choice that it carries out; an empty edit and None where choosing failed."""
+        edit = held.edit = Edit(options, held, untouched=self.is_fresh(options))
+        try:
+            facts = self.current_facts()
+            wanted = self.wanted(facts)
+            gpu = self.gpu_asked(caller) if self.gpu_asked is not None else ""
+            choice = Choice(edit, self.given, wanted, core_taken=living(self.pinned) > 0, gpu=gpu)
+            choice.make(facts.cpus)
+            edit.apply()
+        except Exception as error:
+            edit.restore()
+            log.failed("onnxruntime session is left alone", error)
+            return Edit(options, held), None
+        return edit, choice
+
+    def _created(self, session: Any, choice: Choice, creation: observe.Creation, model: Any) -> None:
+        """Keeps what the construction came to; `initialized` completes it."""
+        try:
+            facts = self.facts or self.current_facts()
+            values = choice.values
+            if self.fields.get("shrink"):
+                self._shrinks(session, choice)
+            session.raddle_cpus = choice.pool_cpus
+            session.raddle_alone = values.get("intra") == 1 and choice.because.get("intra") != IN_THE_CODE
+            session.raddle = creation.created(
+                runtime="onnxruntime",
+                version=self.version,
+                plan=self.plan_text,
+                effective=values,
+                because=choice.because,
+                facts=facts,
+                model=model,
+            )
+            if values.get("intra") != 1:
+                living(self.pools)
+                self.pools[weakref.ref(session)] = None
+            if values.get("affinity") == "core":
+                self.pinned[weakref.ref(session)] = None
+            if facts.first_worker and not self.announced:
+                self.announced = True
+                log.announce("onnxruntime", choice.line(self.version))
+        except Exception as error:
+            log.failed("onnxruntime session is not recorded", error)
+
+    def _shrinks(self, session: Any, choice: Choice) -> None:
+        """Lets each run of the session give its arena's unused memory back, where the session has an arena."""
+        values, can = choice.values, hasattr(self.module.RunOptions, "add_run_config_entry")
+        arena = values.get("arena", choice.edit.options.enable_cpu_mem_arena) or values.get("sharedArena", False)
+        values["shrink"] = session.raddle_shrinks = can and arena
+        if not values["shrink"]:
+            choice.because["shrink"] = "the session has no arena" if can else "onnxruntime can since 1.8"
+
+    def initialize(self, session: Any, native: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Loads the model with the plan's provider options, and completes the record."""
+        used: dict[str, Any] = {}
+        why = ""
+        native = _near(session.__dict__.get("raddle_cpus", 0), native)
+        try:
+            if self.providers is None:
+                result = native(session, *args)
+            else:
+                result, used, why = self.providers.initialize(native, session, args)
+        except BaseException:
+            self._forget(session)
+            raise
+        try:
+            made = session.__dict__.get("raddle")
+            if made:
+                self._complete(session, made, list(args[0]) if args else [], used, why)
+        except Exception as error:
+            log.failed("onnxruntime session's record is incomplete", error)
+        return result
+
+    def _forget(self, session: Any) -> None:
+        """Takes back what is kept of a session whose model could not be loaded: none was created."""
+        self.pools.pop(weakref.ref(session), None)
+        self.pinned.pop(weakref.ref(session), None)
+        made = session.__dict__.get("raddle") or {}
+        if record.UNFINISHED in made:
+            record.sessions[:] = [kept for kept in record.sessions if kept is not made]
+
+    @staticmethod
+    def _complete(session: Any, made: dict[str, Any], asked: list[str], used: dict[str, Any], why: str) -> None:
+        present = session.get_providers()
+        if used:
+            made["effective"]["providerOptions"] = used
+        if why:
+            made["because"]["providerOptions"] = why
+        missing = [name for name in asked if name not in present]
+        if missing:
+            made["because"]["providers"] = "asked for, and not in use: " + ", ".join(missing)
+        inputs = [(one.name, one.type, one.shape) for one in getattr(session, "inputs_meta", ())]
+        observe.initialized(made, present, inputs)
+
+
+def _take_back(held: Held, outer: Edit | None, edited: list[tuple[str, Any]]) -> None:
+    """Ends the present edit, and goes on with the outer one."""
+    if held.edit is not None and held.edit is not outer:
+        held.edit.restore()
+    held.edit = outer
+    if outer is not None:
+        outer.resume(edited)
+
+
+def _is_refusal(edit: Edit, choice: Choice | None, error: Exception) -> bool:
+    """Whether the native constructor has refused what Raddle has set.
+
+    Options that it can't use are one of Python's own exceptions, raised before it looks at the model; a model that it
+    can't load is one of ONNX Runtime's. Where the code's own affinity is kept, so is the count that it has to fit.
+    """
+    return (
+        bool(edit.attributes or edit.entries)
+        and type(error) in (RuntimeError, ValueError)
+        and not (choice is not None and choice.values.get("affinity") == "code")
+        and errors.is_ours(error)
+    )
+
+
+def _near(cpus: int, call: Callable[..., Any]) -> Callable[..., Any]:
+    """`call`, made on the CPUs of the pool where it has some."""
+    if not cpus:
+        return call
+    from raddle.adapters.onnxruntime.affinity import near  # noqa: PLC0415
+
+    return near(cpus, call)

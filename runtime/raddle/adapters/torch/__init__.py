@@ -1,0 +1,257 @@
+"""PyTorch: its two pools get the plan's counts, and what the code sets wins unless the policy overrides.
+
+Intra-op is a team of OpenMP threads for each calling thread. The webhook has set OMP_NUM_THREADS, so mostly there is
+nothing to do. torch.set_num_threads is called only where the environment doesn't lead to the planned count: it
+starts a pool of sleeping threads that torch would go without, and it is a value of this process alone, so that a
+launcher such as torchrun still sees OMP_NUM_THREADS unset and gives its workers a count of its own.
+
+Inter-op is one pool a process, for fork in TorchScript: see torch_inter_op.
+
+A child that was forked after the import shares the CPUs with other workers that are still to be forked, so its count is
+chosen again when a model is first called there.
+
+Nothing is bound to CPUs, not even exclusive ones. Under OMP_PROC_BIND, libgomp ties each thread that ever calls torch
+to the first place, and a thread hands its CPUs on to the threads and processes that it starts: all would share a core.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Callable, Mapping
+
+from raddle import env, errors, files, log
+from raddle.adapters.torch.counts import (
+    IN_THE_CODE,
+    MKL,
+    Choice,
+    asked_count,
+    choose,
+    native_threads,
+    parallel_summary,
+    version_of,
+)
+from raddle.adapters.torch.first_use import FirstUse
+from raddle.adapters.torch.inter_op import InterOp, replace
+from raddle.process import current, siblings
+from raddle.report import record
+
+# Whoever forks from these needs no warning: a DataLoader's worker asks torch for one thread, a new program has none.
+_HARMLESS_FORKS = ("torch.utils.data", "subprocess")
+# Before, and at least in 1.13, set_num_threads ends a process that can't read /proc/cpuinfo.
+_NEEDS_NO_CPUINFO = (2, 6)
+# Frames that are looked through for them.
+_MAX_FRAMES = 50
+
+# The torch of this process, once it was imported under a plan that concerns it.
+_loaded: list[_Torch] = []
+# Something in it: the shim has been there since before torch was imported.
+_prepared: list[str] = []
+
+
+def prepare(plan_text: str) -> None:
+    """Notes that torch is about to be imported.
+
+    No variable is set: torch reads what the webhook has set, and more would reach child processes too.
+    """
+    _prepared[:] = [plan_text]
+
+
+def install(module: Any, plan_text: str) -> None:
+    """Gives `torch` the plan's counts.
+
+    A plan that can't be read, or a torch that isn't as expected, is left alone with one line on stderr.
+    """
+    try:
+        fields = env.decode(plan_text)
+    except env.PlanError as error:
+        log.announce("torch", f"torch is left alone: {error}")
+        return
+    if "omp" not in fields and "torch_inter" not in fields:
+        return
+    try:
+        facts = current.read_facts(fields, siblings.TORCH)
+        found = _Torch(module, choose(fields, os.environ, facts), fresh=bool(_prepared))
+        found.apply()
+        _loaded[:] = [found]
+        found.note(facts, plan_text)
+        found.await_forks(fields)
+    except Exception as error:
+        log.failed("torch is left alone", error)
+
+
+def effective() -> dict[str, Any]:
+    """What torch says now: intra and inter, the parallel backend and the libraries' own counts; {} without a plan."""
+    return _loaded[0].report() if _loaded else {}
+
+
+class _Torch:
+    """One loaded torch and the counts chosen for it."""
+
+    def __init__(self, module: Any, choice: Choice, *, fresh: bool) -> None:
+        self.module = module
+        self.choice = choice
+        self.version = str(getattr(module, "__version__", ""))
+        # Before it is wrapped: a report must not set the inter-op count.
+        self.parallel_info: Callable[[], str] | None = getattr(module._C, "_parallel_info", None)  # noqa: SLF001
+        self.original_set: Callable[..., None] = module.set_num_threads
+        self.original_get: Callable[[], int] = module.get_num_threads
+        self.inter_op = None
+        if choice.inter is not None:
+            self.inter_op = InterOp(module, choice, choice.inter, fresh=fresh, changed=self.changed)
+        self.recorded: dict[str, Any] = {}
+        self.native_threads = 0
+        self.in_child = FirstUse(module, lambda: None)
+        # At the last fork: torch, or some other library, had started threads; and a warning is due, once a process.
+        self.had_threads = False
+        self.warn = False
+        self.warned = False
+
+    def apply(self) -> None:
+        if self.choice.set_intra is not None:
+            if version_of(self.version) >= _NEEDS_NO_CPUINFO or os.path.exists("/proc/cpuinfo"):
+                self.original_set(self.choice.set_intra)
+            else:
+                self.choice.intra = None
+                self.choice.because["intra"] = "this torch can't be told a count without /proc/cpuinfo"
+        if self.choice.intra is not None:
+            replace(self.module, "set_num_threads", self.original_set, lambda *args, **kwargs: self.set(args, kwargs))
+        if self.inter_op is not None:
+            self.inter_op.replace()
+        try:
+            self.native_threads = native_threads()
+        except OSError as error:
+            errors.let_through(error)
+
+    def await_forks(self, fields: Mapping[str, Any]) -> None:
+        """Registers what is done at each fork from now on. torch keeps the environment that it was imported in."""
+        environ = {name: os.environ[name] for name in (MKL, env.OMP) if name in os.environ}
+
+        def again() -> None:
+            try:
+                facts = current.read_facts(fields, siblings.TORCH)
+                self.rechoose(choose(fields, environ, facts), facts)
+            except Exception as error:
+                log.failed("torch keeps its parent's count of threads", error)
+            # Not before: what a signal handler raises leaves it to the next call.
+            self.in_child.end()
+
+        self.in_child = FirstUse(self.module, again)
+        os.register_at_fork(before=self.before_fork, after_in_child=self.after_fork)
+
+    def rechoose(self, choice: Choice, facts: current.Facts) -> None:
+        """In a forked child: takes over the intra-op count of a new choice."""
+        if choice.intra in (None, self.choice.intra):
+            return
+        if self.original_get() != self.choice.intra:
+            # The code has told OpenMP itself, by threadpoolctl for one.
+            return
+        self.original_set(choice.intra)
+        self.choice.intra = choice.intra
+        self.choice.because.pop("intra", None)
+        self.choice.because.update({key: why for key, why in choice.because.items() if key == "intra"})
+        self.note(facts, self.recorded["plan"], "torch after a fork")
+
+    def set(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A call of torch.set_num_threads: torch's own goes through, the application's unless the policy overrides."""
+        choice = self.choice
+        # Whoever calls it in a child has decided.
+        self.in_child.end()
+        # A lambda's frame is in between. A DataLoader's worker asks for one thread, and must have it.
+        if not _is_in(_frame(3), ("torch",)):
+            asked = asked_count(args, kwargs)
+            if choice.override and asked > 0:
+                if asked != choice.intra:
+                    log.complain(f"torch.set_num_threads({asked}) is overridden: intra_op={choice.intra}")
+                    args = (choice.intra,)
+            elif asked > 0:
+                choice.intra, choice.because["intra"] = asked, IN_THE_CODE
+                self.changed()
+        self.original_set(*args, **kwargs)
+
+    def note(self, facts: current.Facts, plan_text: str, what: str = "torch") -> None:
+        """Keeps what it came to, and says it."""
+        self.recorded = {
+            "runtime": "torch",
+            "version": self.version,
+            "pid": os.getpid(),
+            "plan": plan_text,
+            "effective": self.choice.effective(),
+            "because": self.choice.reasons(),
+            "cpus": facts.cpus,
+            "quotaCPUs": facts.quota_cpus,
+            "throttled": facts.throttled,
+            "workersSeen": facts.workers_seen,
+            "tasks": files.tasks(),
+        }
+        record.add(self.recorded)
+        if facts.first_worker:
+            log.announce(what, self.choice.line(self.version))
+
+    def changed(self) -> None:
+        """Brings the record up to date with the choice."""
+        self.recorded["effective"] = self.choice.effective()
+        self.recorded["because"] = self.choice.reasons()
+        record.changed()
+
+    def report(self) -> dict[str, Any]:
+        get_inter = self.module.get_num_interop_threads if self.inter_op is None else self.inter_op.get
+        found = {"version": self.version, "intra": self.module.get_num_threads(), "inter": get_inter()}
+        if self.parallel_info is not None:
+            found.update(parallel_summary(self.parallel_info()))
+        return found
+
+    def before_fork(self) -> None:
+        try:
+            self.had_threads = native_threads() > self.native_threads
+            harmless = self.warned or _is_below(sys._getframe(1), _HARMLESS_FORKS)  # noqa: SLF001
+            self.warn = self.had_threads and not harmless
+            self.warned = self.warned or self.warn
+        except Exception as error:
+            self.had_threads, self.warn = True, False
+            errors.let_through(error)
+
+    def after_fork(self) -> None:
+        try:
+            self.native_threads = 0
+            if self.inter_op is not None:
+                self.inter_op.forked(had_threads=self.had_threads)
+            if self.warn:
+                log.complain(
+                    "this process was forked after torch, or another library, had started threads: they do not exist "
+                    "in it, and torch may wait for them for ever; fork before the first run, or use spawn"
+                )
+            self.in_child.end()
+            if self.choice.intra is not None and self.choice.because.get("intra") != IN_THE_CODE:
+                self.in_child.before(self.module.nn.Module, "__call__")
+                self.in_child.before_scripts(self.module._C)  # noqa: SLF001
+                for holder in (self.module, self.module._C):  # noqa: SLF001
+                    self.in_child.before(holder, "get_num_threads")
+        except Exception as error:
+            errors.let_through(error)
+
+
+def _frame(depth: int) -> Any:
+    """The frame of a caller, None where no Python code called: a thread's function, one at exit."""
+    try:
+        return sys._getframe(depth)  # noqa: SLF001
+    except ValueError as error:
+        errors.let_through(error)
+        return None
+
+
+def _is_in(frame: Any, packages: tuple[str, ...]) -> bool:
+    """Whether the frame's module is one of these, or below one; False without a frame."""
+    name = "" if frame is None else str(frame.f_globals.get("__name__", ""))
+    return any(name == package or name.startswith(package + ".") for package in packages)
+
+
+def _is_below(frame: Any, packages: tuple[str, ...]) -> bool:
+    """Whether the frame, or one of its callers, is in one of these."""
+    for _ in range(_MAX_FRAMES):
+        if frame is None:
+            return False
+        if _is_in(frame, packages):
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,240 @@
+"""What crosses between the webhook, a pod's annotations and the container, as text.
+
+`shim_text` is RADDLE_PLAN, for machines (see `env`). `plan_text` is the plan.raddle.dev/<container> annotation:
+compact JSON for people, for tools, and for the webhook at binding, which finds there all that it needs to plan
+again: {"v":1, "set":{values}, "because":{value: reason}, "node":name or null, "budget":{...}, "policy":{...},
+"by":"Kind/name"}. Annotations are untrusted: reading checks every value and raises WireError.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+
+from raddle import env
+from raddle.cpus import cpuset, machine_part
+from raddle.cpus.topology import Machine
+from raddle.planning.layout import Layout
+from raddle.planning.planner import Budget, Plan
+from raddle.planning.policy import Policy, PolicyError, from_settings, to_settings
+from raddle.planning.room import wish_of
+
+VERSION = 1
+# Budget's fields that are known before the container runs, with their type.
+_BUDGET_FIELDS: Tuple[Tuple[str, type], ...] = (
+    ("quota_cpus", float),
+    ("request_cpus", float),
+    ("whole_cpus", int),
+    ("workers", int),
+    ("gpu", bool),
+    ("shim", bool),
+    ("smallest_cores", int),
+    ("because", str),
+)
+_MAX_BECAUSE = 160
+
+
+class WireError(ValueError):
+    """An annotation that can't be read; the message names the part."""
+
+
+class Recorded(NamedTuple):
+    """What a plan annotation says: the inputs to plan again, and the node it was made for (None: safe values)."""
+
+    budget: Budget
+    policy: Policy
+    node: Optional[str]
+    governed_by: str
+    values: Mapping[str, Any]
+    because: Mapping[str, str]
+
+
+def settings_hash(policy: Policy) -> str:
+    """Ten hex digits that are equal exactly when two policies would give every container the same plan."""
+    text = json.dumps(to_settings(policy), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def shim_text(plan: Plan, policy: Policy, machine: Optional[Machine] = None) -> str:
+    """RADDLE_PLAN for a plan: at most env.RESERVED_SHIM bytes.
+
+    For exclusive CPUs as much of the machine, which the plan was made for, as has room in them.
+    """
+    wish = wish_of(policy)
+    fields: Dict[str, object] = {
+        "aff": plan.affinity,
+        "excl": plan.exclusive_cpus,
+        "numa": None if wish.numa == "auto" else wish.numa,
+        "ctype": None if wish.core_type == "auto" else wish.core_type,
+        "smt": int(policy.smt == "AllThreads"),
+        "streams": plan.streams,
+        "workers": plan.workers,
+        "runs": plan.runs,
+        "min": max(policy.min_intra_op, policy.intra_op or 1),
+        "max": policy.max_intra_op,
+        "floor": int(policy.objective == "Throughput"),
+        "existing": policy.existing_values.lower(),
+        "omp": plan.omp,
+        "blas": plan.blas,
+        "torch_inter": plan.torch_inter_op,
+        "gpu": int(plan.gpu),
+        "observe": policy.observe.lower(),
+        "alloc": None if policy.allocator == "System" else policy.allocator.lower(),
+    }
+    if "onnxruntime" in policy.runtimes:
+        fields.update(_onnxruntime_fields(plan, policy))
+    text = env.encode(fields)
+    for part in machine_part.fields_of(machine, gpu=plan.gpu) if machine is not None and plan.exclusive_cpus else ():
+        whole = ";".join([text, *(f"{key}={lists}" for key, lists in part.items())])
+        if len(whole) <= env.RESERVED_SHIM:
+            return whole
+    return text
+
+
+def _onnxruntime_fields(plan: Plan, policy: Policy) -> Dict[str, object]:
+    graph = policy.graph_optimization_level
+    fields: Dict[str, object] = {
+        "intra": plan.intra_op,
+        "env_intra": plan.intra_op_without_shim if plan.intra_op_without_shim != plan.intra_op else None,
+        "inter": plan.inter_op,
+        # A count that the policy names itself is not cut in the container either, as with `min`.
+        "min_inter": policy.inter_op,
+        "spin": plan.spinning,
+        "spin_us": plan.spin_us if plan.spinning == "bounded" else None,
+        "excl_always": 1 if plan.exclusive_spinning == "always" else None,
+        "over_quota": 1 if plan.over_quota else None,
+        "mode": plan.mode,
+        "graph": graph and graph.lower(),
+        "global": 1 if plan.global_intra_op is not None else None,
+        "global_intra": plan.global_intra_op,
+        "shared_arena": 1 if policy.shared_allocator else None,
+        "arena": _switch(policy.cpu_mem_arena),
+        "mem_pattern": _switch(policy.mem_pattern),
+        "shrink": 1 if policy.arena_shrinkage else None,
+    }
+    fields.update(policy.config_entries)
+    for provider, options in policy.provider_options:
+        fields.update((env.PROVIDERS[provider][0] + option, value) for option, value in options)
+    return fields
+
+
+def _switch(wanted: Optional[bool]) -> Optional[int]:
+    return None if wanted is None else int(wanted)
+
+
+def values(plan: Plan) -> Dict[str, Any]:
+    """The plan's values under the names that people read; absent ones are left out."""
+    found: Dict[str, Any] = {
+        "intraOp": plan.intra_op,
+        "intraOpWithoutShim": plan.intra_op_without_shim if plan.intra_op_without_shim != plan.intra_op else None,
+        "interOp": plan.inter_op,
+        "executionMode": plan.mode,
+        "spinning": plan.spinning,
+        "spinDurationUs": plan.spin_us or None,
+        "exclusiveSpinning": plan.exclusive_spinning,
+        "omp": plan.omp,
+        "blas": plan.blas,
+        "affinity": plan.affinity,
+        "exclusiveCPUs": plan.exclusive_cpus or None,
+        "budgetCPUs": plan.budget_cpus,
+        "streams": plan.streams if plan.streams > 1 else None,
+        "globalIntraOp": plan.global_intra_op,
+        "torchInterOp": plan.torch_inter_op,
+        "peakRunnable": plan.peak_runnable or None,
+        "cpus": cpuset.format_list(plan.cpus) if plan.cpus else None,
+        "affinityGroups": [cpuset.format_list(group) for group in plan.affinity_groups] or None,
+        "memoryNUMANode": plan.memory_numa_node,
+        "expected": _expected(plan),
+        "layout": _layout(plan.layout) if plan.layout else None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _layout(layout: Layout) -> Dict[str, Any]:
+    found: Dict[str, Any] = {"workers": layout.workers, "threads": layout.threads}
+    if layout.others:
+        found["others"] = [{"workers": workers, "threads": threads} for workers, threads in layout.others]
+    return found
+
+
+def _expected(plan: Plan) -> Optional[Dict[str, float]]:
+    """What the model says of the plan under the load that the policy states."""
+    found = plan.expected
+    if found is None:
+        return None
+    milliseconds = {"p50Ms": found.p50_s * 1000, "p99Ms": found.p99_s * 1000}
+    figures = {**milliseconds, "cpus": found.cpus, "throttledPercent": found.throttled * 100}
+    return {name: float(f"{value:.3g}") for name, value in figures.items()}
+
+
+def plan_text(plan: Plan, budget: Budget, policy: Policy, governed_by: str, node: Optional[str] = None) -> str:
+    """The plan annotation: at most env.RESERVED_PLAN bytes (reasons are shortened, then left out, to fit)."""
+    defaults = Budget()._asdict()
+    known = {name: getattr(budget, name) for name, _ in _BUDGET_FIELDS if getattr(budget, name) != defaults[name]}
+    known["because"] = budget.because[:_MAX_BECAUSE]
+    because = {name: text[:_MAX_BECAUSE] for name, text in plan.because.items()}
+    document = {
+        "v": VERSION,
+        "set": values(plan),
+        "because": because,
+        "node": node,
+        "budget": known,
+        "policy": to_settings(policy),
+        "by": governed_by,
+    }
+    text = _dump(document)
+    while len(text) > env.RESERVED_PLAN and (because or known["because"]):
+        if because:
+            because.pop(max(because, key=lambda name: len(because[name])))
+        else:
+            known["because"] = ""
+        document["truncated"] = True
+        text = _dump(document)
+    return text
+
+
+def _dump(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=True)
+
+
+def read_plan_text(text: str) -> Recorded:
+    """What a plan annotation says. Raises WireError for anything that `plan_text` would not have written."""
+    if len(text) > env.RESERVED_PLAN:
+        raise WireError(f"plan annotation is {len(text)} bytes long, at most {env.RESERVED_PLAN} are allowed")
+    try:
+        document = json.loads(text)
+    # A deep nesting raises RecursionError.
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"plan annotation is not JSON: {error}") from None
+    if not isinstance(document, dict) or document.get("v") != VERSION:
+        raise WireError(f"plan annotation is not a JSON object of version {VERSION}")
+    parts = {name: document.get(name, {}) for name in ("set", "because", "budget", "policy")}
+    for name, part in parts.items():
+        if not isinstance(part, dict):
+            raise WireError(f"plan annotation: {name} must be an object")
+    node, by = document.get("node"), document.get("by", "")
+    if not isinstance(node, (str, type(None))) or not isinstance(by, str):
+        raise WireError("plan annotation: node and by must be text")
+    try:
+        policy = from_settings(parts["policy"])
+    except (PolicyError, TypeError) as error:
+        raise WireError(f"plan annotation: policy: {error}") from None
+    because = {str(name): str(reason) for name, reason in parts["because"].items()}
+    return Recorded(_read_budget(parts["budget"]), policy, node, by, parts["set"], because)
+
+
+def _read_budget(part: Mapping[str, Any]) -> Budget:
+    found: Dict[str, Any] = {}
+    for name, kind in _BUDGET_FIELDS:
+        if part.get(name) is None:
+            continue
+        value: Any = part[name]
+        # bool is an int to isinstance, and JSON writes a whole float as an int.
+        allowed: Tuple[type, ...] = (int, float) if kind is float else (kind,)
+        if not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool):
+            raise WireError(f"plan annotation: budget.{name} must be of type {kind.__name__}")
+        if isinstance(value, (int, float)) and not 0 <= value <= 1e6:
+            raise WireError(f"plan annotation: budget.{name} must be from 0 to 1000000")
+        found[name] = value
+    return Budget(**found)

@@ -1,0 +1,131 @@
+"""What a plan comes to in this process: `resolve(fields, facts)`, a pure function.
+
+A plan was made at admission or at binding. In the process the cpuset, the quota and the sibling workers can be
+seen, so counts are clamped here, always downwards, and affinity is allowed only where the CPUs turn out to be the
+exclusive ones that the plan expects. Only there the pool is placed, on the machine that the plan tells of (`places`).
+"""
+
+from __future__ import annotations
+
+from math import ceil, floor
+from typing import TYPE_CHECKING, Any, Mapping
+
+from raddle.cpus import cpuset
+
+if TYPE_CHECKING:
+    from raddle.process.current import Facts
+
+# Bounded spinning without a number, as planner.BOUNDED_SPIN_US.
+DEFAULT_SPIN_US = 50
+
+
+class Effective:
+    """A plan's values for one process; None means: leave it alone. `because` says what decided, value by value.
+
+    `cap` is the number of threads that fit one session's share, None where neither quota nor cpuset is known.
+    `exclusive` is True when the CPUs are the exclusive ones that the plan expects and nobody shares them.
+    `global_intra` is the size of the one pool of all sessions of this process, None where each has its own.
+    `spin` is what the planned counts come to; `spinning` says it of the counts that a session really has.
+    """
+
+    __slots__ = (
+        "because",
+        "cap",
+        "cpus_room",
+        "cpus_where",
+        "crowded",
+        "endless",
+        "exclusive",
+        "global_intra",
+        "inter",
+        "intra",
+        "runs",
+        "spin",
+        "spin_us",
+    )
+
+    def __init__(self) -> None:
+        self.intra: int | None = None
+        self.inter: int | None = None
+        self.global_intra: int | None = None
+        self.spin: str | None = None
+        self.spin_us = 0
+        self.cap: int | None = None
+        self.exclusive = False
+        self.because: dict[str, str] = {}
+        # What decides about bounded spinning: callers of one session, CPUs for their threads, other workers, and
+        # whether it need not end on CPUs that nobody else has.
+        self.runs = 1
+        self.cpus_room: int | None = None
+        self.cpus_where = ""
+        self.crowded = False
+        self.endless = False
+
+    def spinning(self, intra: int | None, inter: int | None, *, parallel: bool) -> tuple[str, str]:
+        """What pools of these counts do that are planned to spin for a time, and why where that is not it.
+
+        Threads of one session that want a CPU at once are its callers, and its pools' workers.
+        """
+        runnable = self.runs + (intra or 1) - 1 + ((inter or 1) - 1 if parallel else 0)
+        if self.crowded or (self.cpus_room is not None and runnable > self.cpus_room):
+            return "never", "planned bounded, stopped: " + self.cpus_where
+        return ("always" if self.endless else "bounded"), ""
+
+
+def resolve(fields: Mapping[str, Any], facts: Facts) -> Effective:
+    """What the plan's fields (env.decode) come to for these facts."""
+    found = Effective()
+    size = cpuset.count(facts.cpus) if facts.cpus else None
+    room, where = cpus_room, cpus_where = _room(fields, facts, size, f"cpuset of {size}")
+    if facts.placed is not None:
+        # Threads that want a CPU are counted against CPUs; those of a pool against what it is placed on.
+        room, where = _room(fields, facts, facts.placed.threads, facts.placed.because)
+    workers, streams = fields.get("workers", 1), fields.get("streams", 1)
+    crowded = facts.workers_seen > workers
+    if crowded:
+        streams = facts.workers_seen * max(1, streams // workers)
+        workers = facts.workers_seen
+        where += f", shared by {workers} workers"
+        cpus_where += f", shared by {workers} workers"
+    share = None if room is None else max(1, room // workers)
+    found.cap = None if room is None else max(1, room // streams)
+    least = fields.get("min", 1)
+    found.intra = _clamped("intra", fields.get("intra"), found.cap, least, where, found.because)
+    found.inter = _clamped("inter", fields.get("inter"), found.cap, fields.get("min_inter", 1), where, found.because)
+    if fields.get("global"):
+        planned = fields.get("global_intra", fields.get("intra"))
+        found.global_intra = _clamped("global_intra", planned, share, least, where, found.because)
+    found.exclusive = 0 < fields.get("excl", 0) == size and streams == 1
+    found.runs, found.cpus_room, found.cpus_where = fields.get("runs", 1), cpus_room, cpus_where
+    found.crowded, found.endless = crowded, found.exclusive and bool(fields.get("excl_always"))
+    found.spin = fields.get("spin")
+    if found.spin == "bounded":
+        found.spin, why = found.spinning(found.intra, found.inter, parallel=fields.get("mode") == "parallel")
+        if why:
+            found.because["spin"] = why
+        if found.spin == "bounded":
+            found.spin_us = fields.get("spin_us", DEFAULT_SPIN_US)
+    return found
+
+
+def _room(fields: Mapping[str, Any], facts: Facts, size: int | None, words: str) -> tuple[int | None, str]:
+    """The smaller of the quota and `size` (None: not known), and in words which of the two it is."""
+    quota = facts.quota_cpus
+    # More threads than the quota were planned for one process that serves one request at a time.
+    over_quota = fields.get("over_quota") and facts.workers_seen <= fields.get("workers", 1)
+    if quota is None or over_quota or (size is not None and quota >= size):
+        return size, words
+    threads = max(1, floor(quota) if fields.get("floor") else ceil(quota))
+    return threads, f"quota {quota:g}"
+
+
+def _clamped(
+    key: str, planned: int | None, cap: int | None, least: int, where: str, because: dict[str, str]
+) -> int | None:
+    if planned is None or cap is None or planned <= cap:
+        return planned
+    # Never more than planned: `least` above the plan is a plan that contradicts itself.
+    value = max(cap, min(least, planned))
+    if value < planned:
+        because[key] = f"planned {planned}, cut to {where}"
+    return value

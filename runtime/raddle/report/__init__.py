@@ -1,0 +1,5 @@
+"""What the shim did in this process, and what was seen of it.
+
+In come the sessions that adapters configure; out come a record in memory and, where RADDLE_REPORT names a folder, one
+JSON file per process.
+"""

@@ -1,0 +1,61 @@
+"""What the shim did in this process, kept in memory.
+
+`sessions` is for anyone who asks from inside the process (`raddle.report.record.sessions`). Nothing is written anywhere
+unless RADDLE_REPORT names a folder: see `report`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable
+
+from raddle import env, errors, log
+
+# The newest sessions are kept; a process that makes and drops sessions for ever must not grow.
+MAX_SESSIONS = 256
+MAX_SAMPLES = 30
+# A record's key for as long as its session is being created.
+UNFINISHED = "unfinished"
+
+# One mapping per session, oldest first: see observe.Creation for its keys.
+sessions: list[dict[str, Any]] = []
+# Totals every ten seconds, oldest first, where the plan says observe=runs.
+samples: list[dict[str, Any]] = []
+# Adapter's name -> its module, once its runtime was imported.
+adapters: dict[str, Any] = {}
+# Called after each change where a report is wanted; `report` puts in what writes it.
+reporters: list[Callable[[], None]] = []
+
+
+def add(session: dict[str, Any]) -> None:
+    """Keeps the record of one session, or of a runtime that has none."""
+    sessions.append(session)
+    if len(sessions) > MAX_SESSIONS:
+        del sessions[:-MAX_SESSIONS]
+    if UNFINISHED not in session:
+        changed()
+
+
+def sample(totals: dict[str, Any]) -> None:
+    """Keeps one sample of `totals.read`, with `at` in seconds."""
+    samples.append(totals)
+    if len(samples) > MAX_SAMPLES:
+        del samples[:-MAX_SAMPLES]
+
+
+def report_wanted() -> bool:
+    """True where RADDLE_REPORT names a folder."""
+    return bool(os.environ.get(env.REPORT))
+
+
+def changed() -> None:
+    """Brings the process's report up to date, where one is asked for. Never raises."""
+    if report_wanted():
+        for reporter in reporters:
+            try:
+                reporter()
+            except Exception as error:  # noqa: PERF203  # one reporter's failure is not the application's
+                errors.let_through(error)
+
+
+log.listeners.append(changed)

@@ -1,0 +1,1 @@
+"""What tests of several areas share: machines, clusters, runtimes, kubelets, builders of objects."""

@@ -1,0 +1,41 @@
+"""The machines that other projects recorded, where their archive is beside this repository."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from pathlib import Path
+
+import pytest
+
+ARCHIVE = Path(__file__).resolve().parents[3] / "shared" / "machines" / "captures.tar.xz"
+# Half of 14,000 files: what no reader of topology could want.
+UNREAD = re.compile(
+    "/(power|stats|ondemand|state[0-9]+|size_of|ways_of|number_of|coherency|physical_line|type$)|proc/[^cmsv]"
+)
+NAMES = (
+    "hwloc-16em64t-4s2c2t-offlines",
+    "hwloc-20em64t-hybrid-1p6c2t+2ca4co1t",
+    "hwloc-32amd64-4s2n4c-cgroup2",
+    "hwloc-48amd64-4pa2n6c-sparse",
+    "hwloc-64intel64-fakeKNL-SNC4-hybrid",
+    "iree-x86_64_ryzen9_7950x",
+    "lscpu-arm-A510-A710-A715-X3",
+    "lscpu-ppc64-POWER7",
+    "lscpu-s390-lpar-drawer",
+    "nto-worker2",
+)
+
+
+def unpack(into: Path, name: str = "") -> Path:
+    """The folder with all machines, or with one; skips the test where the archive isn't there."""
+    if not ARCHIVE.is_file():
+        pytest.skip(f"the recorded machines of other projects are not here: {ARCHIVE}")
+    with tarfile.open(ARCHIVE) as tar:
+        wanted = [member for member in tar if _belongs(member.name, name) and not UNREAD.search(member.name)]
+        tar.extractall(into, wanted, filter="tar")
+    return into
+
+
+def _belongs(path: str, name: str) -> bool:
+    return not name or name in path.split("/")[:2]

@@ -1,0 +1,77 @@
+"""What the tests of libraddle.so share: small programs of each libc and processor, and a stand-in for ONNX Runtime.
+
+The real runtimes are in native_lab.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from native import build
+
+HERE = Path(__file__).parents[1] / "native"
+NATIVE = build.SOURCES
+PLAN = "v=1;intra=2;inter=1;spin=never"
+LINE = "raddle: onnxruntime 1.23.9: intra_op=2, inter_op=1, spinning off, affinity none"
+
+
+def library(architecture="x86_64"):
+    try:
+        return build.library(architecture)
+    except build.Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def output(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def need(*names):
+    for name in names:
+        if shutil.which(name) is None:
+            pytest.skip(f"no {name} here")
+
+
+class Kind:
+    """Programs of one libc and processor: how they are compiled, and how they are run."""
+
+    def __init__(self, folder, compiler, runner=(), flags=(), architecture="x86_64"):
+        need(compiler, *runner[:1])
+        self.folder = folder
+        self.architecture = architecture
+        self.runner = list(runner)
+        self.compile = [compiler, "-g", "-Wall", "-Wextra", "-Werror", f"-I{NATIVE}", *flags]
+        stub = folder / "libonnxruntime.so.1"
+        self.run_checked(
+            *self.compile, "-shared", "-fPIC", "-Wl,-soname,libonnxruntime.so.1", "-o", stub, HERE / "stub.c"
+        )
+        self.caller = folder / "caller"
+        self.run_checked(*self.compile, "-o", self.caller, HERE / "caller.c", stub, f"-Wl,-rpath,{folder}", "-lpthread")
+
+    @staticmethod
+    def run_checked(*command):
+        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+        if "lacks" in done.stderr or "cannot find -l" in done.stderr:
+            pytest.skip(done.stderr.strip().splitlines()[-1])
+        assert done.returncode == 0, done.stderr
+
+    def __call__(self, *arguments, plan=PLAN, preload=None, status=0, **environ):
+        """(stdout's lines, stderr's lines) of the program; it has to end with this status."""
+        environ = {"PATH": os.environ["PATH"], "RADDLE_PLAN": plan, **environ}
+        found = preload or library(self.architecture)
+        runner = self.runner
+        if runner and runner[0].startswith("qemu"):
+            # The emulator is a program of this machine: only the one that it runs is to see the library.
+            runner = [*runner, "-E", f"LD_PRELOAD={found}"]
+        else:
+            environ["LD_PRELOAD"] = str(found)
+        done = subprocess.run(
+            [*runner, self.caller, *arguments], env=environ, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == status, done.stdout + done.stderr
+        return done.stdout.splitlines(), done.stderr.splitlines()

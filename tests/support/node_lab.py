@@ -1,0 +1,266 @@
+"""What the tests with Node.js share: real versions of onnxruntime-node and of Node.js, and programs that use them.
+
+Packages come from npm, without their install scripts, into ~/.cache/raddle/node/<package>-<version>, once. Programs are
+those of tests/runtimes/node, beside a node_modules with the wanted version; each prints what it saw as one JSON line.
+What this machine can't have skips the test and says why.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import functools
+import json
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from raddle.delivery import LIBRARY, MOUNT_PATH
+from support import door_lab, shim_lab
+
+CACHE = Path.home() / ".cache" / "raddle" / "node"
+PROGRAMS = Path(__file__).parents[1] / "runtimes" / "node"
+RUNTIME = "ONNX Runtime (Node.js)"
+# transformers.js 2 has the first, which is the oldest that is configured. The second is the last whose JavaScript reads no
+# configuration entries, the third the first that does.
+OLDEST = "1.14.0"
+BEFORE_EXTRA = "1.20.1"
+NEWEST = "1.30.0"
+VERSIONS = (OLDEST, BEFORE_EXTRA, "1.21.1", NEWEST)
+# The last of each line from the oldest that onnxruntime-node loads in; the machine's own is tested with everything.
+NODE_VERSIONS = ("14.21.3", "16.20.2", "18.20.8", "22.23.3", "24.21.0")
+OPENTELEMETRY = "@opentelemetry/instrumentation@0.57.2"
+TIMEOUT_S = 120
+# How a program has the runtime: required, imported, in a worker thread, a forked child, a cluster's workers.
+SHAPES = ("app.cjs", "app.mjs", "worker.cjs", "child.cjs", "cluster.cjs")
+
+
+class Seen(NamedTuple):
+    """What a program printed: one item a line; and its standard error."""
+
+    found: list[dict[str, Any]]
+    stderr: str
+    status: int
+
+    @property
+    def sessions(self) -> list[dict[str, Any]]:
+        """The sessions of all its processes and threads."""
+        return [session for item in self.found for session in item["sessions"]]
+
+    @property
+    def threads(self) -> list[int | None]:
+        """How many threads each session came with; None for one that failed."""
+        return [session.get("threads") for session in self.sessions]
+
+    @property
+    def lines(self) -> list[str]:
+        """What Raddle said."""
+        return [line for line in self.stderr.splitlines() if line.startswith("raddle: ")]
+
+
+def node() -> str:
+    """The machine's own Node.js."""
+    found = shutil.which("node")
+    if found is None:
+        pytest.skip("no node here")
+    return found
+
+
+def package(name: str) -> Path:
+    """The folder that has the package ("name@version") in its node_modules."""
+    if shutil.which("npm") is None:
+        pytest.skip("no npm here")
+    home = CACHE / name.replace("@", "-").replace("/", "-")
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / f"{home.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (home / "ready").exists():
+            shutil.rmtree(home, ignore_errors=True)
+            home.mkdir()
+            (home / "package.json").write_text('{"private": true}')
+            quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
+            install = ["npm", "install", *quiet, name]
+            try:
+                done = subprocess.run(install, cwd=home, capture_output=True, text=True, timeout=600, check=False)
+            except subprocess.TimeoutExpired as error:
+                pytest.skip(str(error))
+            if done.returncode:
+                pytest.skip(f"npm can't install {name}: {done.stderr.strip()[-200:]}")
+            for other in home.glob("node_modules/onnxruntime-node/bin/napi-v*/*"):
+                if other.name != "linux":
+                    shutil.rmtree(other)
+            (home / "ready").touch()
+    return home / "node_modules"
+
+
+def architecture() -> str:
+    """This machine's, as Node.js names it."""
+    found = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine())
+    if found is None:
+        pytest.skip(f"onnxruntime-node has nothing for {platform.machine()}")
+    return found
+
+
+def other_node(version: str) -> str:
+    """A Node.js of this version."""
+    name = f"node-linux-{architecture()}"
+    return str(package(f"{name}@{version}") / name / "bin" / "node")
+
+
+@functools.cache
+def folder() -> Path:
+    """A folder for all tests of this process, removed at its end."""
+    found = Path(tempfile.mkdtemp(prefix="raddle-node-"))
+    atexit.register(shutil.rmtree, found, ignore_errors=True)
+    return found
+
+
+@functools.cache
+def application(version: str, *others: str) -> Path:
+    """A folder with the programs and a node_modules of onnxruntime-node in this version and `others`."""
+    found = Path(tempfile.mkdtemp(prefix=f"app-{version}-", dir=folder()))
+    for program in PROGRAMS.iterdir():
+        if program.is_file():
+            shutil.copy(program, found)
+    modules = found / "node_modules"
+    modules.mkdir()
+    for name in (f"onnxruntime-node@{version}", *others):
+        for one in package(name).iterdir():
+            if not one.name.startswith(".") and not (modules / one.name).exists():
+                (modules / one.name).symlink_to(one)
+    return found
+
+
+def bundle(version: str, target: Path) -> None:
+    """Copies the binding and its libraries there, as a bundler does: the binding under a name of its own."""
+    folder = f"bin/napi-v*/linux/{architecture()}"
+    (binding,) = application(version).glob(f"node_modules/onnxruntime-node/{folder}/onnxruntime_binding.node")
+    for file in binding.resolve().parent.iterdir():
+        shutil.copy(file, target / ("a1b2c3.node" if file.name == binding.name else file.name))
+
+
+def preload() -> dict[str, str]:
+    """The variable that has the loader preload the library, as a mounted file does behind the door."""
+    return {"LD_PRELOAD": str(door_lab.tree() / Path(LIBRARY).relative_to(MOUNT_PATH))}
+
+
+@functools.cache
+def chain() -> dict[str, Any]:
+    """A request's model and the shape of its input: matrix products, which use every thread."""
+    return {"model": str(shim_lab.write_model(folder() / "chain.onnx")), "shape": [64, 256]}
+
+
+@functools.cache
+def convolution() -> dict[str, Any]:
+    """The same for a model that each level of graph optimization changes further."""
+    import numpy as np
+    from onnx import TensorProto, helper, numpy_helper
+
+    weights = np.random.default_rng(7).standard_normal((32, 3, 3, 3)).astype(np.float32)
+    nodes = [
+        helper.make_node("Identity", ["input"], ["same"]),
+        helper.make_node("Conv", ["same", "weights"], ["sums"], kernel_shape=[3, 3], pads=[1] * 4),
+        helper.make_node("Relu", ["sums"], ["output"]),
+    ]
+    shape = [1, 3, 16, 16]
+    ends = (("input", shape), ("output", [1, 32, 16, 16]))
+    first, last = ([helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes)] for name, sizes in ends)
+    graph = helper.make_graph(nodes, "convolution", first, last, [numpy_helper.from_array(weights, "weights")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path = folder() / "convolution.onnx"
+    path.write_bytes(model.SerializeToString())
+    return {"model": str(path), "shape": shape}
+
+
+@functools.cache
+def sums() -> dict[str, Any]:
+    """The same for a model with 16 MiB of values in between, and one number as its result."""
+    from onnx import TensorProto, helper
+
+    shape = [16384, 256]
+    nodes = [
+        helper.make_node("Relu", ["input"], ["positive"]),
+        helper.make_node("ReduceSum", ["positive"], ["output"], keepdims=0),
+    ]
+    first = [helper.make_tensor_value_info("input", TensorProto.FLOAT, shape)]
+    last = [helper.make_tensor_value_info("output", TensorProto.FLOAT, [])]
+    graph = helper.make_graph(nodes, "sums", first, last)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path = folder() / "sums.onnx"
+    path.write_bytes(model.SerializeToString())
+    return {"model": str(path), "shape": shape}
+
+
+def two_cpus() -> list[int]:
+    """Two CPUs that this process may run on."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("a pool needs two CPUs")
+    return cpus[:2]
+
+
+def plan(**fields: Any) -> str:
+    """RADDLE_PLAN; two threads that don't spin, unless `fields` say otherwise. A dot in a key is a double underscore."""
+    chosen: dict[str, Any] = {"intra": 2, "inter": 1, "spin": "never", "mode": "sequential", "aff": "none"}
+    chosen |= {"excl": 0, "streams": 1, "workers": 1, "existing": "respect", **fields}
+    parts = [f"{key.replace('__', '.')}={value}" for key, value in chosen.items() if value is not None]
+    return ";".join(["v=1", *parts])
+
+
+def run(
+    program: Path,
+    *sessions: Mapping[str, Any],
+    text: str | None = None,
+    env: Mapping[str, str] | None = None,
+    prefix: Sequence[str] = (),
+    executable: str | None = None,
+    arguments: Sequence[str] = (),
+    cpus: Sequence[int] | None = None,
+    before: Callable[[], object] | None = None,
+    check: bool = True,
+    **request: Any,
+) -> Seen:
+    """One run of a program that makes sessions with these options, on two CPUs.
+
+    `text` is the plan, with which the library is preloaded too; None: stock. `before` runs in the child ahead of exec, `prefix`
+    is a command that runs the rest. `request` is what else the program is told.
+    """
+    allowed = two_cpus() if cpus is None else cpus
+
+    def prepare() -> None:
+        os.sched_setaffinity(0, allowed)
+        if before is not None:
+            before()
+
+    given = {} if text is None else {"RADDLE_PLAN": text, **preload()}
+    asked = {**chain(), "sessions": sessions or [{}], **request}
+    done = subprocess.run(
+        [*prefix, executable or node(), *arguments, str(program), json.dumps(asked)],
+        env=shim_lab.environment({**given, **(env or {})}),
+        preexec_fn=prepare,  # the tests start no threads that hold locks
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    if check and done.returncode:
+        raise AssertionError(f"{program.name} failed:\n{done.stdout}\n{done.stderr}")
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return Seen(found, done.stderr, done.returncode)
+
+
+def namespace(*commands: str) -> list[str]:
+    """A command prefix: the rest runs in a mount namespace of its own, after these shell commands; needs root."""
+    script = " && ".join([*commands, 'exec "$@"'])
+    prefix = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
+    tried = subprocess.run([*prefix, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"no mount namespace can be made here: {tried.stderr.strip()}")
+    return prefix

@@ -1,0 +1,200 @@
+"""What the tests of servers share: the environment that a pod's container would start with, and real servers in it.
+
+The environment is what the webhook's own decision gives a pod with this command and this CPU limit; no kubelet is here,
+so annotations are resolved and the mount's path is replaced as one would.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import re
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonpatch
+import pytest
+
+from raddle import delivery
+from raddle_operator.injection import decide, matching, shipped
+from raddle_operator.objects import policy as spec
+from support import native_lab, shim_lab, torch_lab
+
+PROGRAMS = Path(__file__).parents[1] / "runtimes" / "processes"
+PACKAGES = ["onnxruntime==1.31.1", "gunicorn==23.0.0", "uvicorn==0.38.0", "joblib==1.5.2", "threadpoolctl==3.6.0"]
+_ANNOTATION = re.compile(r"metadata\.annotations\['([^']+)'\]")
+
+
+def interpreter() -> Path | None:
+    """Python with the servers, None where its Python isn't here."""
+    return shim_lab.venv("servers", "3.11", PACKAGES)
+
+
+def torchserve() -> Path:
+    """Debian's Python with its torch, and TorchServe beside it; skips the test where torch isn't here."""
+    torch_lab.installed()
+    home = shim_lab.CACHE / "torchserve-0.12.0"
+    with native_lab.made(home) as folder:
+        if folder:
+            native_lab.fetch(torch_lab.PYTHON, "-m", "venv", "--system-site-packages", folder)
+            packages = ("torchserve==0.12.0", "torch-model-archiver==0.12.0")
+            native_lab.fetch(folder / "bin" / "python", "-m", "pip", "install", "--quiet", *packages)
+    return home / "bin"
+
+
+def container_env(
+    command: Sequence[str],
+    mount: Path | None,
+    *,
+    limit_cpus: float | None,
+    policy: Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """The variables of a container with this command, limit and own variables, under a policy with these fields.
+
+    The image is one of a virtual environment with nothing in PYTHONPATH, and the policy says so: variables load the shim
+    from `mount`. Without one it comes by the door, and the policy says nothing.
+    """
+    if mount is None and platform.machine() not in delivery.architectures():
+        pytest.skip(f"no native shim for {platform.machine()} is built here")
+    by_variables = {"shim": "ConfigMap", "imageEnv": {"PYTHONPATH": ""}}
+    container: dict[str, Any] = {"name": "serve", "image": "models/serve:1", "command": list(command)}
+    container["env"] = [{"name": name, "value": value} for name, value in (env or {}).items()]
+    if limit_cpus is not None:
+        container["resources"] = {"limits": {"cpu": f"{limit_cpus:g}"}}
+    pod = {"metadata": {"name": "serve", "namespace": "models"}, "spec": {"containers": [container]}}
+    governing = spec.policy_from_object(
+        {
+            "apiVersion": "raddle.dev/v1alpha1",
+            "kind": "InferenceThreading",
+            "metadata": {"name": "all", "namespace": "models"},
+            "spec": {"podSelector": {}, **(by_variables if mount else {}), **(policy or {})},
+        }
+    )
+    policies = matching.Policies([governing])
+    facts = decide.Facts(
+        smallest_cores=len(os.sched_getaffinity(0)),
+        config_map_present=True,
+        architectures=frozenset([platform.machine()]),
+    )
+    decision = decide.decide_object(
+        pod, "models", {"raddle.dev/inject": "enabled"}, policies, facts, decide.Settings(shim=shipped.shim())
+    )
+    assert decision.injected, decision
+    changed = jsonpatch.apply_patch(pod, decision.operations)
+    return _resolved(changed, mount)
+
+
+def _resolved(pod: Mapping[str, Any], mount: Path | None) -> dict[str, str]:
+    annotations = pod["metadata"]["annotations"]
+    mounts = {place["mountPath"] for place in pod["spec"]["containers"][0]["volumeMounts"]}
+    assert (delivery.PRELOAD_FILE in mounts) == (mount is None), mounts
+    found = {}
+    for entry in pod["spec"]["containers"][0]["env"]:
+        if "valueFrom" in entry:
+            key = _ANNOTATION.fullmatch(entry["valueFrom"]["fieldRef"]["fieldPath"])
+            assert key is not None, entry
+            found[entry["name"]] = annotations.get(key[1], "")
+        else:
+            found[entry["name"]] = entry["value"].replace(delivery.MOUNT_PATH, str(mount or delivery.MOUNT_PATH))
+    return found
+
+
+@contextlib.contextmanager
+def server(
+    command: Sequence[str], env: Mapping[str, str], folder: Path, port: int | None = None
+) -> Iterator[tuple[int, Path]]:
+    """A running server: its port ("{port}" in the command is replaced) and the file that takes its stderr."""
+    if port is None:
+        (port,) = free_ports(1)
+    errors = folder / "stderr"
+    argv = [word.replace("{port}", str(port)) for word in command]
+    with errors.open("w") as stderr:
+        process = subprocess.Popen(
+            argv,
+            env=shim_lab.environment(env),
+            stdout=stderr,
+            stderr=stderr,
+            cwd=PROGRAMS,
+            start_new_session=True,
+        )
+    try:
+        _wait_until_it_answers(process, port, errors)
+        yield port, errors
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(timeout=30)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody listens on now."""
+    with contextlib.ExitStack() as stack:
+        taken = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in taken:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in taken]
+
+
+def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int, errors: Path) -> None:
+    ends_at = time.monotonic() + 60
+    while time.monotonic() < ends_at and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"the server does not listen:\n{errors.read_text()[-3000:]}")
+
+
+def workers(port: int, count: int, path: str = "/") -> dict[int, dict[str, Any]]:
+    """What each of `count` workers says of itself, by process id: asked until all have answered."""
+    found: dict[int, dict[str, Any]] = {}
+    ends_at = time.monotonic() + 60
+    while len(found) < count and time.monotonic() < ends_at:
+        with (
+            contextlib.suppress(urllib.error.HTTPError),  # not ready yet
+            urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer,
+        ):
+            said = json.loads(answer.read())
+            found[said["pid"]] = said
+    assert len(found) == count, found
+    return found
+
+
+def program(name: str, *arguments: str, env: Mapping[str, str], python: Path, prefix: Sequence[str] = ()) -> Any:
+    """The last line that a program of tests/runtimes/processes prints, as JSON, and its stderr."""
+    done = subprocess.run(
+        [*prefix, str(python), str(PROGRAMS / name), *arguments],
+        env=shim_lab.environment(env),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+def run(command: Sequence[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """The command, run to its end; AssertionError with what it said where it failed."""
+    done = subprocess.run(
+        list(command), env=shim_lab.environment(env), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done
+
+
+def until(true: Callable[[], bool], seconds: float = 30) -> None:
+    """Waits until it is true; AssertionError where it never is."""
+    ends_at = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < ends_at
+        time.sleep(0.05)

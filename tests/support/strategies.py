@@ -1,0 +1,310 @@
+"""Random pods, policies and machines for property tests: shapes that the API server lets through, and hostile ones."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from hypothesis import strategies as st
+from kubernetes.utils.quantity import parse_quantity
+
+from raddle import env
+from raddle.cpus.topology import Group, Kubelet, Machine, NUMANode
+from raddle.planning.policy import FAMILIES
+
+CPUS = ("0", "100m", "0.5", "500m", "1", "1000m", "1500m", "2", "2.5", "3", "4", "8", "64", "1e2", "1E", "1n")
+MEMORY = ("0", "64Mi", "1Gi", "1073741824", "2G", "128974848000m")
+SIDECAR = "istio-proxy"
+NAMES = ("serve", "worker", "a", "model-2", SIDECAR, "x" * 63)
+LITERALS = (
+    "", "0", "1", "8", "abc", "/app", "/app:/lib", "/opt/raddle", "/opt/raddle/python:/app", "$(BASE)/x",
+    "--max-old-space-size=64 ", "--require /opt/raddle/node/raddle.cjs", "--require /opt/raddle/node/raddle.cjs -r x",
+    "/opt/raddle/native/x86_64/libraddle.so:/lib/a.so", "/opt/raddle/native/aarch64/libraddle.so", "/opt/raddle-report",
+    "-Xmx1g -XX:ActiveProcessorCount=8", " -Xmx1g", "GOMAXPROCS=8;KMP_BLOCKTIME=1;OMP_WAIT_POLICY=abc;A=;;",
+    "JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=8;RADDLE_LITERALS=1",
+)  # fmt: skip
+VARIABLES = (
+    "PATH", "BASE", "PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "ORIGINAL_PYTHONPATH", "OMP_NUM_THREADS",
+    "OMP_PROC_BIND", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "OPENBLAS_NUM_THREADS", "ORT_INTRA_OP_NUM_THREADS",
+    "ORT_INTER_OP_NUM_THREADS", "GOMAXPROCS", "MKL_NUM_THREADS", "JAVA_TOOL_OPTIONS", "ORIGINAL_JAVA_TOOL_OPTIONS",
+    "NODE_OPTIONS", "ORIGINAL_NODE_OPTIONS", "LD_PRELOAD", "ORIGINAL_LD_PRELOAD", "RADDLE_PLAN", "RADDLE_LITERALS",
+    "RADDLE_REPORT", "WEB_CONCURRENCY", "GUNICORN_CMD_ARGS",
+)  # fmt: skip
+# What of the image a policy may state.
+IMAGE_ENVS = (
+    {"PYTHONPATH": "/image"}, {"PYTHONPATH": ""}, {"PYTHONUSERBASE": "/u"}, {"PYTHONUSERBASE": ""},
+    {"NODE_OPTIONS": "", "LD_PRELOAD": ""}, {"LD_PRELOAD": "/lib/$LIB/a.so", "JAVA_TOOL_OPTIONS": "-Xmx1g"},
+)  # fmt: skip
+COMMANDS = (
+    None, ["python", "serve.py"], ["gunicorn", "-w", "4", "app:app"], ["sh", "-c", "exec uvicorn --workers=2 app:app"],
+    ["torchrun", "serve.py"], ["/usr/bin/vllm", "serve"], ["node", "server.js"], ["sh", "-c", "exec npm start"],
+)  # fmt: skip
+
+
+def _compact(draw_from: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    """Objects with these parts, each of which may be absent; None stands for absent too."""
+    return st.fixed_dictionaries({}, optional=draw_from).map(
+        lambda found: {key: value for key, value in found.items() if value is not None}
+    )
+
+
+def quantities(values: tuple[str, ...]) -> st.SearchStrategy[Any]:
+    return st.sampled_from(values)
+
+
+@st.composite
+def resources(draw: st.DrawFn) -> dict[str, Any]:
+    """Requests at most the limits, absent requests as the API server defaults them."""
+    limits = draw(_compact({"cpu": quantities(CPUS), "memory": quantities(MEMORY)}))
+    requests = dict(limits)
+    if draw(st.booleans()):
+        # A request without a limit, or one below it.
+        if "cpu" not in limits:
+            requests["cpu"] = draw(quantities(CPUS))
+        if "memory" in limits and limits["memory"] != "0":
+            requests["memory"] = "1Mi"
+    if draw(st.integers(0, 9)) == 0:
+        limits["nvidia.com/gpu"] = requests["nvidia.com/gpu"] = "1"
+    if draw(st.integers(0, 19)) == 0:
+        limits["nvidia.com/gpumem"] = requests["nvidia.com/gpumem"] = "3000"
+    return {key: value for key, value in (("limits", limits), ("requests", requests)) if value}
+
+
+def our_reference(prefix: str, container: str) -> dict[str, Any]:
+    return {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{prefix}{container}']"}}
+
+
+@st.composite
+def env_entry(draw: st.DrawFn) -> dict[str, Any]:
+    name = draw(st.sampled_from(VARIABLES))
+    kind = draw(st.integers(0, 9))
+    if kind < 6:
+        return {"name": name, "value": draw(st.sampled_from(LITERALS))}
+    if kind < 8:
+        reference = {"name": "settings", "key": "k", **draw(_compact({"optional": st.booleans()}))}
+        return {"name": name, "valueFrom": {"configMapKeyRef": reference}}
+    if kind == 8:
+        return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}}
+    prefix = draw(st.sampled_from(env.CONTAINER_PREFIXES))
+    return {"name": name, "valueFrom": our_reference(prefix, draw(st.sampled_from(NAMES)))}
+
+
+MOUNTS = st.sampled_from(
+    (
+        {"name": "data", "mountPath": "/data"},
+        {"name": "data", "mountPath": "/opt/raddle/"},
+        {"name": "data", "mountPath": "/opt"},
+        {"name": "raddle-shim", "mountPath": "/opt/raddle", "readOnly": True},
+        {"name": "raddle-shim", "mountPath": "/etc/ld.so.preload", "subPath": "ld.so.preload", "readOnly": True},
+        {"name": "raddle-shim", "mountPath": "/elsewhere"},
+        {"name": "data", "mountPath": "/etc/ld.so.preload", "subPath": "theirs"},
+        {"name": "data", "mountPath": "/etc/"},
+        {"name": "raddle-report", "mountPath": "/opt/raddle-report", "subPath": "serve"},
+        {"name": "raddle-report", "mountPath": "/elsewhere/report"},
+        {"name": "data", "mountPath": "/opt/raddle-report/own"},
+    )
+)
+VOLUMES = st.sampled_from(
+    (
+        {"name": "data", "emptyDir": {}},
+        {"name": "raddle-shim", "configMap": {"name": "raddle-shim-old", "optional": True}},
+        {"name": "raddle-shim", "emptyDir": {}},
+        {"name": "raddle-shim", "hostPath": {"path": "/etc"}},
+        {"name": "raddle-report", "emptyDir": {"sizeLimit": "2Mi"}},
+        {"name": "raddle-report", "hostPath": {"path": "/var/log"}},
+    )
+)
+
+
+def _unique(strategy: st.SearchStrategy[Any], key: str, most: int) -> st.SearchStrategy[list[Any]]:
+    return st.lists(strategy, max_size=most, unique_by=lambda item: item[key].rstrip("/"))
+
+
+@st.composite
+def containers(draw: st.DrawFn, name: str, *, init: bool = False) -> dict[str, Any]:
+    found = draw(
+        _compact(
+            {
+                "command": st.sampled_from(COMMANDS),
+                "env": st.lists(env_entry(), max_size=5),
+                "envFrom": st.just([{"configMapRef": {"name": "settings"}}]) if not init else st.none(),
+                "volumeMounts": _unique(MOUNTS, "mountPath", 4),
+                "securityContext": st.sampled_from(({}, {"runAsUser": 1000, "privileged": True})),
+            }
+        )
+    )
+    if init and draw(st.booleans()):
+        found["restartPolicy"] = "Always"
+    image = draw(st.sampled_from(("example.test/serve:1", "vllm/vllm-openai:v1", "")))
+    return {"name": name, "image": image, "resources": draw(resources()), **found}
+
+
+LABELS = _compact(
+    {
+        "app": st.sampled_from(("resnet", "bert")),
+        env.INJECT_LABEL: st.sampled_from(("enabled", "disabled")),
+        env.POLICY_LABEL: st.sampled_from(("p0", "p1", "absent")),
+        env.INJECTED_LABEL: st.just("true"),
+        env.DOOR_LABEL: st.sampled_from(("closed", "open")),
+    }
+)
+ANNOTATIONS = _compact(
+    {
+        "team": st.just("vision"),
+        "big": st.just("x" * 245_000),
+        env.GOVERNED_BY: st.just("InferenceThreading/evil"),
+        env.SETTINGS_HASH: st.just("0" * 10),
+        env.THREADS_PREFIX + "serve": st.sampled_from(("999", "")),
+        env.PLAN_PREFIX + "gone": st.just("{}"),
+        env.SHIM_PREFIX + "serve": st.just("v=1;intra=64"),
+        "kubernetes.io/config.mirror": st.none(),
+        "hami.io/vgpu-node": st.sampled_from((None, None, "node-1")),
+    }
+)
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> dict[str, Any]:
+    """A pod that the API server could show to a webhook, injected ones and odd ones among them."""
+    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True))
+    init_names = draw(st.lists(st.sampled_from(("init", "proxy", "raddle-shim")), max_size=2, unique=True))
+    spec: dict[str, Any] = {"containers": [draw(containers(name)) for name in names]}
+    if init_names:
+        spec["initContainers"] = [draw(containers(name, init=True)) for name in init_names]
+    spec |= draw(
+        _compact(
+            {
+                "volumes": _unique(VOLUMES, "name", 3),
+                "nodeSelector": st.sampled_from(({}, {"kubernetes.io/arch": "arm64"}, {"kubernetes.io/arch": "s390x"})),
+                "nodeName": st.sampled_from(("node-1", "unknown")),
+                "schedulerName": st.sampled_from(("default-scheduler", "hami-scheduler")),
+                "os": st.sampled_from(({"name": "linux"}, {"name": "windows"})),
+                "resources": st.one_of(st.none(), resources()),
+            }
+        )
+    )
+    metadata = draw(_compact({"labels": LABELS, "annotations": ANNOTATIONS}))
+    return {"metadata": {"name": "p", "namespace": "ns", **metadata}, "spec": spec}
+
+
+@st.composite
+def policies(draw: st.DrawFn, name: str = "p0") -> dict[str, Any]:
+    """A policy that the schema lets through."""
+    cluster = draw(st.integers(0, 3)) == 0
+    spec = draw(
+        _compact(
+            {
+                "priority": st.integers(-2, 2),
+                "mode": st.sampled_from(("Initial", "Initial", "Initial", "Observe")),
+                "objective": st.sampled_from(("Latency", "Throughput")),
+                "existingValues": st.sampled_from(("Respect", "Override")),
+                "shim": st.sampled_from(("Auto", "ConfigMap", "ImageVolume", "InitContainer", "None")),
+                "containers": st.lists(st.sampled_from((*NAMES, "init", "proxy", "nowhere")), min_size=1, unique=True),
+                "runtimes": st.sampled_from((["onnxruntime"], ["blas"], ["go", "jvm"], list(FAMILIES))),
+                "imageEnv": st.sampled_from(IMAGE_ENVS),
+                "reports": st.booleans(),
+                "nativeShim": st.sampled_from(("Disabled", "Preload")),
+                "allocator": st.sampled_from(("System", "System", "Jemalloc")),
+                "budget": _compact(
+                    {
+                        "source": st.sampled_from(("Auto", "Limit", "Request", "Node")),
+                        "workersPerContainer": st.integers(1, 8),
+                        "sessionsPerWorker": st.integers(1, 4),
+                    }
+                ),
+                "threads": st.sampled_from(
+                    ({}, {"intraOp": 3}, {"intraOpPercent": 50}, {"maxIntraOp": 2}, {"spinning": "Never"})
+                ),
+            }
+        )
+    )
+    spec["podSelector"] = draw(st.sampled_from(({}, {}, {"matchLabels": {"app": "resnet"}})))
+    metadata = {
+        "name": name,
+        "creationTimestamp": draw(st.sampled_from(("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"))),
+    }
+    if not cluster:
+        return {"kind": "InferenceThreading", "metadata": {**metadata, "namespace": "ns"}, "spec": spec}
+    spec["tier"] = draw(st.sampled_from(("Admin", "Baseline")))
+    return {"kind": "ClusterInferenceThreading", "metadata": metadata, "spec": spec}
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> Machine:
+    """One or two NUMA nodes, one or two threads a core, with or without the static CPU manager."""
+    cores, threads, nodes = draw(st.integers(1, 32)), draw(st.sampled_from((1, 2))), draw(st.sampled_from((1, 2)))
+    siblings = tuple(sum(1 << (core + thread * cores) for thread in range(threads)) for core in range(cores))
+    everything = sum(siblings)
+    numa_nodes = tuple(NUMANode(n, sum(siblings[n::nodes])) for n in range(nodes) if siblings[n::nodes])
+    kubelet = draw(st.sampled_from((Kubelet(), Kubelet(cpu_manager_policy="static"), Kubelet("none"))))
+    architecture = draw(st.sampled_from(("", "x86_64", "aarch64")))
+    return Machine(
+        architecture=architecture,
+        online=everything,
+        cores=siblings,
+        sockets=(Group(0, everything),),
+        numa_nodes=numa_nodes,
+        kubelet=kubelet,
+    )
+
+
+# Anything that JSON can hold.
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    found = [path]
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            found += _places(inner, (*path, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            found += _places(inner, (*path, index))
+    return found
+
+
+@st.composite
+def mutilated(draw: st.DrawFn, of: st.SearchStrategy[dict[str, Any]]) -> Any:
+    """Such an object with one to three parts of it replaced by any JSON."""
+    broken: Any = copy.deepcopy(draw(of))
+    for _ in range(draw(st.integers(1, 3))):
+        *parents, last = draw(st.sampled_from([place for place in _places(broken) if place] or [(None,)]))
+        if last is None:
+            return draw(JSON)
+        target = broken
+        for step in parents:
+            target = target[step]
+        target[last] = draw(JSON)
+    return broken
+
+
+def qos(pod: dict[str, Any]) -> str:
+    """ComputePodQOS of k8s.io/kubernetes/pkg/apis/core/v1/helper/qos/qos.go, with the pod-level resources gate on."""
+    requests, limits, guaranteed = {}, {}, True
+
+    def add(total, quantities):
+        seen = set()
+        for name in ("cpu", "memory"):
+            amount = parse_quantity(quantities.get(name, "0"))
+            if amount > 0:
+                total[name] = total.get(name, 0) + amount
+                seen.add(name)
+        return seen == {"cpu", "memory"}
+
+    spec = pod["spec"]
+    of_pod = spec.get("resources")
+    units = (
+        [of_pod]
+        if of_pod is not None
+        else [c.get("resources", {}) for c in spec["containers"] + spec.get("initContainers", [])]
+    )
+    for unit in units:
+        add(requests, unit.get("requests", {}))
+        guaranteed &= add(limits, unit.get("limits", {}))
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed and requests == limits else "Burstable"

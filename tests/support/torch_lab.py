@@ -1,0 +1,203 @@
+"""Real PyTorch for tests: Debian's, twice, and libtorch from Maven Central. What a machine lacks is skipped.
+
+Debian's is built for the CPU only; the wheels carry CUDA and are not fetched. `make packages` installs this machine's
+python3-torch. That of trixie is unpacked into the cache with all that it needs, C library and Python included, and is
+started by its own dynamic linker. `probe` runs torch_probe.py in a process of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import platform
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from raddle import env
+from raddle.planning import policy, wire
+from raddle.planning.planner import Budget, Plan, plan
+from support import families_lab, native_lab, shim_lab
+
+PYTHON = Path("/usr/bin/python3")
+PROBE = Path(__file__).with_name("torch_probe.py")
+RUNTIMES = ("onnxruntime", "torch", "openmp", "blas")
+LIBTORCH_VERSION = "2.7.1"
+# at::launch and its kin have no C header in the package: these declarations are ATen/Parallel.h's.
+LIBTORCH_PROGRAM = """
+#include <cstdio>
+#include <string>
+namespace at {
+int get_num_threads();
+void set_num_threads(int);
+int get_num_interop_threads();
+std::string get_parallel_info();
+void init_num_threads();
+}
+int main(int count, char** argument) {
+    if (count > 1) at::set_num_threads(std::stoi(argument[1]));
+    at::init_num_threads();
+    int team = 0;
+    #pragma omp parallel reduction(+ : team)
+    team += 1;
+    std::printf("%d %d %d\\n%s", at::get_num_threads(), at::get_num_interop_threads(), team,
+                at::get_parallel_info().c_str());
+}
+"""
+
+
+class Release(NamedTuple):
+    """A Python that imports torch, and torch's release."""
+
+    python: Path
+    version: str
+
+
+@functools.cache
+def installed() -> Release:
+    """This machine's python3-torch, such as 1.13.1 (torch.__version__ there is an unfinished 1.13.0a0)."""
+    try:
+        command = ["dpkg-query", "--show", "--showformat=${Version}", "python3-torch"]
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no python3-torch here; make packages installs it")
+    return Release(PYTHON, found.partition("+")[0])
+
+
+def trixie() -> Release:
+    """Debian trixie's python3-torch, 2.6 on Python 3.13."""
+    return unpacked("trixie", "trixie")
+
+
+@functools.cache
+def unpacked(suite: str, name: str) -> Release:
+    """python3-torch of a suite of Debian, in the cache by this name: nothing is installed."""
+    if platform.machine() != "x86_64":
+        pytest.skip("Debian's packages are unpacked for x86-64 only")
+    home = native_lab.CACHE.with_name("torch") / name
+    with native_lab.made(home) as folder:
+        if folder:
+            _unpack(suite, "python3-torch", folder)
+            (python,) = (folder / "usr/bin").glob("python3.[0-9][0-9]")
+            libraries = folder / "usr/lib/x86_64-linux-gnu"
+            path = ":".join(str(libraries / name) for name in ("", "blas", "lapack", ".."))
+            linker = libraries / "ld-linux-x86-64.so.2"
+            command = f'{linker} --argv0 {folder}/python --library-path {path} {python} "$@"'
+            (folder / "python").write_text(f"#!/bin/sh\nexport PYTHONHOME={folder}/usr\nexec {command}\n")
+            (folder / "python").chmod(0o755)
+    return Release(home / "python", (home / "version").read_text())
+
+
+@functools.cache
+def python_of(suite: str) -> Path:
+    """The tree of a suite's smallest Python, with the C library that it needs, in the cache."""
+    if platform.machine() != "x86_64":
+        pytest.skip("Debian's packages are unpacked for x86-64 only")
+    home = native_lab.CACHE.with_name("torch") / f"python-{suite}"
+    with native_lab.made(home) as folder:
+        if folder:
+            _unpack(suite, "python3-minimal", folder)
+    return home
+
+
+def _unpack(suite: str, package: str, folder: Path) -> None:
+    """The tree of a package and of all that it depends on; the package's own version in the file `version`."""
+    options = apt_options(suite, folder / "apt")
+    command = ("apt-get", "-qq", *options, "--yes", "--no-install-recommends", "--download-only", "install", package)
+    native_lab.fetch(*command)
+    for archive in (folder / "apt" / "cache" / "archives").glob("*.deb"):
+        native_lab.fetch("dpkg-deb", "-x", archive, folder)
+        if archive.name.startswith(package + "_"):
+            (folder / "version").write_text(archive.name.split("_")[1].partition("+")[0])
+    for unused in (folder / "apt", folder / "usr/share"):
+        shutil.rmtree(unused)
+
+
+def apt_options(suite: str, apt: Path) -> list[str]:
+    """What makes apt's commands see a suite of Debian, with no package installed; its lists are fetched into `apt`."""
+    for name in ("lists/partial", "cache/archives/partial"):
+        (apt / name).mkdir(parents=True)
+    # No package counts as installed, so that all are fetched.
+    (apt / "status").touch()
+    key = "/usr/share/keyrings/debian-archive-keyring.gpg"
+    (apt / "sources.list").write_text(f"deb [signed-by={key}] {native_lab.debian_mirror()} {suite} main\n")
+    options = {
+        "Dir::Etc::sourcelist": apt / "sources.list",
+        "Dir::Etc::sourceparts": "/dev/null",
+        "Dir::State::lists": apt / "lists",
+        "Dir::State::status": apt / "status",
+        "Dir::Cache": apt / "cache",
+        "APT::Sandbox::User": "root",
+        "Debug::NoLocking": "1",
+    }
+    found = [f"-o{name}={value}" for name, value in options.items()]
+    native_lab.fetch("apt-get", "-qq", *found, "update")
+    return found
+
+
+def planned(limit_cpus: float, **spec: Any) -> tuple[Plan, dict[str, str]]:
+    """The plan of a container with this limit, and its variables as the webhook would set them."""
+    wanted = policy.parse({"runtimes": list(RUNTIMES), **spec})
+    made = plan(None, Budget(quota_cpus=limit_cpus), wanted)
+    variables = families_lab.environment(limit_cpus, RUNTIMES, **spec)
+    return made, {**variables, env.PLAN: wire.shim_text(made, wanted)}
+
+
+def probe(
+    folder: Path,
+    *steps: Sequence[Any],
+    env: Mapping[str, str],
+    python: Path = PYTHON,
+    program: Sequence[str] = (),
+    **kwargs: Any,
+) -> tuple[list[Any], str]:
+    """What each step saw, and stderr. `program` is what Python runs in the place of the probe, with its arguments."""
+    arguments = [*(program or [str(PROBE)]), str(folder), json.dumps(steps)]
+    done = shim_lab.python(python, *arguments, env=env, check=False, **kwargs)
+    if done.returncode:
+        raise AssertionError(f"the probe failed with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+def with_onnxruntime() -> Path:
+    """Debian's Python with its torch, and onnxruntime from a wheel beside it."""
+    installed()
+    home = shim_lab.CACHE / "torch-beside-ort-1.31.1"
+    with native_lab.made(home) as folder:
+        if folder:
+            native_lab.fetch(PYTHON, "-m", "venv", "--system-site-packages", folder)
+            install = (folder / "bin" / "python", "-m", "pip", "install", "--quiet", "onnxruntime==1.31.1")
+            native_lab.fetch(*install)
+    return home / "bin" / "python"
+
+
+def libtorch() -> Path:
+    """The folder of libtorch_cpu.so."""
+    with native_lab.made(native_lab.CACHE / f"libtorch-{LIBTORCH_VERSION}") as folder:
+        if folder:
+            artifact = f"-Dartifact=ai.djl.pytorch:pytorch-native-cpu:{LIBTORCH_VERSION}:jar:linux-x86_64"
+            copy = ("mvn", "-q", "-B", "dependency:copy", artifact, f"-DoutputDirectory={folder}")
+            native_lab.fetch(*copy, cwd=folder)
+            (jar,) = folder.glob("*.jar")
+            native_lab.fetch("unzip", "-qo", "-j", jar, "pytorch/cpu/linux-x86_64/*", "-d", folder)
+            jar.unlink()
+    return native_lab.CACHE / f"libtorch-{LIBTORCH_VERSION}"
+
+
+def libtorch_program() -> Path:
+    """A C++ program linked to libtorch; its OpenMP is the one that libtorch carries. An argument is its own count."""
+    library = libtorch()
+    families_lab.tool("g++")
+    (openmp,) = library.glob("libgomp*")
+
+    def build(home: Path) -> None:
+        subprocess.run(["g++", "-O1", "-fopenmp", "-c", "main.cc"], cwd=home, check=True, timeout=120)
+        linked = ["main.o", openmp, library / "libtorch_cpu.so", library / "libc10.so", f"-Wl,-rpath,{library}"]
+        subprocess.run(["g++", "-o", "program", *linked], cwd=home, check=True, timeout=120)
+
+    sources = {"main.cc": LIBTORCH_PROGRAM, "libtorch": str(library)}
+    return families_lab.made("libtorch", sources, build) / "program"

@@ -1,0 +1,177 @@
+"""Builds one Go program into the cache: once per version and recipe, atomically, with progress.
+
+A program is a Go module in this package (`go/NAME/VERSION/go.mod` and `go.sum`, sources in `go/NAME`). For a Kubernetes
+version without such a folder the module file is derived from upstream's own (`gomodule.py`). The build runs in a folder
+beside its result and is renamed into place; a file lock makes a second builder wait for the first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cluster import gomodule, locking, toolchain
+from cluster.errors import DevclusterError
+from cluster.progress import Progress
+from cluster.versions import Version
+
+TICK_SECONDS = 0.5
+LOG_TAIL_LINES = 30
+FETCH_ATTEMPTS = 3
+OLDEST_GO = (1, 21)
+"""Enough to read another module's go.mod; the build itself needs what that file asks for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What `go build` makes: one file, called by one or more names.
+
+    `source` holds main.go (or nothing, for a `package` of another module) and a folder for each version whose go.mod
+    and go.sum are known. `variables` are string variables that the linker sets, `tags` build constraints. `cgo`: it has
+    parts in C, and is linked with this machine's libraries.
+    """
+
+    name: str
+    version: Version
+    source: Path
+    commands: tuple[str, ...]
+    package: str = "."
+    variables: Mapping[str, str] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    cgo: bool = False
+
+    @property
+    def label(self) -> str:
+        """Return name and version for messages."""
+        return f"{self.name} {self.version}"
+
+    def linker_flags(self) -> str:
+        """Return the value of -ldflags: no symbol table, and the variables."""
+        return " ".join(["-s", "-w", *(f"-X {name}={value}" for name, value in sorted(self.variables.items()))])
+
+    def digest(self) -> str:
+        """Return a hash of all that decides the result, except the Go version."""
+        parts = [self.name, str(self.version), self.package, self.linker_flags(), platform.system(), platform.machine()]
+        parts += [*self.tags, *(("cgo",) if self.cgo else ())]
+        content = hashlib.sha256("\0".join(parts).encode())
+        for path in (*sorted(self.source.glob("*.go")), *gomodule.committed(self.source, self.version)):
+            content.update(path.read_bytes())
+        return content.hexdigest()[:12]
+
+    def folder(self, cache: Path) -> Path:
+        """Return where the built program lies in the cache; it exists once it is whole."""
+        return cache / f"v{self.version}" / f"{self.name}-{self.digest()}"
+
+
+def built(program: Program, cache: Path) -> Path | None:
+    """Return the folder with the program's commands, or None when it is not in the cache."""
+    folder = program.folder(cache) / "bin"
+    return folder if folder.is_dir() else None
+
+
+def build(program: Program, cache: Path, progress: Progress) -> Path:
+    """Return the folder with the program's commands, building it unless it is in the cache.
+
+    Raises DevclusterError with the end of the log and its path when the build fails.
+    """
+    with locking.exclusive(cache / "locks" / f"{program.name}-{program.version}", program.label, progress):
+        found = built(program, cache)
+        if found is not None:
+            return found
+        folder = program.folder(cache)
+        work = folder.with_name(f"{folder.name}.work")
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        try:
+            _compile(program, work, cache, progress)
+            (work / "bin").mkdir()
+            (work / program.name).rename(work / "bin" / program.name)
+            for command in program.commands:
+                if command != program.name:
+                    (work / "bin" / command).symlink_to(program.name)
+            work.rename(folder)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        return folder / "bin"
+
+
+def _compile(program: Program, work: Path, cache: Path, progress: Progress) -> None:
+    logs = cache / "logs"
+    logs.mkdir(exist_ok=True)
+    log = logs / f"{program.name}-{program.version}.log"
+    start = progress.elapsed_seconds()
+    for path in program.source.glob("*.go"):
+        shutil.copy(path, work)
+    resolved = gomodule.prepare(
+        program.source, program.version, work, lambda: toolchain.find_go(OLDEST_GO, cache, progress)
+    )
+    go = toolchain.find_go(toolchain.parse_go_version((work / "go.mod").read_text()), cache, progress)
+    mode = "readonly" if resolved else "mod"
+    progress.say(f"building {program.label} with {go}; the log is {log}")
+    log.write_text("")
+    runner = _Runner(
+        go, work, log, progress, {**toolchain.environment(), **({"CGO_ENABLED": "1"} if program.cgo else {})}
+    )
+    packages = work / "packages"
+    tags = [f"-tags={','.join(program.tags)}"] if program.tags else []
+    fetch = ["list", f"-mod={mode}", *tags, "-deps", program.package]
+    for attempt in range(FETCH_ATTEMPTS):
+        try:
+            packages.write_text("")
+            runner.run(fetch, f"{program.label}: fetching modules", packages)
+            break
+        except DevclusterError as error:
+            if attempt == FETCH_ATTEMPTS - 1:
+                raise
+            progress.say(f"{program.label}: {str(error).splitlines()[0]}; once more")
+    count = packages.read_text().count("\n")
+    arguments = ["-v", f"-mod={mode}", *tags, "-trimpath", "-ldflags", program.linker_flags(), "-o", program.name]
+    runner.run(["build", *arguments, program.package], f"{program.label}: compiling, at most {count} packages", log)
+    progress.say(f"built {program.label} in {progress.elapsed_seconds() - start:.0f} s")
+
+
+@dataclass(frozen=True, slots=True)
+class _Runner:
+    """Runs Go commands in one folder, with errors in the log; how many lines they wrote there is the progress."""
+
+    go: str
+    directory: Path
+    log: Path
+    progress: Progress
+    environment: Mapping[str, str]
+
+    def run(self, arguments: list[str], what: str, output: Path) -> None:
+        before = self._lines()
+        with self.log.open("a") as errors, output.open("a") as file:
+            process = subprocess.Popen(
+                [self.go, *arguments],
+                cwd=self.directory,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=errors,
+            )
+            try:
+                while True:
+                    try:
+                        code = process.wait(TICK_SECONDS)
+                        break
+                    except subprocess.TimeoutExpired:
+                        self.progress.tick(f"{what}: {self._lines() - before} done")
+            finally:
+                process.kill()
+                process.wait()
+        if code:
+            tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
+            command = f"{self.go} {arguments[0]}"
+            raise DevclusterError(
+                f"{command} failed with exit code {code}; the whole log is {self.log}, its end:\n{tail}"
+            )
+
+    def _lines(self) -> int:
+        return self.log.read_text(errors="replace").count("\n")

@@ -1,0 +1,110 @@
+"""One process of the control plane: its start, its stop, and waiting until it answers."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cluster.errors import DevclusterError
+
+POLL_SECONDS = 0.02
+STOP_SECONDS = 1.0
+LOG_TAIL_LINES = 15
+# As Go says it, on Linux and macOS.
+PORT_TAKEN = "address already in use"
+
+
+def free_port() -> int:
+    """Return a TCP port of 127.0.0.1 that is free now; another process may take it, so callers retry."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def wait_until(check: Callable[[], bool], what: str, deadline: float, components: Sequence[Component]) -> None:
+    """Poll until `check` holds.
+
+    Raises DevclusterError at `deadline` (time.monotonic()), and at once when one of the components has died.
+    """
+    while not check():
+        for component in components:
+            component.require_alive()
+        if time.monotonic() > deadline:
+            tails = "\n".join(component.describe_log() for component in components)
+            raise DevclusterError(f"{what}: not so in time\n{tails}")
+        time.sleep(POLL_SECONDS)
+
+
+class PortTakenError(DevclusterError):
+    """A component died because another process had taken its port."""
+
+
+class Component:
+    """A process with its log file, started in the cluster's process group and directory."""
+
+    def __init__(self, name: str, directory: Path, group: int) -> None:
+        """Describe a process that is not started yet; `group` is the process group that the janitor kills."""
+        self.name = name
+        self.log = directory / "logs" / f"{name}.log"
+        self._directory = directory
+        self._group = group
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether the process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        """Return the process id, or None when the process does not run."""
+        return self._process.pid if self._process is not None and self.alive else None
+
+    def start(self, command: Sequence[str]) -> None:
+        """Start the process; the log goes on where an earlier start left it."""
+        with self.log.open("ab") as output:
+            self._log_start = output.tell()
+            self._process = subprocess.Popen(
+                command,
+                cwd=self._directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                process_group=self._group,
+            )
+
+    def stop(self) -> None:
+        """End the process in order, by force after 1 s; nothing happens when it does not run."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._process = None
+
+    def kill(self) -> None:
+        """End the process at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def require_alive(self) -> None:
+        """Raise DevclusterError with the end of the log when the process has died, PortTakenError when so it was."""
+        if self._process is None or self._process.poll() is None:
+            return
+        with self.log.open("rb") as file:
+            file.seek(self._log_start)
+            taken = PORT_TAKEN.encode() in file.read()
+        kind = PortTakenError if taken else DevclusterError
+        raise kind(f"{self.name} ended with exit code {self._process.returncode}\n{self.describe_log()}")
+
+    def describe_log(self) -> str:
+        """Return the path of the log and its last lines."""
+        lines = self.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:] if self.log.exists() else []
+        return "\n".join([f"the end of {self.log}:", *(f"  {line}" for line in lines)])

@@ -1,0 +1,124 @@
+"""What a pod's container would start with: the environment and files that a kubelet would make of the pod.
+
+There is no kubelet in the local cluster, so this resolves the same fields by the same rules
+(pkg/kubelet/kubelet_pods.go: makeEnvironmentVariables): values in order, `$(VAR)` of earlier entries expanded,
+a fieldRef to an annotation read from the pod, a ConfigMap volume's items written as files.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cluster import ApiError, Client
+
+_ANNOTATION = re.compile(r"metadata\.annotations\['(?P<key>[^']+)'\]")
+_PRELOAD = "/etc/ld.so.preload"
+_REFERENCE = re.compile(r"\$\$|\$\((?P<name>[A-Za-z_.-][A-Za-z0-9_.-]*)\)")
+
+
+def environment(client: Client, pod: Mapping[str, Any], container: str, root: Path) -> dict[str, str]:
+    """Return the environment of a container. Files of its mounts are written below `root`, and paths point there.
+
+    Mounts of ConfigMaps and of empty folders are made; a missing optional ConfigMap makes one, as the kubelet does.
+    What a file over /etc/ld.so.preload lists is preloaded by the variable.
+    """
+    spec = _container(pod, container)
+    folders = _mounts(client, pod, spec, root)
+    found: dict[str, str] = {}
+    for entry in spec.get("env", []):
+        value = _value(client, pod, entry, found)
+        if value is not None:
+            found[entry["name"]] = value
+    listed = folders.get(_PRELOAD)
+    if listed is not None and listed.is_file():
+        found["LD_PRELOAD"] = " ".join(filter(None, (found.get("LD_PRELOAD"), listed.read_text().strip())))
+    return {name: _relocated(value, folders) for name, value in found.items()}
+
+
+def _container(pod: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    spec = pod["spec"]
+    for container in [*spec["containers"], *spec.get("initContainers", [])]:
+        if container["name"] == name:
+            assert isinstance(container, dict)
+            return container
+    raise KeyError(name)
+
+
+def _value(client: Client, pod: Mapping[str, Any], entry: Mapping[str, Any], earlier: Mapping[str, str]) -> str | None:
+    if "valueFrom" not in entry:
+        return _expand(entry.get("value", ""), earlier)
+    source = entry["valueFrom"]
+    if "fieldRef" in source:
+        match = _ANNOTATION.fullmatch(source["fieldRef"]["fieldPath"])
+        if match is None:
+            raise NotImplementedError(f"fieldRef {source['fieldRef']['fieldPath']}")
+        # A missing key gives an empty string.
+        return str(pod["metadata"].get("annotations", {}).get(match["key"], ""))
+    if "configMapKeyRef" in source:
+        reference = source["configMapKeyRef"]
+        try:
+            data = _config_map(client, pod, reference["name"]).get("data", {})
+        except ApiError:
+            data = {}
+        if reference["key"] not in data and not reference.get("optional"):
+            raise KeyError(f"ConfigMap {reference['name']}, key {reference['key']}")
+        found = data.get(reference["key"])
+        return None if found is None else str(found)
+    raise NotImplementedError(f"valueFrom {sorted(source)}")
+
+
+def _expand(text: str, earlier: Mapping[str, str]) -> str:
+    def replace(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        return earlier.get(match["name"], match[0])
+
+    return _REFERENCE.sub(replace, text)
+
+
+def _mounts(client: Client, pod: Mapping[str, Any], spec: Mapping[str, Any], root: Path) -> dict[str, Path]:
+    volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes", [])}
+    folders = {}
+    for mount in spec.get("volumeMounts", []):
+        source = volumes[mount["name"]].get("configMap")
+        if source is not None or "emptyDir" in volumes[mount["name"]]:
+            # What one file of a volume is mounted from lies beside its mount.
+            folder = root / mount["mountPath"].lstrip("/")
+            single = source is not None and "subPath" in mount
+            folder = folder.with_name(folder.name + ".d") if single else folder
+            folder.mkdir(parents=True, exist_ok=True)
+            folders[mount["mountPath"]] = folder / mount["subPath"] if single else folder
+        if source is not None:
+            _write(client, pod, source, folder)
+    return folders
+
+
+def _write(client: Client, pod: Mapping[str, Any], source: Mapping[str, Any], folder: Path) -> None:
+    try:
+        config_map = _config_map(client, pod, source["name"])
+    except ApiError:
+        if source.get("optional"):
+            return
+        raise
+    files = {name: text.encode() for name, text in config_map.get("data", {}).items()}
+    files |= {name: base64.b64decode(text) for name, text in config_map.get("binaryData", {}).items()}
+    items = source.get("items") or [{"key": name, "path": name} for name in files]
+    for item in items:
+        path = folder / item["path"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(files[item["key"]])
+        path.chmod(item.get("mode", 0o644))
+
+
+def _config_map(client: Client, pod: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return client.get(f"/api/v1/namespaces/{pod['metadata']['namespace']}/configmaps/{name}")
+
+
+def _relocated(value: str, folders: Mapping[str, Path]) -> str:
+    for mounted, folder in folders.items():
+        value = re.sub(rf"(?<![^:= ]){re.escape(mounted)}(?=[/: ]|$)", str(folder), value)
+    return value

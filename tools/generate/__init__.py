@@ -1,0 +1,1 @@
+"""Writes what is derived from something else in the checkout: CRDs, chart, references, pictures, tables."""

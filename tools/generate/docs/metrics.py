@@ -1,0 +1,175 @@
+"""Writes docs/reference/metrics.md: every metric, from the metric objects of webhook and controller themselves.
+
+    python -m generate.docs.metrics       write the page
+
+tests/contract/test_metrics_reference.py checks that the page is current.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import REGISTRY
+from prometheus_client.core import Metric
+
+from raddle_operator.controller import metrics as controller
+from raddle_operator.kube.informer import CacheState
+from raddle_operator.objects.reasons import SkipReason
+from raddle_operator.webhook.admission import Outcome
+from raddle_operator.webhook.caches import Caches
+from raddle_operator.webhook.metrics import WebhookMetrics
+from raddle_operator.webhook.review import Foreign
+from raddle_operator.webhook.server import Refusal
+from raddle_operator.webhook.sources import MemorySources
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+TARGET = REPOSITORY / "docs" / "reference" / "metrics.md"
+
+SKIP_REASONS: Final = "a [skip reason](skip-reasons.md)"
+ALL_SKIP_REASONS: Final = frozenset(str(reason) for reason in SkipReason)
+
+# Of labels whose values are not all there from the start: those of an enumeration, or words on them.
+LATER: Final[Mapping[tuple[str, str], str]] = {
+    ("raddle_webhook_requests_total", "path"): "`pods`, `binding`; `other` for a path that there is not",
+    ("raddle_webhook_requests_total", "decision"): ", ".join(f"`{one}`" for one in (*Outcome, "refused")),
+    ("raddle_webhook_requests_total", "reason"): (
+        f"`skipped` on `pods`: {SKIP_REASONS}; `changed` and `skipped` on `binding`: an outcome of "
+        "`raddle_webhook_bindings_total`; `foreign`: "
+        + ", ".join(f"`{one}`" for one in Foreign)
+        + "; `refused`: "
+        + ", ".join(f"`{one}`" for one in Refusal)
+        + "; `failed_open`: the error's type; else empty"
+    ),
+    ("raddle_missed_pods", "pod_namespace"): (
+        f"the {controller.MISSED_NAMESPACES} namespaces with most, and `{controller.OTHER_NAMESPACES}`; none where no"
+        " pod is missed"
+    ),
+}
+# The kinds that the controller shows once it leads. kopf does not tell when it last heard of ours.
+CONTROLLER_KINDS: Final[Mapping[str, float | None]] = {
+    **dict.fromkeys(controller.STATUS_KINDS),
+    **dict.fromkeys(("Namespace", "Node", "Pod"), 0.0),
+}
+CONTROLLER_WORK: Final = ("count", "examine", "policy", "topology", "shim")
+
+HEADER = """\
+<!-- Made by `make generate` (tools/generate/docs/metrics.py) from operator/raddle_operator/webhook/metrics.py and
+operator/raddle_operator/controller/metrics.py: edit those. -->
+
+# Metrics
+
+Each pod of the webhook serves its own at `/metrics` of `webhook.metricsPort`, each of the controller at
+`controller.port`, without TLS. The agent serves nothing: what it does shows in `raddle_topologies` and
+`raddle_nodes_without_topology`. Beside these there are the usual `process_*` and `python_*`.
+
+- [Alerts](../runbooks/README.md), a dashboard and what Prometheus needs to find the pods come with the chart.
+- Only the controller that leads looks into the cluster; the others show zeros, so take sums.
+- The pods that a policy governs are those that have values, are older than it, wait for a reason, or have one:
+  `raddle_matched_pods` = `raddle_injected_pods` + `raddle_older_pods` + `raddle_pending_pods` + `raddle_skipped_pods`,
+  but for those skipped that no policy governs.
+- No label is a pod's name. One is a namespace, of pods that the webhook has missed, and it is bounded.
+
+"""
+TABLE = "| metric | type | labels | meaning |\n|---|---|---|---|\n"
+VALUES = """
+## Values of labels
+
+Values are shown from the start, as 0, where they are known then; so the first failure is a change that `increase()`
+sees.
+
+| metric | label | values |
+|---|---|---|
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """One metric: its full name, what it says, and its labels with the values known now."""
+
+    name: str
+    type: str
+    help: str
+    labels: Mapping[str, tuple[str, ...]]
+    buckets: tuple[str, ...] = ()
+
+
+def webhook() -> list[Described]:
+    """The webhook's metrics, as a process with every cache shows them."""
+    metrics = WebhookMetrics()
+    metrics.watch(Caches(MemorySources.empty().sources(node_feature_discovery=True)))
+    metrics.request("pods", Outcome.CHANGED, "")
+    return described(metrics.families())
+
+
+def controlling() -> list[Described]:
+    """The controller's metrics, as the leader of an empty cluster shows them."""
+    controller.measure_pods({})
+    controller.measure_conditions([], [])
+    controller.MISSED_PODS.labels(controller.OTHER_NAMESPACES).set(0)
+    for work in CONTROLLER_WORK:
+        controller.RECONCILE_SECONDS.labels(work)
+    controller.READINGS.caches = tuple(CacheState(kind, 0, age_s) for kind, age_s in CONTROLLER_KINDS.items())
+    try:
+        return described(REGISTRY.collect())
+    finally:
+        controller.MISSED_PODS.clear()
+        controller.READINGS.caches = ()
+
+
+def described(families: Iterable[Metric]) -> list[Described]:
+    """Those of a process's metrics that are ours."""
+    return [_describe(family) for family in families if family.name.startswith("raddle_")]
+
+
+def _describe(family: Metric) -> Described:
+    labels: dict[str, dict[str, None]] = {}
+    for sample in family.samples:
+        for label, value in sample.labels.items():
+            labels.setdefault(label, {})[value] = None
+    buckets = tuple(labels.pop("le", ()))
+    name = f"{family.name}_total" if family.type == "counter" else family.name
+    known = {label: tuple(values) for label, values in labels.items()}
+    return Described(name=name, type=family.type, help=family.documentation, labels=known, buckets=buckets)
+
+
+def values(metric: Described, label: str) -> str:
+    """What a label can be, in words and values."""
+    later = LATER.get((metric.name, label))
+    if later is not None:
+        return later
+    known = metric.labels[label]
+    return SKIP_REASONS if set(known) >= ALL_SKIP_REASONS else ", ".join(f"`{value}`" for value in known)
+
+
+def render() -> str:
+    """The page, as Markdown."""
+    return HEADER + "".join(_lines(webhook(), controlling()))
+
+
+def _lines(of_webhook: list[Described], of_controller: list[Described]) -> Iterator[str]:
+    for title, metrics in (("Webhook", of_webhook), ("Controller", of_controller)):
+        yield f"## {title}\n\n{TABLE}" if metrics is of_webhook else f"\n## {title}\n\n{TABLE}"
+        for metric in metrics:
+            labels = ", ".join(f"`{label}`" for label in metric.labels)
+            finite = [bound for bound in metric.buckets if bound != "+Inf"]
+            buckets = f"; buckets from {finite[0]} to {finite[-1]} s" if finite else ""
+            yield f"| `{metric.name}` | {metric.type} | {labels} | {metric.help}{buckets} |\n"
+    yield VALUES
+    for metric in (*of_webhook, *of_controller):
+        for label in metric.labels:
+            yield f"| `{metric.name}` | `{label}` | {values(metric, label)} |\n"
+
+
+def main() -> int:
+    """Write the page; 0 always."""
+    TARGET.write_text(render())
+    print(f"wrote {TARGET.relative_to(REPOSITORY)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
