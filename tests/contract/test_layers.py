@@ -16,25 +16,6 @@ RUNTIME = sorted((ROOT / "runtime").rglob("*.py"))
 OPERATOR = sorted((ROOT / "operator").rglob("*.py"))
 PACKAGE = ROOT / "operator" / "raddle_operator"
 
-# Package -> the packages beside it that it may import: the house's floors, from the ground up.
-OPERATOR_ARROWS = {
-    "objects": set(),
-    "injection": {"objects"},
-    "kube": set(),
-    "agent": {"objects"},
-    "certificates": {"kube"},
-    "webhook": {"injection", "kube", "objects"},
-    "controller": {"certificates", "injection", "kube", "objects"},
-    "cli": {"agent", "controller", "injection", "kube", "objects", "webhook"},
-}
-RUNTIME_ARROWS = {
-    "cpus": set(),
-    "process": {"cpus"},
-    "machine": {"cpus", "process"},
-    "planning": {"cpus"},
-    "report": {"cpus", "process"},
-    "adapters": {"cpus", "process", "report"},
-}
 # Packages whose modules look at their arguments only.
 PURE = [PACKAGE / "objects", PACKAGE / "injection", ROOT / "runtime/raddle/planning", ROOT / "runtime/raddle/cpus"]
 # It reads what is installed, once.
@@ -95,16 +76,30 @@ def beside(path, root):
     return {part for part in parts if (root / part).is_dir()} - {path.relative_to(root).parts[0]}
 
 
-@pytest.mark.parametrize(
-    ("root", "arrows"),
-    [(PACKAGE, OPERATOR_ARROWS), (ROOT / "runtime/raddle", RUNTIME_ARROWS)],
-    ids=["operator", "runtime"],
-)
-def test_every_package_is_listed_and_imports_downwards_only(root, arrows):
-    folders = {path.name for path in root.iterdir() if (path / "__init__.py").exists()}
-    assert folders == set(arrows)
-    found = {name: set().union(*(beside(path, root) for path in (root / name).rglob("*.py"))) for name in arrows}
-    assert found == arrows
+def drawn(name):
+    """Package -> the packages that it imports, as CONTRIBUTING.md draws the subgraph of this name."""
+    picture = (ROOT / "CONTRIBUTING.md").read_text().partition("```mermaid\n")[2].partition("```")[0]
+    lines = picture.partition(f"subgraph {name} ")[2].partition("    end\n")[0].splitlines()[1:]
+    found = {}
+    for line in lines:
+        start, _, ends = line.strip().partition(" --> ")
+        found[start] = set(ends.split(" & "))
+    return found | {end: set() for ends in found.values() for end in ends if end not in found}
+
+
+def reachable(arrows, start):
+    found = set(arrows[start])
+    return found.union(*(reachable(arrows, end) for end in found))
+
+
+@pytest.mark.parametrize("root", [PACKAGE, ROOT / "runtime/raddle"], ids=["operator", "runtime"])
+def test_packages_import_along_the_arrows_of_the_picture_only(root):
+    arrows = drawn(root.relative_to(ROOT).parts[0])
+    assert {path.name for path in root.iterdir() if (path / "__init__.py").exists()} == set(arrows)
+    for name, ends in arrows.items():
+        imported = set().union(*(beside(path, root) for path in (root / name).rglob("*.py")))
+        assert ends <= imported, f"{name}: an arrow without an import"
+        assert imported <= reachable(arrows, name), f"{name}: an import without an arrow"
 
 
 @pytest.mark.parametrize("root", [PACKAGE, ROOT / "runtime/raddle"], ids=["operator", "runtime"])
