@@ -35,8 +35,7 @@ test: check native ## Run every check and every test; ARGS goes to pytest
 
 .PHONY: lab
 lab: setup native ## Run containers on NUMA machines under QEMU: where each thread and its memory really are (minutes)
-	@$(PYTHON) -m lab $(ARGS)
-	@$(if $(ARGS),,$(PYTHON) -m lab limits)
+	@$(PYTHON) -m pytest -m lab -s tests/lab $(ARGS)
 
 .PHONY: e2e
 e2e: setup native ## Install Raddle on two real nodes, one of them virtual, and look into pods that run (as root; minutes)

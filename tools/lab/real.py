@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cluster.progress import Progress
-from lab import attempts, contents, model, plans, programs, qemu, rootfs, verdict
+from lab import contents, model, plans, programs, qemu, rootfs, verdict
 from lab.errors import LabError, LabUnavailableError
 from lab.plans import Bound
 from lab.scenarios import NATIVE, PYTHON, Scenario, alike, on
@@ -86,59 +84,48 @@ def _compile(job: Path) -> None:
     (job / "libonnxruntime.so.1").symlink_to(rootfs.installed(library))
 
 
-def run(shapes: Sequence[str], prepared: Prepared, folder: Path, progress: Progress) -> list[Verdict]:
-    """Every scenario of these shapes, one guest a shape, as many at once as there are two CPUs for.
+class Guests:
+    """The guests of one run, each booted when it is first asked for, with all scenarios of its shape."""
 
-    Raises LabError where no attempt brings a guest to its end; the last one's console is in the message.
-    """
-    waiting = [
-        (shape, attempts.attempts(shape, partial(_guest, shape, prepared), _wrong, folder, progress))
-        for shape in shapes
-    ]
-    at_once = max(1, len(os.sched_getaffinity(0)) // 2)
-    running: dict[str, Iterator[tuple[int, list[Verdict]]]] = {}
-    found: dict[str, list[Verdict]] = {}
-    done: dict[str, int] = {}
-    containers = sum(len(sides(shape)) for shape in shapes)
-    while waiting or running:
-        while waiting and len(running) < at_once:
-            shape, steps = waiting.pop(0)
-            running[shape] = steps
-        for shape, steps in list(running.items()):
-            step = next(steps, None)
-            if step is None:
-                del running[shape]
-                progress.say(f"{shape}: {_summary(found[shape])}")
-            else:
-                done[shape], found[shape] = step
-        progress.tick(f"{' '.join(running)}: {sum(done.values())} of {containers} containers")
-        time.sleep(POLL_SECONDS)
-    return [one for shape in shapes for one in found[shape]]
+    def __init__(self, prepared: Prepared, folder: Path, progress: Progress) -> None:
+        self._prepared = prepared
+        self._folder = folder
+        self._progress = progress
+        self._known: dict[str, list[Verdict]] = {}
+        self._booted = 0
 
+    def verdicts(self, scenario: Scenario) -> list[Verdict]:
+        """One for each session of the scenario. Raises LabError where the guest does not come to its end."""
+        if scenario.shape not in self._known:
+            self._known[scenario.shape] = self._boot(scenario.shape)
+        return [one for one in self._known[scenario.shape] if one.scenario == scenario.name]
 
-def _summary(verdicts: Sequence[Verdict]) -> str:
-    wrong = sum(bool(one.wrong) for one in verdicts)
-    return f"{len(verdicts)} sessions, {f'{wrong} not as expected' if wrong else 'all as expected'}"
+    def forget(self, scenario: Scenario) -> None:
+        """Have the scenario's guest booted again when it is next asked for."""
+        self._known.pop(scenario.shape, None)
 
-
-def _guest(shape: str, prepared: Prepared, work: Path) -> Iterator[tuple[int, list[Verdict]]]:
-    bound = {scenario.name: _bound(scenario) for scenario in on(shape)}
-    guest = qemu.Guest(
-        kernel=prepared.kernel,
-        initramfs=_initramfs(shape, bound, prepared, work),
-        disk=prepared.disk,
-        node_mib=NODE_MIB,
-    )
-    for _ in qemu.run(get(shape), guest, work, timeout_s=GUEST_SECONDS, boot_s=BOOT_SECONDS, silent_s=SILENT_SECONDS):
-        yield sum("id" in result for result in results(work)), []
-    told = results(work)
-    need_done(shape, told, work)
-    verdicts = [one for scenario in on(shape) for one in verdict.judge(scenario, bound[scenario.name], told)]
-    yield sum("id" in result for result in told), verdicts
-
-
-def _wrong(step: tuple[int, list[Verdict]]) -> str:
-    return "; ".join(f"{one.scenario}: {text}" for one in step[1] for text in one.wrong)
+    def _boot(self, shape: str) -> list[Verdict]:
+        bound = {scenario.name: _bound(scenario) for scenario in on(shape)}
+        self._booted += 1
+        work = self._folder / f"{shape}-{self._booted}"
+        work.mkdir()
+        guest = qemu.Guest(
+            kernel=self._prepared.kernel,
+            initramfs=_initramfs(shape, bound, self._prepared, work),
+            disk=self._prepared.disk,
+            node_mib=NODE_MIB,
+        )
+        containers = len(sides(shape))
+        watched = qemu.run(
+            get(shape), guest, work, timeout_s=GUEST_SECONDS, boot_s=BOOT_SECONDS, silent_s=SILENT_SECONDS
+        )
+        for _ in watched:
+            ended = sum("id" in result for result in results(work))
+            self._progress.tick(f"{shape}: {ended} of {containers} containers")
+            time.sleep(POLL_SECONDS)
+        told = results(work)
+        need_done(shape, told, work)
+        return [one for scenario in on(shape) for one in verdict.judge(scenario, bound[scenario.name], told)]
 
 
 def need_done(name: str, results: Sequence[Mapping[str, Any]], work: Path) -> None:

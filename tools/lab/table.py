@@ -1,11 +1,8 @@
-"""The verdicts of a run as a table for people, as JSON for programs."""
+"""The verdicts of a run as a table."""
 
 from __future__ import annotations
 
-import json
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from lab.verdict import Verdict, told
@@ -26,19 +23,14 @@ HEADINGS = (
     "",
 )
 PAGES_SHOWN = 0.01
-WIDTH = 116
 
 
-def table(verdicts: Sequence[Verdict]) -> str:
-    """A row a session, what is wrong below it, and what the columns mean."""
-    rows = [HEADINGS, *(_row(one) for one in verdicts)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    lines = []
-    for row, one in zip(rows, (None, *verdicts), strict=True):
-        lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-        for problem in one.wrong if one else ():
-            lines += textwrap.wrap(problem, WIDTH, initial_indent="    ! ", subsequent_indent="      ")
-    return "\n".join(lines) + "\n"
+def table(rows: Iterable[Sequence[str]]) -> str:
+    """`row`s below their headings, and what the columns mean."""
+    lines = [HEADINGS, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    text = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+    return "\n".join(text) + "\n\n" + LEGEND
 
 
 LEGEND = """\
@@ -52,7 +44,8 @@ STOCK         threads of the same session without Raddle, in the same guest; ERR
 """
 
 
-def _row(one: Verdict) -> tuple[str, ...]:
+def row(one: Verdict) -> tuple[str, ...]:
+    """One session in the order of HEADINGS."""
     raddle, stock = one.raddle or {}, one.stock or {}
     quota = "-" if one.limits.quota_cpus is None else f"{one.limits.quota_cpus:g}"
     name = one.scenario if one.session == 0 else f"  then ({one.session})"
@@ -85,9 +78,3 @@ def _nodes(pages: Mapping[str, int]) -> str:
     if len(shares) == 1:
         return next(iter(shares))
     return " ".join(f"{node}:{share:.0%}" for node, share in shares.items()) or "?"
-
-
-def document(verdicts: Iterable[Verdict]) -> str:
-    """JSON: {"sessions": [...], "wrong": number}."""
-    sessions: list[dict[str, Any]] = [asdict(one) for one in verdicts]
-    return json.dumps({"sessions": sessions, "wrong": sum(bool(one["wrong"]) for one in sessions)}, indent=2)
