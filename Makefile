@@ -28,10 +28,15 @@ native: setup packages ## Build the native shim for every architecture that ther
 	@$(PYTHON) -m native build
 
 .PHONY: test
-test: check native ## Run every check and every test; ARGS goes to pytest
-	@$(PYTHON) -m cluster build
+test: $(if $(ARGS),,check) native ## Run every check and every test; with ARGS, which goes to pytest, only what that names
+	@$(PYTHON) -m cluster build > /dev/null
 	@$(PYTHON) -m pytest $(or $(ARGS),-n 2 --dist loadfile)
 	@$(if $(ARGS),true,$(PYTHON) -m generate.supported --check)
+
+.PHONY: coverage
+coverage: native ## Run the tests and print the lines and branches that they reach, by module; ARGS goes to pytest
+	@$(PYTHON) -m cluster build > /dev/null
+	@tools/scripts/coverage $(or $(ARGS),-n 2 --dist loadfile)
 
 .PHONY: lab
 lab: setup native ## Run containers on NUMA machines under QEMU: where each thread and its memory really are (minutes)
