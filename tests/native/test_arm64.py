@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 from support import native_lab, node_lab
-from support.native_programs import HERE, NATIVE, library, need
+from support.native_programs import HERE, NATIVE, Kind, library, need
 
 VERSION = "1.20.1"
 PLAN = "v=1;intra=2;inter=1;spin=never"
@@ -21,7 +21,7 @@ def threads(tmp_path_factory):
     program = tmp_path_factory.mktemp("arm64") / "caller"
     missing = "-Wl,--unresolved-symbols=ignore-in-shared-libs"
     command = ["aarch64-linux-gnu-gcc", f"-I{NATIVE}", "-o", program, HERE / "caller.c", found[0]]
-    subprocess.run([*command, f"-Wl,-rpath,{found[0].parent}", missing], check=True)
+    Kind.run_checked(*command, f"-Wl,-rpath,{found[0].parent}", missing)
     emulator = ["qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"]
     shim, model = library("aarch64"), native_lab.model()
 

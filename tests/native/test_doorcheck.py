@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support import door_lab
-from support.native_programs import need
+from support.native_programs import Kind, need
 
 from doorcheck import __main__ as tool
 from doorcheck import check
@@ -65,7 +65,7 @@ def test_a_door_that_does_harm_is_found(tmp_path, harm, program, told):
     (tmp_path / "harm.c").write_text(HARM)
     library = tree / "libraddle.so"
     library.unlink()
-    subprocess.run(["gcc", "-shared", "-fPIC", f"-DHARM={harm}", "-o", library, tmp_path / "harm.c"], check=True)
+    Kind.run_checked("gcc", "-shared", "-fPIC", f"-DHARM={harm}", "-o", library, tmp_path / "harm.c")
     cases = [check.Case(Program("one", f"/usr/bin/{program}"), (), "without a plan, watched")]
     with Surroundings(tree, opened=False) as stock, Surroundings(tree, opened=True) as opened:
         found = check.Check(stock, opened, 1, lambda _: None).run(cases, 1)

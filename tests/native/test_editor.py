@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 from support import native_lab
-from support.native_programs import HERE, NATIVE, PLAN, library, need
+from support.native_programs import HERE, NATIVE, PLAN, Kind, library, need
 
 
 @pytest.mark.parametrize("version", ["1.23.2", "1.26.0", native_lab.WHEEL_VERSION])
@@ -15,7 +15,7 @@ def test_a_session_of_the_model_editor_has_the_plan_s_threads(tmp_path, version,
     folder, model = native_lab.release(version), native_lab.model()
     program = tmp_path / "caller"
     command = ["gcc", f"-I{NATIVE}", "-o", program, HERE / "caller.c", folder / "libonnxruntime.so"]
-    subprocess.run([*command, f"-Wl,-rpath,{folder}"], check=True)
+    Kind.run_checked(*command, f"-Wl,-rpath,{folder}")
     environ = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(library()), "RADDLE_PLAN": plan, "MODEL": str(model)}
     done = subprocess.run([program, "0", "editor"], env=environ, capture_output=True, text=True, check=True)
     assert sorted(name for name in done.stdout.splitlines() if name.startswith("ort-")) == names

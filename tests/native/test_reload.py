@@ -24,7 +24,7 @@ def plugins(tmp_path_factory):
         Kind.run_checked(*build, *flags, "-Wl,-soname,libonnxruntime.so.1", "-o", stub, HERE / "stub.c")
         found[name] = folder / "plugin.so"
         Kind.run_checked(
-            *build, "-Dmain=caller", "-o", found[name], HERE / "caller.c", stub, f"-Wl,-rpath,{folder}", "-lpthread"
+            *build, "-Dmain=caller", "-o", found[name], HERE / "caller.c", stub, "-Wl,-rpath,$ORIGIN", "-lpthread"
         )
     return found
 

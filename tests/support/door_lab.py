@@ -30,10 +30,13 @@ def prefix(folder: Path | None = None) -> tuple[str, ...]:
     """What to put in front of a command so that it runs behind the door; skips where this machine can't."""
     if not shutil.which("unshare"):
         pytest.skip("no unshare here")
-    problem = door.problem()
+    problem = _problem()
     if problem:
         pytest.skip(f"no mount namespace of its own: {problem}")
     return door.inside(folder or tree())
+
+
+_problem = functools.cache(door.problem)
 
 
 def closed() -> tuple[str, ...]:
