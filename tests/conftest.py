@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from pathlib import Path
@@ -21,6 +22,30 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if any(map(item.get_closest_marker, ("cluster", "runtime", "kernel"))):
             item.add_marker(pytest.mark.flaky(reruns=1))
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
+
+# Files of these folders start first, since they take longest: short ones fill up the end.
+LONGEST = ("tests/integration", "tests/chart", "tests/runtimes", "tests/native")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With `--dist loadfile`, those files of tests/integration that share the session's cluster go to the same worker."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Files(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return "cluster" if _shares_cluster(file) else file
+
+    @functools.cache
+    def _shares_cluster(file):
+        return file.startswith("tests/integration/") and "Cluster(" not in (config.rootpath / file).read_text()
+
+    return Files(config, log)
 
 
 def pytest_addoption(parser):
