@@ -11,10 +11,10 @@ import sys
 
 import aiohttp
 import pytest
+from support.controllers import ControllerThread
 
 from cluster import Cluster
 from raddle import delivery
-from raddle_operator.controller import process
 from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.kube import (
     CLUSTER_INFERENCE_THREADINGS,
@@ -85,14 +85,13 @@ async def get_text(settings, path):
 
 @contextlib.asynccontextmanager
 async def running(settings, *, ready=True):
-    task = asyncio.create_task(process.serve(settings))
+    started = ControllerThread(settings)
     try:
         if ready:
             await until(lambda: leads(settings))
-        yield task
+        yield started
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await started.stop()
 
 
 async def leads(settings):
@@ -387,8 +386,7 @@ async def test_a_second_replica_stands_by_and_takes_over_when_the_first_one_stop
             return False
 
         await until(stands_by)
-        leader.cancel()
-        await asyncio.gather(leader, return_exceptions=True)
+        await leader.stop()
         await until(lambda: leads(second))
         await kube.create(INFERENCE_THREADINGS, policy("p", namespace))
         await status_says(kube, INFERENCE_THREADINGS, "p", namespace, lambda _: True)

@@ -13,9 +13,9 @@ from pathlib import Path
 import aiohttp
 import kopf
 import pytest
+from support.controllers import ControllerThread
 
 from cluster import Cluster
-from raddle_operator.controller import process
 from raddle_operator.controller.reconcile import Reconciler
 from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.kube import (
@@ -90,13 +90,12 @@ def settings(account):
 
 @contextlib.asynccontextmanager
 async def running(settings):
-    task = asyncio.create_task(process.serve(settings))
+    started = ControllerThread(settings)
     try:
-        yield task
-        assert not task.done(), "the controller has ended"
+        yield started
+        assert started.is_running, f"the controller has ended: {started.error!r}"
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await started.stop()
 
 
 async def until(check, within_s=40):
@@ -150,10 +149,10 @@ async def test_rights_that_are_missing_for_a_while_do_not_end_it(cluster, kube, 
     role = await kube.get(roles, "raddle-controller")
     rules = role["rules"]
     await kube.replace(roles, {**role, "rules": []})
-    async with running(settings) as task:
+    async with running(settings) as started:
         await new_policy(kube, "p", namespace)
         await asyncio.sleep(3)  # several attempts of every watch and of kopf's own
-        assert not task.done()
+        assert started.is_running
         assert not await is_ready(settings)
         role = await kube.get(roles, "raddle-controller")
         await kube.replace(roles, {**role, "rules": rules})
@@ -182,7 +181,7 @@ async def test_a_deletion_that_nobody_was_told_of_is_found_by_the_resync(cluster
     made = await new_policy(kube, "ghost", namespace)
     settings = ControllerSettings(namespace=SYSTEM, identity="direct", keep_shim=False)
     recorder = Recorder(kube, controller="raddle.dev/controller", instance="direct")
-    reconciler = Reconciler(kube, settings, recorder)
+    reconciler = Reconciler(kube, settings, recorder, on_rewind=pytest.fail)
     reconciler.deliver(INFERENCE_THREADINGS, (namespace, "ghost"), made)
     assert (namespace, "ghost") in reconciler._policies["InferenceThreading"]
     await kube.delete(INFERENCE_THREADINGS, "ghost", namespace)
@@ -193,7 +192,9 @@ async def test_a_deletion_that_nobody_was_told_of_is_found_by_the_resync(cluster
 async def test_an_object_that_cannot_be_read_costs_that_object_only(kube, namespace):
     made = await new_policy(kube, "good", namespace)
     settings = ControllerSettings(namespace=SYSTEM, identity="direct", keep_shim=False)
-    reconciler = Reconciler(kube, settings, Recorder(kube, controller="raddle.dev/controller", instance="direct"))
+    reconciler = Reconciler(
+        kube, settings, Recorder(kube, controller="raddle.dev/controller", instance="direct"), on_rewind=pytest.fail
+    )
     reconciler.deliver(INFERENCE_THREADINGS, (namespace, "bad"), {"metadata": {"resourceVersion": "1"}})
     reconciler.deliver(INFERENCE_THREADINGS, (namespace, "good"), made)
     assert set(reconciler._policies["InferenceThreading"]) == {(namespace, "good")}

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from raddle_operator.controller.process import anew_when_rewound
-from raddle_operator.controller.reconcile import HistoryRewoundError, Reconciler
+from raddle_operator.controller.reconcile import Reconciler
 from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.kube import NAMESPACES, NODES, PODS, Page, Unreachable
 from raddle_operator.kube.events import Recorder
@@ -33,43 +32,13 @@ class Restored:
 
 
 @pytest.mark.parametrize("kind", [NAMESPACES, NODES, PODS], ids=lambda kind: kind.plural)
-async def test_it_ends_so_that_everything_is_read_anew(kind):
+async def test_it_says_so_and_writes_nothing_any_more(kind):
     kube = Restored(broken=kind)
     settings = ControllerSettings(namespace="raddle-system", identity="a", keep_shim=False)
-    reconciler = Reconciler(kube, settings, Recorder(kube, controller="raddle.dev/controller", instance="a"))
-    with pytest.raises(ExceptionGroup) as raised:
-        async with asyncio.timeout(10):
-            await reconciler.run()
-    assert raised.value.subgroup(HistoryRewoundError) is not None
-
-
-async def test_work_begins_anew_and_ends_by_being_cancelled_even_while_it_is_torn_down():
-    started, tearing_down, may_end = [], asyncio.Event(), asyncio.Event()
-
-    async def rewind():
-        raise HistoryRewoundError
-
-    async def slow_to_end(number):
-        try:
-            await asyncio.Event().wait()
-        finally:
-            if number == 2:
-                tearing_down.set()
-                await may_end.wait()
-
-    async def work():
-        started.append(len(started) + 1)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(slow_to_end(started[-1]))
-            if started[-1] < 3:
-                group.create_task(rewind())
-
+    recorder, rewound = Recorder(kube, controller="raddle.dev/controller", instance="a"), asyncio.Event()
+    reconciler = Reconciler(kube, settings, recorder, on_rewind=rewound.set)
+    working = asyncio.create_task(reconciler.run())
     async with asyncio.timeout(10):
-        leading = asyncio.create_task(anew_when_rewound(work))
-        await tearing_down.wait()
-        leading.cancel()
-        await asyncio.sleep(0)
-        may_end.set()
-        with pytest.raises(asyncio.CancelledError):
-            await leading
-    assert started == [1, 2]
+        await rewound.wait()
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)

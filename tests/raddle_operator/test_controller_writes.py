@@ -69,7 +69,9 @@ def pod(number):
 @contextlib.asynccontextmanager
 async def at_work(server):
     settings = ControllerSettings(identity="a", keep_shim=False, status_interval_s=INTERVAL_S, tally_interval_s=0.0)
-    reconciler = Reconciler(server, settings, Recorder(server, controller="raddle.dev/controller", instance="a"))
+    reconciler = Reconciler(
+        server, settings, Recorder(server, controller="raddle.dev/controller", instance="a"), on_rewind=pytest.fail
+    )
     running = asyncio.create_task(reconciler.run())
     try:
         yield reconciler

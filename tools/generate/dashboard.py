@@ -195,7 +195,6 @@ ROWS: Final = (
                     'sum(rate(raddle_controller_shim_writes_total{outcome="forbidden"}[$__rate_interval]))',
                 ),
                 ("events dropped", "sum(rate(raddle_controller_events_dropped_total[$__rate_interval]))"),
-                ("kopf restarted", "sum(rate(raddle_controller_kopf_restarts_total[$__rate_interval]))"),
                 unit="cps",
             ),
             graph(

@@ -89,7 +89,6 @@ class Readings(Collector):
 
     def __init__(self) -> None:
         self.events_dropped = 0
-        self.kopf_restarts = 0
         self.caches: tuple[CacheState, ...] = ()
 
     def collect(self) -> Iterator[Metric]:
@@ -98,11 +97,6 @@ class Readings(Collector):
             "raddle_controller_events_dropped",
             "Events that were not written: repeated too often, or refused",
             self.events_dropped,
-        )
-        yield CounterMetricFamily(
-            "raddle_controller_kopf_restarts",
-            "Times that kopf ended by itself and was started again",
-            self.kopf_restarts,
         )
         objects = GaugeMetricFamily("raddle_controller_cache_objects", "Objects kept, by kind", labels=["kind"])
         age = GaugeMetricFamily(

@@ -1,30 +1,26 @@
-"""The controller process: probes and metrics at once, work only while it leads.
+"""The controller process: kopf runs it, probes and metrics answer at once, and work is done only while it leads.
 
 Losing the Lease ends the process: nothing that was under way can then collide with the next leader, and a restart
-begins from the API server's state.
+begins from the API server's state. So does an API server that went back in time: what is known is of another past.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import gc
 import logging
-import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from collections.abc import AsyncIterator
+from typing import Final, NoReturn, Self
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from raddle_operator.certificates import CertificateSettings, ensure
-from raddle_operator.controller import metrics
-from raddle_operator.controller.handlers import KopfThread
+from raddle_operator.controller import handlers, metrics
 from raddle_operator.controller.reconcile import HistoryRewoundError, Reconciler
 from raddle_operator.controller.settings import ControllerSettings
-from raddle_operator.kube import Kube, KubeError, Object, Resource
+from raddle_operator.kube import Connection, Kube, KubeError, Object, Resource
 from raddle_operator.kube.events import Recorder
 from raddle_operator.kube.informer import Key, backoffs
 from raddle_operator.kube.leader import Elector, LeadershipLostError
@@ -36,41 +32,15 @@ COLLECTED_AFTER: Final = (10_000, 10, 10)
 """Parsing lists makes objects by the hundred thousand and no cycles; by default a third of a start is collection."""
 
 
-@dataclass(slots=True)
-class _Process:
-    """What the probes and the metrics look at. ``reconciler`` is None while another process leads."""
+class Controller:
+    """What kopf's handlers start, feed and stop. ``error`` says what ended the work, None while nothing has."""
 
-    elector: Elector
-    reconciler: Reconciler | None = None
-    recorder: Recorder | None = None
-    kopf: KopfThread | None = None
-
-    def not_ready(self) -> str:
-        """Return what is missing, empty when the process is ready to lead or leads with complete lists."""
-        if self.elector.holder is None:
-            return "the lease has not been read yet"
-        if self.reconciler is not None and self.reconciler.unsynced():
-            return "not listed yet: " + ", ".join(self.reconciler.unsynced())
-        return ""
-
-    def measure(self) -> None:
-        """Bring the gauges up to date."""
-        metrics.LEADER.set(self.elector.is_leader)
-        if self.reconciler is not None:
-            self.reconciler.measure()
-        if self.recorder is not None:
-            metrics.READINGS.events_dropped = self.recorder.dropped
-        if self.kopf is not None:
-            metrics.READINGS.kopf_restarts = self.kopf.restarts
-
-
-async def serve(settings: ControllerSettings) -> None:
-    """Run the controller until cancelled; then its Lease is released.
-
-    Raises ConfigError where there are no credentials, LeadershipLostError when the Lease is lost (end the process).
-    """
-    async with await Kube.from_settings(settings.kubeconfig, settings.context) as kube:
-        elector = Elector(
+    def __init__(self, kube: Kube, settings: ControllerSettings) -> None:
+        self.error: BaseException | None = None
+        self.ended: Final = asyncio.Event()
+        self._kube = kube
+        self._settings = settings
+        self._elector = Elector(
             kube,
             namespace=settings.namespace,
             name=settings.lease,
@@ -78,48 +48,84 @@ async def serve(settings: ControllerSettings) -> None:
             timing=settings.election,
             owners=account(kube, settings.namespace, settings.account),
         )
-        process = _Process(elector)
-        async with _serving(process, settings):
-            await elector.run(functools.partial(_lead, kube, settings, process))
+        self._leads = asyncio.Event()
+        self._reconciler: Reconciler | None = None
+        self._recorder = Recorder(kube, controller="raddle.dev/controller", instance=settings.identity)
+        self._until_stopped = contextlib.AsyncExitStack()
+
+    def __copy__(self) -> Self:
+        """Return itself: kopf keeps a copy of its memo for every object."""
+        return self
+
+    async def start(self) -> None:
+        """Answer probes and stand for election. Raises OSError where the port is taken."""
+        await self._until_stopped.enter_async_context(_serving(self, self._settings))
+        electing = asyncio.create_task(self._elector.run(self._lead))
+        electing.add_done_callback(lambda done: self._end(None if done.cancelled() else done.exception()))
+        self._until_stopped.push_async_callback(_cancelled, electing)
+
+    async def stop(self) -> None:
+        """End all work, release the Lease, and answer nobody any more."""
+        await self._until_stopped.aclose()
+
+    async def credentials(self) -> Connection:
+        """Wait until this process leads; return the credentials of then."""
+        await self._leads.wait()
+        return await self._kube.connection()
+
+    def deliver(self, resource: Resource, key: Key, obj: Object, *, deleted: bool) -> None:
+        """Note an object as it is now, or was when it was deleted."""
+        if self._reconciler is not None:
+            self._reconciler.deliver(resource, key, obj, deleted=deleted)
+
+    def not_ready(self) -> str:
+        """Return what is missing, empty when the process is ready to lead or leads with complete lists."""
+        if self._elector.holder is None:
+            return "the lease has not been read yet"
+        if self._reconciler is not None and self._reconciler.unsynced():
+            return "not listed yet: " + ", ".join(self._reconciler.unsynced())
+        return ""
+
+    def measure(self) -> None:
+        """Bring the gauges up to date."""
+        metrics.LEADER.set(self._elector.is_leader)
+        metrics.READINGS.events_dropped = self._recorder.dropped
+        if self._reconciler is not None:
+            self._reconciler.measure()
+
+    def _end(self, error: BaseException | None) -> None:
+        self.error = self.error or error
+        self.ended.set()
+
+    async def _lead(self) -> NoReturn:
+        """Do the leader's work from what the API server says now, until cancelled."""
+        rewound = HistoryRewoundError("the API server went back in time, as after a restore")
+        self._reconciler = Reconciler(self._kube, self._settings, self._recorder, on_rewind=lambda: self._end(rewound))
+        self._leads.set()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._recorder.run())
+            group.create_task(self._reconciler.run())
+            if self._settings.issue_certificates:
+                group.create_task(_keep_certificates(self._kube, self._settings))
+        raise AssertionError("the leader's work never ends")
 
 
-async def _lead(kube: Kube, settings: ControllerSettings, process: _Process) -> NoReturn:
-    await anew_when_rewound(functools.partial(_work, kube, settings, process))
+async def serve(settings: ControllerSettings) -> None:
+    """Run the controller until SIGTERM or SIGINT; then its Lease is released. The event loop must be its own.
+
+    Raises what ends the process before: ConfigError where there are no credentials, LeadershipLostError,
+    HistoryRewoundError, or what failed.
+    """
+    async with await Kube.from_settings(settings.kubeconfig, settings.context) as kube:
+        controller = Controller(kube, settings)
+        await handlers.operate(controller, controller.ended)
+    if controller.error is not None:
+        raise controller.error
 
 
-async def anew_when_rewound(work: Callable[[], Coroutine[Any, Any, NoReturn]]) -> NoReturn:
-    """Do ``work()`` until cancelled, from the beginning each time it raises a group with HistoryRewoundError."""
-    ours = asyncio.current_task()
-    while True:
-        # A task of its own: before Python 3.13 a group that fails while it is cancelled loses the cancellation.
-        working = asyncio.create_task(work())
-        try:
-            await working
-        except* HistoryRewoundError:
-            # kopf's watches, too, are at versions that are not there yet.
-            log.warning("the API server went back in time, as after a restore: everything is read anew")
-        if ours is not None and ours.cancelling():
-            raise asyncio.CancelledError
-
-
-async def _work(kube: Kube, settings: ControllerSettings, process: _Process) -> NoReturn:
-    """Do the leader's work from what the API server says now, until cancelled or rewound."""
-    loop = asyncio.get_running_loop()
-    recorder = Recorder(kube, controller="raddle.dev/controller", instance=settings.identity)
-    reconciler = Reconciler(kube, settings, recorder)
-
-    def deliver(resource: Resource, key: Key, obj: Object, deleted: bool) -> None:
-        loop.call_soon_threadsafe(functools.partial(reconciler.deliver, resource, key, obj, deleted=deleted))
-
-    kopf = KopfThread(deliver, kube.connection)
-    process.reconciler, process.recorder, process.kopf = reconciler, recorder, kopf
-    async with asyncio.TaskGroup() as group:
-        group.create_task(recorder.run())
-        group.create_task(reconciler.run())
-        group.create_task(kopf.run())
-        if settings.issue_certificates:
-            group.create_task(_keep_certificates(kube, settings))
-    raise AssertionError("the leader's work never ends")
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def _keep_certificates(kube: Kube, settings: ControllerSettings) -> NoReturn:
@@ -146,16 +152,16 @@ async def _keep_certificates(kube: Kube, settings: ControllerSettings) -> NoRetu
 
 
 @contextlib.asynccontextmanager
-async def _serving(process: _Process, settings: ControllerSettings) -> AsyncIterator[None]:
+async def _serving(controller: Controller, settings: ControllerSettings) -> AsyncIterator[None]:
     async def live(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")  # that the loop answers is what is asked
 
     async def ready(_: web.Request) -> web.Response:
-        missing = process.not_ready()
+        missing = controller.not_ready()
         return web.Response(text=f"{missing or 'ok'}\n", status=503 if missing else 200)
 
     async def measured(_: web.Request) -> web.Response:
-        process.measure()
+        controller.measure()
         return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     application = web.Application()
@@ -173,20 +179,8 @@ def run(settings: ControllerSettings) -> int:
     """Run the controller until SIGTERM or SIGINT; return the exit status."""
     gc.set_threshold(*COLLECTED_AFTER)
     try:
-        asyncio.run(_until_signalled(settings))
-    except LeadershipLostError as error:
+        asyncio.run(serve(settings))
+    except (LeadershipLostError, HistoryRewoundError, KubeError) as error:
         log.error("%s; this process ends", error)  # noqa: TRY400 (no bug, no traceback)
         return 1
-    except KubeError as error:
-        log.error("%s", error)  # noqa: TRY400
-        return 1
     return 0
-
-
-async def _until_signalled(settings: ControllerSettings) -> None:
-    running = asyncio.ensure_future(serve(settings))
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, running.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await running

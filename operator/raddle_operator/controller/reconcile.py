@@ -10,7 +10,7 @@ import asyncio
 import functools
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 from raddle import env
@@ -97,13 +97,19 @@ _COUNT: Final = Work("count")
 
 
 class Reconciler:
-    """The controller's state and its work, all in one event loop. `run` ends by being cancelled, or when rewound."""
+    """The controller's state and its work, all in one event loop.
 
-    def __init__(self, kube: Kube, settings: ControllerSettings, recorder: Recorder) -> None:
+    ``on_rewind`` is called when a list is older than what the API server has said before; nothing is written then.
+    """
+
+    def __init__(
+        self, kube: Kube, settings: ControllerSettings, recorder: Recorder, *, on_rewind: Callable[[], None]
+    ) -> None:
         self._kube = kube
         self._settings = settings
         self._resynced = asyncio.Event()
-        self._rewound = asyncio.Event()
+        self._rewound = False
+        self._on_rewind = on_rewind
         self._policies: dict[str, VersionedStore[Key, PolicyRecord]] = {
             kind: VersionedStore(functools.partial(self._policy, kind)) for kind in _RESOURCES
         }
@@ -125,14 +131,14 @@ class Reconciler:
             read_namespace,
             metadata_only=True,
             on_change=self._namespace,
-            on_rewind=self._rewound.set,
+            on_rewind=self._rewind,
         )
         self._nodes: Informer[NodeFacts] = Informer(
             kube,
             NODES,
             read_node,
             on_change=lambda key, _old, _new: self._topology(key),
-            on_rewind=self._rewound.set,
+            on_rewind=self._rewind,
         )
         self._pods: Informer[PodFacts] = Informer(
             kube,
@@ -141,7 +147,7 @@ class Reconciler:
             field_selector=_LIVE_PODS,
             metadata_only=True,
             on_change=lambda key, _old, _new: self._count_again((key[0],)),
-            on_rewind=self._rewound.set,
+            on_rewind=self._rewind,
         )
         self._shim = ShimKeeper(kube, self._shim_of, settings.shim_namespaces) if settings.keep_shim else None
         self.queue: Final[KeyedQueue[Work]] = KeyedQueue(
@@ -229,9 +235,8 @@ class Reconciler:
     # ---- what is done
 
     async def run(self) -> NoReturn:
-        """Follow the API server and keep every status right. Raises HistoryRewoundError in an exception group."""
+        """Follow the API server and keep every status right, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._until_rewound())
             group.create_task(self._namespaces.run())
             group.create_task(self._nodes.run())
             if self._shim is not None:
@@ -247,9 +252,9 @@ class Reconciler:
             await self.queue.run(self._handle, workers=WORKERS)
         raise AssertionError("the queue never ends")
 
-    async def _until_rewound(self) -> NoReturn:
-        await self._rewound.wait()
-        raise HistoryRewoundError
+    def _rewind(self) -> None:
+        self._rewound = True
+        self._on_rewind()
 
     def unsynced(self) -> list[str]:
         """Return the kinds of which the first list is not complete yet; empty when the controller is at work."""
@@ -276,7 +281,7 @@ class Reconciler:
                 await asyncio.sleep(self._settings.resync_s)
 
     async def _handle(self, work: Work) -> None:
-        if self._rewound.is_set():
+        if self._rewound:
             return  # what is known is of another past
         with metrics.RECONCILE_SECONDS.labels(work.what).time():
             if work.what == "count":
