@@ -1,7 +1,8 @@
-"""kopf's handlers: what the process does when it starts, when it may log in, when an object changes, and when it ends.
+"""kopf's handlers: what the process does when it starts, to log in, when an object changes, and when it ends.
 
 ``kopf.operator`` is the process's frame. It handles signals, waits for the CRDs and follows them when they change, and
-keeps the watches alive; when it ends, the process does. It logs in once this process leads: a standby watches nothing.
+keeps the watches alive; when it ends, the process does. Its startup lasts until this process leads: a standby, which
+answers probes, watches nothing.
 
 Of objects only ``on.event``: handlers of creations, updates and deletions, timers and daemons would write annotations
 and finalizers into users' objects. kopf drops the error of an event's handler, so this one notes the change, and the
@@ -40,10 +41,10 @@ class Controller(Protocol):
     """What the handlers call: kopf's memo, one for the whole process."""
 
     async def start(self) -> None:
-        """Answer probes and stand for election. Raises OSError where the port is taken."""
+        """Answer probes and wait until this process leads. Raises OSError where the port is taken."""
 
     async def credentials(self) -> Connection:
-        """Wait until this process leads; return the credentials of then."""
+        """Return the credentials of now."""
 
     def deliver(self, resource: Resource, key: Key, obj: Object, *, deleted: bool) -> None:
         """Note an object as it is now, or was when it was deleted."""
@@ -94,13 +95,17 @@ async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
 
 @kopf.on.startup(registry=REGISTRY, errors=kopf.ErrorsMode.PERMANENT)  # type: ignore[untyped-decorator]
 async def start(memo: Controller, **_: Any) -> None:
-    """Answer probes and stand for election. Not tried again here: Kubernetes restarts the process."""
-    await memo.start()
+    """Answer probes and wait until this process leads. What fails here ends the process: Kubernetes restarts it."""
+    try:
+        await memo.start()
+    except BaseException:
+        await memo.stop()  # after half a startup kopf runs no cleanup
+        raise
 
 
 @kopf.on.login(registry=REGISTRY, backoff=5)  # type: ignore[untyped-decorator]
 async def login(memo: Controller, **_: Any) -> kopf.ConnectionInfo:
-    """Return the credentials as soon as this process leads. Where they can't be read kopf tries again in 5 s."""
+    """Return the credentials of now. Where they can't be read kopf tries again in 5 s."""
     connection = await memo.credentials()
     scheme, _space, token = (connection.authorization or "").partition(" ")
     return kopf.ConnectionInfo(

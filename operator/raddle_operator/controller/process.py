@@ -58,19 +58,20 @@ class Controller:
         return self
 
     async def start(self) -> None:
-        """Answer probes and stand for election. Raises OSError where the port is taken."""
+        """Answer probes and wait until this process leads. Raises OSError where the port is taken."""
         await self._until_stopped.enter_async_context(_serving(self, self._settings))
         electing = asyncio.create_task(self._elector.run(self._lead))
         electing.add_done_callback(lambda done: self._end(None if done.cancelled() else done.exception()))
         self._until_stopped.push_async_callback(_cancelled, electing)
+        await self._leads.wait()
 
     async def stop(self) -> None:
         """End all work, release the Lease, and answer nobody any more."""
+        self.ended.set()  # else kopf's own wait for it would hold up its end
         await self._until_stopped.aclose()
 
     async def credentials(self) -> Connection:
-        """Wait until this process leads; return the credentials of then."""
-        await self._leads.wait()
+        """Return the credentials of now."""
         return await self._kube.connection()
 
     def deliver(self, resource: Resource, key: Key, obj: Object, *, deleted: bool) -> None:
