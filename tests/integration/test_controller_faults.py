@@ -182,11 +182,11 @@ async def test_a_deletion_that_nobody_was_told_of_is_found_by_the_resync(cluster
     settings = ControllerSettings(namespace=SYSTEM, identity="direct", keep_shim=False)
     recorder = Recorder(kube, controller="raddle.dev/controller", instance="direct")
     reconciler = Reconciler(kube, settings, recorder, on_rewind=pytest.fail)
-    reconciler.deliver(INFERENCE_THREADINGS, (namespace, "ghost"), made)
-    assert (namespace, "ghost") in reconciler._policies["InferenceThreading"]
+    reconciler.state.deliver(INFERENCE_THREADINGS, (namespace, "ghost"), made)
+    assert (namespace, "ghost") in reconciler.state.policies["InferenceThreading"]
     await kube.delete(INFERENCE_THREADINGS, "ghost", namespace)
     await reconciler.resync()
-    assert (namespace, "ghost") not in reconciler._policies["InferenceThreading"]
+    assert (namespace, "ghost") not in reconciler.state.policies["InferenceThreading"]
 
 
 async def test_an_object_that_cannot_be_read_costs_that_object_only(kube, namespace):
@@ -195,9 +195,9 @@ async def test_an_object_that_cannot_be_read_costs_that_object_only(kube, namesp
     reconciler = Reconciler(
         kube, settings, Recorder(kube, controller="raddle.dev/controller", instance="direct"), on_rewind=pytest.fail
     )
-    reconciler.deliver(INFERENCE_THREADINGS, (namespace, "bad"), {"metadata": {"resourceVersion": "1"}})
-    reconciler.deliver(INFERENCE_THREADINGS, (namespace, "good"), made)
-    assert set(reconciler._policies["InferenceThreading"]) == {(namespace, "good")}
+    reconciler.state.deliver(INFERENCE_THREADINGS, (namespace, "bad"), {"metadata": {"resourceVersion": "1"}})
+    reconciler.state.deliver(INFERENCE_THREADINGS, (namespace, "good"), made)
+    assert set(reconciler.state.policies["InferenceThreading"]) == {(namespace, "good")}
 
 
 async def test_handlers_of_others_in_kopfs_global_registry_do_not_run(kube, settings, namespace):

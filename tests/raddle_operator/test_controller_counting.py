@@ -3,9 +3,8 @@
 import pytest
 
 from raddle_operator.controller.counting import PodCounts
-from raddle_operator.controller.examine import case_of
-from raddle_operator.controller.status import key_of
-from raddle_operator.controller.world import NamespaceFacts, PodFacts
+from raddle_operator.controller.facts import NamespaceFacts, PodFacts
+from raddle_operator.controller.status import case_of, key_of
 from raddle_operator.injection.matching import Policies
 from raddle_operator.objects.policy import policy_from_object
 from raddle_operator.objects.reasons import SkipReason
@@ -62,7 +61,7 @@ def test_one_pod_of_a_kind_is_to_be_examined_until_it_has_been(counts):
     pods = {("shop", "a"): POD, ("shop", "b"): POD}
     assert count(counts, pods, "shop").examine == (("shop", "a"),)
     assert counts.of("shop").policies[KEY].pending == 2
-    counts.judge(CASE, SkipReason.NO_CPU_BOUND)
+    counts.record(CASE, SkipReason.NO_CPU_BOUND)
     assert not counts.is_current
     assert count(counts, pods).examine == ()
     assert counts.of("shop").policies[KEY].skipped == {"NoCPUBound": 2}
@@ -71,23 +70,23 @@ def test_one_pod_of_a_kind_is_to_be_examined_until_it_has_been(counts):
 def test_a_doubted_verdict_stays_in_force_until_there_is_another(counts):
     pods = {("shop", "a"): POD}
     count(counts, pods, "shop")
-    counts.judge(CASE, SkipReason.NO_CPU_BOUND)
+    counts.record(CASE, SkipReason.NO_CPU_BOUND)
     count(counts, pods)
-    counts.doubt()
+    counts.invalidate()
     assert count(counts, pods, "shop").examine == (("shop", "a"),)
     assert counts.of("shop").policies[KEY].skipped == {"NoCPUBound": 1}
-    counts.judge(CASE, SkipReason.NO_CPU_BOUND)
+    counts.record(CASE, SkipReason.NO_CPU_BOUND)
     assert counts.is_current
-    counts.judge(CASE, SkipReason.WEBHOOK_MISSED)
+    counts.record(CASE, SkipReason.WEBHOOK_MISSED)
     count(counts, pods)
     assert counts.of("shop").policies[KEY].skipped == {"WebhookMissed": 1}
 
 
 def test_a_verdict_that_nobody_needs_is_forgotten(counts):
     count(counts, {("shop", "a"): POD}, "shop")
-    counts.judge(CASE, SkipReason.NO_CPU_BOUND)
+    counts.record(CASE, SkipReason.NO_CPU_BOUND)
     count(counts, {}, "shop")
-    counts.doubt()
+    counts.invalidate()
     assert count(counts, {("shop", "b"): POD}, "shop").examine == (("shop", "b"),)
     assert counts.of("shop").policies[KEY].pending == 1
 

@@ -6,8 +6,8 @@ import tracemalloc
 import pytest
 
 from raddle import delivery
+from raddle_operator.controller.facts import PodReader
 from raddle_operator.controller.shim_keeper import REMOVE_AFTER_S, KeptMap, ShimKeeper, config_map, outdated
-from raddle_operator.controller.world import PodReader
 from raddle_operator.kube import AlreadyExists, Forbidden, NotFound
 
 NEW, OLD = "newhash", "oldhash"

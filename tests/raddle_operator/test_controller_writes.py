@@ -25,12 +25,10 @@ class Server:
         self.written = asyncio.Queue()
         self.version = 1000
 
-    async def list(self, resource, *_, **__):
-        return Page("100", [])
-
     async def pages(self, resource, *_, **__):
         metadata = {"name": "shop", "labels": {"raddle.dev/inject": "enabled"}}
-        namespace = {"metadata": {**metadata, "creationTimestamp": "2026-01-01T00:00:00Z"}}
+        known = {"creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "1"}
+        namespace = {"metadata": {**metadata, **known}}
         yield Page("100", [namespace] if resource is NAMESPACES else [])
 
     async def watch(self, resource, *_, **__):
@@ -91,28 +89,28 @@ async def test_a_policy_that_was_just_changed_says_so_at_once():
     server = Server()
     async with asyncio.timeout(10), at_work(server) as reconciler:
         for generation in (1, 2, 3):
-            reconciler.deliver(INFERENCE_THREADINGS, KEY, stored(generation, server.version + 1))
+            reconciler.state.deliver(INFERENCE_THREADINGS, KEY, stored(generation, server.version + 1))
             assert (await server.written.get())["observedGeneration"] == generation
 
 
 async def test_pods_that_come_and_go_are_told_once_in_the_interval():
     server = Server()
     async with asyncio.timeout(10), at_work(server) as reconciler:
-        reconciler.deliver(INFERENCE_THREADINGS, KEY, stored(1, server.version))
+        reconciler.state.deliver(INFERENCE_THREADINGS, KEY, stored(1, server.version))
         assert (await server.written.get())["matchedPods"] == 0
         server.pods.put_nowait(pod(1))
         await nothing_is_written(server)
         # A new generation takes along what has waited.
-        reconciler.deliver(INFERENCE_THREADINGS, KEY, stored(2, server.version + 1))
+        reconciler.state.deliver(INFERENCE_THREADINGS, KEY, stored(2, server.version + 1))
         assert (await server.written.get())["matchedPods"] == 1
 
 
 async def test_somebody_who_writes_the_status_too_starts_no_race():
     server = Server()
     async with asyncio.timeout(10), at_work(server) as reconciler:
-        reconciler.deliver(INFERENCE_THREADINGS, KEY, stored(1, server.version))
+        reconciler.state.deliver(INFERENCE_THREADINGS, KEY, stored(1, server.version))
         await server.written.get()
-        reconciler.deliver(INFERENCE_THREADINGS, KEY, stored(1, server.version + 1, {"observedGeneration": 99}))
+        reconciler.state.deliver(INFERENCE_THREADINGS, KEY, stored(1, server.version + 1, {"observedGeneration": 99}))
         await nothing_is_written(server)
 
 
@@ -121,6 +119,6 @@ async def test_topologies_hold_up_no_policy():
     async with asyncio.timeout(10), at_work(server) as reconciler:
         for number in range(100):
             metadata = {"name": f"node-{number}", "uid": "u", "generation": 1, "resourceVersion": str(number + 1)}
-            reconciler.deliver(NODE_CPU_TOPOLOGIES, ("", metadata["name"]), {"metadata": metadata, "spec": {}})
-        reconciler.deliver(INFERENCE_THREADINGS, KEY, stored(1, server.version))
+            reconciler.state.deliver(NODE_CPU_TOPOLOGIES, ("", metadata["name"]), {"metadata": metadata, "spec": {}})
+        reconciler.state.deliver(INFERENCE_THREADINGS, KEY, stored(1, server.version))
         assert (await server.written.get())["observedGeneration"] == 1

@@ -13,9 +13,9 @@ from support import webhook_lab as lab
 from raddle_operator.cli import cluster, explain
 from raddle_operator.controller import metrics
 from raddle_operator.controller.examine import verdict
+from raddle_operator.controller.facts import read_policy
 from raddle_operator.controller.publish import StatusWriter
 from raddle_operator.controller.status import NamespaceTally, Tally, policy_status
-from raddle_operator.controller.world import read_policy
 from raddle_operator.injection.binding import BindingOutcome
 from raddle_operator.injection.decide import Facts
 from raddle_operator.injection.matching import MAX_POLICIES_PER_NAMESPACE, Policies

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import Policy
 from raddle.planning.wire import plan_text
-from raddle_operator.controller.examine import case_of, verdict
-from raddle_operator.controller.freshness import topology_status
-from raddle_operator.controller.status import NamespaceTally, Tally, key_of, policy_status, says, tally
-from raddle_operator.controller.world import (
+from raddle_operator.controller.examine import verdict
+from raddle_operator.controller.facts import (
     NamespaceFacts,
     NodeFacts,
     PodFacts,
@@ -23,6 +21,16 @@ from raddle_operator.controller.world import (
     read_node,
     read_policy,
     read_topology,
+)
+from raddle_operator.controller.freshness import topology_status
+from raddle_operator.controller.status import (
+    NamespaceTally,
+    Tally,
+    case_of,
+    key_of,
+    policy_status,
+    status_matches,
+    tally,
 )
 from raddle_operator.injection.decide import Facts
 from raddle_operator.injection.matching import Policies
@@ -328,7 +336,7 @@ def test_an_unchanged_world_gives_an_equal_status_at_any_later_time():
     first = policy_status(record(), Tally(matched=1, injected=1), now_s=NOW_S)
     again = policy_status(record(status=first), Tally(matched=1, injected=1), now_s=NOW_S + 1000)
     assert again == first
-    assert says(first, again)
+    assert status_matches(first, again)
 
 
 def test_the_time_of_a_condition_changes_with_its_status_only():
@@ -336,13 +344,13 @@ def test_the_time_of_a_condition_changes_with_its_status_only():
     then = policy_status(record(status=first), Tally(matched=1), now_s=NOW_S + 1000)
     assert condition(then, "Accepted")["lastTransitionTime"] == rfc3339(NOW_S)
     assert condition(then, "Ready")["lastTransitionTime"] == rfc3339(NOW_S + 1000)
-    assert not says(first, then)
+    assert not status_matches(first, then)
 
 
 def test_conditions_of_others_do_not_matter():
     wanted = policy_status(record(), Tally(), now_s=NOW_S)
     there = {**wanted, "conditions": [{"type": "Theirs"}, *reversed(wanted["conditions"])], "theirs": 1}
-    assert says(there, wanted)
+    assert status_matches(there, wanted)
 
 
 def test_a_message_is_never_longer_than_the_schema_allows():

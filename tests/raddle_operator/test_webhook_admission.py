@@ -8,10 +8,10 @@ import pytest
 from support import webhook_lab as lab
 
 from raddle_operator.kube import Forbidden, NotFound, Unavailable
-from raddle_operator.webhook.arrivals import Arrivals
 from raddle_operator.webhook.caches import Caches
 from raddle_operator.webhook.journal import Journal
 from raddle_operator.webhook.sources import MemorySources
+from raddle_operator.webhook.waiters import Waiters
 
 PLAN = "plan.raddle.dev/serve"
 THREADS = "threads.raddle.dev/serve"
@@ -202,7 +202,7 @@ async def test_pods_of_a_namespace_that_can_not_be_found_pass_unchanged(tmp_path
 async def test_a_namespace_that_arrives_while_it_is_waited_for_counts(tmp_path):
     async with lab.running(tmp_path, lab.stocked(), arrival_wait_s=30.0) as here:
         under_way = asyncio.create_task(here.create(lab.pod(namespace="new")))
-        await waiting_for(here.webhook._caches.namespace_arrivals)
+        await waiting_for(here.webhook._caches.namespace_waiters)
         here.memory.namespaces.put(lab.namespace("new"))
         assert decision(await under_way) == "skipped NoPolicy"
 
@@ -318,11 +318,11 @@ async def test_a_pod_that_arrives_late_is_waited_for(tmp_path):
     async with lab.running(tmp_path, lab.stocked(), arrival_wait_s=30.0) as here:
         pod = await injected(here)
         under_way = asyncio.create_task(here.bind(lab.binding(), "?timeout=20s"))
-        await waiting_for(here.webhook._caches.unbound_arrivals)
+        await waiting_for(here.webhook._caches.unbound_waiters)
         here.memory.unbound.put(await injected(here, uid="another"))
         here.memory.unbound.put(pod)
         assert decision(await under_way) == "changed NodeSpecific"
-        assert len(here.webhook._caches.unbound_arrivals) == 0
+        assert len(here.webhook._caches.unbound_waiters) == 0
 
 
 async def test_a_pod_that_does_not_arrive_is_asked_for(tmp_path):
@@ -409,7 +409,7 @@ async def test_a_binding_of_a_wrong_shape_is_allowed_unchanged(here, change):
 
 
 async def test_those_who_wait_for_a_key_are_woken_by_that_key_only():
-    arrivals = Arrivals()
+    arrivals = Waiters()
     task = asyncio.create_task(arrivals.next(("a", "b"), lambda value: value == 2))
     await asyncio.sleep(0)
     arrivals.notify(("a", "other"), None, 2)
@@ -424,7 +424,7 @@ async def test_those_who_wait_for_a_key_are_woken_by_that_key_only():
 
 
 async def test_who_stops_waiting_leaves_nothing_behind():
-    arrivals = Arrivals()
+    arrivals = Waiters()
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(arrivals.next(("a", "b"), lambda _: True), 0.01)
     assert len(arrivals) == 0

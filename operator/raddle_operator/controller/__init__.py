@@ -1,5 +1,6 @@
 """The controller: watches policies, topologies and opted-in pods; writes status, events and metrics; one leads.
 
-``handlers`` holds kopf and nothing but kopf, ``world`` what is known, ``status`` and ``freshness`` the pure decisions,
-``reconcile`` carries them out, ``shim_keeper`` keeps the shim's ConfigMaps, ``process`` ties it together.
+``process`` is run by kopf through ``handlers``; ``state`` holds what is known, as ``facts``; ``status`` and
+``freshness`` are the pure decisions; ``reconcile`` carries them out by a keyed queue; ``shim_keeper`` keeps the shim's
+ConfigMaps.
 """

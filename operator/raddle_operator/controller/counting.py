@@ -10,9 +10,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from raddle_operator.controller.examine import Case
-from raddle_operator.controller.status import NamespaceTally, PolicyKey, Tally, tally
-from raddle_operator.controller.world import NamespaceFacts, PodFacts
+from raddle_operator.controller.facts import NamespaceFacts, PodFacts
+from raddle_operator.controller.status import Case, NamespaceTally, PolicyKey, Tally, tally
 from raddle_operator.injection.matching import Policies
 from raddle_operator.kube.informer import Key
 from raddle_operator.objects.reasons import SkipReason
@@ -37,7 +36,7 @@ class PodCounts:
         self._unlabelled = unlabelled
         self._marked: set[str] = set()
         self._verdicts: dict[Case, SkipReason] = {}
-        self._doubted: set[Case] = set()
+        self._invalid: set[Case] = set()
 
     @property
     def is_current(self) -> bool:
@@ -73,7 +72,7 @@ class PodCounts:
                 self.tallies[namespace] = new
             keys = old.policies.keys() | new.policies.keys()
             changed.update(key for key in keys if old.policies.get(key) != new.policies.get(key))
-            wanted = (case for case in new.valueless if case in self._doubted or case not in self._verdicts)
+            wanted = (case for case in new.valueless if case in self._invalid or case not in self._verdicts)
             examine += [(namespace, new.valueless[case]) for case in wanted]
         return Changes(policies=frozenset(changed), examine=tuple(examine))
 
@@ -92,15 +91,15 @@ class PodCounts:
                     there.append(namespace)
         return total, there
 
-    def judge(self, case: Case, reason: SkipReason) -> None:
+    def record(self, case: Case, reason: SkipReason) -> None:
         """Take a verdict on one kind of pod."""
-        self._doubted.discard(case)
+        self._invalid.discard(case)
         if self._verdicts.get(case) is not reason:
             self._verdicts[case] = reason
             self.mark((case[0],))
 
-    def doubt(self) -> None:
+    def invalidate(self) -> None:
         """Have every verdict looked at again (it rests on more than its key says); forget those nobody needs."""
         needed = {case for found in self.tallies.values() for case in found.valueless}
         self._verdicts = {case: reason for case, reason in self._verdicts.items() if case in needed}
-        self._doubted = set(self._verdicts)
+        self._invalid = set(self._verdicts)

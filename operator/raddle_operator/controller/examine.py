@@ -8,21 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from raddle_operator.controller.world import Labels
+from raddle_operator.controller.settings import ControllerSettings
+from raddle_operator.controller.state import ClusterState
+from raddle_operator.controller.status import Case, case_of
+from raddle_operator.injection import matching
 from raddle_operator.injection.decide import Facts, Settings, decide_object
 from raddle_operator.injection.matching import Policies
 from raddle_operator.injection.volumes import ShimDelivery
-from raddle_operator.kube import Object
-from raddle_operator.objects.policy import PolicyObject
+from raddle_operator.kube import PODS, Kube, NotFound, Object
+from raddle_operator.kube.informer import Key
 from raddle_operator.objects.reasons import SkipReason
-
-Case = tuple[str, Labels, str, int]
-"""(namespace, the pod's labels, the policy's UID, its generation)."""
-
-
-def case_of(namespace: str, labels: Labels, policy: PolicyObject) -> Case:
-    """Return what decides alike."""
-    return namespace, labels, policy.uid, policy.generation
 
 
 def verdict(
@@ -43,3 +38,31 @@ def verdict(
     settings = Settings(shim=shim, door=door, unlabelled=unlabelled)
     decision = decide_object(pod, namespace, namespace_labels, policies, facts, settings)
     return SkipReason.WEBHOOK_MISSED if decision.skip is None else decision.skip.reason
+
+
+async def examine(
+    kube: Kube, state: ClusterState, settings: ControllerSettings, shim: ShimDelivery, key: Key
+) -> tuple[Case, SkipReason] | None:
+    """Read one pod and return the verdict on all pods like it; None where it is gone. Raises KubeError."""
+    namespace, name = key
+    pod, facts, policies = state.pods.store.get(key), state.namespaces.get(("", namespace)), state.arranged()
+    if pod is None or facts is None:
+        return None
+    policy = matching.select(dict(pod.labels), namespace, facts.labels, policies).policy
+    if policy is None:
+        return None
+    try:
+        obj = await kube.get(PODS, name, namespace)
+    except NotFound:
+        return None
+    reason = verdict(
+        obj,
+        namespace,
+        facts.labels,
+        policies,
+        state.machines(),
+        shim=shim,
+        door=settings.door,
+        unlabelled=settings.unlabelled,
+    )
+    return case_of(namespace, pod.labels, policy), reason

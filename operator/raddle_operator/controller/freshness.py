@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from raddle_operator.controller.facts import NodeFacts, TopologyRecord
 from raddle_operator.controller.status import condition, with_times
-from raddle_operator.controller.world import NodeFacts, TopologyRecord
 
 FRESH: Final = "Fresh"
 VALID: Final = "Valid"

@@ -18,20 +18,13 @@ from typing import Any, Final, Protocol
 
 import kopf
 
-from raddle_operator.kube import (
-    CLUSTER_INFERENCE_THREADINGS,
-    INFERENCE_THREADINGS,
-    NODE_CPU_TOPOLOGIES,
-    Connection,
-    Object,
-    Resource,
-)
+from raddle_operator.controller.state import WATCHED
+from raddle_operator.kube import Connection, Object, Resource
 from raddle_operator.kube.informer import Key
 
 # It writes a line for every event of every object.
 logging.getLogger("kopf.objects").setLevel(logging.WARNING)
 
-WATCHED: Final = (INFERENCE_THREADINGS, CLUSTER_INFERENCE_THREADINGS, NODE_CPU_TOPOLOGIES)
 REGISTRY: Final = kopf.OperatorRegistry()
 """Our own: kopf's global one belongs to whoever else imports kopf."""
 _RESOURCES: Final = {resource.plural: resource for resource in WATCHED}
@@ -124,7 +117,7 @@ async def login(memo: Controller, **_: Any) -> kopf.ConnectionInfo:
 async def changed(
     memo: Controller, resource: Any, event: Mapping[str, Any], namespace: str | None, name: str, **_: Any
 ) -> None:
-    """Note an object of ours that was listed, created, changed or deleted."""
+    """Note a policy, topology, namespace or node that was listed, created, changed or deleted."""
     key = (namespace or "", name)
     memo.deliver(_RESOURCES[resource.plural], key, dict(event["object"]), deleted=event["type"] == "DELETED")
 

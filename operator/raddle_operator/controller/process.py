@@ -77,14 +77,14 @@ class Controller:
     def deliver(self, resource: Resource, key: Key, obj: Object, *, deleted: bool) -> None:
         """Note an object as it is now, or was when it was deleted."""
         if self._reconciler is not None:
-            self._reconciler.deliver(resource, key, obj, deleted=deleted)
+            self._reconciler.state.deliver(resource, key, obj, deleted=deleted)
 
     def not_ready(self) -> str:
         """Return what is missing, empty when the process is ready to lead or leads with complete lists."""
         if self._elector.holder is None:
             return "the lease has not been read yet"
-        if self._reconciler is not None and self._reconciler.unsynced():
-            return "not listed yet: " + ", ".join(self._reconciler.unsynced())
+        if self._reconciler is not None and self._reconciler.state.unsynced():
+            return "not listed yet: " + ", ".join(self._reconciler.state.unsynced())
         return ""
 
     def measure(self) -> None:

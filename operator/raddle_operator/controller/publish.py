@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from raddle_operator.controller import metrics
 from raddle_operator.controller.freshness import FRESH, VALID
-from raddle_operator.controller.status import ACCEPTED, DEGRADED, READY, says
+from raddle_operator.controller.status import ACCEPTED, DEGRADED, READY, status_matches
 from raddle_operator.kube import Conflict, Kube, KubeError, NotFound, Object, Resource
 from raddle_operator.kube.events import Recorder, Reference
 from raddle_operator.kube.informer import Key
@@ -58,7 +58,7 @@ class StatusWriter:
 
         An object that is gone, or was created again, is nobody's error. Raises KubeError for what may pass.
         """
-        if says(previous, wanted):
+        if status_matches(previous, wanted):
             return None
         metadata = {"name": key[1], "uid": uid, **({"namespace": key[0]} if key[0] else {})}
         try:

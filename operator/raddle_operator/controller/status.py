@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from raddle_operator.controller.examine import Case, case_of
-from raddle_operator.controller.world import Labels, NamespaceFacts, PodFacts, PolicyRecord
+from raddle_operator.controller.facts import Labels, NamespaceFacts, PodFacts, PolicyRecord
 from raddle_operator.injection import matching
 from raddle_operator.injection.matching import Policies
 from raddle_operator.objects.policy import PolicyObject
@@ -22,10 +21,19 @@ from raddle_operator.objects.times import rfc3339
 PolicyKey = tuple[str, str, str]
 """(kind, namespace, name); the namespace is empty for a ClusterInferenceThreading."""
 
+Case = tuple[str, Labels, str, int]
+"""(namespace, the pod's labels, the policy's UID, its generation)."""
+
+
 NAMES_SHOWN: Final = 5
 LAYOUTS_SHOWN: Final = 16
 MESSAGE_CHARACTERS: Final = 1024
 ACCEPTED, READY, DEGRADED = "Accepted", "Ready", "Degraded"
+
+
+def case_of(namespace: str, labels: Labels, policy: PolicyObject) -> Case:
+    """Return what decides alike."""
+    return namespace, labels, policy.uid, policy.generation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,7 +351,7 @@ def with_times(
     return found
 
 
-def says(previous: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+def status_matches(previous: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Tell whether a status that is there says all that is wanted; others' fields and conditions do not matter."""
     there = {item.get("type"): item for item in previous.get("conditions") or ()}
     if any(there.get(item["type"]) != item for item in wanted["conditions"]):

@@ -9,9 +9,9 @@ from typing import Final
 from raddle_operator.injection.matching import Policies
 from raddle_operator.kube.informer import CacheState, Key
 from raddle_operator.objects.policy import PolicyObject
-from raddle_operator.webhook.arrivals import Arrivals
 from raddle_operator.webhook.reported import ReportedNodes
 from raddle_operator.webhook.sources import NodeFacts, Source, Sources, Unbound
+from raddle_operator.webhook.waiters import Waiters
 
 
 class Caches:
@@ -26,13 +26,13 @@ class Caches:
         self._synced = False
         self.version = 0
         """Rises with every change that a decision on a pod could see."""
-        self.namespace_arrivals: Final[Arrivals[Mapping[str, str]]] = Arrivals()
-        self.unbound_arrivals: Final[Arrivals[Unbound]] = Arrivals()
+        self.namespace_waiters: Final[Waiters[Mapping[str, str]]] = Waiters()
+        self.unbound_waiters: Final[Waiters[Unbound]] = Waiters()
         sources.policies.subscribe(self._policy_changed)
         sources.cluster_policies.subscribe(self._policy_changed)
         sources.topologies.subscribe(self._topology_changed)
-        sources.namespaces.subscribe(self.namespace_arrivals.notify)
-        sources.unbound.subscribe(self.unbound_arrivals.notify)
+        sources.namespaces.subscribe(self.namespace_waiters.notify)
+        sources.unbound.subscribe(self.unbound_waiters.notify)
         self._reported: Final = None if sources.reported is None else ReportedNodes(sources.reported)
         for report in () if sources.reported is None else (sources.reported.nodes, sources.reported.zones):
             report.subscribe(self._report_changed)

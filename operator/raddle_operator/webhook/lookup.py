@@ -10,10 +10,10 @@ from typing import Final, TypeVar
 from raddle import env
 from raddle_operator.kube import NAMESPACES, PODS, Kube, KubeError, NotFound
 from raddle_operator.kube.informer import Key
-from raddle_operator.webhook.arrivals import Arrivals
 from raddle_operator.webhook.caches import Caches
 from raddle_operator.webhook.settings import WebhookSettings
 from raddle_operator.webhook.sources import Unbound, read_labels, read_unbound
+from raddle_operator.webhook.waiters import Waiters
 
 MAX_LOOKUPS: Final = 64
 """Requests to the API server that may run at once; more would only make it slower for all."""
@@ -58,7 +58,7 @@ class Lookup:
         async def fetch(kube: Kube) -> Mapping[str, str]:
             return read_labels(await kube.get(NAMESPACES, name, metadata_only=True))
 
-        return await self._late(("", name), self._caches.namespace_arrivals, lambda _: True, fetch)
+        return await self._late(("", name), self._caches.namespace_waiters, lambda _: True, fetch)
 
     async def unbound(self, namespace: str, name: str, uid: str) -> Unbound | None:
         """Return the injected pod that is being bound; None where the pod is not injected. Raises MissingError.
@@ -78,15 +78,13 @@ class Lookup:
                 raise MissingError(Missing.ANOTHER_UID)
             return pod
 
-        arrivals: Arrivals[Unbound | None] = self._caches.unbound_arrivals  # type: ignore[assignment]
-        return await self._late(
-            (namespace, name), arrivals, lambda pod: pod is not None and uid in ("", pod.uid), fetch
-        )
+        waiters: Waiters[Unbound | None] = self._caches.unbound_waiters  # type: ignore[assignment]
+        return await self._late((namespace, name), waiters, lambda pod: pod is not None and uid in ("", pod.uid), fetch)
 
     async def _late(
-        self, key: Key, arrivals: Arrivals[T], wanted: Callable[[T], bool], fetch: Callable[[Kube], Awaitable[T]]
+        self, key: Key, waiters: Waiters[T], wanted: Callable[[T], bool], fetch: Callable[[Kube], Awaitable[T]]
     ) -> T:
-        arriving = asyncio.ensure_future(arrivals.next(key, wanted))
+        arriving = asyncio.ensure_future(waiters.next(key, wanted))
         tasks: list[asyncio.Future[T]] = [arriving]
         try:
             await asyncio.wait(tasks, timeout=self._settings.arrival_wait_s)

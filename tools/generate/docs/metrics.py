@@ -49,10 +49,10 @@ LATER: Final[Mapping[tuple[str, str], str]] = {
         " pod is missed"
     ),
 }
-# The kinds that the controller shows once it leads. kopf does not tell when it last heard of ours.
+# The kinds that the controller shows once it leads. kopf does not tell when it last heard of those that it watches.
 CONTROLLER_KINDS: Final[Mapping[str, float | None]] = {
-    **dict.fromkeys(controller.STATUS_KINDS),
-    **dict.fromkeys(("Namespace", "Node", "Pod"), 0.0),
+    **dict.fromkeys((*controller.STATUS_KINDS, "Namespace", "Node")),
+    "Pod": 0.0,
 }
 CONTROLLER_WORK: Final = ("count", "examine", "policy", "topology", "shim")
 

@@ -14,7 +14,7 @@ from raddle_operator.kube.informer import Key
 T = TypeVar("T")
 
 
-class Arrivals(Generic[T]):
+class Waiters(Generic[T]):
     """Wakes those who wait for a key. ``notify`` is an informer's change callback."""
 
     def __init__(self) -> None:

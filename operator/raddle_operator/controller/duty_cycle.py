@@ -1,4 +1,4 @@
-"""How often work may be done that gets dearer as a cluster grows: so that it takes a bounded share of the time."""
+"""Work that costs more as a cluster grows takes a bounded share of the time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 
-class Pace:
+class DutyCycle:
     """Measures how long the work takes, and says when it may be done again."""
 
     def __init__(self, share: float, *, now_s: Callable[[], float] = time.monotonic) -> None:

@@ -98,6 +98,11 @@ class TopologyRecord:
     problem: str = ""
 
 
+def is_respecified(old: PolicyRecord | None, new: PolicyRecord | None) -> bool:
+    """Tell whether a policy came, went or has another spec now, rather than a status that we wrote ourselves."""
+    return old is None or new is None or (old.policy, old.changed_s) != (new.policy, new.changed_s)
+
+
 class PodReader:
     """Makes PodFacts, one object for equal pods: the replicas of a Deployment share theirs."""
 
