@@ -20,6 +20,7 @@ BENCHMARKS = {
     "injection": ["injection", "--write"],
     "core": ["core", "--write"],
     "scale": ["scale", "--write"],
+    "following": ["following", "--write"],
     "shim": ["shim", "--write"],
     "node": ["node_shim", "--write"],
     "native": ["native_shim", "--write"],
