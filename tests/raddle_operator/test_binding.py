@@ -13,7 +13,7 @@ from raddle.planning.planner import Budget
 from raddle.planning.policy import Policy
 from raddle.planning.wire import read_plan_text
 from raddle_operator.injection import plan_annotations
-from raddle_operator.injection.binding import MAX_TOTAL_BYTES, BindingOutcome, operations, rebind, size_of
+from raddle_operator.injection.binding import MAX_TOTAL_BYTES, BindingOutcome, operations, rebind
 from raddle_operator.injection.explain import explain
 
 STATIC = Kubelet(cpu_manager_policy="static")
@@ -175,7 +175,7 @@ def test_annotations_that_cannot_be_read_are_explained_as_such():
 def test_a_pod_whose_annotations_have_grown_since_create_keeps_its_safe_values():
     present = annotations(UNLIMITED)
     bound = rebind(present, "n1", machine())
-    room = MAX_TOTAL_BYTES - size_of({**present, **bound.annotations})
+    room = MAX_TOTAL_BYTES - plan_annotations.size_of({**present, **bound.annotations})
     assert rebind(present, "n1", machine(), other_bytes=room) == bound
     full = rebind(present, "n1", machine(), other_bytes=room + 1)
     assert (full.outcome, full.annotations) == (BindingOutcome.SAFE_ANNOTATION_BUDGET, {})

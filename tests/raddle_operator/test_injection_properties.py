@@ -15,7 +15,7 @@ from support import strategies
 
 from raddle import env
 from raddle.planning.wire import read_plan_text
-from raddle_operator.injection import environment, plan_annotations
+from raddle_operator.injection import injected, plan_annotations
 from raddle_operator.injection.binding import BindingOutcome, rebind
 from raddle_operator.injection.decide import MAX_ANNOTATIONS_BYTES, Facts, Settings, decide_object
 from raddle_operator.injection.families import VARIABLES
@@ -194,7 +194,7 @@ def test_the_door_is_there_whole_or_not_at_all_and_needs_no_variable_of_a_loader
         if "/etc/ld.so.preload" in mounts and shim.get("name") == "raddle-shim-new":
             assert mounts == {"/etc/ld.so.preload", "/opt/raddle"}
             assert shim["items"] == DOOR_ITEMS
-            ours = environment.literals_of({"metadata": {}, "spec": {"containers": [container]}})[container["name"]]
+            ours = injected.literals_of({"metadata": {}, "spec": {"containers": [container]}})[container["name"]]
             assert not {"PYTHONPATH", "PYTHONUSERBASE", "NODE_OPTIONS", "LD_PRELOAD"} & set(ours)
         elif "/opt/raddle" in mounts and shim.get("name") == "raddle-shim-new":
             assert shim["items"] == ITEMS

@@ -139,12 +139,20 @@ def test_variables_are_kept_with_their_places():
         {"name": "Y", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['other/c']"}}},
     ]
     read = pod(containers=[{"name": "c", "env": entries}]).containers[0]
-    assert [(entry.place, entry.name) for entry in read.env] == [
+    found = [read.effective(entry["name"]) for entry in entries]
+    assert [(entry.place, entry.name) for entry in found] == [
         (place, entry["name"]) for place, entry in enumerate(entries)
     ]
-    assert (read.env[3].value, read.env[3].optional) == (None, True)
-    assert read.env[4].ours == env.THREADS_PREFIX + "c"
-    assert (read.env_count, read.sets_omp) == (6, True)
+    assert (found[3].value, found[3].optional) == (None, True)
+    assert found[4].ours == env.THREADS_PREFIX + "c"
+    assert (len(read.entries), read.annotated) == (6, True)
+
+
+def test_of_several_variables_of_one_name_the_last_decides():
+    entries = [{"name": "A", "value": "1"}, {"name": "B"}, {"name": "A", "value": "2"}]
+    read = pod(containers=[{"name": "c", "env": entries}]).containers[0]
+    assert (read.effective("A").place, read.effective("A").value) == (2, "2")
+    assert (read.effective("B").value, read.effective("C")) == ("", None)
 
 
 def test_native_sidecars_are_init_containers_that_restart_always():

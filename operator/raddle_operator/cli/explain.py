@@ -17,7 +17,7 @@ from rich.padding import Padding
 from raddle import delivery, env
 from raddle_operator.cli import cluster, output, plan
 from raddle_operator.cli import live as inside
-from raddle_operator.injection import decide, environment, shipped, volumes
+from raddle_operator.injection import decide, injected, shipped, volumes
 from raddle_operator.injection import explain as pure
 from raddle_operator.injection.matching import Policies, select
 from raddle_operator.objects import quantities
@@ -128,7 +128,7 @@ def explained(world: cluster.World) -> list[pure.ContainerExplanation]:
             Skip(reason=SkipReason.DOOR_CLOSED, detail="it was when the pod was created"),
             *withheld[name],
         )
-    return pure.explain(world.annotations, environment.literals_of(world.pod), withheld)
+    return pure.explain(world.annotations, injected.literals_of(world.pod), withheld)
 
 
 def _behind_the_door(pod: Mapping[str, Any]) -> frozenset[str]:

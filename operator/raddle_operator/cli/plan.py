@@ -19,7 +19,7 @@ from raddle.planning import wire
 from raddle_operator.cli import manifests, output
 from raddle_operator.cli.manifests import ManifestError
 from raddle_operator.cli.workloads import TEMPLATES, Workload, read_policies, read_workloads
-from raddle_operator.injection import binding, environment, explain, shipped
+from raddle_operator.injection import binding, explain, injected, shipped
 from raddle_operator.injection import decide as injection
 from raddle_operator.injection.matching import Policies
 from raddle_operator.objects import nodetopology
@@ -158,7 +158,7 @@ def apply(pod: manifests.Object, operations: Sequence[Mapping[str, Any]]) -> man
 def as_json(planned: Planned) -> manifests.Object:
     """Return the documented JSON of one workload: what governs it, and each container's values with their reasons."""
     decision = planned.decision
-    literals = environment.literals_of(planned.pod)
+    literals = injected.literals_of(planned.pod)
     containers = []
     for outcome in decision.containers:
         recorded = _recorded(planned.pod, outcome.name)

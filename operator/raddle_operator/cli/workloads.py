@@ -86,7 +86,7 @@ def read_workloads(found: Sequence[Manifest]) -> Iterator[Workload]:
 def _check_quantities(pod: Pod) -> None:
     """Raise SpecError for the first CPU or memory quantity that can't be read."""
     for container in pod.all_containers:
-        path = f"spec.{container.field}[{container.index}].resources"
+        path = f"spec.{container.field}[{container.place}].resources"
         for part, quantities in (("limits", container.limits), ("requests", container.requests)):
             for name in ("cpu", "memory"):
                 try:

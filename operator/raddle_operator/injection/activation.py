@@ -1,21 +1,21 @@
 """How the processes of one container find the shim: by the door, or by one variable for Python, one for native code.
 
-The door needs no variable. Where it is closed each way says for a container `without_ours` what is to change, or why it
-can't be: a list can only be extended where it is known, so where the pod spec sets it or the policy's imageEnv states
-it, and Python's user site can only be replaced where the policy states that the image has none.
+The door needs no variable. Where it is closed each way says what is to change, or why it can't be: a list can only be
+extended where it is known, so where the pod spec sets it or the policy's imageEnv states it, and Python's user site can
+only be replaced where the policy states that the image has none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from raddle import delivery
 from raddle.planning.policy import Policy
 from raddle_operator.injection.environment import USER_BASE, Edits, extend, literal, unknown
-from raddle_operator.injection.volumes import Shim
+from raddle_operator.injection.volumes import Shim, in_the_way
 from raddle_operator.objects.pods import PRELOAD, PYTHON_PATH, Container
+from raddle_operator.objects.policy import PolicyObject
 from raddle_operator.objects.reasons import Skip, SkipReason
 
 _NO_USER_SITE: Final = "PYTHONNOUSERSITE"
@@ -30,8 +30,7 @@ _MAX_ARGUMENTS: Final = 1024
 _USER_SITE: Final = Edits(appended=(literal(USER_BASE, delivery.PYTHON_USER_BASE),))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loading:
+class ShimActivation(NamedTuple):
     """What makes the shim load in a container, and why it does not in some of its processes.
 
     `loads`: some process of the container may load it, so that its files and the plan have to be there. `reaches`: it
@@ -45,29 +44,55 @@ class Loading:
     door: bool = False
 
 
-BY_DOOR: Final = Loading(loads=True, reaches=True, door=True)
-"""What a container behind the open door has."""
+_BY_DOOR: Final = ShimActivation(loads=True, reaches=True, door=True)
 
 
-def by_variables(
-    container: Container, policy: Policy, image_env: Mapping[str, str], shim: Shim, architecture: str | Skip
-) -> Loading:
-    """All ways together, for a container that the shim's files are mounted in and that has not the door."""
+def activate(
+    container: Container,
+    policy: PolicyObject,
+    shim: Shim | Skip | None,
+    architecture: str | Skip,
+    door_closed: Skip | None,
+) -> ShimActivation:
+    """How a container without ours loads the shim, which reaches its pod as `volumes.choose` says.
+
+    `architecture` is that of the pod's node; `door_closed` says why a pod that is to have the door has it not.
+    """
+    if shim is None and wants_native(policy.policy):
+        shim = _missing("nativeShim and allocator need the shim's files, and the policy's shim is None")
+    if shim is None:
+        return ShimActivation()
+    if isinstance(shim, Shim) and shim.init_container is not None and container.field == "initContainers":
+        shim = _missing("the shim is copied after the other init containers")
+    elif isinstance(shim, Shim) and (occupied := in_the_way(container, delivery.MOUNT_PATH)):
+        shim = _missing(occupied)
+    if isinstance(shim, Skip):
+        return ShimActivation(withheld=(shim,))
+    if shim.by_door:
+        return _BY_DOOR
+    return _by_variables(container, policy, shim, architecture, door_closed)
+
+
+def _by_variables(
+    container: Container, policy: PolicyObject, shim: Shim, architecture: str | Skip, door_closed: Skip | None
+) -> ShimActivation:
+    """Both ways, for a container that the shim's files are mounted in and that has not the door."""
     # What stands in envFrom would be hidden by what is set beside it.
-    hidden = container.env_from and policy.existing_values != "Override"
+    hidden = container.env_from and policy.policy.existing_values != "Override"
     native: Edits | Skip | None = None
-    if wants_native(policy):
-        native = native_loading(container, image_env, shim, architecture, hidden=hidden)
-    python: Edits | Skip | None = python_loading(container, image_env, hidden=hidden)
+    if wants_native(policy.policy):
+        native = _native(container, policy.image_env, shim, architecture, hidden=hidden)
+    python: Edits | Skip | None = _python(container, policy.image_env, hidden=hidden)
     serves = native_program(container)
     if serves:
         # Its helpers may be Python's, but where they can't be reached nobody misses it.
         python = python if isinstance(python, Edits) else None
         native = native or _missing(f"{serves} has it by the door, or with nativeShim Preload in the policy")
     ways = (native, python)
-    return Loading(
+    withheld = (door_closed, *(way for way in ways if isinstance(way, Skip)))
+    return ShimActivation(
         edits=tuple(way for way in ways if isinstance(way, Edits)),
-        withheld=tuple(way for way in ways if isinstance(way, Skip)),
+        withheld=tuple(dict.fromkeys(skip for skip in withheld if skip is not None)),
         loads=any(isinstance(way, Edits) for way in ways),
         reaches=any(isinstance(way, Edits) for way in (ways[:1] if serves else ways)),
     )
@@ -98,7 +123,7 @@ def wants_native(policy: Policy) -> bool:
 # --- the ways -------------------------------------------------------------------------------------------------------
 
 
-def python_loading(container: Container, image_env: Mapping[str, str], *, hidden: bool) -> Edits | Skip:
+def _python(container: Container, image_env: Mapping[str, str], *, hidden: bool) -> Edits | Skip:
     """The changes that let Python find the shim; or why there is no safe way.
 
     PYTHONPATH is extended where the pod spec or the policy's imageEnv says what it is. PYTHONUSERBASE hides what is in
@@ -119,7 +144,7 @@ def python_loading(container: Container, image_env: Mapping[str, str], *, hidden
     return unknown(_how_to_change(PYTHON_PATH))
 
 
-def native_loading(
+def _native(
     container: Container, image_env: Mapping[str, str], shim: Shim, architecture: str | Skip, *, hidden: bool
 ) -> Edits | Skip:
     """The changes that preload the native shim; or why it can't be."""

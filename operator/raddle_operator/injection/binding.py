@@ -80,17 +80,12 @@ def rebind(
             found.update(_values(annotations, container, node, machine))
         except wire.WireError as error:
             problems.append(f"{container[:63]}: {error}")
-    total = other_bytes + size_of({**annotations, **found})
+    total = other_bytes + plan_annotations.size_of({**annotations, **found})
     if total > MAX_TOTAL_BYTES:
         detail = f"the pod's annotations would have {total} bytes of {MAX_TOTAL_BYTES}"
         return BindingDecision(outcome=BindingOutcome.SAFE_ANNOTATION_BUDGET, detail=detail)
     outcome = BindingOutcome.SAFE_MALFORMED if problems else BindingOutcome.NODE_SPECIFIC
     return BindingDecision(outcome=outcome, annotations=found, detail="; ".join(problems)[:512])
-
-
-def size_of(annotations: Mapping[str, str]) -> int:
-    """Bytes as the API server counts them: all keys and all values."""
-    return sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
 
 
 def _values(annotations: Mapping[str, str], container: str, node: str, machine: Machine) -> dict[str, str]:

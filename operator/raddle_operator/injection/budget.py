@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
@@ -38,16 +38,12 @@ class Resources:
     because: str = ""
 
 
-def pod_resources(pod: Pod, *, without: Container | None = None) -> Resources:
-    """What holds for all containers. Raises QuantityError where a CPU or memory quantity can't be read.
-
-    `without`: an init container that does not count since it is ours, and replaced; what we add changes no QoS class.
+def pod_resources(pod: Pod) -> Resources:
+    """What holds for all containers of a pod without ours. Raises QuantityError for a quantity that can't be read.
 
     A container without a limit of its own counts with what the others leave of the pod-level limit, divided among those
     like it, but with no less than an equal part of the whole: the others need not use all that they may.
     """
-    if without is not None:
-        pod = replace(pod, init_containers=tuple(one for one in pod.init_containers if one is not without))
     if pod.limits is None:
         return Resources(is_guaranteed(pod))
     limit = _cpus(pod.limits)

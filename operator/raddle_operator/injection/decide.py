@@ -10,17 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from raddle import env
+from raddle import delivery, env
 from raddle.cpus.topology import Machine
 from raddle.planning.planner import Plan
-from raddle_operator.injection import activation, door, environment, plan_annotations, variables, volumes
-from raddle_operator.injection.activation import Loading
+from raddle_operator.injection import door, plan_annotations, variables, volumes
+from raddle_operator.injection.activation import ShimActivation, activate, architecture_of
 from raddle_operator.injection.budget import Resources, container_budget, pod_resources
-from raddle_operator.injection.json_patch import Chosen, Operation, operations
+from raddle_operator.injection.injected import strip_injected
+from raddle_operator.injection.json_patch import ContainerChange, Operation, operations
 from raddle_operator.injection.matching import DISABLED, Policies, govern
-from raddle_operator.injection.variables import Variables
 from raddle_operator.injection.volumes import Shim, ShimDelivery
 from raddle_operator.injection.workers import SIDECARS, binds_itself, workers
 from raddle_operator.objects.pods import Container, Pod, pod_from_object
@@ -65,8 +65,7 @@ class Facts:
     architectures: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerOutcome:
+class ContainerOutcome(NamedTuple):
     """What one container gets: a plan, or the reason why it gets nothing.
 
     `withheld` says which parts of the plan can't be given and why; `kept` names the variables that stay as the pod
@@ -81,8 +80,7 @@ class ContainerOutcome:
     variables: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(NamedTuple):
     """The operations, and what they come from: the governing policy, why the pod as a whole gets nothing, outcomes.
 
     `node` is the node that the plans were made for, None for safe values.
@@ -132,228 +130,205 @@ def decide(
         detail = f"priority class {pod.priority_class[:63]}"
         return Decision(operations=[], skip=Skip(reason=SkipReason.OPTED_OUT, detail=detail))
     governed = govern(pod, namespace, namespace_labels, policies, unlabelled=settings.unlabelled)
-    policy, skip = governed.policy, governed.skip
+    clean, policy, skip = strip_injected(pod), governed.policy, governed.skip
     if policy is None:
-        return Decision(operations=operations(pod, None, (), None), skip=skip)
+        return Decision(operations=operations(pod, clean, None, (), None), skip=skip)
     if pod.os.lower() == "windows":
         skip = Skip(reason=SkipReason.WINDOWS_POD)
-        return Decision(operations=operations(pod, None, (), None), policy=policy, skip=skip)
-    return _Injection(pod, policy, facts, settings).decide()
+        return Decision(operations=operations(pod, clean, None, (), None), policy=policy, skip=skip)
+    machine = facts.machines.get(pod.node_name) if pod.node_name else None
+    node = pod.node_name if machine is not None else None
+    outcomes, changes, shim, skip = _plan_containers(clean, policy, facts, settings, machine, node)
+    skip = skip or _not_written(pod, policy, changes)
+    if skip is None:
+        found = operations(pod, clean, policy, changes, shim if any(change.mounts for change in changes) else None)
+    else:
+        found = operations(pod, clean, None, (), None)
+    return Decision(operations=found, policy=policy, skip=skip, containers=tuple(outcomes), node=node)
 
 
-class _Injection:
-    """One decision in the making."""
+def _plan_containers(
+    pod: Pod, policy: PolicyObject, facts: Facts, settings: Settings, machine: Machine | None, node: str | None
+) -> tuple[list[ContainerOutcome], list[ContainerChange], Shim | None, Skip | None]:
+    """What each container gets that the policy chooses, how the shim reaches it, and why none of them gets anything."""
+    containers, outcomes = _chosen_containers(pod, policy)
+    by_machine = machine.architecture if machine is not None else ""
+    architecture = architecture_of(pod.architecture, by_machine, facts.architectures)
+    # One for the pod: its containers mount one volume, which has the files of the one way or of the other.
+    opened: str | Skip = ""
+    if policy.policy.shim == "Auto":
+        shipped = settings.shim.door_items.keys()
+        opened = door.opened(pod, containers, architecture, shipped=shipped, switch=settings.door)
+    shim = volumes.choose(
+        pod,
+        policy.policy.shim,
+        settings.shim,
+        config_map_present=facts.config_map_present,
+        by_door=opened if isinstance(opened, str) else "",
+    )
+    try:
+        resources = pod_resources(pod)
+    except QuantityError as error:
+        return outcomes, [], None, Skip(reason=SkipReason.MALFORMED, detail=f"resources: {error}")
+    common = _Common(
+        policy=policy,
+        resources=resources,
+        shim=shim,
+        architecture=architecture,
+        door_closed=opened if isinstance(opened, Skip) else None,
+        machine=machine,
+        node=node,
+        smallest_cores=facts.smallest_cores,
+        has_own_report_volume=any(volume.name == volumes.REPORT_VOLUME for volume in pod.volumes),
+    )
+    changes: list[ContainerChange] = []
+    for container in containers:
+        outcome, change = _plan_container(container, common, len(changes))
+        outcomes.append(outcome)
+        if change is not None:
+            changes.append(change)
+    skip = None
+    if not changes:
+        nothing = Skip(reason=SkipReason.CONTAINER_NOT_FOUND, detail="the pod has no container that gets values")
+        skip = next((outcome.skip for outcome in outcomes if outcome.skip is not None), nothing)
+    return outcomes, changes, shim if isinstance(shim, Shim) else None, skip
 
-    def __init__(self, pod: Pod, policy: PolicyObject, facts: Facts, settings: Settings) -> None:
-        self.pod = pod
-        self.policy = policy
-        self.facts = facts
-        self.machine = facts.machines.get(pod.node_name) if pod.node_name else None
-        self.node = pod.node_name if self.machine is not None else None
-        machine = self.machine.architecture if self.machine is not None else ""
-        self.architecture = activation.architecture_of(pod.architecture, machine, facts.architectures)
-        self.names_of_ours = volumes.names_of_ours(pod)
-        self.chosen: list[Chosen] = []
-        self.outcomes: list[ContainerOutcome] = []
-        self.containers = self._containers()
-        # One for the pod: its containers mount one volume, which has the files of the one way or of the other.
-        found = self._door(settings) if policy.policy.shim == "Auto" else ""
-        self.door_closed = found if isinstance(found, Skip) else None
-        self.shim = volumes.choose(
-            pod,
-            policy.policy.shim,
-            settings.shim,
-            config_map_present=facts.config_map_present,
-            by_door=found if isinstance(found, str) else "",
+
+def _chosen_containers(pod: Pod, policy: PolicyObject) -> tuple[list[Container], list[ContainerOutcome]]:
+    """The containers that the policy chooses; and as outcomes the names that the pod does not have."""
+    if policy.containers is None:
+        return [container for container in pod.containers if container.name not in SIDECARS], []
+    # An init container by our name gets nothing, whoever wrote it: with our mounts it would count as ours, and go.
+    by_name = {c.name: c for c in reversed(pod.init_containers) if c.name != volumes.SHIM_INIT_CONTAINER}
+    by_name |= {c.name: c for c in reversed(pod.containers)}
+    absent = [
+        _skipped(name, SkipReason.CONTAINER_NOT_FOUND, f"the pod has no container {name}")
+        for name in policy.containers
+        if name not in by_name
+    ]
+    return [by_name[name] for name in policy.containers if name in by_name], absent
+
+
+class _Common(NamedTuple):
+    """What holds for all containers of a pod; see the modules that it comes from."""
+
+    policy: PolicyObject
+    resources: Resources
+    shim: Shim | Skip | None
+    architecture: str | Skip
+    door_closed: Skip | None
+    machine: Machine | None
+    node: str | None
+    smallest_cores: int | None
+    has_own_report_volume: bool
+
+
+def _plan_container(
+    container: Container, common: _Common, planned: int
+) -> tuple[ContainerOutcome, ContainerChange | None]:
+    """What a container without ours gets, after so many `planned` ones; no change where it gets nothing."""
+    name, governing, policy = container.name, common.policy, common.policy.policy
+    skip = _left_alone(container, governing, planned)
+    if skip is not None:
+        return ContainerOutcome(name=name[:63], skip=skip), None
+    activation = activate(container, governing, common.shim, common.architecture, common.door_closed)
+    asked, source = workers(container)
+    try:
+        budget = container_budget(
+            container,
+            common.resources,
+            workers=policy.workers or asked,
+            workers_source="" if policy.workers else source,
+            shim=activation.reaches,
+            smallest_cores=common.smallest_cores,
         )
+    except QuantityError as error:
+        return _skipped(name, SkipReason.MALFORMED, f"resources: {error}"), None
+    kept = variables.kept_counts(container, policy)
+    annotations = plan_annotations.compose(
+        common.machine,
+        budget,
+        policy,
+        kept=kept,
+        hidden=variables.hidden(container, policy),
+        governed_by=governing.reference,
+        node=common.node,
+    )
+    plan = annotations.plan
+    if plan.cap is None and policy.intra_op is None:
+        return _skipped(name, SkipReason.NO_CPU_BOUND, plan.because.get("intraOp", "")), None
+    given = variables.chosen(
+        container, annotations, policy, governing.image_env, kept=kept, shim=activation.loads, door=activation.door
+    )
+    kept += given.kept
+    withheld = (*activation.withheld, *given.withheld)
+    if not given.names and withheld:
+        skip, closed = withheld[-1], common.door_closed
+        if closed is not None:
+            # By it the container would have had something.
+            skip = replace(skip, detail=f"{skip.detail}; {closed.reason}: {closed.detail}")
+        return ContainerOutcome(name=name, plan=plan, skip=skip, kept=kept), None
+    mounts, no_reports = _mounts(container, common, activation)
+    keys = {prefix: prefix + name for prefix in (*given.references.values(), env.PLAN_PREFIX)}
+    reports = any(mount["name"] == volumes.REPORT_VOLUME for mount in mounts)
+    change = ContainerChange(
+        container,
+        variables.edits(container, given, keys, activation.edits, reports=reports),
+        mounts,
+        {key: annotations.values[prefix] for prefix, key in keys.items()},
+    )
+    withheld += no_reports
+    return ContainerOutcome(name=name, plan=plan, withheld=withheld, kept=kept, variables=given.names), change
 
-    def _door(self, settings: Settings) -> str | Skip:
-        """The architecture for which the door is open, or why it is closed."""
-        return door.opened(
-            self.pod,
-            self.containers,
-            self.architecture,
-            shipped=settings.shim.door_items.keys(),
-            switch=settings.door,
-            ours=self.names_of_ours,
-        )
 
-    def decide(self) -> Decision:
-        skip = self._plan_containers()
-        if skip is None and self.policy.mode == "Observe":
-            skip = Skip(reason=SkipReason.OBSERVED, detail=f"{self.policy.reference} has mode Observe")
-        if skip is None and self._annotation_bytes() > MAX_ANNOTATIONS_BYTES:
-            detail = f"the pod's annotations leave too little of {MAX_ANNOTATIONS_BYTES // 1024} KiB"
-            skip = Skip(reason=SkipReason.ANNOTATION_BUDGET, detail=detail)
-        if skip is None:
-            shim = self.shim if isinstance(self.shim, Shim) and any(c.mounts for c in self.chosen) else None
-            found = operations(self.pod, self.policy, tuple(self.chosen), shim)
-        else:
-            found = operations(self.pod, None, (), None)
-        return Decision(
-            operations=found, policy=self.policy, skip=skip, containers=tuple(self.outcomes), node=self.node
-        )
+def _left_alone(container: Container, policy: PolicyObject, planned: int) -> Skip | None:
+    """Why a container is left alone before anything of it is looked at."""
+    runtime = binds_itself(container) if policy.containers is None else ""
+    if runtime:
+        name = container.name[:63]
+        detail = f"{runtime} binds its own threads; name {name} in the policy's containers to plan it anyway"
+        return Skip(reason=SkipReason.SELF_BINDING_RUNTIME, detail=detail)
+    if _CONTAINER_NAME.fullmatch(container.name) is None:
+        return Skip(reason=SkipReason.MALFORMED, detail="the name can't be part of an annotation's key")
+    if planned >= MAX_PLANNED_CONTAINERS:
+        detail = f"at most {MAX_PLANNED_CONTAINERS} containers of a pod get values"
+        return Skip(reason=SkipReason.ANNOTATION_BUDGET, detail=detail)
+    return None
 
-    def _plan_containers(self) -> Skip | None:
-        """Plans for the containers that the policy chooses; the reason where none of them gets anything."""
-        try:
-            resources = pod_resources(self.pod, without=volumes.our_init_container(self.pod))
-        except QuantityError as error:
-            return Skip(reason=SkipReason.MALFORMED, detail=f"resources: {error}")
-        self.outcomes.extend(self._container(container, resources) for container in self.containers)
-        if self.chosen:
-            return None
-        for outcome in self.outcomes:
-            if outcome.skip is not None:
-                return outcome.skip
-        return Skip(reason=SkipReason.CONTAINER_NOT_FOUND, detail="the pod has no container that gets values")
 
-    def _containers(self) -> list[Container]:
-        """The containers that the policy chooses; names that the pod does not have become outcomes."""
-        if self.policy.containers is None:
-            return [container for container in self.pod.containers if container.name not in SIDECARS]
-        # An init container by our name gets nothing, whoever wrote it: with our mounts it would count as ours, and go.
-        by_name = {c.name: c for c in reversed(self.pod.init_containers) if c.name != volumes.SHIM_INIT_CONTAINER}
-        by_name |= {c.name: c for c in reversed(self.pod.containers)}
-        found = []
-        for name in self.policy.containers:
-            if name in by_name:
-                found.append(by_name[name])
-            else:
-                skip = Skip(reason=SkipReason.CONTAINER_NOT_FOUND, detail=f"the pod has no container {name}")
-                self.outcomes.append(ContainerOutcome(name=name, skip=skip))
-        return found
+def _mounts(
+    container: Container, common: _Common, activation: ShimActivation
+) -> tuple[list[Mapping[str, Any]], tuple[Skip, ...]]:
+    """What is mounted in a container: the shim's files, a place for reports; and why the latter can't be."""
+    shim, reports = common.shim, common.policy.policy.reports
+    if shim is None and reports:
+        detail = "the policy's shim is None, so nothing writes reports"
+        return [], (Skip(reason=SkipReason.REPORTS_MISSING, detail=detail),)
+    if not activation.loads or not isinstance(shim, Shim):
+        return [], ()
+    if not reports or env.REPORT in container.env:
+        return [*shim.mounts], ()
+    occupied = volumes.in_the_way(container, delivery.REPORT_PATH)
+    if common.has_own_report_volume:
+        occupied = f"the pod has a volume {volumes.REPORT_VOLUME} of its own"
+    if occupied:
+        return [*shim.mounts], (Skip(reason=SkipReason.REPORTS_MISSING, detail=occupied),)
+    return [*shim.mounts, volumes.report_mount(container.name)], ()
 
-    def _container(self, container: Container, resources: Resources) -> ContainerOutcome:
-        name, policy = container.name, self.policy.policy
-        skip = self._not_planned(container)
-        if skip is not None:
-            return ContainerOutcome(name=name[:63], skip=skip)
-        clean = environment.without_ours(container)
-        load = self._load(clean)
-        asked, source = workers(clean)
-        try:
-            budget = container_budget(
-                clean,
-                resources,
-                workers=policy.workers or asked,
-                workers_source="" if policy.workers else source,
-                shim=load.reaches,
-                smallest_cores=self.facts.smallest_cores,
-            )
-        except QuantityError as error:
-            return _skipped(name, SkipReason.MALFORMED, f"resources: {error}")
-        kept = variables.kept_counts(clean, policy)
-        composed = plan_annotations.compose(
-            self.machine,
-            budget,
-            policy,
-            kept=kept,
-            hidden=variables.hidden(clean, policy),
-            governed_by=self.policy.reference,
-            node=self.node,
-        )
-        if composed.plan.cap is None and policy.intra_op is None:
-            return _skipped(name, SkipReason.NO_CPU_BOUND, composed.plan.because.get("intraOp", ""))
-        given = variables.chosen(
-            clean, composed, policy, self.policy.image_env, kept=kept, shim=load.loads, door=load.door
-        )
-        kept += given.kept
-        withheld = [*load.withheld, *given.withheld]
-        if not given.names and withheld:
-            skip = withheld[-1]
-            if self.door_closed is not None:
-                # By it the container would have had something.
-                skip = replace(skip, detail=f"{skip.detail}; {self.door_closed.reason}: {self.door_closed.detail}")
-            return ContainerOutcome(name=name, plan=composed.plan, skip=skip, kept=kept)
-        self._choose(clean, composed, given, load, self._mounts(clean, load, withheld))
-        return ContainerOutcome(
-            name=name, plan=composed.plan, withheld=tuple(withheld), kept=kept, variables=given.names
-        )
 
-    def _not_planned(self, container: Container) -> Skip | None:
-        """Why a container is left alone before anything of it is looked at."""
-        runtime = binds_itself(container) if self.policy.containers is None else ""
-        if runtime:
-            name = container.name[:63]
-            detail = f"{runtime} binds its own threads; name {name} in the policy's containers to plan it anyway"
-            return Skip(reason=SkipReason.SELF_BINDING_RUNTIME, detail=detail)
-        if _CONTAINER_NAME.fullmatch(container.name) is None:
-            return Skip(reason=SkipReason.MALFORMED, detail="the name can't be part of an annotation's key")
-        if len(self.chosen) >= MAX_PLANNED_CONTAINERS:
-            detail = f"at most {MAX_PLANNED_CONTAINERS} containers of a pod get values"
-            return Skip(reason=SkipReason.ANNOTATION_BUDGET, detail=detail)
+def _not_written(pod: Pod, policy: PolicyObject, changes: Sequence[ContainerChange]) -> Skip | None:
+    """Why nothing of what was decided is written."""
+    if policy.mode == "Observe":
+        return Skip(reason=SkipReason.OBSERVED, detail=f"{policy.reference} has mode Observe")
+    # With the pod's own, and the most that ours may grow to at binding.
+    own = {key: value for key, value in pod.annotations.items() if not plan_annotations.is_ours(key)}
+    ours = len(env.GOVERNED_BY) + len(policy.reference) + len(env.SETTINGS_HASH) + len(volumes.SAFE_TO_EVICT) + 64
+    keys = [key for change in changes for key in change.annotations]
+    grown = sum(len(key) + plan_annotations.reserved(plan_annotations.split(key)[0]) for key in keys)
+    if plan_annotations.size_of(own) + ours + grown <= MAX_ANNOTATIONS_BYTES:
         return None
-
-    def _load(self, clean: Container) -> Loading:
-        """How the container's processes find the shim, and why some don't."""
-        policy = self.policy.policy
-        if self.shim is None:
-            if activation.wants_native(policy):
-                detail = "nativeShim and allocator need the shim's files, and the policy's shim is None"
-                return Loading(withheld=(Skip(reason=SkipReason.SHIM_MISSING, detail=detail),))
-            return Loading()
-        if isinstance(self.shim, Skip):
-            return Loading(withheld=(self.shim,))
-        if self.shim.init_container is not None and clean.field == "initContainers":
-            detail = "the shim is copied after the other init containers"
-            return Loading(withheld=(Skip(reason=SkipReason.SHIM_MISSING, detail=detail),))
-        taken = volumes.mount_is_taken(clean, ours=self.names_of_ours)
-        if taken is not None:
-            return Loading(withheld=(taken,))
-        if self.shim.by_door:
-            return activation.BY_DOOR
-        found = activation.by_variables(clean, policy, self.policy.image_env, self.shim, self.architecture)
-        if self.door_closed is None:
-            return found
-        return replace(found, withheld=tuple(dict.fromkeys((self.door_closed, *found.withheld))))
-
-    def _mounts(self, clean: Container, load: Loading, withheld: list[Skip]) -> list[Mapping[str, Any]]:
-        """What is mounted in a container: the shim's files, a place for reports."""
-        if self.shim is None and self.policy.policy.reports:
-            detail = "the policy's shim is None, so nothing writes reports"
-            withheld.append(Skip(reason=SkipReason.REPORTS_MISSING, detail=detail))
-        if not load.loads or not isinstance(self.shim, Shim):
-            return []
-        found = [*self.shim.mounts]
-        if self.policy.policy.reports and clean.effective(env.REPORT) is None:
-            problem = volumes.no_report(clean, ours=self.names_of_ours)
-            if problem is None:
-                found.append(volumes.report_mount(clean.name))
-            else:
-                withheld.append(problem)
-        return found
-
-    def _choose(
-        self,
-        clean: Container,
-        composed: plan_annotations.Composed,
-        given: Variables,
-        load: Loading,
-        mounts: Sequence[Mapping[str, Any]],
-    ) -> None:
-        prefixes = (*given.references.values(), env.PLAN_PREFIX)
-        keys = {prefix: prefix + clean.name for prefix in prefixes}
-        reports = any(mount["name"] == volumes.REPORT_VOLUME for mount in mounts)
-        self.chosen.append(
-            Chosen(
-                clean,
-                variables.edits(clean, given, keys, load.edits, reports=reports),
-                mounts,
-                {keys[prefix]: composed.values[prefix] for prefix in prefixes},
-                sum(len(key) + plan_annotations.reserved(prefix) for prefix, key in keys.items()),
-            )
-        )
-
-    def _annotation_bytes(self) -> int:
-        """The annotations' size with the pod's own and the most that ours may grow to at binding."""
-        own = sum(
-            len(key.encode()) + len(value.encode())
-            for key, value in self.pod.annotations.items()
-            if not plan_annotations.is_ours(key)
-        )
-        ours = len(env.GOVERNED_BY) + len(self.policy.reference) + len(env.SETTINGS_HASH) + len(volumes.SAFE_TO_EVICT)
-        return own + ours + 64 + sum(chosen.reserved_bytes for chosen in self.chosen)
+    detail = f"the pod's annotations leave too little of {MAX_ANNOTATIONS_BYTES // 1024} KiB"
+    return Skip(reason=SkipReason.ANNOTATION_BUDGET, detail=detail)
 
 
 def _skipped(name: str, reason: SkipReason, detail: str) -> ContainerOutcome:

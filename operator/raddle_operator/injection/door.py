@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from raddle import delivery, env
-from raddle_operator.injection import volumes
+from raddle_operator.injection.volumes import in_the_way
 from raddle_operator.objects.pods import Container, Pod
 from raddle_operator.objects.reasons import Skip, SkipReason
 
@@ -52,18 +52,16 @@ def opened(
     *,
     shipped: Collection[str],
     switch: bool,
-    ours: Collection[str],
 ) -> str | Skip:
     """The architecture for which the door is open, for a pod whose `containers` would have it; or why it is closed.
 
-    `shipped` are the architectures of the native shim, `switch` is the operator's own, `ours` the pod's
-    `names_of_ours`.
+    The pod is without ours. `shipped` are the architectures of the native shim, `switch` is the operator's own.
     """
     if pod.labels.get(env.DOOR_LABEL) == CLOSED:
         return Skip(reason=SkipReason.DOOR_CLOSED, detail=f"the pod's label {env.DOOR_LABEL} is {CLOSED}")
     if not switch:
         return Skip(reason=SkipReason.DOOR_CLOSED, detail="the chart's value shim.door is false")
-    occupied = _occupied(pod, containers, ours)
+    occupied = _occupied(pod, containers)
     if occupied:
         return Skip(reason=SkipReason.DOOR_OCCUPIED, detail=occupied)
     if isinstance(architecture, Skip):
@@ -74,10 +72,10 @@ def opened(
     return architecture
 
 
-def _occupied(pod: Pod, containers: Iterable[Container], ours: Collection[str]) -> str:
+def _occupied(pod: Pod, containers: Iterable[Container]) -> str:
     """What has the file, in words; "" for nothing."""
     for container in containers:
-        found = volumes.in_the_way(container, delivery.PRELOAD_FILE, ours=ours)
+        found = in_the_way(container, delivery.PRELOAD_FILE)
         if found:
             return f"container {container.name[:63]}: {found}"
     shows = _shared_gpu(pod)

@@ -42,7 +42,7 @@ def explain(
 ) -> list[ContainerExplanation]:
     """One explanation for each container that has a plan, in the annotations' order. Never raises.
 
-    `literals` are what Raddle has set in a container's environment itself (environment.literals_of), by container;
+    `literals` are what Raddle has set in a container's environment itself (injected.literals_of), by container;
     `withheld` what a decision on the pod does not give it.
     """
     found = []

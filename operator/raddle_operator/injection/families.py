@@ -2,16 +2,17 @@
 
 One frozen table: a family, its variables, and how a variable's value comes from a plan. A variable is either a
 *reference* to one of the pod's annotations, which binding still improves (only where the runtime reads an empty value
-as unset, since an annotation may be missing: records.COUNTS), or a *literal*, computed from the safe values when the
-pod is created, or it *extends* what is there. `literals` gives the last two; everything here is pure.
+as unset, since an annotation may be missing: plan_annotations.COUNTS), or a *literal*, computed from the safe values
+when the pod is created, or it *extends* what is there. `literals` gives the last two; everything here is pure.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
+from functools import lru_cache
 from typing import Final
 
 from raddle import env
@@ -333,7 +334,8 @@ def overridden(plan: Plan, policy: Policy) -> frozenset[str]:
     """
     if policy.existing_values != "Override":
         return frozenset()
-    found = {v.name for v in _chosen(policy) if v.name.startswith("OMP_") and v.value(plan, policy) is not None}
+    openmp = (v for v in _variables(policy.runtimes) if v.name.startswith("OMP_"))
+    found = {v.name for v in openmp if v.value(plan, policy) is not None}
     return frozenset(found | {env.OMP} if plan.omp is not None else found)
 
 
@@ -355,7 +357,7 @@ def literals(plan: Plan, policy: Policy, *, sets: Mapping[str, str | None], imag
     kept: list[str] = []
     withheld: list[Skip] = []
     left: dict[str, str] = {}
-    for variable in _chosen(policy):
+    for variable in _variables(policy.runtimes):
         value = variable.value(plan, policy)
         if value is None or (variable.over_omp and (sets_omp or value == plan.omp)):
             continue
@@ -375,15 +377,11 @@ def literals(plan: Plan, policy: Policy, *, sets: Mapping[str, str | None], imag
     return Literals(values=values, kept=tuple(kept), withheld=tuple(withheld), left=left)
 
 
-def _chosen(policy: Policy) -> Iterator[Variable]:
-    """The variables of the policy's families that are no references, each once."""
-    seen: set[str] = set()
-    for family in FAMILIES:
-        if family.name in policy.runtimes:
-            for variable in family.variables:
-                if variable.way is not Way.REFERENCE and variable.name not in seen:
-                    seen.add(variable.name)
-                    yield variable
+@lru_cache(maxsize=256)
+def _variables(runtimes: tuple[str, ...]) -> tuple[Variable, ...]:
+    """The variables of these families that are no references, each once."""
+    found = (variable for family in FAMILIES if family.name in runtimes for variable in family.variables)
+    return tuple({v.name: v for v in found if v.way is not Way.REFERENCE}.values())
 
 
 def _extended(

@@ -1,97 +1,222 @@
 """From a decision to JSON-patch operations (RFC 6902) on the pod as it is.
 
-One function covers all: a pod without choices becomes as if Raddle had never seen it. Operations are written
+One function covers all: a pod without changes becomes as if Raddle had never seen it. Operations are written
 directly, not found by comparing two documents, which costs more than the whole decision.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 from raddle import env
-from raddle_operator.injection import environment, plan_annotations, volumes
-from raddle_operator.injection.volumes import Shim
+from raddle_operator.injection import plan_annotations
+from raddle_operator.injection.environment import Edits, Entry
+from raddle_operator.injection.volumes import OUR_VOLUMES, REPORT_VOLUME, SAFE_TO_EVICT, Shim, report_volume
 from raddle_operator.objects.pods import Container, Pod
 from raddle_operator.objects.policy import PolicyObject
 
 Operation = dict[str, Any]
 
 _INJECTED: Final = "true"
-_NO_EDITS: Final = environment.Edits()
+_Name = TypeVar("_Name", str, tuple[str, str])
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """One container that gets values: what its environment becomes, and its annotations, key to value."""
+class ContainerChange(NamedTuple):
+    """What a container without ours gets: changes of its environment, mounts of ours, its annotations, key to value."""
 
-    clean: Container
-    edits: environment.Edits
-    mounts: Sequence[Mapping[str, Any]]
-    annotations: Mapping[str, str]
-    reserved_bytes: int
+    container: Container
+    environment: Edits = Edits()
+    mounts: Sequence[Mapping[str, Any]] = ()
+    annotations: Mapping[str, str] = {}
 
 
-def operations(pod: Pod, policy: PolicyObject | None, chosen: Sequence[Chosen], shim: Shim | None) -> list[Operation]:
-    """From the pod as it is to the pod with these choices; without any, to the pod as if Raddle had never seen it."""
+def operations(
+    pod: Pod, clean: Pod, policy: PolicyObject | None, changes: Sequence[ContainerChange], shim: Shim | None
+) -> list[Operation]:
+    """From the pod as it is to `clean`, which is the pod without ours, with these changes."""
     found: list[Operation] = []
-    ours = volumes.names_of_ours(pod)
-    by_place = {(choice.clean.field, choice.clean.index): choice for choice in chosen}
-    copied = volumes.our_init_container(pod)
+    wanted = {(one.field, one.place): ContainerChange(one) for one in clean.all_containers}
+    wanted |= {(change.container.field, change.container.place): change for change in changes}
     for container in pod.all_containers:
-        if container is copied:
-            continue
-        choice = by_place.get((container.field, container.index))
-        if choice is not None:
-            found += environment.operations(container, choice.clean, choice.edits)
-            found += volumes.mount_operations(container, choice.mounts, ours=ours)
-        else:
-            found += environment.operations(container, environment.without_ours(container), _NO_EDITS)
-            found += volumes.mount_operations(container, (), ours=ours)
-    added = _volumes(chosen, shim)
-    found += volumes.volume_operations(pod, added, shim.init_container if shim is not None else None)
-    found += _annotation_operations(pod, _wanted_annotations(pod, policy, chosen, added))
-    found += _label_operations(pod, injected=policy is not None)
+        change = wanted.get((container.field, container.place))
+        # The only one that is not there is our init container.
+        if change is not None:
+            found += _environment(container, change)
+            found += _mounts(container, change)
+    added = _wanted_volumes(changes, shim)
+    found += _volumes(pod, clean, added)
+    found += _init_container(pod, clean, shim.init_container if shim is not None else None)
+    found += _annotations(pod, _wanted_annotations(pod, clean, policy, changes, added))
+    found += _label(pod, injected=policy is not None)
     return found
 
 
-def _volumes(chosen: Sequence[Chosen], shim: Shim | None) -> list[Mapping[str, Any]]:
+# --- containers -----------------------------------------------------------------------------------------------------
+
+
+def _environment(container: Container, change: ContainerChange) -> list[Operation]:
+    """A container that Raddle has not touched gets one operation an entry; one that it has gets its list anew."""
+    pointer, replaced, appended = container.pointer + "/env", change.environment.replaced, change.environment.appended
+    entries = change.container.entries
+    if container.entries is not entries:
+        wanted = [entry for place, there in enumerate(entries) for entry in replaced.get(place, (there,))]
+        wanted.extend(appended)
+        # Ours may stand anywhere: another webhook may have added variables behind them.
+        if _are_the_same(wanted, container.entries):
+            return []
+        return [{"op": "replace", "path": pointer, "value": wanted} if wanted else {"op": "remove", "path": pointer}]
+    if not replaced and not appended:
+        return []
+    if not entries:
+        return [{"op": "add", "path": pointer, "value": list(appended)}]
+    found: list[Operation] = []
+    # From the back, so that an insertion moves no place that is still to be changed.
+    for place in sorted(replaced, reverse=True):
+        if not replaced[place]:
+            found.append({"op": "remove", "path": f"{pointer}/{place}"})
+            continue
+        first, *others = replaced[place]
+        found.append({"op": "replace", "path": f"{pointer}/{place}", "value": first})
+        found.extend({"op": "add", "path": f"{pointer}/{place + 1}", "value": entry} for entry in others)
+    found.extend({"op": "add", "path": pointer + "/-", "value": entry} for entry in appended)
+    return found
+
+
+def _are_the_same(wanted: Sequence[Entry], present: Sequence[Entry]) -> bool:
+    """Whether both lists have the same entries, in any order."""
+    if len(wanted) != len(present):
+        return False
+    if wanted == present:
+        return True
+    # By text: comparing each with each takes minutes for the longest list that a pod may have.
+    texts = {_text(entry) for entry in present}
+    return all(_text(entry) in texts for entry in wanted)
+
+
+def _text(entry: Entry) -> str:
+    return json.dumps(entry, sort_keys=True)
+
+
+def _mounts(container: Container, change: ContainerChange) -> list[Operation]:
+    there = set(container.mounts).difference(change.container.mounts)
+    if not there and not change.mounts:
+        return []
+    pointer = container.pointer + "/volumeMounts"
+    has_list = container.raw.get("volumeMounts") is not None
+    if not there:
+        return _added(pointer, change.mounts, has_list=has_list)
+    raw = container.raw["volumeMounts"]
+    wanted = {(mount["name"], mount["mountPath"]): mount for mount in change.mounts}
+    present = [(mount.place, (mount.volume, mount.path), raw[mount.place]) for mount in sorted(there)]
+    named = {name for _, name, _ in present}
+    new = [mount for name, mount in wanted.items() if name not in named]
+    return _changed(pointer, present, wanted) + _added(pointer, new, has_list=has_list)
+
+
+# --- the pod --------------------------------------------------------------------------------------------------------
+
+
+def _wanted_volumes(changes: Sequence[ContainerChange], shim: Shim | None) -> list[Mapping[str, Any]]:
     """Ours, as they are to be in the pod."""
     found = [] if shim is None else [shim.volume]
-    reporting = sum(mount["name"] == volumes.REPORT_VOLUME for choice in chosen for mount in choice.mounts)
+    reporting = sum(mount["name"] == REPORT_VOLUME for change in changes for mount in change.mounts)
     if reporting:
-        found.append(volumes.report_volume(reporting))
+        found.append(report_volume(reporting))
     return found
+
+
+def _volumes(pod: Pod, clean: Pod, volumes: Sequence[Mapping[str, Any]]) -> list[Operation]:
+    found: list[Operation] = []
+    named: set[str] = set()
+    if len(clean.volumes) < len(pod.volumes):
+        kept = {volume.place for volume in clean.volumes}
+        present = [(volume.place, volume.name, volume.raw) for volume in pod.volumes if volume.place not in kept]
+        named = {name for _, name, _ in present}
+        found = _changed("/spec/volumes", present, {volume["name"]: volume for volume in volumes})
+    new = [volume for volume in volumes if volume["name"] not in named]
+    return found + _added("/spec/volumes", new, has_list=pod.raw["spec"].get("volumes") is not None)
+
+
+def _init_container(pod: Pod, clean: Pod, wanted: Mapping[str, Any] | None) -> list[Operation]:
+    kept = {container.place for container in clean.init_containers}
+    present = next((container for container in pod.init_containers if container.place not in kept), None)
+    if wanted is None:
+        return [] if present is None else [{"op": "remove", "path": present.pointer}]
+    if present is None:
+        has_list = pod.raw["spec"].get("initContainers") is not None
+        return _added("/spec/initContainers", [wanted], has_list=has_list)
+    if _holds(present.raw, wanted):
+        return []
+    return [{"op": "replace", "path": present.pointer, "value": wanted}]
+
+
+def _holds(present: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether the init container is the wanted one, but for what the API server adds (defaults, a token's mount)."""
+    for key, value in wanted.items():
+        if key == "volumeMounts":
+            if not all(mount in present.get(key, ()) for mount in value):
+                return False
+        elif present.get(key) != value:
+            return False
+    return True
+
+
+def _changed(
+    pointer: str, present: Sequence[tuple[int, _Name, Mapping[str, Any]]], wanted: Mapping[_Name, Mapping[str, Any]]
+) -> list[Operation]:
+    """Operations that make the present items (place, name, object) the wanted ones; of one name the first stays."""
+    first = {name: place for place, name, _ in reversed(present)}
+    found: list[Operation] = []
+    # From the back, so that a removal moves no place that is still to be changed.
+    for place, name, raw in sorted(present, key=lambda item: item[0], reverse=True):
+        if name not in wanted or place != first[name]:
+            found.append({"op": "remove", "path": f"{pointer}/{place}"})
+        elif raw != wanted[name]:
+            found.append({"op": "replace", "path": f"{pointer}/{place}", "value": wanted[name]})
+    return found
+
+
+def _added(pointer: str, values: Sequence[Mapping[str, Any]], *, has_list: bool) -> list[Operation]:
+    if not values:
+        return []
+    if has_list:
+        return [{"op": "add", "path": pointer + "/-", "value": value} for value in values]
+    return [{"op": "add", "path": pointer, "value": list(values)}]
 
 
 def _wanted_annotations(
-    pod: Pod, policy: PolicyObject | None, chosen: Sequence[Chosen], added: Sequence[Mapping[str, Any]]
+    pod: Pod,
+    clean: Pod,
+    policy: PolicyObject | None,
+    changes: Sequence[ContainerChange],
+    added: Sequence[Mapping[str, Any]],
 ) -> dict[str, str | None]:
     """Key to value, None for a key of the autoscaler's that goes; not those of the user's that stay as they are."""
-    wanted: dict[str, str | None] = _safe_to_evict(pod, [volume["name"] for volume in added if "emptyDir" in volume])
+    wanted = _safe_to_evict(pod, clean, [volume["name"] for volume in added if "emptyDir" in volume])
     if policy is None:
         return wanted
     wanted |= {env.GOVERNED_BY: policy.reference, env.SETTINGS_HASH: policy.settings_hash}
-    for choice in chosen:
-        wanted.update(choice.annotations)
+    for change in changes:
+        wanted.update(change.annotations)
     return wanted
 
 
-def _safe_to_evict(pod: Pod, local: Sequence[str]) -> dict[str, str | None]:
+def _safe_to_evict(pod: Pod, clean: Pod, local: Sequence[str]) -> dict[str, str | None]:
     """The autoscaler's list of local volumes with ours as they are to be; {} where it stays as it is."""
-    present = pod.annotations.get(volumes.SAFE_TO_EVICT, "")
+    present = pod.annotations.get(SAFE_TO_EVICT, "")
     if not present and not local:
         return {}
     named = [name for name in present.split(",") if name]
-    ours = volumes.names_of_ours(pod)
-    kept = [name for name in named if name in local or name not in ours]
+    theirs = {volume.name for volume in clean.volumes}
+    kept = [name for name in named if name in local or name in theirs or name not in OUR_VOLUMES]
     changed = list(dict.fromkeys((*kept, *local)))
-    return {} if set(changed) == set(named) else {volumes.SAFE_TO_EVICT: ",".join(changed) or None}
+    return {} if set(changed) == set(named) else {SAFE_TO_EVICT: ",".join(changed) or None}
 
 
-def _annotation_operations(pod: Pod, wanted: Mapping[str, str | None]) -> list[Operation]:
-    if not pod.has_annotations:
+def _annotations(pod: Pod, wanted: Mapping[str, str | None]) -> list[Operation]:
+    if pod.raw["metadata"].get("annotations") is None:
         return [{"op": "add", "path": "/metadata/annotations", "value": dict(wanted)}] if wanted else []
     present = pod.annotations
     found: list[Operation] = [
@@ -107,12 +232,12 @@ def _annotation_operations(pod: Pod, wanted: Mapping[str, str | None]) -> list[O
     return found
 
 
-def _label_operations(pod: Pod, *, injected: bool) -> list[Operation]:
+def _label(pod: Pod, *, injected: bool) -> list[Operation]:
     present = pod.labels.get(env.INJECTED_LABEL)
     path = "/metadata/labels/" + _escaped(env.INJECTED_LABEL)
     if not injected:
         return [] if present is None else [{"op": "remove", "path": path}]
-    if not pod.has_labels:
+    if pod.raw["metadata"].get("labels") is None:
         return [{"op": "add", "path": "/metadata/labels", "value": {env.INJECTED_LABEL: _INJECTED}}]
     return [] if present == _INJECTED else [{"op": "add", "path": path, "value": _INJECTED}]
 

@@ -44,13 +44,18 @@ def split(key: str) -> tuple[str, str]:
     return "", ""
 
 
+def size_of(annotations: Mapping[str, str]) -> int:
+    """Bytes as the API server counts them: all keys and all values."""
+    return sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+
+
 def reserved(prefix: str) -> int:
     """Bytes that the value of such an annotation may take, now or at binding."""
     return _RESERVED[prefix]
 
 
 @dataclass(frozen=True, slots=True)
-class Composed:
+class PlanAnnotations:
     """A plan as it will stand, without what the pod spec keeps, and the annotations' values by prefix.
 
     `literals` are those of a container that sets no variable that Raddle looks at, where the policy states none of the
@@ -71,7 +76,7 @@ def compose(
     hidden: bool = False,
     governed_by: str = "",
     node: str | None = None,
-) -> Composed:
+) -> PlanAnnotations:
     """The plan of one container and its annotations; `kept` names variables that the pod spec sets and that stay.
 
     `hidden`: others may be set out of sight, and Raddle sets no counts there. Plans without a machine are remembered:
@@ -83,7 +88,7 @@ def compose(
 
 
 @lru_cache(maxsize=1024)
-def _safe(budget: Budget, policy: Policy, kept: tuple[str, ...], hidden: bool, governed_by: str) -> Composed:
+def _safe(budget: Budget, policy: Policy, kept: tuple[str, ...], hidden: bool, governed_by: str) -> PlanAnnotations:
     made = _compose(None, budget, policy, kept, hidden, governed_by, None)
     return replace(made, literals=families.literals(made.plan, policy, sets={}, image_env={}))
 
@@ -96,7 +101,7 @@ def _compose(
     hidden: bool,
     governed_by: str,
     node: str | None,
-) -> Composed:
+) -> PlanAnnotations:
     made = plan(machine, budget, policy)
     if kept:
         dropped: dict[str, Any] = {COUNTS[name][1]: None for name in kept}
@@ -115,4 +120,4 @@ def _compose(
         count = getattr(made, field)
         if count is not None:
             values[prefix] = str(count)
-    return Composed(made, values)
+    return PlanAnnotations(made, values)

@@ -1,21 +1,21 @@
 """Which variables one container gets: counts that read annotations, literals of families, and what stays as it is set.
 
-Pure, for a container `without_ours` and its plan; `environment` writes them, `loading` says how the shim is found.
+For a container without ours and its plan; `activation` says how the shim is found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from raddle import delivery, env
 from raddle.planning.planner import Plan
 from raddle.planning.policy import Policy
-from raddle_operator.injection import environment, families, plan_annotations
-from raddle_operator.injection.environment import Edits, Entry
-from raddle_operator.injection.plan_annotations import Composed
-from raddle_operator.objects.pods import JAVA_OPTIONS, Container
+from raddle_operator.injection import families
+from raddle_operator.injection.environment import Edits, Entry, checksum, java_options, literal, renamed
+from raddle_operator.injection.plan_annotations import COUNTS, PlanAnnotations
+from raddle_operator.objects.pods import EXTENDED, JAVA_OPTIONS, Container
+from raddle_operator.objects.reading import EMPTY
 from raddle_operator.objects.reasons import Skip, SkipReason
 
 _HIDDEN: Final = Skip(
@@ -28,8 +28,7 @@ _COMPLETED: Final = Skip(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variables:
+class Variables(NamedTuple):
     """What a container gets: `references` are variables and the prefixes of the annotations that they read.
 
     `completed` are not set here: behind the door the shim sets those that a process lacks, and adds to Java's options.
@@ -38,7 +37,7 @@ class Variables:
 
     references: Mapping[str, str]
     literals: Mapping[str, str]
-    completed: Mapping[str, str] = field(default_factory=dict)
+    completed: Mapping[str, str] = EMPTY
     kept: tuple[str, ...] = ()
     withheld: tuple[Skip, ...] = ()
 
@@ -52,7 +51,7 @@ def kept_counts(clean: Container, policy: Policy) -> tuple[str, ...]:
     """The counts that the pod spec sets and that the policy respects."""
     if policy.existing_values == "Override" or not clean.env:
         return ()
-    return tuple(name for name in plan_annotations.COUNTS if _is_set(clean, name))
+    return tuple(name for name in COUNTS if _is_set(clean, name))
 
 
 def _is_set(container: Container, name: str) -> bool:
@@ -70,7 +69,7 @@ def hidden(clean: Container, policy: Policy) -> bool:
 
 def chosen(
     clean: Container,
-    composed: Composed,
+    annotations: PlanAnnotations,
     policy: Policy,
     image_env: Mapping[str, str],
     *,
@@ -85,12 +84,12 @@ def chosen(
     plan: Mapping[str, str] = {env.PLAN: env.SHIM_PREFIX} if shim else {}
     if hidden(clean, policy) and not door:
         return Variables(references=plan, literals={}, withheld=(_HIDDEN,))
-    found = _literals(clean, composed, policy, image_env)
+    found = _literals(clean, annotations, policy, image_env)
     if hidden(clean, policy):
         completed = {**found.values, **found.left}
         return Variables(references=plan, literals={}, completed=completed, kept=found.kept, withheld=(_COMPLETED,))
     return Variables(
-        references={**plan, **_references(clean, composed.plan, kept, policy)},
+        references={**plan, **_references(clean, annotations.plan, kept, policy)},
         literals=found.values,
         completed=found.left if door else {},
         kept=found.kept,
@@ -102,45 +101,90 @@ def _references(clean: Container, planned: Plan, kept: tuple[str, ...], policy: 
     """Count variable -> the prefix of the annotation that it reads."""
     found = {}
     if "onnxruntime" in policy.runtimes:
-        found = {name: plan_annotations.COUNTS[name][0] for name in (env.ORT_INTRA, env.ORT_INTER) if name not in kept}
+        found = {name: COUNTS[name][0] for name in (env.ORT_INTRA, env.ORT_INTER) if name not in kept}
     if planned.omp is not None:
         found[env.OMP] = env.OMP_THREADS_PREFIX
     # It would beat an `export OMP_NUM_THREADS=1` in the entrypoint, and torchrun's and joblib's own choice.
-    sets_omp = env.OMP in kept or (clean.sets_omp and _sets_omp(clean, families.overridden(planned, policy)))
+    sets_omp = env.OMP in kept or _sets_omp(clean, planned, policy)
     if planned.blas is not None and planned.blas != planned.omp and not sets_omp:
         found[env.OPENBLAS] = env.BLAS_THREADS_PREFIX
     return found
 
 
-def _sets_omp(clean: Container, overridden: Collection[str]) -> bool:
+def _sets_omp(clean: Container, planned: Plan, policy: Policy) -> bool:
     """Whether a variable of OpenMP's, other than the count, is the user's and stays."""
-    names = {entry.name for entry in clean.env if entry.name.startswith("OMP_")}
-    return bool(names - {env.OMP, *overridden})
+    names = {name for name in clean.env if name.startswith("OMP_") and name != env.OMP}
+    return bool(names) and not names <= families.overridden(planned, policy)
 
 
-def _literals(clean: Container, composed: Composed, policy: Policy, image_env: Mapping[str, str]) -> families.Literals:
+def _literals(
+    clean: Container, annotations: PlanAnnotations, policy: Policy, image_env: Mapping[str, str]
+) -> families.Literals:
     """The variables of the policy's families that can't be references."""
-    if composed.literals is not None and not clean.env and not image_env:
-        return composed.literals
-    sets = {**{entry.name: entry.value for entry in clean.env}, **environment.java_options(clean)[0]}
-    return families.literals(composed.plan, policy, sets=sets, image_env=image_env)
+    looked_at = [name for name in clean.env if name in families.VARIABLES or name.startswith("OMP_")]
+    if annotations.literals is not None and not looked_at and JAVA_OPTIONS not in image_env:
+        return annotations.literals
+    entries = ((name, clean.effective(name)) for name in looked_at)
+    sets = {name: entry.value for name, entry in entries if entry is not None} | java_options(clean)[0]
+    return families.literals(annotations.plan, policy, sets=sets, image_env=image_env)
 
 
 def edits(
-    clean: Container, found: Variables, annotations: Mapping[str, str], loading: Sequence[Edits], *, reports: bool
+    clean: Container, found: Variables, keys: Mapping[str, str], activation: Sequence[Edits], *, reports: bool
 ) -> Edits:
-    """All changes of the container's environment; `annotations` are keys by prefix, `loading` the shim's own edits."""
-    entries: list[Entry] = [
-        environment.reference(name, annotations[prefix]) for name, prefix in found.references.items()
-    ]
-    entries.extend(environment.listing(clean, found.literals, found.completed, loading))
-    others = list(loading)
-    by_reference = environment.java_options(clean)[1] if JAVA_OPTIONS in found.literals else None
+    """All changes of the container's environment; `keys` are annotations by prefix, `activation` the shim's own edits.
+
+    A variable that the container has already is replaced where it stands; of several the last decides, and the others
+    go, but for those of lists, where only the last is extended.
+    """
+    entries: list[Entry] = [_reference(name, keys[prefix]) for name, prefix in found.references.items()]
+    entries.extend(_listing(clean, found.literals, found.completed, activation))
+    others = list(activation)
+    by_reference = java_options(clean)[1] if JAVA_OPTIONS in found.literals else None
     for name, value in found.literals.items():
         if name == JAVA_OPTIONS and by_reference is not None:
-            others.append(environment.renamed(clean, by_reference, value))
+            others.append(renamed(clean, by_reference, value))
         else:
-            entries.append(environment.literal(name, value))
+            entries.append(literal(name, value))
     if reports:
-        entries.append(environment.literal(env.REPORT, delivery.REPORT_PATH))
-    return environment.combine(clean, entries, others)
+        entries.append(literal(env.REPORT, delivery.REPORT_PATH))
+    replaced: dict[int, Sequence[Entry]] = {}
+    appended: list[Entry] = []
+    for entry in entries:
+        name = entry["name"]
+        place = clean.env.get(name)
+        if place is None:
+            appended.append(entry)
+            continue
+        if name not in EXTENDED and len(clean.env) < len(clean.entries):
+            replaced.update({other: () for other, raw in enumerate(clean.entries) if raw["name"] == name})
+        replaced[place] = (entry,)
+    for edit in others:
+        replaced.update(edit.replaced)
+        appended.extend(edit.appended)
+    return Edits(replaced, appended)
+
+
+def _reference(name: str, annotation: str) -> Entry:
+    """A variable whose value is one of the pod's own annotations, as the API server would write it."""
+    source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{annotation}']"}}
+    return {"name": name, "valueFrom": source}
+
+
+def _listing(
+    container: Container, literals: Mapping[str, str], completed: Mapping[str, str], edits: Iterable[Edits]
+) -> list[Entry]:
+    """The entry that says which of the others are Raddle's, for a container without ours; [] where none has to.
+
+    It has the literals, of Java's options, which are added to others, the last word; what the shim completes where that
+    is absent; and a checksum of each list that the container has only from Raddle: as long as it agrees, nobody has
+    added anything.
+    """
+    found = [f"{name}={value.rpartition(' ')[2]}" for name, value in (*literals.items(), *completed.items())]
+    before = {name: container.effective(name) for name in literals if name not in EXTENDED} if container.env else {}
+    found.extend(f"{name}#" for name, entry in before.items() if entry is not None and entry.value == "")
+    added = [entry for edit in edits for entry in edit.appended if entry["name"] in EXTENDED]
+    if JAVA_OPTIONS in literals and container.effective(JAVA_OPTIONS) is None:
+        added.append(literal(JAVA_OPTIONS, literals[JAVA_OPTIONS]))
+    found.extend(f"{entry['name']}#{checksum(entry['value'])}" for entry in added)
+    return [literal(env.LITERALS, ";".join(found))] if found else []

@@ -1,12 +1,11 @@
 """The only reader of pod objects: JSON in, one frozen value out.
 
-It keeps what decisions need, environment variables with their position in the container's list.
+Every part that a decision looks at is checked here; what it looks at in few pods only is made when it is asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from raddle import env
@@ -24,7 +23,6 @@ EXTENDED: Final = (PYTHON_PATH, NODE_OPTIONS, PRELOAD, JAVA_OPTIONS)
 ORIGINAL: Final = "ORIGINAL_"
 # Variables that say how many processes a container runs (workers.py).
 WORKER_VARIABLES: Final = ("WEB_CONCURRENCY", "GUNICORN_CMD_ARGS", "UVICORN_WORKERS", "TS_DEFAULT_WORKERS_PER_MODEL")
-_OPENMP: Final = "OMP_"
 _OURS: Final = tuple(f"metadata.annotations['{prefix}" for prefix in env.CONTAINER_PREFIXES)
 _ARCHITECTURE: Final = "kubernetes.io/arch"
 
@@ -52,48 +50,44 @@ class Mount(NamedTuple):
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
-    """A container or init container. `field` is the list in the pod spec that holds it, `index` its place there.
+class Container(NamedTuple):
+    """A container or init container. `field` is the list in the pod spec that holds it, `place` its index there.
 
-    `env` holds its variables in order; `env_count` is how many there are, None where the list is absent. `devices` are
-    block devices, which share no path with a mount. `limits` and `requests` are quantities as written. `sidecar`: a
-    native one (an init container that restarts always).
+    `entries` are its environment variables as they are, `env` is name -> place of the one that decides: the last.
+    `annotated`: one of them reads an annotation of ours. `devices` are block devices, which share no path with a mount.
+    `limits` and `requests` are quantities as written.
     """
 
     field: str
-    index: int
+    place: int
     name: str
     image: str
     arguments: tuple[str, ...]
-    env: tuple[EnvEntry, ...]
-    env_count: int | None
+    entries: Sequence[Mapping[str, Any]]
+    env: Mapping[str, int]
+    annotated: bool
     env_from: bool
     mounts: tuple[Mount, ...]
     devices: tuple[Mount, ...]
-    has_mounts: bool
     limits: Mapping[str, Any]
     requests: Mapping[str, Any]
     security_context: Mapping[str, Any]
-    sidecar: bool
     raw: Mapping[str, Any]
 
     @property
     def pointer(self) -> str:
         """The JSON pointer of the container."""
-        return f"/spec/{self.field}/{self.index}"
+        return f"/spec/{self.field}/{self.place}"
 
     @property
-    def sets_omp(self) -> bool:
-        """Whether a variable OMP_* other than OMP_NUM_THREADS is set."""
-        return any(entry.name.startswith(_OPENMP) and entry.name != env.OMP for entry in self.env)
+    def sidecar(self) -> bool:
+        """Whether it is a native sidecar: an init container that restarts always."""
+        return self.field == "initContainers" and self.raw.get("restartPolicy") == "Always"
 
     def effective(self, name: str) -> EnvEntry | None:
-        """The entry that decides a variable: the last of that name."""
-        for entry in reversed(self.env):
-            if entry.name == name:
-                return entry
-        return None
+        """The entry that decides a variable; None where there is none."""
+        place = self.env.get(name)
+        return None if place is None else env_entry(place, self.entries[place])
 
 
 class Volume(NamedTuple):
@@ -104,17 +98,7 @@ class Volume(NamedTuple):
     raw: Mapping[str, Any]
 
 
-class Owner(NamedTuple):
-    """The controller that made the pod."""
-
-    api_version: str
-    kind: str
-    name: str
-    uid: str
-
-
-@dataclass(frozen=True, slots=True)
-class Pod:
+class Pod(NamedTuple):
     """What Raddle needs of a pod. Absent texts are "".
 
     `node_name` is the node that the pod is bound to, or pinned to by its DaemonSet. `architecture` is what its node
@@ -122,26 +106,19 @@ class Pod:
     one. `limits` and `requests` are the pod-level ones, None where spec.resources is absent.
     """
 
-    name: str
-    namespace: str
-    uid: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
-    has_labels: bool
-    has_annotations: bool
-    owner: Owner | None
     containers: tuple[Container, ...]
     init_containers: tuple[Container, ...]
-    has_init_containers: bool
     limits: Mapping[str, Any] | None
     requests: Mapping[str, Any] | None
     volumes: tuple[Volume, ...]
-    has_volumes: bool
     node_name: str
     architecture: str
     os: str
     priority_class: str
     scheduler: str
+    raw: Mapping[str, Any]
 
     @property
     def mirror(self) -> bool:
@@ -162,89 +139,85 @@ def pod_from_object(obj: Any) -> Pod:
     spec = as_object(obj.get("spec"), "spec")
     resources = mapping(spec, "resources", "spec") if spec.get("resources") is not None else None
     return Pod(
-        name=text(metadata, "name", "metadata") or text(metadata, "generateName", "metadata"),
-        namespace=text(metadata, "namespace", "metadata"),
-        uid=text(metadata, "uid", "metadata"),
         labels=text_map(metadata, "labels", "metadata"),
         annotations=text_map(metadata, "annotations", "metadata"),
-        has_labels=metadata.get("labels") is not None,
-        has_annotations=metadata.get("annotations") is not None,
-        owner=_owner(metadata),
         containers=_containers(spec, "containers"),
         init_containers=_containers(spec, "initContainers"),
-        has_init_containers=spec.get("initContainers") is not None,
         limits=mapping(resources, "limits", "spec.resources") if resources is not None else None,
         requests=mapping(resources, "requests", "spec.resources") if resources is not None else None,
         volumes=_volumes(spec),
-        has_volumes=spec.get("volumes") is not None,
         node_name=text(spec, "nodeName", "spec") or _pinned_node(spec),
         architecture=_architecture(spec),
         os=_os(spec),
         priority_class=text(spec, "priorityClassName", "spec"),
         scheduler=text(spec, "schedulerName", "spec"),
+        raw=obj,
     )
 
 
-def with_env(container: Container, entries: Sequence[Mapping[str, Any]]) -> Container:
-    """The container with another list of environment variables, read anew."""
-    kept = _env(entries, f"spec.{container.field}[{container.index}]")
-    return replace(container, env=kept, env_count=len(entries), raw={**container.raw, "env": entries})
+def with_entries(container: Container, entries: Sequence[Mapping[str, Any]]) -> Container:
+    """The container with another list of environment variables."""
+    places, annotated = _env(entries, f"spec.{container.field}[{container.place}]")
+    return container._replace(entries=entries, env=places, annotated=annotated)
 
 
-def _owner(metadata: Mapping[str, Any]) -> Owner | None:
-    for reference in sequence(metadata, "ownerReferences", "metadata"):
-        path = "metadata.ownerReferences"
-        if as_object(reference, path).get("controller") is True:
-            return Owner(*(text(reference, key, path) for key in ("apiVersion", "kind", "name", "uid")))
-    return None
+def env_entry(place: int, entry: Mapping[str, Any]) -> EnvEntry:
+    """The environment variable that an object of a container that was read is."""
+    source = entry.get("valueFrom")
+    if source is None:
+        return EnvEntry(place, entry["name"], entry.get("value") or "", None, optional=False)
+    return EnvEntry(place, entry["name"], None, *_source(source))
 
 
 def _containers(spec: Mapping[str, Any], field: str) -> tuple[Container, ...]:
     found = sequence(spec, field, "spec")
-    return tuple(_container(raw, field, index) for index, raw in enumerate(found))
+    return tuple(_container(raw, field, place) for place, raw in enumerate(found))
 
 
-def _container(raw: Any, field: str, index: int) -> Container:
-    path = f"spec.{field}[{index}]"
+def _container(raw: Any, field: str, place: int) -> Container:
+    path = f"spec.{field}[{place}]"
     raw = as_object(raw, path)
     resources = mapping(raw, "resources", path)
     entries = sequence(raw, "env", path)
     mounts = sequence(raw, "volumeMounts", path)
+    name, image = text(raw, "name", path), text(raw, "image", path)
+    arguments = texts(raw, "command", path) + texts(raw, "args", path)
+    places, annotated = _env(entries, path)
     return Container(
         field=field,
-        index=index,
-        name=text(raw, "name", path),
-        image=text(raw, "image", path),
-        arguments=texts(raw, "command", path) + texts(raw, "args", path),
-        env=_env(entries, path),
-        env_count=len(entries) if raw.get("env") is not None else None,
+        place=place,
+        name=name,
+        image=image,
+        arguments=arguments,
+        entries=entries,
+        env=places,
+        annotated=annotated,
         env_from=bool(sequence(raw, "envFrom", path)),
-        mounts=tuple(_mount(mount, f"{path}.volumeMounts[{place}]", place) for place, mount in enumerate(mounts)),
-        devices=_devices(raw, path) if "volumeDevices" in raw else (),
-        has_mounts=raw.get("volumeMounts") is not None,
+        mounts=_mounts(mounts, path, "volumeMounts", "mountPath"),
+        devices=_mounts(sequence(raw, "volumeDevices", path), path, "volumeDevices", "devicePath"),
         limits=mapping(resources, "limits", path),
         requests=mapping(resources, "requests", path),
         security_context=mapping(raw, "securityContext", path),
-        sidecar=field == "initContainers" and raw.get("restartPolicy") == "Always",
         raw=raw,
     )
 
 
-def _env(entries: Sequence[Any], path: str) -> tuple[EnvEntry, ...]:
-    kept = []
-    for index, entry in enumerate(entries):
+def _env(entries: Sequence[Any], path: str) -> tuple[dict[str, int], bool]:
+    """The place of each variable, of several the last, and whether one reads an annotation of ours."""
+    places: dict[str, int] = {}
+    annotated = False
+    for place, entry in enumerate(entries):
         name = entry.get("name") if isinstance(entry, dict) else None
         if not isinstance(name, str):
-            raise SpecError(f"{path}.env[{index}]", "must be an object with a name")
-        kept.append(_env_entry(index, entry, name, f"{path}.env[{index}]"))
-    return tuple(kept)
-
-
-def _env_entry(place: int, entry: Mapping[str, Any], name: str, path: str) -> EnvEntry:
-    source = entry.get("valueFrom")
-    if source is None:
-        return EnvEntry(place, name, text(entry, "value", path), None, optional=False)
-    return EnvEntry(place, name, None, *_source(as_object(source, path + ".valueFrom")))
+            raise SpecError(f"{path}.env[{place}]", "must be an object with a name")
+        places[name] = place
+        source = entry.get("valueFrom")
+        if source is not None:
+            ours, _ = _source(as_object(source, f"{path}.env[{place}].valueFrom"))
+            annotated = annotated or ours is not None
+        elif not isinstance(entry.get("value", ""), str):
+            text(entry, "value", f"{path}.env[{place}]")
+    return places, annotated
 
 
 def _source(source: Mapping[str, Any]) -> tuple[str | None, bool]:
@@ -261,14 +234,16 @@ def _source(source: Mapping[str, Any]) -> tuple[str | None, bool]:
     return None, False
 
 
-def _mount(raw: Any, path: str, place: int, key: str = "mountPath") -> Mount:
+def _mounts(found: Sequence[Any], path: str, field: str, key: str) -> tuple[Mount, ...]:
+    if not found:
+        return ()
+    path = f"{path}.{field}[{{}}]"
+    return tuple(_mount(raw, path.format(place), place, key) for place, raw in enumerate(found))
+
+
+def _mount(raw: Any, path: str, place: int, key: str) -> Mount:
     raw = as_object(raw, path)
     return Mount(place, text(raw, "name", path), text(raw, key, path))
-
-
-def _devices(raw: Mapping[str, Any], path: str) -> tuple[Mount, ...]:
-    found = enumerate(sequence(raw, "volumeDevices", path))
-    return tuple(_mount(device, f"{path}.volumeDevices[{place}]", place, "devicePath") for place, device in found)
 
 
 def _volumes(spec: Mapping[str, Any]) -> tuple[Volume, ...]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from raddle.planning import wire
 from raddle.planning.policy import Policy, PolicyError, parse
 from raddle_operator.objects.image_env import image_env
-from raddle_operator.objects.pods import Container, EnvEntry, Mount, Owner, Pod, Volume, pod_from_object
+from raddle_operator.objects.pods import Container, EnvEntry, Mount, Pod, Volume, pod_from_object
 from raddle_operator.objects.reading import SpecError, as_object, mapping, text, texts
 from raddle_operator.objects.selectors import EVERYTHING, Selector, SelectorError, compile_selector
 
@@ -20,7 +20,6 @@ __all__ = [
     "Container",
     "EnvEntry",
     "Mount",
-    "Owner",
     "Pod",
     "PolicyObject",
     "SpecError",

@@ -38,9 +38,8 @@ class Selector:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """True when every requirement holds for the labels."""
-        for key, value in self.pairs.items():
-            if labels.get(key) != value:
-                return False
+        if not self.pairs.items() <= labels.items():
+            return False
         for key, values, present, absent in self.requirements:
             value_there = labels.get(key)
             if value_there is None:

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from raddle import env
 from raddle.cpus.topology import Machine
-from raddle_operator.injection.binding import size_of
+from raddle_operator.injection.plan_annotations import size_of
 from raddle_operator.injection.volumes import SHIM_LABEL
 from raddle_operator.kube import (
     CLUSTER_INFERENCE_THREADINGS,
