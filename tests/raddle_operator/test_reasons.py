@@ -24,8 +24,8 @@ from raddle_operator.kube import INFERENCE_THREADINGS
 from raddle_operator.kube.events import Recorder
 from raddle_operator.objects.policy import policy_from_object
 from raddle_operator.objects.reasons import SkipReason
-from raddle_operator.webhook.lookup import Missing
-from raddle_operator.webhook.review import Foreign
+from raddle_operator.webhook.lookup import LookupFailure
+from raddle_operator.webhook.review import UnsupportedReview
 from raddle_operator.webhook.server import Refusal
 from raddle_operator.webhook.sources import MemorySources
 
@@ -209,9 +209,9 @@ def test_words_for_other_things_are_no_skip_reasons():
     """But for those that mean the same: the caches are not ready for a binding either."""
     words = {str(one) for one in SkipReason}
     assert {str(one) for one in BindingOutcome} & words == {"CachesNotReady"}
-    assert not {str(one) for one in (*Foreign, *Refusal)} & words
+    assert not {str(one) for one in (*UnsupportedReview, *Refusal)} & words
 
 
-@pytest.mark.parametrize("missing", Missing)
+@pytest.mark.parametrize("missing", LookupFailure)
 def test_a_pod_that_is_bound_can_be_missing_in_every_way(missing):
     assert BindingOutcome(f"Pod{missing}")

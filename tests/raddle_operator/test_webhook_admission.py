@@ -9,7 +9,7 @@ from support import webhook_lab as lab
 
 from raddle_operator.kube import Forbidden, NotFound, Unavailable
 from raddle_operator.webhook.caches import Caches
-from raddle_operator.webhook.journal import Journal
+from raddle_operator.webhook.decision_log import DecisionLog
 from raddle_operator.webhook.sources import MemorySources
 from raddle_operator.webhook.waiters import Waiters
 
@@ -433,12 +433,12 @@ async def test_who_stops_waiting_leaves_nothing_behind():
 def test_decisions_are_logged_up_to_a_rate_and_the_rest_is_counted(caplog):
     caplog.set_level(logging.INFO)
     now_s = 0.0
-    journal = Journal(2.0, lambda: now_s)
+    decision_log = DecisionLog(2.0, lambda: now_s)
     for _ in range(10):
-        journal.decision("pods", "changed", "", "models", "a", "InferenceThreading/fast")
+        decision_log.decision("pods", "changed", "", "models", "a", "InferenceThreading/fast")
     assert len(caplog.records) == 2
     now_s = 1.0
-    journal.decision("pods", "skipped", "NoPolicy", "models", "", "")
+    decision_log.decision("pods", "skipped", "NoPolicy", "models", "", "")
     assert caplog.records[-1].getMessage() == (
         "path=pods decision=skipped reason=NoPolicy namespace=models name=- detail='' unlogged=8"
     )
@@ -446,17 +446,17 @@ def test_decisions_are_logged_up_to_a_rate_and_the_rest_is_counted(caplog):
 
 def test_no_decision_is_logged_where_none_is_wanted(caplog):
     caplog.set_level(logging.INFO)
-    Journal(0.0).decision("pods", "changed", "", "models", "a", "")
+    DecisionLog(0.0).decision("pods", "changed", "", "models", "a", "")
     assert not caplog.records
 
 
 def test_one_kind_of_failure_is_logged_once_a_minute_with_the_number_of_the_others(caplog):
     now_s = 0.0
-    journal = Journal(0.0, lambda: now_s)
+    decision_log = DecisionLog(0.0, lambda: now_s)
     for moment in (0.0, 1.0, 59.0, 61.0):
         now_s = moment
-        journal.failure("pods", ValueError("x"))
-    journal.failure("pods", KeyError("y"))
+        decision_log.failure("pods", ValueError("x"))
+    decision_log.failure("pods", KeyError("y"))
     assert [record.getMessage() for record in caplog.records] == [
         "pods: ValueError (0 more since the last such line)",
         "pods: ValueError (2 more since the last such line)",

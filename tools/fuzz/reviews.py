@@ -24,7 +24,7 @@ from fuzz import podmaker
 from fuzz.seeds import Fuzzer
 from raddle_operator.webhook.admission import Admission
 from raddle_operator.webhook.caches import Caches
-from raddle_operator.webhook.journal import Journal
+from raddle_operator.webhook.decision_log import DecisionLog
 from raddle_operator.webhook.metrics import WebhookMetrics
 from raddle_operator.webhook.review import UnreadableError
 from raddle_operator.webhook.settings import WebhookSettings
@@ -54,7 +54,7 @@ class World:
         settings = WebhookSettings(tls_dir=Path(), shim_image=image, arrival_wait_s=0.0, lookup_timeout_s=0.0)
         self.memory = memory
         self.metrics = WebhookMetrics()
-        self._admission = Admission(settings, Caches(memory.sources()), None, self.metrics, Journal(0.0))
+        self._admission = Admission(settings, Caches(memory.sources()), None, self.metrics, DecisionLog(0.0))
         self._failed_open = 0.0
 
     def failed_open(self) -> bool:

@@ -37,14 +37,13 @@ def operations(
 ) -> list[Operation]:
     """From the pod as it is to `clean`, which is the pod without ours, with these changes."""
     found: list[Operation] = []
-    wanted = {(one.field, one.place): ContainerChange(one) for one in clean.all_containers}
-    wanted |= {(change.container.field, change.container.place): change for change in changes}
-    for container in pod.all_containers:
-        change = wanted.get((container.field, container.place))
-        # The only one that is not there is our init container.
-        if change is not None:
-            found += _environment(container, change)
-            found += _mounts(container, change)
+    by_place = {(change.container.field, change.container.place): change for change in changes}
+    # All but our init container.
+    for container in clean.all_containers:
+        present = (pod.init_containers if container.field == "initContainers" else pod.containers)[container.place]
+        change = by_place.get((container.field, container.place))
+        if change is not None or present is not container:
+            found += _container(present, change or ContainerChange(container))
     added = _wanted_volumes(changes, shim)
     found += _volumes(pod, clean, added)
     found += _init_container(pod, clean, shim.init_container if shim is not None else None)
@@ -54,6 +53,10 @@ def operations(
 
 
 # --- containers -----------------------------------------------------------------------------------------------------
+
+
+def _container(present: Container, change: ContainerChange) -> list[Operation]:
+    return _environment(present, change) + _mounts(present, change)
 
 
 def _environment(container: Container, change: ContainerChange) -> list[Operation]:

@@ -38,10 +38,8 @@ def is_ours(key: str) -> bool:
 
 def split(key: str) -> tuple[str, str]:
     """The prefix and the container of one of our containers' annotations; ("", "") for any other key."""
-    for prefix in env.CONTAINER_PREFIXES:
-        if key.startswith(prefix):
-            return prefix, key[len(prefix) :]
-    return "", ""
+    prefix, slash, container = key.partition("/")
+    return (prefix + slash, container) if prefix + slash in env.CONTAINER_PREFIXES else ("", "")
 
 
 def size_of(annotations: Mapping[str, str]) -> int:

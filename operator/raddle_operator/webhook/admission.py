@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
 from enum import StrEnum, unique
-from typing import Any, Final, Literal, NewType
+from typing import Any, Final, Literal, NamedTuple, NewType
 
 from raddle.cpus.topology import Machine
 from raddle_operator.injection import binding, decide, shipped
@@ -15,12 +14,13 @@ from raddle_operator.injection.decide import Decision, Facts
 from raddle_operator.kube import Kube
 from raddle_operator.objects.reading import SpecError, mapping, text
 from raddle_operator.objects.reasons import Skip, SkipReason
+from raddle_operator.webhook import review as reviews
 from raddle_operator.webhook.caches import Caches
-from raddle_operator.webhook.journal import Journal
-from raddle_operator.webhook.lookup import Lookup, MissingError
+from raddle_operator.webhook.decision_cache import DecisionCache, template_key
+from raddle_operator.webhook.decision_log import DecisionLog
+from raddle_operator.webhook.lookup import Lookup, LookupFailedError
 from raddle_operator.webhook.metrics import WebhookMetrics
-from raddle_operator.webhook.recent import Recent, template_key
-from raddle_operator.webhook.review import Foreign, Review, answer, answer_rest, read_binding_review, read_pod_review
+from raddle_operator.webhook.review import Review, UnsupportedReview
 from raddle_operator.webhook.settings import WebhookSettings
 
 MISTAKES: Final = frozenset(
@@ -37,7 +37,7 @@ MAX_DETAIL: Final = 1024
 
 ErrorName = NewType("ErrorName", str)
 """The type of an exception of ours."""
-Reason = SkipReason | BindingOutcome | Foreign | ErrorName | Literal[""]
+Reason = SkipReason | BindingOutcome | UnsupportedReview | ErrorName | Literal[""]
 
 
 @unique
@@ -51,24 +51,32 @@ class Outcome(StrEnum):
     FAILED_OPEN = "failed_open"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What becomes of one review: the words for metric, log and audit log, and the answer but for the uid.
 
-    ``withheld`` is why containers that get values do not get all of them, each reason once.
+    `withheld` is why containers that get values do not get all of them, each reason once.
     """
 
     decision: Outcome
-    reason: Reason = ""
-    detail: str = ""
-    withheld: tuple[SkipReason, ...] = ()
-    operations: InitVar[Sequence[dict[str, Any]]] = ()
-    warnings: InitVar[Sequence[str]] = ()
-    rest: bytes = field(init=False)
+    reason: Reason
+    detail: str
+    withheld: tuple[SkipReason, ...]
+    rest: bytes
 
-    def __post_init__(self, operations: Sequence[dict[str, Any]], warnings: Sequence[str]) -> None:
-        audit = f"{self.decision} {self.reason}".rstrip()
-        object.__setattr__(self, "rest", answer_rest(operations=operations, warnings=warnings, audit=audit))
+
+def verdict_of(
+    decision: Outcome,
+    reason: Reason = "",
+    detail: str = "",
+    *,
+    withheld: tuple[SkipReason, ...] = (),
+    operations: Sequence[dict[str, Any]] = (),
+    warnings: Sequence[str] = (),
+) -> Verdict:
+    """The verdict with these JSON-patch operations, and warnings for whoever creates the object."""
+    audit = f"{decision} {reason}".rstrip()
+    rest = reviews.answer_rest(operations=operations, warnings=warnings, audit=audit)
+    return Verdict(decision, reason, detail, withheld, rest)
 
 
 class _Machines(Mapping[str, Machine]):
@@ -94,21 +102,26 @@ class Admission:
     """Answers reviews of pods and of bindings."""
 
     def __init__(
-        self, settings: WebhookSettings, caches: Caches, kube: Kube | None, metrics: WebhookMetrics, journal: Journal
+        self,
+        settings: WebhookSettings,
+        caches: Caches,
+        kube: Kube | None,
+        metrics: WebhookMetrics,
+        decision_log: DecisionLog,
     ) -> None:
         self._caches: Final = caches
         self._lookup: Final = Lookup(settings, caches, kube)
         self._metrics: Final = metrics
-        self._journal: Final = journal
+        self._log: Final = decision_log
         self._machines: Final = _Machines(caches)
-        self._recent: Final[Recent[Verdict]] = Recent()
+        self._decided: Final[DecisionCache[Verdict]] = DecisionCache()
         shim = shipped.shim(settings.shim_image or None)
         self._config_map: Final = shim.config_map or ""
         self._settings: Final = decide.Settings(shim=shim, door=settings.door, unlabelled=settings.default_inject)
 
     async def pod(self, body: bytes, deadline_s: float) -> bytes:
         """Answer the review of a pod's creation. Raises UnreadableError only."""
-        review = read_pod_review(body)
+        review = reviews.read(body, reviews.POD)
         try:
             verdict = self._remembered(review) or await self._of_unknown_namespace(review, deadline_s)
         except Exception as error:  # noqa: BLE001 (the contract: a pod is never denied because of us)
@@ -117,7 +130,7 @@ class Admission:
 
     async def binding(self, body: bytes, deadline_s: float) -> bytes:
         """Answer the review of a binding, by the deadline at the latest. Raises UnreadableError only."""
-        review = read_binding_review(body)
+        review = reviews.read(body, reviews.BINDING)
         try:
             verdict = await self._of_binding(review, deadline_s)
         except Exception as error:  # noqa: BLE001 (as above)
@@ -128,9 +141,9 @@ class Admission:
     def _remembered(self, review: Review) -> Verdict | None:
         """The verdict on a pod, perhaps from an equal one; None where its namespace is not known."""
         if review.problem is not None:
-            return Verdict(Outcome.FOREIGN, review.problem)
+            return verdict_of(Outcome.FOREIGN, review.problem)
         if not self._caches.synced:
-            return Verdict(Outcome.SKIPPED, SkipReason.CACHES_NOT_READY)
+            return verdict_of(Outcome.SKIPPED, SkipReason.CACHES_NOT_READY)
         labels = self._caches.namespace_labels(review.namespace)
         if labels is None:
             return None
@@ -138,63 +151,62 @@ class Admission:
         if key is None:
             return self._decide(review, labels)
         version = self._caches.version
-        verdict = self._recent.get(key, version)
+        verdict = self._decided.get(key, version)
         if verdict is None:
             verdict = self._decide(review, labels)
-            self._recent.put(key, version, verdict)
+            self._decided.put(key, version, verdict)
         return verdict
 
     async def _of_unknown_namespace(self, review: Review, deadline_s: float) -> Verdict:
         try:
             async with asyncio.timeout_at(deadline_s):
                 return self._decide(review, await self._lookup.namespace(review.namespace))
-        except MissingError as error:
-            return Verdict(Outcome.SKIPPED, SkipReason.NAMESPACE_UNKNOWN, error.reason)
+        except LookupFailedError as error:
+            return verdict_of(Outcome.SKIPPED, SkipReason.NAMESPACE_UNKNOWN, error.reason)
         except TimeoutError:
-            return Verdict(Outcome.SKIPPED, SkipReason.NAMESPACE_UNKNOWN, "Deadline")
+            return verdict_of(Outcome.SKIPPED, SkipReason.NAMESPACE_UNKNOWN, "Deadline")
 
     def _decide(self, review: Review, labels: Mapping[str, str]) -> Verdict:
-        decision = decide.decide_object(
-            review.obj, review.namespace, labels, self._caches.policies, self._facts(review.namespace), self._settings
-        )
-        return _verdict(decision)
-
-    def _facts(self, namespace: str) -> Facts:
-        return Facts(
+        facts = Facts(
             smallest_cores=self._caches.smallest_cores,
             machines=self._machines,
-            config_map_present=self._caches.has_config_map(namespace, self._config_map),
+            config_map_present=self._caches.has_config_map(review.namespace, self._config_map),
             architectures=self._caches.architectures,
+        )
+        return _verdict(
+            decide.decide_object(review.obj, review.namespace, labels, self._caches.policies, facts, self._settings)
         )
 
     async def _of_binding(self, review: Review, deadline_s: float) -> Verdict:
         if review.problem is not None:
-            return Verdict(Outcome.FOREIGN, review.problem)
+            return verdict_of(Outcome.FOREIGN, review.problem)
         try:
             metadata, target = mapping(review.obj, "metadata", ""), mapping(review.obj, "target", "")
             name = review.name or text(metadata, "name", "metadata")
             node, uid = text(target, "name", "target"), text(metadata, "uid", "metadata")
         except SpecError as error:
-            return Verdict(Outcome.FOREIGN, Foreign.MALFORMED_REQUEST, str(error))
+            return verdict_of(Outcome.FOREIGN, UnsupportedReview.MALFORMED_REQUEST, str(error))
         if not name or not node:
-            return Verdict(Outcome.FOREIGN, Foreign.MALFORMED_REQUEST, "metadata.name or target.name is empty")
+            return verdict_of(
+                Outcome.FOREIGN, UnsupportedReview.MALFORMED_REQUEST, "metadata.name or target.name is empty"
+            )
         if not self._caches.synced:
-            return Verdict(Outcome.SKIPPED, BindingOutcome.CACHES_NOT_READY)
+            return verdict_of(Outcome.SKIPPED, BindingOutcome.CACHES_NOT_READY)
         try:
             async with asyncio.timeout_at(deadline_s):
                 pod = await self._lookup.unbound(review.namespace, name, uid)
-        except MissingError as error:
-            return Verdict(Outcome.SKIPPED, BindingOutcome(f"Pod{error.reason}"), f"node {node}")
+        except LookupFailedError as error:
+            return verdict_of(Outcome.SKIPPED, BindingOutcome(f"Pod{error.reason}"), f"node {node}")
         except TimeoutError:
-            return Verdict(Outcome.SKIPPED, BindingOutcome.DEADLINE, f"node {node}")
+            return verdict_of(Outcome.SKIPPED, BindingOutcome.DEADLINE, f"node {node}")
         if pod is None:
-            return Verdict(Outcome.SKIPPED, BindingOutcome.NOT_INJECTED)
+            return verdict_of(Outcome.SKIPPED, BindingOutcome.NOT_INJECTED)
         facts = self._caches.node(node)
         if facts is not None and not facts.fresh:
-            return Verdict(Outcome.SKIPPED, BindingOutcome.TOPOLOGY_STALE, f"node {node}")
+            return verdict_of(Outcome.SKIPPED, BindingOutcome.TOPOLOGY_STALE, f"node {node}")
         machine = None if facts is None else facts.shape.machine
         found = binding.rebind(pod.annotations, node, machine, other_bytes=pod.other_bytes)
-        return Verdict(
+        return verdict_of(
             Outcome.CHANGED if found.annotations else Outcome.SKIPPED,
             found.outcome,
             f"node {node} {found.detail}".rstrip(),
@@ -203,15 +215,15 @@ class Admission:
 
     def _failed(self, path: str, error: Exception) -> Verdict:
         self._metrics.fail_open.inc()
-        self._journal.failure(path, error)
-        return Verdict(Outcome.FAILED_OPEN, ErrorName(type(error).__name__))
+        self._log.failure(path, error)
+        return verdict_of(Outcome.FAILED_OPEN, ErrorName(type(error).__name__))
 
     def _answer(self, path: str, review: Review, verdict: Verdict) -> bytes:
         self._metrics.request(path, verdict.decision, verdict.reason)
         for reason in verdict.withheld:
             self._metrics.withheld(reason)
-        self._journal.decision(path, verdict.decision, verdict.reason, review.namespace, _name(review), verdict.detail)
-        return answer(review.uid, verdict.rest)
+        self._log.decision(path, verdict.decision, verdict.reason, review.namespace, _name(review), verdict.detail)
+        return reviews.answer(review.uid, verdict.rest)
 
 
 def _binding_outcome(verdict: Verdict) -> BindingOutcome:
@@ -233,7 +245,7 @@ def _verdict(decision: Decision) -> Verdict:
     reference = decision.policy.reference if decision.policy is not None else ""
     warnings = [f"raddle: {skip}" for skip in _skips(decision) if skip.reason in MISTAKES]
     if decision.skip is not None:
-        return Verdict(
+        return verdict_of(
             Outcome.SKIPPED,
             decision.skip.reason,
             f"{reference} {decision.skip.detail}".lstrip(),
@@ -243,7 +255,7 @@ def _verdict(decision: Decision) -> Verdict:
     kind = Outcome.CHANGED if decision.operations else Outcome.UNCHANGED
     detail = "; ".join([reference, *_withheld(decision)])[:MAX_DETAIL]
     withheld = _reasons_withheld(decision) if decision.operations else ()
-    return Verdict(kind, "", detail, withheld, operations=decision.operations, warnings=warnings)
+    return verdict_of(kind, detail=detail, withheld=withheld, operations=decision.operations, warnings=warnings)
 
 
 def _withheld(decision: Decision) -> Iterator[str]:

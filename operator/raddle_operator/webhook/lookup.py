@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 @unique
-class Missing(StrEnum):
+class LookupFailure(StrEnum):
     """Why something can't be found. For a pod that is being bound, BindingOutcome has the same words after "Pod"."""
 
     NOT_SEEN = "NotSeen"
@@ -32,10 +32,10 @@ class Missing(StrEnum):
     TOO_MANY_LOOKUPS = "TooManyLookups"
 
 
-class MissingError(Exception):
+class LookupFailedError(Exception):
     """It can't be found in time."""
 
-    def __init__(self, reason: Missing) -> None:
+    def __init__(self, reason: LookupFailure) -> None:
         super().__init__(reason)
         self.reason: Final = reason
 
@@ -50,7 +50,7 @@ class Lookup:
         self._running = 0
 
     async def namespace(self, name: str) -> Mapping[str, str]:
-        """Return a namespace's labels. Raises MissingError."""
+        """Return a namespace's labels. Raises LookupFailedError."""
         labels = self._caches.namespace_labels(name)
         if labels is not None:
             return labels
@@ -61,7 +61,7 @@ class Lookup:
         return await self._late(("", name), self._caches.namespace_waiters, lambda _: True, fetch)
 
     async def unbound(self, namespace: str, name: str, uid: str) -> Unbound | None:
-        """Return the injected pod that is being bound; None where the pod is not injected. Raises MissingError.
+        """Return the injected pod that is being bound; None where the pod is not injected. Raises LookupFailedError.
 
         ``uid`` "" (the binder did not say) takes the pod of that name.
         """
@@ -75,7 +75,7 @@ class Lookup:
                 return None
             pod = read_unbound(obj)
             if uid not in ("", pod.uid):
-                raise MissingError(Missing.ANOTHER_UID)
+                raise LookupFailedError(LookupFailure.ANOTHER_UID)
             return pod
 
         waiters: Waiters[Unbound | None] = self._caches.unbound_waiters  # type: ignore[assignment]
@@ -99,18 +99,18 @@ class Lookup:
 
     async def _fetch(self, fetch: Callable[[Kube], Awaitable[T]]) -> T:
         if self._kube is None:
-            raise MissingError(Missing.NOT_SEEN)
+            raise LookupFailedError(LookupFailure.NOT_SEEN)
         if self._running >= MAX_LOOKUPS:
             # Only the question is not asked: the watch, which is waited for beside it, may still show the pod.
             await asyncio.sleep(self._settings.lookup_timeout_s)
-            raise MissingError(Missing.TOO_MANY_LOOKUPS)
+            raise LookupFailedError(LookupFailure.TOO_MANY_LOOKUPS)
         self._running += 1
         try:
             async with asyncio.timeout(self._settings.lookup_timeout_s):
                 return await fetch(self._kube)
         except NotFound:
-            raise MissingError(Missing.NOT_FOUND) from None
+            raise LookupFailedError(LookupFailure.NOT_FOUND) from None
         except (TimeoutError, KubeError):
-            raise MissingError(Missing.LOOKUP_FAILED) from None
+            raise LookupFailedError(LookupFailure.LOOKUP_FAILED) from None
         finally:
             self._running -= 1

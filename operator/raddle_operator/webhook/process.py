@@ -14,7 +14,7 @@ import uvloop
 from raddle_operator.kube import ConfigError, Kube
 from raddle_operator.webhook.admission import Admission
 from raddle_operator.webhook.caches import Caches
-from raddle_operator.webhook.journal import Journal
+from raddle_operator.webhook.decision_log import DecisionLog
 from raddle_operator.webhook.metrics import WebhookMetrics
 from raddle_operator.webhook.server import BINDING_PATH, PODS_PATH, Server
 from raddle_operator.webhook.settings import WebhookSettings
@@ -39,10 +39,12 @@ class Webhook:
         self._caches: Final = Caches(sources)
         self._certificate: Final = ServingCertificate(settings.tls_dir, settings.client_ca_file)
         self._stopping = False
-        journal = Journal(settings.decision_logs_per_s)
-        admission = Admission(settings, self._caches, kube, self.metrics, journal)
+        decision_log = DecisionLog(settings.decision_logs_per_s)
+        admission = Admission(settings, self._caches, kube, self.metrics, decision_log)
         answers = {PODS_PATH: ("pods", admission.pod), BINDING_PATH: ("binding", admission.binding)}
-        self._server: Final = Server(settings, answers, unready=self.unready, metrics=self.metrics, journal=journal)
+        self._server: Final = Server(
+            settings, answers, unready=self.unready, metrics=self.metrics, decision_log=decision_log
+        )
         self.metrics.watch(self._caches)
 
     def unready(self) -> str:

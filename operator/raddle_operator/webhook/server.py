@@ -20,7 +20,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_request import BaseRequest
 
-from raddle_operator.webhook.journal import Journal
+from raddle_operator.webhook.decision_log import DecisionLog
 from raddle_operator.webhook.metrics import CONTENT_TYPE, WebhookMetrics
 from raddle_operator.webhook.review import UnreadableError
 from raddle_operator.webhook.settings import WebhookSettings
@@ -98,7 +98,7 @@ class Server:
         *,
         unready: Callable[[], str],
         metrics: WebhookMetrics,
-        journal: Journal,
+        decision_log: DecisionLog,
     ) -> None:
         """``unready`` says why the process is not ready, "" when it is."""
         self.draining = False
@@ -106,7 +106,7 @@ class Server:
         self._answers: Final = answers
         self._unready: Final = unready
         self._metrics: Final = metrics
-        self._journal: Final = journal
+        self._log: Final = decision_log
         self._active = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -156,7 +156,7 @@ class Server:
             async with asyncio.timeout(self._settings.drain_s):
                 await self._idle.wait()
         except TimeoutError:
-            self._journal.refusal("requests did not finish before the end", str(self._active))
+            self._log.refusal("requests did not finish before the end", str(self._active))
         await self._http.shutdown(1.0)
         for listener in listeners:
             await listener.wait_closed()
@@ -241,7 +241,7 @@ class Server:
 
     def _refuse(self, label: str, status: int, reason: Refusal, message: str) -> web.Response:
         self._metrics.request(label, "refused", reason)
-        self._journal.refusal(f"{label}: {reason}", message)
+        self._log.refusal(f"{label}: {reason}", message)
         return web.Response(status=status, text=message + "\n")
 
     def _look(self, path: str) -> web.Response:

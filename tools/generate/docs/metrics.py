@@ -22,7 +22,7 @@ from raddle_operator.objects.reasons import SkipReason
 from raddle_operator.webhook.admission import Outcome
 from raddle_operator.webhook.caches import Caches
 from raddle_operator.webhook.metrics import WebhookMetrics
-from raddle_operator.webhook.review import Foreign
+from raddle_operator.webhook.review import UnsupportedReview
 from raddle_operator.webhook.server import Refusal
 from raddle_operator.webhook.sources import MemorySources
 
@@ -39,7 +39,7 @@ LATER: Final[Mapping[tuple[str, str], str]] = {
     ("raddle_webhook_requests_total", "reason"): (
         f"`skipped` on `pods`: {SKIP_REASONS}; `changed` and `skipped` on `binding`: an outcome of "
         "`raddle_webhook_bindings_total`; `foreign`: "
-        + ", ".join(f"`{one}`" for one in Foreign)
+        + ", ".join(f"`{one}`" for one in UnsupportedReview)
         + "; `refused`: "
         + ", ".join(f"`{one}`" for one in Refusal)
         + "; `failed_open`: the error's type; else empty"

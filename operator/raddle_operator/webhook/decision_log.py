@@ -13,7 +13,7 @@ REPEAT_AFTER_S: Final = 60.0
 REMEMBERED: Final = 256
 
 
-class Journal:
+class DecisionLog:
     """Writes what the webhook decides. ``decisions_per_s`` 0: no decisions; ``now_s`` is a monotonic clock."""
 
     def __init__(self, decisions_per_s: float, now_s: Callable[[], float] = time.monotonic) -> None:

@@ -21,7 +21,7 @@ _RENAMED: Final = "~token"
 KEPT: Final = 256
 
 
-class Recent(Generic[T]):
+class DecisionCache(Generic[T]):
     """A bounded map from key to value that is emptied when the version changes."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Recent(Generic[T]):
         self._values: dict[bytes, T] = {}
 
     def get(self, key: bytes, version: int) -> T | None:
-        """Return what was kept for the key at this version."""
+        """What was kept for the key at this version."""
         return self._values.get(key) if version == self._version else None
 
     def put(self, key: bytes, version: int, value: T) -> None:
@@ -43,9 +43,9 @@ class Recent(Generic[T]):
 
 
 def template_key(namespace: str, pod: Any) -> bytes | None:
-    """Return a key that pods of one template share; None for a pod that is to be decided by itself.
+    """A key that pods of one template share; None for a pod that is to be decided by itself.
 
-    Takes the parts that differ out of ``pod``. JSON of any shape is looked at and none raises: what is no pod is
+    Takes the parts that differ out of `pod`. JSON of any shape is looked at and none raises: what is no pod is
     decided by itself.
     """
     metadata, spec = pod.get("metadata"), pod.get("spec")

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import webhook_lab as lab
 
-from raddle_operator.webhook import recent
-from raddle_operator.webhook.recent import Recent, template_key
+from raddle_operator.webhook import decision_cache
+from raddle_operator.webhook.decision_cache import DecisionCache, template_key
 
 
 def replica(suffix="x7k2p", **changes):
@@ -82,8 +82,8 @@ def test_no_shape_of_a_pod_raises(spec):
 
 
 def test_a_new_version_forgets_and_the_oldest_goes_when_there_are_too_many():
-    kept = Recent()
-    for number in range(recent.KEPT + 1):
+    kept = DecisionCache()
+    for number in range(decision_cache.KEPT + 1):
         kept.put(b"%d" % number, 1, number)
     assert kept.get(b"0", 1) is None
     assert kept.get(b"1", 1) == 1
