@@ -10,14 +10,12 @@ them.
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import operator
 import os
 import platform
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -25,10 +23,10 @@ from typing import Any
 
 from raddle import delivery, env
 from report import BUDGET_HEADINGS, Budget, machine, markdown_table, spread, write_section
+from runtimes import nodejs
 from shim import difference, identity_model
 
 HERE = Path(__file__).parent
-TESTS = HERE.parent / "tests"
 PLAN = "v=1;intra=2;inter=1;spin=never;mode=sequential;aff=none;excl=0;streams=1;workers=1;existing=respect"
 START_BUDGET_MS = 3.0
 
@@ -100,20 +98,18 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=100, help="sessions in each of them (default 100)")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
     arguments = parser.parse_args()
-    # The tests know how to have onnxruntime-node; nothing else of theirs is used.
-    sys.path.insert(0, str(TESTS))
-    lab: Any = importlib.import_module("support.node_lab")
+    folder_of_packages = nodejs.package(f"onnxruntime-node@{nodejs.NEWEST}").parent
     with tempfile.TemporaryDirectory() as folder:
         mount = Path(folder) / "mount"
         delivery.write(str(mount), platform.machine())
         preload = str(mount / Path(delivery.LIBRARY).relative_to(delivery.MOUNT_PATH))
         model = identity_model(Path(folder) / "identity.onnx")
         lines, budget = starts(preload, arguments.starts)
-        lines += sessions(lab.application(lab.NEWEST), preload, model, arguments.processes, arguments.sessions)
+        lines += sessions(folder_of_packages, preload, model, arguments.processes, arguments.sessions)
     version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
     text = (
         "### Node.js with the native library\n\n`python -m node_shim`, from benchmarks/. "
-        f"Node.js {version}, onnxruntime-node {lab.NEWEST}. {machine()}\n\nMedians and ranges in milliseconds:\n\n"
+        f"Node.js {version}, onnxruntime-node {nodejs.NEWEST}. {machine()}\n\nMedians and ranges in milliseconds:\n\n"
         + markdown_table(["what", "without", "with", "difference", "A/A"], lines)
         + "\n"
         + markdown_table(BUDGET_HEADINGS, [budget.cells()])

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from unavailable import UnavailableError
+
 # A shared, noisy machine must not fail a property for being slow.
 settings.register_profile("raddle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("raddle")
@@ -46,6 +48,14 @@ def pytest_xdist_make_scheduler(config, log):
         return file.startswith("tests/integration/") and "Cluster(" not in (config.rootpath / file).read_text()
 
     return Files(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item, call):
+    # What this machine has not got skips a test, wherever a tool says so.
+    if call.excinfo and isinstance(call.excinfo.value, UnavailableError):
+        why = str(call.excinfo.value)
+        call.excinfo = pytest.CallInfo.from_call(lambda: pytest.skip(why), call.when).excinfo
 
 
 def pytest_addoption(parser):

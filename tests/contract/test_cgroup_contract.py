@@ -3,7 +3,6 @@
 The set of CPUs is not compared: C asks the kernel for the thread's affinity, which lies within the cpuset.
 """
 
-import importlib.util
 import json
 import tempfile
 from pathlib import Path
@@ -13,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.cgroup_layouts import LAYOUTS
 from support.cgroup_strategies import cases, write
+from support.native_parts import quota_and_folder
 
 from raddle.process import totals
 from raddle.process.cgroup import Allotment, read_allotment
@@ -20,18 +20,6 @@ from raddle.process.cgroup import Allotment, read_allotment
 HERE = Path(__file__).parent
 RUNNING = [layout for layout in LAYOUTS if not layout.recorded]
 IDS = [layout.name for layout in RUNNING]
-
-
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-# The harness that is built there, sanitizers and all.
-native = load("test_native_contract")
-answers = native.answers
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +32,7 @@ def roots(tmp_path_factory):
 def test_the_native_shim_reads_the_quota_and_where_it_is(layout, roots, answers):
     quota_cpus, path = layout.expected.get("quota_cpus"), layout.expected.get("quota_path")
     expected = Allotment(quota_cpus=quota_cpus, quota_path=None if path is None else f"{roots[layout.name]}/{path}")
-    assert answers([roots[layout.name]], "--quota") == [native.quota_and_folder(expected)]
+    assert answers([roots[layout.name]], "--quota") == [quota_and_folder(expected)]
 
 
 @settings(deadline=None, max_examples=5, suppress_health_check=list(HealthCheck))
@@ -55,7 +43,7 @@ def test_both_read_the_same_from_random_hierarchies(answers, some):
         for case, root in zip(some, roots, strict=True):
             write(case, root)
         expected = [read_allotment(root) for root in roots]
-        assert answers(roots, "--quota") == [native.quota_and_folder(one) for one in expected]
+        assert answers(roots, "--quota") == [quota_and_folder(one) for one in expected]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """A few seconds of each language's fuzzer; `make fuzz` runs them for long."""
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -9,18 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from fuzz import plan
+
 ROOT = Path(__file__).parents[2]
 TOOLS = ROOT / "tools"
 # So many inputs take about two seconds.
 CASES = {"python": 15_000, "native": 20_000}
-
-
-def load(path):
-    """The module of a tool that is run as a program."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("language", CASES)
@@ -32,13 +25,12 @@ def test_readers_of_untrusted_text_hold_their_promises_for_any_input(language):
         pytest.skip(done.stdout.strip().splitlines()[0])
 
 
-@pytest.mark.parametrize("text", load(TOOLS / "fuzz" / "plan.py").SEEDS)
+@pytest.mark.parametrize("text", plan.SEEDS)
 def test_the_fuzzer_s_seeds_are_readable_themselves(text):
-    load(TOOLS / "fuzz" / "plan.py").check(b"\xe8\x03\0\0" + b"\xff" * 8 + b"\x02" + text.encode())
+    plan.check(b"\xe8\x03\0\0" + b"\xff" * 8 + b"\x02" + text.encode())
 
 
 def test_the_fuzzer_finds_a_reader_that_forgets_a_check(tmp_path):
-    plan = load(TOOLS / "fuzz" / "plan.py")
     try:
         engine = plan._engine()
     except (OSError, subprocess.SubprocessError) as error:

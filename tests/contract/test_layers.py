@@ -25,6 +25,10 @@ IMPURE = {"kopf", "kubernetes", "aiohttp", "os", "time", "socket", "asyncio", "s
 LIGHT_AGENT = {"kopf", "aiohttp", "kubernetes", "orjson", "uvloop", "cryptography", "rich"}
 
 
+# The house's floors, from the ground up: each imports from itself and from those below it.
+FLOORS = ("runtime", "operator", "tools", "benchmarks", "tests")
+
+
 def imports(path, *, typing_only=True):
     """The modules that a file imports, dotted; relative ones are not used in this project.
 
@@ -113,6 +117,29 @@ def test_no_modules_import_each_other_in_a_circle(root):
         used = {one for one in imports(path, typing_only=False) & set(files) if not name.startswith(one + ".")}
         graph[name] = used - {one for by, one in lazy if by == name}
     graphlib.TopologicalSorter(graph).prepare()
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_no_floor_of_the_house_imports_from_one_above(floor):
+    above = {
+        path.stem
+        for name in FLOORS[FLOORS.index(floor) + 1 :]
+        for path in (ROOT / name).iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    paths = sorted((ROOT / floor).rglob("*.py"))
+    assert not [f"{path}: {found}" for path in paths if (found := packages(path) & above)]
+
+
+def test_only_the_tests_of_the_benchmarks_import_these():
+    benchmarks = {path.stem for path in (ROOT / "benchmarks").iterdir()}
+    tests = [path for path in (ROOT / "tests").rglob("*.py") if path.parent != ROOT / "tests" / "benchmarks"]
+    assert not [path for path in tests if packages(path) & benchmarks]
+
+
+def test_nothing_is_loaded_by_the_path_of_its_file():
+    sources = [path for floor in FLOORS for path in (ROOT / floor).rglob("*.py") if path != Path(__file__)]
+    assert not [path for path in sources if "spec_from_file_location" in path.read_text()]
 
 
 def test_kopf_appears_in_the_controllers_handlers_only():

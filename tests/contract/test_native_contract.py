@@ -6,21 +6,17 @@ Its pure parts run here under the address and undefined-behaviour sanitizers; an
 import os
 import random
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from support.native_parts import compiled, quota_and_folder
 
 from raddle import env
 from raddle.cpus import cpuset
 from raddle.process import current, resolution
 from raddle.process.cgroup import read_allotment
 
-HERE = Path(__file__).parent
-NATIVE = HERE.parents[1] / "runtime" / "native"
-PARTS = ("sys", "text", "cpuset", "plan", "resolve", "cgroup", "totals", "machine", "placement")
-SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 SEED = 20261122
 
 
@@ -44,38 +40,6 @@ EDGES = (
     "9" * 21,
     "0" * 21,
 )
-
-
-def compiled(folder, source, parts):
-    """The harness with these parts of the shim and the sanitizers."""
-    compiler = shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no gcc here")
-    built = folder / Path(source).stem
-    sources = [HERE / source, *(NATIVE / f"{part}.c" for part in parts)]
-    warnings = ["-std=gnu11", "-Wall", "-Wextra", "-Werror"]
-    command = [compiler, *SANITIZED, *warnings, "-pthread", "-DRD_HOSTED", f"-I{NATIVE}", "-o", built, *sources]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if "cannot find -lasan" in done.stderr:
-        pytest.skip("gcc has no sanitizers here")
-    assert done.returncode == 0, done.stderr
-    return built
-
-
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory):
-    """answers(lines, mode): one answer of the harness for each line."""
-    built = compiled(tmp_path_factory.mktemp("native"), "resolve.c", PARTS)
-
-    def ask(lines, *mode):
-        text = "".join(f"{line}\n" for line in lines)
-        done = subprocess.run([built, *mode], input=text, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        found = done.stdout.split("\n")[:-1]
-        assert len(found) == len(lines)
-        return found
-
-    return ask
 
 
 def resolved(line):
@@ -272,12 +236,6 @@ def test_the_quota_is_read_alike_from_every_kind_of_tree(answers, tmp_path):
     expected = [read_allotment(str(root)) for root in [*roots, Path("/")]]
     assert answers([*roots, ""], "--quota") == [quota_and_folder(found) for found in expected]
     assert sum(found.quota_cpus is not None for found in expected) > 30
-
-
-def quota_and_folder(allotment):
-    """As the harness prints them."""
-    quota = "-" if allotment.quota_cpus is None else f"{allotment.quota_cpus:.17g}"
-    return f"{quota} {allotment.quota_path or ''}".rstrip()
 
 
 def test_the_thread_that_makes_a_session_is_on_the_pools_cpus_meanwhile_and_nobody_inherits_them(tmp_path):

@@ -4,9 +4,7 @@ The machines are the recorded ones, made-up ones with every oddity, and what no 
 under the sanitizers.
 """
 
-import importlib.util
 import random
-from pathlib import Path
 
 import pytest
 
@@ -19,17 +17,6 @@ from raddle.process import current, resolution
 from specification.random_machines import machine as made_up
 
 SEED = 20261123
-
-
-def load(name):
-    """A neighbour's harness: the native shim is asked as there."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-answers = load("test_native_contract").answers
 
 
 # --- what is asked, and what Python says ----------------------------------------------------------------------------

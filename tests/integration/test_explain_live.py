@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 from aiohttp import WSMsgType, web
-from support import door_lab
+from support.runtimes import door_lab
 
 from cluster import Cluster
 from cluster.local_raddle import LocalRaddle

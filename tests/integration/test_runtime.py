@@ -11,11 +11,12 @@ import platform
 from pathlib import Path
 
 import pytest
-from support import native_caller, native_lab, node_lab, shim_lab
+from support.runtimes import native_caller, native_lab, node_lab, shim_lab
 from support.world import container, env_of, plan_of, pod, policy, threads, unregister
 
 from cluster import kubelet_env
 from raddle import delivery, env
+from runtimes import libonnxruntime, nodejs, pythons
 
 pytestmark = pytest.mark.runtime
 
@@ -70,11 +71,8 @@ def in_an_image_with(entries, **resources):
 
 
 def venv(release):
-    version, package = shim_lab.RELEASES[release]
-    found = shim_lab.venv(release, version, [package])
-    if found is None:
-        pytest.skip(f"no CPython {version} here")
-    return found
+    version, package = pythons.RELEASES[release]
+    return pythons.venv(release, version, [package])
 
 
 @pytest.mark.parametrize(
@@ -135,7 +133,7 @@ def reported(environment):
     return [session for file in files for session in json.loads(file.read_text())["sessions"]]
 
 
-@pytest.mark.parametrize("version", [node_lab.BEFORE_EXTRA, node_lab.NEWEST])
+@pytest.mark.parametrize("version", [node_lab.BEFORE_EXTRA, nodejs.NEWEST])
 def test_node_has_the_pods_threads_and_keeps_its_own_options(environment_of, version):
     own = [{"name": "NODE_OPTIONS", "value": "--max-old-space-size=256"}]
     one = container(cpu="2", request="10m", command=["node", "app.cjs"], env=own)
@@ -151,7 +149,7 @@ def test_a_native_program_has_the_pods_threads_and_reports_them(environment_of):
     if platform.machine() not in delivery.architectures():
         pytest.skip("no native shim was built: make native")
     environment = environment_of(container(cpu="2", request="10m"), threads={"minIntraOp": MORE}, reports=True)
-    with native_caller.Caller(native_lab.program("c", native_lab.MAVEN_VERSIONS[1]), environment) as caller:
+    with native_caller.Caller(native_lab.program("c", libonnxruntime.MAVEN_VERSIONS[1]), environment) as caller:
         caller.do("env")
         assert len(caller.session()) == MORE - 1
     assert len(reported(environment)) == 1
@@ -162,9 +160,7 @@ def test_an_image_that_sets_a_path_of_its_own_has_the_plan_as_well(started, mode
     packages = next((venv("ort-1.28.0").parents[1] / "lib").glob("python3*/site-packages"))
     bound, environment = started(container(cpu="2", request="10m"), threads={"minIntraOp": MORE})
     assert "PYTHONPATH" not in env_of(bound)
-    found = shim_lab.probe(
-        shim_lab.interpreter("3.11"), model, [None], env={"PYTHONPATH": str(packages), **environment}
-    )
+    found = shim_lab.probe(pythons.interpreter("3.11"), model, [None], env={"PYTHONPATH": str(packages), **environment})
     assert found["sessions"][0]["pool"] == MORE - 1
 
 
@@ -197,9 +193,7 @@ print(json.dumps([len(os.listdir("/proc/self/task")), counts]))
     ("program", "sessions"), [(shim_lab.MAGIKA, 1), (shim_lab.RAPIDOCR, 3)], ids=["magika", "rapidocr"]
 )
 def test_unmodified_packages_have_the_pods_threads_in_each_session_that_they_make(started, program, sessions):
-    executable = shim_lab.venv("third-party", "3.11", *shim_lab.THIRD_PARTY)
-    if executable is None:
-        pytest.skip("no CPython 3.11 here")
+    executable = pythons.venv("third-party", "3.11", *shim_lab.THIRD_PARTY)
     # OpenBLAS and OpenCV have threads of their own; one each makes the difference ONNX Runtime's alone.
     one = in_an_image_with({"PYTHONPATH": "/app", env.OMP: "1"}, cpu="2")
 

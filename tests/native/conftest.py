@@ -1,7 +1,7 @@
 """Programs for the tests of libraddle.so, built once a test session."""
 
 import pytest
-from support.native_programs import Kind
+from support.runtimes.native_programs import Kind
 
 
 @pytest.fixture(scope="session")

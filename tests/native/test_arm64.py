@@ -3,8 +3,10 @@
 import subprocess
 
 import pytest
-from support import native_lab, node_lab
-from support.native_programs import HERE, NATIVE, Kind, library, need
+from support.runtimes import native_lab
+from support.runtimes.native_programs import HERE, NATIVE, Kind, library, need
+
+from runtimes import nodejs
 
 VERSION = "1.20.1"
 PLAN = "v=1;intra=2;inter=1;spin=never"
@@ -14,7 +16,7 @@ PLAN = "v=1;intra=2;inter=1;spin=never"
 def threads(tmp_path_factory):
     """threads(plan): (names of the pool's threads, lines on stderr) of a program with one session."""
     need("aarch64-linux-gnu-gcc", "qemu-aarch64-static")
-    modules = node_lab.package(f"onnxruntime-node@{VERSION}")
+    modules = nodejs.package(f"onnxruntime-node@{VERSION}")
     found = sorted(modules.glob("onnxruntime-node/bin/napi-v*/linux/arm64/libonnxruntime.so.1"))
     if not found:
         pytest.skip("the package has no libonnxruntime for arm64")

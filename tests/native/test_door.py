@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from support import door_lab, native_programs
-from support.native_programs import Kind, need
+from support.runtimes import door_lab, native_programs
+from support.runtimes.native_programs import Kind, need
 
 from raddle import delivery
 from raddle_operator.injection import families

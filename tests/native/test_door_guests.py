@@ -11,10 +11,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import door_lab, native_lab, torch_lab
-from support.native_programs import HERE, Kind, need
+from support.runtimes import door_lab, torch_lab
+from support.runtimes.native_programs import HERE, Kind, need
 
 from doorcheck.surroundings import CLOSE
+from runtimes import libonnxruntime
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the programs are built for x86-64")
 
@@ -170,7 +171,7 @@ def test_a_go_program_is_given_the_same(tmp_path, cgo, flags):
         **os.environ,
         "CGO_ENABLED": cgo,
         "GOFLAGS": "-mod=mod",
-        "GOCACHE": str(native_lab.CACHE.with_name("go")),
+        "GOCACHE": str(libonnxruntime.HOME.with_name("go")),
     }
     command = [GO, "build", *flags, "-o", "program", "main.go"]
     subprocess.run(command, cwd=tmp_path, env=environ, check=True, timeout=250)

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import door_lab
-from support.native_programs import Kind, need
+from support.runtimes import door_lab
+from support.runtimes.native_programs import Kind, need
 
 from doorcheck import __main__ as tool
 from doorcheck import check

@@ -4,15 +4,17 @@ import os
 import subprocess
 
 import pytest
-from support import native_lab
-from support.native_programs import HERE, NATIVE, PLAN, Kind, library, need
+from support.runtimes import native_lab
+from support.runtimes.native_programs import HERE, NATIVE, PLAN, Kind, library, need
+
+from runtimes import libonnxruntime
 
 
-@pytest.mark.parametrize("version", ["1.23.2", "1.26.0", native_lab.WHEEL_VERSION])
+@pytest.mark.parametrize("version", ["1.23.2", "1.26.0", libonnxruntime.WHEEL_VERSION])
 @pytest.mark.parametrize(("plan", "names"), [(PLAN, ["ort-intra/1"]), ("", [])])
 def test_a_session_of_the_model_editor_has_the_plan_s_threads(tmp_path, version, plan, names):
     need("gcc")
-    folder, model = native_lab.release(version), native_lab.model()
+    folder, model = libonnxruntime.release(version), native_lab.model()
     program = tmp_path / "caller"
     command = ["gcc", f"-I{NATIVE}", "-o", program, HERE / "caller.c", folder / "libonnxruntime.so"]
     Kind.run_checked(*command, f"-Wl,-rpath,{folder}")

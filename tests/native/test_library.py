@@ -6,7 +6,7 @@ import re
 import subprocess
 
 import pytest
-from support.native_programs import LINE, NATIVE, PLAN, Kind, library, need, output
+from support.runtimes.native_programs import LINE, NATIVE, PLAN, Kind, library, need, output
 
 from native import build
 

@@ -14,11 +14,12 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from support import door_lab, native_lab, process_lab, shim_lab
-from support.native_programs import NATIVE, PLAN, Kind, library, need
+from support.runtimes import door_lab, native_lab, process_lab
+from support.runtimes.native_programs import NATIVE, PLAN, Kind, library, need
 
 from native import build
 from raddle import delivery
+from runtimes import pythons
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the programs are built for x86-64")
 
@@ -262,7 +263,7 @@ def test_a_title_written_over_the_environment_leaves_the_container_s_plan(progra
 
 
 def test_python_with_onnxruntime_behind_the_door_says_what_its_report_says(tmp_path):
-    python, model, folder = shim_lab.release(RELEASE), native_lab.model(), door_lab.tree()
+    python, model, folder = pythons.release(RELEASE), native_lab.model(), door_lab.tree()
     reports = tmp_path / "reports"
     reports.mkdir()
     # In a process namespace of its own, as in a container.
@@ -281,8 +282,8 @@ def test_python_with_onnxruntime_behind_the_door_says_what_its_report_says(tmp_p
     done = subprocess.run([*inside, script], env=environ, capture_output=True, text=True, timeout=120, check=False)
     said, *text = done.stdout.splitlines()
     found = json.loads(said)["processes"]
-    pythons = [one for one in found if one["python"]]
-    reached, ignoring, bare = sorted(pythons, key=lambda one: one["pid"])
+    of_python = [one for one in found if one["python"]]
+    reached, ignoring, bare = sorted(of_python, key=lambda one: one["pid"])
     assert {one["door"] for one in found} == {True}
     assert (reached["reached"], reached["report"]["pid"]) == (True, reached["pid"])
     assert (bare["planFrom"], bare["plan"], bare["reached"]) == ("ancestor", PLAN, True)

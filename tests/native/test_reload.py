@@ -5,7 +5,7 @@ import platform
 import subprocess
 
 import pytest
-from support.native_programs import HERE, NATIVE, PLAN, Kind, library, need
+from support.runtimes.native_programs import HERE, NATIVE, PLAN, Kind, library, need
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the programs are built for x86-64")
 

@@ -6,7 +6,7 @@ import time
 import zlib
 
 import pytest
-from support.native_programs import PLAN
+from support.runtimes.native_programs import PLAN
 
 from raddle import __version__
 from raddle.cpus import cpuset

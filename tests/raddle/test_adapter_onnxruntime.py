@@ -4,9 +4,10 @@ import json
 import os
 
 import pytest
-from support import shim_lab
+from support.runtimes import shim_lab
 
 from raddle import env
+from runtimes import pythons
 
 pytestmark = pytest.mark.runtime
 
@@ -47,7 +48,7 @@ def stock(model, *sessions, **kwargs):
 
 
 def test_the_user_site_loads_the_shim_as_well(mounted, model):
-    executable, base = shim_lab.release("ort-1.31.1"), shim_lab.interpreter("3.11")
+    executable, base = pythons.release("ort-1.31.1"), pythons.interpreter("3.11")
     # The base interpreter reads user sites; its packages come from the venv by PYTHONPATH.
     packages = next((executable.parents[1] / "lib").glob("python3*/site-packages"))
     extra = {"PYTHONUSERBASE": str(mounted), "PYTHONPATH": str(packages), env.PLAN: "v=1;intra=2;spin=never"}
@@ -310,9 +311,7 @@ print(json.dumps([len(os.listdir("/proc/self/task")), [made["effective"]["intra"
     ("program", "sessions"), [(shim_lab.MAGIKA, 1), (shim_lab.RAPIDOCR, 3)], ids=["magika", "rapidocr"]
 )
 def test_unmodified_packages_that_make_their_own_sessions_get_the_plan(mounted, program, sessions):
-    executable = shim_lab.venv("third-party", "3.11", *shim_lab.THIRD_PARTY)
-    if executable is None:
-        pytest.skip("no CPython 3.11 here")
+    executable = pythons.venv("third-party", "3.11", *shim_lab.THIRD_PARTY)
 
     def threads_and_counts(count):
         plan = f"v=1;intra={count};spin=never;min={count}"

@@ -10,7 +10,7 @@ import types
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.torch_stand_in import Torch
+from support.runtimes.torch_stand_in import Torch
 
 from raddle import env, log
 from raddle.adapters import torch as adapter

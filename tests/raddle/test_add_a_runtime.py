@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from support import shim_lab
+from support.runtimes import shim_lab
 
 from raddle import env
+from runtimes import pythons
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-a-runtime.md"
 TOYRT = """
@@ -45,11 +46,9 @@ def used(mounted, plan, executable=shim_lab.THIS_PYTHON, **extra):
     return shim_lab.python(executable, "-c", USE, env=variables, cpus=[min(os.sched_getaffinity(0))])
 
 
-@pytest.mark.parametrize("version", shim_lab.VERSIONS)
+@pytest.mark.parametrize("version", pythons.VERSIONS)
 def test_the_page_s_adapter_sets_what_the_plan_says_and_says_so(mounted, version):
-    executable = shim_lab.interpreter(version)
-    if executable is None:
-        pytest.skip(f"no CPython {version} here")
+    executable = pythons.interpreter(version)
     done = used(mounted, "v=1;intra=4;spin=never", executable)
     assert done.stdout == "1 0\n"
     assert done.stderr == "raddle: toyrt 2.0: threads=1 (planned 4, cut to cpuset of 1)\n"

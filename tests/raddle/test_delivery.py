@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import shim_lab
+from support.runtimes import shim_lab
 
 from raddle import delivery
+from runtimes import pythons
 
 KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
@@ -48,7 +49,7 @@ def test_the_door_has_python_the_library_of_one_architecture_and_the_line_that_n
 
 def test_the_user_site_of_every_supported_python_has_the_path_file():
     paths = {item["path"] for item in delivery.items()}
-    versions = (*shim_lab.VERSIONS, "2.7", "3.6", "3.7", "3.14t", "3.15", "3.15t", "3.16", "3.17")
+    versions = (*pythons.VERSIONS, "2.7", "3.6", "3.7", "3.14t", "3.15", "3.15t", "3.16", "3.17")
     folders = (*(f"python{version}" for version in versions), "pypy3.11")
     assert [folder for folder in folders if f"lib/{folder}/site-packages/raddle.pth" not in paths] == []
 
@@ -109,11 +110,9 @@ def test_the_hash_is_that_of_the_content_and_names_an_object():
     assert re.fullmatch(r"[0-9a-f]{10}", delivery.content_hash())
 
 
-@pytest.mark.parametrize("version", shim_lab.VERSIONS)
+@pytest.mark.parametrize("version", pythons.VERSIONS)
 def test_all_that_is_delivered_imports_in_every_supported_python(version, tmp_path):
-    executable = shim_lab.interpreter(version)
-    if executable is None:
-        pytest.skip(f"no CPython {version} here")
+    executable = pythons.interpreter(version)
     mounted = shim_lab.mount(tmp_path)
     keys = [key[: -len(".py")] for key in delivery.files() if key.startswith("raddle.") and key.endswith(".py")]
     modules = sorted(key.removesuffix(".__init__") for key in keys)

@@ -5,11 +5,12 @@ import os
 import subprocess
 
 import pytest
-from support import door_lab, shim_lab
+from support.runtimes import door_lab, shim_lab
 
 from raddle import env
 from raddle.cpus import cpuset
 from raddle.process.cgroup import read_allotment
+from runtimes import pythons
 
 PLAN = "v=1;intra=512;inter=1;spin=never;mode=sequential;aff=numa;excl=0"
 
@@ -36,7 +37,7 @@ def test_it_prints_budget_plan_and_what_the_plan_comes_to_here(mounted):
 
 @pytest.mark.parametrize("how", ["venv", "venv without its user's site", "system"])
 def test_behind_the_door_every_python_has_it_though_its_path_has_not(how):
-    python = shim_lab.interpreter("3.11") if how == "system" else shim_lab.release("ort-1.31.1")
+    python = pythons.interpreter("3.11") if how == "system" else pythons.release("ort-1.31.1")
     options = ("-s",) if how.startswith("venv ") else ()
     command = [*door_lab.prefix(), str(python), *options]
     variables = {env.PLAN: PLAN, "PATH": os.environ["PATH"]}
@@ -82,11 +83,9 @@ def test_fewer_cpus_are_seen(mounted):
     assert document["effective"]["intraOp"] == 1
 
 
-@pytest.mark.parametrize("version", shim_lab.VERSIONS)
+@pytest.mark.parametrize("version", pythons.VERSIONS)
 def test_it_runs_in_every_supported_python_from_the_mount(mounted, version):
-    executable = shim_lab.interpreter(version)
-    if executable is None:
-        pytest.skip(f"no CPython {version} here")
+    executable = pythons.interpreter(version)
     done = shown(mounted, {"PYTHONUSERBASE": str(mounted), env.PLAN: PLAN}, executable)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["effective"]["onnxruntime"] is None

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support import shim_lab
+from support.runtimes import shim_lab
 
 from raddle.report import record
 

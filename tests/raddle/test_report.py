@@ -7,10 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import shim_lab
+from support.runtimes import shim_lab
 
 from raddle import env
 from raddle.report import report
+from runtimes import pythons
 
 RUNTIME = Path(report.__file__).parents[2]
 PLAN = "v=1;intra=4;inter=1;spin=never"
@@ -52,11 +53,9 @@ def documents(folder):
     return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
 
 
-@pytest.mark.parametrize("version", shim_lab.VERSIONS)
+@pytest.mark.parametrize("version", pythons.VERSIONS)
 def test_a_process_leaves_one_report_of_what_was_planned_and_what_it_got(folder, version):
-    executable = shim_lab.interpreter(version)
-    if executable is None:
-        pytest.skip(f"no CPython {version} here")
+    executable = pythons.interpreter(version)
     done = ran(folder, "session()\nsession()\n", executable)
     assert (done.returncode, done.stderr) == (0, "")
     (path,) = folder.iterdir()

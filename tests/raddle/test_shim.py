@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import shim_lab
+from support.runtimes import shim_lab
 
 import raddle
 from raddle import env, shim
+from runtimes import pythons
 
 RUNTIME = Path(shim.__file__).parents[1]
 PLAN = "v=1;intra=2;spin=never"
@@ -20,12 +21,9 @@ PLAN = "v=1;intra=2;spin=never"
 ALLOWED = {"raddle", "raddle.shim", "sitecustomize"}
 
 
-@pytest.fixture(params=shim_lab.VERSIONS)
+@pytest.fixture(params=pythons.VERSIONS)
 def interpreter(request):
-    found = shim_lab.interpreter(request.param)
-    if found is None:
-        pytest.skip(f"no CPython {request.param} here")
-    return found
+    return pythons.interpreter(request.param)
 
 
 @pytest.fixture
@@ -147,27 +145,21 @@ def test_child_processes_have_the_shim_too(interpreter, mounted, way):
     [(by_python_path, flag) for flag in ("-I", "-S", "-E")] + [(by_user_base, flag) for flag in ("-I", "-S", "-s")],
 )
 def test_isolated_interpreters_are_out_of_reach(mounted, way, flag):
-    executable = shim_lab.interpreter("3.11")
-    if executable is None:
-        pytest.skip("no CPython 3.11 outside a virtual environment here")
+    executable = pythons.interpreter("3.11")
     done = shim_lab.python(executable, flag, "-c", ACTIVE, env={**way(mounted), env.PLAN: PLAN})
     assert json.loads(done.stdout) is False
 
 
 @pytest.mark.parametrize(("way", "flag"), [(by_python_path, "-s"), (by_user_base, "-E")])
 def test_these_flags_turn_only_the_other_way_off(mounted, way, flag):
-    executable = shim_lab.interpreter("3.11")
-    if executable is None:
-        pytest.skip("no CPython 3.11 outside a virtual environment here")
+    executable = pythons.interpreter("3.11")
     done = shim_lab.python(executable, flag, "-c", ACTIVE, env={**way(mounted), env.PLAN: PLAN})
     assert json.loads(done.stdout) is True
 
 
 @pytest.mark.parametrize(("way", "reached"), [(by_python_path, True), (by_user_base, False)])
 def test_a_container_without_user_sites_is_reached_by_python_path(mounted, way, reached):
-    executable = shim_lab.interpreter("3.11")
-    if executable is None:
-        pytest.skip("no CPython 3.11 outside a virtual environment here")
+    executable = pythons.interpreter("3.11")
     extra = {**way(mounted), env.PLAN: PLAN, "PYTHONNOUSERSITE": "1"}
     assert json.loads(shim_lab.python(executable, "-c", ACTIVE, env=extra).stdout) is reached
 
@@ -182,9 +174,7 @@ def test_a_virtual_environment_is_reached_by_python_path_and_not_by_the_user_sit
 @pytest.mark.parametrize("pattern", ["2.7.*", "3.6.*", "3.7.*", "pypy3"])
 @both_ways
 def test_a_python_without_the_shim_runs_as_if_nothing_were_there(mounted, way, pattern, tmp_path):
-    executable = shutil.which(pattern) or shim_lab.any_interpreter(pattern)
-    if executable is None:
-        pytest.skip(f"no Python {pattern} here")
+    executable = shutil.which(pattern) or pythons.any_interpreter(pattern)
     home = {"HOME": str(tmp_path)}
     user_site = Path(said(executable, SITE, home)[2])
     user_site.mkdir(parents=True)
@@ -270,9 +260,7 @@ def test_what_a_signal_handler_raises_while_the_shim_is_activated_reaches_the_ap
 
 
 def test_what_a_signal_handler_raises_at_the_interpreter_s_start_is_told_as_without_the_shim(mounted, tmp_path):
-    executable = shim_lab.interpreter("3.11")
-    if executable is None:
-        pytest.skip("no CPython 3.11 outside a virtual environment here")
+    executable = pythons.interpreter("3.11")
     home = {"HOME": str(tmp_path)}
     user_site = Path(said(executable, SITE, home)[2])
     user_site.mkdir(parents=True)
@@ -387,7 +375,7 @@ def test_an_import_error_of_the_runtime_is_the_application_s_to_see(mounted, sta
 
 
 def test_a_runtime_that_is_not_installed_is_reported_missing_as_ever(mounted):
-    executable = shim_lab.interpreter("3.11") or shim_lab.THIS_PYTHON
+    executable = pythons.interpreter("3.11")
     code = "import onnxruntime_not_here.capi._pybind_state"
     env_ = {**by_python_path(mounted), env.PLAN: PLAN}
     done = shim_lab.python(executable, "-c", code, env=env_, check=False)
@@ -534,9 +522,7 @@ def test_the_fast_path_imports_only_what_every_process_has():
 
 
 def test_every_file_that_is_delivered_compiles_with_the_oldest_python_it_is_for():
-    executable = shim_lab.interpreter("3.8")
-    if executable is None:
-        pytest.skip("no CPython 3.8 here")
+    executable = pythons.interpreter("3.8")
     files = [*RUNTIME.joinpath("raddle").rglob("*.py"), RUNTIME / "python" / "sitecustomize.py"]
     code = "import sys; [compile(open(name).read(), name, 'exec') for name in sys.argv[1:]]"
     subprocess.run([executable, "-c", code, *map(str, files)], check=True)

@@ -6,10 +6,11 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import shim_lab
+from support.runtimes import shim_lab
 
 from raddle import env
 from raddle.report import summary
+from runtimes import pythons
 
 PLAN = "v=1;intra=4;inter=1;spin=bounded;spin_us=200;mode=sequential;aff=core"
 
@@ -130,11 +131,9 @@ def told(mounted, *arguments, executable=shim_lab.THIS_PYTHON, **extra):
     return shim_lab.python(executable, "-m", "raddle", *arguments, env=variables, check=False)
 
 
-@pytest.mark.parametrize("version", shim_lab.VERSIONS)
+@pytest.mark.parametrize("version", pythons.VERSIONS)
 def test_the_reports_of_all_languages_are_told_in_the_order_of_their_start(mounted, folder, version):
-    executable = shim_lab.interpreter(version)
-    if executable is None:
-        pytest.skip(f"no CPython {version} here")
+    executable = pythons.interpreter(version)
     put(folder, "9-00000000.json", report(pid=9, startedAt=1.0, language="node", command="server.js"))
     put(folder, "3-00000000.json", report(pid=3, startedAt=2.0, language="native", runtimes={"ort": {"version": "1"}}))
     put(

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from support import families_lab as lab
+from support.runtimes import families_lab as lab
 
 from raddle import env
 from raddle.planning import policy

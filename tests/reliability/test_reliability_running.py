@@ -11,8 +11,9 @@ from cluster import ApiError, DevclusterError
 from cluster.progress import Progress
 from reliability import __main__ as command
 from reliability import load, running, webhook
-from reliability.model import BrokenError, Check, Result, UnavailableError
+from reliability.model import BrokenError, Check, Result
 from reliability.world import World
+from unavailable import UnavailableError
 
 
 def run(*functions):

@@ -1,7 +1,7 @@
 """What tests in real runtimes share: the tree that a container would mount, and a model."""
 
 import pytest
-from support import shim_lab
+from support.runtimes import shim_lab
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import door_lab, shim_lab
+from support.runtimes import door_lab, shim_lab
 
 from raddle import env
+from runtimes import pythons
 
 pytestmark = pytest.mark.runtime
 
@@ -48,10 +49,7 @@ def app(tmp_path):
 
 
 def installed(name, *packages, version="3.11"):
-    executable = shim_lab.venv(name, version, packages)
-    if executable is None:
-        pytest.skip(f"no CPython {version} here")
-    return executable
+    return pythons.venv(name, version, packages)
 
 
 def said(done):
@@ -208,7 +206,7 @@ def test_debian_s_python_has_the_shim_its_own_sitecustomize_and_its_packages(mou
 @both_ways
 @pytest.mark.parametrize("home", [None, "/nonexistent", "/"])
 def test_a_process_without_a_home_has_the_shim_and_its_path(mounted, way, home):
-    executable = shim_lab.interpreter("3.11") or DEBIAN
+    executable = pythons.interpreter("3.11")
     # As an image's user without an entry in /etc/passwd.
     variables = ["PATH=/usr/bin:/bin", *([] if home is None else [f"HOME={home}"])]
     ours = [f"{name}={value}" for name, value in {**way(mounted), env.PLAN: PLAN}.items()]
@@ -221,9 +219,7 @@ def test_a_process_without_a_home_has_the_shim_and_its_path(mounted, way, home):
 
 
 def test_a_virtual_environment_with_the_system_s_packages_is_reached_both_ways(mounted, tmp_path):
-    base = shim_lab.interpreter("3.11")
-    if base is None:
-        pytest.skip("no CPython 3.11 here")
+    base = pythons.interpreter("3.11")
     subprocess.run([base, "-m", "venv", "--without-pip", "--system-site-packages", tmp_path / "venv"], check=True)
     for way in (shim_lab.python_path, by_user_base):
         variables = {**way(mounted), env.PLAN: PLAN}
@@ -233,7 +229,7 @@ def test_a_virtual_environment_with_the_system_s_packages_is_reached_both_ways(m
 
 def test_a_user_s_own_packages_are_importable_beside_a_real_runtime(mounted, model, tmp_path):
     base = installed("ort-1.31.1", ONNXRUNTIME)
-    version = shim_lab.interpreter("3.11")
+    version = pythons.interpreter("3.11")
     packages = next((base.parents[1] / "lib").glob("python*/site-packages"))
     user_site = tmp_path / ".local" / "lib" / "python3.11" / "site-packages"
     user_site.mkdir(parents=True)
@@ -256,7 +252,7 @@ print(json.dumps([bool(getattr(sys, "frozen", False)), ours, [type(finder).__nam
 def frozen_app():
     """The program that a real PyInstaller makes of FROZEN; built once, like the environments."""
     builder = installed("coexist-pyinstaller-6.22.3", PYINSTALLER).with_name("pyinstaller")
-    home = shim_lab.CACHE / "frozen-pyinstaller-6.22.3"
+    home = pythons.VENVS / "frozen-pyinstaller-6.22.3"
     with home.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (home / "ready").exists():

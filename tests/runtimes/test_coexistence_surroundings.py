@@ -6,9 +6,10 @@ import shlex
 import subprocess
 
 import pytest
-from support import shim_lab, torch_lab
+from support.runtimes import shim_lab, torch_lab
 
 from raddle import env
+from runtimes import pythons
 
 pytestmark = pytest.mark.runtime
 
@@ -40,10 +41,7 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def executable():
-    found = shim_lab.venv("ort-1.31.1", "3.11", ["onnxruntime==1.31.1"])
-    if found is None:
-        pytest.skip("no CPython 3.11 here")
-    return found
+    return pythons.venv("ort-1.31.1", "3.11", ["onnxruntime==1.31.1"])
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from support import families_lab as lab
-from support import shim_lab
+from support.runtimes import families_lab as lab
+from support.runtimes import shim_lab
 
 from raddle import env
 

@@ -10,9 +10,10 @@ import re
 from pathlib import Path
 
 import pytest
-from support import door_lab, process_lab, shim_lab, torch_lab
+from support.runtimes import door_lab, process_lab, shim_lab, torch_lab
 
 from raddle import delivery, env
+from runtimes import pythons
 
 pytestmark = pytest.mark.runtime
 
@@ -58,11 +59,11 @@ PROGRAMS = ("plain", "numpy", "ort-1.20.1", "ort-1.32.0", "torch")
 def look(request, model, tmp_path_factory):
     """look(*before, **variables): what the probe tells of a process of this program that is started so, with them."""
     home, program = tmp_path_factory.mktemp("home"), request.param
-    executable = shim_lab.interpreter("3.11")
+    executable = pythons.interpreter("3.11")
     if program == "torch":
         executable = torch_lab.installed().python
     elif program != "plain":
-        venv = shim_lab.release(program if program.startswith("ort-") else "ort-1.32.0")
+        venv = pythons.release(program if program.startswith("ort-") else "ort-1.32.0")
         (packages,) = (venv.parents[1] / "lib").glob("python*/site-packages")
         # A virtual environment has no user site: its packages are put into the user's own.
         user_site = home / ".local/lib/python3.11/site-packages"

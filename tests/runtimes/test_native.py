@@ -4,8 +4,10 @@ import os
 
 import onnx
 import pytest
-from support import native_lab
-from support.native_caller import CALLERS, started
+from support.runtimes import native_lab
+from support.runtimes.native_caller import CALLERS, started
+
+from runtimes import libonnxruntime
 
 pytestmark = pytest.mark.runtime
 
@@ -129,7 +131,7 @@ def test_the_graph_level_is_the_planned_one(kind, version, proven, tmp_path):
 
 def test_a_providers_own_threads_are_the_planned_ones(proven):
     """OpenVINO's pool, from an option that the plan adds to those that the code passes."""
-    version = native_lab.OPENVINO_VERSION
+    version = libonnxruntime.OPENVINO_VERSION
 
     def workers(plan, options):
         with started("c", version, f"intra=1;{plan}".rstrip(";")) as caller:

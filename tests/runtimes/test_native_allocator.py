@@ -5,9 +5,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import native_lab, shim_lab
-from support.native_caller import Caller, under
-from support.native_lab import program
+from support.runtimes import native_lab, shim_lab
+from support.runtimes.native_caller import Caller, under
+from support.runtimes.native_lab import program
+
+from runtimes import fetching
 
 pytestmark = pytest.mark.runtime
 
@@ -85,7 +87,7 @@ def test_an_allocator_that_needs_a_newer_libc_is_not_loaded(tmp_path):
     target = INSTALLED["jemalloc"]
     if os.geteuid() != 0 or not target.exists():
         pytest.skip("only root may put a file in the allocator's place, where there is one")
-    native_lab.tool("gcc")
+    fetching.tool("gcc")
     (tmp_path / "libc.c").write_text("int future(void) { return 1; }\n")
     (tmp_path / "libc.map").write_text("GLIBC_9.99 { global: future; };\n")
     (tmp_path / "allocator.c").write_text("int future(void); int use(void) { return future(); }\n")
@@ -109,7 +111,7 @@ def test_an_allocator_that_needs_a_newer_libc_is_not_loaded(tmp_path):
 
 
 def test_an_allocator_of_another_libc_is_not_loaded():
-    native_lab.tool("musl-gcc")
+    fetching.tool("musl-gcc")
     folder = native_lab.stub("musl-gcc")
     made = native_lab.compiled("caller-musl", "caller.c", folder, compiler="musl-gcc")
     chosen = native_lab.Program("c", "musl", (str(made),), {})

@@ -6,12 +6,13 @@ ONNX Runtime refuses it in a session without worker threads (InferenceSession::R
 import time
 
 import pytest
-from support import native_lab
-from support.native_caller import started
+from support.runtimes.native_caller import started
+
+from runtimes import libonnxruntime
 
 pytestmark = pytest.mark.runtime
 
-VERSIONS = ("1.16.3", "1.23.2", native_lab.WHEEL_VERSION)
+VERSIONS = ("1.16.3", "1.23.2", libonnxruntime.WHEEL_VERSION)
 REFUSED = "error intra op thread pool must have at least one thread for RunAsync"
 OURS = "by ort-async"
 END_S = 5

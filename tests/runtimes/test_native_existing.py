@@ -3,8 +3,8 @@
 import os
 
 import pytest
-from support import native_lab, shim_lab
-from support.native_caller import CALLERS, started, under
+from support.runtimes import native_lab, shim_lab
+from support.runtimes.native_caller import CALLERS, started, under
 
 from raddle import env
 

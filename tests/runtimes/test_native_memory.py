@@ -1,14 +1,16 @@
 """Resident memory of real sessions under the preloaded library."""
 
 import pytest
-from support import native_lab
-from support.native_caller import Caller, under
-from support.native_lab import program
+from support.runtimes import native_lab
+from support.runtimes.native_caller import Caller, under
+from support.runtimes.native_lab import program
+
+from runtimes import libonnxruntime
 
 pytestmark = pytest.mark.runtime
 
 SESSIONS = 8
-CALLERS = [*[("c", version) for version in native_lab.VERSIONS], ("java", "1.16.3"), ("java", "1.29.0")]
+CALLERS = [*[("c", version) for version in libonnxruntime.VERSIONS], ("java", "1.16.3"), ("java", "1.29.0")]
 
 
 def resident_kb(kind, version, plan, sessions, runs=1):

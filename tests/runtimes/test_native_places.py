@@ -3,8 +3,10 @@
 import os
 
 import pytest
-from support import native_lab, shim_lab
-from support.native_caller import CALLERS, started
+from support.runtimes import native_lab, shim_lab
+from support.runtimes.native_caller import CALLERS, started
+
+from runtimes import libonnxruntime
 
 pytestmark = pytest.mark.runtime
 
@@ -70,7 +72,7 @@ def test_no_thread_is_pinned_where_the_cpus_are_not_the_exclusive_ones_or_the_co
             assert {caller.thread(tid).cpus for tid in caller.tids()} == {f"{CPUS[0]}-{CPUS[1]}"}, plan
 
 
-@pytest.mark.parametrize("version", native_lab.VERSIONS)
+@pytest.mark.parametrize("version", libonnxruntime.VERSIONS)
 def test_a_pool_stays_on_the_cpus_that_the_process_was_given(version, proven):
     with started("c", version, "intra=2;spin=never", cpus=CPUS[:1]) as caller:
         caller.session()

@@ -8,9 +8,9 @@ import re
 from types import SimpleNamespace
 
 import pytest
-from support import shim_lab
-from support.native_caller import Caller, under
-from support.native_lab import program
+from support.runtimes import shim_lab
+from support.runtimes.native_caller import Caller, under
+from support.runtimes.native_lab import program
 
 from raddle import env
 

@@ -9,9 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support import native_lab, shim_lab
-from support.native_caller import Caller, under
-from support.native_lab import Program, program
+from support.runtimes import native_lab, shim_lab
+from support.runtimes.native_caller import Caller, under
+from support.runtimes.native_lab import Program, program
+
+from runtimes import fetching, libonnxruntime
 
 pytestmark = pytest.mark.runtime
 
@@ -42,7 +44,7 @@ def run(*command, **extra):
 
 def musl():
     """The caller and the stand-in for ORT of the other libc."""
-    native_lab.tool("musl-gcc")
+    fetching.tool("musl-gcc")
     folder = native_lab.stub("musl-gcc")
     made = native_lab.compiled("caller-musl", "caller.c", folder, compiler="musl-gcc")
     return Program("c", "musl", (str(made),), {})
@@ -121,7 +123,7 @@ def test_a_program_of_either_libc_has_pinned_threads_in_an_exclusive_cpuset(libc
 
 @pytest.mark.parametrize("compiler", [("gcc",), ("gcc", "-static"), ("musl-gcc",), ("musl-gcc", "-static")])
 def test_a_program_without_onnxruntime_runs_as_ever(tmp_path, compiler):
-    native_lab.tool(compiler[0])
+    fetching.tool(compiler[0])
     assert run(hello(tmp_path, *compiler)) == (3, "hello\n", "")
 
 
@@ -134,12 +136,12 @@ def test_a_32_bit_child_runs_and_only_its_loader_mentions_the_library(tmp_path):
 def test_a_setuid_program_ignores_the_library(tmp_path):
     if os.geteuid() != 0:
         pytest.skip("only root can make a setuid program of another user")
-    native_lab.tool("setpriv")
+    fetching.tool("setpriv")
     folder = tmp_path / "bin"
     shutil.copytree(native_lab.stub(), folder)
     source = native_lab.SOURCES / "caller.c"
     links = (f"-L{folder}", "-lonnxruntime", "-ldl", "-lpthread", f"-Wl,-rpath,{folder}")
-    subprocess.run(["gcc", source, f"-I{native_lab.headers()}", *links, "-o", folder / "caller"], check=True)
+    subprocess.run(["gcc", source, f"-I{libonnxruntime.headers()}", *links, "-o", folder / "caller"], check=True)
     os.chown(folder / "caller", 65533, 65533)
     (folder / "caller").chmod(0o6755)
     for parent in (folder, *folder.parents):
@@ -155,7 +157,7 @@ def test_a_setuid_program_ignores_the_library(tmp_path):
 
 
 def test_valgrind_finds_nothing():
-    native_lab.tool("valgrind")
+    fetching.tool("valgrind")
     prefix = ("valgrind", "--quiet", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite")
     with Caller(program("c", "stub"), under(f"{PLAN};global=1;shared_arena=1"), cpus=CPUS, prefix=prefix) as caller:
         commands = (
@@ -174,7 +176,7 @@ def test_valgrind_finds_nothing():
 def test_a_process_that_sees_no_proc_or_sys_gets_what_can_be_known(hidden):
     if os.geteuid() != 0:
         pytest.skip("only root can mount over a folder")
-    native_lab.tool("unshare")
+    fetching.tool("unshare")
     hide = "; ".join(f"mount -t tmpfs -o size=4k none {folder}" for folder in hidden)
     prefix = ("unshare", "--mount", "sh", "-c", f'{hide} && exec "$@"', "sh")
     with Caller(
@@ -211,7 +213,7 @@ def test_the_preloaded_library_alone_answers_a_program_without_onnxruntime(tmp_p
         "#include <stdio.h>\nconst void *OrtGetApiBase(void) __attribute__((weak));\n"
         'int main(void) { printf("%d\\n", OrtGetApiBase && OrtGetApiBase() != NULL); return 0; }\n'
     )
-    subprocess.run([native_lab.tool("gcc"), source, "-o", tmp_path / "weak"], check=True)
+    subprocess.run([fetching.tool("gcc"), source, "-o", tmp_path / "weak"], check=True)
     code, out, _ = run(tmp_path / "weak")
     assert (code, out) == (0, "0\n")
 

@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from support.native_caller import started
+from support.runtimes.native_caller import started
 
 from raddle import env
 

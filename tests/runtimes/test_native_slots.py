@@ -5,7 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import native_lab
+
+from runtimes import fetching, libonnxruntime
 
 pytestmark = pytest.mark.runtime
 
@@ -13,10 +14,10 @@ SLOTS = Path(__file__).parents[2] / "runtime" / "native" / "slots.h"
 STRUCTS = {"SLOT": "OrtApi", "EDITOR": "OrtModelEditorApi"}
 # Where a header of which API comes from; the newest that is published in a package is 24.
 HEADERS = {
-    20: lambda: native_lab.go_headers("v1.13.0"),
-    21: native_lab.headers,
-    22: lambda: native_lab.go_headers("v1.21.0"),
-    24: lambda: native_lab.go_headers("v1.27.0"),
+    20: lambda: libonnxruntime.go_headers("v1.13.0"),
+    21: libonnxruntime.headers,
+    22: lambda: libonnxruntime.go_headers("v1.21.0"),
+    24: lambda: libonnxruntime.go_headers("v1.27.0"),
 }
 
 
@@ -50,7 +51,7 @@ def test_each_place_is_the_one_that_the_compiler_finds_in_the_header(api, tmp_pa
         "\n".join(["#include <onnxruntime_c_api.h>", "#include <stddef.h>", f'#include "{SLOTS}"', *checked])
     )
     done = subprocess.run(
-        [native_lab.tool("gcc"), "-fsyntax-only", f"-I{folder}", source], capture_output=True, text=True, check=False
+        [fetching.tool("gcc"), "-fsyntax-only", f"-I{folder}", source], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 

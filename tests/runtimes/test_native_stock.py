@@ -3,9 +3,9 @@
 import os
 
 import pytest
-from support import native_lab
-from support.native_caller import Caller
-from support.native_lab import program
+from support.runtimes import native_lab
+from support.runtimes.native_caller import Caller
+from support.runtimes.native_lab import program
 
 pytestmark = pytest.mark.runtime
 

@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from support import native_caller, native_lab, newest, node_lab, shim_lab
+from support.runtimes import native_caller, native_lab, newest, node_lab, shim_lab
 
 from raddle import env
 

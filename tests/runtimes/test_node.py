@@ -4,8 +4,19 @@ import re
 import shutil
 
 import pytest
-from support import native_lab, node_lab, shim_lab
-from support.node_lab import BEFORE_EXTRA, NEWEST, OLDEST, RUNTIME, VERSIONS, application, convolution, plan, run, sums
+from support.runtimes import native_lab, node_lab, shim_lab
+from support.runtimes.node_lab import (
+    BEFORE_EXTRA,
+    NEWEST,
+    OLDEST,
+    RUNTIME,
+    VERSIONS,
+    application,
+    convolution,
+    plan,
+    run,
+    sums,
+)
 
 from raddle.cpus import cpuset
 

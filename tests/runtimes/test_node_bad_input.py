@@ -1,8 +1,8 @@
 """What can't be used or read in a Node.js process: it runs as if Raddle were not there, one line says why."""
 
 import pytest
-from support import node_lab
-from support.node_lab import NEWEST, VERSIONS, application, plan, run
+from support.runtimes import node_lab
+from support.runtimes.node_lab import NEWEST, VERSIONS, application, plan, run
 
 from raddle import env
 

@@ -5,10 +5,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import node_lab, shim_lab
-from support.node_lab import NEWEST, application, chain, plan, preload
+from support.runtimes import node_lab, shim_lab
+from support.runtimes.node_lab import NEWEST, application, chain, plan, preload
 
 from raddle import env
+from runtimes import nodejs
 
 pytestmark = pytest.mark.runtime
 
@@ -24,7 +25,7 @@ def table(tmp_path, text=None):
         (tmp_path / "node_modules").symlink_to(application(NEWEST) / "node_modules")
     environ = {env.PLAN: text, **preload()} if text else {}
     done = subprocess.run(
-        ["taskset", "--cpu-list", ",".join(map(str, cpus)), node_lab.node(), PROGRAM.name, chain()["model"], "5"],
+        ["taskset", "--cpu-list", ",".join(map(str, cpus)), nodejs.node(), PROGRAM.name, chain()["model"], "5"],
         cwd=tmp_path,
         env=shim_lab.environment(environ),
         capture_output=True,

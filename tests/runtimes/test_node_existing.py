@@ -1,8 +1,8 @@
 """Whose value wins in Node.js: the code's, the environment's or the plan's, as the policy's existingValues says."""
 
 import pytest
-from support import shim_lab
-from support.node_lab import NEWEST, RUNTIME, VERSIONS, application, convolution, plan, run
+from support.runtimes import shim_lab
+from support.runtimes.node_lab import NEWEST, RUNTIME, VERSIONS, application, convolution, plan, run
 
 from raddle import env
 

@@ -4,8 +4,10 @@ import json
 import subprocess
 
 import pytest
-from support import door_lab, node_lab, shim_lab
-from support.node_lab import BEFORE_EXTRA, NEWEST, VERSIONS, application, plan, run
+from support.runtimes import door_lab, node_lab, shim_lab
+from support.runtimes.node_lab import BEFORE_EXTRA, NEWEST, VERSIONS, application, plan, run
+
+from runtimes import nodejs
 
 pytestmark = pytest.mark.runtime
 
@@ -29,7 +31,7 @@ def test_processes_like_it_that_never_load_a_runtime_are_no_workers(tmp_path):
     waiting = tmp_path / "waiting.cjs"
     waiting.write_text("require('fs').readSync(0, Buffer.alloc(1)); process.exit();")
     program = application(NEWEST) / "app.cjs"
-    command = [node_lab.node(), program, json.dumps({**node_lab.chain(), "sessions": [{}]})]
+    command = [nodejs.node(), program, json.dumps({**node_lab.chain(), "sessions": [{}]})]
     environ = shim_lab.environment({"NODE_OPTIONS": f"--require {waiting}"})
     helpers = [subprocess.Popen(command, env=environ, stdin=subprocess.PIPE) for _ in range(2)]
     try:
@@ -141,7 +143,7 @@ def test_behind_the_door_nothing_of_the_command_or_the_environment_asks_for_it(v
 @pytest.mark.parametrize("version", node_lab.NODE_VERSIONS)
 @pytest.mark.parametrize("shape", ["app.cjs", "app.mjs", "worker.cjs"])
 def test_every_nodejs_that_the_binding_loads_in_is_reached(version, shape):
-    executable = node_lab.other_node(version)
+    executable = nodejs.other_node(version)
     if version.startswith("14.") and shape == "app.mjs":
         pytest.skip("the program awaits at its top level, which Node.js can since 14.8 behind a flag")
     seen = run(application(NEWEST) / shape, {}, text=plan(intra=3, min=3), executable=executable)
@@ -150,7 +152,7 @@ def test_every_nodejs_that_the_binding_loads_in_is_reached(version, shape):
 
 
 def test_a_nodejs_too_old_for_the_binding_runs_its_program():
-    old = node_lab.other_node("8.17.0")
+    old = nodejs.other_node("8.17.0")
     seen = run(application(NEWEST) / "argument.cjs", {}, text=plan(), executable=old)
     assert seen.sessions == [{"ran": True}]
     assert seen.stderr == ""
@@ -159,9 +161,9 @@ def test_a_nodejs_too_old_for_the_binding_runs_its_program():
 @pytest.mark.parametrize("readable", ["*", "programs"])
 def test_nodejs_with_permissions_has_the_plan_whatever_it_may_read(readable):
     """Its permissions are JavaScript's: the library is in the process before there is any."""
-    executable = node_lab.other_node(MODERN)
+    executable = nodejs.other_node(MODERN)
     folder = application(NEWEST)
-    paths = ["*"] if readable == "*" else [node_lab.CACHE, folder]
+    paths = ["*"] if readable == "*" else [nodejs.HOME, folder]
     arguments = ["--permission", "--allow-addons", *(f"--allow-fs-read={path}" for path in paths)]
     seen = run(folder / "quiet.cjs", text=plan(intra=2), executable=executable, arguments=arguments)
     assert seen.sessions == [{"ran": True}]

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from support import node_lab
-from support.node_lab import NEWEST, VERSIONS, application, plan, run
+from support.runtimes import node_lab
+from support.runtimes.node_lab import NEWEST, VERSIONS, application, plan, run
 
 from raddle import __version__, env
 from raddle.report import summary

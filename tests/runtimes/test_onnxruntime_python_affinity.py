@@ -4,13 +4,14 @@ import json
 import subprocess
 
 import pytest
-from support import ort_lab, shim_lab
-from support.ort_lab import CPUS, ROW, version
+from support.runtimes import ort_lab, shim_lab
+from support.runtimes.ort_lab import CPUS, ROW, version
 
 import machines
 from raddle import env
 from raddle.cpus import cpuset, machine_part
 from raddle.machine import sysfs
+from runtimes import pythons
 
 pytestmark = ort_lab.MARKS
 
@@ -104,7 +105,7 @@ def test_two_workers_of_one_server_are_never_pinned(lab):
     """Both are there before either makes its session, as gunicorn's workers are; they are siblings in one cpuset."""
     plan = f"v=1;{PLAN};aff=core"
     settings = shim_lab.environment({**shim_lab.python_path(lab.mounted), env.PLAN: plan})
-    command = [str(shim_lab.release("ort-1.31.1")), "-c", EXCLUSIVE + WORKER, str(lab.model)]
+    command = [str(pythons.release("ort-1.31.1")), "-c", EXCLUSIVE + WORKER, str(lab.model)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     workers = [subprocess.Popen(command, env=settings, text=True, **pipes) for _ in range(2)]
     try:

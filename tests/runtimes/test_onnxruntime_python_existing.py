@@ -1,8 +1,8 @@
 """What the code and the pod spec set, against the plan, in every release: respected, overridden, unset or empty."""
 
 import pytest
-from support import ort_lab, shim_lab
-from support.ort_lab import ROW, version
+from support.runtimes import ort_lab, shim_lab
+from support.runtimes.ort_lab import ROW, version
 
 from raddle import env
 

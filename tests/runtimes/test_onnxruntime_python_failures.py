@@ -3,9 +3,10 @@
 import json
 
 import pytest
-from support import ort_lab, shim_lab
+from support.runtimes import ort_lab, shim_lab
 
 from raddle import env
+from runtimes import pythons
 
 pytestmark = ort_lab.MARKS
 
@@ -21,7 +22,7 @@ def lab(tmp_path_factory):
 def program(lab, release, code, plan, **variables):
     """The last line that the code prints, as JSON, and its stderr."""
     settings = {**shim_lab.python_path(lab.mounted), env.PLAN: plan, **variables}
-    done = shim_lab.python(shim_lab.release(release), "-c", code, str(lab.model), env=settings, check=False)
+    done = shim_lab.python(pythons.release(release), "-c", code, str(lab.model), env=settings, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 

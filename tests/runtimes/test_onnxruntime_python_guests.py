@@ -3,9 +3,10 @@
 import json
 
 import pytest
-from support import ort_lab, shim_lab
+from support.runtimes import ort_lab, shim_lab
 
 from raddle import env
+from runtimes import pythons
 
 pytestmark = ort_lab.MARKS
 
@@ -130,7 +131,7 @@ def test_asynchronous_runs_work_although_the_plan_leaves_a_session_one_thread(la
 
     def answers(plan, count):
         extra = {**shim_lab.python_path(lab.mounted), env.PLAN: plan}
-        done = shim_lab.python(shim_lab.release(release), "-c", ASYNC, str(lab.model), str(count), env=extra)
+        done = shim_lab.python(pythons.release(release), "-c", ASYNC, str(lab.model), str(count), env=extra)
         return json.loads(done.stdout)
 
     expected = answers("", 2)
@@ -170,7 +171,7 @@ def test_a_pool_that_was_made_before_a_fork_is_warned_about(lab):
         "assert os.waitpid(child, 0)[1] == 0\n"
     )
     settings = {**shim_lab.python_path(lab.mounted), env.PLAN: "v=1;" + GLOBAL}
-    done = shim_lab.python(shim_lab.release(NEWEST), "-c", program, str(lab.model), env=settings)
+    done = shim_lab.python(pythons.release(NEWEST), "-c", program, str(lab.model), env=settings)
     assert "was forked after onnxruntime's global thread pool had been created" in done.stderr
 
 

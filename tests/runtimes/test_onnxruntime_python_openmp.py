@@ -1,7 +1,7 @@
 """onnxruntime-openmp 1.7.0, whose intra-op pool is an OpenMP team: counts and spinning come from the environment."""
 
 import pytest
-from support import ort_lab, shim_lab
+from support.runtimes import ort_lab, shim_lab
 
 from raddle import env
 

@@ -1,8 +1,10 @@
 """Counts, execution mode, graph level and spinning, each in every release: threads, models and CPU time are looked at."""
 
 import pytest
-from support import ort_lab, shim_lab
-from support.ort_lab import ROW, at_least, version
+from support.runtimes import ort_lab, shim_lab
+from support.runtimes.ort_lab import ROW, at_least, version
+
+from runtimes import pythons
 
 pytestmark = ort_lab.MARKS
 
@@ -13,7 +15,7 @@ BURNS_S, FEWER = 0.002, 4
 PLAIN = {"idle_s": IDLE_S}
 
 
-@pytest.fixture(scope="module", params=shim_lab.RELEASES)
+@pytest.fixture(scope="module", params=pythons.RELEASES)
 def release(request):
     return request.param
 

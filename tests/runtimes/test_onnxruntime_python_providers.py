@@ -1,8 +1,8 @@
 """Provider options: what reaches the native session, in every release; and two builds with providers of their own."""
 
 import pytest
-from support import ort_lab
-from support.ort_lab import ROW, version
+from support.runtimes import ort_lab
+from support.runtimes.ort_lab import ROW, version
 
 from raddle import env
 from raddle.adapters.onnxruntime.providers import planned_options

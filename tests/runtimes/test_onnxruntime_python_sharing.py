@@ -1,8 +1,8 @@
 """The global thread pool, the shared arena and the arena's switches in every release: threads and resident memory."""
 
 import pytest
-from support import ort_lab
-from support.ort_lab import ROW, at_least, version
+from support.runtimes import ort_lab
+from support.runtimes.ort_lab import ROW, at_least, version
 
 pytestmark = ort_lab.MARKS
 

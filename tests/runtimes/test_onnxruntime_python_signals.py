@@ -6,9 +6,10 @@ It is brought in at each line of Raddle's own code in turn, by a trace function,
 import json
 
 import pytest
-from support import ort_lab, shim_lab
+from support.runtimes import ort_lab, shim_lab
 
 from raddle import env
+from runtimes import pythons
 
 pytestmark = ort_lab.MARKS
 
@@ -99,7 +100,7 @@ print(json.dumps([number, lost, edited, unplanned, log.complaints, sorted(seen)]
 def test_what_a_signal_handler_raises_reaches_the_application_wherever_it_comes(lab, release, spin):
     settings = {**shim_lab.python_path(lab.mounted), env.PLAN: PLAN.format(spin)}
     done = shim_lab.python(
-        shim_lab.release(release), "-c", AT_EACH_LINE + RAISING, str(lab.model), env=settings, check=False
+        pythons.release(release), "-c", AT_EACH_LINE + RAISING, str(lab.model), env=settings, check=False
     )
     assert done.returncode == 0, done.stderr
     lines, lost, edited, unplanned, complaints, frames = json.loads(done.stdout.splitlines()[-1])
@@ -134,7 +135,7 @@ print(json.dumps([number, wrong, log.complaints]))
 def test_a_signal_handler_can_make_a_session_wherever_it_comes(lab, release, spin):
     settings = {**shim_lab.python_path(lab.mounted), env.PLAN: PLAN.format(spin)}
     done = shim_lab.python(
-        shim_lab.release(release), "-c", AT_EACH_LINE + RELOADING, str(lab.model), env=settings, check=False
+        pythons.release(release), "-c", AT_EACH_LINE + RELOADING, str(lab.model), env=settings, check=False
     )
     assert done.returncode == 0, done.stderr
     lines, wrong, complaints = json.loads(done.stdout.splitlines()[-1])
@@ -157,5 +158,5 @@ print(json.dumps(ran))
 
 def test_no_python_code_runs_where_a_session_is_dropped_since_what_a_handler_raises_there_is_lost(lab):
     settings = {**shim_lab.python_path(lab.mounted), env.PLAN: PLAN.format("bounded")}
-    done = shim_lab.python(shim_lab.release(NEWEST), "-c", AT_EACH_LINE + DROPPING, str(lab.model), env=settings)
+    done = shim_lab.python(pythons.release(NEWEST), "-c", AT_EACH_LINE + DROPPING, str(lab.model), env=settings)
     assert json.loads(done.stdout) == []

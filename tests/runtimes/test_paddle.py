@@ -4,9 +4,10 @@ import json
 import os
 
 import pytest
-from support import shim_lab
+from support.runtimes import shim_lab
 
 from raddle import env
+from runtimes import pythons
 
 pytestmark = pytest.mark.runtime
 
@@ -30,7 +31,7 @@ WARNING = "PLEASE USE OMP_NUM_THREADS WISELY"
     ],
 )
 def test_a_build_with_mkl_gets_the_planned_count_without_a_warning(mounted, own, count, warned, line):
-    python = shim_lab.release("paddle-3.3.1")
+    python = pythons.release("paddle-3.3.1")
     variables = {**shim_lab.python_path(mounted), env.PLAN: "v=1;omp=2", env.OMP: own}
     done = shim_lab.python(python, "-c", USE, env=variables)
     assert json.loads(done.stdout.splitlines()[-1]) == [count, own]

@@ -9,7 +9,7 @@ import os
 import socket
 
 import pytest
-from support import door_lab, process_lab
+from support.runtimes import door_lab, process_lab
 
 from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import Policy

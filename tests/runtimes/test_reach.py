@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from support import reach_lab, shim_lab
+from support.runtimes import reach_lab, shim_lab
 
 from generate.docs import reach
 from raddle import env

@@ -5,9 +5,10 @@ import json
 import os
 
 import pytest
-from support import shim_lab
+from support.runtimes import shim_lab
 
 from raddle import env
+from runtimes import pythons
 
 pytestmark = pytest.mark.runtime
 
@@ -33,9 +34,7 @@ print(json.dumps({"pool": pool, "pid": os.getpid()}))
 @pytest.fixture(scope="module")
 def observed(tmp_path_factory):
     """(what the program saw of itself, its report's path, the model, a mount)."""
-    executable = shim_lab.venv("ort-1.31.1", "3.11", ["onnxruntime==1.31.1"])
-    if executable is None:
-        pytest.skip("no CPython 3.11 here")
+    executable = pythons.venv("ort-1.31.1", "3.11", ["onnxruntime==1.31.1"])
     folder = tmp_path_factory.mktemp("observed")
     mounted, model = shim_lab.mount(folder / "raddle"), shim_lab.write_model(folder / "model.onnx")
     (folder / "reports").mkdir()

@@ -7,11 +7,13 @@ import json
 import os
 
 import pytest
-from support import cgroup_lab, native_lab, node_lab, shim_lab
-from support.native_caller import started
+from support import cgroup_lab
+from support.runtimes import node_lab, shim_lab
+from support.runtimes.native_caller import started
 
 from raddle import env
 from raddle.cpus import cpuset
+from runtimes import libonnxruntime
 
 pytestmark = pytest.mark.runtime
 
@@ -96,7 +98,7 @@ def test_each_node_session_fits_what_there_is_when_it_is_made(version, tmp_path)
     assert reported(tmp_path) == EXPECTED
 
 
-@pytest.mark.parametrize("version", [native_lab.VERSIONS[0], native_lab.VERSIONS[-1]])
+@pytest.mark.parametrize("version", [libonnxruntime.VERSIONS[0], libonnxruntime.VERSIONS[-1]])
 def test_each_native_session_fits_what_there_is_when_it_is_made(version, tmp_path):
     variables = {env.REPORT: str(tmp_path)}
     with (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support import families_lab, shim_lab, torch_lab
+from support.runtimes import families_lab, shim_lab, torch_lab
 
 pytestmark = pytest.mark.runtime
 

@@ -8,7 +8,7 @@ import re
 import subprocess
 
 import pytest
-from support import shim_lab, torch_lab
+from support.runtimes import shim_lab, torch_lab
 
 pytestmark = pytest.mark.runtime
 

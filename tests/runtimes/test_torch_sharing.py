@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from support import shim_lab, torch_lab
+from support.runtimes import shim_lab, torch_lab
 
 pytestmark = pytest.mark.runtime
 

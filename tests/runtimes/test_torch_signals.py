@@ -8,7 +8,7 @@ import json
 import os
 
 import pytest
-from support import shim_lab, torch_lab
+from support.runtimes import shim_lab, torch_lab
 
 CPUS = sorted(os.sched_getaffinity(0))[:2]
 pytestmark = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from native import build
+from unavailable import UnavailableError
 
 
 def main() -> None:
@@ -15,7 +16,7 @@ def main() -> None:
     for architecture in build.ARCHITECTURES:
         try:
             path = build.library(architecture)
-        except build.Unavailable as reason:
+        except UnavailableError as reason:
             print(f"==> {architecture} is left out: {reason}")
         else:
             print(f"==> {path.relative_to(build.ROOT)}: {path.stat().st_size} bytes")

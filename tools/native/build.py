@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from unavailable import UnavailableError
+
 ARCHITECTURES = ("x86_64", "aarch64")
 # Two architectures of this, as base64, take less than a quarter of a ConfigMap.
 MAX_BYTES = 96 * 1024
@@ -50,22 +52,18 @@ LINK = (
 )
 
 
-class Unavailable(Exception):  # noqa: N818  # it is no error: the machine lacks a compiler
-    """There is no compiler for the architecture; the message says which package has one."""
-
-
 def compiler(architecture: str) -> str:
-    """The compiler's name. Raises Unavailable."""
+    """The compiler's name. Raises UnavailableError."""
     own = platform.machine() == architecture
     for name in (("gcc", "cc") if own else ()) + (f"{architecture}-linux-gnu-gcc",):
         if shutil.which(name):
             return name
     package = "gcc" if own else f"gcc-{architecture.replace('_', '-')}-linux-gnu"
-    raise Unavailable(f"no compiler for {architecture}: install {package}")
+    raise UnavailableError(f"no compiler for {architecture}: install {package}")
 
 
 def library(architecture: str) -> Path:
-    """The library, made when it isn't there or is out of date. Raises Unavailable, CalledProcessError."""
+    """The library, made when it isn't there or is out of date. Raises UnavailableError, CalledProcessError."""
     command = _command(architecture)
     sources = _sources()
     path = TARGET / architecture / "libraddle.so"
@@ -83,7 +81,7 @@ def library(architecture: str) -> Path:
 
 
 def link(architecture: str, path: Path) -> None:
-    """Makes the library anew at the path. Raises Unavailable and CalledProcessError."""
+    """Makes the library anew at the path. Raises UnavailableError and CalledProcessError."""
     # Names without folders, so that none of this machine's gets into the file.
     names = [source.name for source in _sources()]
     subprocess.run([*_command(architecture), "-o", str(path.absolute()), *names], cwd=SOURCES, check=True)

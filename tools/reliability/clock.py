@@ -19,9 +19,10 @@ from cluster.local_raddle import NAMESPACE, Process
 from raddle_operator import certificates
 from reliability.certs import Handshakes, secret
 from reliability.load import Load, refused, without_values
-from reliability.model import Check, Result, UnavailableError, broken_unless
+from reliability.model import Check, Result, broken_unless
 from reliability.replicas import replicated
 from reliability.world import World, count_missed, wait
+from unavailable import UnavailableError
 
 LEASE_PATH: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/raddle-controller"
 LEASE_SECONDS: Final = 15

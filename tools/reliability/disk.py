@@ -20,8 +20,9 @@ from cluster import kubelet_env
 from load import models
 from raddle import delivery, env
 from reliability import truth
-from reliability.model import BrokenError, Check, Result, UnavailableError, broken_unless
+from reliability.model import BrokenError, Check, Result, broken_unless
 from reliability.world import Space, World, wait
+from unavailable import UnavailableError
 
 RUNS: Final = 20
 TREE_SIZES: Final = 12

@@ -52,10 +52,6 @@ class BrokenError(Exception):
     """A promise does not hold and the check can't go on; the message is a sentence for the table."""
 
 
-class UnavailableError(Exception):
-    """A check can't run on this machine (a right or a program is missing); the message says which."""
-
-
 def broken_unless(**held: bool) -> tuple[str, ...]:
     """Return a sentence for each that does not hold, from its name: `no_pod_was_refused=False` -> "not so: …"."""
     return tuple(f"not so: {name.replace('_', ' ')}" for name, kept in held.items() if not kept)

@@ -19,7 +19,7 @@ import psutil
 
 from reliability import calls
 from reliability.load import Load, refused, slowest_s, without_values
-from reliability.model import Check, Result, UnavailableError, broken_unless
+from reliability.model import Check, Result, broken_unless
 from reliability.rollout import became
 from reliability.world import (
     CREATE_TIMEOUT_SECONDS,
@@ -32,6 +32,7 @@ from reliability.world import (
     policy,
     wait,
 )
+from unavailable import UnavailableError
 
 CALLS: Final = 12
 CUT_SECONDS: Final = 15.0

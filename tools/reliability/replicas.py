@@ -22,8 +22,8 @@ from cluster import ApiError
 from cluster.components import free_port
 from cluster.local_raddle import NAMESPACE, LocalRaddle, Process
 from raddle_operator import certificates
-from reliability.model import UnavailableError
 from reliability.world import World, wait
+from unavailable import UnavailableError
 
 CLUSTER_OPTIONS: Final[Mapping[str, Any]] = {"extra_flags": {"kube-apiserver": ["--enable-aggregator-routing=true"]}}
 SERVICE: Final = "raddle-webhook"

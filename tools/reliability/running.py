@@ -11,8 +11,9 @@ from typing import Final
 import psutil
 
 from cluster import ApiError, DevclusterError
-from reliability.model import BrokenError, Check, Outcome, Result, UnavailableError
+from reliability.model import BrokenError, Check, Outcome, Result
 from reliability.world import World
+from unavailable import UnavailableError
 
 _AROUND_IT: Final = (
     *(ApiError, DevclusterError, OSError, http.client.HTTPException),

@@ -1,39 +1,33 @@
 """What is measured: for each runtime, the command of a program that serves as an unsuspecting user writes it.
 
 A program prints one line of JSON once it serves on its Unix socket, and ends when its stdin closes. Those in C are
-compiled here; ONNX Runtime for C and Node.js is what the tests of the runtimes fetched and keep below ~/.cache/raddle.
+compiled here; ONNX Runtime for C and Node.js is fetched (`runtimes`).
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.util
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from load import server
 from load.models import Model, Network
+from runtimes import fetching, libonnxruntime, nodejs
+from unavailable import UnavailableError
 
 _ROOT = Path(__file__).resolve().parents[2]
 BUILD = _ROOT / "build" / "load"  # outside git
 _PROGRAMS = Path(__file__).with_name("programs")
-_LABS = _ROOT / "tests"
 _DEBIAN_PYTHON = "/usr/bin/python3"
-
-
-class MissingError(Exception):
-    """This machine has not got the runtime; the message says what is missing."""
 
 
 def command(runtime: str, model: Model, socket: Path, threads: int | None = None, spin: str | None = None) -> list[str]:
     """The program's command line. `threads` and `spin` change the code, where the runtime is ONNX Runtime.
 
-    Raises MissingError.
+    Raises UnavailableError.
     """
     argv = RUNTIMES[runtime](model, socket)
     if runtime in ("onnxruntime-c", "onnxruntime-node"):
@@ -61,17 +55,13 @@ def _of_onnxruntime(network: Network, socket: Path) -> list[str]:
 def _torch(model: Model, socket: Path) -> list[str]:
     found = subprocess.run([_DEBIAN_PYTHON, "-c", "import torch"], check=False, capture_output=True)
     if found.returncode:
-        raise MissingError("Debian's python3-torch is not installed")
+        raise UnavailableError("Debian's python3-torch is not installed")
     sizes = map(str, (model.network.side, model.network.channels, model.network.layers))
     return [_DEBIAN_PYTHON, server.__file__, "--runtime", "torch", "--network", *sizes, "--socket", str(socket)]
 
 
 def _onnxruntime_c(model: Model, socket: Path) -> list[str]:
-    lab = _lab("native_lab")
-    try:
-        library, headers = lab.release(lab.WHEEL_VERSION), lab.headers()
-    except _skipped() as error:
-        raise MissingError(str(error)) from None
+    library, headers = libonnxruntime.release(libonnxruntime.WHEEL_VERSION), libonnxruntime.headers()
     links = (f"-I{headers}", f"-L{library}", f"-Wl,-rpath,{library}", "-lonnxruntime", "-lpthread")
     program = _compiled("serve_onnxruntime", *links)
     return [str(program), str(model.file(BUILD)), str(model.network.side), str(socket)]
@@ -82,16 +72,9 @@ def _openmp(model: Model, socket: Path) -> list[str]:
 
 
 def _node(model: Model, socket: Path) -> list[str]:
-    node = shutil.which("node")
-    if node is None:
-        raise MissingError("there is no node on PATH")
-    lab = _lab("node_lab")
-    try:
-        packages = lab.package(f"onnxruntime-node@{lab.NEWEST}")
-    except _skipped() as error:
-        raise MissingError(str(error)) from None
+    packages = nodejs.package(f"onnxruntime-node@{nodejs.NEWEST}")
     program = str(_PROGRAMS / "serve_node.cjs")
-    return [node, program, str(packages), str(model.file(BUILD)), str(model.network.side), str(socket)]
+    return [nodejs.node(), program, str(packages), str(model.file(BUILD)), str(model.network.side), str(socket)]
 
 
 # "blas" is a product of matrices by numpy and a network by ONNX Runtime, one after the other.
@@ -119,23 +102,9 @@ def _packages() -> list[str]:
 @functools.cache
 def _compiled(name: str, *flags: str) -> Path:
     """The program, compiled anew in each process that measures: sources and libraries may have changed."""
-    if shutil.which("gcc") is None:
-        raise MissingError("there is no gcc on PATH")
+    fetching.tool("gcc")
     BUILD.mkdir(parents=True, exist_ok=True)
     target = BUILD / name
     argv = ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", str(_PROGRAMS / f"{name}.c"), "-o", str(target), *flags]
     subprocess.run(argv, check=True)
     return target
-
-
-def _lab(name: str) -> Any:
-    """A module of tests/ that fetches real runtimes."""
-    if str(_LABS) not in sys.path:
-        sys.path.append(str(_LABS))
-    return importlib.import_module("support." + name)
-
-
-def _skipped() -> type[BaseException]:
-    """What a lab raises where the machine can't have the runtime."""
-    found: type[BaseException] = importlib.import_module("pytest").skip.Exception
-    return found

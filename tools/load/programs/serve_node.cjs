@@ -1,6 +1,6 @@
 'use strict';
 // A Node.js program that serves a model with onnxruntime-node:
-// node serve_node.cjs PACKAGES MODEL SIDE SOCKET THREADS SPIN. The same protocol as benchmarks/load/server.py.
+// node serve_node.cjs PACKAGES MODEL SIDE SOCKET THREADS SPIN. The same protocol as tools/load/server.py.
 // THREADS 0 and SPIN "default" leave the options as they are; SPIN may be never, always, or microseconds.
 
 const fs = require('fs');

@@ -8,15 +8,15 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from native import build
+from runtimes.fetching import tool
 
-HERE = Path(__file__).parents[1] / "native"
+HERE = Path(__file__).parents[2] / "native"
 NATIVE = build.SOURCES
 PLAN = "v=1;intra=2;inter=1;spin=never"
 LINE = "raddle: onnxruntime 1.23.9: intra_op=2, inter_op=1, spinning off, affinity none"
@@ -24,20 +24,16 @@ LINE = "raddle: onnxruntime 1.23.9: intra_op=2, inter_op=1, spinning off, affini
 
 @functools.cache
 def library(architecture="x86_64"):
-    try:
-        return build.library(architecture)
-    except build.Unavailable as reason:
-        pytest.skip(str(reason))
-
-
-def output(*command):
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return build.library(architecture)
 
 
 def need(*names):
     for name in names:
-        if shutil.which(name) is None:
-            pytest.skip(f"no {name} here")
+        tool(name)
+
+
+def output(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def _kept(command, target):
@@ -97,7 +93,7 @@ class Kind:
     def __call__(self, *arguments, plan=PLAN, preload=None, status=0, **environ):
         """(stdout's lines, stderr's lines) of the program; it has to end with this status."""
         environ = {"PATH": os.environ["PATH"], "RADDLE_PLAN": plan, **environ}
-        found = preload or library(self.architecture)
+        found = preload or build.library(self.architecture)
         runner = self.runner
         if runner and runner[0].startswith("qemu"):
             # The emulator is a program of this machine: only the one that it runs is to see the library.

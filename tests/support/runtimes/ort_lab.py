@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from raddle import env
-from support import shim_lab
+from runtimes import pythons
+from support.runtimes import shim_lab
 
 ROW = "ONNX Runtime (Python)"
 # One Python a release.
-RELEASES = [release for release in shim_lab.RELEASES if not release.endswith("py3.13")]
+RELEASES = [release for release in pythons.RELEASES if not release.endswith("py3.13")]
 CPUS = sorted(os.sched_getaffinity(0))
 MARKS = [
     pytest.mark.runtime,
@@ -56,14 +57,14 @@ class Lab:
         extra = dict(kwargs.pop("extra", {}))
         if plan is not None:
             extra = {**shim_lab.python_path(self.mounted), env.PLAN: f"v=1;{plan}".rstrip(";"), **extra}
-        return shim_lab.probe(shim_lab.release(release), self.model, sessions or [None], env=extra, **kwargs)
+        return shim_lab.probe(pythons.release(release), self.model, sessions or [None], env=extra, **kwargs)
 
     def probes(
         self, release: str, plans: Mapping[str, tuple[str | None, Sequence[Mapping[str, Any] | None]]], **kwargs: Any
     ) -> dict[str, Any]:
         """Name -> what was seen under that plan by those sessions."""
         # Made here, where a missing Python can still skip the test.
-        shim_lab.release(release)
+        pythons.release(release)
         with ThreadPoolExecutor(len(CPUS)) as pool:
             made = {
                 name: pool.submit(self.probe, release, plan, *sessions, name=name, **kwargs)

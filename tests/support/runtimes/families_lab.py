@@ -6,13 +6,11 @@ Programs are built once, into the cache, and named after their sources; what a m
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import platform
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import jsonpatch
-import pytest
 
 from cluster import kubelet_env
 from raddle import env
@@ -28,10 +25,12 @@ from raddle_operator.injection.decide import Facts, Settings, decide_object
 from raddle_operator.injection.matching import Policies
 from raddle_operator.injection.volumes import ShimDelivery
 from raddle_operator.objects.policy import policy_from_object
-from support import families_programs as programs
-from support import shim_lab
+from runtimes import fetching, pythons
+from runtimes.fetching import fetch, tool
+from support.runtimes import families_programs as programs
+from support.runtimes import shim_lab
 
-CACHE = Path.home() / ".cache" / "raddle" / "families"
+CACHE = fetching.CACHE / "families"
 CPUS = len(os.sched_getaffinity(0))
 PACKAGES = (
     "numpy==2.4.6",
@@ -95,35 +94,14 @@ def injected(pod: Mapping[str, Any], policy: Mapping[str, Any]) -> dict[str, str
 def made(name: str, sources: Mapping[str, str], build: Callable[[Path], None]) -> Path:
     """The cached folder in which `build` has run over these files; its name changes with them."""
     digest = hashlib.sha256("\0".join((platform.machine(), *sources, *sources.values())).encode()).hexdigest()[:12]
-    CACHE.mkdir(parents=True, exist_ok=True)
     home = CACHE / f"{name}-{digest}"
-    with (CACHE / f"{name}-{digest}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (home / "ready").exists():
-            shutil.rmtree(home, ignore_errors=True)
+    with fetching.made(home) as folder:
+        if folder:
             for path, text in sources.items():
-                (home / path).parent.mkdir(parents=True, exist_ok=True)
-                (home / path).write_text(text)
-            home.mkdir(exist_ok=True)
-            build(home)
-            (home / "ready").touch()
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_text(text)
+            build(folder)
     return home
-
-
-def tool(name: str) -> str:
-    """The path of a command; skips the test where the machine has none."""
-    found = shutil.which(name)
-    if found is None:
-        pytest.skip(f"no {name} here")
-    return found
-
-
-def fetch(command: Sequence[str], folder: Path) -> None:
-    """A command that needs a package registry; skips the test where that can't be reached."""
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
-    if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
-        pytest.skip(f"{' '.join(map(str, command[:2]))} failed here: {said[:200]}")
 
 
 def _compile(command: Sequence[str | Path], folder: Path) -> None:
@@ -137,8 +115,8 @@ def debian() -> Path:
     def build(home: Path) -> None:
         command = [apt, "download", "-qq", *DEBIAN]
         if subprocess.run(command, cwd=home, capture_output=True, check=False, timeout=600).returncode:
-            fetch([apt, "update", "-qq"], home)
-            fetch(command, home)
+            fetch(apt, "update", "-qq", cwd=home)
+            fetch(*command, cwd=home)
         for package in home.glob("*.deb"):
             _compile([dpkg, "-x", package, home], home)
             # libomp5-16_1%3a16.0.6-15~deb12u1_amd64.deb
@@ -151,10 +129,7 @@ def debian() -> Path:
 
 def venv() -> Path:
     """The interpreter of a virtual environment with PACKAGES."""
-    found = shim_lab.venv("families", "3.11", PACKAGES)
-    if found is None:
-        pytest.skip("no CPython 3.11 here")
-    return found
+    return pythons.venv("families", "3.11", PACKAGES)
 
 
 def openmp(library: str) -> Path:
@@ -197,7 +172,7 @@ def rust() -> Path:
     cargo = tool("cargo")
 
     def build(home: Path) -> None:
-        fetch([cargo, "fetch", "--quiet"], home)
+        fetch(cargo, "fetch", "--quiet", cwd=home)
         _compile([cargo, "build", "--quiet", "--offline"], home)
 
     return made("rust", {"Cargo.toml": programs.CARGO, "src/main.rs": programs.RUST}, build) / "target/debug/processors"
@@ -236,17 +211,11 @@ def _idle(library: str) -> Callable[[], Sequence[str | Path]]:
 
 
 def _python_3_13() -> Sequence[str | Path]:
-    found = shim_lab.interpreter("3.13")
-    if found is None:
-        pytest.skip("no CPython 3.13 here")
-    return found, "-c", programs.PYTHON
+    return pythons.interpreter("3.13"), "-c", programs.PYTHON
 
 
 def _tensorflow() -> Sequence[str | Path]:
-    found = shim_lab.venv(f"tensorflow-{TENSORFLOW}", "3.11", [f"tensorflow-cpu=={TENSORFLOW}"])
-    if found is None:
-        pytest.skip("no CPython 3.11 here")
-    return found, "-c", programs.TF
+    return pythons.venv(f"tensorflow-{TENSORFLOW}", "3.11", [f"tensorflow-cpu=={TENSORFLOW}"]), "-c", programs.TF
 
 
 def gomp_version() -> str:

@@ -1,4 +1,4 @@
-/* The serving half of a measured C program, as benchmarks/load/server.py has it for Python: one thread a connection,
+/* The serving half of a measured C program, as tools/load/server.py has it for Python: one thread a connection,
  * an 8-byte request number in, the same number out once the work is done; it serves until its stdin closes. */
 #define _GNU_SOURCE
 #include <pthread.h>

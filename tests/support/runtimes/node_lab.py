@@ -1,18 +1,15 @@
 """What the tests with Node.js share: real versions of onnxruntime-node and of Node.js, and programs that use them.
 
-Packages come from npm, without their install scripts, into ~/.cache/raddle/node/<package>-<version>, once. Programs are
-those of tests/runtimes/node, beside a node_modules with the wanted version; each prints what it saw as one JSON line.
-What this machine can't have skips the test and says why.
+Programs are those of tests/runtimes/node, beside a node_modules with the wanted version; each prints what it saw as one
+JSON line.
 """
 
 from __future__ import annotations
 
 import atexit
-import fcntl
 import functools
 import json
 import os
-import platform
 import shutil
 import subprocess
 import tempfile
@@ -23,16 +20,15 @@ from typing import Any, NamedTuple
 import pytest
 
 from raddle.delivery import LIBRARY, MOUNT_PATH
-from support import door_lab, shim_lab
+from runtimes.nodejs import NEWEST, architecture, node, package
+from support.runtimes import door_lab, shim_lab
 
-CACHE = Path.home() / ".cache" / "raddle" / "node"
-PROGRAMS = Path(__file__).parents[1] / "runtimes" / "node"
+PROGRAMS = Path(__file__).parents[2] / "runtimes" / "node"
 RUNTIME = "ONNX Runtime (Node.js)"
 # transformers.js 2 has the first, which is the oldest that is configured. The second is the last whose JavaScript reads no
 # configuration entries, the third the first that does.
 OLDEST = "1.14.0"
 BEFORE_EXTRA = "1.20.1"
-NEWEST = "1.30.0"
 VERSIONS = (OLDEST, BEFORE_EXTRA, "1.21.1", NEWEST)
 # The last of each line from the oldest that onnxruntime-node loads in; the machine's own is tested with everything.
 NODE_VERSIONS = ("14.21.3", "16.20.2", "18.20.8", "22.23.3", "24.21.0")
@@ -63,55 +59,6 @@ class Seen(NamedTuple):
     def lines(self) -> list[str]:
         """What Raddle said."""
         return [line for line in self.stderr.splitlines() if line.startswith("raddle: ")]
-
-
-def node() -> str:
-    """The machine's own Node.js."""
-    found = shutil.which("node")
-    if found is None:
-        pytest.skip("no node here")
-    return found
-
-
-def package(name: str) -> Path:
-    """The folder that has the package ("name@version") in its node_modules."""
-    if shutil.which("npm") is None:
-        pytest.skip("no npm here")
-    home = CACHE / name.replace("@", "-").replace("/", "-")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / f"{home.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (home / "ready").exists():
-            shutil.rmtree(home, ignore_errors=True)
-            home.mkdir()
-            (home / "package.json").write_text('{"private": true}')
-            quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
-            install = ["npm", "install", *quiet, name]
-            try:
-                done = subprocess.run(install, cwd=home, capture_output=True, text=True, timeout=600, check=False)
-            except subprocess.TimeoutExpired as error:
-                pytest.skip(str(error))
-            if done.returncode:
-                pytest.skip(f"npm can't install {name}: {done.stderr.strip()[-200:]}")
-            for other in home.glob("node_modules/onnxruntime-node/bin/napi-v*/*"):
-                if other.name != "linux":
-                    shutil.rmtree(other)
-            (home / "ready").touch()
-    return home / "node_modules"
-
-
-def architecture() -> str:
-    """This machine's, as Node.js names it."""
-    found = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine())
-    if found is None:
-        pytest.skip(f"onnxruntime-node has nothing for {platform.machine()}")
-    return found
-
-
-def other_node(version: str) -> str:
-    """A Node.js of this version."""
-    name = f"node-linux-{architecture()}"
-    return str(package(f"{name}@{version}") / name / "bin" / "node")
 
 
 @functools.cache

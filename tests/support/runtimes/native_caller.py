@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from support import shim_lab
-from support.native_lab import MAVEN_VERSIONS, VERSIONS, Program, model, preload, program
+from runtimes.libonnxruntime import MAVEN_VERSIONS, VERSIONS
+from support.runtimes import shim_lab
+from support.runtimes.native_lab import Program, model, preload, program
 
 TIMEOUT_S = 60
 IDLE_S = 0.15

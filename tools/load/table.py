@@ -21,6 +21,7 @@ from load.measure import Cell
 from load.store import Store
 from load.verdict import FIGURES, GOALS, Comparison
 from raddle_operator.cli import quota
+from unavailable import UnavailableError
 
 RUN_TIMES = (models.SMALL, models.MEDIUM, models.LARGE)
 LIMITS = (0.5, 1.0, 1.5, 2.0)
@@ -130,7 +131,7 @@ def measured(size: Size, store: Store, *, progress: Progress, minutes: float = m
                 continue
             try:
                 service_s = _service_s(store, runtime, model)
-            except (serving.MissingError, measure.ServerError) as error:
+            except (UnavailableError, measure.ServerError) as error:
                 found.missing[runtime] = str(error).splitlines()[-1]
                 continue
             rate = rate_of(share, limit_cpus, service_s)

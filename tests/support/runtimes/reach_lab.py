@@ -21,10 +21,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from raddle import delivery
-from support import door_lab, native_lab, process_lab, shim_lab, torch_lab
+from runtimes import fetching, libonnxruntime, pythons
+from support.runtimes import door_lab, process_lab
 
 APP = process_lab.PROGRAMS / "reach_app.py"
-CACHE = native_lab.CACHE.with_name("reach")
+CACHE = libonnxruntime.HOME.with_name("reach")
 VERSION = "3.11"
 ONNXRUNTIME = {"3.8": "ort-1.19.2-py3.8", VERSION: "ort-1.32.0", "3.13": "ort-1.31.1-py3.13"}
 TOOLS = (
@@ -150,10 +151,7 @@ class Lab:
 
     def python(self, version: str = VERSION) -> Path:
         """A CPython outside any virtual environment."""
-        found = shim_lab.interpreter(version)
-        if found is None:
-            pytest.skip(f"no CPython {version} here")
-        return found
+        return pythons.interpreter(version)
 
     def plain(self, *options: str, how: str = "", **variables: str) -> Image:
         """The image's own Python with these options, in an image that sets these variables."""
@@ -181,7 +179,7 @@ def packages(version: str = VERSION) -> str:
     """A folder with onnxruntime for this Python; "" where the machine has none."""
     if version not in ONNXRUNTIME:
         return ""
-    return str(site_packages(shim_lab.release(ONNXRUNTIME[version]).parents[1]))
+    return str(site_packages(pythons.release(ONNXRUNTIME[version]).parents[1]))
 
 
 def site_packages(environment: Path) -> Path:
@@ -192,17 +190,8 @@ def site_packages(environment: Path) -> Path:
 
 def tool(name: str) -> Path:
     """One of TOOLS, or PyInstaller; skips the row where it can't be installed."""
-    try:
-        if name == "pyinstaller":
-            environment, wanted = PYINSTALLER[0], list(PYINSTALLER[1:])
-        else:
-            environment, wanted = "reach-tools", list(TOOLS)
-        python = shim_lab.venv(environment, VERSION, wanted)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        pytest.skip(f"{name} can't be installed here: {error}")
-    if python is None:
-        pytest.skip(f"no CPython {VERSION} here")
-    return python.with_name(name)
+    environment, *wanted = PYINSTALLER if name == "pyinstaller" else ("reach-tools", *TOOLS)
+    return pythons.venv(environment, VERSION, wanted).with_name(name)
 
 
 def call(*command: str | Path, cwd: Path | None = None, **variables: str) -> None:
@@ -360,7 +349,7 @@ def frozen(name: str, *options: str | Path) -> Path:
     builder = tool("pyinstaller")
     digest = hashlib.sha256("\0".join((*PYINSTALLER, *map(str, options), APP.read_text())).encode()).hexdigest()[:12]
     home = CACHE / f"{name}-{digest}"
-    with native_lab.made(home) as folder:
+    with fetching.made(home) as folder:
         if folder:
             shutil.copy(APP, folder / "reach_app.py")
             call(builder, "--noconfirm", "--log-level", "ERROR", *options, "reach_app.py", cwd=folder)
@@ -382,7 +371,7 @@ def _pyinstaller_file(lab: Lab) -> Image:
 
 def embedded(lab: Lab, name: str, config: str) -> Image:
     """A C program with the shared library of the image's Python."""
-    native_lab.tool("gcc")
+    fetching.tool("gcc")
     prefix = lab.python().parents[1]
     library = prefix / "lib" / f"libpython{VERSION}.so"
     if not library.exists():
@@ -581,14 +570,14 @@ def _tini(lab: Lab) -> Image:
 @functools.cache
 def supervisor(name: str) -> Path:
     """One of SUPERVISORS, as Debian has it."""
-    with native_lab.made(CACHE / "supervisors") as folder:
+    with fetching.made(CACHE / "supervisors") as folder:
         if folder:
             command = ["apt-get", "download", "-qq", *SUPERVISORS]
             if subprocess.run(command, cwd=folder, capture_output=True, check=False, timeout=600).returncode:
-                native_lab.fetch("apt-get", "update", "-qq")
-                native_lab.fetch(*command, cwd=folder)
+                fetching.fetch("apt-get", "update", "-qq")
+                fetching.fetch(*command, cwd=folder)
             for archive in folder.glob("*.deb"):
-                native_lab.fetch("dpkg-deb", "-x", archive, folder)
+                fetching.fetch("dpkg-deb", "-x", archive, folder)
     return CACHE / "supervisors" / "usr/bin" / name
 
 
@@ -619,9 +608,7 @@ for _version in ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13"):
 
 def old(lab: Lab, version: str) -> Image:
     """A Python before the shim's first, with a package of the user's."""
-    found = shim_lab.any_interpreter(f"{version}.*")
-    if found is None:
-        pytest.skip(f"no Python {version} here")
+    found = pythons.any_interpreter(f"{version}.*")
     home = lab.made(f"old-{version}")
     lab.package(home / ".local/lib" / f"python{version}" / "site-packages")
     return Image((found, lab.app), {"HOME": str(home)})
@@ -634,13 +621,13 @@ for _version in ("2.7", "3.6", "3.7"):
 @functools.cache
 def newer() -> Path:
     """A root file system with NEWER, of Debian's next release."""
-    with native_lab.made(CACHE / "sid") as folder:
+    with fetching.made(CACHE / "sid") as folder:
         if folder:
-            options = torch_lab.apt_options("sid", folder / "apt")
+            options = libonnxruntime.apt_options("sid", folder / "apt")
             wanted = ("--yes", "--no-install-recommends", "--download-only", "install", *NEWER)
-            native_lab.fetch("apt-get", "-qq", *options, *wanted)
+            fetching.fetch("apt-get", "-qq", *options, *wanted)
             for archive in (folder / "apt/cache/archives").glob("*.deb"):
-                native_lab.fetch("dpkg-deb", "-x", archive, folder)
+                fetching.fetch("dpkg-deb", "-x", archive, folder)
             for unused in (folder / "apt", folder / "usr/share"):
                 shutil.rmtree(unused)
             for name in ("bin", "lib", "lib64"):

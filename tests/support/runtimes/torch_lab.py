@@ -21,7 +21,8 @@ import pytest
 from raddle import env
 from raddle.planning import policy, wire
 from raddle.planning.planner import Budget, Plan, plan
-from support import families_lab, native_lab, shim_lab
+from runtimes import fetching, libonnxruntime, pythons
+from support.runtimes import families_lab, shim_lab
 
 PYTHON = Path("/usr/bin/python3")
 PROBE = Path(__file__).with_name("torch_probe.py")
@@ -78,8 +79,8 @@ def unpacked(suite: str, name: str) -> Release:
     """python3-torch of a suite of Debian, in the cache by this name: nothing is installed."""
     if platform.machine() != "x86_64":
         pytest.skip("Debian's packages are unpacked for x86-64 only")
-    home = native_lab.CACHE.with_name("torch") / name
-    with native_lab.made(home) as folder:
+    home = fetching.CACHE / "torch" / name
+    with fetching.made(home) as folder:
         if folder:
             _unpack(suite, "python3-torch", folder)
             (python,) = (folder / "usr/bin").glob("python3.[0-9][0-9]")
@@ -97,8 +98,8 @@ def python_of(suite: str) -> Path:
     """The tree of a suite's smallest Python, with the C library that it needs, in the cache."""
     if platform.machine() != "x86_64":
         pytest.skip("Debian's packages are unpacked for x86-64 only")
-    home = native_lab.CACHE.with_name("torch") / f"python-{suite}"
-    with native_lab.made(home) as folder:
+    home = fetching.CACHE / "torch" / f"python-{suite}"
+    with fetching.made(home) as folder:
         if folder:
             _unpack(suite, "python3-minimal", folder)
     return home
@@ -106,37 +107,15 @@ def python_of(suite: str) -> Path:
 
 def _unpack(suite: str, package: str, folder: Path) -> None:
     """The tree of a package and of all that it depends on; the package's own version in the file `version`."""
-    options = apt_options(suite, folder / "apt")
+    options = libonnxruntime.apt_options(suite, folder / "apt")
     command = ("apt-get", "-qq", *options, "--yes", "--no-install-recommends", "--download-only", "install", package)
-    native_lab.fetch(*command)
+    fetching.fetch(*command)
     for archive in (folder / "apt" / "cache" / "archives").glob("*.deb"):
-        native_lab.fetch("dpkg-deb", "-x", archive, folder)
+        fetching.fetch("dpkg-deb", "-x", archive, folder)
         if archive.name.startswith(package + "_"):
             (folder / "version").write_text(archive.name.split("_")[1].partition("+")[0])
     for unused in (folder / "apt", folder / "usr/share"):
         shutil.rmtree(unused)
-
-
-def apt_options(suite: str, apt: Path) -> list[str]:
-    """What makes apt's commands see a suite of Debian, with no package installed; its lists are fetched into `apt`."""
-    for name in ("lists/partial", "cache/archives/partial"):
-        (apt / name).mkdir(parents=True)
-    # No package counts as installed, so that all are fetched.
-    (apt / "status").touch()
-    key = "/usr/share/keyrings/debian-archive-keyring.gpg"
-    (apt / "sources.list").write_text(f"deb [signed-by={key}] {native_lab.debian_mirror()} {suite} main\n")
-    options = {
-        "Dir::Etc::sourcelist": apt / "sources.list",
-        "Dir::Etc::sourceparts": "/dev/null",
-        "Dir::State::lists": apt / "lists",
-        "Dir::State::status": apt / "status",
-        "Dir::Cache": apt / "cache",
-        "APT::Sandbox::User": "root",
-        "Debug::NoLocking": "1",
-    }
-    found = [f"-o{name}={value}" for name, value in options.items()]
-    native_lab.fetch("apt-get", "-qq", *found, "update")
-    return found
 
 
 def planned(limit_cpus: float, **spec: Any) -> tuple[Plan, dict[str, str]]:
@@ -166,32 +145,32 @@ def probe(
 def with_onnxruntime() -> Path:
     """Debian's Python with its torch, and onnxruntime from a wheel beside it."""
     installed()
-    home = shim_lab.CACHE / "torch-beside-ort-1.31.1"
-    with native_lab.made(home) as folder:
+    home = pythons.VENVS / "torch-beside-ort-1.31.1"
+    with fetching.made(home) as folder:
         if folder:
-            native_lab.fetch(PYTHON, "-m", "venv", "--system-site-packages", folder)
+            fetching.fetch(PYTHON, "-m", "venv", "--system-site-packages", folder)
             install = (folder / "bin" / "python", "-m", "pip", "install", "--quiet", "onnxruntime==1.31.1")
-            native_lab.fetch(*install)
+            fetching.fetch(*install)
     return home / "bin" / "python"
 
 
 def libtorch() -> Path:
     """The folder of libtorch_cpu.so."""
-    with native_lab.made(native_lab.CACHE / f"libtorch-{LIBTORCH_VERSION}") as folder:
+    with fetching.made(libonnxruntime.HOME / f"libtorch-{LIBTORCH_VERSION}") as folder:
         if folder:
             artifact = f"-Dartifact=ai.djl.pytorch:pytorch-native-cpu:{LIBTORCH_VERSION}:jar:linux-x86_64"
             copy = ("mvn", "-q", "-B", "dependency:copy", artifact, f"-DoutputDirectory={folder}")
-            native_lab.fetch(*copy, cwd=folder)
+            fetching.fetch(*copy, cwd=folder)
             (jar,) = folder.glob("*.jar")
-            native_lab.fetch("unzip", "-qo", "-j", jar, "pytorch/cpu/linux-x86_64/*", "-d", folder)
+            fetching.fetch("unzip", "-qo", "-j", jar, "pytorch/cpu/linux-x86_64/*", "-d", folder)
             jar.unlink()
-    return native_lab.CACHE / f"libtorch-{LIBTORCH_VERSION}"
+    return libonnxruntime.HOME / f"libtorch-{LIBTORCH_VERSION}"
 
 
 def libtorch_program() -> Path:
     """A C++ program linked to libtorch; its OpenMP is the one that libtorch carries. An argument is its own count."""
     library = libtorch()
-    families_lab.tool("g++")
+    fetching.tool("g++")
     (openmp,) = library.glob("libgomp*")
 
     def build(home: Path) -> None:

@@ -27,27 +27,28 @@ import pytest
 from raddle import delivery
 from raddle_operator.injection import decide, matching, shipped
 from raddle_operator.objects import policy as spec
-from support import native_lab, shim_lab, torch_lab
+from runtimes import fetching, pythons
+from support.runtimes import shim_lab, torch_lab
 
-PROGRAMS = Path(__file__).parents[1] / "runtimes" / "processes"
+PROGRAMS = Path(__file__).parents[2] / "runtimes" / "processes"
 PACKAGES = ["onnxruntime==1.31.1", "gunicorn==23.0.0", "uvicorn==0.38.0", "joblib==1.5.2", "threadpoolctl==3.6.0"]
 _ANNOTATION = re.compile(r"metadata\.annotations\['([^']+)'\]")
 
 
-def interpreter() -> Path | None:
-    """Python with the servers, None where its Python isn't here."""
-    return shim_lab.venv("servers", "3.11", PACKAGES)
+def interpreter() -> Path:
+    """Python with the servers."""
+    return pythons.venv("servers", "3.11", PACKAGES)
 
 
 def torchserve() -> Path:
     """Debian's Python with its torch, and TorchServe beside it; skips the test where torch isn't here."""
     torch_lab.installed()
-    home = shim_lab.CACHE / "torchserve-0.12.0"
-    with native_lab.made(home) as folder:
+    home = pythons.VENVS / "torchserve-0.12.0"
+    with fetching.made(home) as folder:
         if folder:
-            native_lab.fetch(torch_lab.PYTHON, "-m", "venv", "--system-site-packages", folder)
+            fetching.fetch(torch_lab.PYTHON, "-m", "venv", "--system-site-packages", folder)
             packages = ("torchserve==0.12.0", "torch-model-archiver==0.12.0")
-            native_lab.fetch(folder / "bin" / "python", "-m", "pip", "install", "--quiet", *packages)
+            fetching.fetch(folder / "bin" / "python", "-m", "pip", "install", "--quiet", *packages)
     return home / "bin"
 
 

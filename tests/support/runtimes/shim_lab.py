@@ -1,4 +1,4 @@
-"""What the shim's tests share: interpreters, the tree that a container would mount, cached venvs, a model, a probe.
+"""What the shim's tests share: the tree that a container would mount, processes with the shim, models, a probe.
 
 Nothing here imports a runtime; sessions are made in processes of their own, by `shim_probe.py`.
 """
@@ -6,16 +6,12 @@ Nothing here imports a runtime; sessions are made in processes of their own, by 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import functools
 import json
 import os
-import shutil
 import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -45,31 +41,6 @@ def at_line(number, folder, handler):
 def limit():
     raise TimeoutError("the limit")
 """
-PYENV = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-CACHE = Path.home() / ".cache" / "raddle" / "venvs"
-INSTALLED_AT_ONCE = 4
-VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
-# Name of the cached venv -> Python and packages; pip finds a numpy that fits where none is named.
-RELEASES = {
-    "ort-1.16.3": ("3.11", "onnxruntime==1.16.3", "numpy<2"),
-    "ort-1.19.2-py3.8": ("3.8", "onnxruntime==1.19.2"),
-    "ort-1.20.1": ("3.11", "onnxruntime==1.20.1"),
-    "ort-1.23.2": ("3.11", "onnxruntime==1.23.2"),  # the first with a global pool in Python
-    "ort-1.25.1": ("3.11", "onnxruntime==1.25.1"),  # no bounded spinning yet
-    "ort-1.26.0": ("3.11", "onnxruntime==1.26.0"),
-    "ort-1.28.0": ("3.11", "onnxruntime==1.28.0"),  # the last before the environment variables
-    "ort-1.29.0": ("3.11", "onnxruntime==1.29.0"),
-    "ort-1.31.1": ("3.11", "onnxruntime==1.31.1"),
-    "ort-1.32.0": ("3.11", "onnxruntime==1.32.0"),
-    "ort-1.31.1-py3.13": ("3.13", "onnxruntime==1.31.1"),
-}
-# Other builds of ONNX Runtime: with OpenMP, for CUDA, for OpenVINO. And PaddlePaddle, built with MKL.
-BUILDS = {
-    "ort-openmp-1.7.0": ("3.8", "onnxruntime-openmp==1.7.0", "numpy<1.24"),
-    "ort-gpu-1.31.1": ("3.11", "onnxruntime-gpu==1.31.1"),
-    "paddle-3.3.1": ("3.11", "paddlepaddle==3.3.1"),
-    "ort-openvino-1.24.1": ("3.11", "onnxruntime-openvino==1.24.1"),
-}
 THIRD_PARTY = (
     [
         "onnxruntime==1.31.1",
@@ -101,21 +72,6 @@ ocr = RapidOCR()
 found, _ = ocr(image)
 assert any("2026" in text for _, text, _ in found), found
 """
-
-
-def interpreter(version: str) -> Path | None:
-    """A CPython of this minor version outside any venv: pyenv's, else the one that PATH names; None: not here."""
-    found = sorted((PYENV / "versions").glob(f"{version}.*/bin/python{version}"))
-    if found:
-        return found[-1]
-    named = shutil.which(f"python{version}", path="/usr/local/bin:/usr/bin")
-    return Path(named) if named else None
-
-
-def any_interpreter(pattern: str) -> Path | None:
-    """A pyenv interpreter by a pattern of its version, for those that the shim does not support."""
-    found = sorted((PYENV / "versions").glob(f"{pattern}/bin/python"))
-    return found[-1] if found else None
 
 
 def mount(folder: Path) -> Path:
@@ -158,53 +114,6 @@ def python(
         timeout=120,
         check=check,
     )
-
-
-def venv(name: str, version: str, packages: Sequence[str], unresolved: Sequence[str] = ()) -> Path | None:
-    """The interpreter of a cached virtual environment; made at the first call, None where Python isn't here.
-
-    `unresolved` are installed without their dependencies.
-    """
-    base = interpreter(version)
-    if base is None:
-        return None
-    CACHE.mkdir(parents=True, exist_ok=True)
-    home = CACHE / name
-    with (CACHE / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (home / "ready").exists():
-            shutil.rmtree(home, ignore_errors=True)
-            subprocess.run([base, "-m", "venv", home], check=True, timeout=120)
-            install = [home / "bin" / "python", "-m", "pip", "install", "--quiet"]
-            subprocess.run([*install, *packages], check=True, timeout=600)
-            if unresolved:
-                subprocess.run([*install, "--no-deps", *unresolved], check=True, timeout=600)
-            (home / "ready").touch()
-    return home / "bin" / "python"
-
-
-def release(name: str) -> Path:
-    """The interpreter of one of RELEASES or BUILDS; skips the test where the machine can't have it."""
-    made = _installed(name)
-    if isinstance(made, str):
-        pytest.skip(made)
-    return made
-
-
-@functools.cache
-def _installed(name: str) -> Path | str:
-    """The interpreter, or why there is none. The first release that is missing has all of them made, some at a time."""
-    if name in RELEASES and not (CACHE / name / "ready").exists():
-        with ThreadPoolExecutor(INSTALLED_AT_ONCE) as pool:
-            list(pool.map(lambda one: _install(one, *RELEASES[one]), RELEASES))
-    return _install(name, *{**RELEASES, **BUILDS}[name])
-
-
-def _install(name: str, version: str, *packages: str) -> Path | str:
-    try:
-        return venv(name, version, packages) or f"no CPython {version} here"
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        return f"{packages[0]} can't be installed here: {error}"
 
 
 def write_model(path: Path) -> Path:

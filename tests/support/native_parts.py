@@ -1,0 +1,33 @@
+"""The native shim's pure parts, compiled into harnesses (tests/contract/*.c) under the address and undefined-behaviour
+sanitizers; any finding of theirs ends the harness."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from native.build import SOURCES
+from runtimes.fetching import tool
+
+HERE = Path(__file__).parents[1] / "contract"
+PARTS = ("sys", "text", "cpuset", "plan", "resolve", "cgroup", "totals", "machine", "placement")
+SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+def compiled(folder, source, parts):
+    """The harness with these parts of the shim and the sanitizers."""
+    built = folder / Path(source).stem
+    sources = [HERE / source, *(SOURCES / f"{part}.c" for part in parts)]
+    warnings = ["-std=gnu11", "-Wall", "-Wextra", "-Werror"]
+    command = [tool("gcc"), *SANITIZED, *warnings, "-pthread", "-DRD_HOSTED", f"-I{SOURCES}", "-o", built, *sources]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "cannot find -lasan" in done.stderr:
+        pytest.skip("gcc has no sanitizers here")
+    assert done.returncode == 0, done.stderr
+    return built
+
+
+def quota_and_folder(allotment):
+    """As the harness prints them."""
+    quota = "-" if allotment.quota_cpus is None else f"{allotment.quota_cpus:.17g}"
+    return f"{quota} {allotment.quota_path or ''}".rstrip()

@@ -1,0 +1,54 @@
+"""Node.js of several versions, and packages of npm: without their install scripts, which would fetch CUDA builds."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from pathlib import Path
+
+from runtimes.fetching import CACHE, fetch, made, tool
+from unavailable import UnavailableError
+
+HOME = CACHE / "node"
+QUIET = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error")
+ARCHITECTURES = {"x86_64": "x64", "aarch64": "arm64"}
+NEWEST = "1.30.0"
+"""The newest onnxruntime-node."""
+
+
+def node() -> str:
+    """The machine's own Node.js. Raises UnavailableError."""
+    return tool("node")
+
+
+def architecture() -> str:
+    """This machine's, as Node.js names it. Raises UnavailableError."""
+    found = ARCHITECTURES.get(platform.machine())
+    if found is None:
+        raise UnavailableError(f"onnxruntime-node has nothing for {platform.machine()}")
+    return found
+
+
+def package(name: str) -> Path:
+    """The folder node_modules that has the package ("name@version"). Raises UnavailableError."""
+    tool("npm")
+    home = HOME / name.replace("@", "-").replace("/", "-")
+    with made(home) as folder:
+        if folder:
+            install(name, folder)
+    return home / "node_modules"
+
+
+def install(name: str, folder: Path) -> None:
+    """Have npm put the package ("name@version") into the folder, for Linux only. Raises UnavailableError."""
+    (folder / "package.json").write_text('{"private": true}')
+    fetch("npm", "install", *QUIET, name, cwd=folder)
+    for other in folder.glob("node_modules/onnxruntime-node/bin/napi-v*/*"):
+        if other.name != "linux":
+            shutil.rmtree(other)
+
+
+def other_node(version: str) -> str:
+    """A Node.js of this version. Raises UnavailableError."""
+    name = f"node-linux-{architecture()}"
+    return str(package(f"{name}@{version}") / name / "bin" / "node")
