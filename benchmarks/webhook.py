@@ -20,7 +20,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +32,7 @@ import injection
 import report
 from cluster import toolchain
 from cluster.progress import Progress
+from cluster.waiting import settled
 from raddle import delivery, env
 from raddle.cpus.topology import Group, Kubelet, Machine, NUMANode
 from raddle_operator.certificates import local_issue
@@ -242,11 +242,9 @@ def server(folder: Path) -> Iterator[tuple[str, psutil.Process]]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=Path(__file__).parent, env=environment(), stdout=log, stderr=log)
     try:
-        deadline_s = time.monotonic() + 60
-        while not (folder / "port").exists():
-            if process.poll() is not None or time.monotonic() > deadline_s:
-                raise RuntimeError(f"the server did not start:\n{(folder / 'log').read_text()}")
-            time.sleep(0.05)
+        settled(lambda: (folder / "port").exists() or process.poll() is not None, True, 60)
+        if not (folder / "port").exists():
+            raise RuntimeError(f"the server did not start:\n{(folder / 'log').read_text()}")
         yield f"https://127.0.0.1:{(folder / 'port').read_text()}", psutil.Process(process.pid)
     finally:
         process.terminate()

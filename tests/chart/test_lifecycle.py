@@ -2,13 +2,13 @@
 
 import base64
 import contextlib
-import time
 
 import pytest
 import yaml
 
 from cluster import Cluster
 from cluster.local_raddle import LocalRaddle
+from cluster.waiting import wait
 from generate import chart
 from reliability import release
 
@@ -46,13 +46,6 @@ def bare(cluster):
 
 def everything(cluster):
     return set(release.everything(cluster))
-
-
-def wait_until(condition, what, timeout_s=60.0):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.2)
 
 
 # --- Upgrade and back -------------------------------------------------------------------------------------------------------
@@ -137,9 +130,9 @@ def test_uninstalling_leaves_crds_policies_and_what_running_pods_mount_and_nothi
             "spec": {"containers": [{"name": "main", "image": "model", "resources": {"limits": {"cpu": "2"}}}]},
         }
         ours = {f"{NAMESPACE} secret/raddle-webhook-tls", f"{NAMESPACE} lease.coordination.k8s.io/raddle-controller"}
-        wait_until(lambda: ours <= everything(cluster), "the controller made its Lease and the Secret")
-        wait_until(lambda: any("raddle-shim-" in one for one in everything(cluster)), "the shim's ConfigMap is there")
-        wait_until(lambda: raddle.controller.log, "the controller runs")
+        wait(lambda: ours <= everything(cluster), "the controller made its Lease and the Secret")
+        wait(lambda: any("raddle-shim-" in one for one in everything(cluster)), "the shim's ConfigMap is there")
+        wait(lambda: raddle.controller.log, "the controller runs")
         path = "/api/v1/namespaces/models/pods"
         cluster.client.post(path, pod)
         running = cluster.client.get(f"{path}/running")["spec"]
@@ -151,7 +144,7 @@ def test_uninstalling_leaves_crds_policies_and_what_running_pods_mount_and_nothi
 
     expected = shims | release.LEFT_OVER | {"models inferencethreading.raddle.dev/kept", "models pod/running"}
     # Owned objects go some moments after their owner.
-    wait_until(lambda: everything(cluster) - before <= expected, f"left: {everything(cluster) - before - expected}")
+    wait(lambda: everything(cluster) - before <= expected, f"left: {everything(cluster) - before - expected}")
     assert expected <= everything(cluster)
     assert cluster.client.get(f"{path}/running")["spec"] == running
     removed, crds = release.removed_by(notes, cluster)

@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from cluster import ApiError, Cluster, DevclusterError, binaries, registry
 from cluster.__main__ import main
+from cluster.waiting import wait
 
 pytestmark = pytest.mark.cluster
 
@@ -43,15 +43,6 @@ TOPOLOGY = {"apiVersion": "raddle.dev/v1alpha1", "kind": "NodeCPUTopology", "met
 def cluster():
     with Cluster(name="tests") as running:
         yield running
-
-
-def eventually(check):
-    """Return what `check` returns once it is true; fails after a minute."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not (result := check()):
-        assert time.monotonic() < deadline, f"not so within {WAIT_SECONDS} s"
-        time.sleep(0.05)
-    return result
 
 
 def processes_in(directory):
@@ -97,8 +88,8 @@ def test_nothing_outlives_an_owner_that_gets(number, child):
     assert len(pids) == 2
     process.send_signal(number)
     assert process.wait(WAIT_SECONDS) == (-signal.SIGKILL if number == signal.SIGKILL else 0)
-    eventually(lambda: not directory.exists())
-    eventually(lambda: not any(runs(pid) for pid in pids))
+    wait(lambda: not directory.exists())
+    wait(lambda: not any(runs(pid) for pid in pids))
 
 
 def test_what_even_the_janitor_could_not_clean_up_is_swept_later(child):
@@ -110,7 +101,7 @@ def test_what_even_the_janitor_could_not_clean_up_is_swept_later(child):
     assert directory.exists()
     assert directory in registry.sweep()
     assert not directory.exists()
-    eventually(lambda: not any(runs(pid) for pid in pids))
+    wait(lambda: not any(runs(pid) for pid in pids))
 
 
 def test_programs_named_by_kubebuilder_assets_are_used_without_a_build(monkeypatch, tmp_path):
@@ -187,18 +178,18 @@ def test_the_scheduler_binds_the_pods_of_a_deployment_to_a_registered_node(clust
         pods = cluster.client.get(f"/api/v1/namespaces/{namespace}/pods", fieldSelector="spec.nodeName!=")["items"]
         return pods if len(pods) == 2 else None
 
-    pods = eventually(bound)
+    pods = wait(bound)
     assert {pod["spec"]["nodeName"] for pod in pods} == {"large"}
     assert {pod["status"]["phase"] for pod in pods} == {"Pending"}
     for pod in pods:
         cluster.mark_running(namespace, pod["metadata"]["name"])
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments/serve"
-    eventually(lambda: cluster.client.get(path)["status"].get("availableReplicas") == 2)
+    wait(lambda: cluster.client.get(path)["status"].get("availableReplicas") == 2)
 
 
 def test_a_node_can_be_made_again_under_its_name_with_its_topology(cluster):
     cluster.client.apply(CRD)
-    eventually(lambda: served(cluster, "/apis/raddle.dev/v1alpha1/nodecputopologies"))
+    wait(lambda: served(cluster, "/apis/raddle.dev/v1alpha1/nodecputopologies"))
     first = cluster.register_node("again", cpus=4, boot_id="boot-1", topology=TOPOLOGY)
     cluster.kubectl("delete", "node", "again")
     second = cluster.register_node("again", cpus=8, boot_id="boot-2", topology=TOPOLOGY)
@@ -241,7 +232,7 @@ def test_a_user_may_do_what_its_roles_say_and_no_more(cluster):
     cluster.kubectl("create", "clusterrole", "read-config", "--verb=get,list", "--resource=configmaps")
     cluster.kubectl("create", "rolebinding", "readers", "--clusterrole=read-config", "--group=readers", "-n", "default")
     allowed = ["--kubeconfig", kubeconfig, "get", "configmaps", "-n", "default"]
-    eventually(lambda: cluster.kubectl(*allowed, check=False).returncode == 0)
+    wait(lambda: cluster.kubectl(*allowed, check=False).returncode == 0)
     with pytest.raises(DevclusterError, match=r'User "alice" cannot list resource "secrets"'):
         cluster.kubectl("--kubeconfig", kubeconfig, "get", "secrets", "-n", "default")
     assert cluster.user("alice", groups=["readers"]) == Path(kubeconfig)

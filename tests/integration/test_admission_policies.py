@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 import yaml
 
 from cluster import Cluster
+from cluster.waiting import wait
 
 pytestmark = pytest.mark.cluster
 
@@ -79,10 +79,7 @@ def cluster():
 
 def await_refusal(attempt: Callable[[], str], text: str) -> None:
     """Try until it is refused with this text, for 30 s at most."""
-    deadline = time.monotonic() + 30
-    while text not in (answer := attempt()):
-        assert time.monotonic() < deadline, f"not in force after 30 s: {text!r}; the last answer was {answer!r}"
-        time.sleep(0.1)
+    wait(lambda: text in attempt(), f"{text!r} is in force")
 
 
 class As:

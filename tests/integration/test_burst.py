@@ -9,6 +9,7 @@ import pytest
 from support.world import container, injected, plan_of, policy, threads, unregister
 
 import machines
+from cluster.waiting import wait
 
 PODS = 500
 ROOM = 600
@@ -62,11 +63,11 @@ def burst(space, nodes):
             pods = space.list()
             return pods if len(pods) == PODS and all(one["spec"].get("nodeName") for one in pods) else None
 
-        return space.wait(all_bound, BURST_SECONDS)
+        return wait(all_bound, BURST_SECONDS)
 
     yield start
     space.client.delete(f"{path}/deployments/burst", missing_ok=True)
-    space.wait(lambda: not space.client.get(f"{path}/replicasets")["items"])
+    wait(lambda: not space.client.get(f"{path}/replicasets")["items"])
     space.client.delete(f"/api/v1/namespaces/{space.name}/pods")
 
 
@@ -80,7 +81,7 @@ def outcomes(webhook):
 
 def test_each_pod_of_a_burst_of_500_is_bound_with_its_nodes_values_or_safe_ones_for_a_reason(raddle, space, burst):
     space.apply(policy())
-    space.wait(lambda: all(space.knows(node) for node in SHAPES))
+    wait(lambda: all(space.knows(node) for node in SHAPES))
     before = outcomes(raddle.webhook)
     pods = burst()
     found = outcomes(raddle.webhook) - before

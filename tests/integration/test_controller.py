@@ -12,6 +12,7 @@ import sys
 import aiohttp
 import pytest
 from support.controllers import ControllerThread
+from support.waiting import until
 
 from cluster import Cluster
 from raddle import delivery
@@ -101,16 +102,6 @@ async def leads(settings):
     except aiohttp.ClientConnectionError:
         return False
     return status == 200 and "raddle_controller_leader 1.0" in metrics
-
-
-async def until(check, within_s=WITHIN_S):
-    """Poll the outside world, which has nothing to await, until a check is true; return what it returned."""
-    async with asyncio.timeout(within_s):
-        while True:
-            found = await check()
-            if found:
-                return found
-            await asyncio.sleep(0.1)
 
 
 @pytest.fixture

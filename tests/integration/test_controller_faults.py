@@ -5,6 +5,7 @@ It runs with the rights that the chart gives it and no others.
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import socket
 import time
@@ -14,6 +15,7 @@ import aiohttp
 import kopf
 import pytest
 from support.controllers import ControllerThread
+from support.waiting import until
 
 from cluster import Cluster
 from raddle_operator.controller.reconcile import Reconciler
@@ -38,6 +40,7 @@ pytestmark = pytest.mark.cluster
 SYSTEM = "raddle-system"
 ACCOUNT = f"system:serviceaccount:{SYSTEM}:raddle-controller"
 _numbers = itertools.count()
+soon = functools.partial(until, seconds=40, refusals=(Unavailable, NotFound, Forbidden, aiohttp.ClientConnectionError))
 
 
 @pytest.fixture(scope="module")
@@ -98,21 +101,11 @@ async def running(settings):
         await started.stop()
 
 
-async def until(check, within_s=40):
-    async with asyncio.timeout(within_s):
-        while True:
-            with contextlib.suppress(Unavailable, NotFound, Forbidden, aiohttp.ClientConnectionError):
-                found = await check()
-                if found:
-                    return found
-            await asyncio.sleep(0.1)
-
-
 async def has_status(kube, name, namespace):
     async def probe():
         return (await kube.get(INFERENCE_THREADINGS, name, namespace)).get("status")
 
-    return await until(probe)
+    return await soon(probe)
 
 
 async def new_policy(kube, name, namespace):
@@ -134,8 +127,8 @@ async def test_the_charts_rights_are_enough_for_status_events_lease_and_shim(kub
     async with running(settings):
         await new_policy(kube, "p", namespace)
         await has_status(kube, "p", namespace)
-        await until(lambda: nonempty(kube, EVENTS, namespace))
-        await until(lambda: nonempty(kube, CONFIG_MAPS, namespace))
+        await soon(lambda: nonempty(kube, EVENTS, namespace))
+        await soon(lambda: nonempty(kube, CONFIG_MAPS, namespace))
         lease = await kube.get(LEASES, "raddle-controller", SYSTEM)
         assert lease["spec"]["holderIdentity"] == settings.identity
 
@@ -173,7 +166,7 @@ async def test_an_api_server_that_goes_away_does_not_end_it(cluster, kube, setti
         async def made():
             return await new_policy(kube, "after", namespace)
 
-        await until(made)
+        await soon(made)
         await has_status(kube, "after", namespace)
 
 
@@ -233,6 +226,6 @@ async def test_a_foreign_peering_object_does_not_pause_it(cluster, kube, setting
     peering = Resource("kopf.dev", "v1", "clusterkopfpeerings", namespaced=False, kind="ClusterKopfPeering")
     await kube.create(peering, {"metadata": {"name": "default"}, "status": {"someone-else": peer}})
     async with running(settings):
-        await until(lambda: works(settings))
+        await soon(lambda: works(settings))
         await new_policy(kube, "p", namespace)
         await has_status(kube, "p", namespace)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import yaml
 from support import image_envs
 
 from cluster import ApiError, Cluster
+from cluster.waiting import wait
 from raddle import env
 from raddle.planning.policy import FAMILIES
 
@@ -473,10 +473,8 @@ def test_one_category_lists_all_kinds(cluster):
 @pytest.fixture(scope="module")
 def discovered(cluster):
     """The cluster once kubectl knows our kinds: it keeps what it was told first, and a new CRD takes a moment."""
-    ends_at = time.monotonic() + 60
-    while "ift" not in cluster.kubectl("api-resources", "--api-group", "raddle.dev").stdout:
-        assert time.monotonic() < ends_at, "the API server does not tell of our kinds"
-        time.sleep(0.2)
+    told = lambda: cluster.kubectl("api-resources", "--api-group", "raddle.dev").stdout  # noqa: E731
+    wait(lambda: "ift" in told(), "the API server tells of our kinds", 60)
     return cluster
 
 

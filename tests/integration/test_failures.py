@@ -19,6 +19,7 @@ from support.world import TOPOLOGIES, container, injected, plan_of, pod, policy,
 import machines
 from cluster import ApiError, Cluster
 from cluster.local_raddle import NAMESPACE, LocalRaddle
+from cluster.waiting import wait
 from raddle import env
 
 SHAPE, CORES = "2s16c32t", 16
@@ -75,7 +76,7 @@ def release(space, name="app"):
 def next_second(space):
     """Creation times are whole seconds, and a pod of its policy's own second counts as older than that."""
     now_s = int(time.time())
-    space.wait(lambda: time.time() >= now_s + 1)
+    wait(lambda: time.time() >= now_s + 1)
 
 
 def condition(status, kind):
@@ -99,7 +100,7 @@ def test_a_pod_that_is_bound_while_the_webhook_is_down_keeps_its_safe_values(spa
     bound = release(space)
     assert bound["spec"]["nodeName"] == NODE
     assert (threads(bound), plan_of(bound).node) == (LIMIT, None)
-    space.wait(lambda: space.policy_status().get("safeValuePods") == 1)
+    wait(lambda: space.policy_status().get("safeValuePods") == 1)
     raddle.webhook.start().wait_ready()
     space.create(on(NODE, name="later"))
     assert (threads(space.bound("later")), plan_of(space.get("later")).node) == (CORES, NODE)
@@ -117,18 +118,18 @@ def test_pods_that_are_created_while_the_webhook_is_down_are_as_the_user_wrote_t
         assert "env" not in made["spec"]["containers"][0]
         assert space.bound(name)["spec"]["nodeName"] == NODE
     raddle.webhook.start().wait_ready()
-    space.wait(lambda: space.policy_status().get("skippedPods") == [{"reason": "WebhookMissed", "count": 2}])
+    wait(lambda: space.policy_status().get("skippedPods") == [{"reason": "WebhookMissed", "count": 2}])
     degraded = condition(space.policy_status(), "Degraded")
     assert (degraded["status"], degraded["reason"]) == ("True", "WebhookMissed")
     assert all(f"{space.name}/{name}" in degraded["message"] for name in names)
     assert raddle.controller.metric("raddle_missed_pods", pod_namespace=space.name) == 2
-    [event] = space.wait(lambda: raddle.events(space.name, "WebhookMissed"))
+    [event] = wait(lambda: raddle.events(space.name, "WebhookMissed"))
     assert event["type"] == "Warning"
     # Restarted, as the message says, they have values.
     for name in names:
         space.delete(name)
         assert injected(space.create(on(NODE, name=name)))
-    space.wait(lambda: condition(space.policy_status(), "Degraded").get("status") == "False")
+    wait(lambda: condition(space.policy_status(), "Degraded").get("status") == "False")
     assert space.policy_status()["injectedPods"] == 2
     assert raddle.controller.metric("raddle_missed_pods", pod_namespace=space.name) == 0
 
@@ -154,7 +155,7 @@ class Creator:
     def until(self, wanted, count=5):
         """Wait for `count` more pods that are as wanted: injected or not."""
         seen = len(self.made)
-        self._space.wait(lambda: self.refused or sum(one is wanted for one in self.made[seen:]) >= count)
+        wait(lambda: self.refused or sum(one is wanted for one in self.made[seen:]) >= count)
 
     def _run(self):
         with self._space.cluster.new_client() as client:
@@ -208,7 +209,7 @@ def victim(space, raddle):
     """A node whose topology a test spoils; it is as good as the other one before."""
     handle = raddle.register_machine(VICTIM, machines.path(SHAPE), labels={"node": VICTIM})
     space.apply(policy())
-    space.wait(lambda: space.knows(VICTIM))
+    wait(lambda: space.knows(VICTIM))
     yield handle
     unregister(space.cluster, handle)
 
@@ -234,7 +235,7 @@ def test_a_topology_that_can_not_be_right_leaves_safe_values(space, raddle, vict
         space.client.delete(f"{TOPOLOGIES}/{VICTIM}")
     else:
         space.client.merge(f"{TOPOLOGIES}/{VICTIM}", {"spec": spoil})
-    space.wait(lambda: not space.knows(VICTIM))
+    wait(lambda: not space.knows(VICTIM))
     bound = [release(space, "early")]
     space.create(on(VICTIM, name="late"))
     bound.append(space.bound("late"))
@@ -273,9 +274,9 @@ def test_a_user_of_the_namespace_can_not_forge_annotations_but_can_write_status(
     bound = space.bound()
     ours = {key: text for key, text in bound["metadata"]["annotations"].items() if "raddle.dev" in key}
     # RBAC reaches the API server's authorizer by a watch.
-    space.wait(lambda: patch({"metadata": {"labels": {"team": "a"}}}) == "")
+    wait(lambda: patch({"metadata": {"labels": {"team": "a"}}}) == "")
     status = {"status": {"conditions": [{"type": "example.com/warm", "status": "True"}]}}
-    space.wait(lambda: patch(status, "--subresource=status") == "")
+    wait(lambda: patch(status, "--subresource=status") == "")
     for forged in ({env.THREADS_PREFIX + "serve": "999"}, {env.PLAN_PREFIX + "serve": None}, {env.GOVERNED_BY: "me"}):
         for path in ([], ["--subresource=status"]):
             refused = patch({"metadata": {"annotations": forged}}, *path)
@@ -335,8 +336,8 @@ def test_a_killed_controller_finds_everything_again_and_writes_only_what_has_cha
         return space.client.get(path)["metadata"]["resourceVersion"]
 
     missed = {"WebhookMissed": 1}
-    space.wait(lambda: counts("quiet") == (3, 2, 0, missed) and counts("busy") == (2, 2, 0, {}))
-    space.wait(lambda: idle(raddle.controller))
+    wait(lambda: counts("quiet") == (3, 2, 0, missed) and counts("busy") == (2, 2, 0, {}))
+    wait(lambda: idle(raddle.controller))
     quiet, pods = (
         version("quiet"),
         {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in space.list()},
@@ -345,8 +346,8 @@ def test_a_killed_controller_finds_everything_again_and_writes_only_what_has_cha
     space.delete("busy-a")
     space.client.apply(policy("new", space.name, podSelector={"matchLabels": {"app": "new"}}))
     raddle.controller.start().wait_ready()
-    space.wait(lambda: counts("busy") == (1, 1, 0, {}) and counts("new") == (0, 0, 0, {}))
-    space.wait(lambda: idle(raddle.controller))
+    wait(lambda: counts("busy") == (1, 1, 0, {}) and counts("new") == (0, 0, 0, {}))
+    wait(lambda: idle(raddle.controller))
     assert counts("quiet") == (3, 2, 0, missed)
     assert version("quiet") == quiet
     del pods["busy-a"]
@@ -384,24 +385,24 @@ class LeaderWatch:
 
 def test_a_second_controller_takes_over_and_there_are_never_two_leaders(space, raddle):
     first, second = raddle.controller, raddle.controller_process("second")
-    space.wait(lambda: leads(first))
+    wait(lambda: leads(first))
     second.start().wait_ready()
     try:
         with LeaderWatch(first, second) as watch:
             assert not leads(second)
             killed_s = time.monotonic()
             first.kill()
-            space.wait(lambda: leads(second), TAKE_OVER_SECONDS)
+            wait(lambda: leads(second), TAKE_OVER_SECONDS)
             took_s = time.monotonic() - killed_s
             space.apply(policy())
-            space.wait(lambda: space.policy_status().get("conditions"))
+            wait(lambda: space.policy_status().get("conditions"))
             first.start().wait_ready()
             assert not leads(first)
             stopped_s = time.monotonic()
             second.stop()
-            space.wait(lambda: leads(first), AT_ONCE_SECONDS)
+            wait(lambda: leads(first), AT_ONCE_SECONDS)
             handed_over_s = time.monotonic() - stopped_s
-            space.wait(lambda: idle(first))
+            wait(lambda: idle(first))
         assert watch.both == []
         assert watch.looks > 20
         lease = space.client.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/raddle-controller")
@@ -417,7 +418,7 @@ def test_a_second_controller_takes_over_and_there_are_never_two_leaders(space, r
 def test_webhook_and_controller_go_on_after_the_api_server_was_restarted(space, raddle):
     space.apply(policy("before"))
     space.create(on(NODE, name="before"))
-    space.wait(lambda: space.policy_status("before").get("injectedPods") == 1)
+    wait(lambda: space.policy_status("before").get("injectedPods") == 1)
     pids = raddle.webhook.pid, raddle.controller.pid
     space.cluster.restart("apiserver")
 
@@ -425,12 +426,12 @@ def test_webhook_and_controller_go_on_after_the_api_server_was_restarted(space, 
         with contextlib.suppress(ApiError):  # RBAC's own roles may take a moment
             return space.list()
 
-    assert [one["metadata"]["name"] for one in space.wait(again)] == ["before"]
+    assert [one["metadata"]["name"] for one in wait(again)] == ["before"]
     # It governs both pods from now on, for whoever has been told of it.
     space.apply(policy("after", priority=9, threads={"maxIntraOp": 3}))
     made = space.create(on(NODE, name="after"))
     assert (injected(made), threads(made)) == (True, 3)
     assert plan_of(space.bound("after")).node == NODE
-    space.wait(lambda: space.policy_status("after").get("injectedPods") == 2)
+    wait(lambda: space.policy_status("after").get("injectedPods") == 2)
     assert space.policy_status("after")["stalePods"] == 1
     assert (raddle.webhook.pid, raddle.controller.pid) == pids

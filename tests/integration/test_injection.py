@@ -18,6 +18,7 @@ from support.world import (
 )
 
 from cluster import ApiError, kubelet_env
+from cluster.waiting import wait
 from raddle import delivery, env
 
 SHIM_VOLUME = "raddle-shim"
@@ -36,7 +37,7 @@ def on(node, *containers, **more):
 
 def test_a_pod_gets_variables_annotations_and_the_shim_at_create(space, kubernetes, proves):
     space.apply(policy())
-    space.wait(lambda: space.client.get(f"/api/v1/namespaces/{space.name}/configmaps")["items"])
+    wait(lambda: space.client.get(f"/api/v1/namespaces/{space.name}/configmaps")["items"])
     made = space.create(pod(container(cpu="2"), schedulingGates=[{"name": "test/wait"}]))
     assert injected(made)
     assert threads(made) == 2
@@ -181,7 +182,7 @@ def test_of_two_policies_that_tie_the_older_governs_and_the_younger_says_so(spac
         "InferenceThreading/older",
         "InferenceThreading/younger",
     }
-    condition = space.wait(accepted)
+    condition = wait(accepted)
     assert condition["status"] == "False"
     assert "older" in condition["message"]
 
@@ -215,7 +216,7 @@ def test_env_from_hides_what_is_set_so_no_count_is_unless_overridden(space):
 def test_behind_a_closed_door_pythonpath_is_extended_where_it_is_known_and_left_alone_where_it_is_not(space):
     closed = {"shim": "ConfigMap"}
     space.apply(policy("plain", **closed), policy("stated", **closed, priority=-1, imageEnv={"PYTHONPATH": "/srv/lib"}))
-    space.wait(lambda: space.client.get(f"/api/v1/namespaces/{space.name}/configmaps")["items"])
+    wait(lambda: space.client.get(f"/api/v1/namespaces/{space.name}/configmaps")["items"])
     space.wait_for_webhook()
 
     def create(name, entry=None, labels=None):
@@ -443,7 +444,7 @@ def test_limit_ranges_and_quotas_admit_what_they_admitted(space):
         }
     )
     quota = f"/api/v1/namespaces/{space.name}/resourcequotas/quota"
-    space.wait(lambda: space.client.get(quota).get("status", {}).get("hard"))
+    wait(lambda: space.client.get(quota).get("status", {}).get("hard"))
     made = space.create(pod(container(cpu="2", request="1")))
     assert injected(made)
     with pytest.raises(ApiError, match="exceeded quota"):
@@ -459,7 +460,7 @@ def test_pod_level_limits_are_shared_by_the_containers(space):
 
 def test_a_restricted_namespace_admits_the_injected_pod(space):
     space.apply(policy())
-    space.wait(lambda: space.client.get(f"/api/v1/namespaces/{space.name}/configmaps")["items"])
+    wait(lambda: space.client.get(f"/api/v1/namespaces/{space.name}/configmaps")["items"])
     restricted = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     space.client.merge(f"/api/v1/namespaces/{space.name}", restricted)
     assert injected(space.create(pod(container(cpu="1", securityContext=SECURITY))))

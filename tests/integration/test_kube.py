@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 
 import pytest
+from support.waiting import until
 
 from cluster import Cluster
 from raddle_operator import kube as k
@@ -158,12 +159,8 @@ async def test_a_watch_brings_changes_in_order_and_ends_when_the_server_says_so(
 
 
 async def until_ready(cluster):
-    async with asyncio.timeout(30), await Kube.from_settings(cluster.kubeconfig) as client:
-        while True:
-            with contextlib.suppress(k.Unavailable, k.Forbidden):
-                await client.list(CONFIG_MAPS, "default")
-                return
-            await asyncio.sleep(0.1)
+    async with await Kube.from_settings(cluster.kubeconfig) as client:
+        await until(lambda: client.list(CONFIG_MAPS, "default"), refusals=(k.Unavailable, k.Forbidden))
 
 
 async def test_a_version_that_the_server_has_forgotten_is_gone(cluster, kube, namespace):

@@ -10,6 +10,7 @@ import time
 
 import pytest
 from support.leading import Leading
+from support.waiting import until
 
 from cluster import Cluster
 from raddle_operator.kube import LEASES, NAMESPACES, Kube
@@ -140,9 +141,4 @@ async def test_a_leader_without_an_api_server_stops_before_its_lease_has_run_out
             assert time.monotonic() - began_s < QUICK.lease_s + 1
         finally:
             cluster.start("apiserver")
-    async with asyncio.timeout(30):
-        while True:
-            with contextlib.suppress(Exception):
-                await kube.list(NAMESPACES)
-                return
-            await asyncio.sleep(0.2)
+    await until(lambda: kube.list(NAMESPACES), "the API server is back", refusals=(Exception,))

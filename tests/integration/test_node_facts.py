@@ -13,6 +13,7 @@ from support.world import Space, container, plan_of, pod, policy, threads
 import machines
 from cluster import ApiError, Cluster
 from cluster.local_raddle import LocalRaddle
+from cluster.waiting import wait
 from raddle.cpus.topology import GPU
 from raddle.machine.sysfs import read_machine
 from raddle_operator.cli import cluster as in_terminal
@@ -97,7 +98,7 @@ def condition(space, node, kind):
 
 def says(space, node, kind, status):
     """The condition once it has this status, for the object as it is now."""
-    return space.wait(lambda: found if (found := condition(space, node, kind)).get("status") == status else None)
+    return wait(lambda: found if (found := condition(space, node, kind)).get("status") == status else None)
 
 
 # --- nonsense -----------------------------------------------------------------------------------------------------------
@@ -158,7 +159,7 @@ def test_what_passes_the_schema_is_on_the_condition_and_pods_get_safe_values(spa
     change, words = NONSENSE[case]
     sound = space.client.get(f"{TOPOLOGIES}/{node}")["spec"]
     says(space, node, "Valid", "True")
-    space.wait(lambda: threads(tried(space, node)) == 8)
+    wait(lambda: threads(tried(space, node)) == 8)
     try:
         space.client.merge(f"{TOPOLOGIES}/{node}", {"spec": change})
         found = says(space, node, "Valid", "False")
@@ -166,13 +167,13 @@ def test_what_passes_the_schema_is_on_the_condition_and_pods_get_safe_values(spa
         assert words in found["message"]
         assert "pods keep safe values" in found["message"]
         assert condition(space, node, "Fresh")["status"] == "Unknown"
-        made = space.wait(lambda: one if plan_of(one := tried(space, node, "4")).node is None else None)
+        made = wait(lambda: one if plan_of(one := tried(space, node, "4")).node is None else None)
         # No node's processor is known any more: the door is closed, and the count is the one without a shim.
         assert threads(made) == 3
     finally:
         space.client.apply({**_named(node), "spec": sound})
     says(space, node, "Valid", "True")
-    space.wait(lambda: plan_of(tried(space, node, "4")).node == node)
+    wait(lambda: plan_of(tried(space, node, "4")).node == node)
 
 
 def _named(node):
@@ -193,10 +194,10 @@ def test_the_nodes_agent_mends_what_was_edited(space, kept):
     says(space, kept, "Valid", "True")
     sound = space.client.get(f"{TOPOLOGIES}/{kept}")
     edited = space.client.merge(f"{TOPOLOGIES}/{kept}", {"spec": {"cpus": {"online": "0-3"}, "threadsPerCore": 5}})
-    space.wait(lambda: space.client.get(f"{TOPOLOGIES}/{kept}")["spec"] == sound["spec"])
+    wait(lambda: space.client.get(f"{TOPOLOGIES}/{kept}")["spec"] == sound["spec"])
     mended = space.client.get(f"{TOPOLOGIES}/{kept}")["metadata"]["generation"]
     assert mended == edited["metadata"]["generation"] + 1
-    space.wait(lambda: condition(space, kept, "Valid").get("observedGeneration") == mended)
+    wait(lambda: condition(space, kept, "Valid").get("observedGeneration") == mended)
     assert condition(space, kept, "Valid")["status"] == "True"
 
 
@@ -233,7 +234,7 @@ def test_a_node_without_an_agent_is_planned_for_by_what_nfd_says(raddle, space):
     }
     cluster.register_node("plain", cpus=24, labels=labels)
     # By its labels, as long as there are no zones: the CRD need not be installed.
-    made = space.wait(lambda: one if threads(one := tried(space, "plain")) == 12 else None)
+    made = wait(lambda: one if threads(one := tried(space, "plain")) == 12 else None)
     assert because(made) == "no CPU limit; 12 physical cores on the node; from NFD labels, no agent"
     assert plan_of(made).node == "plain"
 
@@ -257,7 +258,7 @@ def test_a_node_without_an_agent_is_planned_for_by_what_nfd_says(raddle, space):
     }
     cluster.client.post(ZONES, body)
     # The webhook looks for the CRD now and then.
-    made = space.wait(lambda: one if threads(one := tried(space, "plain")) == 6 else None, seconds=90)
+    made = wait(lambda: one if threads(one := tried(space, "plain")) == 6 else None, seconds=90)
     assert "6 physical cores on one NUMA node" in because(made)
     assert because(made).endswith("from NFD NodeResourceTopology, no agent")
 
@@ -274,5 +275,5 @@ def test_a_node_without_an_agent_is_planned_for_by_what_nfd_says(raddle, space):
 
     # The agent's own word counts for more, as soon as there is one.
     cluster.client.post(TOPOLOGIES, {**_named("plain"), "spec": {"cpus": {"online": "0-23"}}})
-    space.wait(lambda: "NFD" not in because(tried(space, "plain")))
+    wait(lambda: "NFD" not in because(tried(space, "plain")))
     space.delete("scheduled")

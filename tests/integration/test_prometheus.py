@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-import time
 import urllib.parse
 import urllib.request
 
@@ -12,6 +11,7 @@ import yaml
 from support.world import container, pod, policy
 
 from cluster.components import free_port
+from cluster.waiting import wait
 from generate import chart, dashboard
 
 PROGRAM = shutil.which("prometheus")
@@ -35,17 +35,6 @@ class Prometheus:
 
     def query(self, expression):
         return self.get("/api/v1/query", query=expression)["result"]
-
-    def until(self, check, what, within_s=60):
-        deadline = time.monotonic() + within_s
-        while time.monotonic() < deadline:
-            try:
-                if check():
-                    return
-            except OSError:
-                pass  # it is not there yet
-            time.sleep(0.1)
-        pytest.fail(f"waited {within_s} s in vain until {what}")
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +64,8 @@ def prometheus(raddle, tmp_path_factory):
         )
     try:
         found = Prometheus(port)
-        found.until(lambda: len(found.query("up{job='raddle'} == 1")) == 2, "both processes are scraped")
+        scraped = lambda: len(found.query("up{job='raddle'} == 1")) == 2  # noqa: E731
+        wait(scraped, "both processes are scraped", 60, refusals=(OSError,))
         yield found
     finally:
         process.terminate()
@@ -89,8 +79,8 @@ def busy(space, raddle, prometheus):
     for number in range(3):
         space.create(pod(container(cpu="1"), name=f"p{number}"))
         space.bound(f"p{number}")
-    prometheus.until(lambda: prometheus.query("sum(raddle_injected_pods) >= 3"), "the controller has counted them")
-    prometheus.until(
+    wait(lambda: prometheus.query("sum(raddle_injected_pods) >= 3"), "the controller has counted them", 60)
+    wait(
         lambda: prometheus.query('rate(raddle_webhook_requests_total{path="pods",decision="changed"}[20s]) > 0'),
         "the reviews show",
     )
@@ -112,7 +102,7 @@ def test_every_rule_is_loaded_and_none_of_them_fires(busy, prometheus):
     def rules():
         return [rule for group in prometheus.get("/api/v1/rules")["groups"] for rule in group["rules"]]
 
-    prometheus.until(lambda: all(rule["health"] != "unknown" for rule in rules()), "every rule has been tried")
+    wait(lambda: all(rule["health"] != "unknown" for rule in rules()), "every rule has been tried", 60)
     assert {rule["name"]: rule["lastError"] for rule in rules() if rule["health"] != "ok"} == {}
     critical = [rule["name"] for rule in rules() if rule["labels"]["severity"] == "critical"]
     assert critical == ["RaddleWebhookDown"]

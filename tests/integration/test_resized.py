@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from support.world import container, plan_of, pod, policy
 
+from cluster.waiting import wait
+
 
 def test_a_pod_whose_cpus_are_changed_in_place_is_counted_as_resized(space):
     space.apply(policy())
@@ -19,7 +21,7 @@ def test_a_pod_whose_cpus_are_changed_in_place_is_counted_as_resized(space):
         resize,
         content_type="application/strategic-merge-patch+json",
     )
-    space.wait(lambda: controller.metric("raddle_resized_pods") == 1)
+    wait(lambda: controller.metric("raddle_resized_pods") == 1)
     resized = space.get()
     assert resized["spec"]["containers"][0]["resources"]["limits"]["cpu"] == "1"
     assert plan_of(resized) == planned

@@ -12,6 +12,7 @@ from support.world import Space, container, injected, plan_of, pod, policy, thre
 import machines
 from cluster import Cluster
 from cluster.local_raddle import NAMESPACE, LocalRaddle
+from cluster.waiting import wait
 from raddle_operator.certificates import CertificateSettings, ensure
 from raddle_operator.injection.binding import BindingOutcome
 from raddle_operator.kube import MUTATING_WEBHOOKS, SECRETS, Kube
@@ -102,7 +103,7 @@ def test_while_the_webhook_is_down_pods_are_created_and_bound_at_once(own, space
         assert (threads(kept), plan_of(kept).node) == (safe, None), "the safe values stand"
     finally:
         own.webhook.start().wait_ready()
-    space.wait(lambda: injected(space.client.request("POST", space._pods, small("again"), query={"dryRun": "All"})))
+    wait(lambda: injected(space.client.request("POST", space._pods, small("again"), query={"dryRun": "All"})))
 
 
 def test_a_stop_lets_go_in_order(own, space):
@@ -116,14 +117,14 @@ def test_a_stop_lets_go_in_order(own, space):
 
 def test_it_knows_the_cluster_again_after_the_api_server_was_away(own, space):
     own.cluster.restart("apiserver")
-    space.wait(lambda: own.cluster.kubectl("get", "--raw", "/readyz", check=False).returncode == 0)
+    wait(lambda: own.cluster.kubectl("get", "--raw", "/readyz", check=False).returncode == 0)
     space.apply(policy("later", threads={"intraOp": 3}, priority=9))
 
     def follows():
         made = space.client.request("POST", space._pods, small("probe"), query={"dryRun": "All"})
         return threads(made) == 3
 
-    space.wait(follows, 60)
+    wait(follows, 60)
 
 
 async def test_the_issuers_certificates_are_trusted_with_the_charts_rights_and_change_without_a_gap(own, space):
@@ -147,7 +148,7 @@ async def test_the_issuers_certificates_are_trusted_with_the_charts_rights_and_c
         before = own.webhook.metric("raddle_webhook_certificate_loads_total", outcome="loaded")
         await ensure(kube, settings)
         await serve_what_the_secret_holds(kube, before + 1)
-        space.wait(gets_values)
+        wait(gets_values)
         bundles = (await admin_get(own, MUTATING_WEBHOOKS, "raddle"))["webhooks"]
         assert len({webhook["clientConfig"]["caBundle"] for webhook in bundles}) == 1
         merge = {"data": {"tls.crt": ""}}

@@ -14,9 +14,10 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from support.runtimes import door_lab, native_lab, process_lab
+from support.runtimes import door_lab, native_lab
 from support.runtimes.native_programs import NATIVE, PLAN, Kind, library, need
 
+from cluster.waiting import wait
 from native import build
 from raddle import delivery
 from runtimes import pythons
@@ -234,7 +235,7 @@ def test_an_empty_environment_takes_its_plan_from_who_started_it_if_anybody_has_
     inner = f"exec 3<&0; env -i {libraries} {waiting()} <&3 >/dev/null & echo child $!; wait"
     with running("sh", "-c", inner, preload=False) as (pid, said):
         child = int(said[-1].split()[1])
-        process_lab.until(lambda: document(program)[child]["runtimes"] == ["libgomp"])
+        wait(lambda: document(program)[child]["runtimes"] == ["libgomp"])
         found = document(program)[child]
         assert (found["planFrom"], found["plan"], found["reached"]) == ("ancestor", PLAN, True)
         assert document(program)[pid]["planFrom"] == "own"

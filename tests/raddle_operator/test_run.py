@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ import yaml
 from click.testing import CliRunner
 
 import machines
+from cluster.waiting import wait
 from raddle import delivery, env
 from raddle_operator.cli import door, main, quota, run
 
@@ -320,10 +320,7 @@ def test_a_program_that_ctrl_c_ends_is_told_of_as_a_shell_would(temporary):
     # A shell that starts the tests in the background has them ignore it.
     process = subprocess.Popen(["env", "--default-signal=INT", RADDLE, "run", "--limit", "1", "--", "sleep", "600"])
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    deadline = time.monotonic() + 60
-    while not any(Path("/proc", pid, "comm").read_text() == "sleep\n" for pid in children.read_text().split()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait(lambda: any(Path("/proc", pid, "comm").read_text() == "sleep\n" for pid in children.read_text().split()))
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130
     assert not list(temporary.iterdir())

@@ -6,6 +6,7 @@ import logging
 
 import pytest
 from support import webhook_lab as lab
+from support.waiting import until
 
 from raddle_operator.kube import Forbidden, NotFound, Unavailable
 from raddle_operator.webhook.caches import Caches
@@ -208,7 +209,7 @@ async def test_a_namespace_that_arrives_while_it_is_waited_for_counts(tmp_path):
 
 
 async def waiting_for(arrivals):
-    await lab.until(lambda: len(arrivals))
+    await until(lambda: len(arrivals))
 
 
 # ---- bindings
@@ -338,7 +339,7 @@ async def test_the_watch_may_win_over_the_question(tmp_path):
     ) as here:
         pod = await injected(here)
         under_way = asyncio.create_task(here.bind(lab.binding(), "?timeout=20s"))
-        await lab.until(lambda: kube.asked)
+        await until(lambda: kube.asked)
         here.memory.unbound.put(pod)
         assert decision(await under_way) == "changed NodeSpecific"
 

@@ -6,6 +6,7 @@ import ssl
 import aiohttp
 import pytest
 from support import webhook_lab as lab
+from support.waiting import until
 
 from cluster.pki import Authority
 from raddle_operator.webhook.tls import ServingCertificate
@@ -80,7 +81,7 @@ async def test_authorities_that_come_later_are_waited_for(tmp_path, authority):
     stop = asyncio.Event()
     task = asyncio.create_task(lab.serve_until(stop, webhook))
     async with asyncio.timeout(10):
-        await lab.until(lambda: "health" in webhook.addresses)
+        await until(lambda: "health" in webhook.addresses)
         assert "https" not in webhook.addresses
         assert str(late) in webhook.unready()
         late.write_bytes(pem)
@@ -96,7 +97,7 @@ async def test_authorities_change_in_place(here, tmp_path, authority):
     assert (await answered(here, old), await answered(here, new)) == (True, False)
     for number, bundle, served in ((2, authority.pem + newer.pem, (True, True)), (3, newer.pem, (False, True))):
         authority.certificate_file.write_bytes(bundle)
-        await lab.until(lambda n=number: here.count("raddle_webhook_certificate_loads_total", outcome="loaded") == n)
+        await until(lambda n=number: here.count("raddle_webhook_certificate_loads_total", outcome="loaded") == n)
         assert (await answered(here, old), await answered(here, new)) == served
 
 
@@ -104,7 +105,7 @@ async def test_authorities_change_in_place(here, tmp_path, authority):
 async def test_a_file_without_authorities_leaves_the_old_ones_in_force(here, tmp_path, authority, content):
     context = showing(here, authority.client("kube-apiserver"), tmp_path)
     authority.certificate_file.write_bytes(content)
-    await lab.until(lambda: here.count("raddle_webhook_certificate_loads_total", outcome="failed"))
+    await until(lambda: here.count("raddle_webhook_certificate_loads_total", outcome="failed"))
     assert await answered(here, context)
     assert not await answered(here, showing(here, None, tmp_path))
 

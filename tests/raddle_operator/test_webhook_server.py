@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import webhook_lab as lab
+from support.waiting import until
 
 from raddle_operator.certificates import local_issue
 from raddle_operator.webhook.review import answer, answer_rest
@@ -303,14 +304,14 @@ async def test_many_slow_large_bodies_take_no_more_than_a_bounded_memory_and_tur
     [await begin(1) for _ in range(20)]
     assert "patch" in await here.create(lab.pod()), "what is only announced takes no room"
     [await begin(size - 1) for _ in range(9)]
-    await lab.until(
+    await until(
         lambda: here.count("raddle_webhook_requests_total", path="pods", decision="refused", reason="Busy") >= 1
     )
     assert "patch" in await here.create(lab.pod()), "a small one is read beside 64 MiB of others"
     for writer in writers:
         writer.close()
     gone = {"path": "pods", "decision": "refused", "reason": "ClientGone"}
-    await lab.until(lambda: here.count("raddle_webhook_requests_total", **gone) >= 20)
+    await until(lambda: here.count("raddle_webhook_requests_total", **gone) >= 20)
     assert not [record for record in caplog.records if record.exc_info], "no traceback for a client that goes away"
 
 
@@ -386,7 +387,7 @@ async def test_a_certificate_that_comes_later_is_waited_for(tmp_path):
     stop = asyncio.Event()
     task = asyncio.create_task(lab.serve_until(stop, webhook))
     async with asyncio.timeout(10), aiohttp.ClientSession() as session:
-        await lab.until(lambda: "health" in webhook.addresses)
+        await until(lambda: "health" in webhook.addresses)
         async with session.get(f"http://127.0.0.1:{webhook.addresses['health']}/readyz") as response:
             assert response.status == 503
             assert "certificate" in await response.text()
@@ -442,7 +443,7 @@ async def test_a_rotation_fails_no_connection_and_ends_with_the_new_certificate(
                 for name in ("tls.crt", "tls.key"):  # one after the other, so that they do not fit for a moment
                     shutil.copy(fresh / name, serving / name)
                     await asyncio.sleep(0.03)
-                await lab.until(lambda wanted=wanted: len(set(seen)) >= wanted)
+                await until(lambda wanted=wanted: len(set(seen)) >= wanted)
             await asyncio.gather(*clients)
         assert len(seen) > 8
         assert "patch" in await here.create(lab.pod()), "a kept connection goes on"
@@ -493,7 +494,7 @@ async def test_files_that_can_not_be_used_leave_the_old_certificate_serving(tmp_
         else:
             (tmp_path / "tls.crt").write_bytes(b"" if damage == "empty" else b"\x00garbage")
         if damage != "gone":
-            await lab.until(lambda: here.count("raddle_webhook_certificate_loads_total", outcome="failed"))
+            await until(lambda: here.count("raddle_webhook_certificate_loads_total", outcome="failed"))
         data, _ = await one_connection(here.webhook.addresses["https"], lab.trusting(tmp_path))
         assert data.startswith(b"HTTP/1.1 200")
         assert here.count("raddle_webhook_certificate_expiry_timestamp_seconds") > 0
@@ -510,7 +511,7 @@ async def test_on_stop_it_fails_readiness_serves_on_and_lets_requests_finish(tmp
         under_way = asyncio.create_task(here.bind(lab.binding("unseen"), "?timeout=5s"))
         await asyncio.sleep(0.05)
         here.stop.set()
-        await lab.until(here.webhook.unready)
+        await until(here.webhook.unready)
         assert await here.get(here.health, "/readyz") == (503, "stopping\n")
         async with here.session.post(here.url + PODS, json=GOOD) as response:
             assert response.status == 200

@@ -3,11 +3,10 @@
 ONNX Runtime refuses it in a session without worker threads (InferenceSession::RunAsync).
 """
 
-import time
-
 import pytest
 from support.runtimes.native_caller import started
 
+from cluster.waiting import settled
 from runtimes import libonnxruntime
 
 pytestmark = pytest.mark.runtime
@@ -20,10 +19,7 @@ END_S = 5
 
 def left(caller, tids):
     """Threads beside these, once those that end have had the time for it."""
-    deadline = time.monotonic() + END_S
-    while caller.tids() - tids and time.monotonic() < deadline:
-        time.sleep(0.001)
-    return caller.tids() - tids
+    return settled(lambda: caller.tids() - tids, set(), END_S)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

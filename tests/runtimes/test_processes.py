@@ -11,6 +11,7 @@ import socket
 import pytest
 from support.runtimes import door_lab, process_lab
 
+from cluster.waiting import wait
 from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import Policy
 from raddle_operator.cli import quota
@@ -119,7 +120,7 @@ def test_a_pool_made_before_the_fork_is_warned_about(python, mounted, model, tmp
         assert "was forked" not in errors.read_text()
         # Nobody waits for the answer: a run in the child may wait for threads that are not there.
         asking.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        process_lab.until(lambda: "was forked after 1 onnxruntime session(s)" in errors.read_text())
+        wait(lambda: "was forked after 1 onnxruntime session(s)" in errors.read_text())
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

@@ -20,6 +20,7 @@ from raddle_operator.objects import nodetopology
 from raddle_operator.webhook.process import Webhook, serve_until
 from raddle_operator.webhook.settings import WebhookSettings
 from raddle_operator.webhook.sources import MemorySources
+from support.waiting import until
 
 UID = "7d1c2f2e-6f3a-4f57-9d8c-1f0f5b7a1c11"
 
@@ -160,13 +161,6 @@ class Lab:
 
     def count(self, name, **labels):
         return self.webhook.metrics.value(name, **labels)
-
-
-async def until(condition, within_s=10):
-    """Wait for what no event tells."""
-    async with asyncio.timeout(within_s):
-        while not condition():  # noqa: ASYNC110 (see above)
-            await asyncio.sleep(0.002)
 
 
 def trusting(folder):

@@ -7,10 +7,10 @@ import time
 from typing import Any
 
 from cluster import Client, Cluster
+from cluster.waiting import wait
 from raddle import env
 from raddle.planning import wire
 
-DEADLINE_SECONDS = 30.0
 TOPOLOGIES = "/apis/raddle.dev/v1alpha1/nodecputopologies"
 
 
@@ -94,7 +94,7 @@ class Space:
 
     def bound(self, name="app"):
         """Return a pod once the scheduler has bound it."""
-        return self.wait(lambda: found if (found := self.get(name))["spec"].get("nodeName") else None)
+        return wait(lambda: found if (found := self.get(name))["spec"].get("nodeName") else None)
 
     def policy_status(self, name="policy", kind="inferencethreadings"):
         """Return the status of a policy, {} before the first."""
@@ -105,16 +105,6 @@ class Space:
         """Tell whether the webhook has facts of a node: then a pod that names it has its values at CREATE."""
         probe = pod(container(cpu="1"), name="probe", nodeName=node)
         return plan_of(self.client.request("POST", self._pods, probe, query={"dryRun": "All"})).node == node
-
-    def wait(self, check, seconds=DEADLINE_SECONDS):
-        """Return what `check` returns as soon as that is true; fail after `seconds`."""
-        deadline = time.monotonic() + seconds
-        while True:
-            found = check()
-            if found:
-                return found
-            assert time.monotonic() < deadline, f"not so within {seconds} s"
-            time.sleep(0.02)
 
     def wait_for_webhook(self):
         """Wait until the webhook has seen all that was written before, by a probe that only the newest state answers."""
@@ -132,7 +122,7 @@ class Space:
             answer = self.client.request("POST", self._pods, probe, query={"dryRun": "All"})
             return answer["metadata"]["labels"].get(env.INJECTED_LABEL) == "true"
 
-        self.wait(seen)
+        wait(seen)
         self.client.delete(f"/apis/raddle.dev/v1alpha1/namespaces/{self.name}/inferencethreadings/seen")
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from cluster.errors import DevclusterError
+from cluster.waiting import NotInTimeError, T, wait
 
-POLL_SECONDS = 0.02
 STOP_SECONDS = 1.0
 LOG_TAIL_LINES = 15
 # As Go says it, on Linux and macOS.
@@ -24,18 +24,30 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def wait_until(check: Callable[[], bool], what: str, deadline: float, components: Sequence[Component]) -> None:
-    """Poll until `check` holds.
+def wait_alive(
+    check: Callable[[], T | None],
+    what: str,
+    seconds: float,
+    components: Sequence[Component],
+    *,
+    log: Callable[[], str] | None = None,
+    **options: Any,
+) -> T:
+    """`waiting.wait` with its options, while these components live.
 
-    Raises DevclusterError at `deadline` (time.monotonic()), and at once when one of the components has died.
+    Raises DevclusterError at once when one has died, NotInTimeError with what `log` says, or their own logs.
     """
-    while not check():
+
+    def alive() -> T | None:
         for component in components:
             component.require_alive()
-        if time.monotonic() > deadline:
-            tails = "\n".join(component.describe_log() for component in components)
-            raise DevclusterError(f"{what}: not so in time\n{tails}")
-        time.sleep(POLL_SECONDS)
+        return check()
+
+    try:
+        return wait(alive, what, seconds, **options)
+    except NotInTimeError as error:
+        tails = [log()] if log else [component.describe_log() for component in components]
+        raise NotInTimeError("\n".join((str(error), *tails))) from None
 
 
 class PortTakenError(DevclusterError):

@@ -6,16 +6,17 @@ import http.client
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from cluster import flags
-from cluster.components import Component, PortTakenError, free_port, wait_until
+from cluster.components import Component, PortTakenError, free_port, wait_alive
 from cluster.credentials import Credentials
 from cluster.errors import DevclusterError
 
 READY_SECONDS = 60.0
+# A start is waited for by many: it is noticed soon.
+POLL_SECONDS = 0.02
 PORT_ATTEMPTS = 5
 PROBE_SECONDS = 5.0
 SHORT_NAMES = {
@@ -101,7 +102,7 @@ class ControlPlane:
 
     def wait(self, check: Callable[[], bool], what: str) -> None:
         """Poll until `check` holds; raises DevclusterError after 60 s, or when a component died."""
-        wait_until(check, what, time.monotonic() + READY_SECONDS, list(self._components.values()))
+        wait_alive(check, what, READY_SECONDS, list(self._components.values()), poll_seconds=POLL_SECONDS)
 
     def wait_ready(self, name: str) -> None:
         """Wait until a component says that it is ready. etcd is taken as ready when the API server is."""
@@ -110,8 +111,13 @@ class ControlPlane:
             name, path = flags.API_SERVER, "/readyz/etcd"
             if self._components[name].pid is None:
                 return
-        deadline = time.monotonic() + READY_SECONDS
-        wait_until(lambda: self._answers(self._ports[name], path), f"{name} ready", deadline, watched)
+        wait_alive(
+            lambda: self._answers(self._ports[name], path),
+            f"{name} ready",
+            READY_SECONDS,
+            watched,
+            poll_seconds=POLL_SECONDS,
+        )
 
     def _component(self, name: str) -> Component:
         component = self._components.get(SHORT_NAMES.get(name, name))

@@ -9,7 +9,6 @@ import os
 import platform
 import signal
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,8 @@ from typing import Any, Self
 import yaml
 
 from cluster import Cluster, DevclusterError, NodeHandle
-from cluster.components import POLL_SECONDS, Component, free_port, wait_until
+from cluster.components import Component, free_port, wait_alive
+from cluster.waiting import settled
 from raddle.cpus import cpuset
 from raddle.cpus.topology import Kubelet, Machine
 from raddle.machine import sysfs
@@ -62,9 +62,7 @@ class Process:
         """End it in order (a controller releases its Lease), by force when that takes longer than `seconds`."""
         if self.pid is not None:
             os.kill(self.pid, signal.SIGTERM)
-            deadline = time.monotonic() + seconds
-            while self.pid is not None and time.monotonic() < deadline:
-                time.sleep(POLL_SECONDS)
+            settled(lambda: self.pid, None, seconds)
         self._component.stop()
 
     def kill(self) -> None:
@@ -78,7 +76,7 @@ class Process:
 
     def wait(self, check: Callable[[], bool], what: str, seconds: float = READY_SECONDS) -> None:
         """Wait until `check` holds, as long as the process lives."""
-        wait_until(check, what, time.monotonic() + seconds, [self._component])
+        wait_alive(check, what, seconds, [self._component])
 
     def is_ready(self) -> bool:
         """Tell whether /readyz answers 200 now."""

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ from rich.markup import escape
 import machines
 from cluster import Cluster, DevclusterError
 from cluster.local_raddle import LocalRaddle
+from cluster.waiting import wait
 from demo import deployments, serving, table
 from raddle.cpus import cpuset
 from raddle.cpus.topology import Kubelet
@@ -165,16 +166,6 @@ def statuses_complete(cluster: Cluster, pods: int) -> bool:
     base = "/apis/raddle.dev/v1alpha1"
     policies = [item for kind in POLICIES for item in cluster.client.get(f"{base}/{kind}")["items"]]
     return bool(sum(policy.get("status", {}).get("injectedPods", 0) for policy in policies) == pods)
-
-
-def wait(check: Callable[[], T], what: str) -> T:
-    """Return what `check` returns as soon as it is true."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not (found := check()):
-        if time.monotonic() > deadline:
-            raise DevclusterError(f"{what}: not so within {WAIT_SECONDS:.0f} s")
-        time.sleep(0.05)
-    return found
 
 
 def show(cluster: Cluster, *arguments: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from cluster import Cluster, binaries
 from cluster.components import Component, free_port
 from cluster.progress import Progress
+from cluster.waiting import NotInTimeError
 from e2e import settings, waiting
 from e2e.errors import E2EError
 
@@ -62,7 +63,7 @@ def start(cluster: Cluster, progress: Progress) -> list[Component]:
 
     try:
         waiting.wait(served, "metrics of the node are served", WAIT_SECONDS, progress)
-    except E2EError as error:
+    except NotInTimeError as error:
         raise E2EError(f"{error}\n{components[0].describe_log()}") from error
     return components
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from cluster.waiting import settled
 from e2e.errors import E2EError
 
 # cgroupRoot / of the kubelet, and what containerd makes outside it for nobody.
@@ -32,11 +32,10 @@ def refuse_another_node(roots: Iterable[Path] | None = None) -> None:
 
 def remove(roots: Iterable[Path] | None = None) -> None:
     """Remove the kubelet's groups once they are empty. Raises E2EError naming those that do not get empty in time."""
-    deadline = time.monotonic() + EMPTY_SECONDS
-    while left := [folder for folder in _pods_folders(roots) if not _removed(folder)]:
-        if time.monotonic() > deadline:
-            raise E2EError(f"control groups are left: {', '.join(map(str, left))}")
-        time.sleep(POLL_SECONDS)
+    nothing: list[Path] = []
+    left = settled(lambda: [one for one in _pods_folders(roots) if not _removed(one)], nothing, EMPTY_SECONDS)
+    if left:
+        raise E2EError(f"control groups are left: {', '.join(map(str, left))}")
 
 
 def _pods_folders(roots: Iterable[Path] | None) -> list[Path]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from cluster.waiting import NotInTimeError
 from e2e import release, verdict, waiting
 from e2e.checks import Check, Lab, Result
 from e2e.errors import E2EError
@@ -207,7 +208,7 @@ class _Pod:
         seconds = PATIENCE_SECONDS if self._node == GUEST.name else PODS_SECONDS
         try:
             waiting.wait(ended, f"{self._path} has ended", seconds, lab.progress)
-        except E2EError as error:
+        except NotInTimeError as error:
             described = lab.cluster.kubectl("-n", self._metadata["namespace"], "describe", "pods", check=False).stdout
             raise E2EError(f"{error}\n{described[-1500:]}") from error
         log = lab.runner.log(self._metadata, "app")

@@ -18,10 +18,10 @@ from types import TracebackType
 from typing import Self
 
 from cluster import Cluster, DevclusterError
-from cluster.components import Component
+from cluster.components import Component, wait_alive
 from cluster.progress import Progress
-from e2e import guestdisk, joining, settings
-from e2e.errors import E2EError, E2EUnavailableError
+from e2e import guestdisk, joining, settings, waiting
+from e2e.errors import REFUSALS, E2EError, E2EUnavailableError
 from lab import contents, programs, qemu, shapes
 from lab.errors import LabUnavailableError
 
@@ -145,7 +145,16 @@ class GuestNode:
 
     def _wait(self, check: Callable[[], bool], what: str, seconds: float) -> None:
         assert self._component is not None
-        joining.wait(check, what, seconds, self._component, self._progress, self._last_lines)
+        wait_alive(
+            check,
+            what,
+            seconds,
+            [self._component],
+            log=self._last_lines,
+            refusals=REFUSALS,
+            progress=self._progress,
+            poll_seconds=waiting.POLL_SECONDS,
+        )
 
     def _last_lines(self) -> str:
         lines = self._log().splitlines()[-qemu.LOG_LINES :]

@@ -17,10 +17,10 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from cluster import Cluster, binaries
-from cluster.components import Component
+from cluster.components import Component, wait_alive
 from cluster.progress import Progress
-from e2e import cgroups, imagevolumes, joining, settings
-from e2e.errors import E2EUnavailableError
+from e2e import cgroups, imagevolumes, joining, settings, waiting
+from e2e.errors import REFUSALS, E2EUnavailableError
 from e2e.forward import Forward
 
 SCRIPT = Path(__file__).with_name("inside") / "node.sh"
@@ -146,7 +146,15 @@ class HostNode:
 
     def _wait(self, check: Callable[[], bool], what: str) -> None:
         assert self._component is not None
-        joining.wait(check, what, READY_SECONDS, self._component, self._progress)
+        wait_alive(
+            check,
+            what,
+            READY_SECONDS,
+            [self._component],
+            refusals=REFUSALS,
+            progress=self._progress,
+            poll_seconds=waiting.POLL_SECONDS,
+        )
 
     def _remove(self) -> None:
         if self._component is not None:

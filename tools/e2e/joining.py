@@ -6,16 +6,14 @@ import shutil
 import socket
 import ssl
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from cluster import Cluster
-from cluster.components import Component
-from cluster.progress import Progress
-from e2e import settings, waiting
+from e2e import settings
 from e2e.errors import E2EError
 
 FILES = "/var/lib/raddle-e2e"
@@ -73,29 +71,6 @@ def ready(cluster: Cluster, node: settings.Node) -> bool:
             return True
     except OSError:
         return False
-
-
-def wait(
-    check: Callable[[], bool],
-    what: str,
-    seconds: float,
-    component: Component,
-    progress: Progress,
-    log: Callable[[], str] | None = None,
-) -> None:
-    """Poll until `check` holds, while the node's process lives.
-
-    Raises E2EError after these seconds with what `log` says, or the end of the process's own log.
-    """
-
-    def alive() -> bool:
-        component.require_alive()
-        return check()
-
-    try:
-        waiting.wait(alive, what, seconds, progress)
-    except E2EError as error:
-        raise E2EError(f"{error}\n{(log or component.describe_log)()}") from None
 
 
 def ip(*arguments: str) -> None:

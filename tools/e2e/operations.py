@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from cluster.waiting import NotInTimeError
 from e2e import release, verdict, waiting
 from e2e.checks import Check, Lab, Result
-from e2e.errors import E2EError
 from e2e.scenarios import HOST, LABEL, TWO, Container, Scenario, policy
 
 TEST_SECONDS = 300
@@ -138,7 +138,7 @@ class _Change:
 
         try:
             waiting.wait(right, f"the policy's status {when}", STATUS_SECONDS, self._lab.progress)
-        except E2EError as error:
+        except NotInTimeError as error:
             self.wrong.append(f"{error}: {counts}, expected {injected} injected and {stale} stale")
         self.figures[f"stale {when}"] = f"{counts.get('stalePods')} of {counts.get('injectedPods')}"
 

@@ -14,6 +14,7 @@ from typing import Any
 from cluster import Cluster
 from cluster.client import ApiError
 from cluster.progress import Progress
+from cluster.waiting import NotInTimeError
 from e2e import release, verdict, waiting
 from e2e.errors import FAILURES, E2EError
 from e2e.images import NODE_IMAGE
@@ -81,7 +82,7 @@ class Runner:
             what = f"{namespace}/{scenario.name} has made its sessions"
             waiting.wait(complete, what, scenario.seconds, self._progress)
             yield {node: found[node] for node in scenario.nodes}
-        except E2EError as error:
+        except (E2EError, NotInTimeError) as error:
             raise E2EError(f"{error}\n{self._describe(namespace)}") from error
         finally:
             client.request("DELETE", client.path_of(manifest), {"propagationPolicy": "Background"})

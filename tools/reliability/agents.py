@@ -9,20 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import machines
+from cluster.waiting import settled, wait
 from reliability.model import Check, Result, broken_unless
 from reliability.rollout import became
-from reliability.world import (
-    LIMIT_CPUS,
-    NODE_THREADS,
-    SHAPE,
-    TOPOLOGIES,
-    Space,
-    World,
-    pod,
-    settled,
-    threads,
-    wait,
-)
+from reliability.world import LIMIT_CPUS, NODE_THREADS, SHAPE, TOPOLOGIES, Space, World, pod, threads
 
 NODE: Final = "mortal"
 BOOT_ID: Final = Path("proc/sys/kernel/random/boot_id")

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from cluster import ApiError
 from cluster.local_raddle import LocalRaddle
+from cluster.waiting import wait
 from reliability.attackers import (
     CREATE_SECONDS,
     MIB,
@@ -22,7 +23,7 @@ from reliability.attackers import (
     unharmed,
 )
 from reliability.model import Check, Result, broken_unless
-from reliability.world import Space, World, governed_by, injected, pod, policy, wait
+from reliability.world import Space, World, governed_by, injected, pod, policy
 
 CREATORS: Final = 4
 STATUS_SECONDS: Final = 15.0

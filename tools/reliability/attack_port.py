@@ -18,6 +18,7 @@ import yaml
 
 from cluster.local_raddle import LocalRaddle
 from cluster.pki import Authority
+from cluster.waiting import wait
 from reliability import calls
 from reliability.attackers import (
     CREATE_SECONDS,
@@ -30,7 +31,7 @@ from reliability.attackers import (
     unharmed,
 )
 from reliability.model import BrokenError, Check, Result, broken_unless
-from reliability.world import World, injected, pod, policy, wait
+from reliability.world import World, injected, pod, policy
 
 PODS_PATH: Final = "/mutate/pods"
 GONE_SECONDS: Final = 20.0

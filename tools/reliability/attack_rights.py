@@ -8,9 +8,10 @@ from typing import Final, NamedTuple
 
 from cluster import Cluster
 from cluster.local_raddle import NAMESPACE
+from cluster.waiting import wait
 from reliability.attackers import CREATED, FORBIDDEN, RBAC, Caller
 from reliability.model import BrokenError, Check, Result
-from reliability.world import World, wait
+from reliability.world import World
 
 TENANT: Final = "tenant"
 ACCOUNTS: Final = ("raddle-controller", "raddle-webhook", "raddle-agent")

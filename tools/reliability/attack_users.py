@@ -8,21 +8,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cluster.local_raddle import NAMESPACE, LocalRaddle
+from cluster.waiting import wait
 from raddle import env
 from reliability.attackers import FORBIDDEN, UNPROCESSABLE, Caller, unharmed, user_of
 from reliability.model import Check, Result, broken_unless
-from reliability.world import (
-    CONFIGURATION_PATH,
-    TOPOLOGIES,
-    Space,
-    World,
-    governed_by,
-    injected,
-    pod,
-    policy,
-    threads,
-    wait,
-)
+from reliability.world import CONFIGURATION_PATH, TOPOLOGIES, Space, World, governed_by, injected, pod, policy, threads
 
 RADDLE: Final = "/apis/raddle.dev/v1alpha1"
 IMAGE: Final = "registry.example/app:1"

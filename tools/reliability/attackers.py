@@ -18,8 +18,9 @@ import yaml
 
 from cluster import Cluster
 from cluster.local_raddle import NAMESPACE, LocalRaddle
+from cluster.waiting import wait
 from reliability.model import BrokenError
-from reliability.world import Space, injected, pod, wait
+from reliability.world import Space, injected, pod
 
 RBAC = "rbac.authorization.k8s.io"
 MERGE_PATCH, APPLY_PATCH = "application/merge-patch+json", "application/apply-patch+yaml"

@@ -8,20 +8,14 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from cluster.waiting import wait
 from raddle_operator import certificates
 from reliability import calls
 from reliability.certs import Handshakes, secret
 from reliability.load import Load, refused, slowest_s, without_values
 from reliability.model import Check, Result, broken_unless
 from reliability.replicas import SECRET_PATH, replicated
-from reliability.world import (
-    CONFIGURATION_PATH,
-    CREATE_TIMEOUT_SECONDS,
-    NOISE_SECONDS,
-    World,
-    count_missed,
-    wait,
-)
+from reliability.world import CONFIGURATION_PATH, CREATE_TIMEOUT_SECONDS, NOISE_SECONDS, World, count_missed
 
 CALLS: Final = 50
 """Before and after each event."""

@@ -11,10 +11,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from cluster.local_raddle import NAMESPACE, LocalRaddle
+from cluster.waiting import wait
 from raddle_operator import certificates
 from raddle_operator.certificates.making import key_pem
 from reliability.replicas import SERVER_NAME, Replicas
-from reliability.world import CONFIGURATION_PATH, wait
+from reliability.world import CONFIGURATION_PATH
 
 
 class Handshakes:

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Final, Self
 
 from cluster.local_raddle import NAMESPACE, Process
+from cluster.waiting import wait
 from raddle_operator import certificates
 from reliability.certs import Handshakes, secret
 from reliability.load import Load, refused, without_values
 from reliability.model import Check, Result, broken_unless
 from reliability.replicas import replicated
-from reliability.world import World, count_missed, wait
+from reliability.world import World, count_missed
 from unavailable import UnavailableError
 
 LEASE_PATH: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/raddle-controller"

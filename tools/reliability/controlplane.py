@@ -13,12 +13,13 @@ from typing import Final
 import machines
 from cluster import ApiError, Cluster
 from cluster.local_raddle import LocalRaddle, Process
+from cluster.waiting import wait
 from reliability import audit, truth
 from reliability.etcd import Etcd
 from reliability.load import Load, refused, without_values
 from reliability.model import Check, Result, broken_unless
 from reliability.webhook import stopped
-from reliability.world import SHAPE, TOPOLOGIES, Space, World, wait
+from reliability.world import SHAPE, TOPOLOGIES, Space, World
 
 # The longer outage outlasts the Lease: the leader must have stepped down by itself.
 OUTAGES_S: Final = (2.0, 15.0)

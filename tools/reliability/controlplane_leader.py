@@ -8,10 +8,11 @@ import time
 from collections.abc import Sequence
 from typing import Final, Self
 
+from cluster.waiting import wait
 from reliability import audit, truth
 from reliability.clock import leads
 from reliability.model import Check, Result, broken_unless
-from reliability.world import Space, World, wait
+from reliability.world import Space, World
 
 HAND_OVER_S: Final = 20.0
 KILLS: Final = 2

@@ -17,9 +17,10 @@ from typing import Any, Final
 import machines
 from cluster import Cluster
 from cluster.local_raddle import NAMESPACE, LocalRaddle
+from cluster.waiting import wait
 from reliability import calls
 from reliability.model import Check, Result, broken_unless
-from reliability.world import SHAPE, Space, World, count_missed, deployment, injected, policy, wait
+from reliability.world import SHAPE, Space, World, count_missed, deployment, injected, policy
 
 NODES: Final = ("node-a", "node-b", "node-c")
 USER_PODS: Final = 20

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Final
 
 from cluster import kubelet_env
+from cluster.waiting import wait
 from load import models
 from raddle import delivery, env
 from reliability import truth
 from reliability.model import BrokenError, Check, Result, broken_unless
-from reliability.world import Space, World, wait
+from reliability.world import Space, World
 from unavailable import UnavailableError
 
 RUNS: Final = 20

@@ -17,12 +17,13 @@ import yaml
 
 import machines
 from cluster import ApiError, Client, Cluster
+from cluster.waiting import WAIT_SECONDS, settled, wait
 from generate import chart
 from raddle.machine.sysfs import read_machine
 from raddle_operator.objects import nodetopology
 from reliability import release, truth
 from reliability.model import Check, Result, broken_unless
-from reliability.world import WAIT_SECONDS, Space, World, injected, settled, wait
+from reliability.world import Space, World, injected
 
 PODS: Final = 20
 FIRST_CRDS: Final = release.PREVIOUS / "crds" / "first.yaml"

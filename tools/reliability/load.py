@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from cluster import ApiError, Client
-from reliability.world import Space, injected, pod, wait
+from cluster.waiting import wait
+from reliability.world import Space, injected, pod
 
 
 class Call(NamedTuple):

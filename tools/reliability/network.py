@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from cluster.waiting import wait
 from reliability import calls
 from reliability.load import Load, refused, slowest_s, without_values
 from reliability.model import Check, Result, broken_unless
@@ -30,7 +31,6 @@ from reliability.world import (
     governed_by,
     pod,
     policy,
-    wait,
 )
 from unavailable import UnavailableError
 

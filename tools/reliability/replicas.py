@@ -21,8 +21,9 @@ from typing import Any, Final, Self
 from cluster import ApiError
 from cluster.components import free_port
 from cluster.local_raddle import NAMESPACE, LocalRaddle, Process
+from cluster.waiting import wait
 from raddle_operator import certificates
-from reliability.world import World, wait
+from reliability.world import World
 from unavailable import UnavailableError
 
 CLUSTER_OPTIONS: Final[Mapping[str, Any]] = {"extra_flags": {"kube-apiserver": ["--enable-aggregator-routing=true"]}}

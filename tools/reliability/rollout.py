@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from reliability.world import Space, deployment, injected, planned_for, wait
+from cluster.waiting import wait
+from reliability.world import Space, deployment, injected, planned_for
 
 # More than any failure here may cost; what it did cost is in the figures.
 PATIENCE_SECONDS = 120.0

@@ -11,6 +11,7 @@ from typing import Final
 import psutil
 
 from cluster import ApiError, DevclusterError
+from cluster.waiting import NotInTimeError
 from reliability.model import BrokenError, Check, Outcome, Result
 from reliability.world import World
 from unavailable import UnavailableError
@@ -44,7 +45,7 @@ def _run(check: Check, world: World) -> Outcome:
         result = check.run(world)
     except UnavailableError as error:
         unavailable, result = str(error), Result({})
-    except BrokenError as error:
+    except (BrokenError, NotInTimeError) as error:
         result = Result({}, (str(error),))
     except _AROUND_IT as error:
         result = Result({}, (f"the check ended early: {str(error) or repr(error)}",))

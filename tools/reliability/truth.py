@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from cluster import ApiError
+from cluster.waiting import NotInTimeError, wait
 from reliability.model import BrokenError
-from reliability.world import Space, governed_by, injected, pod, policy, threads, wait
+from reliability.world import Space, governed_by, injected, pod, policy, threads
 
 SETTLE_S: Final = 60.0
 
@@ -83,5 +84,5 @@ def settle(space: Space, *, status: bool = True) -> None:
 
     try:
         wait(right, "", SETTLE_S)
-    except BrokenError:
+    except NotInTimeError:
         raise BrokenError(f"not right within {SETTLE_S:g} s: {'; '.join(mistakes)}") from None

@@ -11,21 +11,18 @@ import itertools
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import machines
 from cluster import Client, Cluster
 from cluster.local_raddle import LocalRaddle
 from cluster.progress import Progress
+from cluster.waiting import WAIT_SECONDS, settled, wait
 from raddle import env
 from raddle.planning import wire
-from reliability.model import BrokenError
 
-T = TypeVar("T")
-WAIT_SECONDS = 30.0
-POLL_SECONDS = 0.05
 OPTED_IN: Mapping[str, str] = {env.INJECT_LABEL: "enabled"}
 # Two sockets of 8 cores: fewer than a pod's limit of 20 CPUs, so that the values that are safe everywhere (20) and
 # those of this node (16) differ.
@@ -206,26 +203,6 @@ class Space:
         """Delete the namespace with all that is in it."""
         self.remove_workloads()
         self.client.delete(f"/api/v1/namespaces/{self.name}")
-
-
-def wait(check: Callable[[], T | None], what: str, seconds: float = WAIT_SECONDS) -> T:
-    """Return what `check` returns as soon as that is true. Raises BrokenError after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = check()
-        if found:
-            return found
-        if time.monotonic() > deadline:
-            raise BrokenError(f"not so within {seconds:g} s: {what}")
-        time.sleep(POLL_SECONDS)
-
-
-def settled(check: Callable[[], T], wanted: T, seconds: float = WAIT_SECONDS) -> T:
-    """Return what `check` returns once that is as wanted; after `seconds`, what it is then."""
-    deadline = time.monotonic() + seconds
-    while (found := check()) != wanted and time.monotonic() < deadline:
-        time.sleep(POLL_SECONDS)
-    return found
 
 
 def count_missed(space: Space, wanted: int) -> int:

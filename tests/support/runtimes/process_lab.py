@@ -14,16 +14,16 @@ import re
 import signal
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jsonpatch
 import pytest
 
+from cluster.waiting import wait
 from raddle import delivery
 from raddle_operator.injection import decide, matching, shipped
 from raddle_operator.objects import policy as spec
@@ -147,26 +147,26 @@ def free_ports(count: int) -> list[int]:
 
 
 def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int, errors: Path) -> None:
-    ends_at = time.monotonic() + 60
-    while time.monotonic() < ends_at and process.poll() is None:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"the server does not listen:\n{errors.read_text()[-3000:]}")
+    def answers() -> bool:
+        assert process.poll() is None, f"the server has ended:\n{errors.read_text()[-3000:]}"
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+
+    wait(answers, "the server listens", 60, refusals=(OSError,))
 
 
 def workers(port: int, count: int, path: str = "/") -> dict[int, dict[str, Any]]:
     """What each of `count` workers says of itself, by process id: asked until all have answered."""
     found: dict[int, dict[str, Any]] = {}
-    ends_at = time.monotonic() + 60
-    while len(found) < count and time.monotonic() < ends_at:
-        with (
-            contextlib.suppress(urllib.error.HTTPError),  # not ready yet
-            urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer,
-        ):
+
+    def complete() -> bool:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
             said = json.loads(answer.read())
             found[said["pid"]] = said
-    assert len(found) == count, found
+        return len(found) == count
+
+    # A server that is not ready refuses.
+    wait(complete, f"{count} workers have answered", 60, refusals=(urllib.error.HTTPError,), poll_seconds=0)
     return found
 
 
@@ -191,11 +191,3 @@ def run(command: Sequence[str], env: Mapping[str, str]) -> subprocess.CompletedP
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done
-
-
-def until(true: Callable[[], bool], seconds: float = 30) -> None:
-    """Waits until it is true; AssertionError where it never is."""
-    ends_at = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < ends_at
-        time.sleep(0.05)
