@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from cluster import objects
 from raddle import env
 from raddle.cpus.topology import Group, Machine, NUMANode
 from raddle_operator.injection import binding, plan_annotations, shipped
@@ -76,19 +77,15 @@ def pod(containers: int = 3, variables: int = 12) -> dict[str, Any]:
 def policies(count: int = 200) -> Policies:
     """So many policies, of which the last of the pod's namespace governs."""
     found = [
-        {
-            "kind": "InferenceThreading",
-            "metadata": {"name": f"policy-{n}", "namespace": "vision" if n % 4 == 0 else f"other-{n}"},
-            "spec": {"podSelector": {"matchLabels": {"app": f"app-{n}"}}},
-        }
+        objects.policy(
+            f"policy-{n}",
+            "vision" if n % 4 == 0 else f"other-{n}",
+            podSelector={"matchLabels": {"app": f"app-{n}"}},
+        )
         for n in range(count - 1)
     ]
     found.append(
-        {
-            "kind": "InferenceThreading",
-            "metadata": {"name": "resnet", "namespace": "vision"},
-            "spec": {"podSelector": {"matchLabels": {"app": "resnet"}}, "containers": ["serve"]},
-        }
+        objects.policy("resnet", "vision", podSelector={"matchLabels": {"app": "resnet"}}, containers=["serve"])
     )
     return Policies(map(policy_from_object, found))
 

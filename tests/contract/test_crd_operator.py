@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 import machines
+from cluster import objects
 from raddle.cpus.topology import Kubelet
 from raddle.machine import sysfs
 from raddle_operator.cli import schema
@@ -30,12 +31,7 @@ STATUS = crd_schema("inferencethreadings")["status"]["properties"]
 
 
 def policy(**fields):
-    return {
-        "apiVersion": "raddle.dev/v1alpha1",
-        "kind": "ClusterInferenceThreading",
-        "metadata": {"name": "latency"},
-        "spec": {"podSelector": {}, **fields},
-    }
+    return objects.policy("latency", kind="ClusterInferenceThreading", **fields)
 
 
 @pytest.mark.parametrize("field", ["mode", "tier"])

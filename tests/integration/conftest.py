@@ -11,9 +11,10 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from support.world import Space, container, env_of, pod, policy
 
 import machines
+from cluster import namespaces
+from cluster.objects import container, env_of, pod, policy
 from cluster.waiting import wait
 from raddle import env
 from raddle.cpus.topology import Kubelet
@@ -52,21 +53,12 @@ def raddle(cluster):
 
 
 @pytest.fixture
-def space(cluster, raddle):
+def space(raddle):
     """A namespace of the test's own, opted in (`enabled`)."""
-    name = f"test-{os.getpid()}-{next(_numbers)}"
-    labels = {"raddle.dev/inject": "enabled"}
-    cluster.client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
-    made = Space(cluster, raddle, name)
-    # Without the account, which the controller manager makes, no pod is admitted.
-    accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
-    made.wait(lambda: [one for one in cluster.client.get(accounts)["items"] if one["metadata"]["name"] == "default"])
-    made.wait_for_webhook()
-    yield made
     # Without a kubelet nobody confirms the end of a pod: they would hold their node's CPUs for ever.
-    for left in made.list():
-        made.delete(left["metadata"]["name"])
-    cluster.client.delete(f"/api/v1/namespaces/{name}")
+    with namespaces.fresh(raddle, f"test-{os.getpid()}-{next(_numbers)}") as made:
+        made.wait_for_webhook()
+        yield made
 
 
 @pytest.fixture
@@ -74,12 +66,7 @@ def shimmed(space):
     """The namespace once the webhook has seen the shim's ConfigMap there: only then is anything mounted."""
     space.apply(policy("probe", podSelector={"matchLabels": {"probe": "yes"}}))
     probe = pod(container(cpu="1"), name="probe", labels={"probe": "yes"})
-    path = f"/api/v1/namespaces/{space.name}/pods"
-
-    def seen():
-        return env.PLAN in env_of(space.client.request("POST", path, probe, query={"dryRun": "All"}))
-
-    wait(seen)
+    wait(lambda: env.PLAN in env_of(space.probe(probe)), "the webhook has seen the shim")
     return space
 
 

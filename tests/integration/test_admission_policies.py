@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from cluster import Cluster
+from cluster.objects import topology
 from cluster.waiting import wait
 
 pytestmark = pytest.mark.cluster
@@ -252,15 +253,6 @@ def test_other_subresources_change_no_annotation(cluster, mallory, pod, subresou
 
 
 # --- An agent writes its own node's topology only ---------------------------------------------------------------------
-
-
-def topology(node: str, **metadata: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "raddle.dev/v1alpha1",
-        "kind": "NodeCPUTopology",
-        "metadata": {"name": node} | metadata,
-        "spec": {"cpus": {"online": "0-3"}},
-    }
 
 
 def agent(cluster: Cluster, node: str) -> As:

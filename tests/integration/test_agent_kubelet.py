@@ -7,10 +7,10 @@ import time
 
 import pytest
 from support import kubelet_lab
-from support.world import Space
 
 from cluster import Cluster
 from cluster.local_raddle import LocalRaddle
+from cluster.namespaces import TestNamespace
 from cluster.waiting import wait
 from raddle.cpus import cpuset
 from raddle.machine.sysfs import read_machine
@@ -48,11 +48,14 @@ def kubelet(raddle, tmp_path):
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="a static CPU manager needs a CPU beside the reserved one")
 def test_what_a_real_kubelet_says_is_published_and_followed(raddle, kubelet):
-    space = Space(raddle.cluster, raddle, "default")
+    space = TestNamespace(raddle, "default")
     kubelet.start(**STATIC)
     nodes = f"/api/v1/nodes/{kubelet.node}"
-    wait(lambda: kubelet.node in [one["metadata"]["name"] for one in space.client.get("/api/v1/nodes")["items"]], 60)
-    wait(kubelet.pod_resources.exists, 60)
+    wait(
+        lambda: kubelet.node in [one["metadata"]["name"] for one in space.client.get("/api/v1/nodes")["items"]],
+        seconds=60,
+    )
+    wait(kubelet.pod_resources.exists, seconds=60)
     options = ["--node-ip", "127.0.0.1", "--kubelet-port", str(kubelet.port), "--kubelet-insecure-tls"]
     options += ["--kubelet-interval-s", "0.5", "--reread-s", "0.5", "--pod-resources", str(kubelet.pod_resources)]
     agent = raddle.start_agent(kubelet.node, options=options)
@@ -62,7 +65,7 @@ def test_what_a_real_kubelet_says_is_published_and_followed(raddle, kubelet):
             items = space.client.get(TOPOLOGIES, fieldSelector=f"metadata.name={kubelet.node}")["items"]
             return next((obj["spec"]["kubelet"] for obj in items if check(obj["spec"]["kubelet"])), None)
 
-        return wait(look, 60)
+        return wait(look, seconds=60)
 
     known = said(lambda found: found.get("reservedCPUsSource"))
     online = read_machine("/").online
@@ -79,7 +82,7 @@ def test_what_a_real_kubelet_says_is_published_and_followed(raddle, kubelet):
     # Nothing changes: nothing is written, however often it looks.
     before = space.client.get(f"{TOPOLOGIES}/{kubelet.node}")["metadata"]["resourceVersion"]
     asked = space.client.get(nodes)["metadata"]["resourceVersion"]
-    wait(lambda: space.client.get(nodes)["metadata"]["resourceVersion"] != asked, 60)
+    wait(lambda: space.client.get(nodes)["metadata"]["resourceVersion"] != asked, seconds=60)
     assert space.client.get(f"{TOPOLOGIES}/{kubelet.node}")["metadata"]["resourceVersion"] == before
 
     kubelet.start(cpuManagerPolicy="none")

@@ -6,9 +6,11 @@ import collections
 import re
 
 import pytest
-from support.world import container, injected, plan_of, policy, threads, unregister
+from support.nodes import unregister
 
 import machines
+from cluster import objects
+from cluster.objects import container, injected, plan_of, policy, threads
 from cluster.waiting import wait
 
 PODS = 500
@@ -34,21 +36,9 @@ def nodes(cluster, raddle):
 
 
 def deployment(namespace):
-    template = {
-        "metadata": {"labels": {"app": "burst"}},
-        "spec": {
-            "containers": [container(cpu=str(SAFE), request="1m")],
-            "nodeSelector": {"burst": "yes"},
-            # Without a kubelet nobody would confirm the end of a pod that has time to end.
-            "terminationGracePeriodSeconds": 0,
-        },
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "burst", "namespace": namespace},
-        "spec": {"replicas": PODS, "selector": {"matchLabels": {"app": "burst"}}, "template": template},
-    }
+    # Without a kubelet nobody would confirm the end of a pod that has time to end.
+    more = {"nodeSelector": {"burst": "yes"}, "terminationGracePeriodSeconds": 0}
+    return objects.deployment("burst", PODS, container(cpu=str(SAFE), request="1m"), namespace=namespace, **more)
 
 
 @pytest.fixture
@@ -63,7 +53,7 @@ def burst(space, nodes):
             pods = space.list()
             return pods if len(pods) == PODS and all(one["spec"].get("nodeName") for one in pods) else None
 
-        return wait(all_bound, BURST_SECONDS)
+        return wait(all_bound, seconds=BURST_SECONDS)
 
     yield start
     space.client.delete(f"{path}/deployments/burst", missing_ok=True)

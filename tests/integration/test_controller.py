@@ -14,7 +14,7 @@ import pytest
 from support.controllers import ControllerThread
 from support.waiting import until
 
-from cluster import Cluster
+from cluster import Cluster, objects
 from raddle import delivery
 from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.kube import (
@@ -112,7 +112,7 @@ async def controller(cluster):
 
 async def new_namespace(kube, inject="enabled"):
     name = f"shop-{next(_numbers)}"
-    await kube.create(NAMESPACES, {"metadata": {"name": name, "labels": {"raddle.dev/inject": inject}}})
+    await kube.create(NAMESPACES, objects.namespace(name, {"raddle.dev/inject": inject}))
     await kube.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": name}})
     return name
 
@@ -123,15 +123,13 @@ async def namespace(kube):
 
 
 def policy(name, namespace, *, app="resnet", **spec):
-    selector = {"matchLabels": {"app": app}}
-    return {"metadata": {"name": name, "namespace": namespace}, "spec": {"podSelector": selector, **spec}}
+    return objects.policy(name, namespace, podSelector={"matchLabels": {"app": app}}, **spec)
 
 
 def pod(name, namespace, *, labels=None, annotations=None, limits=None):
-    metadata = {"name": name, "namespace": namespace, "labels": {"app": "resnet", **(labels or {})}}
-    resources = {"limits": {"cpu": "2"}} if limits is None else {"limits": limits}
-    spec = {"containers": [{"name": "serve", "image": "none.invalid/none", "resources": resources}]}
-    return {"metadata": {**metadata, "annotations": annotations or {}}, "spec": spec}
+    container = objects.container(resources={"limits": {"cpu": "2"} if limits is None else limits})
+    given = {"app": "resnet", **(labels or {})}
+    return objects.pod(container, name=name, namespace=namespace, labels=given, annotations=annotations)
 
 
 def injected_pod(name, namespace, settings_hash, node="n1", **values):

@@ -17,7 +17,7 @@ import pytest
 from support.controllers import ControllerThread
 from support.waiting import until
 
-from cluster import Cluster
+from cluster import Cluster, objects
 from raddle_operator.controller.reconcile import Reconciler
 from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.kube import (
@@ -69,7 +69,7 @@ async def kube(cluster):
 @pytest.fixture
 async def namespace(kube):
     name = f"shop-{next(_numbers)}"
-    await kube.create(NAMESPACES, {"metadata": {"name": name, "labels": {"raddle.dev/inject": "enabled"}}})
+    await kube.create(NAMESPACES, objects.namespace(name))
     return name
 
 
@@ -109,8 +109,7 @@ async def has_status(kube, name, namespace):
 
 
 async def new_policy(kube, name, namespace):
-    body = {"metadata": {"name": name, "namespace": namespace}, "spec": {"podSelector": {}}}
-    return await kube.create(INFERENCE_THREADINGS, body)
+    return await kube.create(INFERENCE_THREADINGS, objects.policy(name, namespace))
 
 
 async def is_ready(settings):

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from support import image_envs
 
-from cluster import ApiError, Cluster
+from cluster import ApiError, Cluster, objects
 from cluster.waiting import wait
 from raddle import env
 from raddle.planning.policy import FAMILIES
@@ -32,12 +32,7 @@ def cluster():
 
 
 def policy(spec, *, name="latency", kind="InferenceThreading"):
-    return {
-        "apiVersion": "raddle.dev/v1alpha1",
-        "kind": kind,
-        "metadata": {"name": name},
-        "spec": {"podSelector": {}, **spec},
-    }
+    return objects.policy(name, kind=kind, **spec)
 
 
 def refusal(cluster, manifest, path=POLICIES):

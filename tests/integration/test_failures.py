@@ -14,11 +14,13 @@ import time
 
 import pytest
 import yaml
-from support.world import TOPOLOGIES, container, injected, plan_of, pod, policy, threads, unregister
+from support.nodes import unregister
 
 import machines
 from cluster import ApiError, Cluster
 from cluster.local_raddle import NAMESPACE, LocalRaddle
+from cluster.namespaces import TOPOLOGIES
+from cluster.objects import container, injected, plan_of, pod, policy, threads
 from cluster.waiting import wait
 from raddle import env
 
@@ -392,7 +394,7 @@ def test_a_second_controller_takes_over_and_there_are_never_two_leaders(space, r
             assert not leads(second)
             killed_s = time.monotonic()
             first.kill()
-            wait(lambda: leads(second), TAKE_OVER_SECONDS)
+            wait(lambda: leads(second), seconds=TAKE_OVER_SECONDS)
             took_s = time.monotonic() - killed_s
             space.apply(policy())
             wait(lambda: space.policy_status().get("conditions"))
@@ -400,7 +402,7 @@ def test_a_second_controller_takes_over_and_there_are_never_two_leaders(space, r
             assert not leads(first)
             stopped_s = time.monotonic()
             second.stop()
-            wait(lambda: leads(first), AT_ONCE_SECONDS)
+            wait(lambda: leads(first), seconds=AT_ONCE_SECONDS)
             handed_over_s = time.monotonic() - stopped_s
             wait(lambda: idle(first))
         assert watch.both == []

@@ -6,18 +6,9 @@ import copy
 from pathlib import Path
 
 import pytest
-from support.world import (
-    container,
-    env_of,
-    guaranteed,
-    injected,
-    plan_of,
-    pod,
-    policy,
-    threads,
-)
 
 from cluster import ApiError, kubelet_env
+from cluster.objects import container, env_of, guaranteed, injected, plan_of, pod, policy, threads
 from cluster.waiting import wait
 from raddle import delivery, env
 

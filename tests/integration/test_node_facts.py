@@ -8,11 +8,11 @@ import time
 
 import click
 import pytest
-from support.world import Space, container, plan_of, pod, policy, threads
 
 import machines
-from cluster import ApiError, Cluster
+from cluster import ApiError, Cluster, namespaces
 from cluster.local_raddle import LocalRaddle
+from cluster.objects import container, plan_of, pod, policy, threads
 from cluster.waiting import wait
 from raddle.cpus.topology import GPU
 from raddle.machine.sysfs import read_machine
@@ -63,22 +63,13 @@ def raddle():
     }
     options = ["--lookup-timeout", "20", "--node-feature-discovery"]
     with Cluster(name="facts") as cluster, LocalRaddle(cluster, values=values, webhook_options=options) as running:
-        cluster.client.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "Namespace",
-                "metadata": {"name": "models", "labels": {"raddle.dev/inject": "enabled"}},
-            }
-        )
         yield running
 
 
 @pytest.fixture(scope="module")
 def space(raddle):
     """A namespace that is opted in, with a policy for every pod."""
-    made = Space(raddle.cluster, raddle, "models")
-    accounts = "/api/v1/namespaces/models/serviceaccounts"
-    made.wait(lambda: [one for one in made.client.get(accounts)["items"] if one["metadata"]["name"] == "default"])
+    made = namespaces.made(raddle, "models")
     made.wait_for_webhook()
     made.apply(policy("everything"))
     return made

@@ -8,9 +8,9 @@ import urllib.request
 
 import pytest
 import yaml
-from support.world import container, pod, policy
 
 from cluster.components import free_port
+from cluster.objects import container, pod, policy
 from cluster.waiting import wait
 from generate import chart, dashboard
 

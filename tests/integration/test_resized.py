@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from support.world import container, plan_of, pod, policy
-
+from cluster.objects import container, plan_of, pod, policy
 from cluster.waiting import wait
 
 

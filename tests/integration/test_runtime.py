@@ -11,10 +11,11 @@ import platform
 from pathlib import Path
 
 import pytest
+from support.nodes import unregister
 from support.runtimes import native_caller, native_lab, node_lab, shim_lab
-from support.world import container, env_of, plan_of, pod, policy, threads, unregister
 
 from cluster import kubelet_env
+from cluster.objects import container, env_of, plan_of, pod, policy, threads
 from raddle import delivery, env
 from runtimes import libonnxruntime, nodejs, pythons
 

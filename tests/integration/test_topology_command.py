@@ -2,8 +2,8 @@
 
 import pytest
 from click.testing import CliRunner
-from support.world import guaranteed, pod, policy
 
+from cluster.objects import guaranteed, pod, policy
 from raddle_operator.cli import main
 
 

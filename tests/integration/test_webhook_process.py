@@ -7,11 +7,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from support.world import Space, container, injected, plan_of, pod, policy, threads
 
 import machines
-from cluster import Cluster
+from cluster import Cluster, namespaces
 from cluster.local_raddle import NAMESPACE, LocalRaddle
+from cluster.objects import container, injected, plan_of, pod, policy, threads
 from cluster.waiting import wait
 from raddle_operator.certificates import CertificateSettings, ensure
 from raddle_operator.injection.binding import BindingOutcome
@@ -34,13 +34,7 @@ def own():
 
 @pytest.fixture
 def space(own, request):
-    cluster = own.cluster
-    name = f"test-{abs(hash(request.node.name)) % 10**8}"
-    labels = {"raddle.dev/inject": "enabled"}
-    cluster.client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
-    made = Space(cluster, own, name)
-    get = ("get", "serviceaccount", "default", "--namespace", name)
-    made.wait(lambda: cluster.kubectl(*get, check=False).returncode == 0)
+    made = namespaces.made(own, f"test-{abs(hash(request.node.name)) % 10**8}")
     made.apply(policy())
     yield made
     for left in made.list():
@@ -103,7 +97,7 @@ def test_while_the_webhook_is_down_pods_are_created_and_bound_at_once(own, space
         assert (threads(kept), plan_of(kept).node) == (safe, None), "the safe values stand"
     finally:
         own.webhook.start().wait_ready()
-    wait(lambda: injected(space.client.request("POST", space._pods, small("again"), query={"dryRun": "All"})))
+    wait(lambda: injected(space.probe(small("again"))))
 
 
 def test_a_stop_lets_go_in_order(own, space):
@@ -121,10 +115,10 @@ def test_it_knows_the_cluster_again_after_the_api_server_was_away(own, space):
     space.apply(policy("later", threads={"intraOp": 3}, priority=9))
 
     def follows():
-        made = space.client.request("POST", space._pods, small("probe"), query={"dryRun": "All"})
+        made = space.probe(small("probe"))
         return threads(made) == 3
 
-    wait(follows, 60)
+    wait(follows, seconds=60)
 
 
 async def test_the_issuers_certificates_are_trusted_with_the_charts_rights_and_change_without_a_gap(own, space):
@@ -142,7 +136,7 @@ async def test_the_issuers_certificates_are_trusted_with_the_charts_rights_and_c
         )
 
     def gets_values():
-        return injected(space.client.request("POST", space._pods, small("probe"), query={"dryRun": "All"}))
+        return injected(space.probe(small("probe")))
 
     async with await Kube.from_settings(own.cluster.directory / "controller.kubeconfig") as kube:
         before = own.webhook.metric("raddle_webhook_certificate_loads_total", outcome="loaded")

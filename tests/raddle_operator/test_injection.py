@@ -9,14 +9,13 @@ from dataclasses import replace
 import jsonpatch
 import pytest
 
+from cluster import decided, objects
 from raddle import env
 from raddle.cpus.topology import Kubelet, Machine, NUMANode
 from raddle.planning.wire import read_plan_text
 from raddle_operator.injection import shipped
-from raddle_operator.injection.decide import MAX_PLANNED_CONTAINERS, Facts, Settings, decide_object
-from raddle_operator.injection.matching import Policies
+from raddle_operator.injection.decide import MAX_PLANNED_CONTAINERS, Facts, Settings
 from raddle_operator.injection.volumes import SAFE_TO_EVICT, ShimDelivery
-from raddle_operator.objects.policy import policy_from_object
 from raddle_operator.objects.reasons import SkipReason
 
 ITEMS = [{"key": "sitecustomize.py", "path": "python/sitecustomize.py"}]
@@ -43,22 +42,13 @@ def container(name="serve", **parts):
     return {"name": name, "image": "example.test/serve:1", "resources": LIMITS, **parts}
 
 
-def pod(*containers, annotations=None, labels=None, **spec):
-    metadata = {"name": "p"}
-    metadata |= {"annotations": annotations} if annotations is not None else {}
-    metadata |= {"labels": labels} if labels is not None else {}
-    return {"metadata": metadata, "spec": {"containers": list(containers or [container()]), **spec}}
+def pod(*containers, **more):
+    return objects.pod(*(containers or [container()]), name="p", **more)
 
 
 def decide(obj, spec=None, *, facts=None, settings=None, opt_in="enabled"):
-    policy = {
-        "kind": "InferenceThreading",
-        "metadata": {"name": "fast", "namespace": "ns"},
-        "spec": {"podSelector": {}, **(spec or {})},
-    }
-    policies = Policies([policy_from_object(policy)])
-    labels = {env.INJECT_LABEL: opt_in}
-    return decide_object(obj, "ns", labels, policies, facts or KNOWN, settings or Settings(shim=SHIM))
+    policy = objects.policy("fast", "ns", **(spec or {}))
+    return decided.decide(obj, policy, facts or KNOWN, settings or Settings(shim=SHIM), opt_in)
 
 
 def inject(obj, spec=None, **more):

@@ -9,12 +9,11 @@ from dataclasses import replace
 import jsonpatch
 import pytest
 
+from cluster import decided, objects
 from raddle import env
 from raddle.planning.wire import read_plan_text
-from raddle_operator.injection.decide import Facts, Settings, decide_object
-from raddle_operator.injection.matching import Policies
+from raddle_operator.injection.decide import Facts, Settings
 from raddle_operator.injection.volumes import ShimDelivery
-from raddle_operator.objects.policy import policy_from_object
 from raddle_operator.objects.reasons import SkipReason
 
 ITEMS = [{"key": "sitecustomize.py", "path": "python/sitecustomize.py"}]
@@ -32,22 +31,13 @@ def container(name="serve", **parts):
     return {"name": name, "image": "example.test/serve:1", "resources": {"limits": limits}, **parts}
 
 
-def pod(*containers, labels=None, annotations=None, **spec):
-    metadata = {"name": "p"}
-    metadata |= {"labels": labels} if labels is not None else {}
-    metadata |= {"annotations": annotations} if annotations is not None else {}
-    return {"metadata": metadata, "spec": {"containers": list(containers or [container()]), **spec}}
+def pod(*containers, **more):
+    return objects.pod(*(containers or [container()]), name="p", **more)
 
 
 def decide(obj, spec=None, *, facts=ONE_KIND, door=True, opt_in="enabled"):
-    policy = {
-        "kind": "InferenceThreading",
-        "metadata": {"name": "fast", "namespace": "ns"},
-        "spec": {"podSelector": {}, **(spec or {})},
-    }
-    policies = Policies([policy_from_object(policy)])
-    settings = Settings(shim=SHIM, door=door)
-    return decide_object(obj, "ns", {env.INJECT_LABEL: opt_in}, policies, facts, settings)
+    policy = objects.policy("fast", "ns", **(spec or {}))
+    return decided.decide(obj, policy, facts, Settings(shim=SHIM, door=door), opt_in)
 
 
 def inject(obj, spec=None, **more):

@@ -8,14 +8,13 @@ import json
 import jsonpatch
 import pytest
 
+from cluster import decided, objects
 from raddle import delivery, env
 from raddle.cpus.topology import Machine
 from raddle.planning.policy import FAMILIES
 from raddle.planning.wire import read_plan_text
-from raddle_operator.injection.decide import Facts, Settings, decide_object
-from raddle_operator.injection.matching import Policies
+from raddle_operator.injection.decide import Facts, Settings
 from raddle_operator.injection.volumes import SAFE_TO_EVICT, ShimDelivery
-from raddle_operator.objects.policy import policy_from_object
 from raddle_operator.objects.reasons import SkipReason
 
 ITEMS = [{"key": "sitecustomize.py", "path": "python/sitecustomize.py"}]
@@ -40,19 +39,13 @@ def container(name="serve", **parts):
     return {"name": name, "image": "example.test/serve:1", "resources": LIMITS, **parts}
 
 
-def pod(*containers, annotations=None, **spec):
-    metadata = {"name": "p"} | ({"annotations": annotations} if annotations is not None else {})
-    return {"metadata": metadata, "spec": {"containers": list(containers) or [container()], **spec}}
+def pod(*containers, **more):
+    return objects.pod(*(containers or [container()]), name="p", **more)
 
 
 def decide(obj, spec=None, *, facts=SEEN, shim=SHIM, opt_in="enabled"):
-    policy = {
-        "kind": "InferenceThreading",
-        "metadata": {"name": "fast", "namespace": "ns"},
-        "spec": {"podSelector": {}, **(spec or {})},
-    }
-    policies = Policies([policy_from_object(policy)])
-    return decide_object(obj, "ns", {env.INJECT_LABEL: opt_in}, policies, facts, Settings(shim=shim))
+    policy = objects.policy("fast", "ns", **(spec or {}))
+    return decided.decide(obj, policy, facts, Settings(shim=shim), opt_in)
 
 
 def inject(obj, spec=None, **more):

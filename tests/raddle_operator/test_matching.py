@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster import objects
 from raddle import env
 from raddle_operator.injection.matching import (
     MAX_POLICIES_PER_NAMESPACE,
@@ -25,13 +26,11 @@ from raddle_operator.objects.reasons import SkipReason
 
 def policy(name, *, cluster="", priority=0, created=1, app=None, namespace="ns", namespaces=None):
     spec = {"podSelector": {"matchLabels": {"app": app}} if app else {}, "priority": priority}
-    metadata = {"name": name, "creationTimestamp": f"2026-01-{created:02}T00:00:00Z"}
-    if not cluster:
-        return policy_from_object(
-            {"kind": "InferenceThreading", "metadata": {**metadata, "namespace": namespace}, "spec": spec}
-        )
-    spec |= {"tier": cluster, "namespaceSelector": namespaces}
-    return policy_from_object({"kind": "ClusterInferenceThreading", "metadata": metadata, "spec": spec})
+    kind = "InferenceThreading"
+    if cluster:
+        kind, namespace, spec = f"Cluster{kind}", None, {**spec, "tier": cluster, "namespaceSelector": namespaces}
+    metadata = {"creationTimestamp": f"2026-01-{created:02}T00:00:00Z"}
+    return policy_from_object(objects.policy(name, namespace, kind, metadata, **spec))
 
 
 def chosen(policies, labels=None, namespace_labels=None):

@@ -8,17 +8,14 @@ import pytest
 from hypothesis import given, settings
 from support import image_envs, strategies
 
+from cluster import objects
 from raddle import env
 from raddle.planning.policy import Policy
 from raddle_operator.objects.policy import SpecError, pod_from_object, policy_from_object
 
 
 def policy(spec=None, *, kind="InferenceThreading", **metadata):
-    return {
-        "kind": kind,
-        "metadata": {"name": "p", "namespace": "ns", **metadata},
-        "spec": {"podSelector": {}, **(spec or {})},
-    }
+    return objects.policy("p", "ns", kind, metadata, **(spec or {}))
 
 
 def test_a_policy_without_more_than_a_selector_has_the_schemas_defaults():

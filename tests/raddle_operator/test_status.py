@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster import objects
 from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import Policy
 from raddle.planning.wire import plan_text
@@ -49,11 +50,10 @@ LABELLED = NamespaceFacts(labels={"raddle.dev/inject": "labelled"}, opted_in_s=0
 
 
 def policy_object(name="p", namespace="shop", *, created=CREATED, kind="InferenceThreading", **spec):
-    metadata = {"name": name, "uid": f"uid-{name}", "creationTimestamp": created, "generation": 3}
-    if namespace:
-        metadata["namespace"] = namespace
-    body = {"podSelector": {"matchLabels": {"app": "resnet"}}, **spec}
-    return {"kind": kind, "metadata": {**metadata, "resourceVersion": "1"}, "spec": body}
+    metadata = {"uid": f"uid-{name}", "creationTimestamp": created, "generation": 3, "resourceVersion": "1"}
+    return objects.policy(
+        name, namespace, kind, metadata, **{"podSelector": {"matchLabels": {"app": "resnet"}}, **spec}
+    )
 
 
 def policy(*arguments, **options):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import aiohttp
 import jsonpatch
 
+from cluster import objects
 from raddle import delivery
 from raddle.cpus.topology import Group, Kubelet, Machine, NUMANode
 from raddle_operator.certificates import local_issue
@@ -26,19 +27,15 @@ UID = "7d1c2f2e-6f3a-4f57-9d8c-1f0f5b7a1c11"
 
 
 def namespace(name="models", inject="enabled"):
-    return {"metadata": {"name": name, "labels": {"raddle.dev/inject": inject} if inject else {}}}
+    return objects.namespace(name, {"raddle.dev/inject": inject} if inject else {})
 
 
 def policy(name="fast", namespace="models", **spec):
-    spec.setdefault("podSelector", {})
-    metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "generation": 1}
-    return {"kind": "InferenceThreading", "metadata": metadata, "spec": spec}
+    return objects.policy(name, namespace, metadata={"uid": f"uid-{name}", "generation": 1}, **spec)
 
 
 def pod(name="resnet-1", namespace="models", cpu="4", **spec):
-    container = {"name": "serve", "image": "serve:1", "resources": {"limits": {"cpu": cpu}} if cpu else {}}
-    metadata = {"name": name, "namespace": namespace, "labels": {"app": "resnet"}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container], **spec}}
+    return objects.pod(objects.container(cpu=cpu), name=name, namespace=namespace, labels={"app": "resnet"}, **spec)
 
 
 def injected(name="resnet-1", namespace="models", uid="pod-1", **changes):

@@ -20,19 +20,24 @@ _PRELOAD = "/etc/ld.so.preload"
 _REFERENCE = re.compile(r"\$\$|\$\((?P<name>[A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 
 
+def variables(pod: Mapping[str, Any], container: str, client: Client | None = None) -> dict[str, str]:
+    """Return the environment of a container. Without a client no entry may be of a ConfigMap."""
+    found: dict[str, str] = {}
+    for entry in _container(pod, container).get("env", []):
+        value = _value(client, pod, entry, found)
+        if value is not None:
+            found[entry["name"]] = value
+    return found
+
+
 def environment(client: Client, pod: Mapping[str, Any], container: str, root: Path) -> dict[str, str]:
     """Return the environment of a container. Files of its mounts are written below `root`, and paths point there.
 
     Mounts of ConfigMaps and of empty folders are made; a missing optional ConfigMap makes one, as the kubelet does.
     What a file over /etc/ld.so.preload lists is preloaded by the variable.
     """
-    spec = _container(pod, container)
-    folders = _mounts(client, pod, spec, root)
-    found: dict[str, str] = {}
-    for entry in spec.get("env", []):
-        value = _value(client, pod, entry, found)
-        if value is not None:
-            found[entry["name"]] = value
+    folders = _mounts(client, pod, _container(pod, container), root)
+    found = variables(pod, container, client)
     listed = folders.get(_PRELOAD)
     if listed is not None and listed.is_file():
         found["LD_PRELOAD"] = " ".join(filter(None, (found.get("LD_PRELOAD"), listed.read_text().strip())))
@@ -48,7 +53,9 @@ def _container(pod: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     raise KeyError(name)
 
 
-def _value(client: Client, pod: Mapping[str, Any], entry: Mapping[str, Any], earlier: Mapping[str, str]) -> str | None:
+def _value(
+    client: Client | None, pod: Mapping[str, Any], entry: Mapping[str, Any], earlier: Mapping[str, str]
+) -> str | None:
     if "valueFrom" not in entry:
         return _expand(entry.get("value", ""), earlier)
     source = entry["valueFrom"]
@@ -58,7 +65,7 @@ def _value(client: Client, pod: Mapping[str, Any], entry: Mapping[str, Any], ear
             raise NotImplementedError(f"fieldRef {source['fieldRef']['fieldPath']}")
         # A missing key gives an empty string.
         return str(pod["metadata"].get("annotations", {}).get(match["key"], ""))
-    if "configMapKeyRef" in source:
+    if "configMapKeyRef" in source and client is not None:
         reference = source["configMapKeyRef"]
         try:
             data = _config_map(client, pod, reference["name"]).get("data", {})

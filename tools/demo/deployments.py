@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from cluster import objects
+
 NAMESPACE = "models"
 # name -> (replicas, resources, node selector, what it shows)
 CASES: dict[str, tuple[int, dict[str, Any], dict[str, str], str]] = {
@@ -33,20 +35,6 @@ def _deployment(name: str, replicas: int, resources: dict[str, Any], selector: d
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": labels},
     }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {
-                    "nodeSelector": selector,
-                    "topologySpreadConstraints": [spread],
-                    "containers": [{"name": "serve", "image": f"registry.example/{name}:1", "resources": resources}],
-                },
-            },
-        },
-    }
+    container = {"name": "serve", "image": f"registry.example/{name}:1", "resources": resources}
+    more = {"nodeSelector": selector, "topologySpreadConstraints": [spread]}
+    return objects.deployment(name, replicas, container, namespace=NAMESPACE, **more)

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from cluster import Cluster
+from cluster import Cluster, objects
 from cluster.client import ApiError
 from cluster.progress import Progress
 from e2e import waiting
@@ -76,13 +76,7 @@ def wait_for_topology(
 
 def opt_in(cluster: Cluster, namespace: str, labels: dict[str, str], progress: Progress) -> None:
     """Make an opted-in namespace with a policy, and wait until the shim is there."""
-    cluster.client.apply(
-        {
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {"name": namespace, "labels": {"raddle.dev/inject": "enabled", **labels}},
-        }
-    )
+    cluster.client.apply(objects.namespace(namespace, {"raddle.dev/inject": "enabled", **labels}))
     cluster.client.apply(policy("e2e", namespace, podSelector={}))
 
     def shipped() -> bool:

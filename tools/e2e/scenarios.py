@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from cluster import objects
 from e2e import imagevolumes, nodejs, settings, usernamespaces
 from e2e.images import APP_IMAGE, NODE, NODE_IMAGE, PYTHON, VENV_IMAGE, VENV_PYTHON
 
@@ -162,12 +163,7 @@ def _placed(nodes: tuple[str, ...], labels: Mapping[str, str]) -> dict[str, Any]
 
 def policy(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
     """A policy whose containers write reports; `spec` is the rest of it."""
-    return {
-        "apiVersion": "raddle.dev/v1alpha1",
-        "kind": "InferenceThreading",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"reports": True, **spec},
-    }
+    return objects.policy(name, namespace, **{"reports": True, **spec})
 
 
 HALF: Final[Mapping[str, Any]] = {"request": "100m", "limit": "500m", "threads": 1, "quota_cpus": 0.5}

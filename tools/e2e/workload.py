@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from cluster import objects
 from e2e.images import APP_IMAGE, PYTHON
 from load.models import SMALL
 
@@ -48,20 +49,12 @@ def deployment(name: str, namespace: str, request_m: int, limit_m: int) -> dict[
         "readinessProbe": {"httpGet": {"path": "/ready", "port": PORT}, "periodSeconds": 2, "timeoutSeconds": 5},
         "volumeMounts": [{"name": "serve", "mountPath": "/serve"}],
     }
-    spec = {
-        "automountServiceAccountToken": False,
-        "terminationGracePeriodSeconds": 5,
-        "volumes": [{"name": "serve", "configMap": {"name": "serve"}}],
-        "containers": [container],
-    }
-    labels = {"app": name}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
-    }
+    return objects.deployment(
+        name,
+        1,
+        container,
+        namespace=namespace,
+        automountServiceAccountToken=False,
+        terminationGracePeriodSeconds=5,
+        volumes=[{"name": "serve", "configMap": {"name": "serve"}}],
+    )

@@ -1,18 +1,16 @@
 """What the webhook gives a pod: its decision at CREATE, the values at binding, and the container's environment.
 
-The real functions of the operator; the API server and the kubelet are left out, so annotations are resolved here.
+The real functions of the operator; the API server and the kubelet are left out.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jsonpatch
-
 import machines
+from cluster import decided, kubelet_env, objects
 from raddle import env
 from raddle.cpus import cpuset
 from raddle.cpus.topology import Kubelet, Machine
@@ -20,14 +18,13 @@ from raddle.machine.sysfs import read_machine
 from raddle.planning import wire
 from raddle.planning.planner import Budget, Plan, plan
 from raddle.planning.policy import Policy
-from raddle_operator.injection import binding, decide, matching, shipped
-from raddle_operator.objects import policy as spec
+from raddle_operator.injection import binding, decide, shipped
 
 NODE = "node"
+NAMESPACE = "models"
 CONTAINER = "serve"
 # The guest starts a program with the pod's variables; it makes no mounts of its own.
 _BY_VARIABLES = {"shim": "ConfigMap", "imageEnv": {"PYTHONPATH": ""}}
-_ANNOTATION = re.compile(r"metadata\.annotations\['([^']+)'\]")
 
 
 def machine(shape: str, reserved: str = "") -> Machine:
@@ -38,8 +35,8 @@ def machine(shape: str, reserved: str = "") -> Machine:
 
 def pod(resources: Mapping[str, Any], command: list[str]) -> dict[str, Any]:
     """A pod of one container."""
-    container = {"name": CONTAINER, "image": "models/serve:1", "command": command, "resources": resources}
-    return {"metadata": {"name": "serve", "namespace": "models"}, "spec": {"containers": [container]}}
+    container = objects.container(CONTAINER, command=command, resources=resources)
+    return objects.pod(container, name="serve", namespace=NAMESPACE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,41 +63,14 @@ def bind(created: Mapping[str, Any], node: Machine, policy: Mapping[str, Any] | 
 
     Raises AssertionError where the webhook would not have changed the pod or would have kept safe values.
     """
-    governing = spec.policy_from_object(
-        {
-            "apiVersion": "raddle.dev/v1alpha1",
-            "kind": "InferenceThreading",
-            "metadata": {"name": "all", "namespace": "models"},
-            "spec": {"podSelector": {}, **_BY_VARIABLES, "reports": True, **(policy or {})},
-        }
-    )
+    governing = objects.policy("all", NAMESPACE, **{**_BY_VARIABLES, "reports": True, **(policy or {})})
     facts = decide.Facts(smallest_cores=len(node.cores), architectures=frozenset({node.architecture}))
-    decision = decide.decide_object(
-        created,
-        "models",
-        {"raddle.dev/inject": "enabled"},
-        matching.Policies([governing]),
-        facts,
-        decide.Settings(shim=shipped.shim()),
-    )
-    assert decision.injected, decision
-    changed = jsonpatch.apply_patch(created, decision.operations)
+    changed = decided.injected(created, governing, facts, decide.Settings(shim=shipped.shim()))
     annotations = changed["metadata"]["annotations"]
     bound = binding.rebind(annotations, NODE, node)
     assert bound.outcome is binding.BindingOutcome.NODE_SPECIFIC, bound
     final = {**annotations, **bound.annotations}
     recorded = wire.read_plan_text(final[env.PLAN_PREFIX + CONTAINER])
-    return Bound(environ=_resolved(changed, final), machine=node, budget=recorded.budget, policy=recorded.policy)
-
-
-def _resolved(changed: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, str]:
-    """As the kubelet resolves them: makeEnvironmentVariables in pkg/kubelet/kubelet_pods.go."""
-    found: dict[str, str] = {}
-    for entry in changed["spec"]["containers"][0]["env"]:
-        if "valueFrom" in entry:
-            key = _ANNOTATION.fullmatch(entry["valueFrom"]["fieldRef"]["fieldPath"])
-            assert key is not None, entry
-            found[entry["name"]] = annotations.get(key[1], "")
-        else:
-            found[entry["name"]] = entry["value"]
-    return found
+    changed["metadata"]["annotations"] = final
+    environ = kubelet_env.variables(changed, CONTAINER)
+    return Bound(environ=environ, machine=node, budget=recorded.budget, policy=recorded.policy)

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import machines
+from cluster.namespaces import TOPOLOGIES, TestNamespace
+from cluster.objects import threads
 from cluster.waiting import settled, wait
 from reliability.model import Check, Result, broken_unless
 from reliability.rollout import became
-from reliability.world import LIMIT_CPUS, NODE_THREADS, SHAPE, TOPOLOGIES, Space, World, pod, threads
+from reliability.world import LIMIT_CPUS, NODE_THREADS, SHAPE, World, pod
 
 NODE: Final = "mortal"
 BOOT_ID: Final = Path("proc/sys/kernel/random/boot_id")
@@ -77,7 +79,7 @@ def _boot(root: Path, boot_id: str) -> None:
     path.write_text(boot_id + "\n")
 
 
-def _awaited(space: Space, wanted: str) -> dict[str, str]:
+def _awaited(space: TestNamespace, wanted: str) -> dict[str, str]:
     """The condition Fresh of the node's topology once it is as wanted."""
 
     def found() -> dict[str, str] | None:
@@ -94,12 +96,12 @@ def _awaited(space: Space, wanted: str) -> dict[str, str]:
     return wait(found, f"the topology's condition Fresh is {wanted}")
 
 
-def _has_node_values(space: Space) -> bool:
+def _has_node_values(space: TestNamespace) -> bool:
     """Whether a pod that names the node has its values at CREATE already."""
     return became([space.probe(pod("probe", nodeName=NODE))])["node"] == 1
 
 
-def _pods(space: Space, name: str) -> list[dict[str, Any]]:
+def _pods(space: TestNamespace, name: str) -> list[dict[str, Any]]:
     names = [f"{name}-{number}" for number in range(PODS)]
     for one in names:
         space.create(pod(one, nodeSelector={"node": NODE}))

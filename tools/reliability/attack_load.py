@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from cluster import ApiError
 from cluster.local_raddle import LocalRaddle
+from cluster.namespaces import TestNamespace
+from cluster.objects import governed_by, injected, policy
 from cluster.waiting import wait
 from reliability.attackers import (
     CREATE_SECONDS,
@@ -23,7 +25,7 @@ from reliability.attackers import (
     unharmed,
 )
 from reliability.model import Check, Result, broken_unless
-from reliability.world import Space, World, governed_by, injected, pod, policy
+from reliability.world import World, pod
 
 CREATORS: Final = 4
 STATUS_SECONDS: Final = 15.0
@@ -37,7 +39,7 @@ _priorities = itertools.count(1)
 def crowd(world: World, raddle: LocalRaddle, policies: int) -> Result:
     """One namespace gets so many policies as fast as four clients can write them; what another one notices."""
     with unharmed(raddle), world.namespace(raddle) as ours, world.namespace(raddle) as hostile:
-        ours.apply(policy())
+        ours.store(policy())
         ours.governed()
         processes = {"webhook": raddle.webhook.pid, "controller": raddle.controller.pid}
         before = {name: Usage.of(pid) for name, pid in processes.items()}
@@ -84,7 +86,7 @@ def crowd(world: World, raddle: LocalRaddle, policies: int) -> Result:
     )
 
 
-def _add(space: Space, numbers: range) -> None:
+def _add(space: TestNamespace, numbers: range) -> None:
     with space.cluster.new_client() as client:
         path = f"/apis/raddle.dev/v1alpha1/namespaces/{space.name}/inferencethreadings"
         for number in numbers:
@@ -105,7 +107,7 @@ def _three(*measured: list[float]) -> str:
     return ", ".join(map(median_ms, measured))
 
 
-def status_seconds(space: Space) -> float:
+def status_seconds(space: TestNamespace) -> float:
     """Seconds from a change of the policy until its status is of that change."""
     changed = space.client.merge(_policies(space) + "/policy", {"spec": {"priority": next(_priorities)}})
     generation, began_s = changed["metadata"]["generation"], time.monotonic()
@@ -117,7 +119,7 @@ def status_seconds(space: Space) -> float:
     return time.monotonic() - began_s
 
 
-def settle(space: Space, count: int) -> int:
+def settle(space: TestNamespace, count: int) -> int:
     """Wait a while until so many policies of a namespace have a status; return how many have."""
     deadline_s = time.monotonic() + SETTLED_SECONDS
     while (found := _with_status(space)) < count and time.monotonic() < deadline_s:
@@ -125,7 +127,7 @@ def settle(space: Space, count: int) -> int:
     return found
 
 
-def _with_status(space: Space) -> int:
+def _with_status(space: TestNamespace) -> int:
     found, more = 0, ""
     while True:
         page = space.client.get(_policies(space), limit="1000", **({"continue": more} if more else {}))
@@ -135,15 +137,15 @@ def _with_status(space: Space) -> int:
             return found
 
 
-def _policies(space: Space) -> str:
+def _policies(space: TestNamespace) -> str:
     return f"/apis/raddle.dev/v1alpha1/namespaces/{space.name}/inferencethreadings"
 
 
 def big_annotation(world: World, raddle: LocalRaddle, pods: int) -> Result:
     """Pods with an annotation of a MiB, one after the other, while another tenant creates pods."""
     with unharmed(raddle), world.namespace(raddle) as ours, world.namespace(raddle) as hostile:
-        ours.apply(policy())
-        hostile.apply(policy())
+        ours.store(policy())
+        hostile.store(policy())
         ours.governed()
         hostile.governed()
         skipped = functools.partial(raddle.webhook.metric, "raddle_webhook_requests_total", reason="AnnotationBudget")
@@ -169,7 +171,7 @@ def big_annotation(world: World, raddle: LocalRaddle, pods: int) -> Result:
     )
 
 
-def _flood(space: Space, count: int) -> int:
+def _flood(space: TestNamespace, count: int) -> int:
     huge, refused = pod("huge", annotations={"big": "x" * MIB}), 0
     with space.cluster.new_client() as client:
         for _ in range(count):

@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 import yaml
 
 from cluster.local_raddle import LocalRaddle
+from cluster.objects import injected, policy
 from cluster.pki import Authority
 from cluster.waiting import wait
 from reliability import calls
@@ -31,7 +32,7 @@ from reliability.attackers import (
     unharmed,
 )
 from reliability.model import BrokenError, Check, Result, broken_unless
-from reliability.world import World, injected, pod, policy
+from reliability.world import World, pod
 
 PODS_PATH: Final = "/mutate/pods"
 GONE_SECONDS: Final = 20.0
@@ -108,7 +109,7 @@ class SlowClients:
 def slow_clients(world: World, raddle: LocalRaddle, each: int) -> Result:
     """Hold so many connections of each kind of slow client, and create another tenant's pods meanwhile."""
     with unharmed(raddle), world.namespace(raddle) as ours:
-        ours.apply(policy())
+        ours.store(policy())
         ours.governed()
         before, alone_s = Usage.of(raddle.webhook.pid), create_seconds(ours)
         with SlowClients(calls.address(raddle.cluster.client), each) as clients:
@@ -137,7 +138,7 @@ def slow_clients(world: World, raddle: LocalRaddle, each: int) -> Result:
 def too_large(world: World, raddle: LocalRaddle, count: int) -> Result:
     """Send requests of 9 MiB, of which 8 are read, while another tenant creates pods."""
     with unharmed(raddle), world.namespace(raddle) as ours:
-        ours.apply(policy())
+        ours.store(policy())
         ours.governed()
         statuses: list[int] = []
         address = calls.address(raddle.cluster.client)
@@ -196,7 +197,7 @@ def without_certificate(world: World) -> Result:
             ) as raddle,
             world.namespace(raddle) as space,
         ):
-            space.apply(policy())
+            space.store(policy())
             space.governed()  # so it is served
             address = calls.address(cluster.client)
             refused = [what for what, pair in files.others().items() if not _is_answered(address, pair)]

@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from cluster import ApiError
 from cluster.local_raddle import LocalRaddle
+from cluster.objects import injected, policy
 from fuzz import podmaker, reviews
 from raddle import env
 from reliability.attack_users import IMAGE
 from reliability.attackers import unharmed
 from reliability.model import Check, Result, broken_unless
-from reliability.world import World, injected, policy
+from reliability.world import World
 
 FIRST_WORLD: Final = 2_000_000
 """Seeds that `python -m fuzz --only reviews` does not try."""
@@ -39,7 +40,7 @@ def on_a_real_api_server(world: World, raddle: LocalRaddle, pods: int) -> Result
     with unharmed(raddle):
         for shim in SHIMS:
             with world.namespace(raddle) as space:
-                space.apply(policy(shim=shim, reports=True, nativeShim="Preload", imageEnv=MORE))
+                space.store(policy(shim=shim, reports=True, nativeShim="Preload", imageEnv=MORE))
                 space.governed()
                 for body in _plausible(space.probe, pods):
                     taken += 1

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cluster.local_raddle import NAMESPACE, LocalRaddle
+from cluster.namespaces import TOPOLOGIES, TestNamespace
+from cluster.objects import governed_by, injected, policy, threads, topology
 from cluster.waiting import wait
 from raddle import env
 from reliability.attackers import FORBIDDEN, UNPROCESSABLE, Caller, unharmed, user_of
 from reliability.model import Check, Result, broken_unless
-from reliability.world import CONFIGURATION_PATH, TOPOLOGIES, Space, World, governed_by, injected, pod, policy, threads
+from reliability.world import CONFIGURATION_PATH, World, pod
 
 RADDLE: Final = "/apis/raddle.dev/v1alpha1"
 IMAGE: Final = "registry.example/app:1"
@@ -49,7 +51,7 @@ def others(world: World, raddle: LocalRaddle) -> Result:
         world.namespace(raddle) as hostile,
         user_of(hostile) as mallory,
     ):
-        ours.apply(policy("secret-sauce", threads={"intraOp": SECRET_THREADS}))
+        ours.store(policy("secret-sauce", threads={"intraOp": SECRET_THREADS}))
         ours.governed("secret-sauce")
         ours.create(pod("app"))
         requests = list(_requests(ours))
@@ -58,7 +60,7 @@ def others(world: World, raddle: LocalRaddle) -> Result:
         taken = [
             one for one in map(hostile.create, (_named(body) for body in named)) if injected(one) or "env" in str(one)
         ]
-        hostile.apply(policy("mine", priority=1000, threads={"intraOp": OWN_THREADS}))
+        hostile.store(policy("mine", priority=1000, threads={"intraOp": OWN_THREADS}))
         hostile.governed("mine")
         forged = [hostile.create(_named(body)) for body in _forged(hostile)]
         theirs = [one for one in forged if given(one) != (str(OWN_THREADS), "InferenceThreading/mine")]
@@ -79,7 +81,7 @@ def others(world: World, raddle: LocalRaddle) -> Result:
     )
 
 
-def _requests(ours: Space) -> list[tuple[Any, ...]]:
+def _requests(ours: TestNamespace) -> list[tuple[Any, ...]]:
     own = f"{RADDLE}/namespaces/{ours.name}/inferencethreadings"
     core = f"/api/v1/namespaces/{ours.name}"
     cluster_policies = f"{RADDLE}/clusterinferencethreadings"
@@ -92,12 +94,12 @@ def _requests(ours: Space) -> list[tuple[Any, ...]]:
         ("DELETE", f"{own}/secret-sauce"),
         ("POST", own, policy("mine")),
         ("POST", cluster_policies, admin),
-        ("POST", TOPOLOGIES, _topology("mine")),
+        ("POST", TOPOLOGIES, topology("mine")),
         ("POST", f"{core}/pods/app/binding", {"target": {"name": "any"}}),
     ]
 
 
-def _forged(hostile: Space) -> list[dict[str, Any]]:
+def _forged(hostile: TestNamespace) -> list[dict[str, Any]]:
     claims = {env.GOVERNED_BY: "InferenceThreading/secret-sauce", env.THREADS_PREFIX + "serve": str(SECRET_THREADS)}
     labelled = pod("p", labels={env.INJECTED_LABEL: "true"})
     elsewhere = pod("p", annotations=claims)
@@ -127,7 +129,7 @@ def code(world: World, raddle: LocalRaddle) -> Result:
         ]
         strange: list[str] = []
         for shim in SHIMS:
-            hostile.apply(policy(shim.lower(), shim=shim, reports=True, podSelector={"matchLabels": {"shim": shim}}))
+            hostile.store(policy(shim.lower(), shim=shim, reports=True, podSelector={"matchLabels": {"shim": shim}}))
             wait(functools.partial(_governs, hostile, shim, shim.lower()), f"the policy with shim {shim} is in force")
             strange += [f"shim {shim}: {what}" for what in _strange(hostile.create(_evil_pod(shim)))]
         lie = mallory.merge(f"{own}/auto/status", {"status": {"injectedPods": 7}})
@@ -147,7 +149,7 @@ def code(world: World, raddle: LocalRaddle) -> Result:
     )
 
 
-def _governs(space: Space, shim: str, name: str) -> bool:
+def _governs(space: TestNamespace, shim: str, name: str) -> bool:
     return governed_by(space.probe(_evil_pod(shim))) == f"InferenceThreading/{name}"
 
 
@@ -201,7 +203,7 @@ def running_pods(world: World, raddle: LocalRaddle) -> Result:
     ]
     changes += [{"annotations": None}]
     with unharmed(raddle), world.namespace(raddle) as hostile, user_of(hostile) as mallory:
-        hostile.apply(policy())
+        hostile.store(policy())
         hostile.governed()
         gates = [{"name": "test/wait"}]
         before = hostile.create(pod("app", schedulingGates=gates))
@@ -259,19 +261,19 @@ def other_nodes(raddle: LocalRaddle) -> Result:
     with unharmed(raddle):
         handle = cluster.register_node(node, cpus=4, taints=[TAINT])
         made = cluster.client.post(pods, body)
-        cluster.client.apply(_topology(other))
+        cluster.client.apply(topology(other))
         try:
             with (
                 Caller.account(cluster, "raddle-agent", NAMESPACE, made) as agent,
                 Caller.account(cluster, "raddle-agent", NAMESPACE) as unbound,
             ):
                 wait(
-                    lambda: agent.apply(f"{TOPOLOGIES}/nowhere", _topology("nowhere")).status == FORBIDDEN,
+                    lambda: agent.apply(f"{TOPOLOGIES}/nowhere", topology("nowhere")).status == FORBIDDEN,
                     "the admission policy is in force",
                 )
-                own = agent.apply(f"{TOPOLOGIES}/{node}", _topology(node))
-                tries = [agent.apply(f"{TOPOLOGIES}/{name}", _topology(name)) for name in (other, "absent")]
-                tries += [unbound.apply(f"{TOPOLOGIES}/{name}", _topology(name)) for name in (node, other)]
+                own = agent.apply(f"{TOPOLOGIES}/{node}", topology(node))
+                tries = [agent.apply(f"{TOPOLOGIES}/{name}", topology(name)) for name in (other, "absent")]
+                tries += [unbound.apply(f"{TOPOLOGIES}/{name}", topology(name)) for name in (node, other)]
                 tries += [agent.request("DELETE", f"{TOPOLOGIES}/{name}") for name in (node, other)]
                 tries += [agent.merge(f"{TOPOLOGIES}/{name}/status", {"status": {}}) for name in (node, other)]
         finally:
@@ -287,15 +289,6 @@ def other_nodes(raddle: LocalRaddle) -> Result:
 
 
 TAINT: Final = {"key": "lab", "value": "yes", "effect": "NoSchedule"}
-
-
-def _topology(node: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "raddle.dev/v1alpha1",
-        "kind": "NodeCPUTopology",
-        "metadata": {"name": node},
-        "spec": {"cpus": {"online": "0-3"}},
-    }
 
 
 CHECKS: Final = (

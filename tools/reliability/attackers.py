@@ -18,9 +18,11 @@ import yaml
 
 from cluster import Cluster
 from cluster.local_raddle import NAMESPACE, LocalRaddle
+from cluster.namespaces import TestNamespace
+from cluster.objects import injected
 from cluster.waiting import wait
 from reliability.model import BrokenError
-from reliability.world import Space, injected, pod
+from reliability.world import pod
 
 RBAC = "rbac.authorization.k8s.io"
 MERGE_PATCH, APPLY_PATCH = "application/merge-patch+json", "application/apply-patch+yaml"
@@ -111,13 +113,13 @@ class Caller:
 
 
 @contextlib.contextmanager
-def user_of(space: Space) -> Iterator[Caller]:
+def user_of(space: TestNamespace) -> Iterator[Caller]:
     """Somebody with `edit` in a namespace, who may write pods/status there as well."""
     name = f"mallory-of-{space.name}"
     rules = [{"apiGroups": [""], "resources": ["pods/status"], "verbs": ["get", "patch", "update"]}]
-    space.apply({"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": {"name": "pod-status"}, "rules": rules})
+    space.store({"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": {"name": "pod-status"}, "rules": rules})
     for kind, role in (("ClusterRole", "edit"), ("Role", "pod-status")):
-        space.apply(
+        space.store(
             {
                 "apiVersion": f"{RBAC}/v1",
                 "kind": "RoleBinding",
@@ -147,7 +149,7 @@ def unharmed(raddle: LocalRaddle) -> Iterator[None]:
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def create_seconds(space: Space, count: int = 20) -> list[float]:
+def create_seconds(space: TestNamespace, count: int = 20) -> list[float]:
     """Seconds of each of so many creations of pods that get values, tried by dry run, in order of size."""
     taken = []
     for number in range(count):

@@ -13,13 +13,14 @@ from typing import Final
 import machines
 from cluster import ApiError, Cluster
 from cluster.local_raddle import LocalRaddle, Process
+from cluster.namespaces import TOPOLOGIES, TestNamespace
 from cluster.waiting import wait
 from reliability import audit, truth
 from reliability.etcd import Etcd
 from reliability.load import Load, refused, without_values
 from reliability.model import Check, Result, broken_unless
 from reliability.webhook import stopped
-from reliability.world import SHAPE, TOPOLOGIES, Space, World
+from reliability.world import SHAPE, World
 
 # The longer outage outlasts the Lease: the leader must have stepped down by itself.
 OUTAGES_S: Final = (2.0, 15.0)
@@ -36,7 +37,7 @@ def api_server_killed(world: World) -> Result:
     figures: dict[str, str] = {}
     broken: list[str] = []
     with world.fresh_cluster() as cluster, world.raddle_on(cluster) as raddle, world.namespace(raddle) as space:
-        space.apply(*(truth.capped(name, 4) for name in ("app", "changed")))
+        space.store(*(truth.capped(name, 4) for name in ("app", "changed")))
         truth.settle(space)
         pids = raddle.webhook.pid, raddle.controller.pid
         with Load(space, connections=1) as load:
@@ -48,7 +49,7 @@ def api_server_killed(world: World) -> Result:
                 back_s = time.monotonic()
                 if outage_s == max(OUTAGES_S):
                     _restart_as_a_kubelet_would(raddle.controller)
-                space.apply(truth.capped("changed", 5 + number))
+                space.store(truth.capped("changed", 5 + number))
                 truth.settle(space, status=False)
                 figures[f"webhook follows changes, {outage_s:g} s outage"] = f"{time.monotonic() - back_s:.1f} s"
                 if outage_s == min(OUTAGES_S):
@@ -86,7 +87,7 @@ def etcd_restored(world: World) -> Result:
         raddle = stack.enter_context(world.raddle_on(cluster))
         space = stack.enter_context(world.namespace(raddle))
         etcd = Etcd(cluster, world.progress)
-        space.apply(*(truth.capped(name, 4) for name in ("changed", "deleted", "kept")))
+        space.store(*(truth.capped(name, 4) for name in ("changed", "deleted", "kept")))
         truth.settle(space)
         for app in ("changed", "deleted", "kept"):
             space.create(truth.of_app(app, f"{app}-before"))
@@ -111,7 +112,7 @@ def etcd_restored(world: World) -> Result:
         truth.settle(space)
         right_s = time.monotonic() - began_s
         # All of this happens at revisions that were there once before, with other content.
-        space.apply(truth.capped("changed", 7), truth.capped("again", 3))
+        space.store(truth.capped("changed", 7), truth.capped("again", 3))
         space.client.delete(f"{space.pods_path}/kept-before")
         truth.settle(space)
         space.create(truth.of_app("again", "again-after"))
@@ -139,16 +140,16 @@ def etcd_restored(world: World) -> Result:
         )
 
 
-def _change_much(space: Space) -> None:
+def _change_much(space: TestNamespace) -> None:
     """Change what a snapshot does not have, and move the revision far beyond it."""
-    space.apply(truth.capped("changed", 6), truth.capped("new", 5))
+    space.store(truth.capped("changed", 6), truth.capped("new", 5))
     space.client.delete(f"/apis/raddle.dev/v1alpha1/namespaces/{space.name}/inferencethreadings/deleted")
     for app in ("changed", "new"):
         space.create(truth.of_app(app, f"{app}-since"))
     space.client.delete(f"{space.pods_path}/kept-before")
     counter = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "counter"}}
     for number in range(PADDING):
-        space.apply({**counter, "data": {"number": str(number)}})
+        space.store({**counter, "data": {"number": str(number)}})
 
 
 @contextlib.contextmanager
@@ -186,7 +187,7 @@ def versions_forgotten(world: World) -> Result:
     """Stop both processes for a while; compact etcd and restart the API server, so that their versions are too old."""
     with world.fresh_cluster() as cluster, world.raddle_on(cluster) as raddle, world.namespace(raddle) as space:
         etcd = Etcd(cluster, world.progress)
-        space.apply(*(truth.capped(name, 4) for name in ("changed", "deleted", "kept")))
+        space.store(*(truth.capped(name, 4) for name in ("changed", "deleted", "kept")))
         for app in ("changed", "deleted", "kept"):
             space.create(truth.of_app(app, f"{app}-before"))
         truth.settle(space)
@@ -214,7 +215,7 @@ def versions_forgotten(world: World) -> Result:
         )
 
 
-def _watch_code(space: Space, version: str) -> int:
+def _watch_code(space: TestNamespace, version: str) -> int:
     """What the API server says to a watch of pods from this version: 410 as an event, 200 where it goes on."""
     query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "1"}
     try:

@@ -8,11 +8,12 @@ import time
 from collections.abc import Sequence
 from typing import Final, Self
 
+from cluster.namespaces import TestNamespace
 from cluster.waiting import wait
 from reliability import audit, truth
 from reliability.clock import leads
 from reliability.model import Check, Result, broken_unless
-from reliability.world import Space, World
+from reliability.world import World
 
 HAND_OVER_S: Final = 20.0
 KILLS: Final = 2
@@ -23,7 +24,7 @@ CHANGES_PER_S: Final = 5.0
 class Changes:
     """A user who changes one policy after the other, from `with` to the end of the block; each calls for a status."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: TestNamespace) -> None:
         """Describe the thread; entering makes the policies and starts it."""
         self._space = space
         self._end = threading.Event()
@@ -32,7 +33,7 @@ class Changes:
 
     def __enter__(self) -> Self:
         """Begin."""
-        self._space.apply(*(truth.capped(f"app-{number}", 1) for number in range(POLICIES)))
+        self._space.store(*(truth.capped(f"app-{number}", 1) for number in range(POLICIES)))
         self._thread.start()
         return self
 

@@ -17,10 +17,12 @@ from typing import Any, Final
 import machines
 from cluster import Cluster
 from cluster.local_raddle import NAMESPACE, LocalRaddle
+from cluster.namespaces import TestNamespace
+from cluster.objects import injected, policy
 from cluster.waiting import wait
 from reliability import calls
 from reliability.model import Check, Result, broken_unless
-from reliability.world import SHAPE, Space, World, count_missed, deployment, injected, policy
+from reliability.world import SHAPE, World, count_missed, deployment
 
 NODES: Final = ("node-a", "node-b", "node-c")
 USER_PODS: Final = 20
@@ -42,13 +44,13 @@ def all_restarted(world: World) -> Result:
             )
         )
         space = stack.enter_context(world.namespace(raddle, {}))
-        system = Space(raddle, "kube-system")
-        own = Space(raddle, NAMESPACE)
+        system = TestNamespace(raddle, "kube-system")
+        own = TestNamespace(raddle, NAMESPACE)
         nodes = _nodes(raddle)
-        space.apply(policy())
+        space.store(policy())
         space.governed()
-        space.apply(deployment("users", USER_PODS, nodeSelector={}))
-        system.apply(deployment("dns", SYSTEM_PODS, nodeSelector={}))
+        space.store(deployment("users", USER_PODS, nodeSelector={}))
+        system.store(deployment("dns", SYSTEM_PODS, nodeSelector={}))
         everyone = ((own, OWN_PODS), (system, SYSTEM_PODS), (space, USER_PODS))
         _all_bound(everyone)
         before = {one["metadata"]["uid"] for place, _ in everyone for one in place.list()}
@@ -100,7 +102,7 @@ def _nodes(raddle: LocalRaddle) -> list[Any]:
     return [raddle.register_machine(name, machines.path(SHAPE)) for name in NODES]
 
 
-def _all_bound(everyone: tuple[tuple[Space, int], ...]) -> float:
+def _all_bound(everyone: tuple[tuple[TestNamespace, int], ...]) -> float:
     """Wait until each namespace has so many pods and all are bound; return when that was (time.monotonic())."""
     for place, count in everyone:
         wait(
@@ -111,7 +113,7 @@ def _all_bound(everyone: tuple[tuple[Space, int], ...]) -> float:
     return time.monotonic()
 
 
-def _bound(space: Space) -> int:
+def _bound(space: TestNamespace) -> int:
     return sum(bool(one["spec"].get("nodeName")) for one in space.list())
 
 

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Final
 
 from cluster import kubelet_env
+from cluster.namespaces import TestNamespace
 from cluster.waiting import wait
 from load import models
 from raddle import delivery, env
 from reliability import truth
 from reliability.model import BrokenError, Check, Result, broken_unless
-from reliability.world import Space, World
+from reliability.world import World
 from unavailable import UnavailableError
 
 RUNS: Final = 20
@@ -125,12 +126,12 @@ def disk_full(world: World) -> Result:
 _MOUNTS: Final = (delivery.MOUNT_PATH, delivery.REPORT_PATH)
 
 
-def _environment(space: Space, root: Path) -> dict[str, str]:
+def _environment(space: TestNamespace, root: Path) -> dict[str, str]:
     """What a container of a governed pod starts with; its mounts are below `root`."""
     one = truth.capped("app", 2)
     # By variables: the processes start where the mounts are not.
     one["spec"] |= {"reports": True, "shim": "ConfigMap", "imageEnv": {"PYTHONPATH": ""}}
-    space.apply(one)
+    space.store(one)
     space.governed("app")
     # Only then has the webhook seen the shim's ConfigMap.
     wait(lambda: "PYTHONPATH" in str(space.probe(truth.of_app("app", "probe"))["spec"]), "the pod is given a shim")

@@ -17,13 +17,15 @@ import yaml
 
 import machines
 from cluster import ApiError, Client, Cluster
+from cluster.namespaces import TestNamespace
+from cluster.objects import injected
 from cluster.waiting import WAIT_SECONDS, settled, wait
 from generate import chart
 from raddle.machine.sysfs import read_machine
 from raddle_operator.objects import nodetopology
 from reliability import release, truth
 from reliability.model import Check, Result, broken_unless
-from reliability.world import Space, World, injected
+from reliability.world import World
 
 PODS: Final = 20
 FIRST_CRDS: Final = release.PREVIOUS / "crds" / "first.yaml"
@@ -45,7 +47,7 @@ def upgraded_and_back(world: World) -> Result:
         # It upgrades the release that is there.
         raddle = stack.enter_context(world.raddle_on(cluster, values={"workloads": {"enabled": True}}))
         space = stack.enter_context(world.namespace(raddle))
-        space.apply(truth.capped("app", 4))
+        space.store(truth.capped("app", 4))
         truth.settle(space)
         for number in range(PODS):
             space.create(truth.of_app("app", f"app-{number}"))
@@ -93,7 +95,7 @@ def _of_the_chart(cluster: Cluster) -> frozenset[str]:
     )
 
 
-def _versions(space: Space) -> dict[str, str]:
+def _versions(space: TestNamespace) -> dict[str, str]:
     """What tells whether an object is still the same: pods by version too, the others, which have a status, by uid."""
     found = {}
     for name, metadata in release.everything(space.cluster).items():
@@ -256,7 +258,7 @@ def uninstalled(world: World) -> Result:
         before = set(release.everything(cluster))
         with world.raddle_on(cluster) as raddle:
             space = stack.enter_context(world.namespace(raddle))
-            space.apply(truth.capped("app", 4))
+            space.store(truth.capped("app", 4))
             truth.settle(space)
             for number in range(PODS):
                 space.create(truth.of_app("app", f"app-{number}"))

@@ -11,8 +11,10 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from cluster import ApiError, Client
+from cluster.namespaces import TestNamespace
+from cluster.objects import injected
 from cluster.waiting import wait
-from reliability.world import Space, injected, pod
+from reliability.world import pod
 
 
 class Call(NamedTuple):
@@ -31,7 +33,7 @@ class Load:
     Each connection creates `rate_per_s` pods a second at most; the scheduler binds them, and old ones are not deleted.
     """
 
-    def __init__(self, space: Space, *, connections: int = 2, rate_per_s: float = 10.0) -> None:
+    def __init__(self, space: TestNamespace, *, connections: int = 2, rate_per_s: float = 10.0) -> None:
         """Describe it."""
         self._space = space
         self._pause_s = 1 / rate_per_s

@@ -17,21 +17,13 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from cluster.objects import governed_by, policy
 from cluster.waiting import wait
 from reliability import calls
 from reliability.load import Load, refused, slowest_s, without_values
 from reliability.model import Check, Result, broken_unless
 from reliability.rollout import became
-from reliability.world import (
-    CREATE_TIMEOUT_SECONDS,
-    NOISE_SECONDS,
-    WEBHOOK_GROUP,
-    World,
-    count_missed,
-    governed_by,
-    pod,
-    policy,
-)
+from reliability.world import CREATE_TIMEOUT_SECONDS, NOISE_SECONDS, WEBHOOK_GROUP, World, count_missed, pod
 from unavailable import UnavailableError
 
 CALLS: Final = 12
@@ -81,7 +73,7 @@ def from_webhook(world: World) -> Result:
         others = [["--sport", str(server), "--dport", str(port)] for port in _ports_to(raddle.webhook.pid, server)]
         with dropped(*own, *others):
             cut_s = time.monotonic()
-            space.apply(policy("later", priority=1))
+            space.store(policy("later", priority=1))
             names = [space.create(pod(f"cut-{number}"))["metadata"]["name"] for number in range(CALLS)]
             bound = [space.bound(name) for name in names]
             got = became(bound)

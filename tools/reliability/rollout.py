@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from cluster.namespaces import TestNamespace
+from cluster.objects import injected, planned_for
 from cluster.waiting import wait
-from reliability.world import Space, deployment, injected, planned_for
+from reliability.world import deployment
 
 # More than any failure here may cost; what it did cost is in the figures.
 PATIENCE_SECONDS = 120.0
@@ -17,11 +19,11 @@ PATIENCE_SECONDS = 120.0
 class Rollout:
     """`replicas` pods of one Deployment, made by the real ReplicaSet controller and bound by the real scheduler."""
 
-    def __init__(self, space: Space, name: str, replicas: int) -> None:
+    def __init__(self, space: TestNamespace, name: str, replicas: int) -> None:
         """Apply the Deployment; the clock starts now."""
         self._space, self._name, self._replicas = space, name, replicas
         self._began_s = time.monotonic()
-        space.apply(deployment(name, replicas))
+        space.store(deployment(name, replicas))
 
     def until_created(self, count: int | None = None) -> float:
         """Wait until so many pods (all) are there; return the seconds since the start."""

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from cluster import ApiError
+from cluster.namespaces import TestNamespace
+from cluster.objects import governed_by, injected, policy, threads
 from cluster.waiting import NotInTimeError, wait
 from reliability.model import BrokenError
-from reliability.world import Space, governed_by, injected, pod, policy, threads
+from reliability.world import pod
 
 SETTLE_S: Final = 60.0
 
@@ -28,12 +30,12 @@ def of_app(app: str, name: str) -> dict[str, Any]:
     return pod(name, labels={"app": app})
 
 
-def policies(space: Space) -> list[dict[str, Any]]:
+def policies(space: TestNamespace) -> list[dict[str, Any]]:
     """Return the namespace's policies."""
     return list(space.client.get(f"/apis/raddle.dev/v1alpha1/namespaces/{space.name}/inferencethreadings")["items"])
 
 
-def status_mistakes(space: Space) -> list[str]:
+def status_mistakes(space: TestNamespace) -> list[str]:
     """Return a sentence for each policy whose status does not say what its pods are like."""
     pods = space.list()
     return [sentence for one in policies(space) for sentence in of_policy(one, pods)]
@@ -56,7 +58,7 @@ def of_policy(one: Mapping[str, Any], pods: list[dict[str, Any]]) -> Iterator[st
         yield f"the status of {name} says {told}, it must be {wanted}"
 
 
-def webhook_mistakes(space: Space) -> list[str]:
+def webhook_mistakes(space: TestNamespace) -> list[str]:
     """Return a sentence for each policy that the webhook does not give to its pods as it is now."""
     found = []
     for one in policies(space):
@@ -68,7 +70,7 @@ def webhook_mistakes(space: Space) -> list[str]:
     return found
 
 
-def settle(space: Space, *, status: bool = True) -> None:
+def settle(space: TestNamespace, *, status: bool = True) -> None:
     """Wait until the webhook, and unless told not to every status, is right. Raises BrokenError with what is not.
 
     An API server that does not answer yet is waited for.

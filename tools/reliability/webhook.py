@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from cluster.local_raddle import Process
+from cluster.namespaces import TestNamespace
+from cluster.objects import injected
 from reliability.model import Check, Result, broken_unless
 from reliability.rollout import Rollout, became
-from reliability.world import CREATE_TIMEOUT_SECONDS, Space, World, count_missed, injected, pod
+from reliability.world import CREATE_TIMEOUT_SECONDS, World, count_missed, pod
 
 PODS: Final = 500
 KILLED_AFTER: Final = 100
@@ -121,14 +123,14 @@ def stopped(process: Process) -> Iterator[None]:
         os.kill(process.pid, signal.SIGCONT)
 
 
-def explain(space: Space, name: str) -> str:
+def explain(space: TestNamespace, name: str) -> str:
     """What `raddle explain` says of a pod."""
     command = [sys.executable, "-m", "raddle_operator", "explain", name, "--namespace", space.name]
     command += ["--kubeconfig", str(space.cluster.kubeconfig)]
     return subprocess.run(command, check=False, capture_output=True, text=True).stdout
 
 
-def _condition(space: Space, kind: str) -> dict[str, str]:
+def _condition(space: TestNamespace, kind: str) -> dict[str, str]:
     found = (item for item in space.policy_status().get("conditions", []) if item["type"] == kind)
     return next(found, {})
 

@@ -13,23 +13,20 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import machines
-from cluster import Client, Cluster
+from cluster import Cluster, namespaces, objects
 from cluster.local_raddle import LocalRaddle
+from cluster.namespaces import TestNamespace
 from cluster.progress import Progress
-from cluster.waiting import WAIT_SECONDS, settled, wait
-from raddle import env
-from raddle.planning import wire
+from cluster.waiting import settled, wait
 
-OPTED_IN: Mapping[str, str] = {env.INJECT_LABEL: "enabled"}
 # Two sockets of 8 cores: fewer than a pod's limit of 20 CPUs, so that the values that are safe everywhere (20) and
 # those of this node (16) differ.
 NODE, SHAPE, LIMIT_CPUS, NODE_THREADS = "steady", "2s16c32t", 20, 16
 # webhook.timeoutSeconds.pods of the chart, and what a call may take beyond it on a machine that has more to do.
 CREATE_TIMEOUT_SECONDS, NOISE_SECONDS = 2, 2
-TOPOLOGIES = "/apis/raddle.dev/v1alpha1/nodecputopologies"
 CONFIGURATION_PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/raddle"
 # A group of its own for the shared webhook, so that its packets can be told from others'; several runs on one machine
 # have several.
@@ -107,105 +104,22 @@ class World:
         raddle.register_machine(NODE, machines.path(SHAPE), labels={"node": NODE}, pods=2000)
 
     @contextlib.contextmanager
-    def governed_namespace(self, raddle: LocalRaddle) -> Iterator[Space]:
+    def governed_namespace(self, raddle: LocalRaddle) -> Iterator[TestNamespace]:
         """A new namespace whose pods get the values of a policy that the webhook knows; a pod made now is newer."""
         with self.namespace(raddle) as space:
-            space.apply(policy())
+            space.store(objects.policy())
             space.governed()
             next_second()
             yield space
 
     @contextlib.contextmanager
-    def namespace(self, raddle: LocalRaddle, labels: Mapping[str, str] = OPTED_IN) -> Iterator[Space]:
+    def namespace(self, raddle: LocalRaddle, labels: Mapping[str, str] | None = None) -> Iterator[TestNamespace]:
         """A new namespace, opted in unless other labels are given; its pods are deleted at the end."""
-        space = Space(raddle, f"check-{next(_numbers)}")
-        space.client.apply(
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space.name, "labels": dict(labels)}}
-        )
-        accounts = f"/api/v1/namespaces/{space.name}/serviceaccounts"
-        # Without the account, which the controller manager makes, no pod is admitted.
-        wait(
-            lambda: any(one["metadata"]["name"] == "default" for one in space.client.get(accounts)["items"]),
-            f"namespace {space.name} has its service account",
-        )
-        try:
+        with namespaces.fresh(raddle, f"check-{next(_numbers)}", labels) as space:
             yield space
-        finally:
-            space.remove()
 
 
-class Space:
-    """One namespace of a cluster with Raddle."""
-
-    def __init__(self, raddle: LocalRaddle, name: str) -> None:
-        """Describe it; `World.namespace` makes it."""
-        self.raddle, self.cluster, self.name = raddle, raddle.cluster, name
-        self.client: Client = raddle.cluster.client
-        self.pods_path = f"/api/v1/namespaces/{name}/pods"
-
-    def apply(self, *objects: Mapping[str, Any]) -> None:
-        """Apply objects into the namespace; the webhook has not seen them yet (see `governed`)."""
-        for one in objects:
-            self.client.apply({**one, "metadata": {"namespace": self.name, **one["metadata"]}})
-
-    def governed(self, policy_name: str = "policy") -> None:
-        """Wait until the webhook gives values of this policy to a pod without labels of its own."""
-        wait(
-            lambda: governed_by(self.probe(pod("probe"))) == f"InferenceThreading/{policy_name}",
-            f"the webhook knows the policy {policy_name}",
-        )
-
-    def probe(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what would be stored of a pod that is created now, by a dry run."""
-        return self.client.request("POST", self.pods_path, body, query={"dryRun": "All"})
-
-    def create(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Create a pod and return it as the API server has stored it."""
-        return self.client.post(self.pods_path, body)
-
-    def get(self, name: str) -> dict[str, Any]:
-        """Return a pod as it is now."""
-        return self.client.get(f"{self.pods_path}/{name}")
-
-    def list(self) -> list[dict[str, Any]]:
-        """Return all pods."""
-        return list(self.client.get(self.pods_path)["items"])
-
-    def bound(self, name: str, seconds: float = WAIT_SECONDS) -> dict[str, Any]:
-        """Return a pod once the scheduler has bound it."""
-
-        def found() -> dict[str, Any] | None:
-            one = self.get(name)
-            return one if one["spec"].get("nodeName") else None
-
-        return wait(found, f"pod {name} is bound", seconds)
-
-    def policy_status(self, name: str = "policy") -> dict[str, Any]:
-        """Return the status of a policy, {} before the first."""
-        path = f"/apis/raddle.dev/v1alpha1/namespaces/{self.name}/inferencethreadings/{name}"
-        return dict(self.client.get(path).get("status", {}))
-
-    def missed(self, name: str = "policy") -> int:
-        """How many pods the status of a policy counts that the webhook has missed."""
-        skipped = self.policy_status(name).get("skippedPods", [])
-        return sum(int(item["count"]) for item in skipped if item["reason"] == "WebhookMissed")
-
-    def remove_workloads(self) -> None:
-        """Delete Deployments and pods at once: without a kubelet nobody would confirm a pod's end."""
-        self.client.delete(f"/apis/apps/v1/namespaces/{self.name}/deployments")
-        wait(
-            lambda: not self.client.get(f"/apis/apps/v1/namespaces/{self.name}/replicasets")["items"],
-            "the ReplicaSets are gone",
-        )
-        self.client.delete(self.pods_path)
-
-    def remove(self) -> None:
-        """Delete the namespace with all that is in it."""
-        self.remove_workloads()
-        self.client.delete(f"/api/v1/namespaces/{self.name}")
-
-
-def count_missed(space: Space, wanted: int) -> int:
+def count_missed(space: TestNamespace, wanted: int) -> int:
     """Return how many missed pods the policy's status counts, once that is as wanted or 30 s have passed."""
 
     def counted() -> int:
@@ -229,17 +143,10 @@ def next_second() -> None:
     time.sleep(1.0 - time.time() % 1.0)
 
 
-# --- objects as users write them --------------------------------------------------------------------------------------
+# --- objects for the node `NODE` --------------------------------------------------------------------------------------
 
-
-def policy(name: str = "policy", **spec: Any) -> dict[str, Any]:
-    """An InferenceThreading that selects every pod unless `podSelector` says otherwise."""
-    return {
-        "apiVersion": "raddle.dev/v1alpha1",
-        "kind": "InferenceThreading",
-        "metadata": {"name": name},
-        "spec": {"podSelector": {}, **spec},
-    }
+# Without a kubelet nobody would confirm the end of a pod that has time to end.
+_PLACED: Final[Mapping[str, Any]] = {"nodeSelector": {"node": NODE}, "terminationGracePeriodSeconds": 0}
 
 
 def pod(
@@ -251,51 +158,14 @@ def pod(
     **spec: Any,
 ) -> dict[str, Any]:
     """A pod for the node `NODE`; without containers it has one, `serve`, with a limit of `LIMIT_CPUS`."""
-    metadata: dict[str, Any] = {"name": name, "labels": {"app": "app", **(labels or {})}}
-    if annotations:
-        metadata["annotations"] = dict(annotations)
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _pod_spec(containers, spec)}
+    given = {"app": "app", **(labels or {})}
+    return objects.pod(*containers or _serve(), name=name, labels=given, annotations=annotations, **{**_PLACED, **spec})
 
 
 def deployment(name: str, replicas: int, **spec: Any) -> dict[str, Any]:
     """A Deployment of such pods; `spec` is more of the pod's."""
-    template = {"metadata": {"labels": {"app": name}}, "spec": _pod_spec((), spec)}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name},
-        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template},
-    }
+    return objects.deployment(name, replicas, *_serve(), **{**_PLACED, **spec})
 
 
-def _pod_spec(containers: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]) -> dict[str, Any]:
-    resources = {"limits": {"cpu": str(LIMIT_CPUS)}, "requests": {"cpu": "1m"}}
-    serve = {"name": "serve", "image": "registry.example/app:1", "resources": resources}
-    # Without a kubelet nobody would confirm the end of a pod that has time to end.
-    own = {"nodeSelector": {"node": NODE}, "terminationGracePeriodSeconds": 0}
-    return {"containers": [dict(one) for one in containers] or [serve], **own, **spec}
-
-
-# --- what Raddle has made of them -------------------------------------------------------------------------------------
-
-
-def injected(one: Mapping[str, Any]) -> bool:
-    """Whether Raddle has marked the pod."""
-    return bool(one["metadata"].get("labels", {}).get(env.INJECTED_LABEL) == "true")
-
-
-def governed_by(one: Mapping[str, Any]) -> str:
-    """Kind and name of the policy that governs the pod, "" where none does."""
-    return str(one["metadata"].get("annotations", {}).get(env.GOVERNED_BY, ""))
-
-
-def threads(one: Mapping[str, Any], container: str = "serve") -> int | None:
-    """How many threads a container is planned with, None where it has no plan."""
-    text = one["metadata"].get("annotations", {}).get(env.PLAN_PREFIX + container)
-    return wire.read_plan_text(text).values["intraOp"] if text else None
-
-
-def planned_for(one: Mapping[str, Any], container: str = "serve") -> str | None:
-    """The node that a container's values are for, None where they are the safe ones or there are none."""
-    text = one["metadata"].get("annotations", {}).get(env.PLAN_PREFIX + container)
-    return wire.read_plan_text(text).node if text else None
+def _serve() -> list[dict[str, Any]]:
+    return [objects.container(cpu=str(LIMIT_CPUS), request="1m")]

@@ -17,14 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jsonpatch
-
-from cluster import kubelet_env
+from cluster import decided, kubelet_env, objects
 from raddle import env
-from raddle_operator.injection.decide import Facts, Settings, decide_object
-from raddle_operator.injection.matching import Policies
+from raddle_operator.injection.decide import Facts, Settings
 from raddle_operator.injection.volumes import ShimDelivery
-from raddle_operator.objects.policy import policy_from_object
 from runtimes import fetching, pythons
 from runtimes.fetching import fetch, tool
 from support.runtimes import families_programs as programs
@@ -56,36 +52,17 @@ def environment(
     **spec: Any,
 ) -> dict[str, str]:
     """The variables of a container with this CPU limit whose pod spec `sets` some, under a policy of this `spec`."""
-    container = {
-        "name": "serve",
-        "image": "serve:1.0",
-        "env": [{"name": name, "value": value} for name, value in (sets or {}).items()],
-        "resources": {"limits": {"cpu": f"{limit_cpus * 1000:.0f}m"}},
-    }
-    policy = {
-        "kind": "InferenceThreading",
-        "metadata": {"name": "families", "namespace": "lab"},
-        "spec": {"podSelector": {}, "runtimes": sorted(runtimes), "imageEnv": dict(image_env or {}), **spec},
-    }
-    return injected({"metadata": {"name": "lab"}, "spec": {"containers": [container]}}, policy)
+    entries = [{"name": name, "value": value} for name, value in (sets or {}).items()]
+    container = objects.container(cpu=f"{limit_cpus * 1000:.0f}m", env=entries)
+    asked = {"runtimes": sorted(runtimes), "imageEnv": dict(image_env or {}), **spec}
+    return injected(objects.pod(container), objects.policy("families", "lab", **asked))
 
 
 def injected(pod: Mapping[str, Any], policy: Mapping[str, Any]) -> dict[str, str]:
     """What the first container of a pod starts with after the webhook has seen it; the shim's files are not there."""
-    namespace = policy["metadata"]["namespace"]
-    decision = decide_object(
-        pod,
-        namespace,
-        {env.INJECT_LABEL: "enabled"},
-        Policies([policy_from_object(policy)]),
-        Facts(architectures=frozenset({"x86_64"})),
-        Settings(shim=ShimDelivery(config_map="raddle-shim-0", door_items={"x86_64": ()})),
-    )
-    assert decision.injected, decision.skip
-    patched = jsonpatch.apply_patch(pod, decision.operations)
-    container = {**patched["spec"]["containers"][0], "volumeMounts": []}
-    started = {**patched, "spec": {"containers": [container]}}
-    return kubelet_env.environment(None, started, container["name"], Path("/"))  # type: ignore[arg-type]  # no volumes
+    settings = Settings(shim=ShimDelivery(config_map="raddle-shim-0", door_items={"x86_64": ()}))
+    changed = decided.injected(pod, policy, Facts(architectures=frozenset({"x86_64"})), settings)
+    return kubelet_env.variables(changed, changed["spec"]["containers"][0]["name"])
 
 
 # --- programs -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import platform
-import re
 import signal
 import socket
 import subprocess
@@ -20,19 +19,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jsonpatch
 import pytest
 
+from cluster import decided, kubelet_env, objects
 from cluster.waiting import wait
 from raddle import delivery
-from raddle_operator.injection import decide, matching, shipped
-from raddle_operator.objects import policy as spec
+from raddle_operator.injection import decide, shipped
 from runtimes import fetching, pythons
 from support.runtimes import shim_lab, torch_lab
 
 PROGRAMS = Path(__file__).parents[2] / "runtimes" / "processes"
 PACKAGES = ["onnxruntime==1.31.1", "gunicorn==23.0.0", "uvicorn==0.38.0", "joblib==1.5.2", "threadpoolctl==3.6.0"]
-_ANNOTATION = re.compile(r"metadata\.annotations\['([^']+)'\]")
 
 
 def interpreter() -> Path:
@@ -67,47 +64,23 @@ def container_env(
     """
     if mount is None and platform.machine() not in delivery.architectures():
         pytest.skip(f"no native shim for {platform.machine()} is built here")
-    by_variables = {"shim": "ConfigMap", "imageEnv": {"PYTHONPATH": ""}}
-    container: dict[str, Any] = {"name": "serve", "image": "models/serve:1", "command": list(command)}
-    container["env"] = [{"name": name, "value": value} for name, value in (env or {}).items()]
-    if limit_cpus is not None:
-        container["resources"] = {"limits": {"cpu": f"{limit_cpus:g}"}}
-    pod = {"metadata": {"name": "serve", "namespace": "models"}, "spec": {"containers": [container]}}
-    governing = spec.policy_from_object(
-        {
-            "apiVersion": "raddle.dev/v1alpha1",
-            "kind": "InferenceThreading",
-            "metadata": {"name": "all", "namespace": "models"},
-            "spec": {"podSelector": {}, **(by_variables if mount else {}), **(policy or {})},
-        }
-    )
-    policies = matching.Policies([governing])
+    by_variables = {"shim": "ConfigMap", "imageEnv": {"PYTHONPATH": ""}} if mount else {}
+    entries = [{"name": name, "value": value} for name, value in (env or {}).items()]
+    limit = None if limit_cpus is None else f"{limit_cpus:g}"
+    pod = objects.pod(objects.container(cpu=limit, command=list(command), env=entries), namespace="models")
     facts = decide.Facts(
         smallest_cores=len(os.sched_getaffinity(0)),
         config_map_present=True,
         architectures=frozenset([platform.machine()]),
     )
-    decision = decide.decide_object(
-        pod, "models", {"raddle.dev/inject": "enabled"}, policies, facts, decide.Settings(shim=shipped.shim())
-    )
-    assert decision.injected, decision
-    changed = jsonpatch.apply_patch(pod, decision.operations)
-    return _resolved(changed, mount)
-
-
-def _resolved(pod: Mapping[str, Any], mount: Path | None) -> dict[str, str]:
-    annotations = pod["metadata"]["annotations"]
-    mounts = {place["mountPath"] for place in pod["spec"]["containers"][0]["volumeMounts"]}
+    governing = objects.policy("all", "models", **{**by_variables, **(policy or {})})
+    changed = decided.injected(pod, governing, facts, decide.Settings(shim=shipped.shim()))
+    mounts = {place["mountPath"] for place in changed["spec"]["containers"][0]["volumeMounts"]}
     assert (delivery.PRELOAD_FILE in mounts) == (mount is None), mounts
-    found = {}
-    for entry in pod["spec"]["containers"][0]["env"]:
-        if "valueFrom" in entry:
-            key = _ANNOTATION.fullmatch(entry["valueFrom"]["fieldRef"]["fieldPath"])
-            assert key is not None, entry
-            found[entry["name"]] = annotations.get(key[1], "")
-        else:
-            found[entry["name"]] = entry["value"].replace(delivery.MOUNT_PATH, str(mount or delivery.MOUNT_PATH))
-    return found
+    found = kubelet_env.variables(changed, "serve")
+    return {
+        name: value.replace(delivery.MOUNT_PATH, str(mount or delivery.MOUNT_PATH)) for name, value in found.items()
+    }
 
 
 @contextlib.contextmanager
