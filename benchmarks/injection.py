@@ -14,11 +14,12 @@ from typing import Any
 
 from cluster import objects
 from raddle import env
-from raddle.cpus.topology import Group, Machine, NUMANode
+from raddle.cpus.topology import Machine
 from raddle_operator.injection import binding, plan_annotations, shipped
 from raddle_operator.injection.decide import Facts, Settings, decide, decide_object
 from raddle_operator.injection.matching import Policies, govern
 from raddle_operator.objects.policy import pod_from_object, policy_from_object
+from specification.assembling import regular
 
 REPETITIONS = 15
 CALLS = 1000
@@ -92,12 +93,7 @@ def policies(count: int = 200) -> Policies:
 
 def machine(cores: int = 64) -> Machine:
     """Two sockets of so many cores together, two threads a core."""
-    everything = (1 << 2 * cores) - 1
-    siblings = tuple((1 << n) | (1 << n + cores) for n in range(cores))
-    half = sum(siblings[: cores // 2])
-    nodes = (NUMANode(0, half), NUMANode(1, everything & ~half))
-    sockets = (Group(0, half), Group(1, everything & ~half))
-    return Machine(online=everything, cores=siblings, sockets=sockets, numa_nodes=nodes)
+    return regular(cores, 2, sockets=2, numa_nodes=2, l3_domains=0)
 
 
 def _time(name: str, call: Callable[[], Any]) -> None:

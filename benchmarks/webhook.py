@@ -34,7 +34,7 @@ from cluster import toolchain
 from cluster.progress import Progress
 from cluster.waiting import settled
 from raddle import delivery, env
-from raddle.cpus.topology import Group, Kubelet, Machine, NUMANode
+from raddle.cpus.topology import Kubelet, Machine
 from raddle_operator.certificates import local_issue
 from raddle_operator.injection.decide import Facts, Settings, decide_object
 from raddle_operator.injection.matching import Policies
@@ -43,6 +43,7 @@ from raddle_operator.objects.policy import PolicyObject, policy_from_object
 from raddle_operator.webhook.process import Webhook, serve_until
 from raddle_operator.webhook.settings import WebhookSettings
 from raddle_operator.webhook.sources import MemorySources
+from specification.assembling import regular
 
 NODES, SHAPES, UNBOUND, POLICIES = 5_000, 8, 10_000, 200
 REPETITIONS, SECONDS = 5, 4.0
@@ -57,20 +58,18 @@ CLIENT = Path(__file__).parent / "webhook_client"
 
 def machine(shape: int) -> Machine:
     """One of eight makes of node: 8 to 64 cores, one or two NUMA nodes, two threads a core."""
-    cores = 8 * (shape + 1)
-    sets = tuple((1 << core) | (1 << (core + cores)) for core in range(cores))
-    halves = (sets,) if shape % 2 else (sets[: cores // 2], sets[cores // 2 :])
-    masks = [sum(half) for half in halves]
-    return Machine(
-        online=sum(sets),
-        cores=sets,
-        sockets=tuple(Group(place, mask) for place, mask in enumerate(masks)),
-        numa_nodes=tuple(NUMANode(place, mask, 65536) for place, mask in enumerate(masks)),
-        l3_domains=tuple(Group(place, mask) for place, mask in enumerate(masks)),
+    nodes = 1 if shape % 2 else 2
+    made = regular(
+        8 * (shape + 1),
+        2,
+        sockets=nodes,
+        numa_nodes=nodes,
+        l3_domains=nodes,
         architecture="x86_64",
         model=f"Benchmark {shape}",
         kubelet=Kubelet("none"),
     )
+    return made._replace(numa_nodes=tuple(node._replace(memory_mib=65536) for node in made.numa_nodes))
 
 
 def policies() -> Iterator[dict[str, Any]]:

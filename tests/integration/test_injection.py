@@ -390,7 +390,7 @@ def test_every_regular_container_is_chosen_and_others_only_by_name(space):
     names = ("serve", "more", "istio-proxy", "prepare", "sidecar")
     assert [threads(made, name) for name in names] == [2, 4, None, None, None]
     body["metadata"]["name"] = "named"
-    body["metadata"]["labels"][env.POLICY_LABEL] = "some"
+    body["metadata"]["labels"] = {env.POLICY_LABEL: "some"}
     made = space.create(body)
     assert [threads(made, name) for name in names] == [2, None, None, 1, 1]
     assert [c["name"] for c in made["spec"]["containers"]] == ["serve", "more", "istio-proxy"]

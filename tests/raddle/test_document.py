@@ -4,7 +4,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.machine_strategies import random_machines
+from support.machines import random_machines
 
 import machines
 from raddle.cpus import cpuset

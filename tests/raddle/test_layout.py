@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import captures
-from support.machine_strategies import machines as any_machine
+from support.machines import machines as any_machine
 
 import machines
 from raddle.cpus import cpuset

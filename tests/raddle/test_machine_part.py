@@ -6,7 +6,8 @@ from itertools import product
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support import machine_strategies
+from support.machines import machines as any_machines
+from support.machines import random_machines
 
 import machines
 from raddle import env
@@ -53,13 +54,13 @@ def test_any_cpus_of_a_recorded_machine_hold_a_pool_as_they_do_there(name, data)
     alike(machine, carried(machine), cpuset.of(cpus), wishes=data.draw(st.permutations(WISHES))[:12])
 
 
-@given(machine_strategies.random_machines() | machine_strategies.machines(64), st.data())
+@given(random_machines() | any_machines(64), st.data())
 def test_any_cpus_of_any_machine_hold_a_pool_as_they_do_there(machine, data):
     cpus = data.draw(st.sets(st.sampled_from(cpuset.ids(machine.online)), min_size=1))
     alike(machine._replace(source=""), carried(machine), cpuset.of(cpus), wishes=data.draw(st.permutations(WISHES))[:6])
 
 
-@given(machine_strategies.machines())
+@given(any_machines())
 @settings(max_examples=40)
 def test_the_whole_of_a_machine_of_any_size_holds_a_pool_as_it_does_there(machine):
     for fields in fields_of(machine, gpu=True):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from raddle.cpus import cpuset
 from raddle.cpus.placement import affinity_groups
-from raddle.cpus.topology import CoreType, Group, Kubelet, Machine, NUMANode, cores_within
+from raddle.cpus.topology import CoreType, Kubelet, Machine, NUMANode, cores_within
 from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import Policy
 from specification.assembling import regular
@@ -19,25 +19,8 @@ STATIC = Kubelet(cpu_manager_policy="static", reserved_cpus=0)
 
 def machine(numa_nodes=1, cores_per_node=4, threads=1, kubelet=UNKNOWN, l3_per_node=1, **more):
     """A regular machine, numbered as Linux does on x86: all first threads, then all second threads."""
-    total = numa_nodes * cores_per_node
-    cores = tuple(sum(1 << (core + total * thread) for thread in range(threads)) for core in range(total))
-
-    def union(first, count):
-        mask = 0
-        for core in cores[first : first + count]:
-            mask |= core
-        return mask
-
-    per_l3 = cores_per_node // l3_per_node
-    return Machine(
-        online=union(0, total),
-        cores=cores,
-        sockets=tuple(Group(n, union(n * cores_per_node, cores_per_node)) for n in range(numa_nodes)),
-        numa_nodes=tuple(NUMANode(n, union(n * cores_per_node, cores_per_node)) for n in range(numa_nodes)),
-        l3_domains=tuple(Group(i, union(i * per_l3, per_l3)) for i in range(total // per_l3)),
-        kubelet=kubelet,
-        **more,
-    )
+    total, nodes = numa_nodes * cores_per_node, {"sockets": numa_nodes, "numa_nodes": numa_nodes}
+    return regular(total, threads, **nodes, l3_domains=numa_nodes * l3_per_node, kubelet=kubelet, **more)
 
 
 LAPTOP = machine()

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 from hypothesis import given, settings
-from support.machine_strategies import absurd_budgets, containers, machines, policies, wider_containers
+from support.machines import absurd_budgets, containers, machines, policies, wider_containers
 
 from raddle.cpus import cpuset
 from raddle.planning.layout import Layout

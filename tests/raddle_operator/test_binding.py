@@ -8,21 +8,21 @@ import jsonpatch
 import pytest
 
 from raddle import env
-from raddle.cpus.topology import Kubelet, Machine, NUMANode
+from raddle.cpus.topology import Kubelet
 from raddle.planning.planner import Budget
 from raddle.planning.policy import Policy
 from raddle.planning.wire import read_plan_text
 from raddle_operator.injection import plan_annotations
 from raddle_operator.injection.binding import MAX_TOTAL_BYTES, BindingOutcome, operations, rebind
 from raddle_operator.injection.explain import explain
+from specification.assembling import regular
 
 STATIC = Kubelet(cpu_manager_policy="static")
 
 
 def machine(cores=16, *, kubelet=STATIC):
     """One NUMA node with two threads a core."""
-    siblings = tuple((1 << n) | (1 << n + cores) for n in range(cores))
-    return Machine(online=sum(siblings), cores=siblings, numa_nodes=(NUMANode(0, sum(siblings)),), kubelet=kubelet)
+    return regular(cores, 2, sockets=0, l3_domains=0, kubelet=kubelet)
 
 
 def annotations(budget, policy=None, *, kept=(), without=(), container="serve"):

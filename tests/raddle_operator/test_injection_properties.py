@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import strategies
+from support.machines import small_machines
 
 from raddle import env
 from raddle.planning.wire import read_plan_text
@@ -52,7 +53,7 @@ NAMESPACES = st.sampled_from(("enabled", "enabled", "enabled", "labelled", "disa
 def facts(draw):
     return Facts(
         smallest_cores=draw(st.none() | st.integers(1, 64)),
-        machines=draw(st.just({}) | st.builds(lambda machine: {"node-1": machine}, strategies.machines())),
+        machines=draw(st.just({}) | st.builds(lambda machine: {"node-1": machine}, small_machines())),
         config_map_present=draw(st.sampled_from((True, True, False))),
         architectures=draw(st.sampled_from((frozenset(), frozenset({"x86_64"}), frozenset({"x86_64", "aarch64"})))),
     )
@@ -340,7 +341,7 @@ def test_no_shape_of_a_pod_makes_it_raise_or_write_a_patch_that_does_not_apply(s
     assert decide_object(patched, *rest).operations == []
 
 
-@given(situations(), strategies.machines())
+@given(situations(), small_machines())
 @settings(max_examples=100)
 def test_binding_only_overwrites_and_stays_within_what_was_reserved(situation, machine):
     obj, *rest = situation
@@ -355,7 +356,7 @@ def test_binding_only_overwrites_and_stays_within_what_was_reserved(situation, m
 
 @given(
     st.dictionaries(st.sampled_from([p + "c" for p in env.CONTAINER_PREFIXES]), st.text(max_size=60)),
-    strategies.machines(),
+    small_machines(),
 )
 def test_binding_never_raises_and_never_adds_whatever_the_annotations_say(annotations, machine):
     bound = rebind(annotations, "node-1", machine)

@@ -5,7 +5,7 @@ import pytest
 import yaml
 from hypothesis import given
 from jsonschema import Draft202012Validator
-from support.machine_strategies import decisive, random_machines
+from support.machines import decisive, random_machines
 
 import machines
 from raddle.cpus.topology import GPU, Kubelet, NUMANode

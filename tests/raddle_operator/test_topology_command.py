@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 import click
 import pytest
 from click.testing import CliRunner
-from support.picture_machines import regular
+from support.machines import of_size
 
 import machines
 from raddle import env
@@ -181,9 +181,9 @@ def world(*, annotations=None, machine=None, node="worker-7"):
 
 
 def test_a_pod_is_drawn_on_its_node_by_the_plan_that_it_carries():
-    text = wire.plan_text(plan(regular(32), Budget(quota_cpus=4.0), Policy()), Budget(quota_cpus=4.0), Policy(), "p")
-    seen = topology.of_world(world(annotations={env.PLAN_PREFIX + "serve": text}, machine=regular(32)))
-    assert seen.machine == regular(32)
+    text = wire.plan_text(plan(of_size(32), Budget(quota_cpus=4.0), Policy()), Budget(quota_cpus=4.0), Policy(), "p")
+    seen = topology.of_world(world(annotations={env.PLAN_PREFIX + "serve": text}, machine=of_size(32)))
+    assert seen.machine == of_size(32)
     assert {name: one.values["intraOp"] for name, one in seen.plans.items()} == {"serve": 4}
 
 
@@ -192,8 +192,8 @@ def test_a_pod_is_drawn_on_its_node_by_the_plan_that_it_carries():
     [
         (world(), "node worker-7 has no NodeCPUTopology that can be read"),
         (world(node=None), "it is not bound to a node yet"),
-        (world(machine=regular(2)), "pod resnet-7d9f has no plan; `raddle explain resnet-7d9f` says why"),
-        (world(machine=regular(2), annotations={env.PLAN_PREFIX + "serve": "{"}), "plan.raddle.dev/serve: "),
+        (world(machine=of_size(2)), "pod resnet-7d9f has no plan; `raddle explain resnet-7d9f` says why"),
+        (world(machine=of_size(2), annotations={env.PLAN_PREFIX + "serve": "{"}), "plan.raddle.dev/serve: "),
     ],
 )
 def test_a_pod_that_cannot_be_drawn_says_why(found, message):

@@ -2,7 +2,7 @@
 
 import pytest
 from hypothesis import given
-from support.machine_strategies import random_machines
+from support.machines import random_machines
 
 import machines
 from raddle.cpus import cpuset

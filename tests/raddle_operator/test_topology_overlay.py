@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.picture_machines import regular
+from support.machines import of_size
 
 import machines
 from raddle.cpus import cpuset
@@ -15,7 +15,7 @@ from raddle_operator.cli.picture import layout, overlay
 from raddle_operator.cli.picture.model import Marks, State
 
 # 32 CPUs: cores 0 to 7 with CPUs 16 to 23 are socket 0, cores 8 to 15 with CPUs 24 to 31 are socket 1.
-MACHINE = regular(32)
+MACHINE = of_size(32)
 
 
 def mask(text):

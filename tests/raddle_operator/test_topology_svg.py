@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from matplotlib import image
-from support.machine_strategies import random_machines
+from support.machines import SIZES, of_size, random_machines
 from support.picture_browser import BROWSER, wrong_with
-from support.picture_machines import SIZES, regular
 
 import machines
 from raddle.cpus import cpuset
@@ -46,7 +45,7 @@ def test_every_cpu_of_any_machine_has_one_element(machine):
 
 
 def test_it_has_a_title_a_description_and_a_role():
-    root = parsed(regular(32))
+    root = parsed(of_size(32))
     title, description = root.find("s:title", NS), root.find("s:desc", NS)
     assert root.get("role") == "img"
     assert root.get("aria-labelledby").split() == [title.get("id"), description.get("id")]
@@ -55,7 +54,7 @@ def test_it_has_a_title_a_description_and_a_role():
 
 
 def test_it_refers_to_nothing_outside_itself():
-    text = drawn(regular(32))
+    text = drawn(of_size(32))
     assert set(re.findall(r"url\((.)", text)) <= {"#"}
     assert not re.search(r"href|@import|<script|<image|<foreignObject", text)
     assert re.findall(r"https?://[^\"]*", text) == ["http://www.w3.org/2000/svg"]
@@ -100,13 +99,13 @@ def test_a_renderer_without_variables_draws_each_state_in_its_own_colour(tmp_pat
 
 
 def test_what_a_model_is_called_cannot_become_markup():
-    root = parsed(regular(2)._replace(model='<script>&"'))
+    root = parsed(of_size(2)._replace(model='<script>&"'))
     assert root.find("s:title", NS).text == 'Topology of <script>&"'
     assert not root.findall(".//s:script", NS)
 
 
 def test_each_state_has_a_class_and_is_said_in_words():
-    machine = regular(32)._replace(
+    machine = of_size(32)._replace(
         offline=cpuset.parse_list("32"),
         isolated=cpuset.parse_list("15"),
         kubelet=Kubelet("static", reserved_cpus=cpuset.parse_list("14")),
@@ -137,7 +136,7 @@ def test_slower_cores_are_drawn_otherwise():
 
 @pytest.mark.parametrize("cpus", SIZES)
 def test_it_is_never_wider_than_a_page(cpus):
-    assert int(parsed(regular(cpus)).get("width")) <= svg.WIDTH
+    assert int(parsed(of_size(cpus)).get("width")) <= svg.WIDTH
 
 
 # --- in a browser ---------------------------------------------------------------------------------------------------
@@ -147,7 +146,7 @@ browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 
 def marked(cpus, exclusive):
     """A machine with all that can be marked at once, and a pool on some of its CPUs."""
-    machine = regular(cpus)._replace(
+    machine = of_size(cpus)._replace(
         offline=cpuset.parse_list(f"{cpus}-{cpus + 3}"),
         isolated=cpuset.parse_list("1"),
         gpus=(GPU("0000:3b:00.0", 0), GPU("0000:af:00.0", None)),
@@ -161,15 +160,15 @@ def marked(cpus, exclusive):
 @browser
 def test_a_browser_finds_nothing_that_overlaps_or_leaves_its_box(tmp_path):
     pictures = {name: drawn(sysfs.read_machine(str(machines.path(name)))) for name in machines.names()}
-    pictures |= {f"regular {cpus}": drawn(regular(cpus)) for cpus in (2, 16, 32, 256)}
+    pictures |= {f"of_size {cpus}": drawn(of_size(cpus)) for cpus in (2, 16, 32, 256)}
     pictures |= {"marked 32": marked(32, "2-5,18-21"), "marked 256": marked(256, "2-65,130-193")}
-    pictures["a long name"] = drawn(regular(2)._replace(model="Processor WWWW " * 12))
+    pictures["a long name"] = drawn(of_size(2)._replace(model="Processor WWWW " * 12))
     assert wrong_with(pictures, tmp_path) == {name: [] for name in pictures}
 
 
 @browser
 def test_a_browser_would_find_it(tmp_path):
-    right = drawn(regular(16))
+    right = drawn(of_size(16))
     moved = re.sub(r'(<g class="cpu free" data-cpu="3">.*?<rect x=")\d+', r"\g<1>900", right, flags=re.DOTALL)
     widened = right.replace(">socket 0", f">socket 0{'M' * 60}", 1)
     found = wrong_with(

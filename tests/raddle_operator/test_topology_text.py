@@ -5,8 +5,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.machine_strategies import random_machines
-from support.picture_machines import SIZES, regular
+from support.machines import SIZES, of_size, random_machines
 
 from raddle.cpus import cpuset
 from raddle_operator.cli.picture import detail, layout, model, text
@@ -15,7 +14,7 @@ from raddle_operator.cli.picture.model import Box, Cell
 
 
 def picture(cpus):
-    return layout.picture(regular(cpus))
+    return layout.picture(of_size(cpus))
 
 
 def width_of(line):

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from kubernetes.utils.quantity import parse_quantity
 
 from raddle import env
-from raddle.cpus.topology import Group, Kubelet, Machine, NUMANode
 from raddle.planning.policy import FAMILIES
 
 CPUS = ("0", "100m", "0.5", "500m", "1", "1000m", "1500m", "2", "2.5", "3", "4", "8", "64", "1e2", "1E", "1n")
@@ -227,25 +226,6 @@ def policies(draw: st.DrawFn, name: str = "p0") -> dict[str, Any]:
         return {"kind": "InferenceThreading", "metadata": {**metadata, "namespace": "ns"}, "spec": spec}
     spec["tier"] = draw(st.sampled_from(("Admin", "Baseline")))
     return {"kind": "ClusterInferenceThreading", "metadata": metadata, "spec": spec}
-
-
-@st.composite
-def machines(draw: st.DrawFn) -> Machine:
-    """One or two NUMA nodes, one or two threads a core, with or without the static CPU manager."""
-    cores, threads, nodes = draw(st.integers(1, 32)), draw(st.sampled_from((1, 2))), draw(st.sampled_from((1, 2)))
-    siblings = tuple(sum(1 << (core + thread * cores) for thread in range(threads)) for core in range(cores))
-    everything = sum(siblings)
-    numa_nodes = tuple(NUMANode(n, sum(siblings[n::nodes])) for n in range(nodes) if siblings[n::nodes])
-    kubelet = draw(st.sampled_from((Kubelet(), Kubelet(cpu_manager_policy="static"), Kubelet("none"))))
-    architecture = draw(st.sampled_from(("", "x86_64", "aarch64")))
-    return Machine(
-        architecture=architecture,
-        online=everything,
-        cores=siblings,
-        sockets=(Group(0, everything),),
-        numa_nodes=numa_nodes,
-        kubelet=kubelet,
-    )
 
 
 # Anything that JSON can hold.

@@ -15,12 +15,13 @@ import jsonpatch
 
 from cluster import objects
 from raddle import delivery
-from raddle.cpus.topology import Group, Kubelet, Machine, NUMANode
+from raddle.cpus.topology import Kubelet
 from raddle_operator.certificates import local_issue
 from raddle_operator.objects import nodetopology
 from raddle_operator.webhook.process import Webhook, serve_until
 from raddle_operator.webhook.settings import WebhookSettings
 from raddle_operator.webhook.sources import MemorySources
+from specification.assembling import regular
 from support.waiting import until
 
 UID = "7d1c2f2e-6f3a-4f57-9d8c-1f0f5b7a1c11"
@@ -51,17 +52,8 @@ def shim(namespace="models"):
 
 
 def machine(cores=8, *, threads_per_core=1):
-    sets = tuple(sum(1 << (core + thread * cores) for thread in range(threads_per_core)) for core in range(cores))
-    online = sum(sets)
-    return Machine(
-        online=online,
-        cores=sets,
-        sockets=(Group(0, online),),
-        numa_nodes=(NUMANode(0, online),),
-        architecture="x86_64",
-        kubelet=Kubelet("none"),
-        boot_id="b",
-    )
+    facts = {"architecture": "x86_64", "kubelet": Kubelet("none"), "boot_id": "b"}
+    return regular(cores, threads_per_core, l3_domains=0, **facts)
 
 
 def topology(node="n1", *, fresh=None, of=None):

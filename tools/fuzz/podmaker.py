@@ -11,9 +11,10 @@ from random import Random
 from typing import Any
 
 from raddle import delivery, env
-from raddle.cpus.topology import Group, Kubelet, Machine, NUMANode
+from raddle.cpus.topology import Kubelet, Machine
 from raddle.planning.policy import FAMILIES
 from raddle_operator.objects import nodetopology
+from specification.assembling import regular
 
 NAMESPACES = ("models", "picky", "plain")
 # Most pods are of the first, or there would be little to answer.
@@ -232,14 +233,12 @@ def topologies(choice: Random) -> Iterator[dict[str, Any]]:
 
 
 def _machine(choice: Random) -> Machine:
-    cores, threads, nodes = choice.choice((2, 8, 30)), choice.choice((1, 2)), choice.choice((1, 2))
-    siblings = tuple(sum(1 << (core + thread * cores) for thread in range(threads)) for core in range(cores))
-    return Machine(
+    return regular(
+        choice.choice((2, 8, 30)),
+        choice.choice((1, 2)),
+        numa_nodes=choice.choice((1, 2)),
+        l3_domains=0,
         architecture=choice.choice(("x86_64", "aarch64")),
-        online=sum(siblings),
-        cores=siblings,
-        sockets=(Group(0, sum(siblings)),),
-        numa_nodes=tuple(NUMANode(node, sum(siblings[node::nodes])) for node in range(nodes)),
         kubelet=choice.choice((Kubelet(), Kubelet(cpu_manager_policy="static"), Kubelet("none"))),
         boot_id="b",
     )

@@ -1,17 +1,21 @@
-"""Random machines for property tests: regular or odd, but possible; groups partition some of the online CPUs.
+"""Machines as values, random ones for property tests; each is possible: groups partition some of the online CPUs.
 
 `random_machines` draws every field of a small machine freely, for what reads and writes machines. `machines` draws
 machines as they are built, of 1 to 1024 CPUs, and `containers` what containers there have and ask for; the
-fuzzer draws from the same generators (tools/specification).
+fuzzer draws from the same generators (tools/specification). `small_machines` are nodes that pods are bound to.
+`of_size` is one regular machine, for pictures: reading a tree of 1024 CPUs takes seconds on a busy machine.
 """
 
 from __future__ import annotations
+
+from functools import cache
 
 from hypothesis import strategies as st
 
 from raddle.cpus import cpuset
 from raddle.cpus.topology import Cache, CoreType, Group, Kubelet, Machine, NUMANode, Problem
 from specification import random_budgets
+from specification.assembling import regular
 from specification.random_machines import machine
 
 WORDS = st.text("abcdefghij 0123456789()@.-", max_size=40)
@@ -134,3 +138,36 @@ def wider_containers(draw, most=1024):
     on = draw(machines(most))
     rng = draw(st.randoms(use_true_random=False))
     return on, random_budgets.pair(rng, on), random_budgets.policy(rng)
+
+
+@st.composite
+def small_machines(draw):
+    """One or two NUMA nodes, one or two threads a core, with or without the static CPU manager."""
+    return regular(
+        draw(st.integers(1, 32)),
+        draw(st.sampled_from((1, 2))),
+        numa_nodes=draw(st.sampled_from((1, 2))),
+        l3_domains=0,
+        kubelet=draw(st.sampled_from((Kubelet(), Kubelet(cpu_manager_policy="static"), Kubelet("none")))),
+        architecture=draw(st.sampled_from(("", "x86_64", "aarch64"))),
+    )
+
+
+# CPUs -> (sockets, NUMA nodes, L3 domains, cores, threads of a core)
+SIZES = {
+    2: (1, 1, 1, 2, 1),
+    16: (1, 1, 2, 8, 2),
+    32: (2, 2, 2, 16, 2),
+    256: (2, 8, 16, 128, 2),
+    1024: (4, 4, 64, 512, 2),
+}
+
+
+@cache
+def of_size(cpus):
+    """The machine of SIZES with so many CPUs, numbered as on most servers: first one thread of each core."""
+    sockets, nodes, l3_domains, cores, threads = SIZES[cpus]
+    parts = {"sockets": sockets, "numa_nodes": nodes, "l3_domains": l3_domains}
+    made = regular(cores, threads, **parts, architecture="x86_64", model="Synthetic")
+    distances = [tuple(10 if a == b else 32 for b in range(nodes)) for a in range(nodes)]
+    return made._replace(numa_nodes=tuple(NUMANode(n, mask, 257664, distances[n]) for n, mask, *_ in made.numa_nodes))
