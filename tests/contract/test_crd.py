@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from generate import crds
-from raddle.planning import policy
+from raddle.planning import families, policy
 
 REPOSITORY = Path(__file__).parents[2]
 # Fields of the spec that decide who is governed or what is reported, but no number: raddle.planning.policy doesn't read them.
@@ -152,7 +152,7 @@ def test_the_planner_takes_booleans_for_switches_and_nothing_else(path):
 
 def test_a_policy_that_names_no_runtimes_gets_those_that_the_description_says():
     described = POLICY_FIELDS["runtimes"]["description"].partition("Absent means")[2].partition(".")[0]
-    assert {word for word in policy.FAMILIES if re.search(rf"\b{word}\b", described)} == set(policy.DEFAULT_FAMILIES)
+    assert {word for word in families.NAMES if re.search(rf"\b{word}\b", described)} == set(families.DEFAULT)
 
 
 def test_every_field_has_an_effect():

@@ -3,7 +3,7 @@
 import pytest
 
 from generate.docs import families as page
-from raddle_operator.injection.families import FAMILIES
+from raddle.planning.families import FAMILIES
 
 
 def test_the_page_is_current():

@@ -10,7 +10,7 @@ import pytest
 
 from cluster import Cluster
 from raddle import delivery, env
-from raddle.planning.policy import FAMILIES
+from raddle.planning import families
 from raddle_operator.injection.decide import Facts, Settings, decide_object
 from raddle_operator.injection.matching import Policies
 from raddle_operator.injection.volumes import ShimDelivery
@@ -29,7 +29,7 @@ SETTINGS = Settings(
 )
 FACTS = Facts(architectures=frozenset({"x86_64"}))
 EVERYTHING = {
-    "runtimes": list(FAMILIES),
+    "runtimes": list(families.NAMES),
     "nativeShim": "Preload",
     "reports": True,
     "imageEnv": {"PYTHONPATH": "/app", "LD_PRELOAD": "", "JAVA_TOOL_OPTIONS": "-Xmx1g"},

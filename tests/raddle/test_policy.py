@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle.planning.policy import FAMILIES, Policy, PolicyError, from_settings, parse, to_settings
+from raddle.planning import families
+from raddle.planning.policy import Policy, PolicyError, from_settings, parse, to_settings
 
 
 def test_an_empty_spec_leaves_everything_to_raddle():
@@ -96,8 +97,8 @@ def test_every_field_is_read():
         ),
         ({"threads": 4}, "threads: 4 is not allowed; it must be a mapping"),
         ({"objective": "latency"}, "objective: 'latency' is not allowed; it must be one of Latency, Throughput"),
-        ({"runtimes": []}, "runtimes: [] is not allowed; it must be a list of " + ", ".join(FAMILIES)),
-        ({"runtimes": ["tf"]}, "runtimes: 'tf' is not allowed; it must be one of " + ", ".join(FAMILIES)),
+        ({"runtimes": []}, "runtimes: [] is not allowed; it must be a list of " + ", ".join(families.NAMES)),
+        ({"runtimes": ["tf"]}, "runtimes: 'tf' is not allowed; it must be one of " + ", ".join(families.NAMES)),
         (
             {"threads": {"minIntraOp": 5, "maxIntraOp": 2}},
             "threads.minIntraOp: 5 is not allowed; it must be at most threads.maxIntraOp (2)",

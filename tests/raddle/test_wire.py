@@ -13,9 +13,9 @@ import machines
 from raddle import env
 from raddle.cpus.topology import Kubelet
 from raddle.machine.sysfs import read_machine
-from raddle.planning import wire
+from raddle.planning import families, wire
 from raddle.planning.planner import Budget, plan
-from raddle.planning.policy import FAMILIES, Policy
+from raddle.planning.policy import Policy
 
 # Every field with its longest value.
 FULLEST = Policy(
@@ -36,7 +36,7 @@ FULLEST = Policy(
     smt="OneThreadPerCore",
     core_type="Performance",
     affinity="PerCore",
-    runtimes=FAMILIES,
+    runtimes=families.NAMES,
     graph_optimization_level="Extended",
     global_thread_pool=True,
     shared_allocator=True,

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from support.runtimes import families_lab as lab
 
 from raddle import env
-from raddle.planning import policy
+from raddle.planning import families, policy
+from raddle.planning.families import FAMILIES, Way
 from raddle.planning.planner import Budget, plan
 from raddle_operator.injection import plan_annotations
-from raddle_operator.injection.families import FAMILIES, VARIABLES, Way, literals
+from raddle_operator.injection.families import VARIABLES, literals
 from raddle_operator.objects.reasons import SkipReason
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -28,10 +29,6 @@ def added(runtimes, *, limit_cpus=4.0, sets=None, image_env=None, workers=1, **s
 
 
 # --- the table ------------------------------------------------------------------------------------------------------
-
-
-def test_there_is_a_family_for_each_that_a_policy_can_name_in_the_same_order():
-    assert tuple(family.name for family in FAMILIES) == policy.FAMILIES
 
 
 def test_references_are_the_counts_that_annotations_carry_and_nothing_else():
@@ -69,7 +66,7 @@ def test_what_caps_or_pins_for_good_is_never_set(name):
         (["openmp"], 4, {"KMP_BLOCKTIME": "1"}),
         (["torch"], 4, {"KMP_BLOCKTIME": "1"}),
         (["blas"], 4, {}),
-        (policy.DEFAULT_FAMILIES, 4, {"KMP_BLOCKTIME": "1"}),
+        (families.DEFAULT, 4, {"KMP_BLOCKTIME": "1"}),
     ],
 )
 def test_each_family_gets_its_variables_from_the_limit(runtimes, limit_cpus, expected):
@@ -252,7 +249,7 @@ policies = st.fixed_dictionaries(
         "concurrent_runs": st.integers(1, 1024),
         "intra_op": st.none() | st.integers(1, 1024),
         "spinning": st.sampled_from(["Auto", "Always", "Bounded", "Never"]),
-        "runtimes": st.sets(st.sampled_from(policy.FAMILIES), min_size=1).map(tuple),
+        "runtimes": st.sets(st.sampled_from(families.NAMES), min_size=1).map(tuple),
         "existing_values": st.sampled_from(["Respect", "Override"]),
     }
 ).map(lambda fields: policy.Policy(**fields))

@@ -11,7 +11,7 @@ import jsonpatch
 import pytest
 
 from raddle import env
-from raddle.planning.policy import FAMILIES
+from raddle.planning import families
 from raddle_operator.injection.decide import Facts, Settings, decide_object
 from raddle_operator.injection.matching import Policies
 from raddle_operator.injection.volumes import ShimDelivery
@@ -22,7 +22,7 @@ AT_MOST_CPU_S = 8.0
 MIB = 2**20
 SPEC = {
     "podSelector": {},
-    "runtimes": list(FAMILIES),
+    "runtimes": list(families.NAMES),
     "nativeShim": "Preload",
     "reports": True,
     "imageEnv": {"NODE_OPTIONS": "", "LD_PRELOAD": "", "JAVA_TOOL_OPTIONS": ""},

@@ -11,7 +11,7 @@ import pytest
 from cluster import decided, objects
 from raddle import delivery, env
 from raddle.cpus.topology import Machine
-from raddle.planning.policy import FAMILIES
+from raddle.planning import families
 from raddle.planning.wire import read_plan_text
 from raddle_operator.injection.decide import Facts, Settings
 from raddle_operator.injection.volumes import SAFE_TO_EVICT, ShimDelivery
@@ -474,7 +474,7 @@ def test_with_env_from_there_are_no_literals_unless_the_policy_overrides(existin
 
 
 def test_of_all_families_at_once_each_variable_is_set_once_and_goes_with_the_opt_in():
-    spec = {"runtimes": list(FAMILIES), "imageEnv": {"JAVA_TOOL_OPTIONS": "-Xmx1g"}}
+    spec = {"runtimes": list(families.NAMES), "imageEnv": {"JAVA_TOOL_OPTIONS": "-Xmx1g"}}
     obj = pod()
     patched, _ = inject(obj, spec)
     names = [entry["name"] for entry in entries(patched)]
@@ -672,7 +672,7 @@ def test_with_everything_on_a_container_still_grows_by_little():
         "nativeShim": "Preload",
         "imageEnv": {"LD_PRELOAD": "", "JAVA_TOOL_OPTIONS": "", "PYTHONPATH": ""},
         "shim": "ConfigMap",
-        "runtimes": list(FAMILIES),
+        "runtimes": list(families.NAMES),
     }
 
     def size(*containers):

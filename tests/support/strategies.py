@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kubernetes.utils.quantity import parse_quantity
 
 from raddle import env
-from raddle.planning.policy import FAMILIES
+from raddle.planning import families
 
 CPUS = ("0", "100m", "0.5", "500m", "1", "1000m", "1500m", "2", "2.5", "3", "4", "8", "64", "1e2", "1E", "1n")
 MEMORY = ("0", "64Mi", "1Gi", "1073741824", "2G", "128974848000m")
@@ -199,7 +199,7 @@ def policies(draw: st.DrawFn, name: str = "p0") -> dict[str, Any]:
                 "existingValues": st.sampled_from(("Respect", "Override")),
                 "shim": st.sampled_from(("Auto", "ConfigMap", "ImageVolume", "InitContainer", "None")),
                 "containers": st.lists(st.sampled_from((*NAMES, "init", "proxy", "nowhere")), min_size=1, unique=True),
-                "runtimes": st.sampled_from((["onnxruntime"], ["blas"], ["go", "jvm"], list(FAMILIES))),
+                "runtimes": st.sampled_from((["onnxruntime"], ["blas"], ["go", "jvm"], list(families.NAMES))),
                 "imageEnv": st.sampled_from(IMAGE_ENVS),
                 "reports": st.booleans(),
                 "nativeShim": st.sampled_from(("Disabled", "Preload")),

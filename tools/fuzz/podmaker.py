@@ -12,7 +12,7 @@ from typing import Any
 
 from raddle import delivery, env
 from raddle.cpus.topology import Kubelet, Machine
-from raddle.planning.policy import FAMILIES
+from raddle.planning import families
 from raddle_operator.objects import nodetopology
 from specification.assembling import regular
 
@@ -202,7 +202,7 @@ def _policy(choice: Random, name: str, namespace: str) -> dict[str, Any]:
         "existingValues": ("Respect", "Override"),
         "shim": ("Auto", "Auto", "ConfigMap", "ImageVolume", "InitContainer", "None"),
         "containers": (["serve", "worker"], ["serve", "worker", "nowhere"], ["raddle-shim", "serve"]),
-        "runtimes": (["onnxruntime"], ["blas"], ["go", "jvm"], list(FAMILIES)),
+        "runtimes": (["onnxruntime"], ["blas"], ["go", "jvm"], list(families.NAMES)),
         "imageEnv": IMAGE_ENVS,
         "reports": (True, False),
         "nativeShim": ("Disabled", "Preload"),

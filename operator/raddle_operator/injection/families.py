@@ -1,70 +1,28 @@
-"""The families of runtimes that a policy can pick, and the environment variables that each of them gets.
+"""The variables of a policy's families for one container, that are no references to annotations.
 
-One frozen table: a family, its variables, and how a variable's value comes from a plan. A variable is either a
-*reference* to one of the pod's annotations, which binding still improves (only where the runtime reads an empty value
-as unset, since an annotation may be missing: plan_annotations.COUNTS), or a *literal*, computed from the safe values
-when the pod is created, or it *extends* what is there. `literals` gives the last two; everything here is pure.
+The families and how a variable's value comes from a plan are raddle.planning.families; here is what becomes of them
+beside what the pod spec and the image set. Everything is pure.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum, unique
 from functools import lru_cache
 from typing import Final
 
 from raddle import env
+from raddle.planning.families import FAMILIES, JAVA_CPUS, Variable, Way
 from raddle.planning.planner import Plan
 from raddle.planning.policy import Policy
 from raddle_operator.objects.reasons import Skip, SkipReason
 
-# libuv's own default. Blocking calls (files, DNS) wait in the same pool, so a policy only ever makes it larger.
-LIBUV_THREADS: Final = 4
-# Milliseconds that LLVM's and Intel's OpenMP spin after a region; their own 200 are two periods of a CPU limit.
-BLOCKTIME_MS: Final = 1
-# More makes numexpr complain and use one thread: its NUMEXPR_MAX_THREADS, a hard cap that is never set here.
-NUMEXPR_MOST: Final = 64
-_JAVA_OPTIONS: Final = "JAVA_TOOL_OPTIONS"
-_JAVA_CPUS: Final = "-XX:ActiveProcessorCount="
-_JAVA_CPUS_SET: Final = re.compile(r"\s*-XX:ActiveProcessorCount=\S*")
-
-Value = Callable[[Plan, Policy], int | str | None]
-
-
-@unique
-class Way(StrEnum):
-    """How a variable gets its value; see the module."""
-
-    REFERENCE = "reference"
-    LITERAL = "literal"
-    EXTENDS = "extends"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variable:
-    """One variable. `rule` says its value in words; `value` computes it, None for a reference and for "not now".
-
-    `over_omp`: it beats OMP_NUM_THREADS, and with it what an entrypoint, torchrun or joblib chose there; so it is set
-    only where its value differs, and not where the pod spec sets any OMP_* itself.
-    """
-
-    name: str
-    rule: str
-    way: Way = Way.LITERAL
-    value: Value = field(default=lambda _plan, _policy: None)
-    over_omp: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
-    """One family: who reads its variables, and in which case naming it in `runtimes` is worth it."""
-
-    name: str
-    readers: str
-    worth: str
-    variables: tuple[Variable, ...]
+_JAVA_CPUS_SET = re.compile(r"\s*-XX:ActiveProcessorCount=\S*")
+# What `literals` may set, so what it has to be told of a container.
+VARIABLES: Final = frozenset(
+    variable.name for family in FAMILIES for variable in family.variables if variable.way is not Way.REFERENCE
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,252 +37,6 @@ class Literals:
     kept: tuple[str, ...] = ()
     withheld: tuple[Skip, ...] = ()
     left: Mapping[str, str] = field(default_factory=dict)
-
-
-# --- values ---------------------------------------------------------------------------------------------------------
-
-
-def _processors(plan: Plan, policy: Policy) -> int | None:
-    """CPUs of one process: the container's, divided by its workers."""
-    if plan.cap is None:
-        return _compute(plan, policy)
-    return _within(plan.cap // plan.workers)
-
-
-def _compute(plan: Plan, policy: Policy) -> int | None:
-    """Threads of one compute pool: as intraOp, also where the pod spec keeps ONNX Runtime's own count."""
-    if plan.intra_op is not None:
-        return plan.intra_op
-    if policy.intra_op is not None:
-        return policy.intra_op
-    if plan.cap is None:
-        return None
-    return _within(min(max(plan.cap // plan.streams, policy.min_intra_op), policy.max_intra_op))
-
-
-def _within(count: int) -> int:
-    return min(max(1, count), env.MAX_THREADS)
-
-
-def _blas(plan: Plan, policy: Policy) -> int | None:
-    return _compute(plan, policy) if plan.other_blas is None else plan.other_blas
-
-
-def _mkl(plan: Plan, policy: Policy) -> int | None:
-    """As OpenBLAS's; but torch takes its own pool's size from MKL's, so beside torch never below OMP_NUM_THREADS."""
-    count = _blas(plan, policy)
-    if count is None or "torch" not in policy.runtimes:
-        return count
-    return max(count, plan.omp or count)
-
-
-def _libuv(plan: Plan, policy: Policy) -> int | None:
-    processors = _processors(plan, policy)
-    return None if processors is None else _within(max(LIBUV_THREADS, processors, policy.concurrent_runs))
-
-
-def _numexpr(plan: Plan, policy: Policy) -> int | None:
-    threads = _compute(plan, policy) if plan.omp is None else plan.omp
-    return None if threads is None else min(threads, NUMEXPR_MOST)
-
-
-def _joblib(plan: Plan, policy: Policy) -> int | None:
-    """Processes: joblib gives each of them the OMP_NUM_THREADS that it finds, so that many share the CPUs."""
-    processors = _processors(plan, policy)
-    return None if processors is None else _within(processors // (plan.omp or 1))
-
-
-def _wait_policy(_plan: Plan, policy: Policy) -> str | None:
-    return {"Never": "PASSIVE", "Always": "ACTIVE"}.get(policy.spinning)
-
-
-def _blocktime(_plan: Plan, policy: Policy) -> int | None:
-    return {"Never": 0, "Always": None}.get(policy.spinning, BLOCKTIME_MS)
-
-
-def _inter_op(plan: Plan, policy: Policy) -> int | None:
-    return plan.inter_op or policy.inter_op or 1
-
-
-def _java_processors(plan: Plan, policy: Policy) -> str | None:
-    processors = _processors(plan, policy)
-    return None if processors is None else f"{_JAVA_CPUS}{processors}"
-
-
-# --- the table ------------------------------------------------------------------------------------------------------
-
-_INTRA: Final = "as `intraOp`"
-_CPUS: Final = "the container's CPUs divided by its workers"
-_OMP: Final = (
-    Variable(
-        name=env.OMP,
-        way=Way.REFERENCE,
-        rule="for Latency on shared CPUs one less than the limit's whole CPUs, without a limit 4 or the request, never"
-        " more than `intraOp` without a `load`; else, and with `spinning: Never` or `Always`, as `intraOp`; 1 with"
-        " `joblib`",
-    ),
-    Variable(
-        name="OMP_WAIT_POLICY",
-        value=_wait_policy,
-        rule="`PASSIVE` with `spinning: Never`, `ACTIVE` with `Always`; else not set",
-    ),
-    Variable(
-        name="KMP_BLOCKTIME",
-        value=_blocktime,
-        rule=f"{BLOCKTIME_MS} ms; 0 with `spinning: Never`; not set with `Always`",
-    ),
-)
-
-FAMILIES: Final[tuple[Family, ...]] = (
-    Family(
-        name="onnxruntime",
-        readers="ONNX Runtime 1.29 and later; the shim sets the same in older ones",
-        worth="default",
-        variables=(
-            Variable(
-                name=env.ORT_INTRA,
-                way=Way.REFERENCE,
-                rule="`intraOpWithoutShim`, which is `intraOp` where the plan does not name it; a shim sets `intraOp`",
-            ),
-            Variable(name=env.ORT_INTER, way=Way.REFERENCE, rule="as `interOp`"),
-        ),
-    ),
-    Family(
-        name="torch",
-        readers="PyTorch and libtorch, through their OpenMP; the shim sets the inter-op pool",
-        worth="default",
-        variables=_OMP,
-    ),
-    Family(
-        name="openmp",
-        readers="libgomp, LLVM's and Intel's OpenMP, and what follows it: MKL, BLIS, numexpr, `nproc`",
-        worth="default",
-        variables=_OMP,
-    ),
-    Family(
-        name="blas",
-        readers="OpenBLAS, which numpy and scipy bring along",
-        worth="default",
-        variables=(
-            Variable(
-                name=env.OPENBLAS,
-                way=Way.REFERENCE,
-                over_omp=True,
-                rule="1 beside ONNX Runtime or torch under a limit, else as `OMP_NUM_THREADS`",
-            ),
-        ),
-    ),
-    Family(
-        name="mkl",
-        readers="Intel MKL",
-        worth="MKL works beside ONNX Runtime under a limit, without torch: MKL follows `OMP_NUM_THREADS` by itself",
-        variables=(
-            Variable(
-                name="MKL_NUM_THREADS",
-                value=_mkl,
-                over_omp=True,
-                rule="as OpenBLAS's; beside torch never below `OMP_NUM_THREADS`, since it is torch's count too",
-            ),
-            *_OMP[1:],
-        ),
-    ),
-    Family(
-        name="blis",
-        readers="BLIS",
-        worth="BLIS works beside ONNX Runtime or torch under a limit: it follows `OMP_NUM_THREADS` by itself",
-        variables=(Variable(name="BLIS_NUM_THREADS", value=_blas, over_omp=True, rule="as OpenBLAS's"),),
-    ),
-    Family(
-        name="numexpr",
-        readers="numexpr",
-        worth="`openmp` and `torch` are not chosen, since it follows `OMP_NUM_THREADS` by itself; or for more than"
-        f" {NUMEXPR_MOST} threads",
-        variables=(
-            Variable(
-                name="NUMEXPR_NUM_THREADS",
-                value=_numexpr,
-                over_omp=True,
-                rule=f"{_INTRA}, at most {NUMEXPR_MOST}: numexpr uses one thread when asked for more",
-            ),
-        ),
-    ),
-    Family(
-        name="rayon",
-        readers="Rust programs with rayon (tokenizers, polars)",
-        worth="there is no CPU limit, or several workers share one: Rust reads the limit, rounded down, by itself",
-        variables=(Variable(name="RAYON_NUM_THREADS", value=_compute, rule=_INTRA),),
-    ),
-    Family(
-        name="tokio",
-        readers="Rust programs with tokio's multi-thread runtime",
-        worth="as for rayon; one thread under a limit of one CPU is right for a server that mostly waits",
-        variables=(Variable(name="TOKIO_WORKER_THREADS", value=_processors, rule=_CPUS),),
-    ),
-    Family(
-        name="go",
-        readers="Go programs",
-        worth="Go is older than 1.25, or the limit is below two CPUs (newer Go never goes below 2), or there is none",
-        variables=(Variable(name="GOMAXPROCS", value=_processors, rule=_CPUS),),
-    ),
-    Family(
-        name="jvm",
-        readers="Java virtual machines, from 8u191",
-        worth="there is no CPU limit, or several Java processes share one: the JVM reads the limit by itself",
-        variables=(
-            Variable(
-                name=_JAVA_OPTIONS,
-                way=Way.EXTENDS,
-                value=_java_processors,
-                rule=f"`{_JAVA_CPUS}n` is added, n: {_CPUS}",
-            ),
-        ),
-    ),
-    Family(
-        name="libuv",
-        readers="Node.js: files, DNS, crypto and zlib, not ONNX Runtime",
-        worth="more than 4 of those calls are to run at the same time",
-        variables=(
-            Variable(
-                name="UV_THREADPOOL_SIZE",
-                value=_libuv,
-                rule=f"{_CPUS}, or `concurrentRuns`; never below libuv's own {LIBUV_THREADS}",
-            ),
-        ),
-    ),
-    Family(
-        name="joblib",
-        readers="joblib and loky, so scikit-learn's `n_jobs=-1`",
-        worth="the application runs `Parallel(n_jobs=-1)`: joblib's processes each take the `OMP_NUM_THREADS` that they"
-        " find, so this family makes that 1 unless the policy names `threads.intraOp`",
-        variables=(
-            Variable(
-                name="LOKY_MAX_CPU_COUNT", value=_joblib, rule=f"{_CPUS}, and by the threads of each of its processes"
-            ),
-        ),
-    ),
-    Family(
-        name="python",
-        readers="Python 3.13 and later: `os.cpu_count()`, so the sizes of its process and thread pools",
-        worth="the application sizes anything by `os.cpu_count()`, which is the node's",
-        variables=(Variable(name="PYTHON_CPU_COUNT", value=_processors, rule=_CPUS),),
-    ),
-    Family(
-        name="tensorflow",
-        readers="TensorFlow",
-        worth="the image runs TensorFlow, which counts the node's CPUs",
-        variables=(
-            Variable(name="TF_NUM_INTRAOP_THREADS", value=_compute, rule=_INTRA),
-            Variable(name="TF_NUM_INTEROP_THREADS", value=_inter_op, rule="as `interOp`"),
-        ),
-    ),
-)
-# What `literals` may set, so what it has to be told of a container.
-VARIABLES: Final = frozenset(
-    variable.name for family in FAMILIES for variable in family.variables if variable.way is not Way.REFERENCE
-)
-
-
-# --- for one container ----------------------------------------------------------------------------------------------
 
 
 def overridden(plan: Plan, policy: Policy) -> frozenset[str]:
@@ -397,9 +109,9 @@ def _extended(
         present = image_env[name].replace("$", "$$")
     else:
         return _unknown(f"set imageEnv.{name} in the policy to what the image sets (empty: nothing)")
-    if _JAVA_CPUS in present and not override:
+    if JAVA_CPUS in present and not override:
         return None
-    rest = _JAVA_CPUS_SET.sub("", present).strip() if _JAVA_CPUS in present else present
+    rest = _JAVA_CPUS_SET.sub("", present).strip() if JAVA_CPUS in present else present
     return f"{rest} {option}" if rest else option
 
 

@@ -10,24 +10,7 @@ import re
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from raddle import env
-
-# What a policy gets that names no runtimes.
-DEFAULT_FAMILIES = ("onnxruntime", "torch", "openmp", "blas")
-# Those of language runtimes change more than inference, so they are chosen by name only.
-FAMILIES = (
-    *DEFAULT_FAMILIES,
-    "mkl",
-    "blis",
-    "numexpr",
-    "rayon",
-    "tokio",
-    "go",
-    "jvm",
-    "libuv",
-    "joblib",
-    "python",
-    "tensorflow",
-)
+from raddle.planning import families
 
 
 class PolicyError(ValueError):
@@ -66,7 +49,7 @@ class Policy(NamedTuple):
     smt: str = "Auto"
     core_type: str = "Auto"
     affinity: str = "Auto"
-    runtimes: Tuple[str, ...] = DEFAULT_FAMILIES
+    runtimes: Tuple[str, ...] = families.DEFAULT
     graph_optimization_level: Optional[str] = None
     global_thread_pool: bool = False
     shared_allocator: bool = False
@@ -196,7 +179,7 @@ _FIELDS: Dict[str, Tuple[str, _Reader, Any]] = {
     "smt": ("placement.smt", _word, ("Auto", "OneThreadPerCore", "AllThreads")),
     "core_type": ("placement.coreType", _word, ("Auto", "Performance", "Efficient", "Any")),
     "affinity": ("placement.affinity", _word, ("Auto", "PerCore", "Never")),
-    "runtimes": ("runtimes", _words, FAMILIES),
+    "runtimes": ("runtimes", _words, families.NAMES),
     "graph_optimization_level": (
         "onnxruntime.graphOptimizationLevel",
         _word,

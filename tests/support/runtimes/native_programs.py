@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import shutil
 import subprocess
 from pathlib import Path
 

@@ -10,15 +10,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from raddle.planning.policy import DEFAULT_FAMILIES
-from raddle_operator.injection.families import FAMILIES, Variable, Way
+from raddle.planning.families import DEFAULT, FAMILIES, Variable, Way
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 TARGET = REPOSITORY / "docs" / "reference" / "families.md"
 
 HEADER = """\
 <!-- Made by `make generate` (tools/generate/docs/families.py) from
-operator/raddle_operator/injection/families.py: edit those. -->
+runtime/raddle/planning/families.py: edit those. -->
 
 # Runtime families
 
@@ -67,7 +66,7 @@ FOOTER = """
 
 def render() -> str:
     """The page, as Markdown."""
-    text = HEADER.format(default=", ".join(f"`{name}`" for name in DEFAULT_FAMILIES))
+    text = HEADER.format(default=", ".join(f"`{name}`" for name in DEFAULT))
     text += "".join(f"| `{family.name}` | {family.readers} | {family.worth} |\n" for family in FAMILIES)
     text += VARIABLES
     for variable, families in _variables().items():
