@@ -204,7 +204,7 @@ static bool prepare(void)
     if (rd_runtime.minor < OLDEST) {
         return leave_alone("this shim knows version 1 from 1.14 on");
     }
-    rd_runtime.respect = rd_plan_get(&rd_runtime.plan, RD_EXISTING, RD_RESPECT) == RD_RESPECT;
+    rd_runtime.respect = rd_plan_get(&rd_runtime.plan, RD_EXISTING, RD_EXISTING_RESPECT) == RD_EXISTING_RESPECT;
     if (rd_runtime.respect) {
         read_counts();
     }

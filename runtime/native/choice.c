@@ -261,25 +261,34 @@ static void use_global_pool(struct rd_choice *choice)
     }
 }
 
-/* 1 and 0: on and off by the plan; -1: the application's. */
-static int memory_switch(struct rd_choice *choice, enum rd_key key, unsigned code, const int slots[2])
+#define PAIR(key, off, on, ...) {RD_##key, SLOT_##off, SLOT_##on, __VA_ARGS__},
+#define ONE(key, function, ...) {RD_##key, SLOT_##function, SLOT_##function, __VA_ARGS__},
+const struct rd_switch rd_switches[RD_SWITCH_COUNT] = {RD_SWITCHES(PAIR, ONE)};
+
+static void choose_switches(struct rd_choice *choice)
 {
-    if (!rd_runtime.plan.has[key] || (rd_runtime.respect && (choice->code.code & code) != 0)) {
-        return -1;
+    for (int place = 0; place < RD_SWITCH_COUNT; place++) {
+        const struct rd_switch *one = &rd_switches[place];
+        choice->switches[place] = -1;
+        if (!rd_runtime.plan.has[one->key] || rd_runtime.minor < one->since
+            || (rd_runtime.respect && (choice->code.code & RD_CODE_SWITCH(place)) != 0)) {
+            continue;
+        }
+        bool on = rd_runtime.plan.value[one->key] != 0;
+        const void *setter = rd_real[on ? one->on : one->off];
+        rd_choice_set(choice, one->on == one->off ? ((rd_on_number)(uintptr_t)setter)(choice->options, on)
+                                                  : ((rd_on)(uintptr_t)setter)(choice->options));
+        choice->switches[place] = on;
     }
-    int on = rd_runtime.plan.value[key] != 0;
-    rd_choice_set(choice, ((rd_on)(uintptr_t)rd_real[slots[on]])(choice->options));
-    return on;
 }
 
-static void choose_memory(struct rd_choice *choice, const void *environment)
+static void choose_shared_arena(struct rd_choice *choice, const void *environment)
 {
-    static const int arena_slots[2] = {SLOT_DisableCpuMemArena, SLOT_EnableCpuMemArena};
-    static const int pattern_slots[2] = {SLOT_DisableMemPattern, SLOT_EnableMemPattern};
-    choice->arena = memory_switch(choice, RD_ARENA, RD_CODE_ARENA, arena_slots);
-    choice->mem_pattern = memory_switch(choice, RD_MEM_PATTERN, RD_CODE_PATTERN, pattern_slots);
-    bool arena = choice->arena > 0 || (choice->arena < 0 && (choice->code.code & RD_CODE_NO_ARENA) == 0);
-    const char *shared = rd_plan_key(RD_CONFIG_ENV_ALLOCATORS);
+    int planned = choice->switches[RD_SWITCH_ARENA];
+    uint64_t code = choice->code.code;
+    bool off = (code & RD_CODE_SWITCH(RD_SWITCH_ARENA)) != 0 && (code & RD_CODE_SWITCHED_ON(RD_SWITCH_ARENA)) == 0;
+    bool arena = planned > 0 || (planned < 0 && !off);
+    const char *shared = rd_plan_key(RD_SESSION_USE_ENV_ALLOCATORS);
     if (rd_plan_get(&rd_runtime.plan, RD_SHARED_ARENA, 0) != 0 && arena
         && !(rd_runtime.respect && rd_code_has(choice, shared)) && rd_shared_arena(environment)) {
         choice->shared_arena = true;
@@ -302,9 +311,9 @@ static void choose_graph(struct rd_choice *choice)
  * are older than 1.14. */
 static void choose_entries(struct rd_choice *choice)
 {
-    for (int key = RD_CONFIG_SPINNING_STOP; key <= RD_CONFIG_LAST; key++) {
+    for (int key = RD_SESSION_FORCE_SPINNING_STOP; key <= RD_CONFIG_LAST; key++) {
         const char *name = rd_plan_key((enum rd_key)key);
-        bool written = key == RD_CONFIG_ENV_ALLOCATORS && choice->shared_arena;
+        bool written = key == RD_SESSION_USE_ENV_ALLOCATORS && choice->shared_arena;
         if (rd_runtime.plan.has[key] && !written && !(rd_runtime.respect && rd_code_has(choice, name))) {
             char text[24];
             struct rd_out out = rd_out(text, sizeof text);
@@ -338,7 +347,8 @@ bool rd_choose(struct rd_choice *choice, const void *options, const void *enviro
         choose_threads(choice);
     }
     choose_graph(choice);
-    choose_memory(choice, environment);
+    choose_switches(choice);
+    choose_shared_arena(choice, environment);
     choose_entries(choice);
     return !choice->failed;
 }

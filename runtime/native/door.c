@@ -368,7 +368,7 @@ static void extend_java(struct process *process, const struct rd_plan *plan)
         ours = word.length == option.length && __builtin_memcmp(word.at, option.at, option.length) == 0;
     }
     if (option.length < sizeof JAVA_OPTION || !rd_starts(option.at, JAVA_OPTION) || ours
-        || (theirs && rd_plan_get(plan, RD_EXISTING, RD_RESPECT) == RD_RESPECT)) {
+        || (theirs && rd_plan_get(plan, RD_EXISTING, RD_EXISTING_RESPECT) == RD_EXISTING_RESPECT)) {
         return;
     }
     bool alone = present == NULL || present[0] == '\0';

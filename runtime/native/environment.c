@@ -28,7 +28,7 @@ void rd_global_pool_failed(void)
 }
 
 /* Sets what the code has left open on the threading options; the CPU sets stay until `pool` is done. */
-static bool fill(void *options, unsigned code, bool ours, struct rd_pool **pool)
+static bool fill(void *options, uint64_t code, bool ours, struct rd_pool **pool)
 {
     static const int slots[3] = {SLOT_SetGlobalCustomCreateThreadFn, SLOT_SetGlobalCustomThreadCreationOptions,
                                  SLOT_SetGlobalCustomJoinThreadFn};

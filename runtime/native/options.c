@@ -54,7 +54,7 @@ struct rd_options rd_options_of(const void *object)
 }
 
 /* False where it should be kept and can't be. */
-static bool keep(const void *object, unsigned on, unsigned off, int intra, int inter)
+static bool keep(const void *object, uint64_t on, uint64_t off, int intra, int inter)
 {
     if (!rd_try_lock(&lock)) {
         return false;
@@ -69,7 +69,7 @@ static bool keep(const void *object, unsigned on, unsigned off, int intra, int i
     return kept != NULL || on == 0;
 }
 
-static void note(const void *object, unsigned on, unsigned off, int intra, int inter)
+static void note(const void *object, uint64_t on, uint64_t off, int intra, int inter)
 {
     if (!keep(object, on, off, intra, inter)) {
         __atomic_store_n(&overflowed, true, __ATOMIC_RELAXED);
@@ -77,9 +77,9 @@ static void note(const void *object, unsigned on, unsigned off, int intra, int i
 }
 
 /* What was kept of it. */
-static unsigned forget(const void *object)
+static uint64_t forget(const void *object)
 {
-    unsigned code = 0;
+    uint64_t code = 0;
     if (object != NULL && rd_try_lock(&lock)) {
         struct rd_options *kept = place(object, false);
         if (kept != NULL) {
@@ -142,7 +142,7 @@ static void release_session(void *session)
     RD_REAL(ReleaseSession, rd_release)(session);
 }
 
-static rd_status set_count(void *options, int slot, unsigned code, int count)
+static rd_status set_count(void *options, int slot, uint64_t code, int count)
 {
     /* 0 and -1 are ONNX Runtime's defaults: the code has left the choice open. */
     int wish = count == -1 ? 0 : count;
@@ -206,29 +206,27 @@ static rd_status set_graph(void *options, int level)
     return RD_REAL(SetSessionGraphOptimizationLevel, rd_on_number)(options, level);
 }
 
-static rd_status enable_arena(void *options)
+static void note_switch(const void *options, int place, bool on)
 {
-    note(options, RD_CODE_ARENA, RD_CODE_NO_ARENA, 0, 0);
-    return RD_REAL(EnableCpuMemArena, rd_on)(options);
+    note(options, RD_CODE_SWITCH(place) | (on ? RD_CODE_SWITCHED_ON(place) : 0), RD_CODE_SWITCHED_ON(place), 0, 0);
 }
 
-static rd_status disable_arena(void *options)
-{
-    note(options, RD_CODE_ARENA | RD_CODE_NO_ARENA, 0, 0, 0);
-    return RD_REAL(DisableCpuMemArena, rd_on)(options);
-}
-
-static rd_status enable_pattern(void *options)
-{
-    note(options, RD_CODE_PATTERN, 0, 0, 0);
-    return RD_REAL(EnableMemPattern, rd_on)(options);
-}
-
-static rd_status disable_pattern(void *options)
-{
-    note(options, RD_CODE_PATTERN, 0, 0, 0);
-    return RD_REAL(DisableMemPattern, rd_on)(options);
-}
+#define CALLED(key, function, on)                                                                                      \
+    static rd_status set_##function(void *options)                                                                     \
+    {                                                                                                                  \
+        note_switch(options, RD_SWITCH_##key, on);                                                                     \
+        return RD_REAL(function, rd_on)(options);                                                                      \
+    }
+#define PAIR(key, off, on, ...) CALLED(key, off, false) CALLED(key, on, true)
+#define ONE(key, function, ...)                                                                                        \
+    static rd_status set_##function(void *options, bool on)                                                            \
+    {                                                                                                                  \
+        note_switch(options, RD_SWITCH_##key, on);                                                                     \
+        return RD_REAL(function, rd_on_number)(options, on);                                                           \
+    }
+RD_SWITCHES(PAIR, ONE)
+#undef PAIR
+#undef ONE
 
 static rd_status disable_pools(void *options)
 {
@@ -313,10 +311,6 @@ void rd_options_wrap(const void **table)
     table[SLOT_SetInterOpNumThreads] = (const void *)set_inter;
     table[SLOT_SetSessionExecutionMode] = (const void *)set_mode;
     table[SLOT_SetSessionGraphOptimizationLevel] = (const void *)set_graph;
-    table[SLOT_EnableCpuMemArena] = (const void *)enable_arena;
-    table[SLOT_DisableCpuMemArena] = (const void *)disable_arena;
-    table[SLOT_EnableMemPattern] = (const void *)enable_pattern;
-    table[SLOT_DisableMemPattern] = (const void *)disable_pattern;
     table[SLOT_DisablePerSessionThreads] = (const void *)disable_pools;
     table[SLOT_SessionOptionsSetCustomCreateThreadFn] = (const void *)set_thread_function;
     table[SLOT_CreateThreadingOptions] = (const void *)create_threading_options;
@@ -331,4 +325,7 @@ void rd_options_wrap(const void **table)
     table[SLOT_SessionOptionsAppendExecutionProvider_TensorRT] = (const void *)append_TensorRT;
     table[SLOT_SessionOptionsAppendExecutionProvider_TensorRT_V2] = (const void *)append_TensorRT_V2;
     table[SLOT_SessionOptionsAppendExecutionProvider_MIGraphX] = (const void *)append_MIGraphX;
+#define ONE(key, function, ...) table[SLOT_##function] = (const void *)set_##function;
+#define PAIR(key, off, on, ...) ONE(key, off) ONE(key, on)
+    RD_SWITCHES(PAIR, ONE)
 }

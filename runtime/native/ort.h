@@ -54,18 +54,19 @@ enum {
     RD_CODE_THREADS = 32,   /* thread functions of its own */
     RD_CODE_NO_POOLS = 64,  /* DisablePerSessionThreads */
     RD_CODE_PARALLEL = 128,
-    RD_CODE_NO_ARENA = 256,
     RD_CODE_GPU = 1024,
-    RD_CODE_MODE = 16384,    /* either; so too the next two */
-    RD_CODE_ARENA = 32768,
-    RD_CODE_PATTERN = 65536,
+    RD_CODE_MODE = 16384,    /* either */
     RD_JAVA_INTER = 8192,   /* the Java package's own SetInterOpNumThreads(1), which every object of it gets */
     RD_HAS_WORKERS = 4096,  /* of a session: threads that a child of fork would not have */
     RD_CODE_UNKNOWN = 2048, /* too many objects to keep track of */
 };
+/* A switch that the code has set; to what. */
+#define RD_CODE_SWITCH(place) (1ULL << (32 + 2 * (place)))
+#define RD_CODE_SWITCHED_ON(place) (1ULL << (33 + 2 * (place)))
+_Static_assert(RD_SWITCH_COUNT <= 16, "the switches have bits");
 struct rd_options {
     const void *object;
-    unsigned code;
+    uint64_t code;
     int intra;
     int inter;
 };
@@ -97,9 +98,8 @@ struct rd_choice {
     int spin;
     int spin_us;
     int affinity;
-    int graph; /* -1: left alone; so too the next two */
-    int arena;
-    int mem_pattern;
+    int graph; /* -1: left alone; so too each switch */
+    signed char switches[RD_SWITCH_COUNT];
     bool shared_arena;
     bool global;
     bool alone; /* one intra-op thread that is the plan's, not the code's: ONNX Runtime refuses RunAsync */
@@ -110,6 +110,15 @@ struct rd_choice {
     char cut[192];
     char message[160]; /* of the first setter that failed */
 };
+
+/* A switch of sessions, by its place: the functions for off and on are one where it takes the value. */
+struct rd_switch {
+    enum rd_key key;
+    int off, on;
+    const char *report;
+    int since; /* of 1.x */
+};
+extern const struct rd_switch rd_switches[RD_SWITCH_COUNT];
 
 /* Decides, and sets it on a clone; false where the session has to be left alone. To be let go in either case. */
 bool rd_choose(struct rd_choice *choice, const void *options, const void *environment, bool may_join);

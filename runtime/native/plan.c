@@ -1,94 +1,21 @@
-/* RADDLE_PLAN: flat text, `key=value` joined by `;`. The one definition is runtime/raddle/env.py; this gives the same
- * answers, without allocating and in one pass. It is untrusted input: numbers and words of fixed lists only. */
+/* RADDLE_PLAN: flat text, `key=value` joined by `;`. This gives the same answers as runtime/raddle/env.py, without
+ * allocating and in one pass. It is untrusted input: numbers and words of fixed lists only. */
 #include "raddle.h"
 
-#define MAX_THREADS 1024
-#define MAX_STREAMS 65536
-#define SWITCH 0, 1, NULL
-#define LISTS 0, 0, lists
 #define MAX_QUOTED 40
 
 struct key {
     const char *name;
     int low;
     uint64_t high;
-    const char *words; /* joined by ", "; NULL: a number; `lists`: CPU lists */
+    const char *words; /* joined by ", "; NULL: a number; RD_LISTS: CPU lists */
 };
 
+#define RD_LISTS lists
 static const char lists[] = "";
 
-static const struct key keys[RD_KEYS] = {
-    [RD_INTRA] = {"intra", 1, MAX_THREADS, NULL},
-    [RD_ENV_INTRA] = {"env_intra", 1, MAX_THREADS, NULL},
-    [RD_INTER] = {"inter", 1, MAX_THREADS, NULL},
-    [RD_SPIN_US] = {"spin_us", 0, 1000000, NULL},
-    [RD_EXCL_ALWAYS] = {"excl_always", SWITCH},
-    [RD_OVER_QUOTA] = {"over_quota", SWITCH},
-    [RD_EXCL] = {"excl", 0, 65536, NULL},
-    [RD_SMT] = {"smt", SWITCH},
-    [RD_STREAMS] = {"streams", 1, MAX_STREAMS, NULL},
-    [RD_WORKERS] = {"workers", 1, MAX_STREAMS, NULL},
-    [RD_RUNS] = {"runs", 1, MAX_STREAMS, NULL},
-    [RD_MIN] = {"min", 1, MAX_THREADS, NULL},
-    [RD_MAX] = {"max", 1, MAX_THREADS, NULL},
-    [RD_MIN_INTER] = {"min_inter", 1, MAX_THREADS, NULL},
-    [RD_FLOOR] = {"floor", SWITCH},
-    [RD_OMP] = {"omp", 1, MAX_THREADS, NULL},
-    [RD_BLAS] = {"blas", 1, MAX_THREADS, NULL},
-    [RD_TORCH_INTER] = {"torch_inter", 1, MAX_THREADS, NULL},
-    [RD_GPU] = {"gpu", SWITCH},
-    [RD_GLOBAL] = {"global", SWITCH},
-    [RD_GLOBAL_INTRA] = {"global_intra", 1, MAX_THREADS, NULL},
-    [RD_SHARED_ARENA] = {"shared_arena", SWITCH},
-    [RD_ARENA] = {"arena", SWITCH},
-    [RD_MEM_PATTERN] = {"mem_pattern", SWITCH},
-    [RD_SHRINK] = {"shrink", SWITCH},
-    [RD_CONFIG_INTRA_SPIN] = {"session.intra_op.allow_spinning", SWITCH},
-    [RD_CONFIG_INTER_SPIN] = {"session.inter_op.allow_spinning", SWITCH},
-    [RD_CONFIG_INTRA_SPIN_US] = {"session.intra_op.spin_duration_us", -1, 9999999, NULL},
-    [RD_CONFIG_INTER_SPIN_US] = {"session.inter_op.spin_duration_us", -1, 9999999, NULL},
-    [RD_CONFIG_INTRA_BACKOFF] = {"session.intra_op.spin_backoff_max", 1, 64, NULL},
-    [RD_CONFIG_INTER_BACKOFF] = {"session.inter_op.spin_backoff_max", 1, 64, NULL},
-    [RD_CONFIG_SPINNING_STOP] = {"session.force_spinning_stop", SWITCH},
-    [RD_CONFIG_BLOCK_BASE] = {"session.dynamic_block_base", 1, 9999, NULL},
-    [RD_CONFIG_DENORMAL] = {"session.set_denormal_as_zero", SWITCH},
-    [RD_CONFIG_ENV_ALLOCATORS] = {"session.use_env_allocators", SWITCH},
-    [RD_CONFIG_DEVICE_INITIALIZERS] = {"session.use_device_allocator_for_initializers", SWITCH},
-    [RD_CONFIG_NO_PREPACKING] = {"session.disable_prepacking", SWITCH},
-    [RD_CUDA_EXTEND] = {"cuda.arena_extend_strategy", 0, 0, "kNextPowerOfTwo, kSameAsRequested"},
-    [RD_CUDA_ALGO] = {"cuda.cudnn_conv_algo_search", 0, 0, "EXHAUSTIVE, HEURISTIC, DEFAULT"},
-    [RD_CUDA_WORKSPACE] = {"cuda.cudnn_conv_use_max_workspace", SWITCH},
-    [RD_CUDA_CONV1D] = {"cuda.cudnn_conv1d_pad_to_nc1d", SWITCH},
-    [RD_CUDA_COPY] = {"cuda.do_copy_in_default_stream", SWITCH},
-    [RD_CUDA_GRAPH] = {"cuda.enable_cuda_graph", SWITCH},
-    [RD_CUDA_TF32] = {"cuda.use_tf32", SWITCH},
-    [RD_CUDA_FUSE] = {"cuda.fuse_conv_bias", SWITCH},
-    [RD_CUDA_MEM_LIMIT] = {"cuda.gpu_mem_limit", 0, 9999999999999999999U, NULL},
-    [RD_CUDA_NHWC] = {"cuda.prefer_nhwc", SWITCH},
-    [RD_CUDA_SDPA] = {"cuda.sdpa_kernel", 0, 65535, NULL},
-    [RD_CUDA_STREAM] = {"cuda.use_ep_level_unified_stream", SWITCH},
-    [RD_OPENVINO_THREADS] = {"openvino.num_of_threads", 0, MAX_THREADS, NULL},
-    [RD_OPENVINO_STREAMS] = {"openvino.num_streams", 0, MAX_THREADS, NULL},
-    [RD_XNNPACK_THREADS] = {"xnnpack.intra_op_num_threads", 0, MAX_THREADS, NULL},
-    [RD_SPIN] = {"spin", 0, 0, "never, bounded, always"},
-    [RD_MODE] = {"mode", 0, 0, "sequential, parallel"},
-    [RD_GRAPH] = {"graph", 0, 0, "disable, basic, extended, all"},
-    [RD_AFF] = {"aff", 0, 0, "none, numa, core"},
-    [RD_EXISTING] = {"existing", 0, 0, "respect, override"},
-    [RD_NUMA] = {"numa", 0, 0, "single, any"},
-    [RD_CTYPE] = {"ctype", 0, 0, "performance, efficient, any"},
-    [RD_OBSERVE] = {"observe", 0, 0, "none, sessions, runs"},
-    [RD_ALLOC] = {"alloc", 0, 0, "system, mimalloc, jemalloc, tcmalloc"},
-    [RD_CPUS] = {"cpus", LISTS},
-    [RD_CORES] = {"cores", LISTS},
-    [RD_NODES] = {"nodes", LISTS},
-    [RD_SOCKETS] = {"sockets", LISTS},
-    [RD_L3] = {"l3", LISTS},
-    [RD_KINDS] = {"kinds", LISTS},
-    [RD_SLOW] = {"slow", LISTS},
-    [RD_ISOLATED] = {"isolated", LISTS},
-    [RD_GPU_NODES] = {"gpu_nodes", LISTS},
-};
+#define ROW(key, ...) [key] = {__VA_ARGS__},
+static const struct key keys[RD_KEYS] = {RD_KEY_ROWS(ROW)};
 
 /* The start of a text that the user may know again. */
 static void put_quoted(struct rd_out *out, struct rd_text text)

@@ -4,7 +4,7 @@
  * storage, no allocation. It makes its own system calls (sys.c), and what it needs of the process's libc it looks up in
  * the objects that are loaded (elf.c). Where anything is not as expected, the program runs as if it were not there.
  *
- *   plan.c      RADDLE_PLAN as a table of values      the same answers as runtime/raddle/env.py
+ *   plan.c      RADDLE_PLAN as a table of values      the same answers as runtime/raddle/env.py; its keys are keys.h
  *   resolve.c   plan and facts -> values              ... process/resolution.py
  *   facts.c     what the process really has           ... process/current.py
  *   cgroup.c    its quota                             ... cgroup.py
@@ -29,6 +29,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "keys.h"
 
 /* As raddle.__version__. */
 #define RD_VERSION "0.1.0"
@@ -145,103 +147,6 @@ static inline void rd_cpus_remove(struct rd_cpus *set, int cpu)
 }
 
 /* ---- plan.c ---- */
-
-enum rd_key {
-    RD_INTRA,
-    RD_ENV_INTRA,
-    RD_INTER,
-    RD_SPIN_US,
-    RD_EXCL_ALWAYS,
-    RD_OVER_QUOTA,
-    RD_EXCL,
-    RD_SMT,
-    RD_STREAMS,
-    RD_WORKERS,
-    RD_RUNS,
-    RD_MIN,
-    RD_MAX,
-    RD_MIN_INTER,
-    RD_FLOOR,
-    RD_OMP,
-    RD_BLAS,
-    RD_TORCH_INTER,
-    RD_GPU,
-    RD_GLOBAL,
-    RD_GLOBAL_INTRA,
-    RD_SHARED_ARENA,
-    RD_ARENA,
-    RD_MEM_PATTERN,
-    RD_SHRINK,
-    /* ONNX Runtime's own configuration entries. */
-    RD_CONFIG_FIRST,
-    RD_CONFIG_INTRA_SPIN = RD_CONFIG_FIRST,
-    RD_CONFIG_INTER_SPIN,
-    RD_CONFIG_INTRA_SPIN_US,
-    RD_CONFIG_INTER_SPIN_US,
-    RD_CONFIG_INTRA_BACKOFF,
-    RD_CONFIG_INTER_BACKOFF,
-    RD_CONFIG_SPINNING_STOP,
-    RD_CONFIG_BLOCK_BASE,
-    RD_CONFIG_DENORMAL,
-    RD_CONFIG_ENV_ALLOCATORS,
-    RD_CONFIG_DEVICE_INITIALIZERS,
-    RD_CONFIG_NO_PREPACKING,
-    RD_CONFIG_LAST = RD_CONFIG_NO_PREPACKING,
-    /* Execution providers' options. */
-    RD_CUDA_FIRST,
-    RD_CUDA_EXTEND = RD_CUDA_FIRST,
-    RD_CUDA_ALGO,
-    RD_CUDA_WORKSPACE,
-    RD_CUDA_CONV1D,
-    RD_CUDA_COPY,
-    RD_CUDA_GRAPH,
-    RD_CUDA_TF32,
-    RD_CUDA_FUSE,
-    RD_CUDA_MEM_LIMIT,
-    RD_CUDA_NHWC,
-    RD_CUDA_SDPA,
-    RD_CUDA_STREAM,
-    RD_CUDA_LAST = RD_CUDA_STREAM,
-    RD_OPENVINO_FIRST,
-    RD_OPENVINO_THREADS = RD_OPENVINO_FIRST,
-    RD_OPENVINO_STREAMS,
-    RD_OPENVINO_LAST = RD_OPENVINO_STREAMS,
-    RD_XNNPACK_FIRST,
-    RD_XNNPACK_THREADS = RD_XNNPACK_FIRST,
-    RD_XNNPACK_LAST = RD_XNNPACK_THREADS,
-    /* Words; a value is the word's number in its list. */
-    RD_SPIN,
-    RD_MODE,
-    RD_GRAPH,
-    RD_AFF,
-    RD_EXISTING,
-    RD_NUMA,
-    RD_CTYPE,
-    RD_OBSERVE,
-    RD_ALLOC,
-    /* CPU lists as the kernel's, joined by "|". */
-    RD_LIST_FIRST,
-    RD_CPUS = RD_LIST_FIRST,
-    RD_CORES,
-    RD_NODES,
-    RD_SOCKETS,
-    RD_L3,
-    RD_KINDS,
-    RD_SLOW,
-    RD_ISOLATED,
-    RD_GPU_NODES,
-    RD_KEYS
-};
-
-enum { RD_SPIN_NEVER, RD_SPIN_BOUNDED, RD_SPIN_ALWAYS };
-enum { RD_MODE_SEQUENTIAL, RD_MODE_PARALLEL };
-enum { RD_AFF_NONE, RD_AFF_NUMA, RD_AFF_CORE };
-enum { RD_RESPECT, RD_OVERRIDE };
-/* Absent, of these two: -1, the shim decides. */
-enum { RD_NUMA_SINGLE, RD_NUMA_ANY };
-enum { RD_CTYPE_PERFORMANCE, RD_CTYPE_EFFICIENT, RD_CTYPE_ANY };
-enum { RD_OBSERVE_NONE, RD_OBSERVE_SESSIONS, RD_OBSERVE_RUNS };
-enum { RD_ALLOC_SYSTEM, RD_ALLOC_MIMALLOC, RD_ALLOC_JEMALLOC, RD_ALLOC_TCMALLOC };
 
 #define RD_MAX_PLAN_TEXT 4096
 #define RD_MAX_LIST_TEXT 1024

@@ -95,8 +95,9 @@ void rd_keep(const struct rd_choice *choice, const void *session, uint64_t took_
         put_word(&values, "affinityGroups", groups);
     }
     put_word(&values, "graph", choice->graph >= 0 ? graphs[choice->graph] : NULL);
-    put_switch(&values, "arena", choice->arena);
-    put_switch(&values, "memPattern", choice->mem_pattern);
+    for (int place = 0; place < RD_SWITCH_COUNT; place++) {
+        put_switch(&values, rd_switches[place].report, choice->switches[place]);
+    }
     put_switch(&values, "sharedArena",
                rd_plan_get(&rd_runtime.plan, RD_SHARED_ARENA, 0) != 0 ? choice->shared_arena : -1);
     put_switch(&values, "globalPool", rd_plan_get(&rd_runtime.plan, RD_GLOBAL, 0) != 0 ? choice->global : -1);

@@ -1,7 +1,10 @@
 /* Places of ONNX Runtime's functions in its API tables: struct OrtApi and struct OrtModelEditorApi of
- * onnxruntime_c_api.h. The tables only ever grow at the end, so a place is fixed for ever. */
+ * onnxruntime_c_api.h. The tables only ever grow at the end, so a place is fixed for ever.
+ * Those of a session's switches are in keys.h. */
 #ifndef RADDLE_SLOTS_H
 #define RADDLE_SLOTS_H
+
+#include "keys.h"
 
 enum {
     SLOT_CreateStatus = 0,
@@ -15,10 +18,6 @@ enum {
     SLOT_CreateSessionOptions = 10,
     SLOT_CloneSessionOptions = 12,
     SLOT_SetSessionExecutionMode = 13,
-    SLOT_EnableMemPattern = 16,
-    SLOT_DisableMemPattern = 17,
-    SLOT_EnableCpuMemArena = 18,
-    SLOT_DisableCpuMemArena = 19,
     SLOT_SetSessionGraphOptimizationLevel = 23,
     SLOT_SetIntraOpNumThreads = 24,
     SLOT_SetInterOpNumThreads = 25,

@@ -30,9 +30,9 @@ static void spin_of_pool(struct rd_choice *choice, bool intra, int planned)
 {
     /* The two pools' keys lie side by side. */
     int other = intra ? 0 : 1;
-    enum rd_key allow_key = (enum rd_key)(RD_CONFIG_INTRA_SPIN + other);
-    enum rd_key duration_key = (enum rd_key)(RD_CONFIG_INTRA_SPIN_US + other);
-    enum rd_key backoff_key = (enum rd_key)(RD_CONFIG_INTRA_BACKOFF + other);
+    enum rd_key allow_key = (enum rd_key)(RD_SESSION_INTRA_OP_ALLOW_SPINNING + other);
+    enum rd_key duration_key = (enum rd_key)(RD_SESSION_INTRA_OP_SPIN_DURATION_US + other);
+    enum rd_key backoff_key = (enum rd_key)(RD_SESSION_INTRA_OP_SPIN_BACKOFF_MAX + other);
     char allow[24], duration[24], backoff[24], us[24];
     struct rd_out out = rd_out(us, sizeof us);
     rd_put_number(&out, choice->wanted.spin_us);

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from support.native_parts import compiled, quota_and_folder
 
-from raddle import env
+from generate import keys as generated
+from raddle import env, keys
 from raddle.cpus import cpuset
 from raddle.process import current, resolution
 from raddle.process.cgroup import read_allotment
@@ -63,25 +64,16 @@ def reference(line):
     return " ".join(f"{key}={'-' if value is None else value}" for key, value in values.items())
 
 
-def numbers():
-    """Key -> (lowest, highest) of every number that a plan may have."""
-    return dict(env._NUMBERS)
-
-
-def words():
-    return dict(env._WORDS)
-
-
 # What chance alone would hardly ever draw together, on the CPUs 4-7 that the random machines have.
 ON_EXCLUSIVE_CPUS = {"spin": "bounded", "excl": 4, "streams": 1, "workers": 1, "runs": 1}
 
 
 def random_plan(rng):
     fields = {"v": 1}
-    for key, (low, high) in numbers().items():
+    for key, (low, high) in keys.NUMBERS.items():
         if rng.random() < 0.3:
             fields[key] = rng.choice([low, high, rng.randint(low, min(high, 12)), rng.randint(low, high)])
-    for key, allowed in words().items():
+    for key, allowed in keys.WORDS.items():
         if rng.random() < 0.5:
             fields[key] = rng.choice(allowed)
     if rng.random() < 0.3:
@@ -129,9 +121,14 @@ def random_lines(count):
     return lines
 
 
+def test_the_shims_tables_are_current():
+    assert generated.PYTHON.read_text() == generated.python(), "run `make generate`"
+    assert generated.C.read_text() == generated.c(), "run `make generate`"
+
+
 def test_every_number_has_the_same_bounds(answers):
     lines = []
-    for key, (low, high) in numbers().items():
+    for key, (low, high) in keys.NUMBERS.items():
         values = {low - 1, low, high, high + 1, -1, 0}
         lines += [f"v=1;{key}={value}\t0-3\t\t1" for value in [*sorted(values), *EDGES]]
     assert answers(lines) == [reference(line) for line in lines]
@@ -139,7 +136,7 @@ def test_every_number_has_the_same_bounds(answers):
 
 def test_every_word_is_known_and_no_other(answers):
     lines = []
-    for key, allowed in words().items():
+    for key, allowed in keys.WORDS.items():
         spellings = (*allowed, "", "x", allowed[0].swapcase(), ", ".join(allowed), allowed[0] + " ", allowed[0][:-1])
         lines += [f"v=1;{key}={word}\t0-3\t1.5\t1" for word in spellings]
     assert answers(lines) == [reference(line) for line in lines]

@@ -9,7 +9,7 @@ import random
 import pytest
 
 import machines
-from raddle import env
+from raddle import env, keys
 from raddle.adapters.onnxruntime import affinity
 from raddle.cpus import cpuset, machine_part, places
 from raddle.machine.sysfs import read_machine
@@ -37,7 +37,7 @@ def random_set(rng, online):
 def random_fields(rng, size):
     """The plan of a container that has so many exclusive CPUs."""
     fields = {"excl": size, "aff": rng.choice(["numa", "core"]), "spin": "bounded"}
-    for key, words in (("numa", env.NUMA), ("ctype", env.CORE_TYPES)):
+    for key, words in (("numa", keys.WORDS["numa"]), ("ctype", keys.WORDS["ctype"])):
         if rng.random() < 0.4:
             fields[key] = rng.choice(words)
     for key in ("smt", "gpu"):

@@ -11,8 +11,7 @@ from support import image_envs
 
 from cluster import ApiError, Cluster, objects
 from cluster.waiting import wait
-from raddle import env
-from raddle.planning import families
+from raddle.planning import entries, families
 
 pytestmark = pytest.mark.cluster
 
@@ -352,10 +351,10 @@ def test_the_cluster_kind_refuses_the_same(cluster, case):
     assert advice in message
 
 
-BOUNDED = [("configEntries", key, key, allowed) for key, allowed in env.CONFIG_ENTRIES.items()] + [
-    (provider, f"{provider}.{option}", option, allowed)
-    for provider, (_, options) in env.PROVIDERS.items()
-    for option, allowed in options.items()
+BOUNDED = [("configEntries", key, key, entry.allowed) for key, entry in entries.CONFIG_ENTRIES.items()] + [
+    (provider, f"{provider}.{option}", option, entry.allowed)
+    for provider, (_, options) in entries.PROVIDERS.items()
+    for option, entry in options.items()
 ]
 
 
@@ -364,9 +363,9 @@ BOUNDED = [("configEntries", key, key, allowed) for key, allowed in env.CONFIG_E
 )
 def test_the_api_server_and_the_shims_have_the_same_bounds(cluster, where, key, allowed):
     def spec(value):
-        entries = {key: value}
-        inner = {"configEntries": entries} if where == "configEntries" else {"providerOptions": {where: entries}}
-        return policy({"onnxruntime": {"acknowledge": list(env.ACKNOWLEDGED), **inner}})
+        asked = {key: value}
+        inner = {"configEntries": asked} if where == "configEntries" else {"providerOptions": {where: asked}}
+        return policy({"onnxruntime": {"acknowledge": list(entries.ACKNOWLEDGED), **inner}})
 
     words = isinstance(allowed[0], str)
     for value in allowed:

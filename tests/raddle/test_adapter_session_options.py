@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle import env, log
+from raddle import env, keys, log
 from raddle.adapters import onnxruntime
 from raddle.adapters.onnxruntime.affinity import MAX_AFFINITY_TEXT, affinity_text
 from raddle.cpus import cpuset
@@ -279,8 +279,8 @@ AFFINITY = "session.intra_op_thread_affinities"
 FIELDS = st.fixed_dictionaries(
     {},
     optional={
-        **{key: st.integers(low, min(high, 8)) for key, (low, high) in env._NUMBERS.items() if low <= 8},
-        **{key: st.sampled_from(words) for key, words in env._WORDS.items()},
+        **{key: st.integers(low, min(high, 8)) for key, (low, high) in keys.NUMBERS.items() if low <= 8},
+        **{key: st.sampled_from(words) for key, words in keys.WORDS.items()},
     },
 )
 CODE = st.fixed_dictionaries(
@@ -291,7 +291,7 @@ CODE = st.fixed_dictionaries(
         "graph_optimization_level": st.sampled_from(Level),
         "use_per_session_threads": st.booleans(),
         "enable_cpu_mem_arena": st.booleans(),
-        "entries": st.dictionaries(st.sampled_from([*env.CONFIG_ENTRIES]), st.sampled_from(["0", "1"]), max_size=3)
+        "entries": st.dictionaries(st.sampled_from([*keys.ENTRIES]), st.sampled_from(["0", "1"]), max_size=3)
         | st.just({AFFINITY: "1;2"}),
     }
 )

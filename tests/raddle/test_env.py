@@ -4,19 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle import env
+from raddle import env, keys
 
 # Every key that there is, each with any value it may have.
 FIELDS = st.fixed_dictionaries(
     {},
     optional={
-        **{key: st.integers(low, high) for key, (low, high) in env._NUMBERS.items()},
-        **{key: st.sampled_from(words) for key, words in env._WORDS.items()},
+        **{key: st.integers(low, high) for key, (low, high) in keys.NUMBERS.items()},
+        **{key: st.sampled_from(words) for key, words in keys.WORDS.items()},
     },
 )
 LONGEST = {
-    **{key: max(low, high, key=lambda number: len(str(number))) for key, (low, high) in env._NUMBERS.items()},
-    **{key: max(words, key=len) for key, words in env._WORDS.items()},
+    **{key: max(low, high, key=lambda number: len(str(number))) for key, (low, high) in keys.NUMBERS.items()},
+    **{key: max(words, key=len) for key, words in keys.WORDS.items()},
 }
 
 

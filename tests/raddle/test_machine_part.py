@@ -10,7 +10,7 @@ from support.machines import machines as any_machines
 from support.machines import random_machines
 
 import machines
-from raddle import env
+from raddle import env, keys
 from raddle.cpus import cpuset, machine_part
 from raddle.cpus.machine_part import MAX_CPUS, fields_of, machine_of
 from raddle.cpus.placement import Wish, place, tie
@@ -21,7 +21,8 @@ from raddle.planning.policy import Policy
 from raddle.planning.wire import shim_text
 
 WISHES = tuple(
-    Wish(*wish) for wish in product(("auto", "single", "any"), ("auto", *env.CORE_TYPES), (False, True), (False, True))
+    Wish(*wish)
+    for wish in product(("auto", "single", "any"), ("auto", *keys.WORDS["ctype"]), (False, True), (False, True))
 )
 NAMED = {name: read_machine(str(machines.path(name))) for name in machines.names()}
 

@@ -13,7 +13,7 @@ import machines
 from raddle import env
 from raddle.cpus.topology import Kubelet
 from raddle.machine.sysfs import read_machine
-from raddle.planning import families, wire
+from raddle.planning import entries, families, wire
 from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import Policy
 
@@ -43,12 +43,12 @@ FULLEST = Policy(
     cpu_mem_arena=False,
     mem_pattern=False,
     arena_shrinkage=True,
-    config_entries=tuple((key, str(highest)) for key, (_, highest) in sorted(env.CONFIG_ENTRIES.items())),
+    config_entries=tuple((key, str(entry.allowed[1])) for key, entry in sorted(entries.CONFIG_ENTRIES.items())),
     provider_options=tuple(
-        (name, tuple((option, max(map(str, allowed), key=len)) for option, allowed in sorted(options.items())))
-        for name, (_, options) in sorted(env.PROVIDERS.items())
+        (name, tuple((option, max(map(str, one.allowed), key=len)) for option, one in sorted(options.items())))
+        for name, (_, options) in sorted(entries.PROVIDERS.items())
     ),
-    acknowledge=env.ACKNOWLEDGED,
+    acknowledge=entries.ACKNOWLEDGED,
     allocator="Mimalloc",
     existing_values="Override",
     observe="Runs",
@@ -135,7 +135,7 @@ def test_the_shims_plan_says_what_the_policy_asks_for_beyond_counts():
         "observe": "runs",
         "alloc": "mimalloc",
         "session.intra_op.spin_backoff_max": 64,
-        "cuda.gpu_mem_limit": env.MAX_GPU_MEM_BYTES,
+        "cuda.gpu_mem_limit": 10**19 - 1,
         "cuda.cudnn_conv_algo_search": "EXHAUSTIVE",
     }
     assert {key: fields[key] for key in expected} == expected

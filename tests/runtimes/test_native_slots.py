@@ -10,7 +10,8 @@ from runtimes import fetching, libonnxruntime
 
 pytestmark = pytest.mark.runtime
 
-SLOTS = Path(__file__).parents[2] / "runtime" / "native" / "slots.h"
+NATIVE = Path(__file__).parents[2] / "runtime" / "native"
+SLOTS = [NATIVE / "slots.h", NATIVE / "keys.h"]
 STRUCTS = {"SLOT": "OrtApi", "EDITOR": "OrtModelEditorApi"}
 # Where a header of which API comes from; the newest that is published in a package is 24.
 HEADERS = {
@@ -23,7 +24,7 @@ HEADERS = {
 
 def slots():
     """(enumerator, struct, member) of each place."""
-    found = re.findall(r"\b(SLOT|EDITOR)_(\w+) = \d+", SLOTS.read_text())
+    found = re.findall(r"\b(SLOT|EDITOR)_(\w+) = \d+", "".join(path.read_text() for path in SLOTS))
     return [(f"{kind}_{name}", STRUCTS[kind], name) for kind, name in found if name != "Slots"]
 
 
@@ -48,7 +49,14 @@ def test_each_place_is_the_one_that_the_compiler_finds_in_the_header(api, tmp_pa
     assert len(checked) > 40
     source = tmp_path / "check.c"
     source.write_text(
-        "\n".join(["#include <onnxruntime_c_api.h>", "#include <stddef.h>", f'#include "{SLOTS}"', *checked])
+        "\n".join(
+            [
+                "#include <onnxruntime_c_api.h>",
+                "#include <stddef.h>",
+                *(f'#include "{path}"' for path in SLOTS),
+                *checked,
+            ]
+        )
     )
     done = subprocess.run(
         [fetching.tool("gcc"), "-fsyntax-only", f"-I{folder}", source], capture_output=True, text=True, check=False

@@ -54,7 +54,7 @@ def check(data: bytes) -> None:
 
 
 def _check_plan(text: str, quota_cpus: float | None, cpus: int | None, workers: int) -> None:
-    from raddle import env
+    from raddle import env, keys
     from raddle.cpus import cpuset
     from raddle.process import current, resolution
 
@@ -73,7 +73,7 @@ def _check_plan(text: str, quota_cpus: float | None, cpus: int | None, workers: 
     for planned, value in pairs:
         _hold((planned is None) == (value is None), "a value is there exactly where it is planned")
         _hold(planned is None or 1 <= value <= planned, "a count is from one to the plan's")
-    _hold(found.spin in (None, *env.SPINNING), "spin is one of the words")
+    _hold(found.spin in (None, *keys.WORDS["spin"]), "spin is one of the words")
     _hold(found.spin != "bounded" or 0 <= found.spin_us <= 1000000, "spinning is bounded")
     _hold(found.cap is None or found.cap >= 1, "the cap is a thread at least")
     if cpus:

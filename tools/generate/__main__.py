@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 
-from generate import chart, crds, dashboard
+from generate import chart, crds, dashboard, keys
 from generate.docs import apireference, chartvalues, families, machinepictures, metrics, placement, reach
 
 # In this order: the reference reads the CRDs, and the chart holds them.
 GENERATORS = (
+    keys.main,
     crds.main,
     apireference.main,
     families.main,

@@ -1,26 +1,33 @@
-"""Makes crds/clusterinferencethreadings.yaml from crds/inferencethreadings.yaml.
+"""Makes the CRDs of the two policy kinds, crds/{,cluster}inferencethreadings.yaml.
 
-The two policy kinds share one spec; the cluster kind adds `namespaceSelector` and `tier`. The namespaced one is
-written by hand, the other is made from it, so that they can't drift apart. `make generate` runs this,
-tests/contract/test_crd.py checks that the result is current.
+What their spec has of fields that decide a plan are the rows of raddle.planning.policy; all else is written by hand in
+inferencethreading.yaml beside this file. The cluster kind has the same spec, and adds `namespaceSelector` and `tier`.
+`make generate` runs this, tests/contract/test_crd.py checks that the result is current.
 """
 
 from __future__ import annotations
 
 import copy
+import json
+import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from raddle.planning import entries
+from raddle.planning.policy import FIELDS
+
 REPOSITORY = Path(__file__).resolve().parents[2]
-SOURCE = REPOSITORY / "crds" / "inferencethreadings.yaml"
-TARGET = REPOSITORY / "crds" / "clusterinferencethreadings.yaml"
+FRAME = Path(__file__).with_name("inferencethreading.yaml")
+NAMESPACED = REPOSITORY / "crds" / "inferencethreadings.yaml"
+CLUSTER = REPOSITORY / "crds" / "clusterinferencethreadings.yaml"
 
 HEADER = """\
-# Made by `make generate` (tools/generate/crds.py) from crds/inferencethreadings.yaml: edit that file, not this one.
-# The cluster kind has the same spec, and adds namespaceSelector and tier.
+# Made by `make generate` (tools/generate/crds.py) from runtime/raddle/planning/policy.py, the table of its fields, and
+# tools/generate/inferencethreading.yaml: edit those, not this file.
 """
 
 DESCRIPTION = (
@@ -45,7 +52,7 @@ TIER_COLUMN = {"name": "Tier", "type": "string", "jsonPath": ".spec.tier"}
 
 
 class _Dumper(yaml.SafeDumper):
-    """Block style with indented lists, as the hand-written CRDs have it; no anchors."""
+    """Lists indented, those of words on one line, long texts folded; no anchors."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 (PyYAML's signature)
         super().increase_indent(flow, indentless=False)
@@ -54,9 +61,78 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    style = ">" if len(text) > 90 and " " in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+def _list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.Node:
+    words = all(isinstance(item, str) for item in items)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=words)
+
+
+_Dumper.add_representer(str, _text)
+_Dumper.add_representer(list, _list)
+
+
+def namespaced_kind() -> dict[str, Any]:
+    """The CRD of InferenceThreading: the frame with the rows in it."""
+    text = re.sub(r"\$\((\w+)\)", lambda found: _tables()[found[1]], FRAME.read_text())
+    crd: dict[str, Any] = yaml.safe_load(text)
+    (version,) = crd["spec"]["versions"]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    for field in FIELDS.values():
+        *groups, name = field.path.split(".")
+        parent = spec
+        for group in groups:
+            parent = parent["properties"][group]
+        default = {} if field.default is None else {"default": field.default}
+        own = parent.setdefault("properties", {})
+        own[name] = {"description": field.text, **field.schema, **default, **own.get(name, {})}
+    _in_order(spec, [field.path.split(".") for field in FIELDS.values()])
+    return crd
+
+
+def _in_order(schema: dict[str, Any], paths: list[list[str]]) -> None:
+    """Put a schema's properties into the order of the rows; what the frame alone has stays before them."""
+    rows = list(dict.fromkeys(path[0] for path in paths))
+    properties = schema["properties"]
+    schema["properties"] = {name: properties[name] for name in [*(one for one in properties if one not in rows), *rows]}
+    for name in rows:
+        if below := [path[1:] for path in paths if path[0] == name and path[1:]]:
+            _in_order(properties[name], below)
+
+
+def _tables() -> dict[str, str]:
+    """What stands in the frame for the tables of entries: lists in CEL, and names for people."""
+    config, providers = entries.CONFIG_ENTRIES, entries.PROVIDERS
+    options = {name: entry for provider in providers.values() for name, entry in provider.options.items()}
+    *firsts, last = ((name, f"[{_quoted(provider.options)}]") for name, provider in providers.items())
+    return {
+        "entries": _quoted(config),
+        "switches": _quoted(_switches(config)),
+        "switchNames": ", ".join(dict.fromkeys(name.rpartition(".")[2] for name in _switches(config))),
+        "providers": _quoted(providers),
+        "providerNames": " or ".join(providers),
+        "options": "".join(f"p == '{name}' ? {allowed} : " for name, allowed in firsts) + last[1],
+        "optionSwitches": _quoted(_switches(options)),
+    }
+
+
+def _switches(table: dict[str, entries.Entry]) -> list[str]:
+    return [name for name, entry in table.items() if entry.allowed == entries.SWITCH]
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
+
+
 def cluster_kind(namespaced: dict[str, Any]) -> dict[str, Any]:
     """The CRD of ClusterInferenceThreading, as a mapping, from that of InferenceThreading, which stays as it is."""
-    crd = copy.deepcopy(namespaced)
+    # The hints name the kind's fields.
+    crd: dict[str, Any] = json.loads(
+        json.dumps(namespaced).replace("explain inferencethreading.", "explain clusterinferencethreading.")
+    )
     names = crd["spec"]["names"]
     plural = "cluster" + names["plural"]
     crd["metadata"]["name"] = f"{plural}.{crd['spec']['group']}"
@@ -100,18 +176,18 @@ def _namespace_selector(pod_selector: dict[str, Any]) -> dict[str, Any]:
     return selector
 
 
-def render(namespaced_text: str) -> str:
-    """The text of crds/clusterinferencethreadings.yaml for the text of crds/inferencethreadings.yaml."""
-    crd = cluster_kind(yaml.safe_load(namespaced_text))
+def render(crd: dict[str, Any]) -> str:
+    """The text of a CRD."""
     text: str = yaml.dump(crd, Dumper=_Dumper, sort_keys=False, width=116, allow_unicode=True)
-    # The hints that name the namespaced kind's fields.
-    return HEADER + text.replace("explain inferencethreading.", "explain clusterinferencethreading.")
+    return HEADER + text
 
 
 def main() -> int:
-    """Write the file; 0 always, since writing what is there already is no error."""
-    TARGET.write_text(render(SOURCE.read_text()))
-    print(f"wrote {TARGET.relative_to(REPOSITORY)}")
+    """Write both files; 0 always, since writing what is there already is no error."""
+    namespaced = namespaced_kind()
+    for path, crd in ((NAMESPACED, namespaced), (CLUSTER, cluster_kind(namespaced))):
+        path.write_text(render(crd))
+        print(f"wrote {path.relative_to(REPOSITORY)}")
     return 0
 
 

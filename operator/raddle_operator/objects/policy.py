@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from raddle.planning import wire
-from raddle.planning.policy import Policy, PolicyError, parse
+from raddle.planning.kinds import PolicyError
+from raddle.planning.policy import Policy, parse
 from raddle_operator.objects.image_env import image_env
 from raddle_operator.objects.pods import Container, EnvEntry, Mount, Pod, Volume, pod_from_object
 from raddle_operator.objects.reading import SpecError, as_object, mapping, text, texts

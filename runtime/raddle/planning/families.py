@@ -307,3 +307,4 @@ FAMILIES: Tuple[Family, ...] = (
 NAMES = tuple(family.name for family in FAMILIES)
 # What a policy gets that names no runtimes. The others change more than inference, so they are chosen by name only.
 DEFAULT = tuple(family.name for family in FAMILIES if family.worth == "default")
+NAMED = tuple(name for name in NAMES if name not in DEFAULT)

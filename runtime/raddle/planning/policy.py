@@ -1,205 +1,284 @@
-"""What a user may ask for: the part of a policy's spec that decides numbers, as one value.
+"""What a user may ask for: the part of a policy's spec that decides a plan, as one value, and the table of its fields.
 
-Field names and defaults are those of crds/inferencethreadings.yaml; tests/contract holds the two together.
-Absent means that Raddle decides.
+A field is one row of `Policy`. By `make generate` the CRDs, the keys of RADDLE_PLAN in Python and C, and the API
+reference are made from the rows; so a switch of ONNX Runtime that sessions are simply told is a row and its test.
 """
 
 from __future__ import annotations
 
-import re
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from raddle import env
-from raddle.planning import families
+from raddle.planning import entries, families, kinds
+from raddle.planning.kinds import Field, PolicyError, Switch
 
-
-class PolicyError(ValueError):
-    """A field that can't be used. `path` is dotted from spec, `value` what was there, `allowed` what may be."""
-
-    def __init__(self, path: str, value: object, allowed: str) -> None:
-        super().__init__(f"{path}: {value!r} is not allowed; it must be {allowed}")
-        self.path = path
-        self.value = value
-        self.allowed = allowed
+THREADS = (1, env.MAX_THREADS)
+_PROVIDERS = ". ".join(f"{name}: {entries.listed(options)}" for name, (_, options) in entries.PROVIDERS.items())
 
 
 class Policy(NamedTuple):
-    """The settings of one policy that decide a plan. Counts are threads; percents are of the usable cores.
+    """The settings of one policy that decide a plan; absent means that Raddle decides.
 
-    run_time_us   one run of the model on one thread, in microseconds; None: not known.
-    request_rate  requests a second of one container; None: not known.
+    Counts are threads; percents are of the usable cores. run_time_us and request_rate are of one container: a run of
+    the model on one thread in microseconds, and requests a second; None: not known.
     """
 
-    objective: str = "Latency"
-    budget_source: str = "Auto"
-    workers: Optional[int] = None
-    sessions: int = 1
-    concurrent_runs: int = 1
-    run_time_us: Optional[int] = None
-    request_rate: Optional[float] = None
-    intra_op: Optional[int] = None
-    intra_op_percent: Optional[int] = None
-    min_intra_op: int = 1
-    max_intra_op: int = 1024
-    inter_op: Optional[int] = None
-    inter_op_percent: Optional[int] = None
-    execution_mode: str = "Auto"
-    spinning: str = "Auto"
-    numa: str = "Auto"
-    smt: str = "Auto"
-    core_type: str = "Auto"
-    affinity: str = "Auto"
-    runtimes: Tuple[str, ...] = families.DEFAULT
-    graph_optimization_level: Optional[str] = None
-    global_thread_pool: bool = False
-    shared_allocator: bool = False
-    cpu_mem_arena: Optional[bool] = None
-    mem_pattern: Optional[bool] = None
-    arena_shrinkage: bool = False
-    config_entries: Tuple[Tuple[str, str], ...] = ()
-    provider_options: Tuple[Tuple[str, Tuple[Tuple[str, str], ...]], ...] = ()
-    acknowledge: Tuple[str, ...] = ()
-    allocator: str = "System"
-    existing_values: str = "Respect"
-    observe: str = "Sessions"
-    reports: bool = False
-    shim: str = "Auto"
-    native_shim: str = "Disabled"
-
-
-# Policy's field -> (path in spec, how it is read, what is allowed). One table for parsing and for `to_spec`.
-_Reader = Callable[[str, Any, Any], Any]
-
-
-def _word(path: str, value: Any, allowed: Tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise PolicyError(path, value, "one of " + ", ".join(allowed))
-    return str(value)
-
-
-def _count(path: str, value: Any, allowed: Tuple[int, int]) -> int:
-    low, high = allowed
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise PolicyError(path, value, f"an integer from {low} to {high}")
-    return value
-
-
-def _duration_us(path: str, value: Any, allowed: Tuple[int, int]) -> int:
-    low, high = allowed
-    if isinstance(value, str) and len(value) <= _MAX_DURATION and _DURATION.fullmatch(value):
-        duration_us = sum(float(number) * _UNITS_US[unit] for number, unit in _DURATION_PART.findall(value))
-        if low <= duration_us <= high:
-            return round(duration_us)
-    raise PolicyError(path, value, "a duration from 1us to 1h, such as 33ms")
-
-
-def _rate(path: str, value: Any, allowed: Tuple[int, int]) -> float:
-    low, high = allowed
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low < value <= high:
-        raise PolicyError(path, value, f"a number above {low}, at most {high}")
-    return float(value)
-
-
-def _words(path: str, value: Any, allowed: Tuple[str, ...]) -> Tuple[str, ...]:
-    if not isinstance(value, list) or not value:
-        raise PolicyError(path, value, "a list of " + ", ".join(allowed))
-    chosen = {_word(path, item, allowed) for item in value}
-    return tuple(item for item in allowed if item in chosen)
-
-
-def _names(path: str, value: Any, allowed: Tuple[str, ...]) -> Tuple[str, ...]:
-    return _words(path, value, allowed) if value != [] else ()
-
-
-def _flag(path: str, value: Any, allowed: Tuple[bool, bool]) -> bool:
-    if value not in allowed or not isinstance(value, bool):
-        raise PolicyError(path, value, "true or false")
-    return value
-
-
-def _entries(path: str, value: Any, allowed: Mapping[str, Tuple[Any, ...]]) -> Tuple[Tuple[str, str], ...]:
-    """The entries sorted by key; `allowed` is a table of `env`: key -> (lowest, highest) or the words."""
-    if not isinstance(value, Mapping):
-        raise PolicyError(path, value, "a mapping of " + ", ".join(allowed))
-    for key, text in value.items():
-        if key not in allowed:
-            raise PolicyError(path, key, "one of " + ", ".join(allowed))
-        if not isinstance(text, str):
-            raise PolicyError(f"{path}.{key}", text, "text: put it in quotes")
-        _entry(f"{path}.{key}", text, allowed[key])
-    return tuple(sorted(value.items()))
-
-
-def _entry(path: str, text: str, allowed: Tuple[Any, ...]) -> None:
-    if isinstance(allowed[0], str):
-        _word(path, text, allowed)
-        return
-    low, high = allowed
-    if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
-        raise PolicyError(path, text, f'a whole number from "{low}" to "{high}"')
-
-
-def _providers(
-    path: str, value: Any, allowed: Mapping[str, Tuple[str, Mapping[str, Tuple[Any, ...]]]]
-) -> Tuple[Tuple[str, Tuple[Tuple[str, str], ...]], ...]:
-    if not isinstance(value, Mapping):
-        raise PolicyError(path, value, "a mapping of " + ", ".join(allowed))
-    for name in value:
-        if name not in allowed:
-            raise PolicyError(path, name, "one of " + ", ".join(allowed))
-    return tuple(sorted((name, _entries(f"{path}.{name}", value[name], allowed[name][1])) for name in value))
-
-
-_FLAGS = (False, True)
-_MAX_DURATION = 32
-# As the schema's.
-_DURATION = re.compile(r"([0-9]{1,10}([.][0-9]{1,3})?(h|m|s|ms|us)){1,4}")
-_DURATION_PART = re.compile(r"([0-9.]+)([a-z]+)")
-_UNITS_US = {"h": 3600 * 10**6, "m": 60 * 10**6, "s": 10**6, "ms": 1000, "us": 1}
-# As the schema's patterns: no sign but in -1, no leading zeros.
-_WHOLE = re.compile(r"-1|0|[1-9][0-9]{0,18}")
-
-_FIELDS: Dict[str, Tuple[str, _Reader, Any]] = {
-    "objective": ("objective", _word, ("Latency", "Throughput")),
-    "budget_source": ("budget.source", _word, ("Auto", "Limit", "Request", "Node")),
-    "workers": ("budget.workersPerContainer", _count, (1, 1024)),
-    "sessions": ("budget.sessionsPerWorker", _count, (1, 1024)),
-    "concurrent_runs": ("budget.concurrentRuns", _count, (1, 1024)),
-    "run_time_us": ("load.runTime", _duration_us, (1, 3600 * 10**6)),
-    "request_rate": ("load.requestsPerSecond", _rate, (0, 1000000)),
-    "intra_op": ("threads.intraOp", _count, (1, 1024)),
-    "intra_op_percent": ("threads.intraOpPercent", _count, (1, 100)),
-    "min_intra_op": ("threads.minIntraOp", _count, (1, 1024)),
-    "max_intra_op": ("threads.maxIntraOp", _count, (1, 1024)),
-    "inter_op": ("threads.interOp", _count, (1, 1024)),
-    "inter_op_percent": ("threads.interOpPercent", _count, (1, 100)),
-    "execution_mode": ("threads.executionMode", _word, ("Auto", "Sequential", "Parallel")),
-    "spinning": ("threads.spinning", _word, ("Auto", "Always", "Bounded", "Never")),
-    "numa": ("placement.numa", _word, ("Auto", "SingleNUMANode", "Any")),
-    "smt": ("placement.smt", _word, ("Auto", "OneThreadPerCore", "AllThreads")),
-    "core_type": ("placement.coreType", _word, ("Auto", "Performance", "Efficient", "Any")),
-    "affinity": ("placement.affinity", _word, ("Auto", "PerCore", "Never")),
-    "runtimes": ("runtimes", _words, families.NAMES),
-    "graph_optimization_level": (
+    objective: str = kinds.word(
+        "objective",
+        ("Latency", "Throughput"),
+        "Latency",
+        "What the numbers aim at. Latency: a fractional CPU quota is rounded up; without one, one NUMA node. "
+        "Throughput: a fractional quota is rounded down, all cores may be used.",
+    )
+    budget_source: str = kinds.word(
+        "budget.source",
+        ("Auto", "Limit", "Request", "Node"),
+        "Auto",
+        "Where the CPU budget comes from. Auto: the CPU limit, cut to the CPUs that the container really has; "
+        "without a limit the physical cores of the node (of one NUMA node for Latency). Limit: the limit only; no "
+        "limit, no values. Request: the CPU request bounds it too. Node: the whole node, for pods that own their "
+        "node.",
+    )
+    workers: Optional[int] = kinds.count(
+        "budget.workersPerContainer",
+        THREADS,
+        None,
+        "Processes that share one container's CPUs. Absent: read from the arguments and variables of gunicorn, "
+        "uvicorn and TorchServe (WEB_CONCURRENCY too), else 1; the shim corrects it by the processes it sees.",
+    )
+    sessions: int = kinds.count(
+        "budget.sessionsPerWorker",
+        THREADS,
+        1,
+        "Sessions (loaded models) that one process uses at the same time.",
+    )
+    concurrent_runs: int = kinds.count(
+        "budget.concurrentRuns",
+        THREADS,
+        1,
+        "Callers that run inference at the same time in one process, such as the thread pool of an HTTP server. "
+        "Absent: 1 is assumed, and the plan says so.",
+        filled_in=False,
+    )
+    run_time_us: Optional[int] = kinds.duration_us(
+        "load.runTime",
+        "How long the model takes for one request on one thread, without waiting: from 1us to 1h, for example 33ms "
+        "or 1.5s.",
+    )
+    request_rate: Optional[float] = kinds.rate(
+        "load.requestsPerSecond",
+        1000000,
+        "How many requests a second one container serves when it is busy, for example 20 or 0.5. Divide a "
+        "Deployment's rate by its replicas.",
+    )
+    intra_op: Optional[int] = kinds.count(
+        "threads.intraOp",
+        THREADS,
+        None,
+        "Threads that work on one operator, the calling thread included. Absent: planned. Exclusive with "
+        "intraOpPercent.",
+    )
+    intra_op_percent: Optional[int] = kinds.count(
+        "threads.intraOpPercent",
+        (1, 100),
+        None,
+        "intraOp as a percentage of the usable cores, rounded down, at least 1. Absent: planned. Exclusive with "
+        "intraOp.",
+    )
+    min_intra_op: int = kinds.count(
+        "threads.minIntraOp",
+        THREADS,
+        1,
+        "The least intraOp that Raddle may plan, in threads.",
+    )
+    max_intra_op: int = kinds.count(
+        "threads.maxIntraOp",
+        THREADS,
+        1024,
+        "The most intraOp that Raddle may plan, in threads.",
+    )
+    inter_op: Optional[int] = kinds.count(
+        "threads.interOp",
+        THREADS,
+        None,
+        "Threads that run independent operators side by side. More than 1 needs executionMode Parallel. Absent: 1. "
+        "Exclusive with interOpPercent.",
+    )
+    inter_op_percent: Optional[int] = kinds.count(
+        "threads.interOpPercent",
+        (1, 100),
+        None,
+        "interOp as a percentage of the usable cores, rounded down, at least 1. Needs executionMode Parallel. "
+        "Absent: interOp is 1. Exclusive with interOp.",
+    )
+    execution_mode: str = kinds.word(
+        "threads.executionMode",
+        ("Auto", "Sequential", "Parallel"),
+        "Auto",
+        "Whether operators of one run are executed one after the other. Auto: Sequential. Parallel adds the interOp "
+        "pool to the intraOp pool.",
+    )
+    spinning: str = kinds.word(
+        "threads.spinning",
+        ("Auto", "Always", "Bounded", "Never"),
+        "Auto",
+        "What idle threads do between operators. Auto: Never below 1 CPU, with several streams, with a GPU, where "
+        "more threads could run than there are CPUs, or where the CPUs are not known; Always for Latency on "
+        "exclusive CPUs; what load asks for where runTime is stated; else Bounded. Always: the runtime's default. "
+        "Bounded: spin for 50 microseconds (OpenMP: 1000), then sleep. Never: sleep at once.",
+    )
+    numa: str = kinds.word(
+        "placement.numa",
+        ("Auto", "SingleNUMANode", "Any"),
+        "Auto",
+        "Whether a container keeps to one NUMA node. Auto: on exclusive CPUs, where one holds enough of them, and "
+        "for Latency without a CPU limit. SingleNUMANode: never more threads than one NUMA node has cores. Any: no "
+        "limit.",
+    )
+    smt: str = kinds.word(
+        "placement.smt",
+        ("Auto", "OneThreadPerCore", "AllThreads"),
+        "Auto",
+        "How SMT (hyper-threading) siblings count. Auto: as OneThreadPerCore. OneThreadPerCore: one thread for a "
+        "physical core, siblings idle. AllThreads: each logical CPU counts.",
+    )
+    core_type: str = kinds.word(
+        "placement.coreType",
+        ("Auto", "Performance", "Efficient", "Any"),
+        "Auto",
+        "Which cores count on CPUs with several kinds. Auto: Raddle chooses. Performance: the fast ones. Efficient: "
+        "the slow ones. Any: all. No effect on CPUs with one kind.",
+    )
+    affinity: str = kinds.word(
+        "placement.affinity",
+        ("Auto", "PerCore", "Never"),
+        "Auto",
+        "Whether worker threads are pinned; only ever inside CPUs that the container has for itself. Auto: to the "
+        "container's share of one NUMA node. PerCore: to one core each. Never: not pinned.",
+    )
+    runtimes: Tuple[str, ...] = kinds.words(
+        "runtimes",
+        families.NAMES,
+        families.DEFAULT,
+        f"Runtime families that get values. Absent means {', '.join(families.DEFAULT)}, which only inference uses. "
+        f"The others are for whole programs, so they are chosen by name: {', '.join(families.NAMED)}. "
+        "docs/reference/families.md lists the variables of each.",
+        "A runtime family.",
+    )
+    graph_optimization_level: Optional[str] = kinds.word(
         "onnxruntime.graphOptimizationLevel",
-        _word,
         ("Disable", "Basic", "Extended", "All"),
-    ),
-    "global_thread_pool": ("onnxruntime.globalThreadPool", _flag, _FLAGS),
-    "shared_allocator": ("onnxruntime.sharedAllocator", _flag, _FLAGS),
-    "cpu_mem_arena": ("onnxruntime.cpuMemArena", _flag, _FLAGS),
-    "mem_pattern": ("onnxruntime.memPattern", _flag, _FLAGS),
-    "arena_shrinkage": ("onnxruntime.arenaShrinkage", _flag, _FLAGS),
-    "config_entries": ("onnxruntime.configEntries", _entries, env.CONFIG_ENTRIES),
-    "provider_options": ("onnxruntime.providerOptions", _providers, env.PROVIDERS),
-    "acknowledge": ("onnxruntime.acknowledge", _names, env.ACKNOWLEDGED),
-    "allocator": ("allocator", _word, ("System", "Mimalloc", "Jemalloc", "Tcmalloc")),
-    "existing_values": ("existingValues", _word, ("Respect", "Override")),
-    "observe": ("observe", _word, ("Sessions", "Runs", "None")),
-    "reports": ("reports", _flag, _FLAGS),
-    "shim": ("shim", _word, ("Auto", "ConfigMap", "ImageVolume", "InitContainer", "None")),
-    "native_shim": ("nativeShim", _word, ("Disabled", "Preload")),
-}
+        None,
+        "How far ONNX Runtime rewrites the graph when it loads a model. Absent leaves what the application sets.",
+        key="graph",
+    )
+    global_thread_pool: bool = kinds.flag(
+        "onnxruntime.globalThreadPool",
+        False,
+        "Whether all sessions of a process share one thread pool, of a size for all of them together. In Python "
+        "only where its threads may spin, because spinning can't be stopped there.",
+    )
+    shared_allocator: bool = kinds.flag(
+        "onnxruntime.sharedAllocator",
+        False,
+        "Whether all sessions of a process share one memory arena for the CPU.",
+        key="shared_arena",
+    )
+    cpu_mem_arena: Optional[bool] = kinds.flag(
+        "onnxruntime.cpuMemArena",
+        None,
+        "Whether a session keeps freed CPU memory in an arena for the next run. Off takes less memory and more "
+        "time. Absent leaves what the application sets.",
+        key="arena",
+        switch=Switch(
+            "enable_cpu_mem_arena", (("DisableCpuMemArena", 19), ("EnableCpuMemArena", 18)), "arena", initial=True
+        ),
+    )
+    mem_pattern: Optional[bool] = kinds.flag(
+        "onnxruntime.memPattern",
+        None,
+        "Whether a session plans its memory by the first run's shapes. Off takes less memory where shapes vary. "
+        "Absent leaves what the application sets.",
+        key="mem_pattern",
+        switch=Switch(
+            "enable_mem_pattern", (("DisableMemPattern", 17), ("EnableMemPattern", 16)), "memPattern", initial=True
+        ),
+    )
+    arena_shrinkage: bool = kinds.flag(
+        "onnxruntime.arenaShrinkage",
+        False,
+        "Whether the arena's unused memory is given back after each run, which takes time in each run.",
+        key="shrink",
+    )
+    config_entries: Tuple[Tuple[str, str], ...] = kinds.config_entries(
+        "onnxruntime.configEntries",
+        "ONNX Runtime session configuration entries, key to value, both as text. Only keys that name no file or "
+        f"library are allowed: {entries.listed(entries.CONFIG_ENTRIES)}. Absent sets none.",
+    )
+    provider_options: Tuple[Tuple[str, Tuple[Tuple[str, str], ...]], ...] = kinds.provider_options(
+        "onnxruntime.providerOptions",
+        "Options of execution providers, provider to option to value, all as text. Only options that name no file "
+        f"or library are allowed. {_PROVIDERS}. They are added for providers that the application uses already. "
+        "Absent sets none.",
+    )
+    acknowledge: Tuple[str, ...] = kinds.names(
+        "onnxruntime.acknowledge",
+        entries.ACKNOWLEDGED,
+        "Keys of configEntries and providerOptions that change results or need the application's help; they are "
+        "refused unless named here.",
+        "A key that its user answers for.",
+    )
+    allocator: str = kinds.word(
+        "allocator",
+        ("System", "Mimalloc", "Jemalloc", "Tcmalloc"),
+        "System",
+        "The memory allocator of the container's processes. System: the image's own. The others are preloaded where "
+        "the image has them, else the image's own stays. By variables as with nativeShim.",
+    )
+    existing_values: str = kinds.word(
+        "existingValues",
+        ("Respect", "Override"),
+        "Respect",
+        "What happens where the pod spec or the code already sets a value. Respect: it stays, and the plan says so. "
+        "Override: Raddle's value replaces it. 0 and -1 in code count as not set.",
+    )
+    observe: str = kinds.word(
+        "observe",
+        ("Sessions", "Runs", "None"),
+        "Sessions",
+        "What the shim records inside the container. Sessions: what each session got, when it is made and at exit. "
+        "Runs: a histogram of run times too (at most a microsecond a run). None: nothing.",
+    )
+    reports: bool = kinds.flag(
+        "reports",
+        False,
+        "Whether each process writes what it was given and what became of it as a file, into an emptyDir volume "
+        "mounted at /opt/raddle-report; `python -m raddle report` in the container reads them. At most 64 files of "
+        "16 KiB a container.",
+    )
+    shim: str = kinds.word(
+        "shim",
+        ("Auto", "ConfigMap", "ImageVolume", "InitContainer", "None"),
+        "Auto",
+        "How the shim reaches the container. Auto: every process that glibc's loader starts loads it, by a file "
+        "mounted over /etc/ld.so.preload, from an immutable ConfigMap in the pod's namespace; where something else "
+        "has that file as with ConfigMap. ConfigMap: a volume from that ConfigMap, loaded by variables where the "
+        "pod spec or imageEnv says what they are. ImageVolume: the same by a volume from Raddle's image (Kubernetes "
+        "1.33 or later with its feature gate ImageVolume, and a runtime that can). InitContainer: the same, copied "
+        "by an init container. None: environment variables only; spinning can't be controlled then.",
+    )
+    native_shim: str = kinds.word(
+        "nativeShim",
+        ("Disabled", "Preload"),
+        "Disabled",
+        "Whether programs in C, C++, Java, Node.js and others that load libonnxruntime themselves get the shim by "
+        "LD_PRELOAD too, where they don't have it by shim Auto. Preload: where the pod spec sets LD_PRELOAD, or "
+        'imageEnv.LD_PRELOAD states what the image sets ("": nothing). Disabled: environment variables only.',
+    )
+
+
+# Policy's field -> its row.
+FIELDS: Dict[str, Field] = dict(zip(Policy._fields, kinds.ROWS))
 
 
 def parse(spec: Mapping[str, Any]) -> Policy:
@@ -209,10 +288,10 @@ def parse(spec: Mapping[str, Any]) -> Policy:
     (the API server refuses the same by CEL; `raddle plan` on a file has no API server).
     """
     found: Dict[str, Any] = {}
-    for name, (path, read, allowed) in _FIELDS.items():
+    for name, field in FIELDS.items():
         value: Any = spec
         walked: List[str] = []
-        for step in path.split("."):
+        for step in field.path.split("."):
             if not isinstance(value, Mapping):
                 raise PolicyError(".".join(walked), value, "a mapping")
             walked.append(step)
@@ -220,7 +299,7 @@ def parse(spec: Mapping[str, Any]) -> Policy:
             if value is None:
                 break
         if value is not None:
-            found[name] = read(path, value, allowed)
+            found[name] = field.read(field.path, value, field.allowed)
     policy = Policy(**found)
     _check_combinations(policy)
     return policy
@@ -260,7 +339,7 @@ def _to_acknowledge(policy: Policy) -> List[Tuple[str, str]]:
     found = [("onnxruntime.configEntries", key) for key, _ in policy.config_entries]
     for provider, options in policy.provider_options:
         found += [("onnxruntime.providerOptions." + provider, key) for key, _ in options]
-    return [(path, key) for path, key in found if key in env.ACKNOWLEDGED]
+    return [(path, key) for path, key in found if key in entries.ACKNOWLEDGED]
 
 
 def to_settings(policy: Policy) -> Dict[str, Any]:
@@ -283,9 +362,9 @@ def from_settings(settings: Mapping[str, Any]) -> Policy:
     """The reverse of `to_settings`. The mapping is untrusted: unknown names are ignored, PolicyError for bad values."""
     found = {}
     for name, value in settings.items():
-        if name in _FIELDS and value is not None:
-            path, read, allowed = _FIELDS[name]
-            found[name] = read(path, value, allowed)
+        field = FIELDS.get(name)
+        if field is not None and value is not None:
+            found[name] = field.read(field.path, value, field.allowed)
     policy = Policy(**found)
     _check_combinations(policy)
     return policy

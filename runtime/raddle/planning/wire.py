@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from raddle import env
 from raddle.cpus import cpuset, machine_part
 from raddle.cpus.topology import Machine
+from raddle.planning import entries
+from raddle.planning.kinds import Field, PolicyError
 from raddle.planning.layout import Layout
 from raddle.planning.planner import Budget, Plan
-from raddle.planning.policy import Policy, PolicyError, from_settings, to_settings
+from raddle.planning.policy import FIELDS, THREADS, Policy, from_settings, to_settings
 from raddle.planning.room import wish_of
 
 VERSION = 1
@@ -56,71 +58,131 @@ def settings_hash(policy: Policy) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
+class Key(NamedTuple):
+    """One key of RADDLE_PLAN: what it may be, and what it is in a plan (None: left out).
+
+    `onnxruntime`: it is ONNX Runtime's, so it is in no plan for other families.
+    """
+
+    name: str
+    allowed: entries.Allowed
+    value: Callable[[Plan, Policy], object]
+    onnxruntime: bool = False
+
+
+def _wish(found: str) -> Optional[str]:
+    return None if found == "auto" else found
+
+
+def _as_policy_says(name: str, field: Field) -> Key:
+    """The key of a field that the plan carries as it is, left out where it says what is so without it."""
+
+    def value(_plan: Plan, policy: Policy) -> object:
+        wanted = getattr(policy, name)
+        if wanted == field.default:
+            return None
+        return int(wanted) if isinstance(wanted, bool) else wanted.lower()
+
+    allowed = entries.SWITCH if field.allowed == (False, True) else tuple(word.lower() for word in field.allowed)
+    return Key(field.key, allowed, value, onnxruntime=True)
+
+
+_SAID = [_as_policy_says(name, field) for name, field in FIELDS.items() if field.key]
+_STREAMS = (1, env.MAX_STREAMS)
+
+# In this order they are in the text; entries, provider options (`entries.PLAN_KEYS`) and `env.LISTS` are there too.
+NUMBERS: Tuple[Key, ...] = (
+    # Absent: leave the count alone.
+    Key("intra", THREADS, lambda plan, _: plan.intra_op, onnxruntime=True),
+    # Raddle's own count in ORT_INTRA; absent: intra.
+    Key(
+        "env_intra",
+        THREADS,
+        lambda plan, _: plan.intra_op_without_shim if plan.intra_op_without_shim != plan.intra_op else None,
+        onnxruntime=True,
+    ),
+    Key("inter", THREADS, lambda plan, _: plan.inter_op, onnxruntime=True),
+    Key(
+        "spin_us",
+        (0, 1000000),
+        lambda plan, _: plan.spin_us if plan.spinning == "bounded" else None,
+        onnxruntime=True,
+    ),
+    # 1: what may spin for a time spins without end where the CPUs are the exclusive ones.
+    Key(
+        "excl_always",
+        entries.SWITCH,
+        lambda plan, _: 1 if plan.exclusive_spinning == "always" else None,
+        onnxruntime=True,
+    ),
+    # 1: the counts may be above the quota's CPUs.
+    Key("over_quota", entries.SWITCH, lambda plan, _: 1 if plan.over_quota else None, onnxruntime=True),
+    # CPUs that are expected to be exclusive; 0: shared.
+    Key("excl", (0, env.MAX_EXCLUSIVE_CPUS), lambda plan, _: plan.exclusive_cpus),
+    # 1: use all threads of a core.
+    Key("smt", entries.SWITCH, lambda _, policy: int(policy.smt == "AllThreads")),
+    # Workers x sessions that share the container's CPUs.
+    Key("streams", _STREAMS, lambda plan, _: plan.streams),
+    Key("workers", _STREAMS, lambda plan, _: plan.workers),
+    # Callers that run at the same time in one process.
+    Key("runs", _STREAMS, lambda plan, _: plan.runs),
+    Key("min", THREADS, lambda _, policy: max(policy.min_intra_op, policy.intra_op or 1)),
+    Key("max", THREADS, lambda _, policy: policy.max_intra_op),
+    # A count that the policy names itself is not cut in the container either, as with `min`.
+    Key("min_inter", THREADS, lambda _, policy: policy.inter_op, onnxruntime=True),
+    # 1: throughput, a fractional quota is rounded down; 0: latency, up.
+    Key("floor", entries.SWITCH, lambda _, policy: int(policy.objective == "Throughput")),
+    Key("omp", THREADS, lambda plan, _: plan.omp),
+    Key("blas", THREADS, lambda plan, _: plan.blas),
+    # Absent: leave torch's inter-op pool alone.
+    Key("torch_inter", THREADS, lambda plan, _: plan.torch_inter_op),
+    # 1: the container has a GPU.
+    Key("gpu", entries.SWITCH, lambda plan, _: int(plan.gpu)),
+    # 1: one thread pool for all sessions of a process; absent and 0: each has its own.
+    Key("global", entries.SWITCH, lambda plan, _: 1 if plan.global_intra_op is not None else None, onnxruntime=True),
+    # That pool's size; absent: intra.
+    Key("global_intra", THREADS, lambda plan, _: plan.global_intra_op, onnxruntime=True),
+    *(key for key in _SAID if key.allowed == entries.SWITCH),
+)
+WORDS: Tuple[Key, ...] = (
+    Key("spin", ("never", "bounded", "always"), lambda plan, _: plan.spinning, onnxruntime=True),
+    Key("mode", ("sequential", "parallel"), lambda plan, _: plan.mode, onnxruntime=True),
+    *(key for key in _SAID if key.allowed != entries.SWITCH),
+    Key("aff", ("none", "numa", "core"), lambda plan, _: plan.affinity),
+    # Absent: one NUMA node where it holds enough of the CPUs.
+    Key("numa", ("single", "any"), lambda _, policy: _wish(wish_of(policy).numa)),
+    # Absent: the fastest that there are, never two kinds in one pool.
+    Key("ctype", ("performance", "efficient", "any"), lambda _, policy: _wish(wish_of(policy).core_type)),
+    Key("existing", ("respect", "override"), lambda _, policy: policy.existing_values.lower()),
+    # Absent: sessions.
+    Key("observe", ("none", "sessions", "runs"), lambda _, policy: policy.observe.lower()),
+    # Absent: system.
+    Key(
+        "alloc",
+        ("system", "mimalloc", "jemalloc", "tcmalloc"),
+        lambda _, policy: None if policy.allocator == "System" else policy.allocator.lower(),
+    ),
+)
+_KEYS = (*NUMBERS, *WORDS)
+
+
 def shim_text(plan: Plan, policy: Policy, machine: Optional[Machine] = None) -> str:
     """RADDLE_PLAN for a plan: at most env.RESERVED_SHIM bytes.
 
     For exclusive CPUs as much of the machine, which the plan was made for, as has room in them.
     """
-    wish = wish_of(policy)
-    fields: Dict[str, object] = {
-        "aff": plan.affinity,
-        "excl": plan.exclusive_cpus,
-        "numa": None if wish.numa == "auto" else wish.numa,
-        "ctype": None if wish.core_type == "auto" else wish.core_type,
-        "smt": int(policy.smt == "AllThreads"),
-        "streams": plan.streams,
-        "workers": plan.workers,
-        "runs": plan.runs,
-        "min": max(policy.min_intra_op, policy.intra_op or 1),
-        "max": policy.max_intra_op,
-        "floor": int(policy.objective == "Throughput"),
-        "existing": policy.existing_values.lower(),
-        "omp": plan.omp,
-        "blas": plan.blas,
-        "torch_inter": plan.torch_inter_op,
-        "gpu": int(plan.gpu),
-        "observe": policy.observe.lower(),
-        "alloc": None if policy.allocator == "System" else policy.allocator.lower(),
-    }
-    if "onnxruntime" in policy.runtimes:
-        fields.update(_onnxruntime_fields(plan, policy))
+    plans_ort = "onnxruntime" in policy.runtimes
+    fields = {key.name: key.value(plan, policy) for key in _KEYS if plans_ort or not key.onnxruntime}
+    if plans_ort:
+        fields.update(policy.config_entries)
+        for provider, options in policy.provider_options:
+            fields.update((entries.PROVIDERS[provider].prefix + option, value) for option, value in options)
     text = env.encode(fields)
     for part in machine_part.fields_of(machine, gpu=plan.gpu) if machine is not None and plan.exclusive_cpus else ():
         whole = ";".join([text, *(f"{key}={lists}" for key, lists in part.items())])
         if len(whole) <= env.RESERVED_SHIM:
             return whole
     return text
-
-
-def _onnxruntime_fields(plan: Plan, policy: Policy) -> Dict[str, object]:
-    graph = policy.graph_optimization_level
-    fields: Dict[str, object] = {
-        "intra": plan.intra_op,
-        "env_intra": plan.intra_op_without_shim if plan.intra_op_without_shim != plan.intra_op else None,
-        "inter": plan.inter_op,
-        # A count that the policy names itself is not cut in the container either, as with `min`.
-        "min_inter": policy.inter_op,
-        "spin": plan.spinning,
-        "spin_us": plan.spin_us if plan.spinning == "bounded" else None,
-        "excl_always": 1 if plan.exclusive_spinning == "always" else None,
-        "over_quota": 1 if plan.over_quota else None,
-        "mode": plan.mode,
-        "graph": graph and graph.lower(),
-        "global": 1 if plan.global_intra_op is not None else None,
-        "global_intra": plan.global_intra_op,
-        "shared_arena": 1 if policy.shared_allocator else None,
-        "arena": _switch(policy.cpu_mem_arena),
-        "mem_pattern": _switch(policy.mem_pattern),
-        "shrink": 1 if policy.arena_shrinkage else None,
-    }
-    fields.update(policy.config_entries)
-    for provider, options in policy.provider_options:
-        fields.update((env.PROVIDERS[provider][0] + option, value) for option, value in options)
-    return fields
-
-
-def _switch(wanted: Optional[bool]) -> Optional[int]:
-    return None if wanted is None else int(wanted)
 
 
 def values(plan: Plan) -> Dict[str, Any]:

@@ -11,6 +11,7 @@ import os
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from raddle import env
+from raddle.keys import SWITCHES
 
 # Twice what a shim writes.
 MAX_BYTES = 32768
@@ -19,10 +20,10 @@ MAX_TEXT = 160
 _PLAN_KEYS = {
     "affinity": "aff",
     "spinUs": "spin_us",
-    "memPattern": "mem_pattern",
     "globalIntra": "global_intra",
     "torchIntra": "omp",
     "torchInter": "torch_inter",
+    **{report: key for key, _, report, _ in SWITCHES},
 }
 # Not a value of its own.
 _DETAILS = ("affinityGroups",)

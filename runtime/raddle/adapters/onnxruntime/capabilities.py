@@ -5,24 +5,12 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 from raddle import env
+from raddle.keys import ENTRIES
 
-# The version that brought each entry; the others are older than any ONNX Runtime that the shim meets.
-# onnxruntime_session_options_config_keys.h; spin durations and backoff: microsoft/onnxruntime#27916, #28096.
-ENTRY_SINCE = {
-    "session.intra_op.allow_spinning": (1, 8),
-    "session.inter_op.allow_spinning": (1, 8),
-    "session.use_device_allocator_for_initializers": (1, 8),
-    "session.dynamic_block_base": (1, 11),
-    "session.force_spinning_stop": (1, 12),
-    "session.intra_op.spin_duration_us": (1, 26),
-    "session.inter_op.spin_duration_us": (1, 26),
-    "session.intra_op.spin_backoff_max": (1, 26),
-    "session.inter_op.spin_backoff_max": (1, 26),
-}
 # A version that can't be read is taken for this one: the oldest that the shim is tested with.
 OLDEST = (1, 16)
-ALLOW_SPINNING_SINCE = ENTRY_SINCE["session.intra_op.allow_spinning"]
-SPIN_DURATION_SINCE = ENTRY_SINCE["session.intra_op.spin_duration_us"]
+ALLOW_SPINNING_SINCE = ENTRIES["session.intra_op.allow_spinning"]
+SPIN_DURATION_SINCE = ENTRIES["session.intra_op.spin_duration_us"]
 # session.intra_op_thread_affinities: microsoft/onnxruntime#13778.
 AFFINITY_SINCE = (1, 14)
 
@@ -52,12 +40,12 @@ class Given:
         self.sharing: Any = None
         self.openmp: Any = None
         unknown = []
-        for key in env.CONFIG_ENTRIES:
+        for key in ENTRIES:
             if key in fields:
                 if self.knows(key):
                     self.entries[key] = str(fields[key])
                 else:
-                    unknown.append("{}: onnxruntime can since {}.{}".format(key, *ENTRY_SINCE[key]))
+                    unknown.append("{}: onnxruntime can since {}.{}".format(key, *ENTRIES[key]))
         self.unknown = "; ".join(unknown)
 
     def own_counts(self, environ: Mapping[str, str]) -> dict[str, int]:
@@ -87,7 +75,7 @@ class Given:
 
     def knows(self, key: str) -> bool:
         """Whether this version reads the config entry."""
-        return self.version >= ENTRY_SINCE.get(key, ())
+        return self.version >= ENTRIES[key]
 
 
 def _count(text: str) -> int:

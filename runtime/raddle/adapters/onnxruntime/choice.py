@@ -7,6 +7,7 @@ from typing import Any, Mapping
 
 from raddle.adapters.onnxruntime.capabilities import AFFINITY_SINCE, ALLOW_SPINNING_SINCE, SPIN_DURATION_SINCE, Given
 from raddle.adapters.onnxruntime.session_options import Edit
+from raddle.keys import SWITCHES
 from raddle.process.resolution import DEFAULT_SPIN_US, Effective
 
 AFFINITY_KEY = "session.intra_op_thread_affinities"
@@ -22,8 +23,6 @@ GRAPH_LEVELS = {
     "extended": "ORT_ENABLE_EXTENDED",
     "all": "ORT_ENABLE_ALL",
 }
-# Plan's key -> SessionOptions' attribute and its name in the record. All are on where the code sets nothing.
-_MEMORY = (("arena", "enable_cpu_mem_arena", "arena"), ("mem_pattern", "enable_mem_pattern", "memPattern"))
 IN_THE_CODE = "set in the code"
 IN_THE_ENVIRONMENT = "set in the environment"
 GLOBAL_POOL = "the process's global thread pool"
@@ -32,9 +31,9 @@ GLOBAL_POOL = "the process's global thread pool"
 class Choice:
     """Decides between the plan's values and the code's, for one options object.
 
-    `values` is what the session gets: intra, inter, mode, spin, spinUs, affinity, graph, arena, memPattern,
-    sharedArena, globalPool, configEntries; absent where neither says anything. `because` says what decided where it
-    was not simply the plan.
+    `values` is what the session gets: intra, inter, mode, spin, spinUs, affinity, graph, sharedArena, globalPool,
+    configEntries, and SWITCHES by their names in reports; absent where neither says anything. `because` says what
+    decided where it was not simply the plan.
     core_taken   another session's workers already have a core each.
     gpu          the GPU provider that the application asks for, "" for none.
     pool_cpus    the CPUs of the pool whose workers are tied; 0: they are not.
@@ -74,7 +73,7 @@ class Choice:
             self._inter(self._mode())
             self._spinning()
             self._affinity(cpus)
-        self._memory()
+        self._switches()
         self._shared_arena()
         self._graph_level()
         self._entries()
@@ -294,13 +293,13 @@ class Choice:
             self.because["affinity"] = f"no groups for {count} threads on these CPUs"
         return ""
 
-    def _memory(self) -> None:
-        for key, attribute, name in _MEMORY:
+    def _switches(self) -> None:
+        for key, attribute, name, initial in SWITCHES:
             planned = self.fields.get(key)
             if planned is None:
                 continue
-            if self.respect and not getattr(self.edit.options, attribute):
-                self.values[name], self.because[name] = False, IN_THE_CODE
+            if self.respect and getattr(self.edit.options, attribute) != initial:
+                self.values[name], self.because[name] = not initial, IN_THE_CODE
             else:
                 self.values[name] = bool(planned)
                 self.edit.set(attribute, bool(planned))

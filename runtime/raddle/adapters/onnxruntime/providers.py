@@ -15,7 +15,8 @@ import sys
 import threading
 from typing import Any, Callable, Mapping, Sequence
 
-from raddle import RUNTIMES, env, errors, log
+from raddle import RUNTIMES, errors, log
+from raddle.keys import PROVIDERS
 
 # Its InferenceSession is the one that applications use; it is imported after the extension.
 COLLECTION = "onnxruntime.capi.onnxruntime_inference_collection"
@@ -32,8 +33,8 @@ _MAX_FRAMES = 4
 def planned_options(fields: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Provider -> its options in the plan, as ONNX Runtime takes them; providers without any are left out."""
     found = {}
-    for provider, (prefix, allowed) in env.PROVIDERS.items():
-        options = {option: str(fields[prefix + option]) for option in allowed if prefix + option in fields}
+    for provider, prefix in PROVIDERS.items():
+        options = {key[len(prefix) :]: str(value) for key, value in fields.items() if key.startswith(prefix)}
         if options:
             found[provider] = options
     return found

@@ -1,0 +1,225 @@
+"""The kinds of fields that a policy's spec has: how each is read, and what it takes.
+
+A field is one row of `raddle.planning.policy.Policy`, written by one of the functions at the end, which keep the row in
+ROWS and return the field's default. All that spells a field elsewhere is made from its row: the CRDs, the keys of
+RADDLE_PLAN and their bounds in both languages, the switches of ONNX Runtime that the shims set, the API reference.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Tuple
+
+from raddle.planning import entries
+
+_MAX_DURATION = 32
+_DURATION = r"([0-9]{1,10}([.][0-9]{1,3})?(h|m|s|ms|us)){1,4}"
+_DURATION_PART = re.compile(r"([0-9.]+)([a-z]+)")
+_UNITS_US = {"h": 3600 * 10**6, "m": 60 * 10**6, "s": 10**6, "ms": 1000, "us": 1}
+# No sign but in -1, no leading zeros.
+_WHOLE = re.compile(r"-1|0|[1-9][0-9]{0,18}")
+
+
+class PolicyError(ValueError):
+    """A field that can't be used. `path` is dotted from spec, `value` what was there, `allowed` what may be."""
+
+    def __init__(self, path: str, value: object, allowed: str) -> None:
+        super().__init__(f"{path}: {value!r} is not allowed; it must be {allowed}")
+        self.path = path
+        self.value = value
+        self.allowed = allowed
+
+
+class Switch(NamedTuple):
+    """How a session of ONNX Runtime is told on or off.
+
+    attribute   of Python's SessionOptions
+    setters     functions of OrtApi with their places in it: one that takes the value, or the one for off and for on
+    report      its name in reports
+    initial     what a session has where the code says nothing
+    since       the minor version of 1.x whose OrtApi has them; 0: it is older than any that the native shim meets
+    """
+
+    attribute: str
+    setters: Tuple[Tuple[str, int], ...]
+    report: str
+    initial: bool
+    since: int = 0
+
+
+class Field(NamedTuple):
+    """One field of the spec that decides a plan.
+
+    path      its place below spec, dotted
+    text      what it means: for `kubectl explain` and the API reference
+    read      (path, value of the spec, allowed) -> value of the Policy; raises PolicyError
+    allowed   the words, or (lowest, highest), or a table of `entries`
+    schema    its OpenAPI schema, without description and default
+    default   as a JSON value; None: the API server fills nothing in
+    key       its key in RADDLE_PLAN, where the plan says it as it is; "": the planner decides with it
+    switch    for a switch of ONNX Runtime's sessions that the shims set
+    """
+
+    path: str
+    text: str
+    read: Callable[[str, Any, Any], Any]
+    allowed: Any
+    schema: Mapping[str, Any]
+    default: Any
+    key: str = ""
+    switch: Optional[Switch] = None
+
+
+ROWS: List[Field] = []
+
+
+def _read_word(path: str, value: Any, allowed: Tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise PolicyError(path, value, "one of " + ", ".join(allowed))
+    return str(value)
+
+
+def _read_count(path: str, value: Any, allowed: Tuple[int, int]) -> int:
+    low, high = allowed
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise PolicyError(path, value, f"an integer from {low} to {high}")
+    return value
+
+
+def _read_duration_us(path: str, value: Any, allowed: Tuple[int, int]) -> int:
+    low, high = allowed
+    if isinstance(value, str) and len(value) <= _MAX_DURATION and re.fullmatch(_DURATION, value):
+        duration_us = sum(float(number) * _UNITS_US[unit] for number, unit in _DURATION_PART.findall(value))
+        if low <= duration_us <= high:
+            return round(duration_us)
+    raise PolicyError(path, value, "a duration from 1us to 1h, such as 33ms")
+
+
+def _read_rate(path: str, value: Any, allowed: Tuple[int, int]) -> float:
+    low, high = allowed
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low < value <= high:
+        raise PolicyError(path, value, f"a number above {low}, at most {high}")
+    return float(value)
+
+
+def _read_words(path: str, value: Any, allowed: Tuple[str, ...]) -> Tuple[str, ...]:
+    if not isinstance(value, list) or not value:
+        raise PolicyError(path, value, "a list of " + ", ".join(allowed))
+    chosen = {_read_word(path, item, allowed) for item in value}
+    return tuple(item for item in allowed if item in chosen)
+
+
+def _read_names(path: str, value: Any, allowed: Tuple[str, ...]) -> Tuple[str, ...]:
+    return _read_words(path, value, allowed) if value != [] else ()
+
+
+def _read_flag(path: str, value: Any, allowed: Tuple[bool, bool]) -> bool:
+    if value not in allowed or not isinstance(value, bool):
+        raise PolicyError(path, value, "true or false")
+    return value
+
+
+def _read_entries(path: str, value: Any, allowed: Mapping[str, entries.Entry]) -> Tuple[Tuple[str, str], ...]:
+    """The entries sorted by key."""
+    if not isinstance(value, Mapping):
+        raise PolicyError(path, value, "a mapping of " + ", ".join(allowed))
+    for key, text in value.items():
+        if key not in allowed:
+            raise PolicyError(path, key, "one of " + ", ".join(allowed))
+        if not isinstance(text, str):
+            raise PolicyError(f"{path}.{key}", text, "text: put it in quotes")
+        _check_entry(f"{path}.{key}", text, allowed[key].allowed)
+    return tuple(sorted(value.items()))
+
+
+def _check_entry(path: str, text: str, allowed: Tuple[Any, ...]) -> None:
+    if isinstance(allowed[0], str):
+        _read_word(path, text, allowed)
+        return
+    low, high = allowed
+    if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
+        raise PolicyError(path, text, f'a whole number from "{low}" to "{high}"')
+
+
+def _read_providers(
+    path: str, value: Any, allowed: Mapping[str, entries.Provider]
+) -> Tuple[Tuple[str, Tuple[Tuple[str, str], ...]], ...]:
+    if not isinstance(value, Mapping):
+        raise PolicyError(path, value, "a mapping of " + ", ".join(allowed))
+    for name in value:
+        if name not in allowed:
+            raise PolicyError(path, name, "one of " + ", ".join(allowed))
+    return tuple(sorted((name, _read_entries(f"{path}.{name}", value[name], allowed[name].options)) for name in value))
+
+
+def word(path: str, allowed: Tuple[str, ...], default: Optional[str], text: str, *, key: str = "") -> Any:
+    """One of the words; None where the application's own stays."""
+    ROWS.append(Field(path, text, _read_word, allowed, {"type": "string", "enum": list(allowed)}, default, key))
+    return default
+
+
+def count(path: str, allowed: Tuple[int, int], default: Optional[int], text: str, *, filled_in: bool = True) -> Any:
+    """A whole number. Unless it is filled in, the schema has no default: absent says more than the default does."""
+    low, high = allowed
+    schema = {"type": "integer", "format": "int32", "minimum": low, "maximum": high}
+    ROWS.append(Field(path, text, _read_count, allowed, schema, default if filled_in else None))
+    return default
+
+
+def flag(path: str, default: Optional[bool], text: str, *, key: str = "", switch: Optional[Switch] = None) -> Any:
+    """True or false; None where the application's own stays."""
+    ROWS.append(Field(path, text, _read_flag, (False, True), {"type": "boolean"}, default, key, switch))
+    return default
+
+
+def duration_us(path: str, text: str) -> Any:
+    """Microseconds of a duration such as 33ms, from one microsecond to an hour; None: absent."""
+    schema = {"type": "string", "maxLength": _MAX_DURATION, "pattern": f"^{_DURATION}$"}
+    ROWS.append(Field(path, text, _read_duration_us, (1, 3600 * 10**6), schema, None))
+
+
+def rate(path: str, highest: int, text: str) -> Any:
+    """A number above zero; None: absent."""
+    schema = {"type": "number", "minimum": 0, "exclusiveMinimum": True, "maximum": highest}
+    ROWS.append(Field(path, text, _read_rate, (0, highest), schema, None))
+
+
+def words(path: str, allowed: Tuple[str, ...], default: Tuple[str, ...], text: str, item: str) -> Any:
+    """Some of the words, at least one, in the order of `allowed`; `item` is what one of them is."""
+    ROWS.append(Field(path, text, _read_words, allowed, {**_set_of(allowed, item), "minItems": 1}, None))
+    return default
+
+
+def names(path: str, allowed: Tuple[str, ...], text: str, item: str) -> Any:
+    """Some of the words, or none, in the order of `allowed`."""
+    ROWS.append(Field(path, text, _read_names, allowed, _set_of(allowed, item), []))
+    return ()
+
+
+def _set_of(allowed: Tuple[str, ...], item: str) -> Mapping[str, Any]:
+    items = {"description": item, "type": "string", "enum": list(allowed)}
+    return {"type": "array", "maxItems": 16, "x-kubernetes-list-type": "set", "items": items}
+
+
+def config_entries(path: str, text: str) -> Any:
+    """Key and value of each entry, both text, sorted."""
+    schema = {"type": "object", "maxProperties": 64, "additionalProperties": _text("The entry's value", '"1"', 8192)}
+    ROWS.append(Field(path, text, _read_entries, entries.CONFIG_ENTRIES, schema, None))
+    return ()
+
+
+def provider_options(path: str, text: str) -> Any:
+    """Each provider and its options, sorted."""
+    options = {
+        "description": "The options of one execution provider, option to value.",
+        "type": "object",
+        "maxProperties": 64,
+        "additionalProperties": _text("The option's value", '"0"', 1024),
+    }
+    schema = {"type": "object", "maxProperties": 16, "additionalProperties": options}
+    ROWS.append(Field(path, text, _read_providers, entries.PROVIDERS, schema, None))
+    return ()
+
+
+def _text(what: str, example: str, longest: int) -> Mapping[str, Any]:
+    return {"description": f"{what} as text, for example {example}.", "type": "string", "maxLength": longest}
