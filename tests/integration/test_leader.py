@@ -24,7 +24,7 @@ CANDIDATE = """
 import asyncio, sys
 from pathlib import Path
 from raddle_operator.kube import Kube
-from raddle_operator.leader import Elector, Timing
+from raddle_operator.kube.leader import Elector, Timing
 
 async def lead():
     print("leads", flush=True)
