@@ -1,6 +1,5 @@
 """Real onnxruntime in processes of its own: threads are counted by the kernel, CPU time is measured."""
 
-import json
 import os
 
 import pytest
@@ -298,30 +297,3 @@ def test_a_session_can_be_made_where_no_python_code_calls(mounted, model):
     done = shim_lab.python(shim_lab.THIS_PYTHON, "-c", NO_CALLER, str(model), env=extra)
     (line,) = done.stderr.splitlines()
     assert line.startswith("raddle: onnxruntime")
-
-
-REPORT = """
-import json, os, sys
-sessions = sys.modules["raddle.report.record"].sessions
-print(json.dumps([len(os.listdir("/proc/self/task")), [made["effective"]["intra"] for made in sessions]]))
-"""
-
-
-@pytest.mark.parametrize(
-    ("program", "sessions"), [(shim_lab.MAGIKA, 1), (shim_lab.RAPIDOCR, 3)], ids=["magika", "rapidocr"]
-)
-def test_unmodified_packages_that_make_their_own_sessions_get_the_plan(mounted, program, sessions):
-    executable = pythons.venv("third-party", "3.11", *shim_lab.THIRD_PARTY)
-
-    def threads_and_counts(count):
-        plan = f"v=1;intra={count};spin=never;min={count}"
-        # OpenBLAS and OpenCV have threads of their own; one each makes the difference ONNX Runtime's alone.
-        extra = {**shim_lab.python_path(mounted), env.PLAN: plan, "OMP_NUM_THREADS": "1"}
-        done = shim_lab.python(executable, "-c", program + REPORT, env=extra)
-        assert done.stderr.count("raddle:") == 1
-        return json.loads(done.stdout.splitlines()[-1])
-
-    none, one = threads_and_counts(1)
-    more, three = threads_and_counts(3)
-    assert (one, three) == ([1] * sessions, [3] * sessions)
-    assert more - none == 2 * sessions
