@@ -292,7 +292,7 @@ def test_limits_hold_no_more_than_without(built, name, most):
         {"RADDLE_LITERALS": "x=1;" * 30_000},
         {"RADDLE_LITERALS": "PATH=/nowhere;=;a;;"},
         {f"LARGE_{i}": "x" * 120_000 for i in range(16)},
-        {f"N{i}": "" for i in range(50_000)},
+        {f"N{i}": "" for i in range(20_000)},
     ],
     ids=[
         "none",
