@@ -30,7 +30,6 @@ from raddle_operator.kube import (
     Kube,
     NotFound,
 )
-from raddle_operator.kube.events import News, Recorder, Reference
 from raddle_operator.kube.leader import Timing
 
 pytestmark = pytest.mark.cluster
@@ -427,17 +426,3 @@ async def test_an_event_about_a_cluster_policy_stands_in_default(kube, controlle
     [event] = await events_about(kube, name, "default", "NoPodsMatched")
     assert event["regarding"]["kind"] == "ClusterInferenceThreading"
     await kube.delete(CLUSTER_INFERENCE_THREADINGS, name)
-
-
-async def test_news_that_repeats_becomes_a_series_that_the_api_server_accepts(kube, namespace):
-    now = itertools.count(0, 61)
-    recorder = Recorder(kube, controller="raddle.dev/controller", instance="test", now_s=lambda: float(next(now)))
-    made = await kube.create(INFERENCE_THREADINGS, policy("p", namespace))
-    news = News(
-        regarding=Reference.of(INFERENCE_THREADINGS, made), type="Normal", reason="Some", action="Test", note="again"
-    )
-    for _ in range(3):
-        await recorder.write(news)
-    assert recorder.dropped == 0
-    [event] = await events_about(kube, "p", namespace, "Some")
-    assert event["series"]["count"] == 3

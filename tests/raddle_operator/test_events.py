@@ -1,8 +1,8 @@
-"""The event recorder: what is written for which news, and what never reaches the API server."""
+"""The event recorder: what is written of what is posted, and what never reaches the API server."""
 
 import pytest
 
-from raddle_operator.kube import INFERENCE_THREADINGS, NODES, Forbidden, NotFound
+from raddle_operator.kube import INFERENCE_THREADINGS, NODES, Forbidden
 from raddle_operator.kube.events import BURST, Recorder, Reference
 
 POLICY = Reference.of(INFERENCE_THREADINGS, {"metadata": {"namespace": "shop", "name": "p", "uid": "u1"}})
@@ -14,18 +14,12 @@ class Server:
 
     def __init__(self):
         self.created = []
-        self.patched = []
         self.refuse = None
 
     async def create(self, resource, body):
         if self.refuse:
             raise self.refuse
         self.created.append(body)
-
-    async def patch(self, resource, name, patch, namespace):
-        if self.refuse:
-            raise self.refuse
-        self.patched.append((name, patch["series"]["count"]))
 
 
 class Clock:
@@ -56,7 +50,7 @@ async def written(recorder):
         await recorder.write(recorder._queue.get_nowait())
 
 
-async def test_news_becomes_an_event_about_its_object(recorder, server):
+async def test_an_event_is_about_its_object(recorder, server):
     recorder.post(POLICY, reason="Conflict", note="two of them", warning=True)
     await written(recorder)
     [event] = server.created
@@ -79,19 +73,16 @@ async def test_an_event_about_a_cluster_scoped_object_goes_to_default(recorder, 
     assert "namespace" not in server.created[0]["regarding"]
 
 
-async def test_the_same_news_again_raises_a_count_at_most_once_a_minute(recorder, server, clock):
+async def test_the_same_event_again_is_dropped_and_counted(recorder, server, clock):
     for _ in range(5):
         recorder.post(POLICY, reason="Some", note="same")
+        clock.s += 61
     await written(recorder)
     assert len(server.created) == 1
-    assert server.patched == []
-    clock.s += 61
-    recorder.post(POLICY, reason="Some", note="same")
-    await written(recorder)
-    assert server.patched == [(server.created[0]["metadata"]["name"], 6)]
+    assert recorder.dropped == 4
 
 
-async def test_after_ten_minutes_the_same_news_is_news_again(recorder, server, clock):
+async def test_after_ten_minutes_the_same_event_is_written_again(recorder, server, clock):
     recorder.post(POLICY, reason="Some", note="same")
     await written(recorder)
     clock.s += 601
@@ -100,17 +91,14 @@ async def test_after_ten_minutes_the_same_news_is_news_again(recorder, server, c
     assert len(server.created) == 2
 
 
-async def test_an_event_that_was_deleted_is_begun_anew(recorder, server, clock):
-    recorder.post(POLICY, reason="Some", note="same")
-    await written(recorder)
-    clock.s += 61
-    server.refuse = NotFound(404, "NotFound", "")
+async def test_an_event_that_was_refused_is_written_the_next_time(recorder, server):
+    server.refuse = Forbidden(403, "Forbidden", "no")
     recorder.post(POLICY, reason="Some", note="same")
     await written(recorder)
     server.refuse = None
     recorder.post(POLICY, reason="Some", note="same")
     await written(recorder)
-    assert len(server.created) == 2
+    assert len(server.created) == 1
 
 
 async def test_a_flood_about_one_object_is_cut_and_others_are_not(recorder, server, clock):

@@ -43,7 +43,6 @@ def common(command: Command) -> Command:
             help="File with the cluster's address and credentials. Absent: the pod's own service account.",
         ),
         option("--context", help="Context of the kubeconfig. Absent: its current one."),
-        option("--namespace", default="raddle-system", help="The namespace that Raddle runs in."),
         option(
             "--log-level",
             default="info",
@@ -55,6 +54,9 @@ def common(command: Command) -> Command:
     return command
 
 
+NAMESPACE: Final = option("--namespace", default="raddle-system", help="The namespace that Raddle runs in.")
+
+
 def start_logging(level: str) -> None:
     """Log `time level logger message` lines on standard error."""
     logging.basicConfig(level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -62,6 +64,7 @@ def start_logging(level: str) -> None:
 
 @click.command()
 @common
+@NAMESPACE
 @option("--host", default="0.0.0.0", help="Address of the probes and metrics.")  # noqa: S104 (inside a pod)
 @option("--port", default=8080, help="TCP port of /livez, /readyz and /metrics.")
 @option("--identity", default=lambda: f"{socket.gethostname()}-{os.getpid()}", help="Holder of the Lease.")
@@ -91,6 +94,7 @@ def controller(log_level: str, **options: Any) -> None:
 
 @click.command()
 @common
+@NAMESPACE
 @option(
     "--tls-dir",
     default=Path("/tls"),
@@ -171,13 +175,12 @@ def webhook(log_level: str, **options: Any) -> None:
     type=click.FloatRange(0.1, 86400.0),
     help="Seconds between two questions to the kubelet. Absent: 60, and 600 with --kubelet-config Proxy.",
 )
-def agent(log_level: str, namespace: str, **options: Any) -> None:
+def agent(log_level: str, **options: Any) -> None:
     """Run the node agent: publish this node's NodeCPUTopology when it changes."""
     from raddle_operator.agent.client import ConfigError
     from raddle_operator.agent.process import run
     from raddle_operator.agent.settings import AgentSettings
 
-    del namespace
     start_logging(log_level)
     try:
         sys.exit(run(AgentSettings(**options)))

@@ -1,8 +1,7 @@
-"""Kubernetes events about our objects: repeated ones become a series, floods are dropped, and no caller ever fails.
+"""Kubernetes events about our objects: repetitions and floods are dropped, and no caller ever fails.
 
-``post`` only puts the event in a bounded queue; ``run`` is the task that writes. The same news about the same object
-within ten minutes raises the count of the event that is there, at most once a minute. An object gets a burst of ten
-different events, then one a minute.
+``post`` only puts the event in a bounded queue; ``run`` is the task that writes. The same event about one object is
+written once in ten minutes. An object gets a burst of ten different events, then one per minute.
 """
 
 from __future__ import annotations
@@ -15,20 +14,22 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Literal, NoReturn
+from typing import Final, Literal, NoReturn, TypeVar
 
-from raddle_operator.kube import EVENTS, Kube, KubeError, NotFound, Object, Resource
+from raddle_operator.kube import EVENTS, Kube, KubeError, Object, Resource
 
 log = logging.getLogger(__name__)
 
 NOTE_CHARACTERS: Final = 1024
 """The API server refuses longer notes."""
-SERIES_WINDOW_S: Final = 600.0
-SERIES_UPDATE_S: Final = 60.0
+REPEATED_AFTER_S: Final = 600.0
 BURST: Final = 10
 REFILL_S: Final = 60.0
 REMEMBERED: Final = 4096
 QUEUED: Final = 1000
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,22 +56,14 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class News:
-    """What there is to say. Two equal ones are the same news."""
+class Event:
+    """What there is to say. Two equal ones are the same event."""
 
     regarding: Reference
     type: Literal["Normal", "Warning"]
     reason: str
     action: str
     note: str
-
-
-@dataclass(slots=True)
-class _Series:
-    name: str
-    count: int
-    began_at_s: float
-    written_at_s: float
 
 
 @dataclass(slots=True)
@@ -95,8 +88,8 @@ class Recorder:
         self._controller = controller
         self._instance = instance[:128]
         self._now_s = now_s
-        self._queue: asyncio.Queue[News] = asyncio.Queue(QUEUED)
-        self._series: OrderedDict[News, _Series] = OrderedDict()
+        self._queue: asyncio.Queue[Event] = asyncio.Queue(QUEUED)
+        self._written_s: OrderedDict[Event, float] = OrderedDict()
         self._buckets: OrderedDict[Reference, _Bucket] = OrderedDict()
 
     def post(
@@ -110,11 +103,11 @@ class Recorder:
     ) -> None:
         """Say something about an object. Returns at once; what can't be queued is counted in ``dropped``."""
         kind: Literal["Normal", "Warning"] = "Warning" if warning else "Normal"
-        news = News(
+        event = Event(
             regarding=regarding, type=kind, reason=reason[:128], action=action[:128], note=note[:NOTE_CHARACTERS]
         )
         try:
-            self._queue.put_nowait(news)
+            self._queue.put_nowait(event)
         except asyncio.QueueFull:
             self.dropped += 1
 
@@ -123,35 +116,37 @@ class Recorder:
         while True:
             await self.write(await self._queue.get())
 
-    async def write(self, news: News) -> None:
-        """Write one piece of news now, or drop it. Never raises for anything that the API server says."""
+    async def write(self, event: Event) -> None:
+        """Write one event now, or drop it. Never raises for anything that the API server says."""
         now_s = self._now_s()
-        series = self._series.get(news)
+        written_s = self._written_s.get(event)
+        repeated = written_s is not None and now_s - written_s < REPEATED_AFTER_S
+        if repeated or not self._admits(event.regarding, now_s):
+            self.dropped += 1
+            return
         try:
-            if series is not None and now_s - series.began_at_s < SERIES_WINDOW_S:
-                self._series.move_to_end(news)
-                await self._repeat(news, series, now_s)
-            elif self._admits(news.regarding, now_s):
-                await self._begin(news, now_s)
-            else:
-                self.dropped += 1
+            await self._kube.create(EVENTS, self._body(event))
         except KubeError as error:
             self.dropped += 1
-            log.warning("event %s on %s %s: %s", news.reason, news.regarding.kind, news.regarding.name, error)
+            log.warning("event %s on %s %s: %s", event.reason, event.regarding.kind, event.regarding.name, error)
+        else:
+            self._written_s[event] = now_s
+            self._written_s.move_to_end(event)
+            _trim(self._written_s)
 
-    async def _begin(self, news: News, now_s: float) -> None:
-        regarding = news.regarding
+    def _body(self, event: Event) -> Object:
+        regarding = event.regarding
         name = f"{regarding.name[:200]}.{secrets.token_hex(8)}"
-        body: Object = {
+        return {
             # The API server wants events about cluster-scoped objects in "default".
             "metadata": {"name": name, "namespace": regarding.namespace or "default"},
-            "eventTime": _micro_time(),
+            "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": self._controller,
             "reportingInstance": self._instance,
-            "action": news.action,
-            "reason": news.reason,
-            "type": news.type,
-            "note": news.note,
+            "action": event.action,
+            "reason": event.reason,
+            "type": event.type,
+            "note": event.note,
             "regarding": {
                 "apiVersion": regarding.api_version,
                 "kind": regarding.kind,
@@ -160,22 +155,6 @@ class Recorder:
                 **({"uid": regarding.uid} if regarding.uid else {}),
             },
         }
-        await self._kube.create(EVENTS, body)
-        self._series[news] = _Series(name, 1, now_s, now_s)
-        _trim(self._series)
-
-    async def _repeat(self, news: News, series: _Series, now_s: float) -> None:
-        series.count += 1
-        if now_s - series.written_at_s < SERIES_UPDATE_S:
-            return
-        patch = {"series": {"count": series.count, "lastObservedTime": _micro_time()}}
-        namespace = news.regarding.namespace or "default"
-        try:
-            await self._kube.patch(EVENTS, series.name, patch, namespace)
-        except NotFound:  # its time to live is over, or somebody has deleted it
-            del self._series[news]
-        else:
-            series.written_at_s = now_s
 
     def _admits(self, regarding: Reference, now_s: float) -> bool:
         bucket = self._buckets.setdefault(regarding, _Bucket(BURST, now_s))
@@ -189,10 +168,6 @@ class Recorder:
         return True
 
 
-def _trim(remembered: OrderedDict[News, _Series] | OrderedDict[Reference, _Bucket]) -> None:
+def _trim(remembered: OrderedDict[K, V]) -> None:
     while len(remembered) > REMEMBERED:
         remembered.popitem(last=False)
-
-
-def _micro_time() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
