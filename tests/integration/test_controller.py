@@ -395,26 +395,49 @@ async def test_missed_pods_are_counted_by_namespace_in_the_metrics(kube, cluster
         await until(counted)
 
 
-async def test_the_command_ends_cleanly_on_sigterm_and_releases_its_lease(kube, cluster):
-    port, lease = free_port(), "raddle-controller"
-    command = [sys.executable, "-m", "raddle_operator", "controller", "--port", str(port), "--host", "127.0.0.1"]
+@contextlib.asynccontextmanager
+async def command(cluster, port):
+    """The controller's command as a child process, which is killed at the end of the block where it still runs."""
+    line = [sys.executable, "-m", "raddle_operator", "controller", "--port", str(port), "--host", "127.0.0.1"]
     environment = {"PYTHONPATH": os.pathsep.join(sys.path), "RADDLE_KUBECONFIG": str(cluster.kubeconfig)}
-    child = await asyncio.create_subprocess_exec(*command, env=environment)
+    child = await asyncio.create_subprocess_exec(*line, env=environment)
     try:
-
-        async def held():
-            with contextlib.suppress(NotFound):
-                return (await kube.get(LEASES, lease, "raddle-system"))["spec"].get("holderIdentity")
-
-        await until(held)
-        child.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(WITHIN_S):
-            assert await child.wait() == 0
-        assert not await held()
+        yield child
     finally:
         if child.returncode is None:
             child.kill()
             await child.wait()
+
+
+async def test_the_command_ends_cleanly_on_sigterm_and_releases_its_lease(kube, cluster):
+    async def held():
+        with contextlib.suppress(NotFound):
+            return (await kube.get(LEASES, "raddle-controller", "raddle-system"))["spec"].get("holderIdentity")
+
+    async def stands_by():
+        with contextlib.suppress(aiohttp.ClientConnectionError):
+            return (await get_text(settings_for(cluster, port=other), "/readyz"))[0] == 200
+
+    other = free_port()
+    async with command(cluster, free_port()) as leader:
+        await until(held)
+        async with command(cluster, other) as standby:
+            await until(stands_by)
+            standby.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(WITHIN_S):
+                assert await standby.wait() == 0
+        assert await held()
+        leader.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(WITHIN_S):
+            assert await leader.wait() == 0
+    assert not await held()
+
+
+async def test_the_process_ends_when_its_startup_fails(cluster):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        started = ControllerThread(settings_for(cluster, port=taken.getsockname()[1]))
+        await started.end()
+    assert isinstance(started.error.__cause__, OSError)
 
 
 async def test_an_event_about_a_cluster_policy_stands_in_default(kube, controller):

@@ -42,5 +42,9 @@ class ControllerThread:
         """Cancel it and wait until it has released its Lease."""
         with contextlib.suppress(RuntimeError):  # its loop is closed: it has ended
             self._loop.call_soon_threadsafe(self._task.cancel)
+        await self.end()
+
+    async def end(self):
+        """Wait until it has ended by itself."""
         await asyncio.to_thread(self._thread.join, STOP_SECONDS)
         assert not self.is_running, "the controller does not end"

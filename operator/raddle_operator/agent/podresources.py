@@ -1,8 +1,9 @@
 """Which CPUs the kubelet gives to containers alone, asked over its PodResources socket.
 
 The kubelet speaks gRPC there (k8s.io/kubelet/pkg/apis/podresources/v1, GA in Kubernetes 1.28). One call without
-arguments and one field of its answer are all that is needed: h2 carries it, and no protobuf runtime is. h2 is imported
-by the first call, since an agent that was not told to ask must not carry it.
+arguments and one field of its answer are all that is needed: h2 carries it, and no protobuf runtime is. grpcio would do
+it in less code here, and weigh more than all else that an agent has in memory. h2 is imported by the first call, since
+an agent that was not told to ask must not carry it.
 """
 
 from __future__ import annotations
