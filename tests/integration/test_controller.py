@@ -183,6 +183,8 @@ async def test_neither_finalizers_nor_annotations_are_written_to_our_objects(kub
     assert "annotations" not in found["metadata"]
     managers = {entry["manager"] for entry in found["metadata"]["managedFields"]}
     assert managers == {"raddle", "raddle-controller"}  # this test's client and the status writer
+    place = await kube.get(NAMESPACES, namespace)
+    assert not {"annotations", "finalizers"} & place["metadata"].keys()
     await kube.delete(INFERENCE_THREADINGS, "clean", namespace)
     with pytest.raises(NotFound):
         await kube.get(INFERENCE_THREADINGS, "clean", namespace)

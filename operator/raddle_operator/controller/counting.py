@@ -99,7 +99,7 @@ class PodCounts:
             self.mark((case[0],))
 
     def invalidate(self) -> None:
-        """Have every verdict looked at again (it rests on more than its key says); forget those nobody needs."""
+        """Have every verdict examined again (it rests on more than its key says); forget those without such pods."""
         needed = {case for found in self.tallies.values() for case in found.valueless}
         self._verdicts = {case: reason for case, reason in self._verdicts.items() if case in needed}
         self._invalid = set(self._verdicts)

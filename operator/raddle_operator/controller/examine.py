@@ -1,7 +1,7 @@
 """Why a governed pod has no values: the webhook's own decision, asked again.
 
 The pods' metadata does not say whether the webhook was down or had a reason to leave a pod alone. So one pod of each
-kind (same namespace, same labels, same policy: the pods of one Deployment) is read in full and decided upon anew.
+kind (same namespace, same labels, same policy: the pods of one Deployment) is read in full and decided again.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class TopologyRecord:
     problem: str = ""
 
 
-def is_respecified(old: PolicyRecord | None, new: PolicyRecord | None) -> bool:
+def has_new_spec(old: PolicyRecord | None, new: PolicyRecord | None) -> bool:
     """Tell whether a policy came, went or has another spec now, rather than a status that we wrote ourselves."""
     return old is None or new is None or (old.policy, old.changed_s) != (new.policy, new.changed_s)
 

@@ -26,7 +26,7 @@ from raddle_operator.kube.informer import Key
 logging.getLogger("kopf.objects").setLevel(logging.WARNING)
 
 REGISTRY: Final = kopf.OperatorRegistry()
-"""Our own: kopf's global one belongs to whoever else imports kopf."""
+"""Our own: kopf's global one belongs to everyone who imports kopf."""
 _RESOURCES: Final = {resource.plural: resource for resource in WATCHED}
 
 
@@ -47,7 +47,7 @@ class Controller(Protocol):
 
 
 class NoDiffBase(kopf.DiffBaseStorage):  # type: ignore[misc]
-    """Keeps nothing: without state-keeping handlers nobody asks what has changed, and a deep copy per event is slow."""
+    """Keeps nothing: handlers of events do not ask what has changed, and a deep copy per event is slow."""
 
     def build(self, **_: Any) -> Any:
         """Return nothing to compare."""
@@ -66,7 +66,7 @@ async def operate(controller: Controller, ended: Any) -> None:
     await kopf.operator(
         registry=REGISTRY,
         memo=controller,
-        # Nobody reads it without peering, but kopf would look for the user's name, which a container's may lack.
+        # It is for peering only, but kopf would look for the user's name, which a container's may lack.
         identity="raddle",
         standalone=True,  # no peering: a foreign object named "default" could pause us
         clusterwide=True,

@@ -66,7 +66,7 @@ class Controller:
         await self._leads.wait()
 
     async def stop(self) -> None:
-        """End all work, release the Lease, and answer nobody any more."""
+        """End all work, release the Lease, and answer no more probes."""
         self.ended.set()  # else kopf's own wait for it would hold up its end
         await self._until_stopped.aclose()
 

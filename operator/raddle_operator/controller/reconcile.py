@@ -16,7 +16,7 @@ from raddle_operator.controller import metrics
 from raddle_operator.controller.counting import PodCounts
 from raddle_operator.controller.duty_cycle import DutyCycle
 from raddle_operator.controller.examine import examine
-from raddle_operator.controller.facts import is_respecified
+from raddle_operator.controller.facts import has_new_spec
 from raddle_operator.controller.freshness import topology_status
 from raddle_operator.controller.publish import StatusWriter
 from raddle_operator.controller.settings import ControllerSettings
@@ -98,7 +98,7 @@ class Reconciler:
             self._count_again((key[1],))
             self._shim_of(key[1])
         elif resource.kind in POLICY_KINDS:
-            if is_respecified(old, new):
+            if has_new_spec(old, new):
                 self._uncounted.add((resource.kind, *key))
                 self._count_again((key[0],) if key[0] else (name for _, name in self.state.namespaces))
             self.queue.add(Work("policy", resource.kind, *key))

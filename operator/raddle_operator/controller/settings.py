@@ -1,4 +1,4 @@
-"""What the controller process is told at start, as one frozen value. The CLI reads it from options and RADDLE_*."""
+"""The settings of the controller process, as one frozen value. The CLI reads it from options and RADDLE_*."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What the controller knows of the cluster: the facts of each kind by key. Nothing is decided or written here.
 
-kopf tells of policies, topologies, namespaces and nodes. Pods, which are the most by far, come from an informer that
+kopf watches policies, topologies, namespaces and nodes. Pods, which are the most by far, come from an informer that
 asks for their metadata only and keeps those of opted-in namespaces (docs/explanation/architecture.md has figures).
 """
 
@@ -20,7 +20,7 @@ from raddle_operator.controller.facts import (
     PodReader,
     PolicyRecord,
     TopologyRecord,
-    is_respecified,
+    has_new_spec,
     key_text,
     read_namespace,
     read_node,
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 POLICY_KINDS: Final = {kind.kind: kind for kind in (INFERENCE_THREADINGS, CLUSTER_INFERENCE_THREADINGS)}
 WATCHED: Final = (NAMESPACES, NODES, *POLICY_KINDS.values(), NODE_CPU_TOPOLOGIES)
-"""The kinds that kopf tells of."""
+"""The kinds that kopf watches."""
 # Pods that have ended stay on the server, and their metadata alone does not say so.
 _LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -115,7 +115,7 @@ class ClusterState:
             log.exception("%s %s can't be read; what was known of it stays", resource.kind, key_text(key))
 
     async def resync(self) -> None:
-        """List what kopf tells of, and correct it: kopf never compares a list with what it had. Raises KubeError."""
+        """List what kopf watches and correct what is known by it: kopf does not compare lists. Raises KubeError."""
         for resource in WATCHED:
             found: set[Key] = set()
             async for page in self._kube.pages(resource, chunk_size=CHUNK_SIZE):
@@ -128,7 +128,7 @@ class ClusterState:
         self.listed.set()
 
     def _policy_changed(self, kind: Resource, key: Key, old: PolicyRecord | None, new: PolicyRecord | None) -> None:
-        if is_respecified(old, new):
+        if has_new_spec(old, new):
             self._arranged = None
         self._on_change(kind, key, old, new)
 
@@ -140,7 +140,7 @@ class ClusterState:
     def _read_pod(self, obj: Object) -> PodFacts | None:
         namespace = obj["metadata"]["namespace"]
         facts = self.namespaces.get(("", namespace))
-        # A namespace that kopf has not told of yet is new: its pods are kept until it is known.
+        # A namespace that kopf has not shown yet is new: its pods are kept until it is known.
         return self._pod_reader.read(obj) if facts is None or self._is_open(namespace, facts) else None
 
     # ---- what is known

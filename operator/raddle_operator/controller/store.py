@@ -1,4 +1,4 @@
-"""Objects that are told of twice: by a stream of changes, and now and then by a full list that corrects it.
+"""Objects that come from two sources: a stream of changes, and now and then a full list that corrects it.
 
 The newer resource version wins, whichever of the two brings it, so a list that was read before a change arrived does
 not undo that change, and a deletion that the stream missed is found by the list. (Resource versions of one kind are
