@@ -122,7 +122,7 @@ def main() -> None:
     _time("read and decide", lambda: decide_object(obj, "vision", labels, known, facts, settings))
 
     def unseen() -> None:
-        plan_annotations._safe.cache_clear()  # noqa: SLF001 (the figure is for a plan that is not remembered)
+        plan_annotations._remembered.cache_clear()  # noqa: SLF001 (the figure is for a plan that is not remembered)
         decide_object(obj, "vision", labels, known, facts, settings)
 
     _time("read and decide, plan not remembered", unseen)

@@ -91,11 +91,12 @@ def container_budget(
     if workers_source:
         because += f" ({workers} workers: {workers_source})"
     return Budget(
-        quota_cpus=_bounded(quota),
-        request_cpus=_bounded(request),
+        # Finite numbers in a JSON annotation, whatever was asked for; the planner bounds them the same.
+        quota_cpus=None if quota is None else min(float(quota), MAX_QUOTA_CPUS),
+        request_cpus=None if request is None else min(float(request), MAX_QUOTA_CPUS),
         whole_cpus=whole,
         workers=workers,
-        gpu=_has_accelerator(container),
+        gpu=_names_accelerator(container.limits) or _names_accelerator(container.requests),
         shim=shim,
         smallest_cores=smallest_cores,
         because=because,
@@ -127,15 +128,6 @@ def _equal(requests: Mapping[str, Any], limits: Mapping[str, Any]) -> bool:
 def _cpus(resources: Mapping[str, Any]) -> Decimal | None:
     quantity = resources.get("cpu")
     return (parse(quantity) or None) if quantity is not None else None
-
-
-def _bounded(cpus: Decimal | None) -> float | None:
-    # A finite number in a JSON annotation, whatever was asked for; the planner bounds it the same.
-    return None if cpus is None else min(float(cpus), MAX_QUOTA_CPUS)
-
-
-def _has_accelerator(container: Container) -> bool:
-    return _names_accelerator(container.limits) or _names_accelerator(container.requests)
 
 
 def _names_accelerator(names: Iterable[str]) -> bool:

@@ -47,7 +47,10 @@ def operations(
     added = _wanted_volumes(changes, shim)
     found += _volumes(pod, clean, added)
     found += _init_container(pod, clean, shim.init_container if shim is not None else None)
-    found += _annotations(pod, _wanted_annotations(pod, clean, policy, changes, added))
+    annotations = {key: value for change in changes for key, value in change.annotations.items()}
+    if policy is not None:
+        annotations = {env.GOVERNED_BY: policy.reference, env.SETTINGS_HASH: policy.settings_hash, **annotations}
+    found += _annotations(pod, clean, annotations, [volume["name"] for volume in added if "emptyDir" in volume])
     found += _label(pod, injected=policy is not None)
     return found
 
@@ -189,25 +192,27 @@ def _added(pointer: str, values: Sequence[Mapping[str, Any]], *, has_list: bool)
     return [{"op": "add", "path": pointer, "value": list(values)}]
 
 
-def _wanted_annotations(
-    pod: Pod,
-    clean: Pod,
-    policy: PolicyObject | None,
-    changes: Sequence[ContainerChange],
-    added: Sequence[Mapping[str, Any]],
-) -> dict[str, str | None]:
-    """Key to value, None for a key of the autoscaler's that goes; not those of the user's that stay as they are."""
-    wanted = _safe_to_evict(pod, clean, [volume["name"] for volume in added if "emptyDir" in volume])
-    if policy is None:
-        return wanted
-    wanted |= {env.GOVERNED_BY: policy.reference, env.SETTINGS_HASH: policy.settings_hash}
-    for change in changes:
-        wanted.update(change.annotations)
-    return wanted
+def _annotations(pod: Pod, clean: Pod, wanted: dict[str, str], local: Sequence[str]) -> list[Operation]:
+    """From the annotations there are to those of the user's and the `wanted` ones; `local` are volumes of ours."""
+    changed: dict[str, str | None] = {**_safe_to_evict(pod, clean, local), **wanted}
+    if pod.raw["metadata"].get("annotations") is None:
+        return [{"op": "add", "path": "/metadata/annotations", "value": changed}] if changed else []
+    present = pod.annotations
+    found: list[Operation] = [
+        {"op": "remove", "path": "/metadata/annotations/" + _escaped(key)}
+        for key in present
+        if changed.get(key) is None and (key in changed or plan_annotations.is_ours(key))
+    ]
+    found.extend(
+        {"op": "add", "path": "/metadata/annotations/" + _escaped(key), "value": value}
+        for key, value in changed.items()
+        if value is not None and present.get(key) != value
+    )
+    return found
 
 
 def _safe_to_evict(pod: Pod, clean: Pod, local: Sequence[str]) -> dict[str, str | None]:
-    """The autoscaler's list of local volumes with ours as they are to be; {} where it stays as it is."""
+    """The autoscaler's list of local volumes with ours as they are to be; None where it goes, {} where it stays."""
     present = pod.annotations.get(SAFE_TO_EVICT, "")
     if not present and not local:
         return {}
@@ -216,23 +221,6 @@ def _safe_to_evict(pod: Pod, clean: Pod, local: Sequence[str]) -> dict[str, str 
     kept = [name for name in named if name in local or name in theirs or name not in OUR_VOLUMES]
     changed = list(dict.fromkeys((*kept, *local)))
     return {} if set(changed) == set(named) else {SAFE_TO_EVICT: ",".join(changed) or None}
-
-
-def _annotations(pod: Pod, wanted: Mapping[str, str | None]) -> list[Operation]:
-    if pod.raw["metadata"].get("annotations") is None:
-        return [{"op": "add", "path": "/metadata/annotations", "value": dict(wanted)}] if wanted else []
-    present = pod.annotations
-    found: list[Operation] = [
-        {"op": "remove", "path": "/metadata/annotations/" + _escaped(key)}
-        for key in present
-        if wanted.get(key) is None and (key in wanted or plan_annotations.is_ours(key))
-    ]
-    found.extend(
-        {"op": "add", "path": "/metadata/annotations/" + _escaped(key), "value": value}
-        for key, value in wanted.items()
-        if value is not None and present.get(key) != value
-    )
-    return found
 
 
 def _label(pod: Pod, *, injected: bool) -> list[Operation]:

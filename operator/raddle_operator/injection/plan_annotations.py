@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -81,14 +81,8 @@ def compose(
     the pods of one Deployment have the same.
     """
     if machine is None:
-        return _safe(budget, policy, kept, hidden, governed_by)
+        return _remembered(None, budget, policy, kept, hidden, governed_by, None)
     return _compose(machine, budget, policy, kept, hidden, governed_by, node)
-
-
-@lru_cache(maxsize=1024)
-def _safe(budget: Budget, policy: Policy, kept: tuple[str, ...], hidden: bool, governed_by: str) -> PlanAnnotations:
-    made = _compose(None, budget, policy, kept, hidden, governed_by, None)
-    return replace(made, literals=families.literals(made.plan, policy, sets={}, image_env={}))
 
 
 def _compose(
@@ -118,4 +112,8 @@ def _compose(
         count = getattr(made, field)
         if count is not None:
             values[prefix] = str(count)
-    return PlanAnnotations(made, values)
+    literals = families.literals(made, policy, sets={}, image_env={}) if machine is None else None
+    return PlanAnnotations(made, values, literals)
+
+
+_remembered: Final = lru_cache(maxsize=1024)(_compose)

@@ -113,15 +113,19 @@ def _references(clean: Container, planned: Plan, kept: tuple[str, ...], policy: 
 
 def _sets_omp(clean: Container, planned: Plan, policy: Policy) -> bool:
     """Whether a variable of OpenMP's, other than the count, is the user's and stays."""
-    names = {name for name in clean.env if name.startswith("OMP_") and name != env.OMP}
+    names = _openmp(clean) - {env.OMP}
     return bool(names) and not names <= families.overridden(planned, policy)
+
+
+def _openmp(clean: Container) -> set[str]:
+    return {name for name in clean.env if name.startswith("OMP_")}
 
 
 def _literals(
     clean: Container, annotations: PlanAnnotations, policy: Policy, image_env: Mapping[str, str]
 ) -> families.Literals:
     """The variables of the policy's families that can't be references."""
-    looked_at = [name for name in clean.env if name in families.VARIABLES or name.startswith("OMP_")]
+    looked_at = clean.env.keys() & families.VARIABLES | _openmp(clean)
     if annotations.literals is not None and not looked_at and JAVA_OPTIONS not in image_env:
         return annotations.literals
     entries = ((name, clean.effective(name)) for name in looked_at)

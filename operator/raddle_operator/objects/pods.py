@@ -138,11 +138,16 @@ def pod_from_object(obj: Any) -> Pod:
     metadata = as_object(obj.get("metadata"), "metadata")
     spec = as_object(obj.get("spec"), "spec")
     resources = mapping(spec, "resources", "spec") if spec.get("resources") is not None else None
+    labels, annotations = text_map(metadata, "labels", "metadata"), text_map(metadata, "annotations", "metadata")
+    containers, init_containers = (
+        tuple(_container(raw, field, place) for place, raw in enumerate(sequence(spec, field, "spec")))
+        for field in ("containers", "initContainers")
+    )
     return Pod(
-        labels=text_map(metadata, "labels", "metadata"),
-        annotations=text_map(metadata, "annotations", "metadata"),
-        containers=_containers(spec, "containers"),
-        init_containers=_containers(spec, "initContainers"),
+        labels=labels,
+        annotations=annotations,
+        containers=containers,
+        init_containers=init_containers,
         limits=mapping(resources, "limits", "spec.resources") if resources is not None else None,
         requests=mapping(resources, "requests", "spec.resources") if resources is not None else None,
         volumes=_volumes(spec),
@@ -167,11 +172,6 @@ def env_entry(place: int, entry: Mapping[str, Any]) -> EnvEntry:
     if source is None:
         return EnvEntry(place, entry["name"], entry.get("value") or "", None, optional=False)
     return EnvEntry(place, entry["name"], None, *_source(source))
-
-
-def _containers(spec: Mapping[str, Any], field: str) -> tuple[Container, ...]:
-    found = sequence(spec, field, "spec")
-    return tuple(_container(raw, field, place) for place, raw in enumerate(found))
 
 
 def _container(raw: Any, field: str, place: int) -> Container:
