@@ -262,8 +262,7 @@ async def test_of_two_equal_policies_the_younger_is_told_of_the_conflict(kube, c
 async def test_a_cluster_policy_counts_the_pods_of_every_namespace_that_it_selects(kube, controller):
     names = [await new_namespace(kube) for _ in range(2)] + [await new_namespace(kube, inject="disabled")]
     app = f"spread-{next(_numbers)}"
-    body = policy(app, "", app=app)
-    del body["metadata"]["namespace"]
+    body = objects.policy(app, kind="ClusterInferenceThreading", podSelector={"matchLabels": {"app": app}})
     await kube.create(CLUSTER_INFERENCE_THREADINGS, body)
     for name in names:
         await kube.create(PODS, pod("a", name, labels={"app": app}))

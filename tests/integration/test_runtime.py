@@ -16,6 +16,7 @@ from support.runtimes import native_caller, native_lab, node_lab, shim_lab
 
 from cluster import kubelet_env
 from cluster.objects import container, env_of, plan_of, pod, policy, threads
+from cluster.waiting import wait
 from raddle import delivery, env
 from runtimes import libonnxruntime, nodejs, pythons
 
@@ -55,7 +56,7 @@ def started(shimmed, here, tmp_path):
 
     def start(one, name="app", **spec):
         shimmed.apply(policy(**spec))
-        shimmed.wait(lambda: shimmed.knows(HERE))
+        wait(lambda: shimmed.knows(HERE))
         shimmed.create(pod(one, name=name, nodeSelector=ON_THIS))
         bound = shimmed.bound(name)
         assert plan_of(bound).node == HERE
@@ -119,7 +120,7 @@ def environment_of(shimmed, here, tmp_path):
 
     def make(one, **spec):
         shimmed.apply(policy(**spec))
-        shimmed.wait(lambda: shimmed.knows(HERE))
+        wait(lambda: shimmed.knows(HERE))
         shimmed.create(pod(one, nodeSelector=ON_THIS))
         bound = shimmed.bound()
         assert threads(bound) == MORE

@@ -34,7 +34,7 @@ def test_the_cases_are_no_idle_ones():
     async def decisions():
         found = {}
         for seed in range(6):
-            world = reviews.World(random.Random(f"world {seed}"))
+            world = reviews.KnownCluster(random.Random(f"world {seed}"))
             for number in range(75):
                 [*_] = await reviews.problems(world, random.Random(f"{seed} {number}"))
             for line in world.metrics.text().decode().splitlines():
@@ -97,7 +97,7 @@ def test_pods_are_equal_for_an_equal_seed():
 
 def test_a_users_init_container_by_raddles_name_stays_though_a_policy_names_it():
     """It was taken for Raddle's own at the second look, and removed (found by seed 13)."""
-    world = reviews.World(random.Random("world 0"))
+    world = reviews.KnownCluster(random.Random("world 0"))
     world.memory.policies.put(
         {
             "metadata": {"name": "names-it", "namespace": "models"},

@@ -8,13 +8,12 @@ from typing import Any
 from hypothesis import strategies as st
 from kubernetes.utils.quantity import parse_quantity
 
+from cluster import objects
+from fuzz import podmaker
 from raddle import env
-from raddle.planning import families
 
+# Beside what the fuzzer draws from (fuzz.podmaker): quantities and texts that the API server lets through.
 CPUS = ("0", "100m", "0.5", "500m", "1", "1000m", "1500m", "2", "2.5", "3", "4", "8", "64", "1e2", "1E", "1n")
-MEMORY = ("0", "64Mi", "1Gi", "1073741824", "2G", "128974848000m")
-SIDECAR = "istio-proxy"
-NAMES = ("serve", "worker", "a", "model-2", SIDECAR, "x" * 63)
 LITERALS = (
     "", "0", "1", "8", "abc", "/app", "/app:/lib", "/opt/raddle", "/opt/raddle/python:/app", "$(BASE)/x",
     "--max-old-space-size=64 ", "--require /opt/raddle/node/raddle.cjs", "--require /opt/raddle/node/raddle.cjs -r x",
@@ -22,22 +21,14 @@ LITERALS = (
     "-Xmx1g -XX:ActiveProcessorCount=8", " -Xmx1g", "GOMAXPROCS=8;KMP_BLOCKTIME=1;OMP_WAIT_POLICY=abc;A=;;",
     "JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=8;RADDLE_LITERALS=1",
 )  # fmt: skip
-VARIABLES = (
-    "PATH", "BASE", "PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "ORIGINAL_PYTHONPATH", "OMP_NUM_THREADS",
-    "OMP_PROC_BIND", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "OPENBLAS_NUM_THREADS", "ORT_INTRA_OP_NUM_THREADS",
-    "ORT_INTER_OP_NUM_THREADS", "GOMAXPROCS", "MKL_NUM_THREADS", "JAVA_TOOL_OPTIONS", "ORIGINAL_JAVA_TOOL_OPTIONS",
-    "NODE_OPTIONS", "ORIGINAL_NODE_OPTIONS", "LD_PRELOAD", "ORIGINAL_LD_PRELOAD", "RADDLE_PLAN", "RADDLE_LITERALS",
-    "RADDLE_REPORT", "WEB_CONCURRENCY", "GUNICORN_CMD_ARGS",
+MOUNTS = (
+    *podmaker.MOUNTS, {"name": "data", "mountPath": "/opt"}, {"name": "data", "mountPath": "/etc/"},
+    {"name": "raddle-report", "mountPath": "/opt/raddle-report", "subPath": "serve"},
+    {"name": "raddle-report", "mountPath": "/elsewhere/report"},
 )  # fmt: skip
-# What of the image a policy may state.
-IMAGE_ENVS = (
-    {"PYTHONPATH": "/image"}, {"PYTHONPATH": ""}, {"PYTHONUSERBASE": "/u"}, {"PYTHONUSERBASE": ""},
-    {"NODE_OPTIONS": "", "LD_PRELOAD": ""}, {"LD_PRELOAD": "/lib/$LIB/a.so", "JAVA_TOOL_OPTIONS": "-Xmx1g"},
-)  # fmt: skip
-COMMANDS = (
-    None, ["python", "serve.py"], ["gunicorn", "-w", "4", "app:app"], ["sh", "-c", "exec uvicorn --workers=2 app:app"],
-    ["torchrun", "serve.py"], ["/usr/bin/vllm", "serve"], ["node", "server.js"], ["sh", "-c", "exec npm start"],
-)  # fmt: skip
+VOLUMES = (*podmaker.VOLUMES, {"name": "raddle-shim", "emptyDir": {}})
+SIDECAR = "istio-proxy"
+NAMES = ("serve", "worker", "a", "model-2", SIDECAR, "x" * 63)
 
 
 def _compact(draw_from: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
@@ -47,19 +38,15 @@ def _compact(draw_from: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[
     )
 
 
-def quantities(values: tuple[str, ...]) -> st.SearchStrategy[Any]:
-    return st.sampled_from(values)
-
-
 @st.composite
 def resources(draw: st.DrawFn) -> dict[str, Any]:
     """Requests at most the limits, absent requests as the API server defaults them."""
-    limits = draw(_compact({"cpu": quantities(CPUS), "memory": quantities(MEMORY)}))
+    limits = draw(_compact({"cpu": st.sampled_from(CPUS), "memory": st.sampled_from(podmaker.MEMORY)}))
     requests = dict(limits)
     if draw(st.booleans()):
         # A request without a limit, or one below it.
         if "cpu" not in limits:
-            requests["cpu"] = draw(quantities(CPUS))
+            requests["cpu"] = draw(st.sampled_from(CPUS))
         if "memory" in limits and limits["memory"] != "0":
             requests["memory"] = "1Mi"
     if draw(st.integers(0, 9)) == 0:
@@ -75,7 +62,7 @@ def our_reference(prefix: str, container: str) -> dict[str, Any]:
 
 @st.composite
 def env_entry(draw: st.DrawFn) -> dict[str, Any]:
-    name = draw(st.sampled_from(VARIABLES))
+    name = draw(st.sampled_from((*podmaker.VARIABLES, "BASE")))
     kind = draw(st.integers(0, 9))
     if kind < 6:
         return {"name": name, "value": draw(st.sampled_from(LITERALS))}
@@ -88,33 +75,6 @@ def env_entry(draw: st.DrawFn) -> dict[str, Any]:
     return {"name": name, "valueFrom": our_reference(prefix, draw(st.sampled_from(NAMES)))}
 
 
-MOUNTS = st.sampled_from(
-    (
-        {"name": "data", "mountPath": "/data"},
-        {"name": "data", "mountPath": "/opt/raddle/"},
-        {"name": "data", "mountPath": "/opt"},
-        {"name": "raddle-shim", "mountPath": "/opt/raddle", "readOnly": True},
-        {"name": "raddle-shim", "mountPath": "/etc/ld.so.preload", "subPath": "ld.so.preload", "readOnly": True},
-        {"name": "raddle-shim", "mountPath": "/elsewhere"},
-        {"name": "data", "mountPath": "/etc/ld.so.preload", "subPath": "theirs"},
-        {"name": "data", "mountPath": "/etc/"},
-        {"name": "raddle-report", "mountPath": "/opt/raddle-report", "subPath": "serve"},
-        {"name": "raddle-report", "mountPath": "/elsewhere/report"},
-        {"name": "data", "mountPath": "/opt/raddle-report/own"},
-    )
-)
-VOLUMES = st.sampled_from(
-    (
-        {"name": "data", "emptyDir": {}},
-        {"name": "raddle-shim", "configMap": {"name": "raddle-shim-old", "optional": True}},
-        {"name": "raddle-shim", "emptyDir": {}},
-        {"name": "raddle-shim", "hostPath": {"path": "/etc"}},
-        {"name": "raddle-report", "emptyDir": {"sizeLimit": "2Mi"}},
-        {"name": "raddle-report", "hostPath": {"path": "/var/log"}},
-    )
-)
-
-
 def _unique(strategy: st.SearchStrategy[Any], key: str, most: int) -> st.SearchStrategy[list[Any]]:
     return st.lists(strategy, max_size=most, unique_by=lambda item: item[key].rstrip("/"))
 
@@ -124,10 +84,10 @@ def containers(draw: st.DrawFn, name: str, *, init: bool = False) -> dict[str, A
     found = draw(
         _compact(
             {
-                "command": st.sampled_from(COMMANDS),
+                "command": st.none() | st.sampled_from(podmaker.COMMANDS),
                 "env": st.lists(env_entry(), max_size=5),
                 "envFrom": st.just([{"configMapRef": {"name": "settings"}}]) if not init else st.none(),
-                "volumeMounts": _unique(MOUNTS, "mountPath", 4),
+                "volumeMounts": _unique(st.sampled_from(MOUNTS), "mountPath", 4),
                 "securityContext": st.sampled_from(({}, {"runAsUser": 1000, "privileged": True})),
             }
         )
@@ -173,7 +133,7 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
     spec |= draw(
         _compact(
             {
-                "volumes": _unique(VOLUMES, "name", 3),
+                "volumes": _unique(st.sampled_from(VOLUMES), "name", 3),
                 "nodeSelector": st.sampled_from(({}, {"kubernetes.io/arch": "arm64"}, {"kubernetes.io/arch": "s390x"})),
                 "nodeName": st.sampled_from(("node-1", "unknown")),
                 "schedulerName": st.sampled_from(("default-scheduler", "hami-scheduler")),
@@ -190,42 +150,23 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
 def policies(draw: st.DrawFn, name: str = "p0") -> dict[str, Any]:
     """A policy that the schema lets through."""
     cluster = draw(st.integers(0, 3)) == 0
-    spec = draw(
-        _compact(
-            {
-                "priority": st.integers(-2, 2),
-                "mode": st.sampled_from(("Initial", "Initial", "Initial", "Observe")),
-                "objective": st.sampled_from(("Latency", "Throughput")),
-                "existingValues": st.sampled_from(("Respect", "Override")),
-                "shim": st.sampled_from(("Auto", "ConfigMap", "ImageVolume", "InitContainer", "None")),
-                "containers": st.lists(st.sampled_from((*NAMES, "init", "proxy", "nowhere")), min_size=1, unique=True),
-                "runtimes": st.sampled_from((["onnxruntime"], ["blas"], ["go", "jvm"], list(families.NAMES))),
-                "imageEnv": st.sampled_from(IMAGE_ENVS),
-                "reports": st.booleans(),
-                "nativeShim": st.sampled_from(("Disabled", "Preload")),
-                "allocator": st.sampled_from(("System", "System", "Jemalloc")),
-                "budget": _compact(
-                    {
-                        "source": st.sampled_from(("Auto", "Limit", "Request", "Node")),
-                        "workersPerContainer": st.integers(1, 8),
-                        "sessionsPerWorker": st.integers(1, 4),
-                    }
-                ),
-                "threads": st.sampled_from(
-                    ({}, {"intraOp": 3}, {"intraOpPercent": 50}, {"maxIntraOp": 2}, {"spinning": "Never"})
-                ),
-            }
-        )
+    fields = {key: st.sampled_from(values) for key, values in podmaker.FIELDS.items()}
+    containers = st.lists(st.sampled_from((*NAMES, "init", "proxy", "nowhere")), min_size=1, unique=True)
+    budget = _compact(
+        {
+            "source": st.sampled_from(("Auto", "Limit", "Request", "Node")),
+            "workersPerContainer": st.integers(1, 8),
+            "sessionsPerWorker": st.integers(1, 4),
+        }
     )
+    spec = draw(_compact({**fields, "priority": st.integers(-2, 2), "containers": containers, "budget": budget}))
     spec["podSelector"] = draw(st.sampled_from(({}, {}, {"matchLabels": {"app": "resnet"}})))
-    metadata = {
-        "name": name,
-        "creationTimestamp": draw(st.sampled_from(("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"))),
-    }
+    created = draw(st.sampled_from(("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")))
     if not cluster:
-        return {"kind": "InferenceThreading", "metadata": {**metadata, "namespace": "ns"}, "spec": spec}
-    spec["tier"] = draw(st.sampled_from(("Admin", "Baseline")))
-    return {"kind": "ClusterInferenceThreading", "metadata": metadata, "spec": spec}
+        return objects.policy(name, "ns", metadata={"creationTimestamp": created}, **spec)
+    tier = draw(st.sampled_from(("Admin", "Baseline")))
+    kind = "ClusterInferenceThreading"
+    return objects.policy(name, None, kind, {"creationTimestamp": created}, **spec, tier=tier)
 
 
 # Anything that JSON can hold.

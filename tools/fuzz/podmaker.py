@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
+from cluster import objects
 from raddle import delivery, env
 from raddle.cpus.topology import Kubelet, Machine
 from raddle.planning import families
@@ -60,6 +61,22 @@ IMAGE_ENVS: tuple[dict[str, str], ...] = (
     {"PYTHONPATH": "/image"}, {"PYTHONPATH": ""}, {"PYTHONUSERBASE": ""}, {"NODE_OPTIONS": "--max-old-space-size=64"},
     {"NODE_OPTIONS": "", "LD_PRELOAD": ""}, {"LD_PRELOAD": "/lib/a.so", "JAVA_TOOL_OPTIONS": "-Xmx1g"},
 )  # fmt: skip
+# Field of a policy -> values that the schema lets through.
+FIELDS: dict[str, tuple[Any, ...]] = {
+    "priority": (-1, 0, 1),
+    "mode": ("Initial", "Initial", "Initial", "Observe"),
+    "objective": ("Latency", "Throughput"),
+    "existingValues": ("Respect", "Override"),
+    "shim": ("Auto", "Auto", "ConfigMap", "ImageVolume", "InitContainer", "None"),
+    "containers": (["serve", "worker"], ["serve", "worker", "nowhere"], ["raddle-shim", "serve"]),
+    "runtimes": (["onnxruntime"], ["blas"], ["go", "jvm"], list(families.NAMES)),
+    "imageEnv": IMAGE_ENVS,
+    "reports": (True, False),
+    "nativeShim": ("Disabled", "Preload"),
+    "allocator": ("System", "Jemalloc"),
+    "budget": ({"source": "Request"}, {"source": "Node"}, {"workersPerContainer": 4}),
+    "threads": ({"intraOp": 3}, {"intraOpPercent": 50}, {"maxIntraOp": 2}, {"spinning": "Never"}),
+}
 JUNK: tuple[Any, ...] = (None, True, 0, -1, 1.5, 2**70, "", "x", [], {}, [[]], {"a": None}, [None], "\ud800", 1e308)
 LOCAL_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 
@@ -195,28 +212,9 @@ def policies(choice: Random) -> Iterator[dict[str, Any]]:
 
 
 def _policy(choice: Random, name: str, namespace: str) -> dict[str, Any]:
-    wishes: dict[str, tuple[Any, ...]] = {
-        "priority": (-1, 0, 1),
-        "mode": ("Initial", "Initial", "Initial", "Observe"),
-        "objective": ("Latency", "Throughput"),
-        "existingValues": ("Respect", "Override"),
-        "shim": ("Auto", "Auto", "ConfigMap", "ImageVolume", "InitContainer", "None"),
-        "containers": (["serve", "worker"], ["serve", "worker", "nowhere"], ["raddle-shim", "serve"]),
-        "runtimes": (["onnxruntime"], ["blas"], ["go", "jvm"], list(families.NAMES)),
-        "imageEnv": IMAGE_ENVS,
-        "reports": (True, False),
-        "nativeShim": ("Disabled", "Preload"),
-        "allocator": ("System", "Jemalloc"),
-        "budget": ({"source": "Request"}, {"source": "Node"}, {"workersPerContainer": 4}),
-        "threads": ({"intraOp": 3}, {"intraOpPercent": 50}, {"maxIntraOp": 2}, {"spinning": "Never"}),
-    }
-    spec = {key: choice.choice(values) for key, values in wishes.items() if _chance(choice, 0.4)}
+    spec = {key: choice.choice(values) for key, values in FIELDS.items() if _chance(choice, 0.4)}
     spec["podSelector"] = choice.choice(({}, {}, {}, {"matchLabels": {"app": "resnet"}}))
-    return {
-        "kind": "InferenceThreading",
-        "metadata": {"name": name, "namespace": namespace, "creationTimestamp": "2026-01-01T00:00:00Z"},
-        "spec": spec,
-    }
+    return objects.policy(name, namespace, metadata={"creationTimestamp": "2026-01-01T00:00:00Z"}, **spec)
 
 
 def namespaces() -> Iterator[dict[str, Any]]:

@@ -36,7 +36,7 @@ SHARE_OF_JSONPATCH = 0.05
 POD = {"group": "", "version": "v1", "resource": "pods"}
 
 
-class World:
+class KnownCluster:
     """One cluster as the webhook knows it. `answer` is what it says to a review."""
 
     def __init__(self, choice: random.Random) -> None:
@@ -124,7 +124,7 @@ def patch_of(response: dict[str, Any]) -> list[dict[str, Any]]:
     return json.loads(b64decode(response["patch"])) if "patch" in response else []
 
 
-async def problems(world: World, choice: random.Random) -> Iterator[str]:
+async def problems(world: KnownCluster, choice: random.Random) -> Iterator[str]:
     """Try one review; what does not hold, in words."""
     if choice.random() < 0.15:
         return iter(await _binding(world, choice))
@@ -134,7 +134,7 @@ async def problems(world: World, choice: random.Random) -> Iterator[str]:
     return iter(await _pod(world, pod, choice))
 
 
-async def _pod(world: World, pod: Any, choice: random.Random) -> list[str]:
+async def _pod(world: KnownCluster, pod: Any, choice: random.Random) -> list[str]:
     namespace = choice.choice(podmaker.USED)
     name = choice.choice(("", "p"))
     uid = f"{choice.getrandbits(64):x}"
@@ -160,7 +160,7 @@ async def _pod(world: World, pod: Any, choice: random.Random) -> list[str]:
     return found + _of_any_answer(world, again, uid)
 
 
-async def _binding(world: World, choice: random.Random) -> list[str]:
+async def _binding(world: KnownCluster, choice: random.Random) -> list[str]:
     """Bind a pod that the webhook has injected, or one whose annotations are anything."""
     pod = podmaker.pod(choice)
     metadata = pod["metadata"] | {"uid": "u", "name": "bound", "namespace": podmaker.NAMESPACES[0]}
@@ -193,7 +193,7 @@ async def _binding(world: World, choice: random.Random) -> list[str]:
     return found
 
 
-def _of_any_answer(world: World, response: dict[str, Any], uid: str) -> list[str]:
+def _of_any_answer(world: KnownCluster, response: dict[str, Any], uid: str) -> list[str]:
     found = []
     if response.get("allowed") is not True:
         found.append(f"not allowed: {str(response)[:300]}")
@@ -218,7 +218,7 @@ def failures(seeds: range) -> list[tuple[int, int, str]]:
 async def _failures(seeds: range) -> list[tuple[int, int, str]]:
     found = []
     for seed in seeds:
-        world = World(random.Random(f"world {seed}"))
+        world = KnownCluster(random.Random(f"world {seed}"))
         for number in range(CASES_A_WORLD):
             try:
                 sentences = [*await problems(world, random.Random(f"{seed} {number}"))]
