@@ -18,6 +18,7 @@ from cluster.objects import container, env_of, pod, policy
 from cluster.waiting import wait
 from raddle import env
 from raddle.cpus.topology import Kubelet
+from raddle_operator.kube import Kube
 
 STATIC = Kubelet(cpu_manager_policy="static", reserved_cpus=0)
 NODES = {
@@ -59,6 +60,12 @@ def space(raddle):
     with namespaces.fresh(raddle, f"test-{os.getpid()}-{next(_numbers)}") as made:
         made.wait_for_webhook()
         yield made
+
+
+@pytest.fixture
+async def kube(cluster):
+    async with await Kube.from_settings(cluster.kubeconfig) as client:
+        yield client
 
 
 @pytest.fixture

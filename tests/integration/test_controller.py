@@ -27,7 +27,6 @@ from raddle_operator.kube import (
     NODE_CPU_TOPOLOGIES,
     PODS,
     SERVICE_ACCOUNTS,
-    Kube,
     NotFound,
 )
 from raddle_operator.kube.leader import Timing
@@ -45,12 +44,6 @@ def cluster(request):
         running.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
         running.kubectl("create", "namespace", "raddle-system")
         yield running
-
-
-@pytest.fixture
-async def kube(cluster):
-    async with await Kube.from_settings(cluster.kubeconfig) as client:
-        yield client
 
 
 def free_port():

@@ -27,7 +27,6 @@ from raddle_operator.kube import (
     LEASES,
     NAMESPACES,
     Forbidden,
-    Kube,
     NotFound,
     Resource,
     Unavailable,
@@ -58,12 +57,6 @@ def cluster(request):
 @pytest.fixture(scope="module")
 def account(cluster):
     return cluster.user(ACCOUNT, groups=["system:serviceaccounts", f"system:serviceaccounts:{SYSTEM}"])
-
-
-@pytest.fixture
-async def kube(cluster):
-    async with await Kube.from_settings(cluster.kubeconfig) as client:
-        yield client
 
 
 @pytest.fixture

@@ -25,12 +25,6 @@ def cluster():
 
 
 @pytest.fixture
-async def kube(cluster):
-    async with await Kube.from_settings(cluster.kubeconfig) as client:
-        yield client
-
-
-@pytest.fixture
 async def namespace(kube):
     name = f"test-{next(_numbers)}"
     await kube.create(NAMESPACES, {"metadata": {"name": name}})

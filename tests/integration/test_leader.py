@@ -13,7 +13,7 @@ from support.leading import Leading
 from support.waiting import until
 
 from cluster import Cluster
-from raddle_operator.kube import LEASES, NAMESPACES, Kube
+from raddle_operator.kube import LEASES, NAMESPACES
 from raddle_operator.kube.leader import Elector, LeadershipLostError, Timing
 
 pytestmark = pytest.mark.cluster
@@ -45,12 +45,6 @@ def cluster():
     with Cluster(scheduler=False, controller_manager=False) as running:
         running.kubectl("create", "namespace", NAMESPACE)
         yield running
-
-
-@pytest.fixture
-async def kube(cluster):
-    async with await Kube.from_settings(cluster.kubeconfig) as client:
-        yield client
 
 
 @pytest.fixture

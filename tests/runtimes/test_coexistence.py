@@ -28,16 +28,6 @@ said = {"intra": record.sessions[0]["effective"]["intra"] if record else None, "
 SAY = "\nprint(json.dumps(said))\n"
 
 
-@pytest.fixture(scope="module")
-def mounted(tmp_path_factory):
-    return shim_lab.mount(tmp_path_factory.mktemp("mount") / "raddle")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return shim_lab.write_model(tmp_path_factory.mktemp("model") / "model.onnx")
-
-
 @pytest.fixture
 def app(tmp_path):
     def write(code=""):

@@ -30,16 +30,6 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def mounted(tmp_path_factory):
-    return shim_lab.mount(tmp_path_factory.mktemp("mount") / "raddle")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return shim_lab.write_model(tmp_path_factory.mktemp("model") / "model.onnx")
-
-
-@pytest.fixture(scope="module")
 def executable():
     return pythons.venv("ort-1.31.1", "3.11", ["onnxruntime==1.31.1"])
 

@@ -25,17 +25,6 @@ EVERYONE = (
 PLAN = "intra=2;inter=1;spin=never;mode=sequential"
 
 
-@pytest.fixture
-def proven(proves):
-    """proven(kind, version, *controls)."""
-
-    def note(kind, version, *controls):
-        for control in controls:
-            proves(native_lab.row(kind), version, control)
-
-    return note
-
-
 def bounded(version):
     return tuple(map(int, version.split(".")[:2])) >= (1, 26)
 

@@ -17,17 +17,6 @@ if len(CPUS) < 2:
 PLAN = "intra=2;inter=1;spin=never;mode=sequential"
 
 
-@pytest.fixture
-def proven(proves):
-    """proven(kind, version, *controls)."""
-
-    def note(kind, version, *controls):
-        for control in controls:
-            proves(native_lab.row(kind), version, control)
-
-    return note
-
-
 @pytest.mark.parametrize(("kind", "version"), CALLERS)
 @pytest.mark.parametrize("existing", ["respect", "override"])
 def test_a_count_in_the_code_wins_unless_the_policy_overrides(kind, version, existing, proven):

@@ -20,17 +20,6 @@ PLAN = "intra=2;inter=1;spin=never;mode=sequential"
 EXCLUSIVE = f"excl=2;cpus={CPUS[0]},{CPUS[1]}"
 
 
-@pytest.fixture
-def proven(proves):
-    """proven(kind, version, *controls)."""
-
-    def note(kind, version, *controls):
-        for control in controls:
-            proves(native_lab.row(kind), version, control)
-
-    return note
-
-
 @pytest.mark.parametrize(("kind", "version"), CALLERS)
 def test_each_thread_has_a_core_of_its_own_in_an_exclusive_cpuset(kind, version, proven):
     with started(kind, version, f"intra=2;spin=never;aff=core;{EXCLUSIVE};smt=1") as caller:

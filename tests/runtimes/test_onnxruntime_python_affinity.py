@@ -25,16 +25,6 @@ PLAN = f"intra=2;min=2;inter=1;spin=never;excl=2;cpus={BOTH}"
 OWN = {"entries": {AFFINITY: ";".join(str(cpu + 1) for cpu in TWO)}}
 
 
-@pytest.fixture(scope="module", params=ort_lab.RELEASES)
-def release(request):
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    return ort_lab.Lab(tmp_path_factory.mktemp("ort"))
-
-
 @pytest.fixture(scope="module")
 def seen(release, lab):
     return lab.probes(

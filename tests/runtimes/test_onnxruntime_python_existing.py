@@ -26,16 +26,6 @@ SET_IN_THE_CODE = {
 }
 
 
-@pytest.fixture(scope="module", params=ort_lab.RELEASES)
-def release(request):
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    return ort_lab.Lab(tmp_path_factory.mktemp("ort"))
-
-
 @pytest.fixture(scope="module")
 def seen(release, lab):
     sessions = list(SET_IN_THE_CODE.values())

@@ -14,11 +14,6 @@ OLD, NEWEST = "ort-1.16.3", "ort-1.31.1"
 PLAN = "v=1;intra=2;min=2;inter=1;mode=sequential;spin={};spin_us=200"
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    return ort_lab.Lab(tmp_path_factory.mktemp("ort"))
-
-
 def program(lab, release, code, plan, **variables):
     """The last line that the code prints, as JSON, and its stderr."""
     settings = {**shim_lab.python_path(lab.mounted), env.PLAN: plan, **variables}

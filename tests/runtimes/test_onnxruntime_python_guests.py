@@ -17,11 +17,6 @@ BY_THE_APPLICATION = "the application has made its own"
 GUEST = {"per_session": False}
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    return ort_lab.Lab(tmp_path_factory.mktemp("ort"))
-
-
 def pools(found):
     return [session["pool"] for session in found["sessions"]]
 

@@ -20,11 +20,6 @@ atexit.register(lambda: sys.stderr.write("left {}\\n".format(sorted(k for k in o
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    return ort_lab.Lab(tmp_path_factory.mktemp("ort"))
-
-
-@pytest.fixture(scope="module")
 def seen(lab):
     def level(name):
         return {"model": str(lab.levels), "optimized": str(lab.folder / f"openmp-{name}.onnx"), "idle_s": 0}

@@ -21,11 +21,6 @@ def release(request):
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    return ort_lab.Lab(tmp_path_factory.mktemp("ort"))
-
-
-@pytest.fixture(scope="module")
 def seen(release, lab):
     """What became of each plan: {"never": ..., ...}; each makes the sessions that its test asks for."""
 

@@ -28,11 +28,6 @@ WAYS = {
 }
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    return ort_lab.Lab(tmp_path_factory.mktemp("ort"))
-
-
 def sessions():
     return [{**session, "idle_s": 0} for session, _ in WAYS.values()]
 

@@ -16,16 +16,6 @@ WITH_GLOBAL_POOLS = [release for release in ort_lab.RELEASES if at_least(release
 IDLE_S = 0.25
 
 
-@pytest.fixture(scope="module", params=ort_lab.RELEASES)
-def release(request):
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    return ort_lab.Lab(tmp_path_factory.mktemp("ort"))
-
-
 @pytest.fixture(scope="module")
 def seen(release, lab):
     idle = {"idle_s": IDLE_S}

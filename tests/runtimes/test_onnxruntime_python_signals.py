@@ -17,11 +17,6 @@ OLD, NEWEST = "ort-1.16.3", "ort-1.31.1"
 PLAN = "v=1;intra=2;min=2;inter=1;mode=sequential;graph=basic;spin={};spin_us=200"
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    return ort_lab.Lab(tmp_path_factory.mktemp("ort"))
-
-
 AT_EACH_LINE = (
     shim_lab.AT_LINE
     + """

@@ -21,15 +21,6 @@ PLAN = "omp=2;torch_inter=2"
 BOTH = pytest.mark.parametrize("having", [torch_lab.installed, torch_lab.trixie])
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    """The folder of a TorchScript file with two forked branches, saved by torch without Raddle."""
-    torch_lab.installed()
-    folder = tmp_path_factory.mktemp("models")
-    torch_lab.probe(folder, ["save"], env={})
-    return folder
-
-
 @pytest.fixture
 def planned(mounted, models):
     """Steps of torch_probe.py under this plan: planned("omp=2", ["intra"], env={...}); two CPUs unless told otherwise."""

@@ -15,14 +15,6 @@ CALLERS = (1, 4, 8)
 ROUNDS = 60
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    torch_lab.installed()
-    folder = tmp_path_factory.mktemp("models")
-    torch_lab.probe(folder, ["save"], env={})
-    return folder
-
-
 @pytest.mark.parametrize(
     ("kind", "limit_cpus", "threads"),
     [

@@ -7,6 +7,7 @@ from typing import Final
 from cluster.client import ApiError
 from cluster.errors import DevclusterError
 from lab.errors import LabError
+from unavailable import UnavailableError
 
 
 class E2EError(RuntimeError):
@@ -19,4 +20,4 @@ class E2EUnavailableError(E2EError):
 
 # An API server or a kubelet that did not answer, or said no, this time.
 REFUSALS: Final = (ApiError, OSError, http.client.HTTPException)
-FAILURES: Final = (E2EError, DevclusterError, LabError, subprocess.SubprocessError, *REFUSALS)
+FAILURES: Final = (E2EError, DevclusterError, LabError, UnavailableError, subprocess.SubprocessError, *REFUSALS)

@@ -64,7 +64,7 @@ def tarballs(exported: Path | None, progress: Progress) -> tuple[list[Path], str
     app = _kept("app", _digest_of_app(), "the application's image", _make_app, progress)
     others = [app / "app.tar", app / "venv.tar", app / "pause.tar"]
     if not nodejs.unavailable():
-        found = nodejs.modules(progress)
+        found = nodejs.modules()
 
         def make_node(home: Path) -> None:
             _make_node(home, found)

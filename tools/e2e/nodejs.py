@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import platform
 import shutil
-import subprocess
 from pathlib import Path
 
-from cluster.progress import Progress
-from e2e.errors import E2EError
-from lab import cache
+from runtimes import nodejs
 
-PACKAGE = "onnxruntime-node"
-VERSION = "1.30.0"
-INSTALL_SECONDS = 600
-ATTEMPTS = 3
-# Its install script would fetch libraries for GPUs.
-QUIET = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error")
-ARCHITECTURES = {"x86_64": "x64", "aarch64": "arm64"}
+VERSION = nodejs.NEWEST
 
 
 def unavailable() -> str:
@@ -28,26 +18,9 @@ def unavailable() -> str:
 
 def program() -> Path:
     """This machine's Node.js."""
-    found = shutil.which("node")
-    assert found is not None
-    return Path(found).resolve()
+    return Path(nodejs.node()).resolve()
 
 
-def modules(progress: Progress) -> Path:
-    """A node_modules with onnxruntime-node for this machine, fetched at the first call. Raises E2EError."""
-    home = cache.made(f"e2e-{PACKAGE}-{VERSION}", f"{PACKAGE} {VERSION} (with npm)", _install, progress)
-    return home / "node_modules"
-
-
-def _install(home: Path) -> None:
-    (home / "package.json").write_text('{"private": true}')
-    command = ["npm", "install", *QUIET, f"{PACKAGE}@{VERSION}"]
-    for _ in range(ATTEMPTS):
-        done = subprocess.run(command, cwd=home, check=False, capture_output=True, text=True, timeout=INSTALL_SECONDS)
-        if done.returncode == 0:
-            break
-    else:
-        raise E2EError(f"npm can't install {PACKAGE} {VERSION}: {done.stderr.strip()[-400:]}")
-    for other in (home / "node_modules" / PACKAGE / "bin").glob("napi-v*/*/*"):
-        if other.parts[-2:] != ("linux", ARCHITECTURES.get(platform.machine(), "")):
-            shutil.rmtree(other)
+def modules() -> Path:
+    """A node_modules with onnxruntime-node for this machine, fetched at the first call. Raises UnavailableError."""
+    return nodejs.package(f"onnxruntime-node@{VERSION}")

@@ -35,17 +35,12 @@ def package(name: str) -> Path:
     home = HOME / name.replace("@", "-").replace("/", "-")
     with made(home) as folder:
         if folder:
-            install(name, folder)
+            (folder / "package.json").write_text('{"private": true}')
+            fetch("npm", "install", *QUIET, name, cwd=folder)
+            for other in folder.glob("node_modules/onnxruntime-node/bin/napi-v*/*/*"):
+                if other.parts[-2:] != ("linux", architecture()):
+                    shutil.rmtree(other)
     return home / "node_modules"
-
-
-def install(name: str, folder: Path) -> None:
-    """Have npm put the package ("name@version") into the folder, for Linux only. Raises UnavailableError."""
-    (folder / "package.json").write_text('{"private": true}')
-    fetch("npm", "install", *QUIET, name, cwd=folder)
-    for other in folder.glob("node_modules/onnxruntime-node/bin/napi-v*/*"):
-        if other.name != "linux":
-            shutil.rmtree(other)
 
 
 def other_node(version: str) -> str:
