@@ -23,8 +23,6 @@ NOT_PURE = {"shipped"}
 # What a decision may not look at: the clock, the process, the network, the cluster.
 IMPURE = {"kopf", "kubernetes", "aiohttp", "os", "time", "socket", "asyncio", "subprocess", "random", "uvloop"}
 LIGHT_AGENT = {"kopf", "aiohttp", "kubernetes", "orjson", "uvloop", "cryptography", "rich"}
-
-
 # The house's floors, from the ground up: each imports from itself and from those below it.
 FLOORS = ("runtime", "operator", "tools", "benchmarks", "tests")
 

@@ -1,1 +1,1 @@
-"""What tests of several areas share: machines, clusters, runtimes, kubelets, builders of objects."""
+"""What tests share beside tools: fixtures in hand, programs, strategies. `runtimes` is that of the tests of real runtimes."""

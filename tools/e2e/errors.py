@@ -14,7 +14,7 @@ class E2EError(RuntimeError):
     """A step failed; the message is meant for people."""
 
 
-class E2EUnavailableError(E2EError):
+class E2EUnavailableError(E2EError, UnavailableError):
     """No node can run on this machine at all; the message says what is missing."""
 
 

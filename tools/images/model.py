@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from unavailable import UnavailableError
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = ROOT / "images"
 # What the Dockerfiles' build stages read; .dockerignore names the same.
@@ -26,7 +28,7 @@ class ImagesError(RuntimeError):
     """A build failed; the message is meant for people."""
 
 
-class ImagesUnavailableError(ImagesError):
+class ImagesUnavailableError(ImagesError, UnavailableError):
     """Images can't be built on this machine at all; the message says what is missing."""
 
 
