@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from generate import chart, crds, dashboard, keys
-from generate.docs import apireference, chartvalues, families, machinepictures, metrics, placement, reach
+from generate.docs import apireference, chartvalues, families, machinepictures, metrics, placement, reach, skipreasons
 
 # In this order: the reference reads the CRDs, and the chart holds them.
 GENERATORS = (
@@ -17,6 +17,7 @@ GENERATORS = (
     metrics.main,
     placement.main,
     reach.main,
+    skipreasons.main,
     machinepictures.main,
     dashboard.main,
     chart.main,

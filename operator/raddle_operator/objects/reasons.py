@@ -8,35 +8,160 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum, unique
+from typing import Self
 
 
 @unique
 class SkipReason(StrEnum):
-    """The value is what people see; docs/reference/skip-reasons.md explains each."""
+    """The word that people see, what it is about, and what to do: docs/reference/skip-reasons.md is made from this."""
 
-    OPTED_OUT = "OptedOut"
-    NO_POLICY = "NoPolicy"
-    POLICY_NOT_FOUND = "PolicyNotFound"
-    CONFLICT = "Conflict"
-    TOO_MANY_POLICIES = "TooManyPolicies"
-    MIRROR_POD = "MirrorPod"
-    WINDOWS_POD = "WindowsPod"
-    SELF_BINDING_RUNTIME = "SelfBindingRuntime"
-    NO_CPU_BOUND = "NoCPUBound"
-    ANNOTATION_BUDGET = "AnnotationBudget"
-    IMAGE_ENV_UNKNOWN = "ImageEnvUnknown"
-    ENV_FROM_PRESENT = "EnvFromPresent"
-    CONTAINER_NOT_FOUND = "ContainerNotFound"
-    SHIM_MISSING = "ShimMissing"
-    DOOR_OCCUPIED = "DoorOccupied"
-    DOOR_CLOSED = "DoorClosed"
-    ARCHITECTURE_UNKNOWN = "ArchitectureUnknown"
-    REPORTS_MISSING = "ReportsMissing"
-    WEBHOOK_MISSED = "WebhookMissed"
-    OBSERVED = "Observed"
-    MALFORMED = "Malformed"
-    CACHES_NOT_READY = "CachesNotReady"
-    NAMESPACE_UNKNOWN = "NamespaceUnknown"
+    about: str
+    advice: str
+
+    def __new__(cls, word: str, about: str, advice: str) -> Self:
+        """A reason; as text it is the word."""
+        reason = str.__new__(cls, word)
+        reason._value_ = word
+        reason.about = about
+        reason.advice = advice
+        return reason
+
+    OPTED_OUT = (
+        "OptedOut",
+        "namespace or pod is not opted in",
+        "label the namespace `raddle.dev/inject: enabled`, or `labelled` and the pod template `enabled`",
+    )
+    NO_POLICY = (
+        "NoPolicy",
+        "no policy selects the pod",
+        "compare `podSelector` and the pod's labels",
+    )
+    POLICY_NOT_FOUND = (
+        "PolicyNotFound",
+        "the pod's label `raddle.dev/policy` names a policy that is not there, or that does not select it",
+        "correct the label; there is no fallback",
+    )
+    CONFLICT = (
+        "Conflict",
+        "another policy of the same rank and priority is older and governs",
+        "give one of them a higher `priority`, or narrower selectors",
+    )
+    TOO_MANY_POLICIES = (
+        "TooManyPolicies",
+        "the namespace has more policies than are evaluated",
+        "remove some; the oldest 100 count",
+    )
+    MIRROR_POD = (
+        "MirrorPod",
+        "a static pod's picture in the API server",
+        "nothing: changing it changes nothing that runs",
+    )
+    WINDOWS_POD = (
+        "WindowsPod",
+        "Raddle plans for Linux",
+        "nothing",
+    )
+    SELF_BINDING_RUNTIME = (
+        "SelfBindingRuntime",
+        "vLLM, Ray or torchrun bind their own threads",
+        "name the container in the policy's `containers` to plan it anyway",
+    )
+    NO_CPU_BOUND = (
+        "NoCPUBound",
+        "no CPU limit and no known node: there is nothing to count with",
+        "set a limit, or run the agents",
+    )
+    ANNOTATION_BUDGET = (
+        "AnnotationBudget",
+        "the pod's own annotations leave too little room",
+        "shorten them",
+    )
+    IMAGE_ENV_UNKNOWN = (
+        "ImageEnvUnknown",
+        (
+            "the door is closed, and the pod spec or image may set PYTHONPATH, LD_PRELOAD or JAVA_TOOL_OPTIONS to "
+            "what Raddle can't see: the container has variables only"
+        ),
+        'open the door, or state it in the policy\'s `imageEnv`, for example `imageEnv.PYTHONPATH` (`""`: nothing)',
+    )
+    ENV_FROM_PRESENT = (
+        "EnvFromPresent",
+        (
+            "`envFrom` may set thread counts, PYTHONPATH or LD_PRELOAD. Behind the door the shim sets the counts that "
+            "a process lacks; static and musl programs stay without"
+        ),
+        "`existingValues: Override`, or set them in `env`",
+    )
+    CONTAINER_NOT_FOUND = (
+        "ContainerNotFound",
+        "the policy names a container that the pod does not have",
+        "correct `containers`",
+    )
+    SHIM_MISSING = (
+        "ShimMissing",
+        "the shim's files are not in the namespace (yet), or this build has none for the process",
+        (
+            "wait for the controller, or allow it ConfigMaps (`shim.configMaps.enabled`); the detail says what is "
+            "missing"
+        ),
+    )
+    DOOR_OCCUPIED = (
+        "DoorOccupied",
+        (
+            "something else has `/etc/ld.so.preload`: a volume that is mounted at, above or below it, or a device "
+            "plugin that shares GPUs by it"
+        ),
+        (
+            "nothing, if that is to stay: the detail names it; state the image's variables in `imageEnv` so that the "
+            "shim loads all the same"
+        ),
+    )
+    DOOR_CLOSED = (
+        "DoorClosed",
+        "the pod's label `raddle.dev/door: closed`, or the chart's `shim.door: false`",
+        "nothing, if that is wanted; `imageEnv` as above",
+    )
+    ARCHITECTURE_UNKNOWN = (
+        "ArchitectureUnknown",
+        (
+            "the native shim, and with it the door, is one file an architecture, and the nodes have several or none "
+            "is known"
+        ),
+        "set `nodeSelector: {kubernetes.io/arch: amd64}` in the pod spec, or run the agents",
+    )
+    REPORTS_MISSING = (
+        "ReportsMissing",
+        "the pod has a volume or a mount of its own where reports would be, or the policy has `shim: None`",
+        "rename it, or mount it elsewhere; choose another `shim`",
+    )
+    WEBHOOK_MISSED = (
+        "WebhookMissed",
+        (
+            "the pod should have been given values, but was created before the policy, or while the webhook did not "
+            "answer"
+        ),
+        "roll it out again",
+    )
+    OBSERVED = (
+        "Observed",
+        "the policy has `mode: Observe`",
+        "set `mode: Initial`",
+    )
+    MALFORMED = (
+        "Malformed",
+        "a field of the pod can't be read",
+        "the detail names it",
+    )
+    CACHES_NOT_READY = (
+        "CachesNotReady",
+        "the webhook that was asked had not read the cluster yet",
+        "nothing, it lasts for seconds after its start; roll the pod out again",
+    )
+    NAMESPACE_UNKNOWN = (
+        "NamespaceUnknown",
+        "the namespace's labels could not be learnt in time",
+        "roll the pod out again; the detail says why",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,47 @@
+"""Writes docs/reference/skip-reasons.md from the one enumeration of reasons.
+
+    python -m generate.docs.skipreasons       write the page
+
+tests/contract/test_docs.py checks that it is current.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from raddle_operator.objects.reasons import SkipReason
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+TARGET = REPOSITORY / "docs" / "reference" / "skip-reasons.md"
+
+HEADER = """\
+<!-- Made by `make generate` (tools/generate/docs/skipreasons.py) from operator/raddle_operator/objects/reasons.py:
+edit that, not this page. -->
+
+# Skip reasons
+
+One enumeration (`operator/raddle_operator/objects/reasons.py`) for the webhook's log line, its audit annotation, the
+[metrics' labels](metrics.md), a policy's status, its events and `raddle explain`: all of them say the same of the same
+pod (`tests/raddle_operator/test_reasons.py`). Only CachesNotReady and NamespaceUnknown are of a moment: asked later,
+status and `raddle explain` say WebhookMissed.
+
+| reason | what it is about | what to do |
+|---|---|---|
+"""
+
+
+def render() -> str:
+    """The page, as Markdown."""
+    return HEADER + "".join(f"| {reason} | {reason.about} | {reason.advice} |\n" for reason in SkipReason)
+
+
+def main() -> int:
+    """Write the page; 0 always."""
+    TARGET.write_text(render())
+    print(f"wrote {TARGET.relative_to(REPOSITORY)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
