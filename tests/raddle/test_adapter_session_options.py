@@ -69,8 +69,8 @@ class Options:
         self.execution_mode = Mode.ORT_SEQUENTIAL
         self.graph_optimization_level = Level.ORT_ENABLE_ALL
         self.use_per_session_threads = True
-        self.enable_cpu_mem_arena = True
-        self.enable_mem_pattern = True
+        for _, attribute, _, initial in keys.SWITCHES:
+            setattr(self, attribute, initial)
         self.entries = {}
 
     def add_session_config_entry(self, key, value):
@@ -290,7 +290,7 @@ CODE = st.fixed_dictionaries(
         "execution_mode": st.sampled_from(Mode),
         "graph_optimization_level": st.sampled_from(Level),
         "use_per_session_threads": st.booleans(),
-        "enable_cpu_mem_arena": st.booleans(),
+        **{attribute: st.booleans() for _, attribute, _, _ in keys.SWITCHES},
         "entries": st.dictionaries(st.sampled_from([*keys.ENTRIES]), st.sampled_from(["0", "1"]), max_size=3)
         | st.just({AFFINITY: "1;2"}),
     }

@@ -278,11 +278,11 @@ def test_a_plan_may_be_above_the_quota_and_never_above_the_cpuset(reaching):
 @pytest.mark.parametrize(
     ("plan", "options", "expected"),
     [
-        ("arena=0", "", {"arena": "0", "pattern": "1"}),
+        ("arena=0", "", {"arena": "0", "memPattern": "1"}),
         ("arena=1", "arena=0", {"arena": "0"}),
         ("arena=1;existing=override", "arena=0", {"arena": "1"}),
-        ("mem_pattern=0", "", {"arena": "1", "pattern": "0"}),
-        ("mem_pattern=1", "pattern=0", {"pattern": "0"}),
+        ("mem_pattern=0", "", {"arena": "1", "memPattern": "0"}),
+        ("mem_pattern=1", "memPattern=0", {"memPattern": "0"}),
         ("graph=basic", "", {"graph": "1"}),
         ("graph=disable", "graph=2", {"graph": "2"}),
         ("graph=disable;existing=override", "graph=2", {"graph": "0"}),

@@ -141,7 +141,8 @@ def test_a_setuid_program_ignores_the_library(tmp_path):
     shutil.copytree(native_lab.stub(), folder)
     source = native_lab.SOURCES / "caller.c"
     links = (f"-L{folder}", "-lonnxruntime", "-ldl", "-lpthread", f"-Wl,-rpath,{folder}")
-    subprocess.run(["gcc", source, f"-I{libonnxruntime.headers()}", *links, "-o", folder / "caller"], check=True)
+    includes = (f"-I{libonnxruntime.headers()}", f"-I{native_lab.NATIVE}")
+    subprocess.run(["gcc", source, *includes, *links, "-o", folder / "caller"], check=True)
     os.chown(folder / "caller", 65533, 65533)
     (folder / "caller").chmod(0o6755)
     for parent in (folder, *folder.parents):

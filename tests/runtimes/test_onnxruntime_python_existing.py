@@ -22,7 +22,7 @@ SET_IN_THE_CODE = {
     "four": {"intra": 4},
     "spinning": {"entries": {ALLOW: "1"}},
     "level": {"graph": "ORT_DISABLE_ALL"},
-    "arena off": {"arena": False},
+    "arena off": {"enable_cpu_mem_arena": False},
 }
 
 

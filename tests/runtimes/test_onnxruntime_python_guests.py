@@ -14,7 +14,7 @@ NEWEST, OLD = "ort-1.31.1", "ort-1.20.1"
 GLOBAL = "intra=2;min=2;inter=1;spin=always;global=1"
 BY_THE_APPLICATION = "the application has made its own"
 # Options that the application itself puts into its own global pool.
-GUEST = {"per_session": False}
+GUEST = {"use_per_session_threads": False}
 
 
 def pools(found):
@@ -59,7 +59,7 @@ def test_an_application_that_registers_an_arena_after_the_plan_s_goes_on(lab, re
 
 
 def test_no_shared_arena_and_no_shrinking_where_the_code_has_switched_its_arena_off(lab):
-    record = lab.probe(NEWEST, "intra=1;arena=1;shared_arena=1;shrink=1", {"arena": False})["records"][0]
+    record = lab.probe(NEWEST, "intra=1;arena=1;shared_arena=1;shrink=1", {"enable_cpu_mem_arena": False})["records"][0]
     assert record["effective"]["arena"] is record["effective"]["shrink"] is False
     assert record["because"] == {
         "spin": "no worker threads",

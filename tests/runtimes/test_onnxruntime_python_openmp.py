@@ -76,7 +76,7 @@ def test_mode_and_level_are_set_as_in_any_build(seen, lab, proves):
 def test_the_arena_s_switches_are_set_as_in_any_build(seen, proves):
     proves(ROW, VERSION, "memory")
     effective = seen["three"]["sessions"][0]["effective"]
-    assert (effective["arena"], effective["mem_pattern"]) == (False, False)
+    assert (effective["enable_cpu_mem_arena"], effective["enable_mem_pattern"]) == (False, False)
 
 
 def test_what_this_version_can_not_do_is_said(seen):

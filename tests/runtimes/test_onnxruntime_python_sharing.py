@@ -21,7 +21,7 @@ def seen(release, lab):
     idle = {"idle_s": IDLE_S}
     shared = "intra=2;min=2;inter=1;global=1;"
     # SessionOptions of the application's own, default ones, and some that ask for a pool of their own.
-    mixed = [idle, None, {}, {"per_session": True} if at_least(release, "1.23") else {}]
+    mixed = [idle, None, {}, {"use_per_session_threads": True} if at_least(release, "1.23") else {}]
     wide = [{"model": str(lab.wide(COLUMNS))}] * SESSIONS
     # The arena's first block is never given back.
     wider = {"model": str(lab.wide(WIDER_COLUMNS)), "small_first": True}
@@ -57,8 +57,8 @@ def test_all_sessions_share_one_pool_where_it_may_spin(release, seen, proves):
     proves(ROW, version(release), "global pool")
     # The threads do not grow with the number of sessions.
     assert pools(found) == [1, 0, 0, 0]
-    assert [session["effective"]["per_session"] for session in found["sessions"]] == [False] * 4
-    assert found["sessions"][0]["after"]["per_session"]
+    assert [session["effective"]["use_per_session_threads"] for session in found["sessions"]] == [False] * 4
+    assert found["sessions"][0]["after"]["use_per_session_threads"]
     assert record["effective"]["globalPool"]
     assert record["because"]["intra"] == GLOBAL_POOL
     said = f"intra_op=2 ({GLOBAL_POOL}), inter_op=1, spinning default, affinity none"
@@ -106,12 +106,13 @@ def test_the_arena_and_memory_patterns_are_switched_off_by_the_plan(release, see
     proves(ROW, version(release), "memory")
     found = seen["no arena"]
     for session, record in zip(found["sessions"], found["records"], strict=True):
-        assert (session["effective"]["arena"], session["effective"]["mem_pattern"]) == (False, False)
+        switches = (session["effective"]["enable_cpu_mem_arena"], session["effective"]["enable_mem_pattern"])
+        assert switches == (False, False)
         assert (record["effective"]["arena"], record["effective"]["memPattern"]) == (False, False)
         # Shrinking what isn't there would fail each run.
         assert record["because"]["sharedArena"] == record["because"]["shrink"] == "the session has no arena"
     after = found["sessions"][0]["after"]
-    assert (after["arena"], after["mem_pattern"]) == (True, True)
+    assert (after["enable_cpu_mem_arena"], after["enable_mem_pattern"]) == (True, True)
 
 
 def test_memory_is_given_back_after_each_run_where_that_is_planned(release, seen, proves):

@@ -106,7 +106,7 @@ public final class Caller {
             });
             case "optimized" -> to.setOptimizedModelFilePath(value);
             case "arena" -> to.setCPUArenaAllocator(value.equals("1"));
-            case "pattern" -> to.setMemoryPatternOptimization(value.equals("1"));
+            case "memPattern" -> to.setMemoryPatternOptimization(value.equals("1"));
             case "shared" -> to.disablePerSessionThreads();
             default -> throw new IllegalStateException(key);
         }

@@ -30,6 +30,8 @@
 
 #include <onnxruntime_c_api.h>
 
+#include "keys.h"
+
 #define API "16" /* of ONNX Runtime 1.16, which every release in the lab has */
 #define SIZE (64 * 256)
 
@@ -109,8 +111,11 @@ static OrtStatus* set(OrtSessionOptions* to, const char* key, const char* value)
     if (!strcmp(key, "parallel")) return ort->SetSessionExecutionMode(to, number ? ORT_PARALLEL : ORT_SEQUENTIAL);
     if (!strcmp(key, "graph")) return ort->SetSessionGraphOptimizationLevel(to, (GraphOptimizationLevel)number);
     if (!strcmp(key, "optimized")) return ort->SetOptimizedModelFilePath(to, value);
-    if (!strcmp(key, "arena")) return number ? ort->EnableCpuMemArena(to) : ort->DisableCpuMemArena(to);
-    if (!strcmp(key, "pattern")) return number ? ort->EnableMemPattern(to) : ort->DisableMemPattern(to);
+#define PAIR(place, off, on, report, since) \
+    if (!strcmp(key, report)) return number ? ort->on(to) : ort->off(to);
+#define ONE(place, function, report, since) \
+    if (!strcmp(key, report)) return ort->function(to, number);
+    RD_SWITCHES(PAIR, ONE)
     if (!strcmp(key, "shared")) return ort->DisablePerSessionThreads(to);
     if (!strncmp(key, "entry.", 6)) return ort->AddSessionConfigEntry(to, key + 6, value);
     if (!strcmp(key, "own")) {

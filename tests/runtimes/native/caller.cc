@@ -49,7 +49,7 @@ void set(Ort::SessionOptions& to, const std::string& key, const std::string& val
     else if (key == "graph") to.SetGraphOptimizationLevel(static_cast<GraphOptimizationLevel>(number));
     else if (key == "optimized") to.SetOptimizedModelFilePath(value.c_str());
     else if (key == "arena") number ? to.EnableCpuMemArena() : to.DisableCpuMemArena();
-    else if (key == "pattern") number ? to.EnableMemPattern() : to.DisableMemPattern();
+    else if (key == "memPattern") number ? to.EnableMemPattern() : to.DisableMemPattern();
     else if (key == "shared") to.DisablePerSessionThreads();
     else if (key.rfind("entry.", 0) == 0) to.AddConfigEntry(key.c_str() + 6, value.c_str());
     else std::abort();

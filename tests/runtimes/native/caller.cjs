@@ -24,7 +24,7 @@ function built(words) {
     else if (key === "graph") made.graphOptimizationLevel = GRAPH[value];
     else if (key === "optimized") made.optimizedModelFilePath = value;
     else if (key === "arena") made.enableCpuMemArena = value === "1";
-    else if (key === "pattern") made.enableMemPattern = value === "1";
+    else if (key === "memPattern") made.enableMemPattern = value === "1";
     else if (key.startsWith("entry.")) nested(made, key.slice(6).split("."), value);
     else throw new Error(key);
   }

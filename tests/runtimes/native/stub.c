@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdbool.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +17,14 @@
 
 #include <onnxruntime_c_api.h>
 
+#include "keys.h"
+
 #ifndef STUB_SYMBOL
 #define STUB_SYMBOL OrtGetApiBase
 #endif
 
 struct OrtSessionOptions {
-    int intra, inter, parallel, graph, arena, pattern, own_pool;
+    int intra, inter, parallel, graph, own_pool, switches[RD_SWITCH_COUNT];
     char entries[4096], providers[2048];
     OrtCustomCreateThreadFn create;
     OrtCustomJoinThreadFn join;
@@ -143,9 +146,11 @@ static OrtStatus* ORT_API_CALL global_creation(OrtThreadingOptions* with, void* 
     return NULL;
 }
 
+static const OrtSessionOptions new_options = {
+    .graph = 99, .own_pool = 1, .switches = {[RD_SWITCH_ARENA] = 1, [RD_SWITCH_MEM_PATTERN] = 1}};
 static OrtStatus* ORT_API_CALL create_options(OrtSessionOptions** out) NO_EXCEPTION {
     *out = calloc(1, sizeof **out);
-    (*out)->graph = 99, (*out)->arena = (*out)->pattern = (*out)->own_pool = 1;
+    **out = new_options;
     return NULL;
 }
 static OrtStatus* ORT_API_CALL clone_options(const OrtSessionOptions* from, OrtSessionOptions** out) NO_EXCEPTION {
@@ -161,10 +166,14 @@ SETTER(set_inter, int n) { options->inter = n; return NULL; }
 SETTER(set_mode, ExecutionMode mode) { options->parallel = mode == ORT_PARALLEL; return NULL; }
 SETTER(set_graph, GraphOptimizationLevel level) { options->graph = level; return NULL; }
 SETTER(set_path, const ORTCHAR_T* path) { say("SetOptimizedModelFilePath %s", path); (void)options; return NULL; }
-SETTER(arena_on) { options->arena = 1; return NULL; }
-SETTER(arena_off) { options->arena = 0; return NULL; }
-SETTER(pattern_on) { options->pattern = 1; return NULL; }
-SETTER(pattern_off) { options->pattern = 0; return NULL; }
+#define PAIR(place, off, on, ...) \
+    SETTER(stub_##off) { options->switches[RD_SWITCH_##place] = 0; return NULL; } \
+    SETTER(stub_##on) { options->switches[RD_SWITCH_##place] = 1; return NULL; }
+#define ONE(place, function, ...) \
+    SETTER(stub_##function, bool on) { options->switches[RD_SWITCH_##place] = on; return NULL; }
+RD_SWITCHES(PAIR, ONE)
+#undef PAIR
+#undef ONE
 SETTER(share_pool) { options->own_pool = 0; return NULL; }
 SETTER(set_create, OrtCustomCreateThreadFn fn) { options->create = fn; return NULL; }
 SETTER(set_join, OrtCustomJoinThreadFn fn) { options->join = fn; return NULL; }
@@ -246,18 +255,24 @@ static OrtStatus* ORT_API_CALL get_allocator(OrtAllocator** out) NO_EXCEPTION {
 
 static OrtStatus* ORT_API_CALL create_session(const OrtEnv* env, const ORTCHAR_T* path, const OrtSessionOptions* with,
                                               OrtSession** out) NO_EXCEPTION {
-    static OrtSessionOptions none = {.graph = 99, .arena = 1, .pattern = 1, .own_pool = 1};
     (void)env;
     (void)path;
-    if (!with) with = &none;
+    if (!with) with = &new_options;
     const char* strict = getenv("STUB_REFUSES"); /* an entry that makes the session fail */
     if (strict && strstr(with->entries, strict)) {
         say("CreateSession refused");
         return fail("stub: refused");
     }
-    say("CreateSession intra=%d inter=%d parallel=%d graph=%d arena=%d pattern=%d own_pool=%d custom=%d entries=%s",
-        with->intra, with->inter, with->parallel, with->graph, with->arena, with->pattern, with->own_pool,
-        with->create != NULL, with->entries);
+    char switches[RD_SWITCH_COUNT * 40] = "";
+    size_t used = 0;
+#define ONE(place, function, report, ...) PAIR(place, function, function, report)
+#define PAIR(place, off, on, report, ...) \
+    used += (size_t)snprintf(switches + used, sizeof switches - used, " %s=%d", report, with->switches[RD_SWITCH_##place]);
+    RD_SWITCHES(PAIR, ONE)
+#undef PAIR
+#undef ONE
+    say("CreateSession intra=%d inter=%d parallel=%d graph=%d%s own_pool=%d custom=%d entries=%s", with->intra,
+        with->inter, with->parallel, with->graph, switches, with->own_pool, with->create != NULL, with->entries);
     *out = calloc(1, sizeof **out);
     fill(*out, with->own_pool && with->intra > 1 ? with->intra - 1 : 0, with->create, with->join, with->creation);
     return NULL;
@@ -319,8 +334,11 @@ static const OrtApi* ORT_API_CALL get_api(uint32_t version) NO_EXCEPTION {
     api.ReleaseSessionOptions = release_options, api.SetIntraOpNumThreads = set_intra;
     api.SetInterOpNumThreads = set_inter, api.SetSessionExecutionMode = set_mode;
     api.SetSessionGraphOptimizationLevel = set_graph, api.SetOptimizedModelFilePath = set_path;
-    api.EnableCpuMemArena = arena_on, api.DisableCpuMemArena = arena_off;
-    api.EnableMemPattern = pattern_on, api.DisableMemPattern = pattern_off;
+#define ONE(place, function, ...) api.function = stub_##function;
+#define PAIR(place, off, on, ...) ONE(place, off) ONE(place, on)
+    RD_SWITCHES(PAIR, ONE)
+#undef PAIR
+#undef ONE
     api.DisablePerSessionThreads = share_pool, api.SessionOptionsSetCustomCreateThreadFn = set_create;
     api.SessionOptionsSetCustomJoinThreadFn = set_join;
     api.SessionOptionsSetCustomThreadCreationOptions = set_creation;

@@ -26,6 +26,7 @@ from runtimes.nodejs import node, package
 from support.runtimes import shim_lab
 
 SOURCES = Path(__file__).parents[2] / "runtimes" / "native"
+NATIVE = Path(__file__).parents[3] / "runtime" / "native"
 # onnxruntime-node -> the libonnxruntime that it carries.
 NODE_VERSIONS = ("1.20.1", "1.30.0")
 # A JVM that starts in 0.1 s and adds no threads of its own later.
@@ -44,10 +45,10 @@ class Program(NamedTuple):
 def built(name: str, source: str, *command: str | Path) -> Path:
     """The file that a compiler makes of tests/runtimes/native/<source>: compiler, source, flags, -o.
 
-    Made again when the source or the command changes.
+    Made again when the source, the table of switches or the command changes.
     """
     tool(str(command[0]))
-    text = (SOURCES / source).read_bytes() + "\0".join(map(str, command)).encode()
+    text = (SOURCES / source).read_bytes() + (NATIVE / "keys.h").read_bytes() + "\0".join(map(str, command)).encode()
     target = HOME / "built" / f"{name}-{hashlib.sha256(text).hexdigest()[:12]}"
     with made(target) as folder:
         if folder:
@@ -60,13 +61,14 @@ def built(name: str, source: str, *command: str | Path) -> Path:
 def compiled(name: str, source: str, folder: Path, *flags: str, compiler: str = "gcc") -> Path:
     """A program that is linked to the libonnxruntime in `folder`."""
     links = (f"-L{folder}", "-lonnxruntime", "-ldl", "-lpthread", f"-Wl,-rpath,{folder}")
-    return built(name, source, compiler, "-O1", "-Wall", "-Wextra", "-Werror", f"-I{headers()}", *flags, *links)
+    includes = (f"-I{headers()}", f"-I{NATIVE}")
+    return built(name, source, compiler, "-O1", "-Wall", "-Wextra", "-Werror", *includes, *flags, *links)
 
 
 @functools.cache
 def stub(compiler: str = "gcc") -> Path:
     """A folder with a libonnxruntime.so that only writes down what reaches it (stub.c)."""
-    flags = ("-std=gnu2x", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", f"-I{headers()}")
+    flags = ("-std=gnu2x", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", f"-I{headers()}", f"-I{NATIVE}")
     links = ("-Wl,-soname,libonnxruntime.so.1", "-lpthread")
     library = built(f"stub-{compiler}.so", "stub.c", compiler, *flags, *links)
     for link in ("libonnxruntime.so", "libonnxruntime.so.1"):
@@ -111,7 +113,7 @@ def _plugin(version: str) -> Program:
 
 
 def _handle(version: str) -> Program:
-    flags = ("-O1", "-DBY_HANDLE", f"-I{headers()}", "-ldl", "-lpthread")
+    flags = ("-O1", "-DBY_HANDLE", f"-I{headers()}", f"-I{NATIVE}", "-ldl", "-lpthread")
     library = _folder(version) / "libonnxruntime.so.1"
     return Program(
         "handle", version, (str(built("handle", "caller.c", "gcc", *flags)),), {"CALLER_LIBRARY": str(library)}

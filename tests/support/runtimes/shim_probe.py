@@ -2,8 +2,8 @@
 
 Runs under Python 3.8 and onnxruntime 1.7 too. Argument: {"model": path, "idle_s": seconds, "before": code to run before
 onnxruntime is imported, "sessions": [null or options, ...]}; options, all of them optional:
-    intra, inter, parallel, graph, arena, mem_pattern   attributes of SessionOptions
-    per_session: false       use_per_session_threads
+    intra, inter, parallel, graph   attributes of SessionOptions
+    enable_..., use_...      its switches, by their own names
     entries: {key: value}    session config entries
     again: true              the former object again
     plain: true              no object
@@ -58,11 +58,9 @@ CONFIG_KEYS = (
 ATTRIBUTES = {
     "intra": "intra_op_num_threads",
     "inter": "inter_op_num_threads",
-    "arena": "enable_cpu_mem_arena",
-    "mem_pattern": "enable_mem_pattern",
-    "per_session": "use_per_session_threads",
     "optimized": "optimized_model_filepath",
 }
+ATTRIBUTES.update({name: name for name in dir(ort.SessionOptions) if name.startswith(("enable_", "use_"))})
 
 
 def threads():
