@@ -13,6 +13,7 @@ from support.runtimes.native_caller import Caller, under
 from support.runtimes.native_lab import program
 
 from raddle import env
+from raddle.planning.policy import FIELDS
 
 pytestmark = pytest.mark.runtime
 
@@ -278,11 +279,6 @@ def test_a_plan_may_be_above_the_quota_and_never_above_the_cpuset(reaching):
 @pytest.mark.parametrize(
     ("plan", "options", "expected"),
     [
-        ("arena=0", "", {"arena": "0", "memPattern": "1"}),
-        ("arena=1", "arena=0", {"arena": "0"}),
-        ("arena=1;existing=override", "arena=0", {"arena": "1"}),
-        ("mem_pattern=0", "", {"arena": "1", "memPattern": "0"}),
-        ("mem_pattern=1", "memPattern=0", {"memPattern": "0"}),
         ("graph=basic", "", {"graph": "1"}),
         ("graph=disable", "graph=2", {"graph": "2"}),
         ("graph=disable;existing=override", "graph=2", {"graph": "0"}),
@@ -292,9 +288,30 @@ def test_a_plan_may_be_above_the_quota_and_never_above_the_cpuset(reaching):
         ("global=1", "", {"own_pool": "0"}),
     ],
 )
-def test_switches_reach_the_session(reaching, plan, options, expected):
+def test_mode_level_and_pool_reach_the_session(reaching, plan, options, expected):
     found = reaching(f"intra=2;{plan}", f"options a {options}".rstrip(), "session s a")
     assert {key: found.session[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "one"),
+    [(field.key, field.switch) for field in FIELDS.values() if field.switch],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_each_switch_reaches_the_session_of_a_release_that_has_it(reaching, key, one):
+    initial, other = int(one.initial), int(not one.initial)
+    cases = [
+        (f"{key}={other}", "", "1.20.0", other),
+        (f"{key}={initial}", f"{one.report}={other}", "1.20.0", other),
+        (f"{key}={initial};existing=override", f"{one.report}={other}", "1.20.0", initial),
+        (f"{key}={other}", "", f"1.{max(14, one.since)}.0", other),
+    ]
+    if one.since > 14:
+        cases.append((f"{key}={other}", "", f"1.{one.since - 1}.0", initial))
+    for plan, options, version, expected in cases:
+        commands = (f"options a {options}".rstrip(), "session s a")
+        found = reaching(f"intra=2;{plan}", *commands, STUB_VERSION=version)
+        assert found.session[one.report] == str(expected), (plan, options, version)
 
 
 def test_the_shared_arena_is_registered_once_by_the_shim_and_not_beside_the_applications_own(reaching):

@@ -1,0 +1,67 @@
+"""The switches of ONNX Runtime's sessions: whichever the table has, in real releases of Python and of C."""
+
+import json
+
+import pytest
+from support import ort_lab
+from support.native_caller import C, started
+from support.ort_lab import version
+
+from raddle import env
+from raddle.planning.policy import FIELDS
+
+pytestmark = ort_lab.MARKS
+
+ROW = "ONNX Runtime (Python)"
+SWITCHES = [(field.key, field.switch) for field in FIELDS.values() if field.switch]
+IDS = [key for key, _ in SWITCHES]
+IN_THE_CODE = "set in the code"
+
+
+@pytest.fixture(scope="module", params=[ort_lab.RELEASES[0], ort_lab.RELEASES[-1]])
+def release(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def seen(release, tmp_path_factory):
+    other = {one.attribute: not one.initial for _, one in SWITCHES}
+    turned = ";".join(f"{key}={int(not one.initial)}" for key, one in SWITCHES)
+    initial = ";".join(f"{key}={int(one.initial)}" for key, one in SWITCHES)
+    plans = {
+        "planned": (f"intra=1;{turned}", [{}]),
+        "respect": (f"intra=1;{initial}", [other]),
+        "override": (f"intra=1;{initial};existing=override", [other]),
+    }
+    return ort_lab.Lab(tmp_path_factory.mktemp("ort")).probes(release, plans)
+
+
+@pytest.mark.parametrize(("key", "one"), SWITCHES, ids=IDS)
+def test_the_plan_s_value_is_the_session_s_and_the_code_s_object_is_as_before(release, seen, key, one, proves):
+    proves(ROW, version(release), "memory")
+    (session,), (record,) = seen["planned"]["sessions"], seen["planned"]["records"]
+    assert session["effective"][one.attribute] is record["effective"][one.report] is not one.initial
+    assert one.report not in record["because"]
+    assert session["after"][one.attribute] is one.initial
+
+
+@pytest.mark.parametrize(("key", "one"), SWITCHES, ids=IDS)
+def test_the_code_s_own_stays_unless_the_policy_overrides(seen, key, one):
+    for existing, stays in (("respect", True), ("override", False)):
+        (session,), (record,) = seen[existing]["sessions"], seen[existing]["records"]
+        assert session["effective"][one.attribute] is record["effective"][one.report] is (stays != one.initial)
+        assert record["because"].get(one.report) == (IN_THE_CODE if stays else None)
+
+
+@pytest.mark.parametrize(("kind", "release"), [C[0], C[-1]])
+def test_a_native_session_is_made_with_each_that_its_release_has(kind, release, tmp_path):
+    plan = ";".join(f"{key}={int(not one.initial)}" for key, one in SWITCHES)
+    with started(kind, release, f"intra=1;{plan}", variables={env.REPORT: str(tmp_path)}) as caller:
+        caller.session("", name="s")
+        caller.do("run s")
+        assert caller.end() == 0
+    (path,) = tmp_path.glob("*.json")
+    (session,) = json.loads(path.read_text())["sessions"]
+    minor = int(release.split(".")[1])
+    expected = {one.report: not one.initial if minor >= one.since else None for _, one in SWITCHES}
+    assert {report: session["effective"].get(report) for report in expected} == expected
