@@ -28,6 +28,7 @@
     X(RD_SHARED_ARENA, "shared_arena", 0, 1U, NULL)                                                                   \
     X(RD_ARENA, "arena", 0, 1U, NULL)                                                                                 \
     X(RD_MEM_PATTERN, "mem_pattern", 0, 1U, NULL)                                                                     \
+    X(RD_DETERMINISTIC, "deterministic", 0, 1U, NULL)                                                                 \
     X(RD_SHRINK, "shrink", 0, 1U, NULL)                                                                               \
     X(RD_SESSION_INTRA_OP_ALLOW_SPINNING, "session.intra_op.allow_spinning", 0, 1U, NULL)                             \
     X(RD_SESSION_INTER_OP_ALLOW_SPINNING, "session.inter_op.allow_spinning", 0, 1U, NULL)                             \
@@ -103,9 +104,10 @@ enum { RD_ALLOC_SYSTEM, RD_ALLOC_MIMALLOC, RD_ALLOC_JEMALLOC, RD_ALLOC_TCMALLOC 
 /* What sessions are told: PAIR(key, off, on, name in reports, since 1.x), ONE(key, setter, ...) */
 #define RD_SWITCHES(PAIR, ONE)                                              \
     PAIR(ARENA, DisableCpuMemArena, EnableCpuMemArena, "arena", 0)          \
-    PAIR(MEM_PATTERN, DisableMemPattern, EnableMemPattern, "memPattern", 0)
+    PAIR(MEM_PATTERN, DisableMemPattern, EnableMemPattern, "memPattern", 0) \
+    ONE(DETERMINISTIC, SetDeterministicCompute, "deterministicCompute", 17)
 
-enum { RD_SWITCH_ARENA, RD_SWITCH_MEM_PATTERN, RD_SWITCH_COUNT };
+enum { RD_SWITCH_ARENA, RD_SWITCH_MEM_PATTERN, RD_SWITCH_DETERMINISTIC, RD_SWITCH_COUNT };
 
 /* As in slots.h. */
 enum {
@@ -113,6 +115,7 @@ enum {
     SLOT_EnableCpuMemArena = 18,
     SLOT_DisableMemPattern = 17,
     SLOT_EnableMemPattern = 16,
+    SLOT_SetDeterministicCompute = 273,
 };
 
 #endif

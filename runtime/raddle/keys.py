@@ -26,6 +26,7 @@ NUMBERS = {
     "shared_arena": (0, 1),
     "arena": (0, 1),
     "mem_pattern": (0, 1),
+    "deterministic": (0, 1),
     "shrink": (0, 1),
     "session.intra_op.allow_spinning": (0, 1),
     "session.inter_op.allow_spinning": (0, 1),
@@ -92,4 +93,5 @@ PROVIDERS = {
 SWITCHES = (
     ("arena", "enable_cpu_mem_arena", "arena", True),
     ("mem_pattern", "enable_mem_pattern", "memPattern", True),
+    ("deterministic", "use_deterministic_compute", "deterministicCompute", False),
 )

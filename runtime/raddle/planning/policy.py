@@ -204,6 +204,20 @@ class Policy(NamedTuple):
             "enable_mem_pattern", (("DisableMemPattern", 17), ("EnableMemPattern", 16)), "memPattern", initial=True
         ),
     )
+    deterministic_compute: Optional[bool] = kinds.flag(
+        "onnxruntime.deterministicCompute",
+        None,
+        "Whether kernels that can give the same result in each run do so, at the cost of time; most of them are a "
+        "GPU's. Absent leaves what the application sets.",
+        key="deterministic",
+        switch=Switch(
+            "use_deterministic_compute",
+            (("SetDeterministicCompute", 273),),
+            "deterministicCompute",
+            initial=False,
+            since=17,
+        ),
+    )
     arena_shrinkage: bool = kinds.flag(
         "onnxruntime.arenaShrinkage",
         False,
