@@ -2,6 +2,8 @@
 SHELL := bash
 PYTHON := .venv/bin/python
 ARGS ?=
+# More workers than a small machine has CPUs, since tests wait for servers and clocks. tests/conftest.py has the order.
+PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help
 help: ## Print what can be made
@@ -30,13 +32,13 @@ native: setup packages ## Build the native shim for every architecture that ther
 .PHONY: test
 test: $(if $(ARGS),,check) native ## Run every check and every test; with ARGS, which goes to pytest, only what that names
 	@$(PYTHON) -m cluster build > /dev/null
-	@$(PYTHON) -m pytest $(or $(ARGS),-n 2 --dist loadfile)
+	@$(PYTHON) -m pytest $(or $(ARGS),$(PARALLEL))
 	@$(if $(ARGS),true,$(PYTHON) -m generate.supported --check)
 
 .PHONY: coverage
 coverage: native ## Run the tests and print the lines and branches that they reach, by module; ARGS goes to pytest
 	@$(PYTHON) -m cluster build > /dev/null
-	@tools/scripts/coverage $(or $(ARGS),-n 2 --dist loadfile)
+	@tools/scripts/coverage $(or $(ARGS),$(PARALLEL))
 
 .PHONY: lab
 lab: setup native ## Run containers on NUMA machines under QEMU: where each thread and its memory really are (minutes)
