@@ -36,9 +36,9 @@ def case_of(namespace: str, labels: Labels, policy: PolicyObject) -> Case:
     return namespace, labels, policy.uid, policy.generation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Tally:
-    """Pods that one policy governs. Sums of tallies are tallies.
+    """Pods that one policy governs. Sums of tallies are tallies. It is changed only while its pods are counted.
 
     ``stale``: injected with other settings than the policy gives now. ``shimless``: injected, but out of the shim's
     reach. ``resized``: injected, and their CPUs changed in place since. ``older``: created before the policy reached
@@ -54,11 +54,11 @@ class Tally:
     shimless: int = 0
     resized: int = 0
     older: int = 0
-    skipped: Mapping[str, int] = field(default_factory=dict)
-    missed: tuple[str, ...] = ()
-    rivals: frozenset[str] = frozenset()
+    skipped: Counter[str] = field(default_factory=Counter)
+    missed: list[str] = field(default_factory=list)
+    rivals: set[str] = field(default_factory=set)
     pending: int = 0
-    layouts: Mapping[str, int] = field(default_factory=dict)
+    layouts: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: Tally) -> Tally:
         """Return the tally of both sets of pods; of the names as many as are shown."""
@@ -70,12 +70,21 @@ class Tally:
             shimless=self.shimless + other.shimless,
             resized=self.resized + other.resized,
             older=self.older + other.older,
-            skipped=dict(Counter(self.skipped) + Counter(other.skipped)),
+            skipped=self.skipped + other.skipped,
             missed=(self.missed + other.missed)[:NAMES_SHOWN],
             rivals=self.rivals | other.rivals,
             pending=self.pending + other.pending,
-            layouts=dict(Counter(self.layouts) + Counter(other.layouts)),
+            layouts=self.layouts + other.layouts,
         )
+
+    def skip(self, name: str, reason: SkipReason | None) -> None:
+        """Count a pod that should have values and has none; None: the reason is not known yet."""
+        if reason is None:
+            self.pending += 1
+            return
+        self.skipped[str(reason)] += 1
+        if reason is SkipReason.WEBHOOK_MISSED:
+            self.missed.append(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,48 +99,6 @@ class NamespaceTally:
     unattributed: Mapping[str, int] = field(default_factory=dict)
     oldest_injected_s: int | None = None
     valueless: Mapping[Case, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Counts:
-    matched: int = 0
-    injected: int = 0
-    safe: int = 0
-    stale: int = 0
-    shimless: int = 0
-    resized: int = 0
-    older: int = 0
-    skipped: Counter[str] = field(default_factory=Counter)
-    missed: list[str] = field(default_factory=list)
-    rivals: set[str] = field(default_factory=set)
-    pending: int = 0
-    layouts: Counter[str] = field(default_factory=Counter)
-
-    def skip(self, name: str, reason: SkipReason | None) -> None:
-        """Count a pod that should have values and has none; None: the reason is not known yet."""
-        if reason is None:
-            self.pending += 1
-            return
-        self.skipped[str(reason)] += 1
-        if reason is SkipReason.WEBHOOK_MISSED:
-            self.missed.append(name)
-
-    def frozen(self) -> Tally:
-        """Return the counts so far."""
-        return Tally(
-            matched=self.matched,
-            injected=self.injected,
-            safe=self.safe,
-            stale=self.stale,
-            shimless=self.shimless,
-            resized=self.resized,
-            older=self.older,
-            skipped=dict(self.skipped),
-            missed=tuple(sorted(self.missed)[:NAMES_SHOWN]),
-            rivals=frozenset(self.rivals),
-            pending=self.pending,
-            layouts=dict(self.layouts),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +130,7 @@ def tally(
     ``changed_s`` is when each policy was last written; ``verdicts`` why pods have no values, as far as that has been
     examined; ``unlabelled`` what a namespace without the label counts as.
     """
-    counts: dict[PolicyKey, _Counts] = {}
+    counts: dict[PolicyKey, Tally] = {}
     unattributed: Counter[str] = Counter()
     valueless: dict[Case, str] = {}
     matches: dict[Labels, _Match | None] = {}
@@ -177,20 +144,21 @@ def tally(
         if match is None:
             continue
         for younger, older in match.pairs:
-            counts.setdefault(key_of(younger), _Counts()).rivals.add(older.reference)
+            counts.setdefault(key_of(younger), Tally()).rivals.add(older.reference)
         if match.policy is None:
             unattributed[match.reason] += 1
             continue
         key = key_of(match.policy)
-        count = counts.setdefault(key, _Counts())
+        count = counts.setdefault(key, Tally())
         reached_s = max(changed_s.get(key, 0), facts.opted_in_s)
         if _count(count, match.policy, pod, reached_s):
             case = case_of(namespace, pod.labels, match.policy)
             valueless.setdefault(case, name)
             count.skip(f"{namespace}/{name}", verdicts.get(case))
-    found = {key: count.frozen() for key, count in counts.items()}
+    for count in counts.values():
+        count.missed = sorted(count.missed)[:NAMES_SHOWN]
     return NamespaceTally(
-        policies=found,
+        policies=counts,
         unattributed=dict(unattributed),
         oldest_injected_s=oldest_s,
         valueless=valueless,
@@ -207,7 +175,7 @@ def _match(
     return _Match(governed.policy, str(governed.skip.reason) if governed.skip else "", pairs)
 
 
-def _count(counts: _Counts, policy: PolicyObject, pod: PodFacts, reached_s: int) -> bool:
+def _count(counts: Tally, policy: PolicyObject, pod: PodFacts, reached_s: int) -> bool:
     """Count one pod; return whether the reason for its having no values is to be looked up."""
     counts.matched += 1
     if pod.injected:
