@@ -14,13 +14,14 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import kopf
 
 from raddle_operator.controller.state import WATCHED
-from raddle_operator.kube import Connection, Object, Resource
-from raddle_operator.kube.informer import Key
+
+if TYPE_CHECKING:
+    from raddle_operator.controller.process import Controller
 
 # It writes a line for every event of every object.
 logging.getLogger("kopf.objects").setLevel(logging.WARNING)
@@ -28,22 +29,6 @@ logging.getLogger("kopf.objects").setLevel(logging.WARNING)
 REGISTRY: Final = kopf.OperatorRegistry()
 """Our own: kopf's global one belongs to everyone who imports kopf."""
 _RESOURCES: Final = {resource.plural: resource for resource in WATCHED}
-
-
-class Controller(Protocol):
-    """What the handlers call: kopf's memo, one for the whole process."""
-
-    async def start(self) -> None:
-        """Answer probes and wait until this process leads. Raises OSError where the port is taken."""
-
-    async def credentials(self) -> Connection:
-        """Return the credentials of now."""
-
-    def deliver(self, resource: Resource, key: Key, obj: Object, *, deleted: bool) -> None:
-        """Note an object as it is now, or was when it was deleted."""
-
-    async def stop(self) -> None:
-        """End all work, and release the Lease."""
 
 
 class NoDiffBase(kopf.DiffBaseStorage):  # type: ignore[misc]
@@ -61,16 +46,16 @@ class NoDiffBase(kopf.DiffBaseStorage):  # type: ignore[misc]
         """Write nothing into the user's object."""
 
 
-async def operate(controller: Controller, ended: Any) -> None:
-    """Run kopf until SIGTERM, SIGINT, or the event ``ended``. Raises what ended it otherwise."""
+async def operate(controller: Controller) -> None:
+    """Run kopf until SIGTERM, SIGINT, or the controller has ended. Raises what ended it otherwise."""
     await kopf.operator(
         registry=REGISTRY,
-        memo=controller,
+        memo=controller,  # which every handler gets
         # It is for peering only, but kopf would look for the user's name, which a container's may lack.
         identity="raddle",
         standalone=True,  # no peering: a foreign object named "default" could pause us
         clusterwide=True,
-        stop_flag=ended,
+        stop_flag=controller.ended,
     )
 
 

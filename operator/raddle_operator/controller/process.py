@@ -119,7 +119,7 @@ async def serve(settings: ControllerSettings) -> None:
     """
     async with await Kube.from_settings(settings.kubeconfig, settings.context) as kube:
         controller = Controller(kube, settings)
-        await handlers.operate(controller, controller.ended)
+        await handlers.operate(controller)
     if controller.error is not None:
         raise controller.error
 
