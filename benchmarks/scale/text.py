@@ -118,8 +118,9 @@ def _idle_text(results: Results) -> str:
     ]
     headings = ("process", "settled MB", "peak MB", "CPU % of a core", "API calls a minute", "kB received a minute")
     return f"""While nothing happens but the kubelets' reports (each node's status every five minutes), over
-{results.idle_s:.0f} s. The peak is that of the whole benchmark. The controller lists our own kinds every
-{resync_s / 60:g} minutes and each watch is opened anew about every four, so some of that may lie outside this time:
+{results.idle_s:.0f} s. The peak is that of the whole benchmark. The controller lists what kopf watches
+every {resync_s / 60:g} minutes, and an informer opens its watch again about every four, so some of that may lie outside
+this time:
 
 {markdown_table(headings, rows)}
 {markdown_table(("account", "verb", "what", "calls a minute"), call_rows(results.calls, results.idle_s))}"""
