@@ -534,3 +534,18 @@ def test_a_container_added_to_a_copy_gets_values_of_its_own():
     again, _ = inject(patched)
     assert environment(again, "debugger")["OMP_NUM_THREADS"] == ["omp-threads.raddle.dev/debugger"]
     assert again["metadata"]["annotations"]["omp-threads.raddle.dev/debugger"] == "1"
+
+
+@pytest.mark.parametrize("entries", [None, [], [{"name": "SETTING", "value": "1"}], [{"name": "A"}, {"name": "A"}]])
+def test_variables_that_raddle_does_not_look_at_change_nothing_of_what_is_added(entries):
+    plain = environment(inject(pod(container()))[0])
+    found = environment(inject(pod(container(env=entries)))[0])
+    assert [entry for name, entry in found.items() if name in plain] == list(plain.values())
+
+
+def test_what_one_pod_got_may_be_changed_without_another_noticing():
+    first = inject(pod(container()))[0]
+    before = copy.deepcopy(first)
+    for entry in first["spec"]["containers"][0]["env"]:
+        entry["name"] = "CHANGED"
+    assert inject(pod(container()))[0] == before

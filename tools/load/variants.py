@@ -89,7 +89,7 @@ def raddle_env(cell: Cell, shim: Path, policy: Policy) -> dict[str, str]:
     budget = Budget(quota_cpus=limit, because="no CPU limit" if limit is None else f"limits.cpu {limit:g}")
     composed = plan_annotations.compose(sysfs.read_machine(), budget, policy)
     (container,) = pods.pod_from_object(_POD).containers
-    chosen = variables.chosen(container, composed, policy, {}, kept=(), shim=True, door=True)
+    chosen = variables.chosen(container, composed.plan, policy, {}, kept=(), shim=True, door=True)
     references = {
         name: composed.values[prefix] for name, prefix in chosen.references.items() if prefix in composed.values
     }

@@ -10,23 +10,28 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from raddle import delivery, env
 from raddle.cpus.topology import Machine
-from raddle.planning.planner import Plan
+from raddle.planning.planner import Budget, Plan
+from raddle.planning.policy import Policy
 from raddle_operator.injection import door, plan_annotations, variables, volumes
 from raddle_operator.injection.activation import ShimActivation, activate, architecture_of
 from raddle_operator.injection.budget import Resources, container_budget, pod_resources
+from raddle_operator.injection.environment import Edits
 from raddle_operator.injection.injected import strip_injected
 from raddle_operator.injection.json_patch import ContainerChange, Operation, operations
 from raddle_operator.injection.matching import DISABLED, Policies, govern
+from raddle_operator.injection.plan_annotations import compose
+from raddle_operator.injection.variables import Variables
 from raddle_operator.injection.volumes import Shim, ShimDelivery
 from raddle_operator.injection.workers import SIDECARS, binds_itself, workers
-from raddle_operator.objects.pods import Container, Pod, pod_from_object
+from raddle_operator.objects.pods import Container, Pod, bare, pod_from_object
 from raddle_operator.objects.policy import PolicyObject
 from raddle_operator.objects.quantities import QuantityError
-from raddle_operator.objects.reading import SpecError
+from raddle_operator.objects.reading import EMPTY, SpecError
 from raddle_operator.objects.reasons import Skip, SkipReason
 
 # The API server allows 256 KiB of annotations; beyond it, it would deny the pod, or could not bind it.
@@ -244,41 +249,71 @@ def _plan_container(
         )
     except QuantityError as error:
         return _skipped(name, SkipReason.MALFORMED, f"resources: {error}"), None
-    kept = variables.kept_counts(container, policy)
-    annotations = plan_annotations.compose(
-        common.machine,
-        budget,
-        policy,
-        kept=kept,
-        hidden=variables.hidden(container, policy),
-        governed_by=governing.reference,
-        node=common.node,
-    )
-    plan = annotations.plan
+    mounts, no_reports = _mounts(container, common, activation)
+    reports = any(mount["name"] == volumes.REPORT_VOLUME for mount in mounts)
+    if common.machine is None and not activation.edits and variables.sets_nothing(container, governing.image_env):
+        plan, given, edits, annotations = _values_by_name(
+            name, budget, policy, governing.reference, activation.loads, activation.door, reports
+        )
+    else:
+        plan, given, edits, annotations = _values(
+            container,
+            budget,
+            policy,
+            governing.reference,
+            activation,
+            reports=reports,
+            image_env=governing.image_env,
+            machine=common.machine,
+            node=common.node,
+        )
     if plan.cap is None and policy.intra_op is None:
         return _skipped(name, SkipReason.NO_CPU_BOUND, plan.because.get("intraOp", "")), None
-    given = variables.chosen(
-        container, annotations, policy, governing.image_env, kept=kept, shim=activation.loads, door=activation.door
-    )
-    kept += given.kept
     withheld = (*activation.withheld, *given.withheld)
     if not given.names and withheld:
         skip, closed = withheld[-1], common.door_closed
         if closed is not None:
             # By it the container would have had something.
             skip = replace(skip, detail=f"{skip.detail}; {closed.reason}: {closed.detail}")
-        return ContainerOutcome(name=name, plan=plan, skip=skip, kept=kept), None
-    mounts, no_reports = _mounts(container, common, activation)
-    keys = {prefix: prefix + name for prefix in (*given.references.values(), env.PLAN_PREFIX)}
-    reports = any(mount["name"] == volumes.REPORT_VOLUME for mount in mounts)
-    change = ContainerChange(
-        container,
-        variables.edits(container, given, keys, activation.edits, reports=reports),
-        mounts,
-        {key: annotations.values[prefix] for prefix, key in keys.items()},
-    )
+        return ContainerOutcome(name=name, plan=plan, skip=skip, kept=given.kept), None
     withheld += no_reports
-    return ContainerOutcome(name=name, plan=plan, withheld=withheld, kept=kept, variables=given.names), change
+    outcome = ContainerOutcome(name=name, plan=plan, withheld=withheld, kept=given.kept, variables=given.names)
+    return outcome, ContainerChange(container, edits, mounts, annotations)
+
+
+def _values(
+    container: Container,
+    budget: Budget,
+    policy: Policy,
+    governed_by: str,
+    activation: ShimActivation,
+    *,
+    reports: bool,
+    image_env: Mapping[str, str] = EMPTY,
+    machine: Machine | None = None,
+    node: str | None = None,
+) -> tuple[Plan, Variables, Edits, Mapping[str, str]]:
+    """The plan, and what it comes to: variables, the changes that set them, annotations, key to value."""
+    kept = variables.kept_counts(container, policy)
+    hidden = variables.hidden(container, policy)
+    made = compose(machine, budget, policy, kept=kept, hidden=hidden, governed_by=governed_by, node=node)
+    if made.plan.cap is None and policy.intra_op is None:
+        return made.plan, Variables({}, {}), Edits(), {}
+    given = variables.chosen(
+        container, made.plan, policy, image_env, kept=kept, shim=activation.loads, door=activation.door
+    )
+    keys = {prefix: prefix + container.name for prefix in (*given.references.values(), env.PLAN_PREFIX)}
+    edits = variables.edits(container, given, keys, activation.edits, reports=reports)
+    annotations = {key: made.values[prefix] for prefix, key in keys.items()}
+    return made.plan, given._replace(kept=kept + given.kept), edits, annotations
+
+
+@lru_cache(maxsize=1024)
+def _values_by_name(
+    name: str, budget: Budget, policy: Policy, governed_by: str, loads: bool, door: bool, reports: bool
+) -> tuple[Plan, Variables, Edits, Mapping[str, str]]:
+    """As `_values`, for a container that sets nothing: all like it get the same, whatever pod they are in."""
+    return _values(bare(name), budget, policy, governed_by, ShimActivation(loads=loads, door=door), reports=reports)
 
 
 def _left_alone(container: Container, policy: PolicyObject, planned: int) -> Skip | None:

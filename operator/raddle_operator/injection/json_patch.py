@@ -75,8 +75,9 @@ def _environment(container: Container, change: ContainerChange) -> list[Operatio
         return [{"op": "replace", "path": pointer, "value": wanted} if wanted else {"op": "remove", "path": pointer}]
     if not replaced and not appended:
         return []
+    # Containers share what is appended, and whoever makes the patch may change the result.
     if not entries:
-        return [{"op": "add", "path": pointer, "value": list(appended)}]
+        return [{"op": "add", "path": pointer, "value": [{**entry} for entry in appended]}]
     found: list[Operation] = []
     # From the back, so that an insertion moves no place that is still to be changed.
     for place in sorted(replaced, reverse=True):
@@ -86,7 +87,7 @@ def _environment(container: Container, change: ContainerChange) -> list[Operatio
         first, *others = replaced[place]
         found.append({"op": "replace", "path": f"{pointer}/{place}", "value": first})
         found.extend({"op": "add", "path": f"{pointer}/{place + 1}", "value": entry} for entry in others)
-    found.extend({"op": "add", "path": pointer + "/-", "value": entry} for entry in appended)
+    found.extend({"op": "add", "path": pointer + "/-", "value": {**entry}} for entry in appended)
     return found
 
 

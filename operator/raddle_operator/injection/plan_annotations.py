@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from raddle import env
 from raddle.cpus.topology import Machine
 from raddle.planning import wire
 from raddle.planning.planner import Budget, Plan, plan
 from raddle.planning.policy import Policy
-from raddle_operator.injection import families
 
 # Variable -> (the prefix of the annotation that it reads, the plan's field), in the order in which they are injected.
 COUNTS: Final[Mapping[str, tuple[str, str]]] = {
@@ -52,17 +50,11 @@ def reserved(prefix: str) -> int:
     return _RESERVED[prefix]
 
 
-@dataclass(frozen=True, slots=True)
-class PlanAnnotations:
-    """A plan as it will stand, without what the pod spec keeps, and the annotations' values by prefix.
-
-    `literals` are those of a container that sets no variable that Raddle looks at, where the policy states none of the
-    image's; None where they are not remembered.
-    """
+class PlanAnnotations(NamedTuple):
+    """A plan as it will stand, without what the pod spec keeps, and the annotations' values by prefix."""
 
     plan: Plan
     values: Mapping[str, str]
-    literals: families.Literals | None = None
 
 
 def compose(
@@ -112,8 +104,7 @@ def _compose(
         count = getattr(made, field)
         if count is not None:
             values[prefix] = str(count)
-    literals = families.literals(made, policy, sets={}, image_env={}) if machine is None else None
-    return PlanAnnotations(made, values, literals)
+    return PlanAnnotations(made, values)
 
 
 _remembered: Final = lru_cache(maxsize=1024)(_compose)

@@ -13,7 +13,7 @@ from raddle.planning.planner import Plan
 from raddle.planning.policy import Policy
 from raddle_operator.injection import families
 from raddle_operator.injection.environment import Edits, Entry, checksum, java_options, literal, renamed
-from raddle_operator.injection.plan_annotations import COUNTS, PlanAnnotations
+from raddle_operator.injection.plan_annotations import COUNTS
 from raddle_operator.objects.pods import EXTENDED, JAVA_OPTIONS, Container
 from raddle_operator.objects.reading import EMPTY
 from raddle_operator.objects.reasons import Skip, SkipReason
@@ -26,6 +26,10 @@ _COMPLETED: Final = Skip(
     detail="envFrom may set thread counts, so only processes with the shim get those that are absent;"
     " existingValues: Override gives Raddle's to all",
 )
+
+
+# Beside those of OpenMP, whose names begin with OMP_.
+_LOOKED_AT: Final = frozenset((env.PLAN, env.LITERALS, env.REPORT, *COUNTS, *EXTENDED, *families.VARIABLES))
 
 
 class Variables(NamedTuple):
@@ -45,6 +49,12 @@ class Variables(NamedTuple):
     def names(self) -> tuple[str, ...]:
         """All of them."""
         return (*self.references, *self.literals, *self.completed)
+
+
+def sets_nothing(clean: Container, image_env: Mapping[str, str]) -> bool:
+    """Whether neither the container sets a variable that is looked at here, nor the image one that is extended."""
+    known = clean.env.keys().isdisjoint(_LOOKED_AT) and JAVA_OPTIONS not in image_env
+    return known and not clean.env_from and not _openmp(clean)
 
 
 def kept_counts(clean: Container, policy: Policy) -> tuple[str, ...]:
@@ -69,7 +79,7 @@ def hidden(clean: Container, policy: Policy) -> bool:
 
 def chosen(
     clean: Container,
-    annotations: PlanAnnotations,
+    plan: Plan,
     policy: Policy,
     image_env: Mapping[str, str],
     *,
@@ -81,15 +91,15 @@ def chosen(
 
     `kept` are `kept_counts`; `shim`: one is to read the plan; `door`: it sees what the image and envFrom set.
     """
-    plan: Mapping[str, str] = {env.PLAN: env.SHIM_PREFIX} if shim else {}
+    told: Mapping[str, str] = {env.PLAN: env.SHIM_PREFIX} if shim else {}
     if hidden(clean, policy) and not door:
-        return Variables(references=plan, literals={}, withheld=(_HIDDEN,))
-    found = _literals(clean, annotations, policy, image_env)
+        return Variables(references=told, literals={}, withheld=(_HIDDEN,))
+    found = _literals(clean, plan, policy, image_env)
     if hidden(clean, policy):
         completed = {**found.values, **found.left}
-        return Variables(references=plan, literals={}, completed=completed, kept=found.kept, withheld=(_COMPLETED,))
+        return Variables(references=told, literals={}, completed=completed, kept=found.kept, withheld=(_COMPLETED,))
     return Variables(
-        references={**plan, **_references(clean, annotations.plan, kept, policy)},
+        references={**told, **_references(clean, plan, kept, policy)},
         literals=found.values,
         completed=found.left if door else {},
         kept=found.kept,
@@ -121,16 +131,11 @@ def _openmp(clean: Container) -> set[str]:
     return {name for name in clean.env if name.startswith("OMP_")}
 
 
-def _literals(
-    clean: Container, annotations: PlanAnnotations, policy: Policy, image_env: Mapping[str, str]
-) -> families.Literals:
+def _literals(clean: Container, plan: Plan, policy: Policy, image_env: Mapping[str, str]) -> families.Literals:
     """The variables of the policy's families that can't be references."""
-    looked_at = clean.env.keys() & families.VARIABLES | _openmp(clean)
-    if annotations.literals is not None and not looked_at and JAVA_OPTIONS not in image_env:
-        return annotations.literals
-    entries = ((name, clean.effective(name)) for name in looked_at)
-    sets = {name: entry.value for name, entry in entries if entry is not None} | java_options(clean)[0]
-    return families.literals(annotations.plan, policy, sets=sets, image_env=image_env)
+    entries = map(clean.effective, clean.env.keys() & families.VARIABLES | _openmp(clean))
+    sets = {entry.name: entry.value for entry in entries if entry is not None} | java_options(clean)[0]
+    return families.literals(plan, policy, sets=sets, image_env=image_env)
 
 
 def edits(

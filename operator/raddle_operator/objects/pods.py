@@ -160,6 +160,11 @@ def pod_from_object(obj: Any) -> Pod:
     )
 
 
+def bare(name: str) -> Container:
+    """A container that has nothing but a name."""
+    return _container({"name": name}, "containers", 0)
+
+
 def with_entries(container: Container, entries: Sequence[Mapping[str, Any]]) -> Container:
     """The container with another list of environment variables."""
     places, annotated = _env(entries, f"spec.{container.field}[{container.place}]")
