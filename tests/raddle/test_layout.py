@@ -10,7 +10,7 @@ from support.machines import machines as any_machine
 
 import machines
 from raddle.cpus import cpuset
-from raddle.cpus.placement import Wish, one_cpu_each
+from raddle.cpus.placement import PlacementPolicy, one_cpu_each
 from raddle.cpus.topology import CoreType, Kubelet, Machine
 from raddle.machine.sysfs import read_machine
 from raddle.planning.layout import CORES_EACH, MOST_IDLE, cache_domains, layout
@@ -38,7 +38,7 @@ def best(cores, domains):
 
 
 def domains_of(machine):
-    return cache_domains(machine, one_cpu_each(machine, machine.online, Wish()))[0]
+    return cache_domains(machine, one_cpu_each(machine, machine.online, PlacementPolicy()))[0]
 
 
 def few(domains):

@@ -13,7 +13,7 @@ import machines
 from raddle import env, keys
 from raddle.cpus import cpuset, machine_part
 from raddle.cpus.machine_part import MAX_CPUS, fields_of, machine_of
-from raddle.cpus.placement import Wish, place, tie
+from raddle.cpus.placement import PlacementPolicy, place, tie
 from raddle.cpus.topology import GPU, CoreType, Group, Kubelet, Machine, NUMANode
 from raddle.machine.sysfs import read_machine
 from raddle.planning.planner import Budget, plan
@@ -21,8 +21,8 @@ from raddle.planning.policy import Policy
 from raddle.planning.wire import shim_text
 
 WISHES = tuple(
-    Wish(*wish)
-    for wish in product(("auto", "single", "any"), ("auto", *keys.WORDS["ctype"]), (False, True), (False, True))
+    PlacementPolicy(*wanted)
+    for wanted in product(("auto", "single", "any"), ("auto", *keys.WORDS["ctype"]), (False, True), (False, True))
 )
 NAMED = {name: read_machine(str(machines.path(name))) for name in machines.names()}
 
@@ -37,13 +37,13 @@ def alike(machine, fields, cpus, *, wishes=WISHES):
     part = machine_of(fields, cpus)
     assert part is not None
     size = cpuset.count(cpus)
-    for wish in wishes:
-        placed = place(machine, size, wish, cpus)
-        assert place(part, size, wish, cpus) == placed
+    for wanted in wishes:
+        placed = place(machine, size, wanted, cpus)
+        assert place(part, size, wanted, cpus) == placed
         for threads, affinity in product({placed.threads, size, 2}, ("numa", "core")):
             for siblings in (True, False):
-                tied = tie(machine, cpus, threads, affinity, wish, siblings=siblings)
-                assert tie(part, cpus, threads, affinity, wish, siblings=siblings) == tied
+                tied = tie(machine, cpus, threads, affinity, wanted, siblings=siblings)
+                assert tie(part, cpus, threads, affinity, wanted, siblings=siblings) == tied
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -66,12 +66,12 @@ def test_any_cpus_of_any_machine_hold_a_pool_as_they_do_there(machine, data):
 def test_the_whole_of_a_machine_of_any_size_holds_a_pool_as_it_does_there(machine):
     for fields in fields_of(machine, gpu=True):
         if fields:
-            wishes = [wish for wish in WISHES if wish.gpu]
+            wishes = [wanted for wanted in WISHES if wanted.gpu]
             # Without the L3 domains the cores are in another order, and as many.
             whole = "l3" in fields or "l3" not in machine_part.written(machine, gpu=True)
             part = machine_of(fields, machine.online)
-            for wish in wishes:
-                placed = [place(one, 4, wish, machine.online) for one in (machine, part)]
+            for wanted in wishes:
+                placed = [place(one, 4, wanted, machine.online) for one in (machine, part)]
                 assert placed[0] == placed[1]
             if whole and machine.online.bit_length() < 100:
                 alike(machine, fields, machine.online, wishes=wishes[:4])
@@ -208,9 +208,9 @@ def test_whatever_is_told_a_pool_is_placed_or_the_cpus_are_counted(fields, cpus)
     part = machine_of(fields, cpus)
     if part is None:
         return
-    for wish in WISHES:
-        found = place(part, cpuset.count(cpus), wish, cpus)
+    for wanted in WISHES:
+        found = place(part, cpuset.count(cpus), wanted, cpus)
         assert found.cpus
         assert found.cpus & ~cpus == 0
         assert 1 <= found.threads <= cpuset.count(cpus)
-        tie(part, cpus, found.threads, "core", wish)
+        tie(part, cpus, found.threads, "core", wanted)

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raddle.cpus import cpuset
-from raddle.cpus.placement import Wish, affinity_groups, memory_node, place, pool_units, tie
+from raddle.cpus.placement import PlacementPolicy, affinity_groups, memory_node, place, pool_units, tie
 from raddle.cpus.topology import GPU, CoreType, Group, Kubelet, Machine, NUMANode
 from raddle.planning.layout import cache_domains, layout
 from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import Policy
 
-AUTO = Wish()
+AUTO = PlacementPolicy()
 
 
 def mask(text):
@@ -82,16 +82,16 @@ COUNTS_ONLY = Machine(online=mask("0-7"), cores=())
 
 
 @pytest.mark.parametrize(
-    ("the_machine", "cpus", "wish", "threads", "pool", "because"),
+    ("the_machine", "cpus", "wanted", "threads", "pool", "because"),
     [
         (PLAIN, "0-7", AUTO, 8, "0-7", "8 physical cores"),
         (PLAIN, "0-5,8-9", AUTO, 6, "0-5", "6 physical cores on one NUMA node"),
         (PLAIN, "0-4,8-9", AUTO, 7, "0-4,8-9", "7 physical cores"),
-        (PLAIN, "0-5,8-9", Wish(numa="any"), 8, "0-5,8-9", "8 physical cores"),
-        (PLAIN, "0-4,8-11", Wish(numa="single"), 5, "0-4", "5 physical cores on one NUMA node"),
-        (PLAIN, "0-3,8-11", Wish(numa="single"), 4, "0-3", "4 physical cores on one NUMA node"),
+        (PLAIN, "0-5,8-9", PlacementPolicy(numa="any"), 8, "0-5,8-9", "8 physical cores"),
+        (PLAIN, "0-4,8-11", PlacementPolicy(numa="single"), 5, "0-4", "5 physical cores on one NUMA node"),
+        (PLAIN, "0-3,8-11", PlacementPolicy(numa="single"), 4, "0-3", "4 physical cores on one NUMA node"),
         (SMT, "0-3,16-19", AUTO, 4, "0-3,16-19", "4 physical cores"),
-        (SMT, "0-3,16-19", Wish(all_threads=True), 8, "0-3,16-19", "8 CPUs"),
+        (SMT, "0-3,16-19", PlacementPolicy(all_threads=True), 8, "0-3,16-19", "8 CPUs"),
         # Half cores: one thread each all the same.
         (SMT, "0-3", AUTO, 4, "0-3", "4 physical cores"),
         # Cores are counted, not CPUs: three whole ones against two halves.
@@ -101,40 +101,40 @@ COUNTS_ONLY = Machine(online=mask("0-7"), cores=())
         (POWER, "0-31", AUTO, 4, "0-31", "4 physical cores"),
         (HYBRID, "0-19", AUTO, 12, "8-19", "12 physical cores of one type"),
         (HYBRID, "0-15", AUTO, 4, "0-7", "4 physical cores of one type"),
-        (HYBRID, "0-15", Wish(core_type="efficient"), 8, "8-15", "8 physical cores of one type"),
-        (HYBRID, "0-19", Wish(core_type="performance"), 4, "0-7", "4 physical cores of one type"),
-        (HYBRID, "0-15", Wish(core_type="any"), 12, "0-15", "12 physical cores"),
+        (HYBRID, "0-15", PlacementPolicy(core_type="efficient"), 8, "8-15", "8 physical cores of one type"),
+        (HYBRID, "0-19", PlacementPolicy(core_type="performance"), 4, "0-7", "4 physical cores of one type"),
+        (HYBRID, "0-15", PlacementPolicy(core_type="any"), 12, "0-15", "12 physical cores"),
         # Of another kind than was asked for there is nothing: what there is, is used.
-        (HYBRID, "8-9", Wish(core_type="performance"), 2, "8-9", "2 physical cores of one type"),
+        (HYBRID, "8-9", PlacementPolicy(core_type="performance"), 2, "8-9", "2 physical cores of one type"),
         (CLUSTERS, "0-7", AUTO, 4, "4-7", "4 physical cores of the faster types"),
         # Capacities a few percent apart are one speed: there is no slower kind to leave.
         (RATED, "0-5", AUTO, 6, "0-5", "6 physical cores"),
-        (CLUSTERS, "0-7", Wish(core_type="performance"), 1, "7", "1 physical core of one type"),
+        (CLUSTERS, "0-7", PlacementPolicy(core_type="performance"), 1, "7", "1 physical core of one type"),
         (CLUSTERS, "0-3", AUTO, 4, "0-3", "4 physical cores of one type"),
         (MANY_SLOW, "0-6", AUTO, 6, "0-5", "6 physical cores of the slower types"),
         (ONE_NODE, "0-5,8-9", AUTO, 6, "0-5", "6 physical cores on one socket"),
         (ONE_NODE, "0-4,8-10", AUTO, 8, "0-4,8-10", "8 physical cores"),
         # What is asked for is one memory, and there is one.
-        (ONE_NODE, "0-5,8-9", Wish(numa="single"), 8, "0-5,8-9", "8 physical cores"),
-        (ONE_NODE, "0-5,8-9", Wish(numa="any"), 8, "0-5,8-9", "8 physical cores"),
+        (ONE_NODE, "0-5,8-9", PlacementPolicy(numa="single"), 8, "0-5,8-9", "8 physical cores"),
+        (ONE_NODE, "0-5,8-9", PlacementPolicy(numa="any"), 8, "0-5,8-9", "8 physical cores"),
         (COUNTS_ONLY, "2-5", AUTO, 4, "2-5", "4 physical cores"),
         # A machine that could not be read at all.
         (Machine(online=0, cores=()), "2-5", AUTO, 4, "2-5", "4 physical cores"),
     ],
 )
-def test_a_pool_on_known_cpus(the_machine, cpus, wish, threads, pool, because):
-    found = place(the_machine, cpuset.count(mask(cpus)), wish, mask(cpus))
+def test_a_pool_on_known_cpus(the_machine, cpus, wanted, threads, pool, because):
+    found = place(the_machine, cpuset.count(mask(cpus)), wanted, mask(cpus))
     assert (found.threads, cpuset.format_list(found.cpus), found.because) == (threads, pool, because)
 
 
 @pytest.mark.parametrize(
-    ("the_machine", "count", "wish", "threads", "units"),
+    ("the_machine", "count", "wanted", "threads", "units"),
     [
         (PLAIN, 8, AUTO, 8, 8),
         (PLAIN, 10, AUTO, 8, 10),
         (PLAIN, 11, AUTO, 11, 11),
-        (PLAIN, 10, Wish(numa="any"), 10, 10),
-        (PLAIN, 16, Wish(numa="single"), 8, 16),
+        (PLAIN, 10, PlacementPolicy(numa="any"), 10, 10),
+        (PLAIN, 16, PlacementPolicy(numa="single"), 8, 16),
         # Spread evenly, so that no node holds three quarters.
         (PLAIN._replace(kubelet=static(distribute_cpus_across_numa=1)), 10, AUTO, 10, 10),
         (PLAIN._replace(kubelet=static(prefer_align_cpus_by_uncorecache=1)), 10, AUTO, 8, 10),
@@ -142,7 +142,7 @@ def test_a_pool_on_known_cpus(the_machine, cpus, wish, threads, pool, because):
         (SMT._replace(kubelet=static(full_pcpus_only=1)), 8, AUTO, 4, 4),
         (SMT._replace(kubelet=static(distribute_cpus_across_cores=1)), 8, AUTO, 8, 8),
         (SMT, 7, AUTO, 4, 4),
-        (SMT, 7, Wish(all_threads=True), 7, 7),
+        (SMT, 7, PlacementPolicy(all_threads=True), 7, 7),
         (POWER, 8, AUTO, 1, 1),
         (POWER, 9, AUTO, 2, 2),
         # Fifteen of sixteen cores are left on the first node; the reserved one is never given away.
@@ -153,8 +153,8 @@ def test_a_pool_on_known_cpus(the_machine, cpus, wish, threads, pool, because):
         (HALF_RESERVED, 31, AUTO, 16, 16),
         # The kubelet knows no kinds of core: the most that any one of them can be.
         (HYBRID, 4, AUTO, 4, 4),
-        (HYBRID, 4, Wish(core_type="performance"), 2, 2),
-        (HYBRID, 20, Wish(core_type="any"), 16, 16),
+        (HYBRID, 4, PlacementPolicy(core_type="performance"), 2, 2),
+        (HYBRID, 20, PlacementPolicy(core_type="any"), 16, 16),
         (ONE_NODE, 10, AUTO, 8, 10),
         (ONE_NODE, 11, AUTO, 11, 11),
         (COUNTS_ONLY, 4, AUTO, 4, 4),
@@ -163,14 +163,14 @@ def test_a_pool_on_known_cpus(the_machine, cpus, wish, threads, pool, because):
         (Machine(online=0, cores=()), 4, AUTO, 1, 1),
     ],
 )
-def test_a_pool_on_cpus_that_the_kubelet_has_not_chosen_yet(the_machine, count, wish, threads, units):
-    found = place(the_machine, count, wish)
+def test_a_pool_on_cpus_that_the_kubelet_has_not_chosen_yet(the_machine, count, wanted, threads, units):
+    found = place(the_machine, count, wanted)
     assert (found.cpus, found.threads, found.units) == (None, threads, units)
 
 
 def test_the_gpus_numa_node_decides_between_equal_ones():
     with_gpu = PLAIN._replace(gpus=(GPU("0000:3b:00.0", 1),))
-    even, single = mask("0-3,8-11"), Wish(numa="single", gpu=True)
+    even, single = mask("0-3,8-11"), PlacementPolicy(numa="single", gpu=True)
     assert cpuset.format_list(place(with_gpu, 8, single, even).cpus) == "8-11"
     assert cpuset.format_list(place(with_gpu, 8, single._replace(gpu=False), even).cpus) == "0-3"
     assert cpuset.format_list(place(with_gpu, 9, single, even | mask("4")).cpus) == "0-4"
@@ -251,7 +251,7 @@ def test_an_instance_keeps_to_one_cache_and_to_one_memory():
 
 machines = st.sampled_from([PLAIN, SMT, POWER, HYBRID, CLUSTERS, COUNTS_ONLY])
 wishes = st.builds(
-    Wish,
+    PlacementPolicy,
     st.sampled_from(["auto", "single", "any"]),
     st.sampled_from(["auto", "performance", "efficient", "any"]),
     st.booleans(),
@@ -263,16 +263,16 @@ kubelets = st.sets(
 
 
 @given(machines, kubelets, wishes, st.integers(1, 40), st.integers(1, 40))
-def test_more_exclusive_cpus_never_give_fewer_threads(the_machine, kubelet, wish, one, other):
+def test_more_exclusive_cpus_never_give_fewer_threads(the_machine, kubelet, wanted, one, other):
     the_machine = the_machine._replace(kubelet=kubelet)
-    less, more = (place(the_machine, count, wish).threads for count in sorted((one, other)))
+    less, more = (place(the_machine, count, wanted).threads for count in sorted((one, other)))
     assert 1 <= less <= more
 
 
 @given(machines, wishes, st.data())
-def test_a_placement_lies_within_the_cpus_and_a_thread_has_a_place_of_its_own(the_machine, wish, data):
+def test_a_placement_lies_within_the_cpus_and_a_thread_has_a_place_of_its_own(the_machine, wanted, data):
     cpus = mask(",".join(map(str, data.draw(st.sets(st.sampled_from(cpuset.ids(the_machine.online)), min_size=1)))))
-    found = place(the_machine, cpuset.count(cpus), wish, cpus)
+    found = place(the_machine, cpuset.count(cpus), wanted, cpus)
     assert found.cpus
     assert not found.cpus & ~cpus
     units = pool_units(the_machine, found.cpus, found.threads)
@@ -287,4 +287,4 @@ def test_more_threads_than_were_placed_are_shown_where_the_shims_tie_them(thread
     machine = Machine(0xFF, tuple(1 << cpu for cpu in range(8)), numa_nodes=nodes, kubelet=kubelet)
     found = plan(machine, Budget(whole_cpus=8, cpus=0xFF), Policy(intra_op=threads))
     assert (found.cap, found.cpus, found.memory_numa_node) == (6, pool, memory)
-    assert found.affinity_groups == tie(machine, 0xFF, threads, "numa", Wish())
+    assert found.affinity_groups == tie(machine, 0xFF, threads, "numa", PlacementPolicy())

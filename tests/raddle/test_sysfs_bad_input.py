@@ -16,9 +16,9 @@ import machines
 from raddle.machine.document import from_document, to_document
 from raddle.machine.sysfs import read_machine
 from raddle.machine.tree import MAX_PROBLEMS
+from raddle.planning.capacity import Budget
 from raddle.planning.planner import plan
 from raddle.planning.policy import Policy
-from raddle.planning.room import Budget
 
 CPU = "sys/devices/system/cpu"
 NODE = "sys/devices/system/node"

@@ -13,9 +13,9 @@ from raddle.cpus import cpuset
 from raddle.cpus.placement import place
 from raddle.cpus.topology import Machine
 from raddle.planning import wire
+from raddle.planning.capacity import placement_policy
 from raddle.planning.planner import MOST_OVER_LIMIT, Budget, Plan, plan
 from raddle.planning.policy import Policy
-from raddle.planning.room import wish_of
 from raddle.process import current, resolution
 from specification import worker_invariants
 from specification.reference import Picture, as_set, slowest
@@ -267,7 +267,7 @@ def in_the_container(machine: Machine, budget: Budget, policy: Policy) -> Iterat
         facts.placed = current.place(fields, budget.cpus)
         # One with too many CPUs that follow no order is not told of.
         if facts.placed is not None or ("cpus" in fields and not (budget.cpus or 0) & ~machine.online):
-            placed = place(machine, there.exclusive_cpus, wish_of(policy, gpu=budget.gpu), budget.cpus)
+            placed = place(machine, there.exclusive_cpus, placement_policy(policy, gpu=budget.gpu), budget.cpus)
             if facts.placed != placed:
                 yield f"placed {facts.placed} by what the plan tells of the machine, by the machine {placed}"
     found = resolution.resolve(fields, facts)

@@ -8,9 +8,9 @@ from raddle.adapters.onnxruntime.affinity import affinity_text
 from raddle.cpus import cpuset
 from raddle.cpus.placement import tie
 from raddle.cpus.topology import Machine
+from raddle.planning.capacity import placement_policy
 from raddle.planning.planner import Budget, Plan
 from raddle.planning.policy import Policy
-from raddle.planning.room import wish_of
 
 
 def faults(made: Plan, machine: Machine) -> Iterator[str]:
@@ -68,11 +68,11 @@ def _memory(made: Plan, machine: Machine) -> Iterator[str]:
 
 def other_counts(machine: Machine, budget: Budget, policy: Policy) -> Iterator[str]:
     """In the container a count may be the code's own: its workers' sets are right all the same."""
-    cpus, wish = budget.cpus or 0, wish_of(policy, gpu=budget.gpu)
+    cpus, wanted = budget.cpus or 0, placement_policy(policy, gpu=budget.gpu)
     size = cpuset.count(cpus)
     for threads in {1, 2, size // 2, size, size + 1}:
         for siblings in (True, False):
-            groups = tie(machine, cpus, threads, "numa", wish, siblings=siblings)
+            groups = tie(machine, cpus, threads, "numa", wanted, siblings=siblings)
             if len(groups) not in {0, threads - 1} or any(not group or group & ~cpus for group in groups):
                 yield f"{len(groups)} groups for {threads} threads on {cpuset.format_list(cpus)}"
             if not siblings and any(places(machine, group, Policy()) < cpuset.count(group) for group in set(groups)):

@@ -14,7 +14,7 @@ from raddle.cpus import cpuset
 from raddle.cpus.topology import CoreType, Machine, capacity_classes, cores_within
 
 
-class Wish(NamedTuple):
+class PlacementPolicy(NamedTuple):
     """What is asked of the CPUs.
 
     numa         auto, single (never more than one NUMA node) or any (all that there are).
@@ -46,7 +46,7 @@ class Placement(NamedTuple):
     because: str
 
 
-def place(machine: Machine, count: int, wish: Wish, cpus: Optional[int] = None) -> Placement:
+def place(machine: Machine, count: int, wanted: PlacementPolicy, cpus: Optional[int] = None) -> Placement:
     """Where a pool goes on `count` exclusive CPUs: the set `cpus`, or None while the kubelet has not chosen them.
 
     Then the count is the most that the static CPU manager can make of an empty node: it takes whole cores first (with
@@ -55,29 +55,31 @@ def place(machine: Machine, count: int, wish: Wish, cpus: Optional[int] = None) 
     A larger `count` never gives fewer threads.
     """
     if cpus is None:
-        kinds = kinds_of(machine, _assignable(machine), wish)
-        return max((_expected(machine, count, kind, wish) for kind in kinds), key=lambda found: found.threads)
-    pool = of_core_type(machine, cpus & machine.online or cpus, wish)
-    units = one_cpu_each(machine, pool, wish)
+        kinds = kinds_of(machine, _assignable(machine), wanted)
+        return max((_expected(machine, count, kind, wanted) for kind in kinds), key=lambda found: found.threads)
+    pool = of_core_type(machine, cpus & machine.online or cpus, wanted)
+    units = one_cpu_each(machine, pool, wanted)
     total = cpuset.count(units)
     largest, share = 0, 0
     if len(machine.numa_nodes) > 1:
-        _, share, largest = max(_shares(machine, pool, units, wish))
-    if _is_cut(share, total, wish):
-        return Placement(largest, share, total, units, in_words(machine, share, wish, largest, "NUMA node"))
+        _, share, largest = max(_shares(machine, pool, units, wanted))
+    if _is_cut(share, total, wanted):
+        return Placement(largest, share, total, units, in_words(machine, share, wanted, largest, "NUMA node"))
     total = max(1, total)
-    if share in (0, total) and wish.numa == "auto":
+    if share in (0, total) and wanted.numa == "auto":
         # Several sockets may be told as one NUMA node (node interleaving, or a node without memory).
         share, socket = _largest_socket(machine, units)
-        if _is_cut(share, total, wish):
+        if _is_cut(share, total, wanted):
             inside = pool & socket
-            return Placement(inside, share, total, units, in_words(machine, share, wish, inside, "socket"))
-    return Placement(pool, total, total, units, in_words(machine, total, wish, pool))
+            return Placement(inside, share, total, units, in_words(machine, share, wanted, inside, "socket"))
+    return Placement(pool, total, total, units, in_words(machine, total, wanted, pool))
 
 
-def _shares(machine: Machine, pool: int, units: int, wish: Wish) -> List[Tuple[Tuple[int, bool, int, int], int, int]]:
+def _shares(
+    machine: Machine, pool: int, units: int, wanted: PlacementPolicy
+) -> List[Tuple[Tuple[int, bool, int, int], int, int]]:
     """For each NUMA node what it is preferred by, the pool's units on it, and the pool's CPUs on it."""
-    gpu_nodes = _gpu_nodes(machine, wish)
+    gpu_nodes = _gpu_nodes(machine, wanted)
     found = []
     for node in machine.numa_nodes:
         share, inside = cpuset.count(units & node.cpus), pool & node.cpus
@@ -90,52 +92,52 @@ def _largest_socket(machine: Machine, units: int) -> Tuple[int, int]:
     return max(((cpuset.count(units & socket.cpus), socket.cpus) for socket in machine.sockets), default=(0, 0))
 
 
-def _gpu_nodes(machine: Machine, wish: Wish) -> Tuple[int, ...]:
-    return tuple(gpu.numa_node for gpu in machine.gpus if gpu.numa_node is not None) if wish.gpu else ()
+def _gpu_nodes(machine: Machine, wanted: PlacementPolicy) -> Tuple[int, ...]:
+    return tuple(gpu.numa_node for gpu in machine.gpus if gpu.numa_node is not None) if wanted.gpu else ()
 
 
-def _is_cut(share: int, total: int, wish: Wish) -> bool:
+def _is_cut(share: int, total: int, wanted: PlacementPolicy) -> bool:
     """Whether the rest of the pool's units are left idle for one NUMA node that holds `share` of the total."""
-    return wish.numa != "any" and 0 < share < total and (wish.numa == "single" or 4 * share >= 3 * total)
+    return wanted.numa != "any" and 0 < share < total and (wanted.numa == "single" or 4 * share >= 3 * total)
 
 
-def _expected(machine: Machine, count: int, pool: int, wish: Wish) -> Placement:
+def _expected(machine: Machine, count: int, pool: int, wanted: PlacementPolicy) -> Placement:
     """The most that `count` CPUs of these can hold; see `place`."""
-    units = one_cpu_each(machine, pool, wish)
-    alone = wish.all_threads or _has_option(machine, "distribute-cpus-across-cores")
-    total = max(1, min(count, cpuset.count(units)) if alone else _packed(machine, count, pool, wish))
+    units = one_cpu_each(machine, pool, wanted)
+    alone = wanted.all_threads or _has_option(machine, "distribute-cpus-across-cores")
+    total = max(1, min(count, cpuset.count(units)) if alone else _packed(machine, count, pool, wanted))
     # A NUMA node is filled before the next is begun; without a larger one, all units are on it.
     share = min(total, max((cpuset.count(units & node.cpus) for node in machine.numa_nodes), default=total))
-    spread = wish.numa == "auto" and _has_option(machine, "distribute-cpus-across-numa")
-    if not spread and _is_cut(share, total, wish):
-        return Placement(None, share, total, units, in_words(machine, share, wish, pool, "NUMA node"))
-    if share == total and wish.numa == "auto":
+    spread = wanted.numa == "auto" and _has_option(machine, "distribute-cpus-across-numa")
+    if not spread and _is_cut(share, total, wanted):
+        return Placement(None, share, total, units, in_words(machine, share, wanted, pool, "NUMA node"))
+    if share == total and wanted.numa == "auto":
         share = _largest_socket(machine, units)[0]
-        if _is_cut(share, total, wish):
-            return Placement(None, share, total, units, in_words(machine, share, wish, pool, "socket"))
-    return Placement(None, total, total, units, in_words(machine, total, wish, pool))
+        if _is_cut(share, total, wanted):
+            return Placement(None, share, total, units, in_words(machine, share, wanted, pool, "socket"))
+    return Placement(None, total, total, units, in_words(machine, total, wanted, pool))
 
 
-def _packed(machine: Machine, count: int, pool: int, wish: Wish) -> int:
+def _packed(machine: Machine, count: int, pool: int, wanted: PlacementPolicy) -> int:
     """How many cores `count` CPUs take: whole ones first, then what is left of cores with a reserved thread."""
     broken = 0
     for core in machine.cores:
         if core & ~pool:
             broken |= core & pool
     whole = pool & ~broken
-    taken = _filled(machine, count, whole, wish)
-    return taken + _filled(machine, count - cpuset.count(whole), broken, wish)
+    taken = _filled(machine, count, whole, wanted)
+    return taken + _filled(machine, count - cpuset.count(whole), broken, wanted)
 
 
-def _filled(machine: Machine, count: int, pool: int, wish: Wish) -> int:
+def _filled(machine: Machine, count: int, pool: int, wanted: PlacementPolicy) -> int:
     """How many cores `count` CPUs of these take, those with the fewest CPUs before others."""
-    units = one_cpu_each(machine, pool, wish)
+    units = one_cpu_each(machine, pool, wanted)
     cores, rest = cpuset.count(units), pool & ~units
     depth = 1
     taken = 0
     # Cores with at least `depth` CPUs in the pool, one level of siblings after the other.
     while count > 0 and cores > 0:
-        deeper_units = one_cpu_each(machine, rest, wish) if rest else 0
+        deeper_units = one_cpu_each(machine, rest, wanted) if rest else 0
         deeper = cpuset.count(deeper_units)
         exactly = min(cores - deeper, -(-count // depth))
         taken += exactly
@@ -157,27 +159,27 @@ def _has_option(machine: Machine, name: str) -> bool:
 # --- kinds of core --------------------------------------------------------------------------------------------------
 
 
-def of_core_type(machine: Machine, cpus: int, wish: Wish) -> int:
+def of_core_type(machine: Machine, cpus: int, wanted: PlacementPolicy) -> int:
     """The CPUs of the wanted kind; one pool never spans two kinds of a hybrid machine unless asked to.
 
     auto: the fastest kind there is, on Arm all kinds but the slowest; but a slower kind with more than twice as many
     cores (OpenVINO's threshold, cpu_map_scheduling.cpp). All of `cpus` where the wanted kind is not among them.
     """
-    kinds = kinds_of(machine, cpus, wish)
+    kinds = kinds_of(machine, cpus, wanted)
     best = kinds[0]
-    if wish.core_type == "auto" and len(kinds) > 1:
+    if wanted.core_type == "auto" and len(kinds) > 1:
         sizes = [cores_within(machine, kind) for kind in kinds]
         if max(sizes) > 2 * sizes[0]:
             return kinds[sizes.index(max(sizes))]
     return best
 
 
-def kinds_of(machine: Machine, cpus: int, wish: Wish) -> List[int]:
+def kinds_of(machine: Machine, cpus: int, wanted: PlacementPolicy) -> List[int]:
     """What one pool may consist of: sets within `cpus`, the preferred one first; auto may choose any of them."""
-    if wish.core_type == "any" or len(machine.core_types) < 2:
+    if wanted.core_type == "any" or len(machine.core_types) < 2:
         return [cpus]
     by_speed = sorted(machine.core_types, key=speed)
-    slowest = slow_kinds(by_speed) if wish.core_type == "auto" else None
+    slowest = slow_kinds(by_speed) if wanted.core_type == "auto" else None
     if slowest is not None:
         slow = 0
         for kind in by_speed[:slowest]:
@@ -185,10 +187,10 @@ def kinds_of(machine: Machine, cpus: int, wish: Wish) -> List[int]:
         kinds = [cpus & ~slow, cpus & slow]
     else:
         kinds = [kind.cpus & cpus for kind in by_speed]
-        if wish.core_type != "efficient":
+        if wanted.core_type != "efficient":
             kinds.reverse()
     kinds = [kind for kind in kinds if kind] or [cpus]
-    return kinds if wish.core_type == "auto" else kinds[:1]
+    return kinds if wanted.core_type == "auto" else kinds[:1]
 
 
 def speed(kind: CoreType) -> Tuple[int, int, bool]:
@@ -204,9 +206,9 @@ def slow_kinds(by_speed: Sequence[CoreType]) -> Optional[int]:
     return sum(classes[kind.capacity or 0] == classes[by_speed[0].capacity] for kind in by_speed)
 
 
-def one_cpu_each(machine: Machine, cpus: int, wish: Wish) -> int:
+def one_cpu_each(machine: Machine, cpus: int, wanted: PlacementPolicy) -> int:
     """The lowest CPU of each core within the set, or with `all_threads` all of the set: one CPU for each thread."""
-    if wish.all_threads:
+    if wanted.all_threads:
         return cpus
     found, rest = 0, cpus
     for core in machine.cores:
@@ -220,11 +222,11 @@ def one_cpu_each(machine: Machine, cpus: int, wish: Wish) -> int:
     return found | rest
 
 
-def in_words(machine: Machine, threads: int, wish: Wish, pool: int, cut_to: str = "") -> str:
+def in_words(machine: Machine, threads: int, wanted: PlacementPolicy, pool: int, cut_to: str = "") -> str:
     """E.g. "6 physical cores of one type on one NUMA node", for threads that are in the set `pool`."""
-    words = "CPU" if wish.all_threads else "physical core"
+    words = "CPU" if wanted.all_threads else "physical core"
     words = f"{threads} {words}{'s' * (threads != 1)}"
-    if wish.core_type != "any" and len(machine.core_types) > 1:
+    if wanted.core_type != "any" and len(machine.core_types) > 1:
         taken = [kind for kind in machine.core_types if kind.cpus & pool]
         if len(taken) < 2:
             words += " of one type"
@@ -243,7 +245,7 @@ def cores_in_order(machine: Machine, cpus: int, *, gpu: bool = False) -> List[in
     Sorted by (NUMA node, most of the set first; L3 domain, most of the set first; lowest CPU). Of NUMA nodes that
     hold as many, those with a GPU come first where `gpu`, then lower ids.
     """
-    gpu_nodes = _gpu_nodes(machine, Wish(gpu=gpu))
+    gpu_nodes = _gpu_nodes(machine, PlacementPolicy(gpu=gpu))
     by_lowest: Dict[int, int] = {}
     left, rest = 0, cpus
     for core in machine.cores:
@@ -305,29 +307,29 @@ def memory_node(machine: Machine, places: Sequence[int]) -> Optional[int]:
 
 
 def tie(
-    machine: Machine, cpus: int, threads: int, affinity: str, wish: Wish, *, siblings: bool = True
+    machine: Machine, cpus: int, threads: int, affinity: str, wanted: PlacementPolicy, *, siblings: bool = True
 ) -> Tuple[int, ...]:
     """One CPU set for each of the threads - 1 workers of a pool on the exclusive set `cpus`; see `affinity_groups`.
 
     Without `siblings` a worker may use only one CPU of each core.
     """
-    pool = pool_for(machine, cpus, threads, wish)
+    pool = pool_for(machine, cpus, threads, wanted)
     if not siblings:
-        pool = one_cpu_each(machine, pool, wish._replace(all_threads=False))
+        pool = one_cpu_each(machine, pool, wanted._replace(all_threads=False))
         if cpuset.count(pool) < threads:
             return ()
-    return affinity_groups(machine, pool, threads, affinity, gpu=wish.gpu)
+    return affinity_groups(machine, pool, threads, affinity, gpu=wanted.gpu)
 
 
-def pool_for(machine: Machine, cpus: int, threads: int, wish: Wish) -> int:
+def pool_for(machine: Machine, cpus: int, threads: int, wanted: PlacementPolicy) -> int:
     """The CPUs for a pool of so many threads on the exclusive set `cpus`.
 
     A count of the policy's or of the code's own may be more than was placed. It goes to the first that has room, a
     core for each where that is wanted and can be: the placement's CPUs, those without the cut to one NUMA node, all.
     """
-    uncut = of_core_type(machine, cpus & machine.online or cpus, wish)
-    pools = [place(machine, cpuset.count(cpus), wish, cpus).cpus or uncut, uncut]
-    with_units = [pool for pool in pools if cpuset.count(one_cpu_each(machine, pool, wish)) >= threads]
+    uncut = of_core_type(machine, cpus & machine.online or cpus, wanted)
+    pools = [place(machine, cpuset.count(cpus), wanted, cpus).cpus or uncut, uncut]
+    with_units = [pool for pool in pools if cpuset.count(one_cpu_each(machine, pool, wanted)) >= threads]
     with_cpus = [pool for pool in pools if cpuset.count(pool) >= threads]
     return [*with_units, *with_cpus, cpus][0]
 

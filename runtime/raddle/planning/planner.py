@@ -4,8 +4,8 @@ The same inputs give the same plan in the webhook, in the container, in a test a
 CREATE the machine is unknown (None) and the values are *safe values*, right on any node; at binding the
 machine is known but not which CPUs; in the container all is known. Each value carries `because`.
 
-`room` says how many threads fit, `placement` where they go, `layout` how many instances would; here is what is made
-of it.
+`capacity` says how many threads fit, `placement` where they go, `layout` how many instances would; here is what is
+made of it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,20 @@ from typing import Dict, NamedTuple, Optional, Tuple
 
 from raddle import env
 from raddle.cpus import cpuset
-from raddle.cpus.placement import Wish, groups_of, memory_node, one_cpu_each, pool_for, pool_units
+from raddle.cpus.placement import PlacementPolicy, groups_of, memory_node, one_cpu_each, pool_for, pool_units
 from raddle.cpus.topology import Machine
 from raddle.planning import load as model
+from raddle.planning.capacity import (
+    MAX_QUOTA_CPUS,
+    Budget,
+    CPUCapacity,
+    bounded,
+    capacity_for,
+    placement_policy,
+    places_by_kind,
+)
 from raddle.planning.layout import MAX_OTHERS, Layout, cache_domains, layout
 from raddle.planning.policy import Policy
-from raddle.planning.room import MAX_QUOTA_CPUS, Budget, Room, bounded, places_by_kind, room_for, wish_of
 
 __all__ = ["BOUNDED_SPIN_US", "MAX_QUOTA_CPUS", "Budget", "Plan", "plan"]
 
@@ -98,22 +106,22 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
     """The plan of one container; see the module. Never raises: absurd numbers are bounded first."""
     budget = bounded(budget)
     because: Dict[str, str] = {}
-    room = room_for(machine, budget, policy)
+    capacity = capacity_for(machine, budget, policy)
     streams = _streams(budget, policy, because)
-    load = _load(room, streams, budget, policy)
-    chosen = _by_load(load, machine, room, budget, policy)
-    intra_op, without_shim = _intra_op(machine, room, streams, chosen, budget, policy, because)
+    load = _load(capacity, streams, budget, policy)
+    chosen = _by_load(load, machine, capacity, budget, policy)
+    intra_op, without_shim = _intra_op(machine, capacity, streams, chosen, budget, policy, because)
     parallel = policy.execution_mode == "Parallel"
-    inter_op = _inter_op(room, parallel, policy, because)
-    omp, blas, other_blas = _openmp_and_blas(machine, room, streams, intra_op, budget, policy, because)
+    inter_op = _inter_op(capacity, parallel, policy, because)
+    omp, blas, other_blas = _openmp_and_blas(machine, capacity, streams, intra_op, budget, policy, because)
     peak = _peak_runnable(budget, policy, intra_op, omp, inter_op if parallel else 1)
-    spinning = _spinning(room, streams, peak, chosen, budget, policy, because)
+    spinning = _spinning(capacity, streams, peak, chosen, budget, policy, because)
     spin_us = BOUNDED_SPIN_US if spinning == "bounded" else 0
-    exclusive_spinning = _exclusive_spinning(room, spinning, policy, because)
-    affinity = _affinity(room, streams, intra_op, policy, because)
-    cpus = _pool(machine, room, intra_op, budget, policy)
+    exclusive_spinning = _exclusive_spinning(capacity, spinning, policy, because)
+    affinity = _affinity(capacity, streams, intra_op, policy, because)
+    cpus = _pool(machine, capacity, intra_op, budget, policy)
     groups, memory = _places(machine, cpus, intra_op, affinity, budget)
-    expected = _expected(load, room, intra_op, exclusive_spinning or spinning, spin_us)
+    expected = _expected(load, capacity, intra_op, exclusive_spinning or spinning, spin_us)
     if expected is not None:
         because["expected"] = "a model of spec.load, not measured"
     if machine is not None and machine.source:
@@ -126,26 +134,26 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
         spinning=spinning,
         spin_us=spin_us,
         exclusive_spinning=exclusive_spinning,
-        over_quota=_is_over(room, chosen),
+        over_quota=_is_over(capacity, chosen),
         expected=expected,
         omp=omp,
         blas=blas,
         other_blas=other_blas,
         affinity=affinity,
-        exclusive_cpus=budget.whole_cpus if room.kind == "exclusive" else 0,
-        budget_cpus=room.budget_cpus,
-        cap=room.threads,
+        exclusive_cpus=budget.whole_cpus if capacity.kind == "exclusive" else 0,
+        budget_cpus=capacity.budget_cpus,
+        cap=capacity.threads,
         streams=streams,
         workers=budget.workers,
         runs=policy.concurrent_runs,
         torch_inter_op=inter_op if "torch" in policy.runtimes and intra_op is not None else None,
-        global_intra_op=_global_intra_op(room, intra_op, budget, policy, because),
+        global_intra_op=_global_intra_op(capacity, intra_op, budget, policy, because),
         gpu=budget.gpu,
         peak_runnable=peak,
         cpus=cpus,
         affinity_groups=groups,
         memory_numa_node=memory,
-        layout=_layout(machine, room, budget, policy, because),
+        layout=_layout(machine, capacity, budget, policy, because),
         safe=machine is None,
         because=because,
     )
@@ -164,81 +172,81 @@ def _streams(budget: Budget, policy: Policy, because: Dict[str, str]) -> int:
     return streams
 
 
-def _load(room: Room, streams: int, budget: Budget, policy: Policy) -> Optional[model.Load]:
+def _load(capacity: CPUCapacity, streams: int, budget: Budget, policy: Policy) -> Optional[model.Load]:
     """The load that the policy states, where the model holds."""
-    if policy.run_time_us is None or not _model_holds(room, streams, budget, policy):
+    if policy.run_time_us is None or not _model_holds(capacity, streams, budget, policy):
         return None
     run_time_s = policy.run_time_us / 1e6
     if policy.request_rate is None:
-        return model.usual(run_time_s, _limit_of(room))
+        return model.usual(run_time_s, _limit_of(capacity))
     return model.Load(run_time_s, policy.request_rate)
 
 
-def _model_holds(room: Room, streams: int, budget: Budget, policy: Policy) -> bool:
+def _model_holds(capacity: CPUCapacity, streams: int, budget: Budget, policy: Policy) -> bool:
     """Whether the model speaks of such a container: one request at a time, for Latency."""
     alone = streams * policy.concurrent_runs == 1 and policy.execution_mode != "Parallel"
-    return alone and policy.objective == "Latency" and room.threads is not None and not budget.gpu and budget.shim
+    return alone and policy.objective == "Latency" and capacity.threads is not None and not budget.gpu and budget.shim
 
 
-def _limit_of(room: Room) -> Optional[float]:
-    return room.budget_cpus if room.kind == "quota" else None
+def _limit_of(capacity: CPUCapacity) -> Optional[float]:
+    return capacity.budget_cpus if capacity.kind == "quota" else None
 
 
 def _by_load(
-    load: Optional[model.Load], machine: Optional[Machine], room: Room, budget: Budget, policy: Policy
+    load: Optional[model.Load], machine: Optional[Machine], capacity: CPUCapacity, budget: Budget, policy: Policy
 ) -> Optional[model.Setting]:
     """The pool that the model expects most of; None where no load is stated or the policy names the count itself."""
-    if load is None or room.threads is None or policy.intra_op is not None or policy.intra_op_percent is not None:
+    if load is None or capacity.threads is None or policy.intra_op is not None or policy.intra_op_percent is not None:
         return None
-    most = room.threads
-    if room.kind == "quota":
-        most = max(most, min(MOST_OVER_LIMIT, _cores(machine, room, budget, policy)))
+    most = capacity.threads
+    if capacity.kind == "quota":
+        most = max(most, min(MOST_OVER_LIMIT, _cores(machine, capacity, budget, policy)))
     if policy.min_intra_op > most:
         return None
     return model.best(
         load,
-        limit_cpus=_limit_of(room),
+        limit_cpus=_limit_of(capacity),
         most_threads=min(most, policy.max_intra_op),
-        spins_s=_spins_s(room, policy),
+        spins_s=_spins_s(capacity, policy),
         least_threads=policy.min_intra_op,
-        own_cpus=room.kind == "exclusive",
+        own_cpus=capacity.kind == "exclusive",
     )
 
 
-def _cores(machine: Optional[Machine], room: Room, budget: Budget, policy: Policy) -> int:
+def _cores(machine: Optional[Machine], capacity: CPUCapacity, budget: Budget, policy: Policy) -> int:
     """Cores that a container's threads may run on, whatever its limit; 0: not known."""
     if machine is None:
         return budget.smallest_cores or 0
-    nodes = [cpuset.count(room.places & node.cpus) for node in machine.numa_nodes]
+    nodes = [cpuset.count(capacity.places & node.cpus) for node in machine.numa_nodes]
     if policy.numa == "SingleNUMANode" and any(nodes):
         return max(nodes)
-    return cpuset.count(room.places)
+    return cpuset.count(capacity.places)
 
 
-def _spins_s(room: Room, policy: Policy) -> Tuple[float, ...]:
+def _spins_s(capacity: CPUCapacity, policy: Policy) -> Tuple[float, ...]:
     """The spin limits that the policy leaves open."""
     bounded_s = BOUNDED_SPIN_US / 1e6
-    auto = (inf,) if room.kind == "exclusive" else (0.0, bounded_s)
+    auto = (inf,) if capacity.kind == "exclusive" else (0.0, bounded_s)
     return {"Never": (0.0,), "Bounded": (bounded_s,), "Always": (inf,)}.get(policy.spinning, auto)
 
 
-def _is_over(room: Room, chosen: Optional[model.Setting]) -> bool:
-    return chosen is not None and room.kind == "quota" and chosen.threads > ceil(room.budget_cpus or 0)
+def _is_over(capacity: CPUCapacity, chosen: Optional[model.Setting]) -> bool:
+    return chosen is not None and capacity.kind == "quota" and chosen.threads > ceil(capacity.budget_cpus or 0)
 
 
 def _expected(
-    load: Optional[model.Load], room: Room, intra_op: Optional[int], spinning: str, spin_us: int
+    load: Optional[model.Load], capacity: CPUCapacity, intra_op: Optional[int], spinning: str, spin_us: int
 ) -> Optional[model.Expected]:
     if load is None or intra_op is None:
         return None
     spin_s = inf if spinning == "always" else spin_us / 1e6
     setting = model.Setting(intra_op, spin_s if intra_op > 1 else 0.0)
-    return model.expected(load, setting, _limit_of(room), own_cpus=room.kind == "exclusive")
+    return model.expected(load, setting, _limit_of(capacity), own_cpus=capacity.kind == "exclusive")
 
 
 def _intra_op(
     machine: Optional[Machine],
-    room: Room,
+    capacity: CPUCapacity,
     streams: int,
     chosen: Optional[model.Setting],
     budget: Budget,
@@ -249,23 +257,23 @@ def _intra_op(
     if policy.intra_op is not None:
         because["intraOp"] = "policy threads.intraOp"
         return policy.intra_op, policy.intra_op
-    if room.threads is None:
-        because["intraOp"] = room.because
+    if capacity.threads is None:
+        because["intraOp"] = capacity.because
         return None, None
-    threads, why = room.threads, room.because
+    threads, why = capacity.threads, capacity.because
     if policy.intra_op_percent is not None:
         threads = max(1, threads * policy.intra_op_percent // 100)
-        why = f"{policy.intra_op_percent} % of {room.threads} ({why})"
+        why = f"{policy.intra_op_percent} % of {capacity.threads} ({why})"
     if streams > 1:
         threads = max(1, threads // streams)
         why = f"{why}, shared by {streams} streams"
     found = _clamped(threads, why, policy)
     without_shim = found
-    if policy.spinning != "Always" and room.kind != "exclusive":
-        bound = _uncontrolled_bound(machine, room, streams, budget)
+    if policy.spinning != "Always" and capacity.kind != "exclusive":
+        bound = _uncontrolled_bound(machine, capacity, streams, budget)
         if bound < threads:
             without_shim = _clamped(bound, f"{why}; spins, no shim", policy)
-    found = _with_shim(found, room, streams, chosen, budget, policy) if budget.shim else without_shim
+    found = _with_shim(found, capacity, streams, chosen, budget, policy) if budget.shim else without_shim
     # Where the load asks for fewer, it does so of every process.
     without_shim = min(without_shim, found, key=lambda one: one[0])
     because["intraOp"] = found[1]
@@ -276,7 +284,7 @@ def _intra_op(
 
 def _with_shim(
     found: Tuple[int, str],
-    room: Room,
+    capacity: CPUCapacity,
     streams: int,
     chosen: Optional[model.Setting],
     budget: Budget,
@@ -284,8 +292,8 @@ def _with_shim(
 ) -> Tuple[int, str]:
     """The count of processes whose spinning a shim controls: what the load asks for, else as `found` without it."""
     if chosen is not None:
-        return chosen.threads, f"{room.because}; {_in_words(policy)}"
-    if _would_gain(room, found[0], streams, budget, policy):
+        return chosen.threads, f"{capacity.because}; {_in_words(policy)}"
+    if _would_gain(capacity, found[0], streams, budget, policy):
         return found[0], f"{found[1]}; {WOULD_GAIN}"
     return found
 
@@ -296,10 +304,10 @@ def _in_words(policy: Policy) -> str:
     return f"load: runs of {(policy.run_time_us or 0) / 1000:g} ms at {rate}"
 
 
-def _would_gain(room: Room, threads: int, streams: int, budget: Budget, policy: Policy) -> bool:
+def _would_gain(capacity: CPUCapacity, threads: int, streams: int, budget: Budget, policy: Policy) -> bool:
     """Whether one thread is the answer only because nothing is known of the load."""
-    small = room.kind == "quota" and (room.budget_cpus or 0) <= 1 and threads == 1
-    holds = _model_holds(room, streams, budget, policy) and policy.run_time_us is None and _plans_ort(policy)
+    small = capacity.kind == "quota" and (capacity.budget_cpus or 0) <= 1 and threads == 1
+    holds = _model_holds(capacity, streams, budget, policy) and policy.run_time_us is None and _plans_ort(policy)
     return small and holds and policy.max_intra_op > 1 and policy.intra_op_percent is None
 
 
@@ -314,40 +322,42 @@ def _clamped(threads: int, why: str, policy: Policy) -> Tuple[int, str]:
     return clamped, why
 
 
-def _uncontrolled_bound(machine: Optional[Machine], room: Room, streams: int, budget: Budget) -> int:
+def _uncontrolled_bound(machine: Optional[Machine], capacity: CPUCapacity, streams: int, budget: Budget) -> int:
     """Threads of each stream that do little harm while spinning can't be turned off."""
-    if room.kind == "quota":
-        return max(1, (floor(room.budget_cpus or 1.0) - 1) // streams)
+    if capacity.kind == "quota":
+        return max(1, (floor(capacity.budget_cpus or 1.0) - 1) // streams)
     wanted = max(UNCONTROLLED_SPIN_THREADS, ceil(budget.request_cpus or 0))
     if machine is not None and machine.numa_nodes:
-        cores = one_cpu_each(machine, machine.online, Wish())
+        cores = one_cpu_each(machine, machine.online, PlacementPolicy())
         wanted = min(wanted, max(1, *(cpuset.count(cores & node.cpus) for node in machine.numa_nodes)))
     return max(1, wanted // streams)
 
 
-def _inter_op(room: Room, parallel: bool, policy: Policy, because: Dict[str, str]) -> int:
+def _inter_op(capacity: CPUCapacity, parallel: bool, policy: Policy, because: Dict[str, str]) -> int:
     if not parallel:
         because["interOp"] = "executionMode Sequential"
         return 1
     if policy.inter_op is not None:
         because["interOp"] = "policy threads.interOp"
         return policy.inter_op
-    if policy.inter_op_percent is not None and room.threads is not None:
-        because["interOp"] = f"{policy.inter_op_percent} % of {room.threads}"
-        return min(max(1, room.threads * policy.inter_op_percent // 100), env.MAX_THREADS)
+    if policy.inter_op_percent is not None and capacity.threads is not None:
+        because["interOp"] = f"{policy.inter_op_percent} % of {capacity.threads}"
+        return min(max(1, capacity.threads * policy.inter_op_percent // 100), env.MAX_THREADS)
     because["interOp"] = "Parallel without a count"
     return 1
 
 
 def _global_intra_op(
-    room: Room, intra_op: Optional[int], budget: Budget, policy: Policy, because: Dict[str, str]
+    capacity: CPUCapacity, intra_op: Optional[int], budget: Budget, policy: Policy, because: Dict[str, str]
 ) -> Optional[int]:
     """What the sessions of a process would have had together: they share the pool in place of dividing the CPUs."""
     if not policy.global_thread_pool or intra_op is None:
         return None
     together = intra_op
-    if room.threads is not None and policy.intra_op is None and policy.sessions > 1:
-        together = max(intra_op, min(room.threads // budget.workers, intra_op * policy.sessions, policy.max_intra_op))
+    if capacity.threads is not None and policy.intra_op is None and policy.sessions > 1:
+        together = max(
+            intra_op, min(capacity.threads // budget.workers, intra_op * policy.sessions, policy.max_intra_op)
+        )
     because["globalIntraOp"] = f"policy onnxruntime.globalThreadPool, for {policy.sessions} session(s) a process"
     return min(together, env.MAX_THREADS)
 
@@ -368,7 +378,7 @@ def _peak_runnable(
 
 
 def _spinning(
-    room: Room,
+    capacity: CPUCapacity,
     streams: int,
     peak: Dict[str, int],
     chosen: Optional[model.Setting],
@@ -383,26 +393,31 @@ def _spinning(
         because["spinning"] = _in_words(policy)
         return "bounded" if chosen.spin_s else "never"
     runnable = peak.get("onnxruntime", 0)
-    if room.kind == "quota" and room.budget_cpus is not None and room.budget_cpus < 1:
+    if capacity.kind == "quota" and capacity.budget_cpus is not None and capacity.budget_cpus < 1:
         why = "limit below one CPU"
     elif streams > 1:
         why = f"{streams} streams share the CPUs"
-    elif room.budget_cpus is None:
+    elif capacity.budget_cpus is None:
         why = "CPUs unknown"
-    elif runnable > ceil(room.budget_cpus):
-        why = f"{runnable} runnable threads on {room.budget_cpus:g} CPUs"
+    elif runnable > ceil(capacity.budget_cpus):
+        why = f"{runnable} runnable threads on {capacity.budget_cpus:g} CPUs"
     elif budget.gpu:
         why = "GPU session"
     else:
-        because["spinning"] = f"{runnable} runnable thread{'s' * (runnable != 1)} for {room.budget_cpus:g} CPUs"
+        because["spinning"] = f"{runnable} runnable thread{'s' * (runnable != 1)} for {capacity.budget_cpus:g} CPUs"
         return "bounded"
     because["spinning"] = why
     return "never"
 
 
-def _exclusive_spinning(room: Room, spinning: str, policy: Policy, because: Dict[str, str]) -> Optional[str]:
+def _exclusive_spinning(capacity: CPUCapacity, spinning: str, policy: Policy, because: Dict[str, str]) -> Optional[str]:
     """On CPUs of its own a spinning worker takes nothing from anybody, and a sleeping one is late."""
-    if room.kind != "exclusive" or policy.objective != "Latency" or policy.spinning != "Auto" or spinning != "bounded":
+    if (
+        capacity.kind != "exclusive"
+        or policy.objective != "Latency"
+        or policy.spinning != "Auto"
+        or spinning != "bounded"
+    ):
         return None
     because["spinning"] += "; always while they are the container's own"
     return "always"
@@ -410,7 +425,7 @@ def _exclusive_spinning(room: Room, spinning: str, policy: Policy, because: Dict
 
 def _openmp_and_blas(
     machine: Optional[Machine],
-    room: Room,
+    capacity: CPUCapacity,
     streams: int,
     intra_op: Optional[int],
     budget: Budget,
@@ -427,21 +442,21 @@ def _openmp_and_blas(
         return None, None, None
     threads, why = intra_op, "as intraOp"
     if policy.intra_op is None:
-        if room.threads is not None and (fits := _clamped(room.threads, room.because, policy))[0] < threads:
+        if capacity.threads is not None and (fits := _clamped(capacity.threads, capacity.because, policy))[0] < threads:
             # What the load asks for above the limit is for pools whose spinning a shim bounds.
             threads, why = fits
         if "joblib" in policy.runtimes:
             # Each of its processes takes the count that it finds in the environment.
             threads, why = 1, "joblib's processes share the CPUs"
-        elif room.kind != "exclusive" and policy.spinning in ("Auto", "Bounded") and policy.objective == "Latency":
-            bound = _uncontrolled_bound(machine, room, streams, budget)
+        elif capacity.kind != "exclusive" and policy.spinning in ("Auto", "Bounded") and policy.objective == "Latency":
+            bound = _uncontrolled_bound(machine, capacity, streams, budget)
             bounded_by = _clamped(bound, "its threads spin at each barrier, and the CPUs are shared", policy)
             if bounded_by[0] < threads:
                 threads, why = bounded_by
     omp = None
     if "openmp" in policy.runtimes or "torch" in policy.runtimes:
         omp, because["omp"] = threads, why
-    if room.kind == "quota" and (_plans_ort(policy) or "torch" in policy.runtimes):
+    if capacity.kind == "quota" and (_plans_ort(policy) or "torch" in policy.runtimes):
         threads, why = 1, "beside another pool under a limit: its idle threads spin too"
     blas = None
     if "blas" in policy.runtimes:
@@ -449,11 +464,13 @@ def _openmp_and_blas(
     return omp, blas, threads if "mkl" in policy.runtimes or "blis" in policy.runtimes else None
 
 
-def _affinity(room: Room, streams: int, intra_op: Optional[int], policy: Policy, because: Dict[str, str]) -> str:
+def _affinity(
+    capacity: CPUCapacity, streams: int, intra_op: Optional[int], policy: Policy, because: Dict[str, str]
+) -> str:
     if policy.affinity == "Never":
         because["affinity"] = "policy placement.affinity"
         return "none"
-    if room.kind != "exclusive":
+    if capacity.kind != "exclusive":
         because["affinity"] = "CPUs are shared"
         return "none"
     if streams > 1 or intra_op is None or intra_op < 2:
@@ -464,15 +481,15 @@ def _affinity(room: Room, streams: int, intra_op: Optional[int], policy: Policy,
 
 
 def _pool(
-    machine: Optional[Machine], room: Room, intra_op: Optional[int], budget: Budget, policy: Policy
+    machine: Optional[Machine], capacity: CPUCapacity, intra_op: Optional[int], budget: Budget, policy: Policy
 ) -> Optional[int]:
     """The CPUs of the pool, as in the container: wider than what was placed where the policy names more threads."""
-    if machine is None or room.cpus is None or budget.cpus is None or intra_op is None:
-        return room.cpus
-    if intra_op <= (room.threads or 0):
+    if machine is None or capacity.cpus is None or budget.cpus is None or intra_op is None:
+        return capacity.cpus
+    if intra_op <= (capacity.threads or 0):
         # The answer, at no cost.
-        return room.cpus
-    return pool_for(machine, budget.cpus, intra_op, wish_of(policy, gpu=budget.gpu))
+        return capacity.cpus
+    return pool_for(machine, budget.cpus, intra_op, placement_policy(policy, gpu=budget.gpu))
 
 
 def _places(
@@ -488,19 +505,21 @@ def _places(
 
 
 def _layout(
-    machine: Optional[Machine], room: Room, budget: Budget, policy: Policy, because: Dict[str, str]
+    machine: Optional[Machine], capacity: CPUCapacity, budget: Budget, policy: Policy, because: Dict[str, str]
 ) -> Optional[Layout]:
     """How many instances would fill the CPUs; they need not keep to the NUMA node that one pool is cut to."""
-    if policy.objective != "Throughput" or room.threads is None:
+    if policy.objective != "Throughput" or capacity.threads is None:
         return None
     if machine is None:
-        found = layout(room.cores)
+        found = layout(capacity.cores)
         because["layout"] = found.because
         return found
-    kinds = places_by_kind(machine, budget, policy, room)
-    left = room.cores
+    kinds = places_by_kind(machine, budget, policy, capacity)
+    left = capacity.cores
     if len(kinds) > 1:
-        left = max(left, floor(room.budget_cpus or 0)) if room.kind == "quota" else sum(map(cpuset.count, kinds))
+        left = (
+            max(left, floor(capacity.budget_cpus or 0)) if capacity.kind == "quota" else sum(map(cpuset.count, kinds))
+        )
     layouts = []
     for places in kinds:
         cores = min(left, cpuset.count(places)) if len(kinds) > 1 else left

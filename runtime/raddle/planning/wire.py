@@ -16,11 +16,11 @@ from raddle import env
 from raddle.cpus import cpuset, machine_part
 from raddle.cpus.topology import Machine
 from raddle.planning import entries
+from raddle.planning.capacity import placement_policy
 from raddle.planning.kinds import Field, PolicyError
 from raddle.planning.layout import Layout
 from raddle.planning.planner import Budget, Plan
 from raddle.planning.policy import FIELDS, THREADS, Policy, from_settings, to_settings
-from raddle.planning.room import wish_of
 
 VERSION = 1
 # Budget's fields that are known before the container runs, with their type.
@@ -150,9 +150,9 @@ WORDS: Tuple[Key, ...] = (
     *(key for key in _SAID if key.allowed != entries.SWITCH),
     Key("aff", ("none", "numa", "core"), lambda plan, _: plan.affinity),
     # Absent: one NUMA node where it holds enough of the CPUs.
-    Key("numa", ("single", "any"), lambda _, policy: _wish(wish_of(policy).numa)),
+    Key("numa", ("single", "any"), lambda _, policy: _wish(placement_policy(policy).numa)),
     # Absent: the fastest that there are, never two kinds in one pool.
-    Key("ctype", ("performance", "efficient", "any"), lambda _, policy: _wish(wish_of(policy).core_type)),
+    Key("ctype", ("performance", "efficient", "any"), lambda _, policy: _wish(placement_policy(policy).core_type)),
     Key("existing", ("respect", "override"), lambda _, policy: policy.existing_values.lower()),
     # Absent: sessions.
     Key("observe", ("none", "sessions", "runs"), lambda _, policy: policy.observe.lower()),

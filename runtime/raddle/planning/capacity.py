@@ -1,4 +1,4 @@
-"""How many threads have room in a container: the tightest of its quota, its CPUs and the machine, with the reason."""
+"""How many threads a container has CPUs for: the tightest of its quota, its CPUs and the machine, with the reason."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import List, NamedTuple, Optional, Tuple
 
 from raddle import env
 from raddle.cpus import cpuset
-from raddle.cpus.placement import Wish, in_words, kinds_of, of_core_type, one_cpu_each, place
+from raddle.cpus.placement import PlacementPolicy, in_words, kinds_of, of_core_type, one_cpu_each, place
 from raddle.cpus.topology import Machine
 from raddle.planning.policy import Policy
 
@@ -15,7 +15,7 @@ from raddle.planning.policy import Policy
 MAX_QUOTA_CPUS = 65536.0
 # The smallest quantity of CPU that Kubernetes has.
 MIN_QUOTA_CPUS = 0.001
-# Policy's placement.numa -> Wish's.
+# Policy's placement.numa -> PlacementPolicy's.
 _NUMA = {"Auto": "auto", "SingleNUMANode": "single", "Any": "any"}
 
 
@@ -44,8 +44,8 @@ class Budget(NamedTuple):
     because: str = "no CPU limit"
 
 
-class Room(NamedTuple):
-    """What a container has room for.
+class CPUCapacity(NamedTuple):
+    """What a container has CPUs for.
 
     kind         exclusive, quota or unlimited: what bounds it.
     threads      threads that all streams together may have; None: nothing bounds them.
@@ -81,9 +81,9 @@ def bounded(budget: Budget) -> Budget:
     )
 
 
-def wish_of(policy: Policy, *, gpu: bool = False) -> Wish:
+def placement_policy(policy: Policy, *, gpu: bool = False) -> PlacementPolicy:
     """What the policy asks of the CPUs, as `placement` has it."""
-    return Wish(_NUMA[policy.numa], policy.core_type.lower(), policy.smt == "AllThreads", gpu)
+    return PlacementPolicy(_NUMA[policy.numa], policy.core_type.lower(), policy.smt == "AllThreads", gpu)
 
 
 def is_exclusive(machine: Optional[Machine], budget: Budget) -> bool:
@@ -96,8 +96,8 @@ def is_exclusive(machine: Optional[Machine], budget: Budget) -> bool:
     return budget.cpus is None or cpuset.count(budget.cpus) == budget.whole_cpus
 
 
-def room_for(machine: Optional[Machine], budget: Budget, policy: Policy) -> Room:
-    """The room of a container with a `bounded` budget; `machine` is None where the node is not known yet."""
+def capacity_for(machine: Optional[Machine], budget: Budget, policy: Policy) -> CPUCapacity:
+    """The capacity of a container with a `bounded` budget; `machine` is None where the node is not known yet."""
     if machine is not None and is_exclusive(machine, budget):
         return _exclusive(machine, budget, policy)
     quota, source = _quota(budget, policy)
@@ -114,23 +114,23 @@ def room_for(machine: Optional[Machine], budget: Budget, policy: Policy) -> Room
             threads, because = fits, f"{source}; {where}"
         # What the limit allows beyond the node's CPUs is not there.
         quota = min(quota, float(cpuset.count(_balanced_cpus(machine, budget.cpus))))
-    return Room("quota", threads, quota, because, cores=threads, places=places)
+    return CPUCapacity("quota", threads, quota, because, cores=threads, places=places)
 
 
-def places_by_kind(machine: Machine, budget: Budget, policy: Policy, room: Room) -> List[int]:
-    """One CPU for each core that there is to choose from, a set for each kind of core, the room's own kind first.
+def places_by_kind(machine: Machine, budget: Budget, policy: Policy, capacity: CPUCapacity) -> List[int]:
+    """One CPU for each core that there is to choose from, a set for each kind of core, the capacity's own kind first.
 
     Of several kinds the others' are here too, as instances that mix none may run on them, where a container's CPUs
     are known or shared.
     """
-    exclusive = room.kind == "exclusive"
+    exclusive = capacity.kind == "exclusive"
     cpus = budget.cpus if exclusive else _balanced_cpus(machine, budget.cpus)
     if policy.core_type != "Auto" or len(machine.core_types) < 2 or cpus is None:
-        return [room.places]
-    wish = wish_of(policy)
-    taken = of_core_type(machine, cpus, wish)
-    others = [kind & ~taken for kind in kinds_of(machine, cpus, wish)]
-    return [one_cpu_each(machine, kind, wish) for kind in (taken, *filter(None, others))]
+        return [capacity.places]
+    wanted = placement_policy(policy)
+    taken = of_core_type(machine, cpus, wanted)
+    others = [kind & ~taken for kind in kinds_of(machine, cpus, wanted)]
+    return [one_cpu_each(machine, kind, wanted) for kind in (taken, *filter(None, others))]
 
 
 def _quota(budget: Budget, policy: Policy) -> Tuple[Optional[float], str]:
@@ -148,22 +148,22 @@ def _quota(budget: Budget, policy: Policy) -> Tuple[Optional[float], str]:
     return quota, budget.because
 
 
-def _unlimited(machine: Optional[Machine], budget: Budget, policy: Policy) -> Room:
+def _unlimited(machine: Optional[Machine], budget: Budget, policy: Policy) -> CPUCapacity:
     if policy.budget_source == "Limit":
-        return Room("unlimited", None, None, "budget.source is Limit and there is no limit")
+        return CPUCapacity("unlimited", None, None, "budget.source is Limit and there is no limit")
     # A limit that there is does not count then.
     why = "budget.source Node" if policy.budget_source == "Node" else "no CPU limit"
     if machine is None:
         if budget.smallest_cores is None:
-            return Room("unlimited", None, None, why + ", and no node is known")
+            return CPUCapacity("unlimited", None, None, why + ", and no node is known")
         cores = max(1, budget.smallest_cores)
         because = f"{why}; {cores} cores on the smallest node"
-        return Room("unlimited", cores, float(cores), because, cores=cores)
+        return CPUCapacity("unlimited", cores, float(cores), because, cores=cores)
     # No thread is tied to it: it is where a container without a limit stops before it takes the node from all others.
     latency = policy.numa == "Auto" and policy.objective == "Latency" and policy.budget_source != "Node"
     one_numa_node = latency or policy.numa == "SingleNUMANode"
     fits, where, places = _shared(machine, budget, policy, one_numa_node=one_numa_node)
-    return Room("unlimited", fits, float(fits), f"{why}; {where}", cores=fits, places=places)
+    return CPUCapacity("unlimited", fits, float(fits), f"{why}; {where}", cores=fits, places=places)
 
 
 def _shared(machine: Machine, budget: Budget, policy: Policy, *, one_numa_node: bool) -> Tuple[int, str, int]:
@@ -171,14 +171,14 @@ def _shared(machine: Machine, budget: Budget, policy: Policy, *, one_numa_node: 
 
     `one_numa_node`: no more than the largest NUMA node can.
     """
-    wish = wish_of(policy)
-    units = one_cpu_each(machine, of_core_type(machine, _balanced_cpus(machine, budget.cpus), wish), wish)
+    wanted = placement_policy(policy)
+    units = one_cpu_each(machine, of_core_type(machine, _balanced_cpus(machine, budget.cpus), wanted), wanted)
     total = max(1, cpuset.count(units))
     if one_numa_node and len(machine.numa_nodes) > 1:
         largest = max(cpuset.count(units & node.cpus) for node in machine.numa_nodes)
         if 0 < largest < total:
-            return largest, in_words(machine, largest, wish, units, "NUMA node"), units
-    return total, in_words(machine, total, wish, units) + " on the node", units
+            return largest, in_words(machine, largest, wanted, units, "NUMA node"), units
+    return total, in_words(machine, total, wanted, units) + " on the node", units
 
 
 def _balanced_cpus(machine: Machine, within: Optional[int]) -> int:
@@ -195,16 +195,16 @@ def _balanced_cpus(machine: Machine, within: Optional[int]) -> int:
     return cpus
 
 
-def _exclusive(machine: Machine, budget: Budget, policy: Policy) -> Room:
+def _exclusive(machine: Machine, budget: Budget, policy: Policy) -> CPUCapacity:
     """All whole cores of the exclusive set, cut to one NUMA node where that holds enough of them."""
-    whole, wish = budget.whole_cpus, wish_of(policy, gpu=budget.gpu)
-    placed = place(machine, whole, wish, budget.cpus)
+    whole, wanted = budget.whole_cpus, placement_policy(policy, gpu=budget.gpu)
+    placed = place(machine, whole, wanted, budget.cpus)
     because = f"{whole} exclusive CPUs (Guaranteed, static CPU manager)"
     if placed.units != whole:
-        because += " on " + in_words(machine, placed.units, wish, placed.places)
+        because += " on " + in_words(machine, placed.units, wanted, placed.places)
     if placed.threads < placed.units:
         because += ", cut to the {} on one {}".format(placed.threads, placed.because.rpartition(" one ")[2])
     # A stale picture of the node may hold fewer than the kubelet has given.
     there = cpuset.count(machine.online if budget.cpus is None else budget.cpus & machine.online) or whole
     counted = float(min(whole, there))
-    return Room("exclusive", placed.threads, counted, because, placed.cpus, placed.units, placed.places)
+    return CPUCapacity("exclusive", placed.threads, counted, because, placed.cpus, placed.units, placed.places)
