@@ -1,24 +1,30 @@
 """How long one decision takes, on a pod of about 6 kB: `python -m injection` (from benchmarks/), no cluster needed.
 
-Prints CPU time in microseconds for each step: the least of the repetitions, and the median. The webhook adds TLS,
-HTTP and JSON to it.
+Prints CPU time in microseconds for each step: the least of the repetitions, and the median. Of a review, bytes to
+bytes, the pods are all different: in name and in one variable's value, so that a plan is often remembered; or in their
+limit too, so that none is. The webhook adds TLS and HTTP to it.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
+
+import orjson
 
 from cluster import objects
 from raddle import env
 from raddle.cpus.topology import Machine
-from raddle_operator.injection import binding, plan_annotations, shipped
+from raddle_operator.injection import binding, shipped
 from raddle_operator.injection.decide import Facts, Settings, decide, decide_object
 from raddle_operator.injection.matching import Policies, govern
 from raddle_operator.objects.policy import pod_from_object, policy_from_object
+from raddle_operator.webhook import review as reviews
 from specification.assembling import regular
 
 REPETITIONS = 15
@@ -96,6 +102,27 @@ def machine(cores: int = 64) -> Machine:
     return regular(cores, 2, sockets=2, numa_nodes=2, l3_domains=0)
 
 
+def different_pods(count: int, *, own_limits: bool = False) -> list[dict[str, Any]]:
+    """Pods with names of their own, as StatefulSets and Jobs make them; `own_limits`: and limits."""
+    found = []
+    for number in range(count):
+        obj = pod()
+        obj["metadata"]["name"] = f"resnet-{number}"
+        serve = obj["spec"]["containers"][0]
+        serve["env"][0]["value"] = f"value-{number}"
+        if own_limits:
+            serve["resources"]["limits"]["cpu"] = f"{3000 + number}m"
+        found.append(obj)
+    return found
+
+
+def _review(obj: dict[str, Any]) -> bytes:
+    resource = {"group": "", "version": "v1", "resource": "pods"}
+    request = {"uid": "7d1c2f2e-6f3a-4f57-9d8c-000000000000", "namespace": "vision", "operation": "CREATE"}
+    review = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}
+    return orjson.dumps({**review, "request": {**request, "resource": resource, "object": obj}})
+
+
 def _time(name: str, call: Callable[[], Any]) -> None:
     figures = []
     for _ in range(REPETITIONS):
@@ -121,11 +148,15 @@ def main() -> None:
     _time("decide, pod read", lambda: decide(read, "vision", labels, known, facts, settings))
     _time("read and decide", lambda: decide_object(obj, "vision", labels, known, facts, settings))
 
-    def unseen() -> None:
-        plan_annotations._remembered.cache_clear()  # noqa: SLF001 (the figure is for a plan that is not remembered)
-        decide_object(obj, "vision", labels, known, facts, settings)
+    def answered(bodies: Iterator[bytes]) -> None:
+        review = reviews.read(next(bodies), reviews.POD)
+        made = decide_object(review.obj, "vision", labels, known, facts, settings)
+        reviews.answer(review.uid, reviews.answer_rest(operations=made.operations, audit="changed"))
 
-    _time("read and decide, plan not remembered", unseen)
+    # More pods than plans are remembered.
+    for what, own_limits in (("name and a value", False), ("name, a value and the limit", True)):
+        bodies = itertools.cycle([_review(one) for one in different_pods(2000, own_limits=own_limits)])
+        _time(f"review: pods differ in {what}", partial(answered, bodies))
     values: dict[str, str] = {}
     for operation in decision.operations:
         if operation["path"].startswith("/metadata/annotations/"):

@@ -147,14 +147,9 @@ def replicas() -> list[bytes]:
 
 
 def different_pods() -> list[bytes]:
-    """Reviews of 4,000 pods with names of their own, as StatefulSets and Jobs make them; none is like another."""
-    found = []
-    for number in range(4_000):
-        obj = with_token(pod(), number)
-        obj["metadata"]["name"] = f"resnet-{number}"
-        obj["spec"]["containers"][0]["env"][0]["value"] = f"value-{number}"
-        found.append(review(obj, number, "pods", ""))
-    return found
+    """Reviews of 4,000 pods with names of their own, as StatefulSets and Jobs make them; names and a value differ."""
+    found = injection.different_pods(4_000)
+    return [review(with_token(obj, number), number, "pods", "") for number, obj in enumerate(found)]
 
 
 def with_token(obj: dict[str, Any], number: int) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class Key(NamedTuple):
     onnxruntime: bool = False
 
 
-def _wish(found: str) -> Optional[str]:
+def _wanted(found: str) -> Optional[str]:
     return None if found == "auto" else found
 
 
@@ -150,9 +150,9 @@ WORDS: Tuple[Key, ...] = (
     *(key for key in _SAID if key.allowed != entries.SWITCH),
     Key("aff", ("none", "numa", "core"), lambda plan, _: plan.affinity),
     # Absent: one NUMA node where it holds enough of the CPUs.
-    Key("numa", ("single", "any"), lambda _, policy: _wish(placement_policy(policy).numa)),
+    Key("numa", ("single", "any"), lambda _, policy: _wanted(placement_policy(policy).numa)),
     # Absent: the fastest that there are, never two kinds in one pool.
-    Key("ctype", ("performance", "efficient", "any"), lambda _, policy: _wish(placement_policy(policy).core_type)),
+    Key("ctype", ("performance", "efficient", "any"), lambda _, policy: _wanted(placement_policy(policy).core_type)),
     Key("existing", ("respect", "override"), lambda _, policy: policy.existing_values.lower()),
     # Absent: sessions.
     Key("observe", ("none", "sessions", "runs"), lambda _, policy: policy.observe.lower()),
