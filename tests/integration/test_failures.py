@@ -9,7 +9,6 @@ import contextlib
 import itertools
 import os
 import signal
-import threading
 import time
 
 import pytest
@@ -18,6 +17,7 @@ from support.nodes import unregister
 
 import machines
 from cluster import ApiError, Cluster
+from cluster.background import Background
 from cluster.local_raddle import NAMESPACE, LocalRaddle
 from cluster.namespaces import TOPOLOGIES
 from cluster.objects import container, injected, plan_of, pod, policy, threads
@@ -136,30 +136,21 @@ def test_pods_that_are_created_while_the_webhook_is_down_are_as_the_user_wrote_t
     assert raddle.controller.metric("raddle_missed_pods", pod_namespace=space.name) == 0
 
 
-class Creator:
+class Creator(Background):
     """Creates pods one after the other in a thread, from `with` to the end of the block; remembers each answer."""
 
     def __init__(self, space):
         self._space = space
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        super().__init__()
         self.made = []
         self.refused = []
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._end.set()
-        self._thread.join()
 
     def until(self, wanted, count=5):
         """Wait for `count` more pods that are as wanted: injected or not."""
         seen = len(self.made)
         wait(lambda: self.refused or sum(one is wanted for one in self.made[seen:]) >= count)
 
-    def _run(self):
+    def run(self):
         with self._space.cluster.new_client() as client:
             for number in itertools.count():
                 try:
@@ -168,7 +159,7 @@ class Creator:
                     self.refused.append(str(error))
                 else:
                     self.made.append(injected(made))
-                if self._end.wait(0.01):
+                if self.end.wait(0.01):
                     return
 
 
@@ -358,27 +349,18 @@ def test_a_killed_controller_finds_everything_again_and_writes_only_what_has_cha
     assert written == 2, "one write for each policy that something had changed for"
 
 
-class LeaderWatch:
+class LeaderWatch(Background):
     """Looks at two controllers all the time, from `with` to the end of the block; `both` are moments with two leaders."""
 
     def __init__(self, one, two):
         self._processes = one, two
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        super().__init__()
         self.looks = 0
         self.both = []
 
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._end.set()
-        self._thread.join()
-
-    def _run(self):
+    def run(self):
         one, two = self._processes
-        while not self._end.wait(0.02):
+        while not self.end.wait(0.02):
             # The first one is asked again: it may have handed over between the two questions.
             if leads(one) and leads(two) and leads(one):
                 self.both.append(time.monotonic())

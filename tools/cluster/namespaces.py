@@ -108,9 +108,10 @@ class TestNamespace:
         return plan is not None and plan.node == node
 
     def governed(self, policy_name: str = "policy") -> None:
-        """Wait until the webhook gives values of this policy to a pod without labels of its own."""
+        """Wait until the webhook gives values of this policy to a pod of the app `app`."""
+        probe = pod(name="probe", labels={"app": "app"})
         wait(
-            lambda: governed_by(self.probe(pod(name="probe"))) == f"InferenceThreading/{policy_name}",
+            lambda: governed_by(self.probe(probe)) == f"InferenceThreading/{policy_name}",
             f"the webhook knows the policy {policy_name}",
         )
 

@@ -6,10 +6,9 @@ import base64
 import datetime as dt
 import socket
 import ssl
-import threading
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from cluster.background import Background
 from cluster.local_raddle import NAMESPACE, LocalRaddle
 from cluster.waiting import wait
 from raddle_operator import certificates
@@ -18,39 +17,27 @@ from reliability.replicas import SERVER_NAME, Replicas
 from reliability.world import CONFIGURATION_PATH
 
 
-class Handshakes:
+class Handshakes(Background):
     """Connects anew all the time, as an API server would, and verifies by the bundle that is published then."""
 
     def __init__(self, raddle: LocalRaddle, replicas: Replicas) -> None:
         """Describe it; it begins in `with`."""
         self._raddle, self._replicas = raddle, replicas
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        super().__init__()
         self.done = 0
         self.failed: list[str] = []
         self.leaves: set[bytes] = set()
         self.good_in_a_row = 0
-
-    def __enter__(self) -> Self:
-        """Begin."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End."""
-        self._end.set()
-        self._thread.join()
 
     def go_on(self, count: int) -> None:
         """Wait for so many more."""
         seen = self.done
         wait(lambda: self.done >= seen + count, f"{count} more connections are made")
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Go on until the end."""
         with self._raddle.cluster.new_client() as client:
-            while not self._end.wait(0.1):
+            while not self.end.wait(0.1):
                 # The bundle first: what is served a moment later must be signed by one of it.
                 bundle = client.get(CONFIGURATION_PATH)["webhooks"][0]["clientConfig"]["caBundle"]
                 context = ssl.create_default_context(cadata=base64.b64decode(bundle).decode())

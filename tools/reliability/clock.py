@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
+from cluster.background import Background
 from cluster.local_raddle import NAMESPACE, Process
 from cluster.waiting import wait
 from raddle_operator import certificates
@@ -90,28 +90,18 @@ def jumped(world: World) -> Result:
     return Result(figures, broken)
 
 
-class LeaderWatch:
+class LeaderWatch(Background):
     """Looks at controllers all the time, from `with` to the end; `both` counts moments with more than one leader."""
 
     def __init__(self, processes: Sequence[Process]) -> None:
         """Describe it."""
         self._processes = processes
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        super().__init__()
         self.looks = self.both = 0
 
-    def __enter__(self) -> Self:
-        """Begin."""
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End."""
-        self._end.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._end.wait(0.1):
+    def run(self) -> None:
+        """Go on until the end."""
+        while not self.end.wait(0.1):
             first = [one for one in self._processes if leads(one)]
             # Asked again: the first may have handed over between the two questions.
             if len(first) > 1 and all(map(leads, first)):

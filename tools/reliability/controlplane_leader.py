@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import time
 from collections.abc import Sequence
 from typing import Final, Self
 
+from cluster.background import Background
 from cluster.namespaces import TestNamespace
 from cluster.waiting import wait
 from reliability import audit, truth
@@ -21,35 +21,29 @@ POLICIES: Final = 10
 CHANGES_PER_S: Final = 5.0
 
 
-class Changes:
+class Changes(Background):
     """A user who changes one policy after the other, from `with` to the end of the block; each calls for a status."""
 
     def __init__(self, space: TestNamespace) -> None:
         """Describe the thread; entering makes the policies and starts it."""
         self._space = space
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        super().__init__()
         self.count = 0
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Make the policies, and begin."""
         self._space.store(*(truth.capped(f"app-{number}", 1) for number in range(POLICIES)))
-        self._thread.start()
-        return self
+        return super().__enter__()
 
-    def __exit__(self, *_: object) -> None:
-        """End."""
-        self._end.set()
-        self._thread.join()
-
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Go on until the end."""
         with self._space.cluster.new_client() as client:
             for number in itertools.count():
                 changed = truth.capped(f"app-{number % POLICIES}", 2 + number // POLICIES % 7)
                 changed["metadata"]["namespace"] = self._space.name
                 client.apply(changed)
                 self.count += 1
-                if self._end.wait(1 / CHANGES_PER_S):
+                if self.end.wait(1 / CHANGES_PER_S):
                     return
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import http.client
 import itertools
-import threading
 import time
 from collections.abc import Sequence
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from cluster import ApiError, Client
+from cluster.background import Background
 from cluster.namespaces import TestNamespace
 from cluster.objects import injected
 from cluster.waiting import wait
@@ -27,7 +26,7 @@ class Call(NamedTuple):
     refused: str = ""
 
 
-class Load:
+class Load(Background):
     """Creates pods from several connections, from `with` to the end of the block: `calls` are those that were answered.
 
     Each connection creates `rate_per_s` pods a second at most; the scheduler binds them, and old ones are not deleted.
@@ -37,24 +36,9 @@ class Load:
         """Describe it."""
         self._space = space
         self._pause_s = 1 / rate_per_s
-        self._end = threading.Event()
+        super().__init__(connections)
         self._numbers = itertools.count()
-        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(connections)]
         self.calls: list[Call] = []
-
-    def __enter__(self) -> Self:
-        """Begin."""
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End, and wait for the calls under way."""
-        self._end.set()
-        for thread in self._threads:
-            thread.join()
 
     def go_on(self, count: int, *, with_values: bool = False) -> None:
         """Wait for so many more calls, of which only those with values count where that is said."""
@@ -64,9 +48,10 @@ class Load:
             f"{count} more pods are created" + (" with values" if with_values else ""),
         )
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Go on until the end."""
         with self._space.cluster.new_client() as client:
-            while not self._end.wait(self._pause_s):
+            while not self.end.wait(self._pause_s):
                 self.calls.append(self._call(client, f"load-{next(self._numbers)}"))
 
     def _call(self, client: Client, name: str) -> Call:

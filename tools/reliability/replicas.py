@@ -11,14 +11,13 @@ import base64
 import contextlib
 import os
 import subprocess
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from cluster import ApiError
+from cluster.background import Background
 from cluster.components import free_port
 from cluster.local_raddle import NAMESPACE, LocalRaddle, Process
 from cluster.waiting import wait
@@ -37,7 +36,7 @@ LOOK_SECONDS: Final = 1.0
 _BLOCK: Final = "198.18"
 
 
-class Replicas:
+class Replicas(Background):
     """The webhooks of one LocalRaddle, started in `with`. `follow_secret`: they serve what the Secret holds."""
 
     def __init__(self, raddle: LocalRaddle, addresses: list[str], *, follow_secret: bool = False) -> None:
@@ -48,8 +47,7 @@ class Replicas:
         self._follow_secret = follow_secret
         self._leaving: set[str] = set()
         self._published: list[str] | None = None
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="endpoints", daemon=True)
+        super().__init__()
         self.processes = {
             address: raddle.webhook_process(
                 f"webhook-{number}", self.port, free_port(), self.tls_folder(number), host=address
@@ -68,16 +66,9 @@ class Replicas:
         self._raddle.cluster.client.apply(service)
         for process in self.processes.values():
             process.start()
-        self._thread.start()
+        super().__enter__()
         self.until_endpoints(len(self.processes))
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Leave the endpoints as they are; the processes end with their LocalRaddle."""
-        self._end.set()
-        self._thread.join()
 
     def tls_folder(self, number: int) -> Path:
         """Where a replica finds its certificate."""
@@ -108,9 +99,10 @@ class Replicas:
 
     # --- what a kubelet and the endpoints' controller do --------------------------------------------------------------
 
-    def _keep(self) -> None:
+    def run(self) -> None:
+        """Go on until the end."""
         with self._raddle.cluster.new_client() as client:
-            while not self._end.is_set():
+            while not self.end.is_set():
                 # A failed look is made again in a second, as those controllers do.
                 with contextlib.suppress(ApiError, OSError):
                     if self._follow_secret:
@@ -123,7 +115,7 @@ class Replicas:
                     if ready != self._published:
                         client.apply(_slice(self.port, ready))
                         self._published = ready
-                self._end.wait(LOOK_SECONDS)
+                self.end.wait(LOOK_SECONDS)
 
     def _project(self, data: Mapping[str, str]) -> None:
         """Put the Secret's certificate into each folder; a webhook takes no pair of files that do not fit."""
