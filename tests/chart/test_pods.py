@@ -4,16 +4,12 @@ import json
 
 import pytest
 import yaml
+from support.chartmatrix import named
 
 from generate import chart
 from raddle_operator.cli.selftest import selftest
 
 COMPONENTS = ("controller", "webhook", "agent")
-
-
-def named(objects, kind, name):
-    (found,) = [item for item in objects if item["kind"] == kind and item["metadata"]["name"] == name]
-    return found
 
 
 def template(objects, component):
@@ -24,11 +20,6 @@ def template(objects, component):
 
 def selects(selector, labels):
     return selector["matchLabels"].items() <= labels.items()
-
-
-@pytest.fixture(scope="module")
-def default():
-    return chart.objects({})
 
 
 # --- Placement and disruption ---------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import tarfile
 
 import pytest
 import yaml
-from support.chartmatrix import MATRIX, NO_CRDS
+from support.chartmatrix import MATRIX, NO_CRDS, named
 
 from generate import chart
 from raddle_operator.cli import processes
@@ -15,22 +15,12 @@ from raddle_operator.objects.selectors import compile_selector
 CRDS = sorted((chart.REPOSITORY / "crds").glob("*.yaml"))
 
 
-def named(objects, kind, name):
-    (found,) = [item for item in objects if item["kind"] == kind and item["metadata"]["name"] == name]
-    return found
-
-
 def pod_specs(objects):
     return {
         item["metadata"]["name"]: item["spec"]["template"]["spec"]
         for item in objects
         if item["kind"] in {"Deployment", "DaemonSet"}
     }
-
-
-@pytest.fixture(scope="module")
-def default():
-    return chart.objects({})
 
 
 @pytest.mark.parametrize("case", chart.CASES)

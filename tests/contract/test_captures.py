@@ -10,6 +10,7 @@ import shutil
 import pytest
 from click.testing import CliRunner
 from support import captures as recorded
+from support.captures import cpus
 
 from raddle.machine.document import to_document
 from raddle.machine.sysfs import read_machine
@@ -29,15 +30,6 @@ def printed(root):
     done = CliRunner().invoke(main, ["topology", "--root", str(root), "-o", "json"])
     assert done.exit_code == 0, done.output
     return json.loads(done.output)
-
-
-def cpus(text):
-    """The CPUs of a list such as 0-3,8, read by no code of the project."""
-    found = []
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
 
 
 def groups(texts):

@@ -10,18 +10,11 @@ import subprocess
 import xml.etree.ElementTree as ET
 
 import pytest
+from support.captures import cpus
 
 import machines
 from raddle.machine.document import to_document
 from raddle.machine.sysfs import read_machine
-
-
-def cpus(text):
-    found = []
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
 
 
 def groups(texts):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
-from jsonschema import Draft202012Validator
 from support.machines import decisive, random_machines
 
 import machines
@@ -17,14 +14,6 @@ from raddle.machine.sysfs import read_machine
 from raddle_operator.objects import nodecheck
 from raddle_operator.objects.nodecheck import Checker
 from raddle_operator.objects.nodetopology import TopologyError, to_spec
-
-CRD = Path(__file__).parents[2] / "crds" / "nodecputopologies.yaml"
-
-
-@pytest.fixture(scope="module")
-def schema():
-    crd = yaml.safe_load(CRD.read_text())
-    return Draft202012Validator(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
 
 
 @pytest.fixture

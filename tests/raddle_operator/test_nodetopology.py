@@ -1,10 +1,7 @@
 import json
-from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
-from jsonschema import Draft202012Validator
 from support.machines import decisive, random_machines
 
 import machines
@@ -12,17 +9,9 @@ from raddle.cpus.topology import GPU, Kubelet, NUMANode
 from raddle.machine.sysfs import read_machine
 from raddle_operator.objects.nodetopology import TopologyError, content_hash, from_object, shape_hash, steadied, to_spec
 
-CRD = Path(__file__).parents[2] / "crds" / "nodecputopologies.yaml"
-
 
 def obj(spec):
     return {"apiVersion": "raddle.dev/v1alpha1", "kind": "NodeCPUTopology", "metadata": {"name": "n"}, "spec": spec}
-
-
-@pytest.fixture(scope="module")
-def schema():
-    crd = yaml.safe_load(CRD.read_text())
-    return Draft202012Validator(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
 
 
 @given(random_machines())

@@ -39,3 +39,12 @@ def unpack(into: Path, name: str = "") -> Path:
 
 def _belongs(path: str, name: str) -> bool:
     return not name or name in path.split("/")[:2]
+
+
+def cpus(text):
+    """The CPUs of a list such as 0-3,8, read by no code of the project."""
+    found = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found

@@ -69,3 +69,9 @@ def merged(*parts):
 MATRIX = [
     merged(*combination, NO_CRDS) for combination in pairwise(SOURCES, DEFAULTS, SHIMS, WORKLOADS, NETWORKS, MONITORING)
 ]
+
+
+def named(objects, kind, name):
+    """The one object of this kind and name."""
+    (found,) = [item for item in objects if item["kind"] == kind and item["metadata"]["name"] == name]
+    return found
