@@ -85,9 +85,10 @@ def encode(fields: dict[str, object]) -> str:
     for key in _KEYS:
         value = fields.get(key)
         if value is not None:
-            if _check(key, str(value)) == "" != value:
+            text = str(value)
+            if _check(key, text) == "" != text:
                 raise PlanError(f"plan field {key}={value!r:.40} must be CPU lists")
-            parts.append(f"{key}={value}")
+            parts.append(f"{key}={text}")
     return ";".join(parts)
 
 
@@ -111,15 +112,15 @@ def decode(text: str) -> dict[str, int | str]:
 
 
 def _check(key: str, value: str) -> int | str:
-    if key in LISTS:
-        return value if len(value) <= MAX_LIST_TEXT and not value.strip(_LIST_CHARACTERS) else ""
+    if key in NUMBERS:
+        low, high = NUMBERS[key]
+        digits = value[1:] if low < 0 and value.startswith("-") else value
+        # Bounded before int(): a number of a million digits takes seconds to read.
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= 20 and low <= int(value) <= high):
+            raise PlanError(f"plan field {key}={value[:40]!r} must be an integer from {low} to {high}")
+        return int(value)
     if key in WORDS:
         if value not in WORDS[key]:
             raise PlanError(f"plan field {key}={value[:40]!r} must be one of {', '.join(WORDS[key])}")
         return value
-    low, high = NUMBERS[key]
-    digits = value[1:] if low < 0 and value.startswith("-") else value
-    # Bounded before int(): a number of a million digits takes seconds to read.
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 20 and low <= int(value) <= high):
-        raise PlanError(f"plan field {key}={value[:40]!r} must be an integer from {low} to {high}")
-    return int(value)
+    return value if len(value) <= MAX_LIST_TEXT and not value.strip(_LIST_CHARACTERS) else ""

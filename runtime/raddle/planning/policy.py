@@ -293,6 +293,7 @@ class Policy(NamedTuple):
 
 # Policy's field -> its row.
 FIELDS: Dict[str, Field] = dict(zip(Policy._fields, kinds.ROWS))
+_STEPS = [(name, field, field.path.split(".")) for name, field in FIELDS.items()]
 
 
 def parse(spec: Mapping[str, Any]) -> Policy:
@@ -302,10 +303,10 @@ def parse(spec: Mapping[str, Any]) -> Policy:
     (the API server refuses the same by CEL; `raddle plan` on a file has no API server).
     """
     found: Dict[str, Any] = {}
-    for name, field in FIELDS.items():
+    for name, field, steps in _STEPS:
         value: Any = spec
         walked: List[str] = []
-        for step in field.path.split("."):
+        for step in steps:
             if not isinstance(value, Mapping):
                 raise PolicyError(".".join(walked), value, "a mapping")
             walked.append(step)
