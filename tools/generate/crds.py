@@ -116,11 +116,19 @@ def _tables() -> dict[str, str]:
         "providerNames": " or ".join(providers),
         "options": "".join(f"p == '{name}' ? {allowed} : " for name, allowed in firsts) + last[1],
         "optionSwitches": _quoted(_switches(options)),
+        "acknowledgedEntries": _quoted(_acknowledged(config)),
+        "acknowledgedEntryNames": " and ".join(_acknowledged(config)),
+        "acknowledgedOptions": _quoted(_acknowledged(options)),
+        "acknowledgedOptionNames": " and ".join(_acknowledged(options)),
     }
 
 
 def _switches(table: dict[str, entries.Entry]) -> list[str]:
     return [name for name, entry in table.items() if entry.allowed == entries.SWITCH]
+
+
+def _acknowledged(table: dict[str, entries.Entry]) -> list[str]:
+    return [name for name, entry in table.items() if entry.acknowledge]
 
 
 def _quoted(names: Iterable[str]) -> str:
