@@ -31,11 +31,7 @@ class SkipReason(StrEnum):
         "namespace or pod is not opted in",
         "label the namespace `raddle.dev/inject: enabled`, or `labelled` and the pod template `enabled`",
     )
-    NO_POLICY = (
-        "NoPolicy",
-        "no policy selects the pod",
-        "compare `podSelector` and the pod's labels",
-    )
+    NO_POLICY = ("NoPolicy", "no policy selects the pod", "compare `podSelector` and the pod's labels")
     POLICY_NOT_FOUND = (
         "PolicyNotFound",
         "the pod's label `raddle.dev/policy` names a policy that is not there, or that does not select it",
@@ -56,11 +52,7 @@ class SkipReason(StrEnum):
         "a static pod's picture in the API server",
         "nothing: changing it changes nothing that runs",
     )
-    WINDOWS_POD = (
-        "WindowsPod",
-        "Raddle plans for Linux",
-        "nothing",
-    )
+    WINDOWS_POD = ("WindowsPod", "Raddle plans for Linux", "nothing")
     SELF_BINDING_RUNTIME = (
         "SelfBindingRuntime",
         "vLLM, Ray or torchrun bind their own threads",
@@ -71,11 +63,7 @@ class SkipReason(StrEnum):
         "no CPU limit and no known node: there is nothing to count with",
         "set a limit, or run the agents",
     )
-    ANNOTATION_BUDGET = (
-        "AnnotationBudget",
-        "the pod's own annotations leave too little room",
-        "shorten them",
-    )
+    ANNOTATION_BUDGET = ("AnnotationBudget", "the pod's own annotations leave too little room", "shorten them")
     IMAGE_ENV_UNKNOWN = (
         "ImageEnvUnknown",
         (
@@ -142,16 +130,8 @@ class SkipReason(StrEnum):
         ),
         "roll it out again",
     )
-    OBSERVED = (
-        "Observed",
-        "the policy has `mode: Observe`",
-        "set `mode: Initial`",
-    )
-    MALFORMED = (
-        "Malformed",
-        "a field of the pod can't be read",
-        "the detail names it",
-    )
+    OBSERVED = ("Observed", "the policy has `mode: Observe`", "set `mode: Initial`")
+    MALFORMED = ("Malformed", "a field of the pod can't be read", "the detail names it")
     CACHES_NOT_READY = (
         "CachesNotReady",
         "the webhook that was asked had not read the cluster yet",

@@ -47,10 +47,7 @@ class Policy(NamedTuple):
         "uvicorn and TorchServe (WEB_CONCURRENCY too), else 1; the shim corrects it by the processes it sees.",
     )
     sessions: int = kinds.count(
-        "budget.sessionsPerWorker",
-        THREADS,
-        1,
-        "Sessions (loaded models) that one process uses at the same time.",
+        "budget.sessionsPerWorker", THREADS, 1, "Sessions (loaded models) that one process uses at the same time."
     )
     concurrent_runs: int = kinds.count(
         "budget.concurrentRuns",
@@ -86,16 +83,10 @@ class Policy(NamedTuple):
         "intraOp.",
     )
     min_intra_op: int = kinds.count(
-        "threads.minIntraOp",
-        THREADS,
-        1,
-        "The least intraOp that Raddle may plan, in threads.",
+        "threads.minIntraOp", THREADS, 1, "The least intraOp that Raddle may plan, in threads."
     )
     max_intra_op: int = kinds.count(
-        "threads.maxIntraOp",
-        THREADS,
-        1024,
-        "The most intraOp that Raddle may plan, in threads.",
+        "threads.maxIntraOp", THREADS, 1024, "The most intraOp that Raddle may plan, in threads."
     )
     inter_op: Optional[int] = kinds.count(
         "threads.interOp",

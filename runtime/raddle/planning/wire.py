@@ -103,10 +103,7 @@ NUMBERS: Tuple[Key, ...] = (
     ),
     Key("inter", THREADS, lambda plan, _: plan.inter_op, onnxruntime=True),
     Key(
-        "spin_us",
-        (0, 1000000),
-        lambda plan, _: plan.spin_us if plan.spinning == "bounded" else None,
-        onnxruntime=True,
+        "spin_us", (0, 1000000), lambda plan, _: plan.spin_us if plan.spinning == "bounded" else None, onnxruntime=True
     ),
     # 1: what may spin for a time spins without end where the CPUs are the exclusive ones.
     Key(
