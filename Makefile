@@ -70,7 +70,7 @@ bench: setup packages native ## Measure the budgets and write docs/benchmarks.md
 	@$(PYTHON) -m bench $(ARGS)
 
 .PHONY: bench-load
-bench-load: setup packages native ## Measure the full load table (an hour a call, many to finish; goes on where it stopped)
+bench-load: setup packages native ## Measure the full load table (an hour per call, many to finish; goes on where it stopped)
 	@$(PYTHON) -m load table --full --write --minutes 60 $(ARGS)
 
 .PHONY: cluster

@@ -33,7 +33,7 @@ OTHER_BUDGET_US = 50.0
 # The design's for the shim.
 PYTHON_BUDGET_MS = 2.0
 RUNTIME_BUDGET_MS = 1.0
-# So many processes a side start each command.
+# So many processes per side start each command.
 BLOCKS = 8
 # Where the door is closed again, where an empty library is behind it, where it is open.
 WITHOUT, EMPTY, WITH = "without", "empty", "with"

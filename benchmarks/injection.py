@@ -98,7 +98,7 @@ def policies(count: int = 200) -> Policies:
 
 
 def machine(cores: int = 64) -> Machine:
-    """Two sockets of so many cores together, two threads a core."""
+    """Two sockets of so many cores together, two threads per core."""
     return regular(cores, 2, sockets=2, numa_nodes=2, l3_domains=0)
 
 

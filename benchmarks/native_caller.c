@@ -3,7 +3,7 @@
  *     native_caller <libonnxruntime> <model> <rounds> <intra-op threads>
  *
  * Preloaded with libraddle.so, whose plan says the same threads. A round is one session of each kind, from its options
- * to its release, in changing order; stdout: nanoseconds of real, real again and wrapped, one round a line, and a line
+ * to its release, in changing order; stdout: nanoseconds of real, real again and wrapped, one round per line, and a line
  * that says whether Run is the real function.
  */
 #define _GNU_SOURCE

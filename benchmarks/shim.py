@@ -1,7 +1,7 @@
 """What the Python shim costs: `python -m shim` (from benchmarks/). No cluster; needs onnxruntime and onnx.
 
 Start-up: `site`'s cumulative time by `-X importtime`, with the shim (both ways of loading it) and without, interleaved,
-for each CPython found; code is compiled anew each time, as from the read-only mount. Sessions: the same constructor
+for each CPython found; code is compiled again each time, as from the read-only mount. Sessions: the same constructor
 with and without the wrapper, taking turns in one process; the first session and the import, in fresh processes. Runs:
 one session's run method, counted and not, in turns.
 Each figure is the difference of two medians, with the A/A difference (two halves of the runs without) beside it.

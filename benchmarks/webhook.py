@@ -4,7 +4,7 @@
 
 The server is `raddle_operator.webhook` itself; only its caches are filled by hand, through the readers that the
 informers use. The load comes from a Go program (webhook_client), like the API server's own client: HTTP/1.1 over TLS,
-one connection a worker, no pipelining. Client and server share the machine's CPUs; the client's part is shown.
+one connection per worker, no pipelining. Client and server share the machine's CPUs; the client's part is shown.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ CLIENT = Path(__file__).parent / "webhook_client"
 
 
 def machine(shape: int) -> Machine:
-    """One of eight makes of node: 8 to 64 cores, one or two NUMA nodes, two threads a core."""
+    """One of eight makes of node: 8 to 64 cores, one or two NUMA nodes, two threads per core."""
     nodes = 1 if shape % 2 else 2
     made = regular(
         8 * (shape + 1),
@@ -89,7 +89,7 @@ def policies() -> Iterator[dict[str, Any]]:
 
 
 def fill(memory: MemorySources) -> None:
-    """Put the whole cluster into the caches. Each object is parsed anew, so that it shares nothing with others."""
+    """Put the whole cluster into the caches. Each object is parsed again, so that it shares nothing with others."""
     for name in (NAMESPACE, *(f"elsewhere-{number}" for number in range(500))):
         memory.namespaces.put({"metadata": {"name": name, "labels": {env.INJECT_LABEL: "enabled", "team": name}}})
     for policy in policies():

@@ -154,7 +154,7 @@ class _Bench:
         self._done(what, watch.change(right_s))
 
     async def _rollout(self) -> None:
-        """Replace pods, some hundred a namespace, and wait from the last request on."""
+        """Replace pods, some hundred per namespace, and wait from the last request on."""
         size = self._plan.size
         for number in range(self._plan.repetitions):
             self._results.load.append(figures.load())

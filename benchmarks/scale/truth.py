@@ -1,6 +1,6 @@
 """What every policy's status must say, worked out from a plain list of pods without the controller's own code.
 
-Only what this benchmark's policies use is understood: matchLabels, matchExpressions with In, one policy a pod.
+Only what this benchmark's policies use is understood: matchLabels, matchExpressions with In, one policy per pod.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ static void read_counts(void)
     rd_runtime.ours[2] = rd_runtime.own[1] == 0 ? inter : 0;
 }
 
-/* The units of the CPUs; read anew only where these are others than before. */
+/* The units of the CPUs; read again only where these are others than before. */
 static void place(struct rd_facts *facts, const struct rd_facts *before)
 {
     if (before->units > 0 && __builtin_memcmp(&before->cpus, &facts->cpus, sizeof facts->cpus) == 0) {

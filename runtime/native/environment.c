@@ -1,5 +1,5 @@
 /* The environment: one pair of pools for all sessions of the process, and one arena. ONNX Runtime's environment is one
- * a process, counted; whoever makes it first decides about its pools. */
+ * a process, counted; the first to make it decides about its pools. */
 #include "ort.h"
 
 #define ENV_OPTIONS_SINCE 24

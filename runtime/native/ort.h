@@ -1,4 +1,4 @@
-/* ONNX Runtime as the shim sees it: one runtime a process, its real table, and what the code has set on its objects. */
+/* ONNX Runtime as the shim sees it: one runtime per process, its real table, and what the code has set on its objects. */
 #ifndef RADDLE_ORT_H
 #define RADDLE_ORT_H
 

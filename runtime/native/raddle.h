@@ -8,7 +8,7 @@
  *   resolve.c   plan and facts -> values              ... process/resolution.py
  *   facts.c     what the process really has           ... process/current.py
  *   cgroup.c    its quota                             ... cgroup.py
- *   placement.c how many threads exclusive CPUs hold, one CPU set a worker   ... placement.py
+ *   placement.c how many threads exclusive CPUs hold, one CPU set per worker   ... placement.py
  *   machine.c   the machine they are part of, by the plan                    ... machine_part.py
  *   elf.c, elf_file.c   symbols of loaded objects; whether a file on disk can be loaded
  *   api.c       OrtGetApiBase, the wrapped API table

@@ -23,7 +23,7 @@ struct start {
 static struct start starts[STARTS];
 static struct rd_pool pools[POOLS];
 static int pools_used[POOLS];
-/* Every CPU there can be; filled at its first use, with the same bytes by whoever comes first. */
+/* Every CPU there can be; filled at its first use, with the same bytes by the first to come. */
 static struct rd_cpus every;
 static int pinned;
 

@@ -2,7 +2,7 @@
 
 Who named it there decides what becomes of the variable. Where the pod spec did, as `<folder>`, it stays, so that child
 processes have the shim too. Where the native library did, before this process's main, it is made again what it was:
-children get what the application gives them, and the library serves each anew. The library tells both apart, and what
+children get what the application gives them, and the library serves each of them. The library tells both apart, and what
 was there before, by how it writes the folder: `<folder>/` for no variable, `<folder>/:old`, `<folder>/.` for an empty
 one (runtime/native/door.c).
 

@@ -1,10 +1,10 @@
 """The environment contract: every name that crosses from the webhook into a container, and RADDLE_PLAN.
 
 The same names and semantics hold for the Python and the native shim. The plan's keys and their bounds are in `keys`,
-which is made from `raddle.planning`. Each Python process that imports a runtime compiles both anew: they are short.
+which is made from `raddle.planning`. Each Python process that imports a runtime compiles both again: they are short.
 
 RADDLE_PLAN is flat text, `key=value` joined by `;`, because importing json costs more than the whole
-shim may. It is untrusted input (whoever may patch pods/status can edit annotations): numbers, enums and
+shim may. It is untrusted input (anyone who may patch pods/status can edit annotations): numbers, enums and
 CPU lists only, never a path, a library or a module name. Unknown keys are ignored, so that an older shim reads a
 newer plan of the same version; a version it does not know makes the shim leave the process alone.
 """
@@ -16,7 +16,7 @@ from raddle.keys import NUMBERS, WORDS
 PLAN = "RADDLE_PLAN"
 LOG = "RADDLE_LOG"  # "0": no line on stderr
 LITERALS = "RADDLE_LITERALS"  # name=value;...: the plain values that the webhook wrote; no shim reads it
-REPORT = "RADDLE_REPORT"  # the folder for one report a process; absent: none is asked for
+REPORT = "RADDLE_REPORT"  # the folder for one report per process; absent: none is asked for
 ORT_INTRA = "ORT_INTRA_OP_NUM_THREADS"
 ORT_INTER = "ORT_INTER_OP_NUM_THREADS"
 OMP = "OMP_NUM_THREADS"

@@ -1,7 +1,7 @@
 """The shim's fast path: what every Python process of an injected container runs before its own code.
 
 It puts one finder on `sys.meta_path` and leaves. Only when a runtime of `RUNTIMES` is imported is anything more
-loaded: `raddle.adapters.hook` and that runtime's adapter. The mount is read-only, so this file is compiled anew by
+loaded: `raddle.adapters.hook` and that runtime's adapter. The mount is read-only, so this file is compiled again by
 each process: it is as short as it can be, and imports only what every process has, not even `__future__`.
 """
 

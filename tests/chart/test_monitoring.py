@@ -165,7 +165,7 @@ HEALTHY = {
     'raddle_topologies{fresh="unknown",valid="false"}': "0+0x1600",
 }
 DAY_MIN = 24 * 60
-# What goes wrong at minute 60 (one sample a minute; "_" is one that is missing), a minute at which the alert is not yet
+# What goes wrong at minute 60 (one sample per minute; "_" is one that is missing), a minute at which the alert is not yet
 # there, and one at which it is.
 CASES = [
     ("RaddleWebhookDown", {'raddle_webhook_ready{instance="a"}': "1+0x59 0+0x900", 'raddle_webhook_ready{instance="b"}': "1+0x59 0+0x900"}, 64, 66),

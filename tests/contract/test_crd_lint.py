@@ -13,7 +13,7 @@ CRDS = sorted((Path(__file__).parents[2] / "crds").glob("*.yaml"))
 
 # Kubernetes' own condition status: written by machines only, and always as quoted text.
 CONDITION_STATUS = ["True", "False", "Unknown"]
-# Bounds above these would let one object fill a good part of etcd's 1.5 MiB or make CEL too dear.
+# Bounds above these would let one object fill a good part of etcd's 1.5 MiB or make CEL too expensive.
 MOST_CHARACTERS = 8192
 MOST_ITEMS = 8192
 

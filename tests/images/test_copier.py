@@ -1,4 +1,4 @@
-"""The shim image's cp: puts the shim's tree into the init container's volume, whoever runs it."""
+"""The shim image's cp: puts the shim's tree into the init container's volume, no matter who runs it."""
 
 import os
 import resource

@@ -1,4 +1,4 @@
-"""The agent beside a real kubelet: what it says of its CPU manager, what it keeps back, and what it says set up anew."""
+"""The agent beside a real kubelet: what it says of its CPU manager, what it keeps back, and what it says set up again."""
 
 from __future__ import annotations
 

@@ -312,7 +312,7 @@ def test_a_killed_controller_finds_everything_again_and_writes_only_what_has_cha
     space.apply(policy("quiet", podSelector={"matchLabels": {"app": "quiet"}}))
     space.apply(policy("busy", podSelector={"matchLabels": {"app": "busy"}}))
     next_second(space)
-    raddle.webhook.stop()  # one that is missed: why it was must be found out anew
+    raddle.webhook.stop()  # one that is missed: why it was must be found out again
     space.create(on(NODE, name="quiet-missed", labels={"app": "quiet"}))
     raddle.webhook.start().wait_ready()
     for name in ("quiet-a", "quiet-b", "busy-a", "busy-b"):
@@ -411,7 +411,7 @@ def test_webhook_and_controller_go_on_after_the_api_server_was_restarted(space, 
             return space.list()
 
     assert [one["metadata"]["name"] for one in wait(again)] == ["before"]
-    # It governs both pods from now on, for whoever has been told of it.
+    # It governs both pods from now on, for anyone who has been told of it.
     space.apply(policy("after", priority=9, threads={"maxIntraOp": 3}))
     made = space.create(on(NODE, name="after"))
     assert (injected(made), threads(made)) == (True, 3)

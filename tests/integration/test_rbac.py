@@ -29,7 +29,7 @@ def by_verbs(rules):
 
 
 def table(account, targets, namespaces):
-    """One line a kind of object and place: the verbs that are allowed, and those that are denied."""
+    """One line per kind of object and place: the verbs that are allowed, and those that are denied."""
     for one in attack_rights.ask(account, targets, namespaces):
         allowed, denied = " ".join(one.allowed) or "-", " ".join(one.denied) or "-"
         yield f"  {one.target} {one.namespace or 'everywhere'}: allowed {allowed}; denied {denied}"

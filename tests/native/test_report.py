@@ -1,4 +1,4 @@
-"""The native shim's report: the keys of docs/reference/report.md, bounded, one file a process."""
+"""The native shim's report: the keys of docs/reference/report.md, bounded, one file per process."""
 
 import json
 import os

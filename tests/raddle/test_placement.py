@@ -42,7 +42,7 @@ def static(**options):
 
 # Two NUMA nodes of 8 cores without SMT, L3 domains of 4.
 PLAIN = machine([str(n) for n in range(16)], ["0-7", "8-15"], ["0-3", "4-7", "8-11", "12-15"])
-# The same with two threads a core.
+# The same with two threads per core.
 SMT = machine([f"{n},{n + 16}" for n in range(16)], ["0-7,16-23", "8-15,24-31"])
 POWER = machine([f"{8 * n}-{8 * n + 7}" for n in range(4)], ["0-15", "16-31"])
 HYBRID = machine(

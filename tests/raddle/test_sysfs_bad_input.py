@@ -40,7 +40,7 @@ def text(content):
 
 
 def loop(path):
-    """ELOOP: like EACCES and EIO, a file that is there and can't be opened, whoever asks."""
+    """ELOOP: like EACCES and EIO, a file that is there and can't be opened, no matter who asks."""
     path.symlink_to(path.name)
 
 

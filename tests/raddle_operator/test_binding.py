@@ -21,7 +21,7 @@ STATIC = Kubelet(cpu_manager_policy="static")
 
 
 def machine(cores=16, *, kubelet=STATIC):
-    """One NUMA node with two threads a core."""
+    """One NUMA node with two threads per core."""
     return regular(cores, 2, sockets=0, l3_domains=0, kubelet=kubelet)
 
 

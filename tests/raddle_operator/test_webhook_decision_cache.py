@@ -1,4 +1,4 @@
-"""Equal pods get the answer that was worked out once; whatever could make a difference is worked out anew."""
+"""Equal pods get the answer that was worked out once; whatever could make a difference is worked out again."""
 
 import copy
 

@@ -316,7 +316,7 @@ async def test_many_slow_large_bodies_take_no_more_than_a_bounded_memory_and_tur
 
 
 async def test_a_client_without_a_certificate_of_the_api_servers_is_answered_as_the_docs_say(here):
-    """The port tells whoever reaches it what a pod would get: docs/explanation/security-model.md."""
+    """The port tells anyone who reaches it what a pod would get: docs/explanation/security-model.md."""
     assert "patch" in await here.create(lab.pod())
 
 

@@ -85,7 +85,7 @@ STORED = {"metadata": {"uid": "u", "generation": 1}, "spec": {"a": {"b": [1, 2]}
         pytest.param({"spec": {"a": {"b": [1, 2], "new": False}}}, True, id="with a new field's default"),
         pytest.param({"spec": {"a": {"b": [1]}}}, False, id="with other content"),
         pytest.param({"spec": {"a": {}}}, False, id="without a field"),
-        pytest.param({"metadata": {"uid": "v", "generation": 1}}, False, id="made anew"),
+        pytest.param({"metadata": {"uid": "v", "generation": 1}}, False, id="made again"),
         pytest.param({"metadata": {"uid": "u", "generation": 2}}, False, id="written"),
     ],
 )

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.runtime
 LIMITS = {0.5: 1, 1.5: 2, 4: 4}
 # Nothing bounds how long their teams spin: as many as can't use the limit up.
 LIMITS_OF_TEAMS = {0.5: 1, 1.5: 1, 4: 3}
-# Two seconds a process: scikit-learn's library is one more libgomp, and TensorFlow tells no count.
+# Two seconds per process: scikit-learn's library is one more libgomp, and TensorFlow tells no count.
 COSTLY = ("libgomp of scikit-learn", "TensorFlow")
 COUNTING = [name for name in lab.RUNTIMES if name not in COSTLY]
 OPENMP = ["libgomp", "LLVM libomp 16", "LLVM libomp 19", "Intel OpenMP"]

@@ -36,7 +36,7 @@ WANTED = {
     ),
     "By the door the native library is mapped": r"libraries: \+MOUNT/libraddle\.so",
     "By `PYTHONUSERBASE`, `sysconfig` and `pip install --user` take the mount for the user's folder": "sysconfig userbase",
-    "Standard error has one line a runtime": r"stderr: \+raddle: (onnxruntime|torch) .*",
+    "Standard error has one line per runtime": r"stderr: \+raddle: (onnxruntime|torch) .*",
     "onnxruntime's native `InferenceSession` is a subclass of what it was, of the same name; its sessions have attributes"
     " `raddle…`": (
         r"onnxruntime\.capi\.\w+\.InferenceSession\.(bases: order|signature)"

@@ -215,7 +215,7 @@ def test_callers_of_one_session_never_run_more_threads_than_planned(callers, pyt
 
 
 def limited(python, env, model, *arguments):
-    """The program under a real quota of one CPU: what it says, its share of throttled periods, its CPU time a run."""
+    """The program under a real quota of one CPU: what it says, its share of throttled periods, its CPU time per run."""
     reason = quota.available()
     if reason:
         pytest.skip(reason)

@@ -91,7 +91,7 @@ def test_exclusive_cpus_tie_no_thread_since_request_threads_would_inherit_it(pla
     plan = f"omp=2;torch_inter=1;aff=core;excl=2;cpus={_listed(CPUS)};streams=1"
     seen, _ = planned(plan, ["eager"], ["eager_thread"], env={OMP: "2"})
     assert (seen[0]["cpus"], seen[1]) == ([_listed(CPUS)], CPUS)
-    # What libgomp makes of a bound team: whoever calls torch is tied to the first place.
+    # What libgomp makes of a bound team: anyone who calls torch is tied to the first place.
     bound = {OMP: "2", "OMP_PROC_BIND": "close", "OMP_PLACES": f"{{{CPUS[0]}}},{{{CPUS[1]}}}"}
     assert stock(["eager_thread"], env=bound) == [[CPUS[0]]]
 

@@ -83,7 +83,7 @@ def tried(call, expected, done):
         call()
         return [came, [torch.get_num_threads(), torch.get_num_interop_threads()], log.complaints]
     steps, wrong = in_child(lambda: case(None))[0], []
-    # Each line once, whoever calls it.
+    # Each line once, no matter who calls it.
     lines = [[at, line] for at, line in enumerate(steps) if steps.index(line) == at]
     for at, line in lines:
         if line in done:

@@ -92,7 +92,7 @@ class Kubelet:
         return self._folder / "root" / "pod-resources" / "kubelet.sock"
 
     def start(self, **settings: Any) -> None:
-        """Run it with these fields of its configuration, as a node that was set up anew."""
+        """Run it with these fields of its configuration, as a node that was set up again."""
         self.stop()
         shutil.rmtree(self._folder / "root", ignore_errors=True)
         config = self._folder / "config.yaml"

@@ -142,7 +142,7 @@ def wider_containers(draw, most=1024):
 
 @st.composite
 def small_machines(draw):
-    """One or two NUMA nodes, one or two threads a core, with or without the static CPU manager."""
+    """One or two NUMA nodes, one or two threads per core, with or without the static CPU manager."""
     return regular(
         draw(st.integers(1, 32)),
         draw(st.sampled_from((1, 2))),

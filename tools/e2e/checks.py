@@ -68,7 +68,7 @@ def run(check: Check, lab: Lab) -> Outcome:
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """A row a check, its figures beneath each other where one line is too short, and what is wrong."""
+    """A row per check, its figures beneath each other where one line is too short, and what is wrong."""
     rows = [HEADINGS[:3], *((one.name, f"{one.seconds:.0f}", _word(one)) for one in outcomes)]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     starts = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + "  " for row in rows]

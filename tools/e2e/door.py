@@ -1,7 +1,7 @@
 """Pods that were let in by the door, and whose ConfigMap is then gone or has lost a part when the kubelet mounts it.
 
 A pod is admitted while a gate keeps it from its node. In between its namespace is opted out, so that the controller
-does not bring back the ConfigMap, which is taken away or written anew. The pod's process must be the one that it is
+does not bring back the ConfigMap, which is taken away or written again. The pod's process must be the one that it is
 without Raddle, and may only have a line of the loader's in its log.
 """
 

@@ -17,7 +17,7 @@ NUMA_NODES: Final = ("0-3", "4-7", "8-11", "12-15")
 SCENARIOS: Final = (
     Scenario(
         name="whole-cores",
-        why="four exclusive CPUs are two cores of one NUMA node: a thread a core, tied inside the set, spinning",
+        why="four exclusive CPUs are two cores of one NUMA node: a thread per core, tied inside the set, spinning",
         qos="Guaranteed",
         nodes=(GUEST.name,),
         containers=(

@@ -59,7 +59,7 @@ def disk(images: Sequence[Path], kubelet: Path, progress: Progress) -> Path:
 
 def _key(images: Sequence[Path], kubelet: Path) -> str:
     text = Path(__file__).read_text() + Path(contents.__file__).read_text() + IMPORT.read_text() + str(kubelet)
-    # Each lies in a folder that is made anew, under another name, when its content changes.
+    # Each lies in a folder that is made again, under another name, when its content changes.
     text += "".join(f"{path}\n{path.stat().st_size} {path.stat().st_mtime_ns}\n" for path in images)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -77,7 +77,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A workload of one pod a node: `qos` is its class of service with Raddle and without.
+    """A workload of one pod per node: `qos` is its class of service with Raddle and without.
 
     `nodes` are those that it runs on, by name; with more than one it is a Deployment that is spread over them.
     `containers` is what must be seen on the first of them, `elsewhere` on the others. `kind` is the workload's,

@@ -95,7 +95,7 @@ def judge(
     seen: Mapping[str, Seen],
     stock: Mapping[str, Mapping[str, Any] | None],
 ) -> list[Verdict]:
-    """A verdict a container. `pod` is that on this node as it is, `stock` what each container showed without Raddle."""
+    """A verdict per container. `pod` is that on this node as it is, `stock` what each showed without Raddle."""
     return [_judge(scenario, node, one, pod, seen[one.name], stock.get(one.name)) for one in scenario.expected(node)]
 
 
@@ -247,7 +247,7 @@ with work in which the container was stopped. ERRORS are lines of the log that t
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """A row a container, and beneath it what is wrong."""
+    """A row per container, and beneath it what is wrong."""
     rows = [HEADINGS, *(_row(one) for one in verdicts)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -94,7 +94,7 @@ def kubernetes_table(proofs: Iterable[Proof]) -> str:
 
 
 def table(proofs: Iterable[Proof]) -> str:
-    """Two tables, ONNX Runtime's and that of the others, a row a runtime.
+    """Two tables, ONNX Runtime's and that of the others, a row per runtime.
 
     A cell says for which of the versions the control is proven; columns that would be empty are left out.
     """

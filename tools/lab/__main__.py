@@ -20,7 +20,7 @@ from lab.shapes import SHAPES
 EXAMPLES = """\
 examples:
   python -m lab shapes                  which machines there are
-  python -m lab record 2s16c32t         write tests/machines/2s16c32t.txt anew
+  python -m lab record 2s16c32t         write tests/machines/2s16c32t.txt again
 
 exit status:
   0  done

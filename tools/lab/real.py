@@ -27,7 +27,7 @@ COMMANDS = {
     NATIVE: ["/job/app", "/job/model.onnx"],
 }
 BASE_ENVIRONMENT = {"PATH": "/python/bin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
-# Python, ONNX Runtime and the model need 200 MiB a container.
+# Python, ONNX Runtime and the model need 200 MiB per container.
 NODE_MIB = 512
 # Under software emulation on a machine that does something else too.
 GUEST_SECONDS = 3600
@@ -136,7 +136,7 @@ def need_done(name: str, results: Sequence[Mapping[str, Any]], work: Path) -> No
 
 
 def results(work: Path) -> list[dict[str, Any]]:
-    """What the guest has told so far, a mapping a line."""
+    """What the guest has told so far, a mapping per line."""
     return verdict.read_results((work / "results").read_text(errors="replace"))
 
 

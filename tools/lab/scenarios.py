@@ -139,7 +139,7 @@ SCENARIOS = (
     Scenario(
         name="all-threads",
         shape=MAIN,
-        why="asked for AllThreads: one thread a CPU",
+        why="asked for AllThreads: one thread per CPU",
         resources=_whole(4),
         policy={"placement": {"smt": "AllThreads"}},
         sessions=(_exclusive("12-15", 4, "12-15", "12-15", "12-15", memory=(1,)),),

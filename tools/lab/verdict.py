@@ -50,7 +50,7 @@ def read_results(text: str) -> list[dict[str, Any]]:
 
 
 def judge(scenario: Scenario, bound: Bound, results: Sequence[Mapping[str, Any]]) -> list[Verdict]:
-    """One verdict a session of the scenario; `bound` is Raddle's container."""
+    """One verdict per session of the scenario; `bound` is Raddle's container."""
     by_id = {result.get("id"): result for result in results}
     sides = {RADDLE: by_id.get(f"{scenario.name}-{RADDLE}"), STOCK: by_id.get(f"{alike(scenario)}-{STOCK}")}
     planned = bound.planned().get("intra")

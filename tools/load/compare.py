@@ -4,7 +4,7 @@
     print_table(rows)
     chart.draw(rows, Path("load.svg"))
 
-Within a repetition every variant runs once, in an order that is drawn anew for each repetition, so that a machine that
+Within a repetition every variant runs once, in an order that is drawn again for each repetition, so that a machine that
 drifts treats all of them alike and none always follows the same other.
 """
 

@@ -101,7 +101,7 @@ def _packages() -> list[str]:
 
 @functools.cache
 def _compiled(name: str, *flags: str) -> Path:
-    """The program, compiled anew in each process that measures: sources and libraries may have changed."""
+    """The program, compiled again in each process that measures: sources and libraries may have changed."""
     fetching.tool("gcc")
     BUILD.mkdir(parents=True, exist_ok=True)
     target = BUILD / name

@@ -81,7 +81,7 @@ def library(architecture: str) -> Path:
 
 
 def link(architecture: str, path: Path) -> None:
-    """Makes the library anew at the path. Raises UnavailableError and CalledProcessError."""
+    """Makes the library again at the path. Raises UnavailableError and CalledProcessError."""
     # Names without folders, so that none of this machine's gets into the file.
     names = [source.name for source in _sources()]
     subprocess.run([*_command(architecture), "-o", str(path.absolute()), *names], cwd=SOURCES, check=True)

@@ -1,4 +1,4 @@
-"""The node agent is gone while its node is booted anew, and comes back."""
+"""The node agent is gone while its node is booted again, and comes back."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _told(pods: list[dict[str, Any]]) -> str:
 CHECKS: Final = (
     Check(
         "agent-gone",
-        "The agent of a node is killed, the node is booted anew without it, then the agent comes back.",
+        "The agent of a node is killed, the node is booted again without it, then the agent comes back.",
         "Values stay the node's while it is the same boot; after another boot the topology is said to be stale and pods"
         " get safe values; with the agent back they get the node's again.",
         gone,

@@ -72,7 +72,7 @@ def one_killed(world: World) -> Result:
 
 
 def rotated(world: World) -> Result:
-    """The authority nears its end: the controller makes another, publishes it, and signs the leaf anew."""
+    """The authority nears its end: the controller makes another, publishes it, and signs the leaf again."""
     now = dt.datetime.now(dt.UTC)
     old = certificates.new_authority(now - certificates.AUTHORITY_LIFE + AUTHORITY_LEFT)
     with replicated(world, rotating=True, secret=secret(old, now)) as (raddle, replicas):

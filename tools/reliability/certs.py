@@ -18,7 +18,7 @@ from reliability.world import CONFIGURATION_PATH
 
 
 class Handshakes(Background):
-    """Connects anew all the time, as an API server would, and verifies by the bundle that is published then."""
+    """Connects again all the time, as an API server would, and verifies by the bundle that is published then."""
 
     def __init__(self, raddle: LocalRaddle, replicas: Replicas) -> None:
         """Describe it; it begins in `with`."""

@@ -51,7 +51,7 @@ class Etcd:
         return present
 
     def restore(self, snapshot: Path) -> None:
-        """Make the data directory anew from a snapshot; etcd must be stopped."""
+        """Make the data directory again from a snapshot; etcd must be stopped."""
         shutil.rmtree(self._folder / DATA)
         self._run(
             "etcdutl", "snapshot", "restore", str(snapshot), f"--data-dir={DATA}",

@@ -65,7 +65,7 @@ class Load(Background):
 
 
 def refused(calls: Sequence[Call]) -> list[str]:
-    """Why calls were refused, one text a call."""
+    """Why calls were refused, one text per call."""
     return [one.refused for one in calls if one.refused]
 
 

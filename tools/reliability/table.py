@@ -18,7 +18,7 @@ MOST_CHARACTERS = 300
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """A block a section: a row a check, with its figures, and below it what is broken."""
+    """A block a section: a row per check, with its figures, and below it what is broken."""
     return "\n".join(
         f"{title}\n{_block(rows)}"
         for section, title in TITLES.items()

@@ -12,7 +12,7 @@ from typing import Any
 from raddle.cpus import cpuset
 from raddle.cpus.topology import CoreType, Group, Machine, NUMANode
 
-# One label a core: the kernel's number for what it belongs to, None where the kernel does not say.
+# One label per core: the kernel's number for what it belongs to, None where the kernel does not say.
 Labels = Sequence[int | None]
 
 

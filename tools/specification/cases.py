@@ -48,7 +48,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One row. `threads` is the intra-op pool's size; `groups` a CPU list a worker.
+    """One row. `threads` is the intra-op pool's size; `groups` a CPU list per worker.
 
     `pool` is a CPU list, `layout` instances × threads; both "" where the plan has none.
     """
@@ -133,7 +133,7 @@ class Row:
         layout: str = "",
         **policy: Any,
     ) -> None:
-        """`groups` is "LIST xN; LIST": a CPU list a worker, or for N workers."""
+        """`groups` is "LIST xN; LIST": a CPU list per worker, or for N workers."""
         self.table.rows.append(
             Case(
                 machine=self.machine,
@@ -153,7 +153,7 @@ class Row:
 
 
 def expanded(text: str) -> tuple[str, ...]:
-    """One list a worker: "0-3 x2; 4" -> ("0-3", "0-3", "4")."""
+    """One list per worker: "0-3 x2; 4" -> ("0-3", "0-3", "4")."""
     found: list[str] = []
     for part in filter(None, text.split("; ")):
         cpus, _, times = part.partition(" x")

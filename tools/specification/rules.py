@@ -74,7 +74,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         name="whole-cores",
         text="The kubelet takes whole cores first, so n exclusive CPUs are n / (threads a core) cores, rounded up: an "
-        "odd CPU is half a core. The option `distribute-cpus-across-cores` takes one CPU a core instead. "
+        "odd CPU is half a core. The option `distribute-cpus-across-cores` takes one CPU per core instead. "
         "Where cores differ, the plan has the most that the set can be, and the running container cuts it.",
         sources=(KUBELET_CODE + " (takeFullCores, then takeRemainingCPUs)", KUBERNETES),
     ),

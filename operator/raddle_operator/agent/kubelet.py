@@ -19,12 +19,12 @@ from raddle_operator.agent.settings import AgentSettings
 
 log = logging.getLogger(__name__)
 
-# A kubelet that does not answer this often in a row may have been set up anew: what it said before is then unknown.
+# A kubelet that does not answer this often in a row may have been set up again: what it said before is then unknown.
 KUBELET_FAILURES = 3
 # The agent may not ask, or there is nothing to ask. Not 401: so answers a kubelet that can't reach the API server to
 # have the token checked. Not 429: so answers an API server that has too much to do.
 REFUSALS = (http.client.FORBIDDEN, http.client.NOT_FOUND)
-# A kubelet that was set up anew says so in its next answer. Asked by way of the API server it is a load on that.
+# A kubelet that was set up again says so in its next answer. Asked by way of the API server it is a load on that.
 KUBELET_INTERVALS_S = {"Configz": 60.0, "Proxy": 600.0}
 
 

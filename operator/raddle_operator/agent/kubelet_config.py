@@ -1,7 +1,7 @@
 """What the kubelet says about how it hands out CPUs: its /configz, read and reduced to a `Kubelet`.
 
 Two ways lead there. Configz: straight to the kubelet of this node, by the right on nodes/configz (Kubernetes
-1.33). Proxy: through the API server, by the right on nodes/proxy. Whoever may not, or gets no answer, has
+1.33). Proxy: through the API server, by the right on nodes/proxy. An agent that may not, or gets no answer, has
 "unknown": a guess would hand out CPUs that belong to somebody.
 """
 

@@ -10,7 +10,7 @@ from pathlib import Path
 class AgentSettings:
     """Settings of one agent. Times are in seconds.
 
-    `root` is the folder that holds this node's sys/ and proc/, read anew every `reread_s`. `kubeconfig` None: the
+    `root` is the folder that holds this node's sys/ and proc/, read again every `reread_s`. `kubeconfig` None: the
     pod's own service account. `kubelet_config` is Configz, Proxy or None; Configz needs `node_ip`.
     `kubelet_insecure_tls` accepts any serving certificate of the kubelet: most are self-signed, and the connection
     never leaves the node. `pod_resources` is the kubelet's PodResources socket; None: it is not asked.

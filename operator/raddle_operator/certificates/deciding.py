@@ -19,7 +19,7 @@ LEAF_RENEWED_BEFORE: Final = timedelta(days=30)
 SETTLE: Final = timedelta(seconds=30)
 """Between a bundle's change and its first use: every API server must have seen it."""
 CHECK_AGAIN: Final = timedelta(minutes=1)
-"""A manifest applied anew may have emptied the bundle, and until it is back no pod gets values."""
+"""A manifest applied again may have emptied the bundle, and until it is back no pod gets values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

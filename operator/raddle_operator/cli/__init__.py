@@ -21,7 +21,7 @@ COMMANDS: Final = {
     "selftest": ("selftest", "Check that the webhook answers (`helm test` runs it)."),
     "controller": ("processes", "Run the controller (in the cluster)."),
     "webhook": ("processes", "Run the admission webhook (in the cluster)."),
-    "agent": ("processes", "Run the node agent (in the cluster, one a node)."),
+    "agent": ("processes", "Run the node agent (in the cluster, one per node)."),
 }
 
 

@@ -124,7 +124,7 @@ async def ask(kube: Kube, pod: Object, container: str) -> Answer:
     return Answer(namespace=namespace, pod=name, container=container, problem=problem, processes=processes)
 
 
-_MISSING: Final = f"there is no {delivery.PROGRAM} in it: the shim's ConfigMap came later than the pod; create it anew"
+_MISSING: Final = f"there is no {delivery.PROGRAM} in it: the shim's ConfigMap came later than the pod; create it again"
 
 
 def _closed(pod: Object, container: str) -> str:

@@ -133,7 +133,7 @@ def controller(log_level: str, **options: Any) -> None:
     default=0.3,
     help="Seconds that the API server gets to tell of a pod that the watch has not shown; then safe values stand.",
 )
-@option("--decision-logs-per-s", default=20.0, help="Most decisions logged a second; 0: none.")
+@option("--decision-logs-per-s", default=20.0, help="Most decisions logged per second; 0: none.")
 def webhook(log_level: str, **options: Any) -> None:
     """Run the admission webhook: answer pods and bindings from memory."""
     from raddle_operator.webhook.process import ConfigError, run

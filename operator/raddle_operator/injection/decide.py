@@ -1,7 +1,7 @@
 """What Raddle changes of a pod when it is created: `decide`, a pure function from a pod to JSON-patch operations.
 
 The pod that comes in may be a copy of an injected one, or one that another webhook has changed since our first look.
-So nothing in it that bears our names is trusted: everything is decided anew on the pod without it, and written,
+So nothing in it that bears our names is trusted: everything is decided again on the pod without it, and written,
 overwritten or removed. Where all is as it should be, there are no operations.
 """
 
@@ -203,7 +203,7 @@ def _chosen_containers(pod: Pod, policy: PolicyObject) -> tuple[list[Container],
     """The containers that the policy chooses; and as outcomes the names that the pod does not have."""
     if policy.containers is None:
         return [container for container in pod.containers if container.name not in SIDECARS], []
-    # An init container by our name gets nothing, whoever wrote it: with our mounts it would count as ours, and go.
+    # An init container by our name gets nothing, no matter whose: with our mounts it would count as ours, and go.
     by_name = {c.name: c for c in reversed(pod.init_containers) if c.name != volumes.SHIM_INIT_CONTAINER}
     by_name |= {c.name: c for c in reversed(pod.containers)}
     absent = [

@@ -1,4 +1,4 @@
-"""What a pod's annotations say of it, for `raddle explain` and whoever asks why a container has the number it has."""
+"""What a pod's annotations say of it, for `raddle explain`: why a container has the number it has."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def _container(present: Container, change: ContainerChange) -> list[Operation]:
 
 
 def _environment(container: Container, change: ContainerChange) -> list[Operation]:
-    """A container that Raddle has not touched gets one operation an entry; one that it has gets its list anew."""
+    """A container that Raddle has not touched gets one operation an entry; one that it has gets its list again."""
     pointer, replaced, appended = container.pointer + "/env", change.environment.replaced, change.environment.appended
     entries = change.container.entries
     if container.entries is not entries:
@@ -75,7 +75,7 @@ def _environment(container: Container, change: ContainerChange) -> list[Operatio
         return [{"op": "replace", "path": pointer, "value": wanted} if wanted else {"op": "remove", "path": pointer}]
     if not replaced and not appended:
         return []
-    # Containers share what is appended, and whoever makes the patch may change the result.
+    # Containers share what is appended, and no matter what makes the patch may change the result.
     if not entries:
         return [{"op": "add", "path": pointer, "value": [{**entry} for entry in appended]}]
     found: list[Operation] = []

@@ -21,7 +21,7 @@ ENABLED: Final = "enabled"
 LABELLED: Final = "labelled"
 DISABLED: Final = "disabled"
 MAX_POLICIES_PER_NAMESPACE: Final = 100
-# Policies beyond the bound give no values, only the reason why there are none: that is worth so many looks a pod.
+# Policies beyond the bound give no values, only the reason why there are none: that is worth so many looks per pod.
 _LOOKED_AT_BEYOND: Final = 1000
 
 ADMIN_RANK: Final = 0

@@ -28,8 +28,8 @@ SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-vol
 _IN_IMAGE: Final = delivery.MOUNT_PATH.lstrip("/")
 STAGING: Final = "/raddle-shim"
 SIZE_LIMIT: Final = "16Mi"
-# The kubelet evicts a pod that fills such a volume. A shim writes 1 MiB a container at most, in 64 files; a block more
-# for each, and the folder's own, stay far below this.
+# The kubelet evicts a pod that fills such a volume. A shim writes 1 MiB per container at most, in 64 files; a block
+# more for each, and the folder's own, stay far below this.
 _REPORT_MIB: Final = 2
 _MOUNT: Final[Mapping[str, Any]] = {"name": SHIM_VOLUME, "mountPath": delivery.MOUNT_PATH, "readOnly": True}
 _DOOR_MOUNT: Final[Mapping[str, Any]] = {

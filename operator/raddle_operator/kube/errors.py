@@ -63,7 +63,7 @@ class Unavailable(ApiError):
 
 
 class Unreachable(Unavailable):
-    """No part of an answer came: whoever answers next may be another server, or one restored from a backup."""
+    """No part of an answer came: what answers next may be another server, or one restored from a backup."""
 
 
 _BY_STATUS: Final[Mapping[int, type[ApiError]]] = {

@@ -119,7 +119,7 @@ def read_zones(obj: Mapping[str, Any]) -> ZonesReport | None:
 def machine_of(node: NodeReport | None, report: ZonesReport | None) -> Machine | None:
     """The machine that these describe, with made-up CPU numbers; None where NFD says nothing, or not how many CPUs.
 
-    Never more cores than there are. SMT that is not known to be off counts as on, with as many threads a core as that
+    Never more cores than there are. SMT that is not known to be off counts as on, with as many threads per core as that
     architecture has had. CPUs that do not fill a core of their NUMA node count, all NUMA nodes together, as one core.
     Zones with more CPUs than the node has are left out, as are CPUs without a zone out of all NUMA nodes.
     """

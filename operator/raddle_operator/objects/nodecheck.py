@@ -1,7 +1,7 @@
 """Whether a NodeCPUTopology describes a machine. Pure.
 
 The schema bounds every field, but it can't count the CPUs of a set; an edit by hand may pass it and contradict itself.
-Whoever reads the objects asks here, so that the controller's condition and the webhook's decision never differ.
+All readers of the objects ask here, so that the controller's condition and the webhook's decision never differ.
 """
 
 from __future__ import annotations

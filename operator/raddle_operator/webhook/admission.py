@@ -31,7 +31,7 @@ MISTAKES: Final = frozenset(
         SkipReason.ANNOTATION_BUDGET,
     )
 )
-"""What whoever creates the pod can mend, and is told as a warning."""
+"""What anyone who creates the pod can mend, and is told as a warning."""
 MAX_DETAIL: Final = 1024
 
 
@@ -73,7 +73,7 @@ def verdict_of(
     operations: Sequence[dict[str, Any]] = (),
     warnings: Sequence[str] = (),
 ) -> Verdict:
-    """The verdict with these JSON-patch operations, and warnings for whoever creates the object."""
+    """The verdict with these JSON-patch operations, and warnings for anyone who creates the object."""
     audit = f"{decision} {reason}".rstrip()
     rest = reviews.answer_rest(operations=operations, warnings=warnings, audit=audit)
     return Verdict(decision, reason, detail, withheld, rest)

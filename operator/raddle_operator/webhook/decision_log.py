@@ -1,4 +1,4 @@
-"""The log of decisions and failures, bounded: under load a line a pod would cost more than the pod."""
+"""The log of decisions and failures, bounded: under load a line per pod would cost more than the pod."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from raddle_operator.objects.nfd import NodeReport, ZonesReport
 from raddle_operator.webhook.sources import NodeFacts, Reported, Shape
 
 MAX_SHAPES: Final = 1024
-"""Kept at once; nodes change theirs only when they are made anew."""
+"""Kept at once; nodes change theirs only when they are made again."""
 
 
 class ReportedNodes:

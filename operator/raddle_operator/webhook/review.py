@@ -94,7 +94,7 @@ def answer(uid: str, rest: bytes) -> bytes:
 def answer_rest(*, operations: Sequence[dict[str, Any]] = (), warnings: Sequence[str] = (), audit: str = "") -> bytes:
     """What follows the uid in an answer with these JSON-patch operations.
 
-    `warnings` reach whoever creates the object (at most 3 are sent, each cut at 256 characters); `audit` is written
+    `warnings` reach anyone who creates the object (at most 3 are sent, each cut at 256 characters); `audit` is written
     to the API server's audit log as <webhook's name>/decision.
     """
     parts = []

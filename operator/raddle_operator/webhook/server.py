@@ -1,4 +1,4 @@
-"""The HTTP side: two paths for reviews, three for whoever looks after the process, 404 for all else.
+"""The HTTP side: two paths for reviews, three for anyone who looks after the process, 404 for all else.
 
 It answers every review that can be read with a review that allows. Only what has no uid to answer to (no JSON, too
 large) gets an HTTP error, which the API server takes for a failed call and, with failurePolicy Ignore, lets pass.

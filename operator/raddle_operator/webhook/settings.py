@@ -47,7 +47,7 @@ class WebhookSettings:
     drain_s: float = 10.0
     """Requests under way then get at most so long."""
     max_body_bytes: int = 8 * MIB
-    """The API server takes objects up to 3 MiB; a review holds one, escaped anew, beside its own fields."""
+    """The API server takes objects up to 3 MiB; a review holds one, escaped again, beside its own fields."""
     max_bodies_bytes: int = 64 * MIB
     """The large bodies that are being read hold so much memory at most; one that goes beyond is refused."""
     handshake_timeout_s: float = 5.0

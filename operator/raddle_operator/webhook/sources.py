@@ -1,4 +1,4 @@
-"""Where the webhook's knowledge comes from: one small value a kind of object, kept by informers or put in by hand.
+"""Where the webhook's knowledge comes from: one small value per kind of object, kept by informers or put in by hand.
 
 Each reader below turns a JSON object into what decisions need of it, so that the caches hold nothing else.
 """

@@ -19,7 +19,7 @@ class PlacementPolicy(NamedTuple):
 
     numa         auto, single (never more than one NUMA node) or any (all that there are).
     core_type    auto, performance, efficient or any: which kind of core, where a machine has several.
-    all_threads  every thread of a core takes one of the pool's, not one a core.
+    all_threads  every thread of a core takes one of the pool's, not one per core.
     gpu          the container has a GPU.
     """
 

@@ -50,7 +50,7 @@ def layout(cores: int, domains: Sequence[int] = (), what: str = "") -> Layout:
 
 
 def cache_domains(machine: Machine, places: int) -> Tuple[List[int], str]:
-    """How many of the places (one CPU a core) share each L3 domain, else each NUMA node, and what those are called.
+    """How many of the places (one CPU per core) share each L3 domain, else each NUMA node, and what those are called.
 
     An L3 domain that is wider than a NUMA node is divided: an instance keeps to one memory.
     """

@@ -252,14 +252,14 @@ class Policy(NamedTuple):
         ("Sessions", "Runs", "None"),
         "Sessions",
         "What the shim records inside the container. Sessions: what each session got, when it is made and at exit. "
-        "Runs: a histogram of run times too (at most a microsecond a run). None: nothing.",
+        "Runs: a histogram of run times too (at most a microsecond per run). None: nothing.",
     )
     reports: bool = kinds.flag(
         "reports",
         False,
         "Whether each process writes what it was given and what became of it as a file, into an emptyDir volume "
         "mounted at /opt/raddle-report; `python -m raddle report` in the container reads them. At most 64 files of "
-        "16 KiB a container.",
+        "16 KiB per container.",
     )
     shim: str = kinds.word(
         "shim",

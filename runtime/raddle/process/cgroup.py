@@ -121,7 +121,7 @@ def usable_cpus(allotment: Allotment, online: int = 0) -> tuple[int | None, floa
 
     The set is cpuset and affinity, within `online` where that is given; None where nothing is known.
     Where these contradict each other (the cpuset changed between two reads, lxcfs numbers the CPUs
-    that are online anew) the process's own affinity counts. The quota is None where there is none,
+    that are online again) the process's own affinity counts. The quota is None where there is none,
     or where that many CPUs could not use it up.
     """
     usable = 0

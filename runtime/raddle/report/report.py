@@ -1,4 +1,4 @@
-"""One JSON file a process in the folder that RADDLE_REPORT names: docs/reference/report.md describes it.
+"""One JSON file per process in the folder that RADDLE_REPORT names: docs/reference/report.md describes it.
 
 It is written when a session was created or something went wrong, and at exit; a burst of eight writes at once, then at
 most one a second. A folder that is missing, full or read-only is left alone without a word: stderr has said the same.
@@ -110,7 +110,7 @@ def changed() -> None:
     state = _own()
     state.behind = True
     try:
-        # Whoever holds the lock writes for the others too; it may be this very thread, which said something meanwhile.
+        # The holder of the lock writes for the others too; it may be this very thread, which said something meanwhile.
         while state.behind and state.lock.acquire(blocking=False):
             try:
                 state.behind = False

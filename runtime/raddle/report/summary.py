@@ -156,7 +156,7 @@ def _values(session: Mapping[str, Any], fields: Mapping[str, Any]) -> Iterable[V
 
 
 def table(processes: Iterable[Process]) -> str:
-    """For people: a paragraph a process."""
+    """For people: a paragraph per process."""
     return "\n".join("\n".join(_lines(process)) + "\n" for process in processes)
 
 

@@ -1,4 +1,4 @@
-/* A stand-in for libonnxruntime that writes down what reaches it: one line a call in the file STUB_CALLS.
+/* A stand-in for libonnxruntime that writes down what reaches it: one line per call in the file STUB_CALLS.
  *
  * For what no machine here can show (a CUDA provider), for libraries that don't exist (an ORT too new, too old, a table
  * of garbage) and for another libc. It makes the threads that a session asks for, by the session's own functions where

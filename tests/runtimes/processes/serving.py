@@ -1,4 +1,4 @@
-"""A small service as users write it: one session a process, made at the first request, or at import for PRELOAD=1.
+"""A small service as users write it: one session per process, made at the first request, or at import for PRELOAD=1.
 
 `wsgi` is for gunicorn, `asgi` for uvicorn. Each answer says which process it was and how large its pool is.
 """

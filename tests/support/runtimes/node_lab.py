@@ -39,7 +39,7 @@ SHAPES = ("app.cjs", "app.mjs", "worker.cjs", "child.cjs", "cluster.cjs")
 
 
 class Seen(NamedTuple):
-    """What a program printed: one item a line; and its standard error."""
+    """What a program printed: one item per line; and its standard error."""
 
     found: list[dict[str, Any]]
     stderr: str

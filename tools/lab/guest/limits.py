@@ -1,6 +1,6 @@
 """What raddle.process.cgroup reads against what a kernel enforces, with cgroup version 2: the guest's first process.
 
-Writes a line of JSON a check to the second serial line: {"check", "wrong"}, `wrong` null where both agree.
+Writes a line of JSON per check to the second serial line: {"check", "wrong"}, `wrong` null where both agree.
 Standard library only; it runs in the guest's Python.
 """
 

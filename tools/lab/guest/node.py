@@ -3,7 +3,7 @@
 Reads /job/job.json: {"containers": [...], "at_once": number, "timeout_s": seconds}, where a container is
 {"id", "qos", "cpuset", "quota_cpus" (null: none), "env", "command", "steps": [{"cpuset", "quota_cpus"}, ...]}.
 Each step changes the container's cgroup while its program runs; the program is told by a line and looks again.
-Writes a line of JSON a container to the second serial line: {"id", "looks": [...], "stderr", "code", ...}.
+Writes a line of JSON per container to the second serial line: {"id", "looks": [...], "stderr", "code", ...}.
 
 Standard library only; it runs in the guest's Python.
 """
@@ -116,7 +116,7 @@ def run(container: Container, timeout_s: float) -> dict[str, Any]:
 
 
 def converse(process: subprocess.Popen[str], group: Path, steps: list[Container]) -> list[Any]:
-    """What the program prints: a look a line. It waits after each, while the next limits are written."""
+    """What the program prints: a look per line. It waits after each, while the next limits are written."""
     assert process.stdin is not None
     assert process.stdout is not None
     looks = []

@@ -43,7 +43,7 @@ class _Use:
 
 def allowed(machine: Machine, usable: int | None, quota_cpus: float | None) -> Marks:
     """Return the marks of a process that may use these CPUs (None: not known), with a quota (None: none)."""
-    # A container's file system may number the CPUs anew (lxcfs): then none that it may use is online by name.
+    # A container's file system may renumber the CPUs (lxcfs): then none that it may use is online by name.
     parts = [] if usable is None else [f"CPUs {cpuset.format_list(usable & machine.online or usable)}"]
     parts += [] if quota_cpus is None else [f"quota {quota_cpus:g} CPUs"]
     outside = 0 if usable is None else machine.online & ~usable

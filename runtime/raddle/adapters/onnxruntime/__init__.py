@@ -1,4 +1,4 @@
-"""ONNX Runtime: every session of the process gets the plan's values, whoever makes it.
+"""ONNX Runtime: every session of the process gets the plan's values, no matter what makes it.
 
 `onnxruntime.capi._pybind_state.InferenceSession` is the one constructor that all Python code reaches, and it copies
 the SessionOptions it is given: ort_runtime puts a subclass in its place.

@@ -122,7 +122,7 @@ class Runtime:
             errors.let_through(error)
 
     def get_default_session_options(self) -> Any:
-        """Stands in for ORT's own and remembers the object: whoever asked is the only one who has it."""
+        """Stands in for ORT's own and remembers the object: the caller is the only one that has it."""
         options = self.default_options()
         self.fresh.ref = weakref.ref(options)
         return options

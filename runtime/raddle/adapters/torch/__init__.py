@@ -5,7 +5,7 @@ nothing to do. torch.set_num_threads is called only where the environment doesn'
 starts a pool of sleeping threads that torch would go without, and it is a value of this process alone, so that a
 launcher such as torchrun still sees OMP_NUM_THREADS unset and gives its workers a count of its own.
 
-Inter-op is one pool a process, for fork in TorchScript: see torch_inter_op.
+Inter-op is one pool per process, for fork in TorchScript: see torch_inter_op.
 
 A child that was forked after the import shares the CPUs with other workers that are still to be forked, so its count is
 chosen again when a model is first called there.
@@ -36,7 +36,7 @@ from raddle.adapters.torch.inter_op import InterOp, replace
 from raddle.process import current, siblings
 from raddle.report import record
 
-# Whoever forks from these needs no warning: a DataLoader's worker asks torch for one thread, a new program has none.
+# A fork from these needs no warning: a DataLoader's worker asks torch for one thread, a new program has none.
 _HARMLESS_FORKS = ("torch.utils.data", "subprocess")
 # Before, and at least in 1.13, set_num_threads ends a process that can't read /proc/cpuinfo.
 _NEEDS_NO_CPUINFO = (2, 6)
@@ -155,7 +155,7 @@ class _Torch:
     def set(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A call of torch.set_num_threads: torch's own goes through, the application's unless the policy overrides."""
         choice = self.choice
-        # Whoever calls it in a child has decided.
+        # A call in a child is a decision.
         self.in_child.end()
         # A lambda's frame is in between. A DataLoader's worker asks for one thread, and must have it.
         if not _is_in(_frame(3), ("torch",)):
