@@ -3,16 +3,15 @@
 import json
 
 import pytest
-from support import ort_lab
-from support.native_caller import C, started
-from support.ort_lab import version
+from support.runtimes import ort_lab
+from support.runtimes.native_caller import C, started
+from support.runtimes.ort_lab import ROW, version
 
 from raddle import env
 from raddle.planning.policy import FIELDS
 
 pytestmark = ort_lab.MARKS
 
-ROW = "ONNX Runtime (Python)"
 SWITCHES = [(field.key, field.switch) for field in FIELDS.values() if field.switch]
 IDS = [key for key, _ in SWITCHES]
 IN_THE_CODE = "set in the code"
@@ -24,7 +23,7 @@ def release(request):
 
 
 @pytest.fixture(scope="module")
-def seen(release, tmp_path_factory):
+def seen(release, lab):
     other = {one.attribute: not one.initial for _, one in SWITCHES}
     turned = ";".join(f"{key}={int(not one.initial)}" for key, one in SWITCHES)
     initial = ";".join(f"{key}={int(one.initial)}" for key, one in SWITCHES)
@@ -33,7 +32,7 @@ def seen(release, tmp_path_factory):
         "respect": (f"intra=1;{initial}", [other]),
         "override": (f"intra=1;{initial};existing=override", [other]),
     }
-    return ort_lab.Lab(tmp_path_factory.mktemp("ort")).probes(release, plans)
+    return lab.probes(release, plans)
 
 
 @pytest.mark.parametrize(("key", "one"), SWITCHES, ids=IDS)
