@@ -261,14 +261,21 @@ static void use_global_pool(struct rd_choice *choice)
     }
 }
 
+/* A switch of sessions, by its place: the functions for off and on are one where it takes the value. */
+struct session_switch {
+    enum rd_key key;
+    int off, on;
+    const char *report;
+    int since; /* of 1.x */
+};
 #define PAIR(key, off, on, ...) {RD_##key, SLOT_##off, SLOT_##on, __VA_ARGS__},
 #define ONE(key, function, ...) {RD_##key, SLOT_##function, SLOT_##function, __VA_ARGS__},
-const struct rd_switch rd_switches[RD_SWITCH_COUNT] = {RD_SWITCHES(PAIR, ONE)};
+static const struct session_switch switches[] = {RD_SWITCHES(PAIR, ONE)};
 
 static void choose_switches(struct rd_choice *choice)
 {
     for (int place = 0; place < RD_SWITCH_COUNT; place++) {
-        const struct rd_switch *one = &rd_switches[place];
+        const struct session_switch *one = &switches[place];
         choice->switches[place] = -1;
         if (!rd_runtime.plan.has[one->key] || rd_runtime.minor < one->since
             || (rd_runtime.respect && (choice->code.code & RD_CODE_SWITCH(place)) != 0)) {
@@ -279,6 +286,7 @@ static void choose_switches(struct rd_choice *choice)
         rd_choice_set(choice, one->on == one->off ? ((rd_on_number)(uintptr_t)setter)(choice->options, on)
                                                   : ((rd_on)(uintptr_t)setter)(choice->options));
         choice->switches[place] = on;
+        rd_choice_value(choice, one->report, on ? "true" : "false");
     }
 }
 
@@ -299,11 +307,16 @@ static void choose_shared_arena(struct rd_choice *choice, const void *environmen
 static void choose_graph(struct rd_choice *choice)
 {
     static const int levels[] = {0, 1, 2, ORT_ENABLE_ALL};
-    choice->graph = -1;
-    if (rd_runtime.plan.has[RD_GRAPH] && !(rd_runtime.respect && (choice->code.code & RD_CODE_GRAPH) != 0)) {
-        choice->graph = (int)rd_runtime.plan.value[RD_GRAPH];
+    const struct rd_plan *plan = &rd_runtime.plan;
+    if (plan->has[RD_GRAPH] && !(rd_runtime.respect && (choice->code.code & RD_CODE_GRAPH) != 0)) {
+        char word[16];
+        struct rd_out out = rd_out(word, sizeof word);
+        rd_put_char(&out, '"');
+        rd_plan_value(plan, RD_GRAPH, &out);
+        rd_put_char(&out, '"');
+        rd_choice_value(choice, "graph", word);
         rd_choice_set(choice, RD_REAL(SetSessionGraphOptimizationLevel, rd_on_number)(choice->options,
-                                                                                      levels[choice->graph]));
+                                                                                      levels[plan->value[RD_GRAPH]]));
     }
 }
 

@@ -98,8 +98,7 @@ struct rd_choice {
     int spin;
     int spin_us;
     int affinity;
-    int graph; /* -1: left alone; so too each switch */
-    signed char switches[RD_SWITCH_COUNT];
+    signed char switches[RD_SWITCH_COUNT]; /* -1: left alone */
     bool shared_arena;
     bool global;
     bool alone; /* one intra-op thread that is the plan's, not the code's: ONNX Runtime refuses RunAsync */
@@ -109,16 +108,8 @@ struct rd_choice {
     const char *intra_because, *inter_because, *mode_because, *spin_because, *affinity_because, *pool_because;
     char cut[192];
     char message[160]; /* of the first setter that failed */
+    char values[512];  /* what rd_choice_value was told */
 };
-
-/* A switch of sessions, by its place: the functions for off and on are one where it takes the value. */
-struct rd_switch {
-    enum rd_key key;
-    int off, on;
-    const char *report;
-    int since; /* of 1.x */
-};
-extern const struct rd_switch rd_switches[RD_SWITCH_COUNT];
 
 /* Decides, and sets it on a clone; false where the session has to be left alone. To be let go in either case. */
 bool rd_choose(struct rd_choice *choice, const void *options, const void *environment, bool may_join);
@@ -127,6 +118,8 @@ void rd_let_go(struct rd_choice *choice);
 void rd_choice_set(struct rd_choice *choice, rd_status status);
 void rd_choice_entry(struct rd_choice *choice, const char *key, const char *value);
 bool rd_code_has(const struct rd_choice *choice, const char *key);
+/* Has a value reported under this name; `json` is true, false, a number or a quoted word. */
+void rd_choice_value(struct rd_choice *choice, const char *name, const char *json);
 void rd_choose_spinning(struct rd_choice *choice);
 /* The CPUs of the pool's workers as ONNX Runtime is told them: ids from 1, a group for each. `every` are those of a worker
  * that has no place of its own. False where the text is cut off. */

@@ -77,10 +77,16 @@ static void put_switch(struct rd_out *json, const char *key, int value)
     }
 }
 
+void rd_choice_value(struct rd_choice *choice, const char *name, const char *json)
+{
+    struct rd_out values = {choice->values, sizeof choice->values, rd_length(choice->values)};
+    put_key(&values, name);
+    rd_put(&values, json);
+}
+
 void rd_keep(const struct rd_choice *choice, const void *session, uint64_t took_us)
 {
     static const char *const spins[] = {"never", "bounded", "always", "code"};
-    static const char *const graphs[] = {"disable", "basic", "extended", "all"};
     char effective[960], because[800], text[720], groups[512];
     struct rd_out values = rd_out(effective, sizeof effective), reasons = rd_out(because, sizeof because);
     put_number(&values, "intra", choice->intra);
@@ -94,9 +100,9 @@ void rd_keep(const struct rd_choice *choice, const void *session, uint64_t took_
         && rd_put_groups(&list, choice->pool, choice->pool->placed, NULL)) {
         put_word(&values, "affinityGroups", groups);
     }
-    put_word(&values, "graph", choice->graph >= 0 ? graphs[choice->graph] : NULL);
-    for (int place = 0; place < RD_SWITCH_COUNT; place++) {
-        put_switch(&values, rd_switches[place].report, choice->switches[place]);
+    if (choice->values[0] != '\0') {
+        rd_put_char(&values, ',');
+        rd_put(&values, choice->values);
     }
     put_switch(&values, "sharedArena",
                rd_plan_get(&rd_runtime.plan, RD_SHARED_ARENA, 0) != 0 ? choice->shared_arena : -1);
