@@ -198,7 +198,7 @@ def names(path: str, allowed: Tuple[str, ...], text: str, item: str) -> Any:
 
 def _set_of(allowed: Tuple[str, ...], item: str) -> Mapping[str, Any]:
     items = {"description": item, "type": "string", "enum": list(allowed)}
-    return {"type": "array", "maxItems": 16, "x-kubernetes-list-type": "set", "items": items}
+    return {"type": "array", "maxItems": max(16, len(allowed)), "x-kubernetes-list-type": "set", "items": items}
 
 
 def config_entries(path: str, text: str) -> Any:
