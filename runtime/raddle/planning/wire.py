@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import lru_cache
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from raddle import env
@@ -35,6 +36,7 @@ _BUDGET_FIELDS: Tuple[Tuple[str, type], ...] = (
     ("because", str),
 )
 _MAX_BECAUSE = 160
+_NO_LIMIT = Budget()
 
 
 class WireError(ValueError):
@@ -229,8 +231,8 @@ def _expected(plan: Plan) -> Optional[Dict[str, float]]:
 
 def plan_text(plan: Plan, budget: Budget, policy: Policy, governed_by: str, node: Optional[str] = None) -> str:
     """The plan annotation: at most env.RESERVED_PLAN bytes (reasons are shortened, then left out, to fit)."""
-    defaults = Budget()._asdict()
-    known = {name: getattr(budget, name) for name, _ in _BUDGET_FIELDS if getattr(budget, name) != defaults[name]}
+    known = {name: getattr(budget, name) for name, _ in _BUDGET_FIELDS}
+    known = {name: value for name, value in known.items() if value != getattr(_NO_LIMIT, name)}
     known["because"] = budget.because[:_MAX_BECAUSE]
     because = {name: text[:_MAX_BECAUSE] for name, text in plan.because.items()}
     document = {
@@ -239,7 +241,7 @@ def plan_text(plan: Plan, budget: Budget, policy: Policy, governed_by: str, node
         "because": because,
         "node": node,
         "budget": known,
-        "policy": to_settings(policy),
+        "policy": _settings(policy),
         "by": governed_by,
     }
     text = _dump(document)
@@ -253,8 +255,9 @@ def plan_text(plan: Plan, budget: Budget, policy: Policy, governed_by: str, node
     return text
 
 
-def _dump(document: Mapping[str, Any]) -> str:
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=True)
+# Few policies make most plans; nobody changes what is remembered.
+_settings = lru_cache(maxsize=256)(to_settings)
+_dump = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
 
 
 def read_plan_text(text: str) -> Recorded:
