@@ -36,6 +36,15 @@ def read_text(path: str, dir_fd: int | None = None, to_end: bool = False, limit_
     return b"".join(chunks).decode("utf-8", "replace")
 
 
+def text_or_nothing(path: str) -> str:
+    """The file's text; "" where it can't be read, which a parser takes for an absent fact."""
+    try:
+        return read_text(path)
+    except (OSError, ValueError) as error:
+        errors.let_through(error)
+        return ""
+
+
 def read_head(path: str) -> str:
     """The first piece of the file, at most a page: enough of /proc/cpuinfo for its first CPU. Raises OSError."""
     fd = os.open(path, _FLAGS)

@@ -148,7 +148,7 @@ def _quota_facts(version: int, directories: list[str], own_seen: bool) -> dict[s
     elif own_seen:
         facts["quota_path"] = directories[0]
     if "quota_path" in facts:
-        facts.update(parse_cpu_stat(_text("{}/cpu.stat".format(facts["quota_path"]))))
+        facts.update(parse_cpu_stat(files.text_or_nothing("{}/cpu.stat".format(facts["quota_path"]))))
     return facts
 
 
@@ -163,7 +163,7 @@ def _weight_facts(version: int, directories: list[str]) -> dict[str, float | str
 
 def _quota(version: int, directory: str) -> tuple[float, int] | None:
     if version == 2:
-        return parse_cpu_max(_text(directory + "/cpu.max"))
+        return parse_cpu_max(files.text_or_nothing(directory + "/cpu.max"))
     quota_us = _number(directory + "/cpu.cfs_quota_us")
     # -1 is "no quota"; most cgroups have none, and then the period is not worth a read.
     if not quota_us:
@@ -210,7 +210,7 @@ def _cpuset_facts(version: int, directories: list[str]) -> dict[str, float | str
     for directory in directories:
         for name in v1 if version == 1 else ("cpuset.cpus.effective",):
             try:
-                mask = cpuset.parse_list(_text(directory + "/" + name))
+                mask = cpuset.parse_list(files.text_or_nothing(directory + "/" + name))
             except ValueError as error:
                 errors.let_through(error)
                 continue
@@ -224,7 +224,7 @@ def _memory_facts(version: int, directories: list[str]) -> dict[str, float | str
     limits = [_number(directory + name) for directory in directories]
     if version == 1 and directories:
         # The kernel's own answer, which counts ancestors that can't be seen.
-        for line in _text(directories[0] + "/memory.stat").split("\n"):
+        for line in files.text_or_nothing(directories[0] + "/memory.stat").split("\n"):
             key, _, value = line.partition(" ")
             if key == "hierarchical_memory_limit" and _is_number(value):
                 limits.append(int(value))
@@ -247,17 +247,8 @@ def _inherited(status: str) -> dict[str, float | str | None]:
     return {}
 
 
-def _text(path: str) -> str:
-    """The cgroup's file; "" where it can't be read, which each parser takes for an absent fact."""
-    try:
-        return files.read_text(path)
-    except (OSError, ValueError) as error:
-        errors.let_through(error)
-        return ""
-
-
 def _number(path: str) -> int | None:
-    text = _text(path).strip()
+    text = files.text_or_nothing(path).strip()
     return int(text) if _is_number(text) else None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from raddle import errors, files
+from raddle import files
 
 # cpu.stat's line -> the name here, and what it is divided by.
 _CPU_STAT = {
@@ -60,24 +60,16 @@ def _read(cgroup_path: str | None) -> dict[str, int]:
 
 def _of_cgroup(path: str) -> dict[str, int]:
     found = {}
-    for line in _text(path + "/cpu.stat").splitlines():
+    for line in files.text_or_nothing(path + "/cpu.stat").splitlines():
         key, _, value = line.partition(" ")
         if key in _CPU_STAT and value.isdigit():
             name, divisor = _CPU_STAT[key]
             found[name] = int(value) // divisor
     if "cpuUs" not in found:
-        used_ns = _text(path + "/cpuacct.usage").strip()
+        used_ns = files.text_or_nothing(path + "/cpuacct.usage").strip()
         if used_ns.isdigit():
             found["cpuUs"] = int(used_ns) // 1000
-    some = _text(path + "/cpu.pressure").partition("\n")[0].rpartition("total=")
+    some = files.text_or_nothing(path + "/cpu.pressure").partition("\n")[0].rpartition("total=")
     if some[0].startswith("some ") and some[2].isdigit():
         found["pressureUs"] = int(some[2])
     return found
-
-
-def _text(path: str) -> str:
-    try:
-        return files.read_text(path)
-    except (OSError, ValueError) as error:
-        errors.let_through(error)
-        return ""
