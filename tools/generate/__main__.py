@@ -4,24 +4,46 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
+from pathlib import Path
+from typing import Protocol
 
 from generate import chart, crds, dashboard, keys
 from generate.docs import apireference, chartvalues, families, machinepictures, metrics, placement, reach, skipreasons
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+class Page(Protocol):
+    """A module that makes one page: where it lies, and its text."""
+
+    TARGET: Path
+
+    def render(self) -> str:
+        """The page."""
+
+
+def write(page: Page) -> int:
+    """Write the page; 0 always."""
+    page.TARGET.write_text(page.render())
+    print(f"wrote {page.TARGET.relative_to(REPOSITORY)}")
+    return 0
+
 
 # In this order: the reference reads the CRDs, and the chart holds them.
 GENERATORS = (
     keys.main,
     crds.main,
     apireference.main,
-    families.main,
-    metrics.main,
-    placement.main,
+    partial(write, families),
+    partial(write, metrics),
+    partial(write, placement),
     reach.main,
-    skipreasons.main,
+    partial(write, skipreasons),
     machinepictures.main,
     dashboard.main,
     chart.main,
-    chartvalues.main,
+    partial(write, chartvalues),
 )
 
 

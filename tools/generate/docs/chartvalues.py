@@ -1,14 +1,11 @@
 """Writes docs/reference/chart-values.md: every value of the chart, from values.yaml's comments and values.schema.json.
 
-    python -m generate.docs.chartvalues       write the page
-
 tests/chart/test_values_reference.py checks that the page is current.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -132,14 +129,3 @@ def render() -> str:
         description = value.description.replace("|", "\\|").replace("<", "&lt;")
         lines.append(f"| `{value.path}` | `{default}` | {value.allowed} | {description} |\n")
     return "".join(lines)
-
-
-def main() -> int:
-    """Write the page; 0 always."""
-    TARGET.write_text(render())
-    print(f"wrote {TARGET.relative_to(REPOSITORY)}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

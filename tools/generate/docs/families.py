@@ -1,13 +1,10 @@
 """Writes docs/reference/families.md: the runtime families and their variables, from the operator's one table.
 
-    python -m generate.docs.families       write the page
-
 tests/contract/test_families_reference.py checks that the page is current.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from raddle.planning.families import DEFAULT, FAMILIES, Variable, Way
@@ -82,14 +79,3 @@ def _variables() -> dict[Variable, list[str]]:
         for variable in family.variables:
             found.setdefault(variable, []).append(f"`{family.name}`")
     return found
-
-
-def main() -> int:
-    """Write the page; 0 always."""
-    TARGET.write_text(render())
-    print(f"wrote {TARGET.relative_to(REPOSITORY)}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,13 +1,10 @@
 """Writes docs/reference/metrics.md: every metric, from the metric objects of webhook and controller themselves.
 
-    python -m generate.docs.metrics       write the page
-
 tests/contract/test_metrics_reference.py checks that the page is current.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,14 +159,3 @@ def _lines(of_webhook: list[Described], of_controller: list[Described]) -> Itera
     for metric in (*of_webhook, *of_controller):
         for label in metric.labels:
             yield f"| `{metric.name}` | `{label}` | {values(metric, label)} |\n"
-
-
-def main() -> int:
-    """Write the page; 0 always."""
-    TARGET.write_text(render())
-    print(f"wrote {TARGET.relative_to(REPOSITORY)}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,13 +1,10 @@
 """Writes docs/explanation/how-threads-are-placed.md: the rules, and the table that the planner is tested against.
 
-    python -m generate.docs.placement       write the page
-
 tests/raddle/test_placement_table.py checks that the page is current and that the planner does what its rows say.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -120,14 +117,3 @@ def _counted(groups: Iterable[str]) -> list[str]:
 
 def _line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |\n"
-
-
-def main() -> int:
-    """Write the page; 0 always."""
-    TARGET.write_text(render())
-    print(f"wrote {TARGET.relative_to(REPOSITORY)}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

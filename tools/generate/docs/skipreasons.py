@@ -1,13 +1,10 @@
 """Writes docs/reference/skip-reasons.md from the one enumeration of reasons.
 
-    python -m generate.docs.skipreasons       write the page
-
 tests/contract/test_docs.py checks that it is current.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from raddle_operator.objects.reasons import SkipReason
@@ -34,14 +31,3 @@ status and `raddle explain` say WebhookMissed.
 def render() -> str:
     """The page, as Markdown."""
     return HEADER + "".join(f"| {reason} | {reason.about} | {reason.advice} |\n" for reason in SkipReason)
-
-
-def main() -> int:
-    """Write the page; 0 always."""
-    TARGET.write_text(render())
-    print(f"wrote {TARGET.relative_to(REPOSITORY)}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
