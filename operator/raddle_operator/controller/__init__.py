@@ -1,6 +1,6 @@
 """The controller: watches policies, topologies and opted-in pods; writes status, events and metrics; one leads.
 
-``process`` is run by kopf through ``handlers``; ``state`` holds what is known, as ``facts``; ``status`` and
-``freshness`` are the pure decisions; ``reconcile`` carries them out by a keyed queue; ``shim_keeper`` keeps the shim's
-ConfigMaps.
+``process`` runs kopf, whose ``handlers`` start, feed and stop the ``controller``; ``state`` holds what is known, as
+``facts``; ``status`` and ``freshness`` are the pure decisions; ``reconcile`` carries them out by a keyed queue;
+``shim_keeper`` keeps the shim's ConfigMaps.
 """

@@ -14,14 +14,12 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import kopf
 
+from raddle_operator.controller.controller import Controller
 from raddle_operator.controller.state import WATCHED
-
-if TYPE_CHECKING:
-    from raddle_operator.controller.process import Controller
 
 # It writes a line for every event of every object.
 logging.getLogger("kopf.objects").setLevel(logging.WARNING)
@@ -44,19 +42,6 @@ class NoDiffBase(kopf.DiffBaseStorage):  # type: ignore[misc]
 
     def store(self, **_: Any) -> None:
         """Write nothing into the user's object."""
-
-
-async def operate(controller: Controller) -> None:
-    """Run kopf until SIGTERM, SIGINT, or the controller has ended. Raises what ended it otherwise."""
-    await kopf.operator(
-        registry=REGISTRY,
-        memo=controller,  # which every handler gets
-        # It is for peering only, but kopf would look for the user's name, which a container's may lack.
-        identity="raddle",
-        standalone=True,  # no peering: a foreign object named "default" could pause us
-        clusterwide=True,
-        stop_flag=controller.ended,
-    )
 
 
 @kopf.on.startup(registry=REGISTRY)  # type: ignore[untyped-decorator]
