@@ -1,6 +1,7 @@
 """The `raddle` command, also `kubectl raddle`.
 
-Each command is imported when it is called: the agent must stay small, and `--help` must be quick.
+In come arguments, files and what the API server says; out come text or JSON, and an exit status. Each command is
+imported when it is called: the agent must stay small, and `--help` must be quick.
 """
 
 from __future__ import annotations

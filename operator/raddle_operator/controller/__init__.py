@@ -1,6 +1,7 @@
-"""The controller: watches policies, topologies and opted-in pods; writes status, events and metrics; one leads.
+"""The controller: keeps what Raddle tells about policies and nodes true, while it holds the Lease.
 
-``process`` runs kopf, whose ``handlers`` start, feed and stop the ``controller``; ``state`` holds what is known, as
-``facts``; ``status`` and ``freshness`` are the pure decisions; ``reconcile`` carries them out by a keyed queue;
-``shim_keeper`` keeps the shim's ConfigMaps.
+In come policies, topologies, opted-in pods, namespaces and nodes as they change; out go statuses, events, metrics and
+the shim's ConfigMaps. ``process`` runs kopf, whose ``handlers`` start, feed and stop the ``controller``; ``state``
+holds what is known, as ``facts``; ``status`` and ``freshness`` are the pure decisions; ``reconcile`` carries them out
+by a keyed queue; ``shim_keeper`` keeps the ConfigMaps.
 """

@@ -1,4 +1,9 @@
-"""The package that talks to the API server: `resources` says where, `session` sends, `client` asks, `errors` tell."""
+"""The API server: every request that the controller, the webhook and the command line send goes through here.
+
+In come a kubeconfig or a service account and what is asked; out come plain JSON objects, lists that follow changes, or
+a `KubeError` of the kind that was met. `resources` says where, `session` sends, `client` asks, `informer` follows;
+`events`, `leader` and `ownership` are what a controller does with them.
+"""
 
 from raddle_operator.kube.client import WATCH_TIMEOUT_S, Executed, Kube, Page, WatchEvent
 from raddle_operator.kube.errors import (

@@ -1,5 +1,6 @@
 """The admission webhook: one process of several equal ones, without state of its own.
 
-``run(settings)`` is the whole process. `review` reads and writes AdmissionReviews, `admission` decides, `caches` holds
-what decisions rest on, `server` and `tls` speak HTTPS, `process` puts them together.
+In comes an AdmissionReview over HTTPS, out goes one that always allows, with a patch where a policy governs the pod.
+`review` reads and writes these, `admission` decides by `injection` from what `caches` hold, `server` and `tls` speak
+HTTPS, `process` puts them together: ``run(settings)`` is the whole process.
 """
