@@ -55,7 +55,7 @@ def planning_and_reading() -> tuple[list[list[str]], list[Line]]:
     for cpus, (sockets, numa_nodes, l3_domains, cores) in SHAPES.items():
         shape = machines.synthesize(sockets=sockets, numa_nodes=numa_nodes, l3_domains=l3_domains, cores=cores)
         with tempfile.TemporaryDirectory() as folder:
-            root = machines.unpack(machines.pack(shape, ""), Path(folder))
+            root = machines.write(shape, Path(folder))
             figures = _measured(_calls(str(root)))
         rows.append([str(cpus), *(f"{spread(found)}; {short(_apart(found))}" for found in figures.values())])
         if cpus in {64, 512}:

@@ -2,12 +2,16 @@
 
     path("2s16c32t")      the folder that stands for "/" of that machine: it holds sys/ and proc/
 
-The archives are tests/machines/*.txt. A section names a directory, a line one of its files; lines
-that start with a tab continue the file above. `name -> target` is a symbolic link.
+The archives are tests/machines/*.txt. A section names a directory, a line one of its files; lines that start with a
+tab continue the file above. A section may name a directory for each number of a list: a line then holds the file's text
+in each of them, in order, `x2` after one that comes twice in a row, or the one text that all of them have.
 
     # how it was made
     [sys/devices/system/cpu]
-    online = 0-31
+    online = 0-3
+    [sys/devices/system/cpu/cpu{0-3}/topology]
+    core_id = 0 x2; 1 x2
+    die_id = 0
     [proc]
     cpuinfo = processor : 0
         model name : ...
@@ -20,12 +24,18 @@ from __future__ import annotations
 import argparse
 import atexit
 import functools
+import itertools
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
+_NUMBER = re.compile(r"(?<=[a-z])(?:0|[1-9]\d*)(?=/|$)")
+_RUN = re.compile(r"(.*?)(?: x(\d+))?")
+# What _RUN can't take for anything else.
+_PLAIN = re.compile(r"(?! )(?!.* x\d+$)[^;\n]*")
 ARCHIVES = Path(__file__).resolve().parent.parent / "tests" / "machines"
 
 
@@ -47,7 +57,12 @@ def path(name: str) -> Path:
 
 def unpack(archive: str, into: Path) -> Path:
     """Writes the archive's files below `into`, which is returned. Raises ValueError for a malformed line."""
-    for name, content in files_in(archive):
+    return write(files_in(archive), into)
+
+
+def write(contents: Mapping[str, str], into: Path) -> Path:
+    """Writes files (path to text; a link as NUL and its target) below `into`, which is returned."""
+    for name, content in contents.items():
         target = into / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if content.startswith("\0"):
@@ -57,59 +72,62 @@ def unpack(archive: str, into: Path) -> Path:
     return into
 
 
-def files_in(archive: str) -> Iterator[tuple[str, str]]:
-    """(path, content) of each file; the content of a link is NUL and its target."""
-    directory = ""
-    name, lines = "", []
-    for number, line in enumerate(archive.splitlines(), 1):
+def files_in(archive: str) -> dict[str, str]:
+    """Path to text of each file. Raises ValueError for a malformed line."""
+    found: dict[str, str] = {}
+    names, last = [""], ""
+    for number, line in enumerate(archive.split("\n"), 1):
         if line.startswith("\t"):
-            lines.append(line[1:])
-            continue
-        if name:
-            yield f"{directory}/{name}", "\n".join(lines) + "\n"
-            name = ""
-        if not line or line.startswith("#"):
-            continue
-        if line.startswith("[") and line.endswith("]"):
-            directory = line[1:-1]
-            if directory.startswith("/") or ".." in directory.split("/"):
-                raise ValueError(f"line {number}: {directory!r} leads outside the machine")
-        elif " -> " in line:
-            link, _, target = line.partition(" -> ")
-            yield f"{directory}/{link}", "\0" + target
-        elif " =" in line:
-            name, _, first = line.partition(" =")
-            lines = [first.removeprefix(" ")]
-        else:
-            raise ValueError(f"line {number}: {line[:60]!r} is neither [directory], name = content nor name -> target")
-    if name:
-        yield f"{directory}/{name}", "\n".join(lines) + "\n"
+            found[last] += line[1:] + "\n"
+        elif line.startswith("[") and line.endswith("]"):
+            names = _directories(line[1:-1])
+            if any(name.startswith("/") or ".." in name.split("/") for name in names):
+                raise ValueError(f"line {number}: {line} leads outside the machine")
+        elif " =" in line and not line.startswith("#"):
+            base, _, text = line.partition(" =")
+            texts = _texts(text.removeprefix(" "), len(names))
+            if len(texts) != len(names):
+                raise ValueError(f"line {number}: {base} has {len(texts)} texts for {len(names)} directories")
+            found |= {f"{name}/{base}": f"{text}\n" for name, text in zip(names, texts, strict=True)}
+            last = f"{names[-1]}/{base}"
+        elif line and not line.startswith("#"):
+            raise ValueError(f"line {number}: {line[:60]!r} is neither [directory] nor name = text")
+    return found
+
+
+def _directories(section: str) -> list[str]:
+    before, brace, rest = section.partition("{")
+    numbers, _, after = rest.partition("}")
+    return [f"{before}{number}{after}" for number in as_numbers(numbers)] if brace else [section]
+
+
+def _texts(line: str, wanted: int) -> list[str]:
+    if wanted == 1:
+        return [line]
+    runs = [_RUN.fullmatch(part.removeprefix(" ")) for part in f" {line}".split(";")]
+    texts = [run[1] for run in runs if run for _ in range(int(run[2] or 1))]
+    return texts * wanted if len(texts) == 1 else texts
 
 
 def pack(contents: Mapping[str, str], comment: str) -> str:
-    """The archive of these files (path to content, a link as NUL and its target), sorted."""
-    out = [f"# {line}".rstrip() for line in comment.splitlines()]
-    directory = None
-    for name in sorted(contents, key=_natural):
-        content = contents[name]
-        parent, _, base = name.rpartition("/")
-        if parent != directory:
-            directory = parent
-            out.append(f"[{directory}]")
-        if content.startswith("\0"):
-            out.append(f"{base} -> {content[1:]}")
-            continue
-        first, *rest = content.rstrip("\n").split("\n")
-        out.append(f"{base} = {first}".rstrip())
-        out.extend(f"\t{line}" for line in rest)
-    return "\n".join(out) + "\n"
-
-
-def _natural(name: str) -> tuple[list[tuple[bool, int, str]], str]:
-    """Sorts cpu2 before cpu10, and a directory's files together."""
-    parent, _, base = name.rpartition("/")
-    parts = "".join(char if char.isdigit() else f"\n{char}\n" for char in parent).split("\n")
-    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts if part], base
+    """The archive of these files (path to text): every text ends with one newline, and none begins with a tab."""
+    families: dict[tuple[str, str], dict[int, str]] = {}
+    for path, content in contents.items():
+        (directory, _, base), text = path.rpartition("/"), content.removesuffix("\n")
+        number = _NUMBER.search(directory)
+        if number and _PLAIN.fullmatch(text):
+            families.setdefault((_NUMBER.sub("{}", directory, count=1), base), {})[int(number[0])] = text
+        else:
+            families[directory, base] = {0: text.replace("\n", "\n\t")}
+    sections: dict[str, list[str]] = {}
+    for (directory, base), found in sorted(families.items()):
+        numbers = as_list(sorted(found))
+        runs = [(text, len(list(run))) for text, run in itertools.groupby(found[number] for number in sorted(found))]
+        line = runs[0][0] if len(runs) == 1 else "; ".join(text + f" x{n}" * (n > 1) for text, n in runs)
+        section = directory.replace("{}", numbers if len(found) == 1 else f"{{{numbers}}}")
+        sections.setdefault(section, []).append(f"{base} = {line}".rstrip(" "))
+    head = [f"# {line}".rstrip() for line in comment.splitlines()]
+    return "\n".join([*head, *(line for name, lines in sections.items() for line in (f"[{name}]", *lines))]) + "\n"
 
 
 def synthesize(
@@ -171,9 +189,10 @@ def as_list(cpus: list[int]) -> str:
     return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in parts)
 
 
-def write(contents: Mapping[str, str], into: Path) -> Path:
-    """Writes files (as `synthesize` gives them) below `into`, which is returned."""
-    return unpack(pack(contents, ""), into)
+def as_numbers(text: str) -> list[int]:
+    """The numbers of a kernel list string: "0-2,8" -> [0, 1, 2, 8]."""
+    ends = [part.partition("-") for part in text.split(",")]
+    return [number for first, _, last in ends for number in range(int(first), int(last or first) + 1)]
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -161,9 +161,7 @@ def test_which_container_gets_the_cpus_must_be_clear(run):
 
 
 def test_a_file_that_cannot_be_read_is_told_below_the_picture(run, tmp_path):
-    machine = machines.unpack(
-        machines.pack(machines.synthesize(sockets=1, numa_nodes=1, l3_domains=1, cores=2), ""), tmp_path
-    )
+    machine = machines.write(machines.synthesize(sockets=1, numa_nodes=1, l3_domains=1, cores=2), tmp_path)
     (machine / "sys/devices/system/cpu/cpu1/topology/core_cpus_list").write_text("nonsense")
     (machine / "sys/devices/system/cpu/cpu1/topology/thread_siblings_list").write_text("nonsense")
     result = run("--root", str(machine))

@@ -134,7 +134,7 @@ def on(lab, tmp_path):
 
     def probe(plan, *, before=EXCLUSIVE, files=None, **shape):
         files = {**machines.synthesize(**shape), **(files or {})}
-        machine = sysfs.read_machine(str(machines.unpack(machines.pack(files, ""), tmp_path)))
+        machine = sysfs.read_machine(str(machines.write(files, tmp_path)))
         told = ";".join(f"{key}={text}" for key, text in next(machine_part.fields_of(machine, gpu=False)).items())
         return lab.probe("ort-1.31.1", f"spin=never;{plan};{told}", None, first=before)
 
