@@ -2,17 +2,11 @@
  * in which those functions are replaced that the plan has something to say about. Without a plan, with a runtime that
  * is too old or of another major version, with anything unexpected: the real table. */
 #include "ort.h"
-#include "syscalls.h"
 
 /* 1.14 brought HasSessionConfigEntry. The tables of one major version only ever grow, so there is no newest. */
 #define OLDEST 14
 #define LENGTH_KNOWN 24
 #define MAX_SLOTS 1024
-/* Facts are read again for a session that comes later than this: an in-place resize changes the quota. */
-#define FACTS_AGE_MS 10000
-
-const void *const *rd_real;
-struct rd_runtime rd_runtime;
 
 static const void *table[MAX_SLOTS];
 static const struct rd_api_base *real_base;
@@ -24,40 +18,6 @@ static int state;
 static struct rd_api_base seen_base;
 static char seen_version[64];
 static const void *seen_table[MAX_SLOTS];
-
-static struct rd_lock facts_lock;
-static struct rd_facts kept_facts;
-static uint64_t facts_at_ms;
-static int facts_pid;
-
-bool rd_ok(rd_status status, char *message, size_t size)
-{
-    if (status == NULL) {
-        return true;
-    }
-    if (message != NULL && size > 0) {
-        struct rd_out out = rd_out(message, size);
-        rd_put(&out, RD_REAL(GetErrorMessage, const char *(*)(const void *))(status));
-    }
-    RD_REAL(ReleaseStatus, rd_release)(status);
-    return false;
-}
-
-static void forked(void)
-{
-    int living = rd_sessions_living();
-    if (facts_pid != 0 && living > 0) {
-        char text[200];
-        struct rd_out line = rd_out(text, sizeof text);
-        rd_put(&line, "this process was forked after ");
-        rd_put_number(&line, living);
-        rd_put(&line, " onnxruntime session(s) had been created; their threads do not exist in it: create sessions "
-                      "after the fork");
-        rd_complain(text);
-    }
-    rd_sessions_forked();
-    rd_threads_forked();
-}
 
 /* The count that a variable holds, 0 for none. */
 static int count_in(const char *name)
@@ -81,43 +41,6 @@ static void read_counts(void)
     rd_runtime.ours[0] = omp == (int)rd_plan_get(plan, RD_OMP, 0) ? omp : 0;
     rd_runtime.ours[1] = intra == planned ? intra : 0;
     rd_runtime.ours[2] = rd_runtime.own[1] == 0 ? inter : 0;
-}
-
-/* The units of the CPUs; read again only where these are others than before. */
-static void place(struct rd_facts *facts, const struct rd_facts *before)
-{
-    if (before->units > 0 && __builtin_memcmp(&before->cpus, &facts->cpus, sizeof facts->cpus) == 0) {
-        facts->units = before->units;
-        __builtin_memcpy(facts->units_words, before->units_words, sizeof facts->units_words);
-    } else {
-        rd_place(&rd_runtime.plan, facts);
-    }
-}
-
-void rd_current(struct rd_facts *facts, struct rd_effective *wanted)
-{
-    int pid = rd_pid();
-    uint64_t now = rd_now_ms();
-    if (rd_try_lock(&facts_lock)) {
-        if (facts_pid != pid) {
-            forked();
-        }
-        *facts = kept_facts;
-        if (facts_pid != pid || now - facts_at_ms > FACTS_AGE_MS) {
-            rd_facts_read(&rd_runtime.plan, &kept_facts, true);
-            facts_at_ms = now;
-            facts_pid = pid;
-        } else {
-            rd_facts_refresh(&rd_runtime.plan, &kept_facts);
-        }
-        place(&kept_facts, facts);
-        *facts = kept_facts;
-        rd_unlock(&facts_lock);
-    } else {
-        rd_facts_read(&rd_runtime.plan, facts, false);
-        rd_place(&rd_runtime.plan, facts);
-    }
-    rd_resolve(&rd_runtime.plan, facts, wanted);
 }
 
 /* The minor number of "1.23.2"; -1 for anything else. */
@@ -152,23 +75,6 @@ static unsigned least_length(int minor)
     static const unsigned short lengths[] = {239, 255, 266, 276, 280, 280, 285, 285, 318, 390, 415};
     int last = (int)(sizeof lengths / sizeof lengths[0]) - 1;
     return lengths[minor - OLDEST < last ? minor - OLDEST : last];
-}
-
-unsigned rd_table_length(const void *const *real, unsigned least, unsigned most)
-{
-    size_t readable = rd_readable(real) / sizeof *real;
-    uintptr_t start, end;
-    unsigned count = least;
-    if (readable < least) {
-        return 0;
-    }
-    most = most < readable ? most : (unsigned)readable;
-    bool known = count < most && rd_code_around(real[0], &start, &end);
-    while (known && count < most
-           && (real[count] == NULL || ((uintptr_t)real[count] >= start && (uintptr_t)real[count] < end))) {
-        count++;
-    }
-    return count;
 }
 
 /* How many functions are copied: up to 1.24 the version's own number, of a newer table all that it seems to have. */

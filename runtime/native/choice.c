@@ -4,6 +4,7 @@
 #include "ort.h"
 
 #define ORT_ENABLE_ALL 99
+#define BOUNDED_SPIN_SINCE 26
 #define AFFINITY_KEY "session.intra_op_thread_affinities"
 
 enum { INTRA, INTER };
@@ -11,7 +12,8 @@ enum { INTRA, INTER };
 static const char *const in_the_code = "set in the code";
 static const char *const in_the_environment = "set in the environment";
 
-void rd_choice_set(struct rd_choice *choice, rd_status status)
+/* Keeps the failure of a setter. */
+static void set_option(struct rd_choice *choice, rd_status status)
 {
     if (!rd_ok(status, choice->message, choice->failed ? 0 : sizeof choice->message)) {
         choice->failed = true;
@@ -19,7 +21,7 @@ void rd_choice_set(struct rd_choice *choice, rd_status status)
 }
 
 /* Whether the code has set the entry. Asked of the code's own object, which has none of ours. */
-bool rd_code_has(const struct rd_choice *choice, const char *key)
+static bool code_has(const struct rd_choice *choice, const char *key)
 {
     int has = 0;
     return choice->given != NULL
@@ -31,15 +33,15 @@ bool rd_code_has(const struct rd_choice *choice, const char *key)
 
 static bool code_value(const struct rd_choice *choice, const char *key, char *value, size_t size)
 {
-    return rd_code_has(choice, key)
+    return code_has(choice, key)
            && rd_ok(RD_REAL(GetSessionConfigEntry, rd_status(*)(const void *, const char *, char *, size_t *))(
                         choice->given, key, value, &size),
                     NULL, 0);
 }
 
-void rd_choice_entry(struct rd_choice *choice, const char *key, const char *value)
+static void set_entry(struct rd_choice *choice, const char *key, const char *value)
 {
-    rd_choice_set(choice, RD_REAL(AddSessionConfigEntry, rd_on_entry)(choice->options, key, value));
+    set_option(choice, RD_REAL(AddSessionConfigEntry, rd_on_entry)(choice->options, key, value));
 }
 
 /* The groups of the code's own affinity string: one a worker. 0 where it has none. */
@@ -58,13 +60,6 @@ static int code_groups(const struct rd_choice *choice)
 }
 
 /* ---- counts and mode ---- */
-
-int rd_code_count(int code, int wanted)
-{
-    const int *ours = rd_runtime.ours;
-    bool copied = code == ours[0] || code == ours[1] || code == ours[2];
-    return copied && wanted != 0 && wanted <= code ? 0 : code;
-}
 
 static int count_of(int which, int code, int wanted, const char **because)
 {
@@ -116,62 +111,110 @@ static void choose_counts(struct rd_choice *choice)
     choice->inter = count_of(INTER, rd_code_count(choice->code.inter, inter), inter, &choice->inter_because);
     choice->alone = choice->intra == 1 && choice->code.intra != 1 && choice->intra_because != in_the_environment;
     if (choice->intra != 0) {
-        rd_choice_set(choice, RD_REAL(SetIntraOpNumThreads, rd_on_number)(choice->options, choice->intra));
+        set_option(choice, RD_REAL(SetIntraOpNumThreads, rd_on_number)(choice->options, choice->intra));
     }
     if (choice->inter != 0) {
-        rd_choice_set(choice, RD_REAL(SetInterOpNumThreads, rd_on_number)(choice->options, choice->inter));
+        set_option(choice, RD_REAL(SetInterOpNumThreads, rd_on_number)(choice->options, choice->inter));
     }
-    rd_choice_set(choice, RD_REAL(SetSessionExecutionMode, rd_on_number)(choice->options, choice->parallel));
+    set_option(choice, RD_REAL(SetSessionExecutionMode, rd_on_number)(choice->options, choice->parallel));
+}
+
+/* ---- how a session's pools wait for work: the entries that follow from spin=, the plan's own, the code's ---- */
+
+/* The value of one of a pool's entries: the plan's own under the runtime's key, else what follows from spin=. */
+static bool pool_value(enum rd_key key, const char *derived, char *text, size_t size)
+{
+    struct rd_out out = rd_out(text, size);
+    if (rd_runtime.plan.has[key]) {
+        rd_plan_value(&rd_runtime.plan, key, &out);
+    } else if (derived != NULL) {
+        rd_put(&out, derived);
+    }
+    return out.length > 0;
+}
+
+static void say_spinning(struct rd_choice *choice, const char *allow, const char *duration)
+{
+    bool bounded = duration[0] != '\0' && !rd_same(duration, "-1") && !rd_same(duration, "0");
+    choice->spin = rd_same(allow, "0") || rd_same(duration, "0") ? RD_SPIN_NEVER
+                   : bounded                                     ? RD_SPIN_BOUNDED
+                                                                 : RD_SPIN_ALWAYS;
+    uint64_t us = 0;
+    choice->spin_us = choice->spin == RD_SPIN_BOUNDED && rd_number(rd_text_of(duration), &us) ? (int)us : 0;
+}
+
+static void spin_of_pool(struct rd_choice *choice, bool intra, int planned)
+{
+    /* The two pools' keys lie side by side. */
+    int other = intra ? 0 : 1;
+    enum rd_key allow_key = (enum rd_key)(RD_SESSION_INTRA_OP_ALLOW_SPINNING + other);
+    enum rd_key duration_key = (enum rd_key)(RD_SESSION_INTRA_OP_SPIN_DURATION_US + other);
+    enum rd_key backoff_key = (enum rd_key)(RD_SESSION_INTRA_OP_SPIN_BACKOFF_MAX + other);
+    char allow[24], duration[24], backoff[24], us[24];
+    struct rd_out out = rd_out(us, sizeof us);
+    rd_put_number(&out, choice->wanted.spin_us);
+    bool newer = rd_runtime.minor >= BOUNDED_SPIN_SINCE;
+    bool set_allow = pool_value(allow_key,
+                                planned == RD_SPIN_NEVER     ? "0"
+                                : planned == RD_SPIN_BOUNDED ? "1"
+                                                             : NULL,
+                                allow, sizeof allow);
+    bool set_duration = newer && pool_value(duration_key, planned == RD_SPIN_BOUNDED ? us : NULL, duration,
+                                            sizeof duration);
+    bool set_backoff = newer && pool_value(backoff_key, NULL, backoff, sizeof backoff);
+    if (!set_allow && !set_duration && !set_backoff) {
+        return;
+    }
+    bool code_allow = code_has(choice, rd_plan_key(allow_key));
+    bool code_duration = newer && code_has(choice, rd_plan_key(duration_key));
+    if (rd_runtime.respect && (code_allow || code_duration)) {
+        choice->spin = RD_SPIN_CODE;
+        choice->spin_because = in_the_code;
+        set_allow = set_duration = false;
+    } else {
+        say_spinning(choice, set_allow ? allow : "", set_duration ? duration : "");
+    }
+    /* Allowed is the runtime's default: written only over another value of the code's. */
+    if (set_allow && (code_allow || !rd_same(allow, "1"))) {
+        set_entry(choice, rd_plan_key(allow_key), allow);
+    }
+    if (set_duration) {
+        set_entry(choice, rd_plan_key(duration_key), duration);
+    }
+    if (set_backoff && !(rd_runtime.respect && code_has(choice, rd_plan_key(backoff_key)))) {
+        set_entry(choice, rd_plan_key(backoff_key), backoff);
+    }
+}
+
+static void choose_spinning(struct rd_choice *choice)
+{
+    bool intra = choice->intra != 1, inter = choice->parallel && choice->inter != 1;
+    rd_resolve_spinning(&rd_runtime.plan, &choice->facts, choice->intra, choice->inter, choice->parallel,
+                        &choice->wanted);
+    int planned = choice->wanted.spin;
+    choice->spin_because = choice->wanted.spin_because;
+    if (!intra && !inter) {
+        planned = RD_SPIN_NEVER;
+        choice->spin_because = "no worker threads";
+    } else if (planned != RD_SPIN_NEVER && (choice->code.code & RD_CODE_GPU) != 0 &&
+               rd_plan_get(&rd_runtime.plan, RD_SPIN, -1) == RD_SPIN_BOUNDED) {
+        /* Its workers wait for a GPU most of the time; the count stays, since the provider may fall back to the CPU. */
+        planned = RD_SPIN_NEVER;
+        choice->spin_because = "planned bounded, stopped: the session asks for a GPU";
+    } else if (planned == RD_SPIN_BOUNDED && rd_runtime.minor < BOUNDED_SPIN_SINCE) {
+        planned = RD_SPIN_NEVER;
+        choice->spin_because = "planned bounded, which onnxruntime can since 1.26";
+    }
+    choice->spin = planned < 0 ? RD_SPIN_ALWAYS : planned;
+    if (intra) {
+        spin_of_pool(choice, true, planned);
+    }
+    if (inter) {
+        spin_of_pool(choice, false, planned);
+    }
 }
 
 /* ---- threads and their places ---- */
-
-bool rd_use_threads(void *options, const int slots[3], int intra, const struct rd_facts *facts,
-                    const struct rd_effective *wanted, struct rd_pool **out, const char **because)
-{
-    *because = "";
-    int affinity = (int)rd_plan_get(&rd_runtime.plan, RD_AFF, RD_AFF_NONE);
-    struct rd_pool *pool = *out = rd_pool_take();
-    if (pool == NULL) {
-        *because = "too many sessions are being made at once";
-        return true;
-    }
-    pool->intra_workers = intra - 1;
-    if (affinity != RD_AFF_NONE && intra > 1) {
-        if (!wanted->exclusive) {
-            *because = "the CPUs are not the exclusive ones that were planned";
-        } else if (affinity == RD_AFF_CORE && rd_threads_pinned() > 0) {
-            *because = "another session's workers have a core each";
-        } else {
-            pool->placed = intra - 1;
-            pool->group = rd_map(sizeof *pool->group * (size_t)intra);
-            if (pool->group == NULL
-                || !rd_affinity_groups(&rd_runtime.plan, &facts->cpus, intra, affinity, pool->group)) {
-                rd_unmap(pool->group, sizeof *pool->group * (size_t)intra);
-                pool->group = NULL;
-                pool->placed = 0;
-                *because = "no groups for so many threads on these CPUs";
-            }
-        }
-    }
-    pool->core = pool->placed > 0 && affinity == RD_AFF_CORE;
-    const void *const values[3] = {(const void *)rd_thread_create, pool, (const void *)rd_thread_join};
-    for (int i = 0; i < 3; i++) {
-        if (!rd_ok(((rd_on_pointer)(uintptr_t)rd_real[slots[i]])(options, values[i]), NULL, 0)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-bool rd_put_groups(struct rd_out *out, const struct rd_pool *pool, int workers, const struct rd_cpus *every)
-{
-    for (int i = 0; i < workers; i++) {
-        rd_put(out, i > 0 ? ";" : "");
-        rd_cpus_put(out, i < pool->placed ? &pool->group[i] : every, 1);
-    }
-    return out->length + 1 < out->size;
-}
 
 static void choose_threads(struct rd_choice *choice)
 {
@@ -209,7 +252,7 @@ static void choose_threads(struct rd_choice *choice)
         char text[4096];
         struct rd_out out = rd_out(text, sizeof text);
         choice->failed |= !rd_put_groups(&out, choice->pool, choice->intra - 1, &choice->facts.cpus);
-        rd_choice_entry(choice, AFFINITY_KEY, text);
+        set_entry(choice, AFFINITY_KEY, text);
         choice->affinity_because = "the code's is overridden";
     }
 }
@@ -238,7 +281,7 @@ static bool joins_global_pool(struct rd_choice *choice)
 static void use_global_pool(struct rd_choice *choice)
 {
     choice->global = true;
-    rd_choice_set(choice, RD_REAL(DisablePerSessionThreads, rd_on)(choice->options));
+    set_option(choice, RD_REAL(DisablePerSessionThreads, rd_on)(choice->options));
     choice->intra = choice->wanted.global_intra;
     choice->alone = rd_global_alone();
     bool planned = rd_plan_get(&rd_runtime.plan, RD_GLOBAL, 0) != 0;
@@ -257,7 +300,7 @@ static void use_global_pool(struct rd_choice *choice)
         choice->spin_because = "planned bounded, which a global pool can't";
     }
     if (choose_mode(choice)) {
-        rd_choice_set(choice, RD_REAL(SetSessionExecutionMode, rd_on_number)(choice->options, choice->parallel));
+        set_option(choice, RD_REAL(SetSessionExecutionMode, rd_on_number)(choice->options, choice->parallel));
     }
 }
 
@@ -283,7 +326,7 @@ static void choose_switches(struct rd_choice *choice)
         }
         bool on = rd_runtime.plan.value[one->key] != 0;
         const void *setter = rd_real[on ? one->on : one->off];
-        rd_choice_set(choice, one->on == one->off ? ((rd_on_number)(uintptr_t)setter)(choice->options, on)
+        set_option(choice, one->on == one->off ? ((rd_on_number)(uintptr_t)setter)(choice->options, on)
                                                   : ((rd_on)(uintptr_t)setter)(choice->options));
         choice->switches[place] = on;
         rd_choice_value(choice, one->report, on ? "true" : "false");
@@ -298,9 +341,9 @@ static void choose_shared_arena(struct rd_choice *choice, const void *environmen
     bool arena = planned > 0 || (planned < 0 && !off);
     const char *shared = rd_plan_key(RD_SESSION_USE_ENV_ALLOCATORS);
     if (rd_plan_get(&rd_runtime.plan, RD_SHARED_ARENA, 0) != 0 && arena
-        && !(rd_runtime.respect && rd_code_has(choice, shared)) && rd_shared_arena(environment)) {
+        && !(rd_runtime.respect && code_has(choice, shared)) && rd_shared_arena(environment)) {
         choice->shared_arena = true;
-        rd_choice_entry(choice, shared, "1");
+        set_entry(choice, shared, "1");
     }
 }
 
@@ -315,7 +358,7 @@ static void choose_graph(struct rd_choice *choice)
         rd_plan_value(plan, RD_GRAPH, &out);
         rd_put_char(&out, '"');
         rd_choice_value(choice, "graph", word);
-        rd_choice_set(choice, RD_REAL(SetSessionGraphOptimizationLevel, rd_on_number)(choice->options,
+        set_option(choice, RD_REAL(SetSessionGraphOptimizationLevel, rd_on_number)(choice->options,
                                                                                       levels[plan->value[RD_GRAPH]]));
     }
 }
@@ -327,11 +370,11 @@ static void choose_entries(struct rd_choice *choice)
     for (int key = RD_SESSION_FORCE_SPINNING_STOP; key <= RD_CONFIG_LAST; key++) {
         const char *name = rd_plan_key((enum rd_key)key);
         bool written = key == RD_SESSION_USE_ENV_ALLOCATORS && choice->shared_arena;
-        if (rd_runtime.plan.has[key] && !written && !(rd_runtime.respect && rd_code_has(choice, name))) {
+        if (rd_runtime.plan.has[key] && !written && !(rd_runtime.respect && code_has(choice, name))) {
             char text[24];
             struct rd_out out = rd_out(text, sizeof text);
             rd_plan_value(&rd_runtime.plan, (enum rd_key)key, &out);
-            rd_choice_entry(choice, name, text);
+            set_entry(choice, name, text);
         }
     }
 }
@@ -356,7 +399,7 @@ bool rd_choose(struct rd_choice *choice, const void *options, const void *enviro
         use_global_pool(choice);
     } else {
         choose_counts(choice);
-        rd_choose_spinning(choice);
+        choose_spinning(choice);
         choose_threads(choice);
     }
     choose_graph(choice);

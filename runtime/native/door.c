@@ -1,6 +1,6 @@
 /* Before main: what the library does at the start of a process, in this order.
  *
- * 1. What standard error is (record.c).
+ * 1. What standard error is (log.c).
  * 2. The door: where glibc has preloaded this library, whichever way, it completes the process's own environment. No
  *    other process's changes, and nothing of the image is replaced. Which process it is decides what is done:
  *      Python           PYTHONPATH begins with the folder `python` beside this library's own file, from where

@@ -53,6 +53,13 @@ struct rd_options rd_options_of(const void *object)
     return found;
 }
 
+int rd_code_count(int code, int wanted)
+{
+    const int *ours = rd_runtime.ours;
+    bool copied = code == ours[0] || code == ours[1] || code == ours[2];
+    return copied && wanted != 0 && wanted <= code ? 0 : code;
+}
+
 /* False where it should be kept and can't be. */
 static bool keep(const void *object, uint64_t on, uint64_t off, int intra, int inter)
 {
@@ -112,6 +119,13 @@ void rd_session_made(const void *session)
     }
 }
 
+void rd_session_released(const void *session)
+{
+    if ((forget(session) & RD_HAS_WORKERS) != 0 && rd_sessions_living() > 0) {
+        __atomic_fetch_sub(&living, 1, __ATOMIC_RELAXED);
+    }
+}
+
 int rd_sessions_living(void)
 {
     return __atomic_load_n(&living, __ATOMIC_RELAXED);
@@ -131,15 +145,6 @@ void rd_options_drop(void)
         rd_unlock(&lock);
     }
     rd_sessions_forked();
-}
-
-static void release_session(void *session)
-{
-    if ((forget(session) & RD_HAS_WORKERS) != 0 && rd_sessions_living() > 0) {
-        __atomic_fetch_sub(&living, 1, __ATOMIC_RELAXED);
-    }
-    rd_async_released(session);
-    RD_REAL(ReleaseSession, rd_release)(session);
 }
 
 static rd_status set_count(void *options, int slot, uint64_t code, int count)
@@ -306,7 +311,6 @@ void rd_options_wrap(const void **table)
     table[SLOT_CreateSessionOptions] = (const void *)create_session_options;
     table[SLOT_CloneSessionOptions] = (const void *)clone_session_options;
     table[SLOT_ReleaseSessionOptions] = (const void *)release_session_options;
-    table[SLOT_ReleaseSession] = (const void *)release_session;
     table[SLOT_SetIntraOpNumThreads] = (const void *)set_intra;
     table[SLOT_SetInterOpNumThreads] = (const void *)set_inter;
     table[SLOT_SetSessionExecutionMode] = (const void *)set_mode;

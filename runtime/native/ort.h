@@ -40,7 +40,7 @@ bool rd_ok(rd_status status, char *message, size_t size);
  * code, or none (a function that this build lacks). Should those of another table follow, they do no harm in a copy. 0
  * where fewer than `least` can be read. */
 unsigned rd_table_length(const void *const *real, unsigned least, unsigned most);
-/* The facts of now, and what the plan comes to with them. */
+/* current.c: the facts of now, and what the plan comes to with them. */
 void rd_current(struct rd_facts *facts, struct rd_effective *wanted);
 
 /* ---- options.c: what the code has set on an OrtSessionOptions or OrtThreadingOptions ---- */
@@ -71,8 +71,12 @@ struct rd_options {
     int inter;
 };
 struct rd_options rd_options_of(const void *object);
-/* Keeps a living session that has worker threads. */
+/* The count that the code wants: 0 where it has set none, or has copied the one that Raddle has put into the environment.
+ * Where that is the code's own after all, it gets no more. */
+int rd_code_count(int code, int wanted);
+/* Keeps a living session that has worker threads, until it is released. */
 void rd_session_made(const void *session);
+void rd_session_released(const void *session);
 /* How many of them live in this process; all are gone in a child of fork. */
 int rd_sessions_living(void);
 void rd_sessions_forked(void);
@@ -80,7 +84,16 @@ void rd_sessions_forked(void);
 void rd_options_gpu(const void *options);
 void rd_options_wrap(const void **table);
 
-/* ---- choice.c, spinning.c and said.c: what one session gets ---- */
+/* ---- pool.c ---- */
+
+/* Gives a pool its thread functions: `options` and the slots of the three functions that set them. */
+bool rd_use_threads(void *options, const int slots[3], int intra, const struct rd_facts *facts,
+                    const struct rd_effective *wanted, struct rd_pool **pool, const char **because);
+/* The CPUs of the pool's workers as ONNX Runtime is told them: ids from 1, a group for each. `every` are those of a worker
+ * that has no place of its own. False where the text is cut off. */
+bool rd_put_groups(struct rd_out *out, const struct rd_pool *pool, int workers, const struct rd_cpus *every);
+
+/* ---- choice.c and log_line.c: what one session gets ---- */
 
 #define RD_SPIN_CODE 3
 #define RD_AFF_CODE 3
@@ -114,19 +127,8 @@ struct rd_choice {
 /* Decides, and sets it on a clone; false where the session has to be left alone. To be let go in either case. */
 bool rd_choose(struct rd_choice *choice, const void *options, const void *environment, bool may_join);
 void rd_let_go(struct rd_choice *choice);
-/* Of a choice: keeps a setter's failure; sets an entry; whether the code itself has set the entry. */
-void rd_choice_set(struct rd_choice *choice, rd_status status);
-void rd_choice_entry(struct rd_choice *choice, const char *key, const char *value);
-bool rd_code_has(const struct rd_choice *choice, const char *key);
 /* Has a value reported under this name; `json` is true, false, a number or a quoted word. */
 void rd_choice_value(struct rd_choice *choice, const char *name, const char *json);
-void rd_choose_spinning(struct rd_choice *choice);
-/* The CPUs of the pool's workers as ONNX Runtime is told them: ids from 1, a group for each. `every` are those of a worker
- * that has no place of its own. False where the text is cut off. */
-bool rd_put_groups(struct rd_out *out, const struct rd_pool *pool, int workers, const struct rd_cpus *every);
-/* The count that the code wishes: 0 where it has set none, or has copied the one that Raddle has put into the environment.
- * Where that is the code's own after all, it gets no more. */
-int rd_code_count(int code, int wanted);
 /* Says and records what a session got. */
 void rd_keep(const struct rd_choice *choice, const void *session, uint64_t took_us);
 
@@ -153,8 +155,5 @@ bool rd_global_alone(void);
 void rd_global_pool_failed(void);
 /* True when the environment has a shared arena, made now if need be. */
 bool rd_shared_arena(const void *environment);
-/* Gives a pool its thread functions: `options` and the slots of the three functions that set them. */
-bool rd_use_threads(void *options, const int slots[3], int intra, const struct rd_facts *facts,
-                    const struct rd_effective *wanted, struct rd_pool **pool, const char **because);
 
 #endif

@@ -12,13 +12,14 @@
  *   machine.c   the machine they are part of, by the plan                    ... machine_part.py
  *   elf.c, elf_file.c   symbols of loaded objects; whether a file on disk can be loaded
  *   api.c       OrtGetApiBase, the wrapped API table
+ *   ort.c, current.c   the runtime's own table; what holds now, and what the plan comes to with it
  *   choice.c    the plan against one session's options ... adapters/onnxruntime/choice.py
  *   options.c   what the code has set on its options
  *   session.c, environment.c, providers.c   the wrapped functions
- *   threads.c   creates, names, places and joins pool threads
+ *   threads.c, pool.c   creates, names, places and joins pool threads
  *   async.c     RunAsync of a session with one thread     ... adapters/onnxruntime/run_async.py
- *   said.c, record.c, report.c   the line on stderr, the report
- *   observe.c, totals.c   run times; what the process and its cgroup have used   ... observe.py, totals.py
+ *   log.c, log_line.c, report.c   lines on stderr, that of a session, the report
+ *   observe.c, runs.c, totals.c   run times; what the process and its cgroup have used   ... observe.py, totals.py
  *   door.c      before main: completes the environment, the order of what is done there
  *   program.c, json.c   the same file run by itself: which processes are reached, and what they got
  *   preload.c   the allocator: looked for at start, preloaded by starting the program again
@@ -309,23 +310,19 @@ const char *rd_json_last(const char *array);
  * begins. False after the last one. The object is known to be JSON. */
 bool rd_json_next(const char **at, struct rd_text *name, struct rd_text *value);
 
-/* ---- said.c, record.c and report.c ---- */
+/* ---- log.c and report.c ---- */
 
 /* Before main: what is said later goes to this standard error only. */
 void rd_remember_stderr(void);
 void rd_say(const char *line);
-/* Says it once per process. */
-void rd_complain(const char *line);
 /* Says it once per process tree: true where it was said now. */
 bool rd_announce(const char *line);
 /* Lets others see the line among this process's mappings, in the place of one before: its latest session. */
 void rd_mark(const char *line);
 /* What the name of that mapping begins with, in /proc/PID/maps. */
 #define RD_MARK "raddle: "
-/* The lines that were complained, in order; NULL after the last one. */
-const char *rd_complaint(int number);
-/* Brings the report up to date, where one is asked for. */
-void rd_report(void);
+/* Says it once per process, and has the report tell it. */
+void rd_complain(const char *line);
 /* Keeps one session for the report: JSON members without their braces. */
 void rd_record(const void *session, const char *version, const struct rd_facts *facts, const char *effective,
                const char *because, uint64_t took_us);
@@ -334,12 +331,17 @@ bool rd_report_wanted(void);
 /* Keeps the totals of now, and brings the report up to date. */
 void rd_report_sample(void);
 
-/* ---- observe.c and totals.c ---- */
+/* ---- runs.c and totals.c ---- */
 
 /* Sessions of which the report tells, by their numbers. */
 #define RD_MAX_SESSIONS 16
-/* The number is the session's from now on: its runs count, where the plan has runs counted. */
+/* Set before the first session where runs are counted. */
+extern bool rd_runs_counted;
+/* The number is the session's from now on. */
 void rd_runs_begin(unsigned number, const void *session);
+/* A run of the session begins, and ends; NULL where the report does not tell of the session. */
+struct rd_runs *rd_runs_enter(const void *session);
+void rd_runs_leave(struct rd_runs *runs, const void *session, uint64_t took_ns);
 /* ,"runs":{...} */
 void rd_runs_put(struct rd_out *out, unsigned number);
 

@@ -7,6 +7,7 @@
 #define MAX_BYTES 16384
 #define MAX_BURST 8
 #define MAX_SAMPLES 30
+#define MAX_COMPLAINTS 16
 
 struct session {
     uint64_t at_ms;
@@ -27,6 +28,9 @@ static struct {
     struct rd_totals totals;
 } samples[MAX_SAMPLES];
 static unsigned sample_count;
+static struct rd_lock complaint_lock;
+static char complaints[MAX_COMPLAINTS][304];
+static int complaint_count;
 static struct rd_facts last_facts;
 static char last_version[32];
 /* The report's file: made for this process, refilled at one write a second. */
@@ -214,9 +218,9 @@ static void put_report(struct rd_out *out, bool at_exit)
         rd_put_char(out, '}');
     }
     rd_put(out, "},\"complaints\":[");
-    for (int i = 0; rd_complaint(i) != NULL; i++) {
+    for (int i = 0; i < __atomic_load_n(&complaint_count, __ATOMIC_ACQUIRE); i++) {
         rd_put(out, i > 0 ? "," : "");
-        rd_put_string(out, rd_complaint(i), 120);
+        rd_put_string(out, complaints[i], 120);
     }
     rd_put_char(out, ']');
     if (at_exit) {
@@ -336,7 +340,8 @@ bool rd_report_wanted(void)
     return folder_of_reports() != NULL;
 }
 
-void rd_report(void)
+/* Brings the report up to date, where one is asked for. */
+static void update(void)
 {
     const char *folder = folder_of_reports();
     if (folder != NULL && rd_try_lock(&lock)) {
@@ -344,6 +349,30 @@ void rd_report(void)
             write_report(folder, false);
         }
         rd_unlock(&lock);
+    }
+}
+
+void rd_complain(const char *line)
+{
+    char kept[sizeof complaints[0]];
+    struct rd_out out = rd_out(kept, sizeof kept);
+    rd_put(&out, line);
+    bool fresh = false;
+    if (rd_try_lock(&complaint_lock)) {
+        fresh = complaint_count < MAX_COMPLAINTS;
+        for (int i = 0; i < complaint_count; i++) {
+            fresh &= !rd_same(complaints[i], kept);
+        }
+        if (fresh) {
+            out = rd_out(complaints[complaint_count], sizeof kept);
+            rd_put(&out, kept);
+            __atomic_store_n(&complaint_count, complaint_count + 1, __ATOMIC_RELEASE);
+        }
+        rd_unlock(&complaint_lock);
+    }
+    if (fresh) {
+        rd_say(line);
+        update();
     }
 }
 
@@ -355,7 +384,7 @@ void rd_report_sample(void)
         sample_count++;
         rd_unlock(&lock);
     }
-    rd_report();
+    update();
 }
 
 /* At the end of the process the last report, where it has one. A child of fork that has made none of its own has not. */
@@ -391,5 +420,5 @@ void rd_record(const void *made, const char *version, const struct rd_facts *fac
     rd_put(&out, version);
     last_facts = *facts;
     rd_unlock(&lock);
-    rd_report();
+    update();
 }

@@ -137,6 +137,13 @@ static rd_status create_session_from_array_shared(const void *env, const void *d
     return create(&making, options);
 }
 
+static void release_session(void *session)
+{
+    rd_session_released(session);
+    rd_async_released(session);
+    RD_REAL(ReleaseSession, rd_release)(session);
+}
+
 /* ---- the model editor's table ---- */
 
 #define MAX_EDITOR_SLOTS 128
@@ -227,6 +234,7 @@ void rd_session_wrap(const void **table)
     table[SLOT_CreateSessionFromArray] = (const void *)create_session_from_array;
     table[SLOT_CreateSessionWithPrepackedWeightsContainer] = (const void *)create_session_shared;
     table[SLOT_CreateSessionFromArrayWithPrepackedWeightsContainer] = (const void *)create_session_from_array_shared;
+    table[SLOT_ReleaseSession] = (const void *)release_session;
     if (rd_runtime.minor >= 22) {
         table[SLOT_GetModelEditorApi] = (const void *)get_model_editor;
     }

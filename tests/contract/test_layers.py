@@ -117,6 +117,21 @@ def test_no_modules_import_each_other_in_a_circle(root):
     graphlib.TopologicalSorter(graph).prepare()
 
 
+def test_no_files_of_the_native_shim_call_each_other_in_a_circle():
+    texts = {path.stem: path.read_text() for path in (ROOT / "runtime/native").glob("*.c")}
+    # What a file shares begins in the first column, and has the prefix.
+    defined = {
+        name: set(re.findall(r"^(?!static |extern )\w.*?\b(rd_\w+)(?:\(.*[^;]|;| = .*)$", text, re.MULTILINE))
+        for name, text in texts.items()
+    }
+    graph = {
+        name: {other for other in texts if other != name and set(re.findall(r"\brd_\w+", text)) & defined[other]}
+        for name, text in texts.items()
+    }
+    assert [name for name, names in defined.items() if not names] == ["api"], "OrtGetApiBase has no prefix"
+    graphlib.TopologicalSorter(graph).prepare()
+
+
 @pytest.mark.parametrize("floor", FLOORS)
 def test_no_floor_of_the_house_imports_from_one_above(floor):
     above = {

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.native_parts import compiled, quota_and_folder
+from support.native_parts import PARTS, compiled, quota_and_folder
 
 from generate import keys as generated
 from raddle import env, keys
@@ -259,7 +259,7 @@ def test_a_lock_that_a_thread_of_the_parent_held_at_the_fork_is_free_in_the_chil
 
 
 def test_a_report_is_not_waited_for_where_a_fifo_stands(tmp_path):
-    built = compiled(tmp_path, "write.c", ("sys", "text", "cpuset", "cgroup", "totals"))
+    built = compiled(tmp_path, "write.c", (*PARTS, "runs", "log", "elf", "facts"))
     os.mkfifo(tmp_path / "fifo")
     for name, answer in (("file", "1"), ("fifo", "0")):
         command = [built, tmp_path / name, "text"]

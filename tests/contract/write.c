@@ -4,30 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a report asks of the rest of the shim. */
-const char *rd_complaint(int number)
-{
-    (void)number;
-    return NULL;
-}
-
-bool rd_is_javascript(void)
-{
-    return false;
-}
-
-void rd_runs_begin(unsigned number, const void *session)
-{
-    (void)number;
-    (void)session;
-}
-
-void rd_runs_put(struct rd_out *out, unsigned number)
-{
-    (void)out;
-    (void)number;
-}
-
 int main(int count, char **arguments)
 {
     printf("%d\n", count == 3 && write_file(arguments[1], arguments[2], strlen(arguments[2])));

@@ -3,12 +3,8 @@
 #include "syscalls.h"
 
 #define RUNTIME "onnxruntime"
-#define MAX_COMPLAINTS 16
 
-static struct rd_lock lock;
 static bool announced;
-static char complaints[MAX_COMPLAINTS][304];
-static int complaint_count;
 
 /* What number 2 was at the start of the process: an application that closes it may get the number for a file of its own. */
 static uint64_t first_stderr[2];
@@ -25,11 +21,6 @@ static void read_stderr(uint64_t identity[2])
 void rd_remember_stderr(void)
 {
     read_stderr(first_stderr);
-}
-
-const char *rd_complaint(int number)
-{
-    return number < __atomic_load_n(&complaint_count, __ATOMIC_ACQUIRE) ? complaints[number] : NULL;
 }
 
 /* Without the signal of a pipe that nobody reads: by its default action, it would end the program. */
@@ -64,30 +55,6 @@ void rd_say(const char *line)
     out.size++;
     rd_put_char(&out, '\n');
     write_stderr(text, out.length);
-}
-
-void rd_complain(const char *line)
-{
-    char kept[sizeof complaints[0]];
-    struct rd_out out = rd_out(kept, sizeof kept);
-    rd_put(&out, line);
-    bool fresh = false;
-    if (rd_try_lock(&lock)) {
-        fresh = complaint_count < MAX_COMPLAINTS;
-        for (int i = 0; i < complaint_count; i++) {
-            fresh &= !rd_same(complaints[i], kept);
-        }
-        if (fresh) {
-            out = rd_out(complaints[complaint_count], sizeof kept);
-            rd_put(&out, kept);
-            __atomic_store_n(&complaint_count, complaint_count + 1, __ATOMIC_RELEASE);
-        }
-        rd_unlock(&lock);
-    }
-    if (fresh) {
-        rd_say(line);
-        rd_report();
-    }
 }
 
 /* Whether this is the process's only thread: the environment may be changed only then. */
