@@ -6,11 +6,10 @@ import threading
 
 import pytest
 
-from cluster import build, gomodule
-from cluster.binaries import SOURCES
+from cluster import binaries, build, gomodule
 from cluster.errors import DevclusterError
 from cluster.progress import Progress
-from cluster.versions import DEFAULT_HELM, DEFAULT_KUBERNETES, Version
+from cluster.versions import Version
 
 WAIT_SECONDS = 60
 
@@ -34,16 +33,14 @@ class Said(io.StringIO):
 
 
 def small_program(folder, source):
-    version = folder / "source" / "1.0.0"
-    version.mkdir(parents=True)
-    (version / "go.mod").write_text("module example.test/small\n\ngo 1.21\n")
-    (version / "go.sum").touch()
+    (folder / "source").mkdir()
     (folder / "source" / "main.go").write_text(source)
     return build.Program(
         name="small",
         version=Version(1, 0, 0),
-        source=folder / "source",
+        modules=(),
         commands=("small", "alias"),
+        source=folder / "source",
         variables={"main.greeting": "hello"},
     )
 
@@ -94,19 +91,43 @@ def test_another_source_or_version_is_another_place_in_the_cache(tmp_path):
     assert program.folder(tmp_path).parent.name == "v1.0.0"
 
 
-@pytest.mark.parametrize(("source", "version"), [("controlplane", DEFAULT_KUBERNETES), ("helm", DEFAULT_HELM)])
-def test_the_default_versions_need_no_resolution(source, version):
-    assert len(gomodule.committed(SOURCES / source, version)) == 2
+@pytest.mark.parametrize(
+    "program",
+    [
+        binaries.control_plane(),
+        *binaries.containerd(),
+        binaries.runc(),
+        binaries.helm(),
+        binaries.metrics_server(),
+        binaries.vpa_recommender(),
+    ],
+    ids=lambda program: program.name,
+)
+def test_the_hash_of_each_default_version_is_committed(program):
+    for module in program.modules:
+        assert f"\n{module} v{program.version} h1:" in gomodule.SUMS.read_text()
 
 
-def test_the_module_of_another_version_pins_staging_modules_to_that_version():
+def test_a_module_is_pinned_as_its_own_module_file_pins_what_it_requires():
     upstream = {
-        "Go": "1.26.0",
-        "Require": [
-            {"Path": "k8s.io/api", "Version": "v0.0.0"},
-            {"Path": "k8s.io/klog/v2", "Version": "v2.130.1"},
-        ],
-        "Replace": [{"Old": {"Path": "k8s.io/api"}, "New": {"Path": "./staging/src/k8s.io/api"}}],
+        "go.etcd.io/etcdctl": {"Go": "1.24", "Require": [{"Path": "github.com/spf13/cobra", "Version": "v1.8.1"}]},
+        "go.etcd.io/etcdutl": {"Go": "1.24", "Require": [{"Path": "github.com/spf13/cobra", "Version": "v1.8.1"}]},
+    }
+    assert gomodule.derive("etcdtools", Version(3, 6, 4), upstream) == (
+        "module raddle.dev/devcluster/etcdtools\n\ngo 1.24\n\nrequire (\n\tgo.etcd.io/etcdctl v3.6.4\n"
+        "\tgo.etcd.io/etcdutl v3.6.4\n\tgithub.com/spf13/cobra v1.8.1\n)\n"
+    )
+
+
+def test_staging_modules_of_kubernetes_are_the_published_ones_of_its_version():
+    upstream = {
+        "k8s.io/kubernetes": {
+            "Go": "1.26.0",
+            "Require": [
+                {"Path": "k8s.io/api", "Version": "v0.0.0"},
+                {"Path": "k8s.io/klog/v2", "Version": "v2.130.1"},
+            ],
+        }
     }
     assert gomodule.derive("controlplane", Version(1, 36, 3), upstream) == (
         "module raddle.dev/devcluster/controlplane\n\ngo 1.26.0\n\nrequire (\n\tk8s.io/kubernetes v1.36.3\n"

@@ -27,6 +27,7 @@ from cluster.versions import (
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 SOURCES = Path(__file__).parent / "go"
+KUBERNETES = "k8s.io/kubernetes"
 ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 VERSION_TIMEOUT_SECONDS = 20
 _VERSION_ARGUMENTS = {"kubectl": ("version", "--client"), "helm": ("version", "--short")}
@@ -43,8 +44,9 @@ def control_plane(version: Version = DEFAULT_KUBERNETES) -> build.Program:
     return build.Program(
         name="controlplane",
         version=version,
-        source=SOURCES / "controlplane",
+        modules=(KUBERNETES,),
         commands=CONTROL_PLANE,
+        source=SOURCES / "controlplane",
         variables=_component_variables(version),
     )
 
@@ -54,9 +56,9 @@ def kubelet(version: Version = DEFAULT_KUBERNETES) -> build.Program:
     return build.Program(
         name="kubelet",
         version=version,
-        source=SOURCES / "controlplane",
+        modules=(KUBERNETES,),
         commands=("kubelet",),
-        package="k8s.io/kubernetes/cmd/kubelet",
+        package=f"{KUBERNETES}/cmd/kubelet",
         variables=_component_variables(version),
     )
 
@@ -66,21 +68,21 @@ def kube_proxy(version: Version = DEFAULT_KUBERNETES) -> build.Program:
     return build.Program(
         name="kube-proxy",
         version=version,
-        source=SOURCES / "kube-proxy",
+        modules=(KUBERNETES,),
         commands=("kube-proxy",),
-        package="k8s.io/kubernetes/cmd/kube-proxy",
+        package=f"{KUBERNETES}/cmd/kube-proxy",
         variables=_component_variables(version),
     )
 
 
 def containerd(version: Version = DEFAULT_CONTAINERD) -> tuple[build.Program, ...]:
-    """Return containerd and its shim for runc, for real nodes; only the default version has a module file."""
+    """Return containerd and its shim for runc, for real nodes."""
     module = "github.com/containerd/containerd/v2"
     return tuple(
         build.Program(
             name=name,
             version=version,
-            source=SOURCES / "containerd",
+            modules=(module,),
             commands=(name,),
             package=f"{module}/cmd/{name}",
             variables={f"{module}/version.Version": f"v{version}"},
@@ -92,13 +94,14 @@ def containerd(version: Version = DEFAULT_CONTAINERD) -> tuple[build.Program, ..
 
 
 def runc(version: Version = DEFAULT_RUNC) -> build.Program:
-    """Return runc, for real nodes; only the default version has a module file. It is built where `no_runc` says ""."""
+    """Return runc, for real nodes. It is built where `no_runc` says ""."""
+    module = "github.com/opencontainers/runc"
     return build.Program(
         name="runc",
         version=version,
-        source=SOURCES / "runc",
+        modules=(module,),
         commands=("runc",),
-        package="github.com/opencontainers/runc",
+        package=module,
         variables={"main.version": str(version)},
         tags=("seccomp",),
         cgo=True,
@@ -114,37 +117,40 @@ def no_runc() -> str:
 
 
 def helm(version: Version = DEFAULT_HELM) -> build.Program:
-    """Return Helm; only the default version has a module file."""
+    """Return Helm."""
+    module = "helm.sh/helm/v3"
     return build.Program(
         name="helm",
         version=version,
-        source=SOURCES / "helm",
+        modules=(module,),
         commands=("helm",),
-        package="helm.sh/helm/v3/cmd/helm",
-        variables={"helm.sh/helm/v3/internal/version.version": f"v{version}"},
+        package=f"{module}/cmd/helm",
+        variables={f"{module}/internal/version.version": f"v{version}"},
     )
 
 
 def metrics_server(version: Version = DEFAULT_METRICS_SERVER) -> build.Program:
-    """Return metrics-server, which serves what containers use; only the default version has a module file."""
+    """Return metrics-server, which serves what containers use."""
+    module = "sigs.k8s.io/metrics-server"
     return build.Program(
         name="metrics-server",
         version=version,
-        source=SOURCES / "metrics-server",
+        modules=(module,),
         commands=("metrics-server",),
-        package="sigs.k8s.io/metrics-server/cmd/metrics-server",
+        package=f"{module}/cmd/metrics-server",
         variables=_component_variables(version),
     )
 
 
 def vpa_recommender(version: Version = DEFAULT_VPA) -> build.Program:
-    """Return the recommender of the Vertical Pod Autoscaler; only the default version has a module file."""
+    """Return the recommender of the Vertical Pod Autoscaler."""
+    module = "k8s.io/autoscaler/vertical-pod-autoscaler"
     return build.Program(
         name="vpa-recommender",
         version=version,
-        source=SOURCES / "vpa-recommender",
+        modules=(module,),
         commands=("vpa-recommender",),
-        package="k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender",
+        package=f"{module}/pkg/recommender",
     )
 
 

@@ -1,8 +1,8 @@
 """Builds one Go program into the cache: once per version and recipe, atomically, with progress.
 
-A program is a Go module in this package (`go/NAME/VERSION/go.mod` and `go.sum`, sources in `go/NAME`). For a Kubernetes
-version without such a folder the module file is derived from upstream's own (`gomodule.py`). The build runs in a folder
-beside its result and is renamed into place; a file lock makes a second builder wait for the first.
+A program is a package of a published Go module, or a main.go in `go/NAME` that is made of some; their go.mod is derived
+from upstream's own (`gomodule.py`). The build runs in a folder beside its result and is renamed into place; a file lock
+makes a second builder wait for the first.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import platform
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,23 +23,22 @@ from cluster.versions import Version
 TICK_SECONDS = 0.5
 LOG_TAIL_LINES = 30
 FETCH_ATTEMPTS = 3
-OLDEST_GO = (1, 21)
-"""Enough to read another module's go.mod; the build itself needs what that file asks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """What `go build` makes: one file, called by one or more names.
 
-    `source` holds main.go (or nothing, for a `package` of another module) and a folder for each version whose go.mod
-    and go.sum are known. `variables` are string variables that the linker sets, `tags` build constraints. `cgo`: it has
-    parts in C, and is linked with this machine's libraries.
+    It is made of `modules` at `version`: it is their `package`, or the main.go in the folder `source`. `variables` are
+    string variables that the linker sets, `tags` build constraints. `cgo`: it has parts in C, and is linked with this
+    machine's libraries.
     """
 
     name: str
     version: Version
-    source: Path
+    modules: tuple[str, ...]
     commands: tuple[str, ...]
+    source: Path | None = None
     package: str = "."
     variables: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
@@ -50,6 +49,10 @@ class Program:
         """Return name and version for messages."""
         return f"{self.name} {self.version}"
 
+    def sources(self) -> list[Path]:
+        """Return the program's own files in Go."""
+        return sorted(self.source.glob("*.go")) if self.source else []
+
     def linker_flags(self) -> str:
         """Return the value of -ldflags: no symbol table, and the variables."""
         return " ".join(["-s", "-w", *(f"-X {name}={value}" for name, value in sorted(self.variables.items()))])
@@ -57,9 +60,9 @@ class Program:
     def digest(self) -> str:
         """Return a hash of all that decides the result, except the Go version."""
         parts = [self.name, str(self.version), self.package, self.linker_flags(), platform.system(), platform.machine()]
-        parts += [*self.tags, *(("cgo",) if self.cgo else ())]
+        parts += [*self.modules, *self.tags, *(("cgo",) if self.cgo else ())]
         content = hashlib.sha256("\0".join(parts).encode())
-        for path in (*sorted(self.source.glob("*.go")), *gomodule.committed(self.source, self.version)):
+        for path in self.sources():
             content.update(path.read_bytes())
         return content.hexdigest()[:12]
 
@@ -105,13 +108,11 @@ def _compile(program: Program, work: Path, cache: Path, progress: Progress) -> N
     logs.mkdir(exist_ok=True)
     log = logs / f"{program.name}-{program.version}.log"
     start = progress.elapsed_seconds()
-    for path in program.source.glob("*.go"):
+    for path in program.sources():
         shutil.copy(path, work)
-    resolved = gomodule.prepare(
-        program.source, program.version, work, lambda: toolchain.find_go(OLDEST_GO, cache, progress)
-    )
+    oldest = toolchain.find_go(gomodule.OLDEST_GO, cache, progress)
+    _persist(program, progress, lambda: gomodule.prepare(program.name, program.version, program.modules, work, oldest))
     go = toolchain.find_go(toolchain.parse_go_version((work / "go.mod").read_text()), cache, progress)
-    mode = "readonly" if resolved else "mod"
     progress.say(f"building {program.label} with {go}; the log is {log}")
     log.write_text("")
     runner = _Runner(
@@ -119,20 +120,24 @@ def _compile(program: Program, work: Path, cache: Path, progress: Progress) -> N
     )
     packages = work / "packages"
     tags = [f"-tags={','.join(program.tags)}"] if program.tags else []
-    fetch = ["list", f"-mod={mode}", *tags, "-deps", program.package]
+    fetch = ["list", "-mod=mod", *tags, "-deps", program.package]
+    _persist(program, progress, lambda: runner.run(fetch, f"{program.label}: fetching modules", packages))
+    count = len(set(packages.read_text().splitlines()))
+    arguments = ["-v", "-mod=mod", *tags, "-trimpath", "-ldflags", program.linker_flags(), "-o", program.name]
+    runner.run(["build", *arguments, program.package], f"{program.label}: compiling, at most {count} packages", log)
+    progress.say(f"built {program.label} in {progress.elapsed_seconds() - start:.0f} s")
+
+
+def _persist(program: Program, progress: Progress, fetch: Callable[[], None]) -> None:
+    """Call `fetch` until the network serves it, FETCH_ATTEMPTS times at most."""
     for attempt in range(FETCH_ATTEMPTS):
         try:
-            packages.write_text("")
-            runner.run(fetch, f"{program.label}: fetching modules", packages)
-            break
+            return fetch()
         except DevclusterError as error:
             if attempt == FETCH_ATTEMPTS - 1:
                 raise
             progress.say(f"{program.label}: {str(error).splitlines()[0]}; once more")
-    count = packages.read_text().count("\n")
-    arguments = ["-v", f"-mod={mode}", *tags, "-trimpath", "-ldflags", program.linker_flags(), "-o", program.name]
-    runner.run(["build", *arguments, program.package], f"{program.label}: compiling, at most {count} packages", log)
-    progress.say(f"built {program.label} in {progress.elapsed_seconds() - start:.0f} s")
+    return None
 
 
 @dataclass(frozen=True, slots=True)

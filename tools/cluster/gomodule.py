@@ -1,7 +1,7 @@
-"""The go.mod of a program: committed with its go.sum where the version is known, else derived from upstream's.
+"""The go.mod of a program: made from upstream's own, and checked by `go/go.sum`.
 
-`k8s.io/kubernetes` can be an ordinary dependency once each staging module, which its own go.mod requires at v0.0.0, is
-replaced by the published module: v0.34.4 for Kubernetes 1.34.4.
+What a program requires is pinned as upstream pins it, so that nothing but a version has to be committed. go.sum has the
+hashes for the default versions; those of another version come from Go's checksum database.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,54 +17,51 @@ from cluster.errors import DevclusterError
 from cluster.versions import Version
 
 STAGING = "v0.0.0"
-KUBERNETES = "k8s.io/kubernetes"
+OLDEST_GO = (1, 21)
+"""Enough to read another module's go.mod; the build itself needs what that file asks for."""
+SUMS = Path(__file__).parent / "go" / "go.sum"
 
 
-def committed(source: Path, version: Version) -> tuple[Path, ...]:
-    """Return the committed go.mod and go.sum of this version; empty when there are none."""
-    paths = (source / str(version) / "go.mod", source / str(version) / "go.sum")
-    return paths if all(path.exists() for path in paths) else ()
+def prepare(name: str, version: Version, modules: tuple[str, ...], work: Path, go: str) -> None:
+    """Write go.mod and go.sum of a program that is made of `modules` at `version` into `work`.
 
-
-def prepare(source: Path, version: Version, work: Path, find_go: Callable[[], str]) -> bool:
-    """Write go.mod (and go.sum) into `work`; return whether they are complete, so that nothing needs to be resolved.
-
-    `find_go` returns the path of a Go program; it is called only when upstream's go.mod must be read.
+    `go` is the path of a Go program of at least OLDEST_GO. Raises DevclusterError where a module can't be fetched.
     """
-    known = committed(source, version)
-    for path in known:
-        shutil.copy(path, work)
-    if not known:
-        (work / "go.mod").write_text(derive(source.name, version, _upstream(version, find_go())))
-    return bool(known)
+    shutil.copy(SUMS, work)
+    (work / "go.mod").write_text(derive(name, version, {}))
+    upstream = {module: _upstream(f"{module}@v{version}", go, work) for module in modules}
+    (work / "go.mod").write_text(derive(name, version, upstream))
 
 
-def derive(name: str, version: Version, upstream: dict[str, Any]) -> str:
-    """Return the text of a go.mod that requires Kubernetes `version`, pinned as `upstream` pins it.
+def derive(name: str, version: Version, upstream: dict[str, dict[str, Any]]) -> str:
+    """Return the text of a go.mod that requires modules at `version`, pinned as they pin what they require.
 
-    `upstream` is Kubernetes' own go.mod as `go mod edit -json` prints it. All its requirements are repeated, because
-    versions that are only selected by `replace` of the main module do not reach those who depend on it.
+    `upstream` is the modules' own go.mod, each as `go mod edit -json` prints it. All their requirements are repeated,
+    because versions that are only selected by `replace` of the main module do not reach those who depend on it. The
+    staging modules, which Kubernetes' own go.mod requires at v0.0.0, are the published ones: v0.34.4 for 1.34.4.
     """
     staging = f"v0.{version.minor}.{version.patch}"
-    lines = [f"module raddle.dev/devcluster/{name}", "", f"go {upstream['Go']}", ""]
-    lines += ["require (", f"\t{KUBERNETES} v{version}"]
-    for requirement in upstream["Require"]:
-        pinned = staging if requirement["Version"] == STAGING else requirement["Version"]
-        lines.append(f"\t{requirement['Path']} {pinned}")
-    lines += [")", "", "replace ("]
-    lines += [f"\t{entry['Old']['Path']} => {entry['Old']['Path']} {staging}" for entry in upstream["Replace"]]
-    return "\n".join([*lines, ")", ""])
+    language = next(iter(upstream.values()), {}).get("Go", ".".join(map(str, OLDEST_GO)))
+    required, staged = [f"{module} v{version}" for module in upstream], []
+    for requirement in (each for one in upstream.values() for each in one["Require"]):
+        path, pinned = requirement["Path"], requirement["Version"]
+        if pinned == STAGING:
+            staged.append(f"{path} => {path} {staging}")
+        required.append(f"{path} {staging if pinned == STAGING else pinned}")
+    lines = [f"module raddle.dev/devcluster/{name}", "", f"go {language}", ""]
+    for word, entries in (("require", required), ("replace", staged)):
+        lines += [f"{word} (", *(f"\t{entry}" for entry in dict.fromkeys(entries)), ")", ""] if entries else []
+    return "\n".join(lines)
 
 
-def _upstream(version: Version, go: str) -> dict[str, Any]:
-    module = json.loads(_go(go, "mod", "download", "-json", f"{KUBERNETES}@v{version}"))
-    return dict(json.loads(_go(go, "mod", "edit", "-json", module["GoMod"])))
+def _upstream(module: str, go: str, work: Path) -> dict[str, Any]:
+    downloaded = json.loads(_go(go, work, "mod", "download", "-json", module))
+    return dict(json.loads(_go(go, work, "mod", "edit", "-json", downloaded["GoMod"])))
 
 
-def _go(go: str, *arguments: str) -> str:
-    # Outside any module: these commands are not subject to a go line.
+def _go(go: str, work: Path, *arguments: str) -> str:
     done = subprocess.run(
-        [go, *arguments], check=False, capture_output=True, text=True, env=toolchain.environment(), cwd=Path("/")
+        [go, *arguments], check=False, capture_output=True, text=True, env=toolchain.environment(), cwd=work
     )
     if done.returncode:
         raise DevclusterError(f"go {' '.join(arguments)} failed: {done.stdout}{done.stderr}")

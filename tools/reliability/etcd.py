@@ -26,8 +26,9 @@ class Etcd:
         program = build.Program(
             name="etcdtools",
             version=VERSION,
-            source=binaries.SOURCES / "etcdtools",
+            modules=("go.etcd.io/etcd/etcdctl/v3", "go.etcd.io/etcd/etcdutl/v3"),
             commands=("etcdctl", "etcdutl"),
+            source=binaries.SOURCES / "etcdtools",
         )
         self._tools = binaries.find(program, program.commands, progress)
         self._folder = cluster.directory
