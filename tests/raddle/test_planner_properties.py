@@ -106,9 +106,9 @@ def test_random_machines_have_all_the_oddities_that_real_ones_have():
 
 # --- a fault is noticed ---------------------------------------------------------------------------------------------
 
-ICE_LAKE = MACHINES["icelake-2s"].machine
-SNC = MACHINES["sapphire-rapids-snc4"].machine
-HYBRID = MACHINES["hybrid-6p8e"].machine
+ICE_LAKE = MACHINES["Intel Ice Lake, 2 sockets, 64 cores with 2 threads"]
+SNC = MACHINES["Intel Sapphire Rapids, 2 sockets, 112 cores with 2 threads, SNC4"]
+HYBRID = MACHINES["Intel hybrid, 6 P-cores with 2 threads and 8 E-cores"]
 FOUR_CORES = cpuset.parse_list("0-3,64-67")
 ON_FOUR_CORES = Budget(whole_cpus=8, cpus=FOUR_CORES)
 MIXED = Budget(whole_cpus=8, cpus=cpuset.parse_list("8-15"))

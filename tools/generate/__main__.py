@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from generate import chart, crds, dashboard, keys
-from generate.docs import apireference, chartvalues, families, machinepictures, metrics, placement, reach, skipreasons
+from generate.docs import apireference, chartvalues, families, machinepictures, metrics, reach, skipreasons
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -37,7 +37,6 @@ GENERATORS = (
     apireference.main,
     partial(write, families),
     partial(write, metrics),
-    partial(write, placement),
     reach.main,
     partial(write, skipreasons),
     machinepictures.main,
