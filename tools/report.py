@@ -6,6 +6,7 @@ docs/benchmarks.md holds no figure that a command did not write: each benchmark 
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import statistics
@@ -14,9 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
+_LINE = 120
 _PREFACE = "# Benchmarks\n\nEvery figure on this page was written by the command that its section names.\n"
 
 
@@ -93,24 +96,40 @@ def markdown_table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> s
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows)
 
 
+def folded_json(value: Any, margin: str = "") -> str:
+    """JSON for people: what fits into a line stands on one, so that a change of one thing changes one line."""
+    line = json.dumps(value, ensure_ascii=False)
+    if len(margin + line) <= _LINE or not isinstance(value, dict | list):
+        return line
+    deeper = margin + "  "
+    names = [f"{json.dumps(name)}: " for name in value] if isinstance(value, dict) else [""] * len(value)
+    inner = value.values() if isinstance(value, dict) else value
+    parts = ",\n".join(f"{deeper}{name}{folded_json(one, deeper)}" for name, one in zip(names, inner, strict=True))
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    return f"{opening}\n{parts}\n{margin}{closing}"
+
+
 def write_section(name: str, text: str, document: Path = DOCUMENT) -> None:
+    """Write the document with `text` as its section `name`. Raises ValueError as `with_section` does."""
+    new = with_section(name, text, document.read_text() if document.exists() else _PREFACE)
+    document.parent.mkdir(parents=True, exist_ok=True)
+    document.write_text(new)
+
+
+def with_section(name: str, text: str, document: str) -> str:
     """Replace what stands between the markers of section `name` in the document; append the section if it is new.
 
     Raises ValueError if there is a begin marker without its end.
     """
     begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
-    old = document.read_text() if document.exists() else _PREFACE
     section = f"{begin}\n{text.strip()}\n{end}"
-    if begin not in old:
-        new = f"{old.rstrip()}\n\n{section}\n"
-    else:
-        head, _, rest = old.partition(begin)
-        _, closed, tail = rest.partition(end)
-        if not closed:
-            raise ValueError(f"{document}: {begin!r} has no {end!r}")
-        new = head + section + tail
-    document.parent.mkdir(parents=True, exist_ok=True)
-    document.write_text(new)
+    if begin not in document:
+        return f"{document.rstrip()}\n\n{section}\n"
+    head, _, rest = document.partition(begin)
+    _, closed, tail = rest.partition(end)
+    if not closed:
+        raise ValueError(f"{begin!r} has no {end!r}")
+    return head + section + tail
 
 
 def _lines(path: str) -> list[str]:

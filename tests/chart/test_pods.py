@@ -8,6 +8,7 @@ from support.chartmatrix import named
 
 from generate import chart
 from raddle_operator.cli.selftest import selftest
+from report import ROOT
 
 COMPONENTS = ("controller", "webhook", "agent")
 
@@ -183,7 +184,7 @@ def test_helm_test_asks_the_webhook_where_the_api_server_does_without_any_right(
 @pytest.mark.parametrize("keep", [True, False])
 def test_crds_outlive_the_release_unless_told_otherwise(keep):
     crds = [item for item in chart.objects({"crds": {"keep": keep}}) if item["kind"] == "CustomResourceDefinition"]
-    kept = [yaml.safe_load(path.read_text()) for path in sorted((chart.REPOSITORY / "crds").glob("*.yaml"))]
+    kept = [yaml.safe_load(path.read_text()) for path in sorted((ROOT / "crds").glob("*.yaml"))]
     assert [item["metadata"]["annotations"].get("helm.sh/resource-policy") == "keep" for item in crds] == [keep] * len(
         kept
     )

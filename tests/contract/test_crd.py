@@ -73,12 +73,6 @@ def test_every_field_that_decides_a_number_is_read_and_no_other():
     assert set(READ_BY_POLICY) == set(PLANNED)
 
 
-def test_the_kinds_are_current():
-    namespaced = crds.namespaced_kind()
-    assert crds.NAMESPACED.read_text() == crds.render(namespaced), "run `make generate`"
-    assert crds.CLUSTER.read_text() == crds.render(crds.cluster_kind(namespaced)), "run `make generate`"
-
-
 @pytest.mark.parametrize("path", ["onnxruntime.configEntries", "onnxruntime.providerOptions"])
 def test_the_rules_name_what_the_planner_reads(path):
     """tests/integration/test_crds.py tries every key at its bounds."""

@@ -6,10 +6,6 @@ import yaml
 from generate.docs import apireference
 
 
-def test_the_page_is_current():
-    assert apireference.TARGET.read_text() == apireference.render(apireference.load()), "run `make generate`"
-
-
 def test_every_field_has_a_row_of_five_cells():
     for line in apireference.render(apireference.load()).splitlines():
         if line.startswith("| `"):

@@ -1,1 +1,1 @@
-"""Writes what is derived from something else in the checkout: CRDs, chart, references, pictures, tables."""
+"""Makes whatever in the checkout is derived from something else; `files` says which file is made by which module."""

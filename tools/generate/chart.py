@@ -1,12 +1,10 @@
 """Renders the Helm chart: for tests, and for the golden files that show in review what a change of the chart does.
 
-`python -m generate.chart` writes tests/chart/golden/*.yaml, tests/chart/test_render.py checks that they are current.
 `python -m generate.chart install [HELM OPTIONS]` writes dist/install.yaml, for those who install with kubectl.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -20,11 +18,11 @@ import yaml
 
 from cluster import binaries
 from cluster.versions import DEFAULT_KUBERNETES
+from report import ROOT
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-CHART = REPOSITORY / "charts" / "raddle"
-GOLDEN = REPOSITORY / "tests" / "chart" / "golden"
-INSTALL = REPOSITORY / "dist" / "install.yaml"
+REPOSITORY = ROOT
+CHART = ROOT / "charts" / "raddle"
+INSTALL = ROOT / "dist" / "install.yaml"
 NAMESPACE = "raddle-system"
 LOWEST_KUBERNETES = "1.30.0"
 INSTALL_HEADER = f"""\
@@ -118,24 +116,12 @@ def write_install(options: Iterable[str]) -> int:
         return 1
     INSTALL.parent.mkdir(exist_ok=True)
     INSTALL.write_text(text)
-    name = INSTALL.relative_to(REPOSITORY)
+    name = INSTALL.relative_to(ROOT)
     print(f"wrote {name}: kubectl apply --server-side -f {name}")
     return 0
 
 
-def main() -> int:
-    """Write the golden files; 0 always."""
-    GOLDEN.mkdir(parents=True, exist_ok=True)
-    for name, values in CASES.items():
-        (GOLDEN / f"{name}.yaml").write_text(render(values))
-        print(f"wrote {(GOLDEN / name).relative_to(REPOSITORY)}.yaml")
-    return 0
-
-
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["install"]:
-        sys.exit(write_install(sys.argv[2:]))
-    argparse.ArgumentParser(
-        prog="python -m generate.chart", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    ).parse_args()
-    sys.exit(main())
+    if sys.argv[1:2] != ["install"]:
+        sys.exit(__doc__)
+    sys.exit(write_install(sys.argv[2:]))

@@ -2,7 +2,6 @@
 
 What their spec has of fields that decide a plan are the rows of raddle.planning.policy; all else is written by hand in
 inferencethreading.yaml beside this file. The cluster kind has the same spec, and adds `namespaceSelector` and `tier`.
-`make generate` runs this, tests/contract/test_crd.py checks that the result is current.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import copy
 import json
 import re
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -20,10 +18,7 @@ import yaml
 from raddle.planning import entries
 from raddle.planning.policy import FIELDS
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 FRAME = Path(__file__).with_name("inferencethreading.yaml")
-NAMESPACED = REPOSITORY / "crds" / "inferencethreadings.yaml"
-CLUSTER = REPOSITORY / "crds" / "clusterinferencethreadings.yaml"
 
 HEADER = """\
 # Made by `make generate` (tools/generate/crds.py) from runtime/raddle/planning/policy.py, the table of its fields, and
@@ -73,6 +68,16 @@ def _list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.Node:
 
 _Dumper.add_representer(str, _text)
 _Dumper.add_representer(list, _list)
+
+
+def namespaced() -> str:
+    """The text of InferenceThreading's CRD."""
+    return _render(namespaced_kind())
+
+
+def cluster() -> str:
+    """The text of ClusterInferenceThreading's CRD."""
+    return _render(cluster_kind(namespaced_kind()))
 
 
 def namespaced_kind() -> dict[str, Any]:
@@ -184,20 +189,6 @@ def _namespace_selector(pod_selector: dict[str, Any]) -> dict[str, Any]:
     return selector
 
 
-def render(crd: dict[str, Any]) -> str:
-    """The text of a CRD."""
+def _render(crd: dict[str, Any]) -> str:
     text: str = yaml.dump(crd, Dumper=_Dumper, sort_keys=False, width=116, allow_unicode=True)
     return HEADER + text
-
-
-def main() -> int:
-    """Write both files; 0 always, since writing what is there already is no error."""
-    namespaced = namespaced_kind()
-    for path, crd in ((NAMESPACED, namespaced), (CLUSTER, cluster_kind(namespaced))):
-        path.write_text(render(crd))
-        print(f"wrote {path.relative_to(REPOSITORY)}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

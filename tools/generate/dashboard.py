@@ -1,20 +1,14 @@
-"""Writes the chart's Grafana dashboard from a table of panels, so that all of them look and ask alike.
+"""Makes the chart's Grafana dashboard from a table of panels, so that all of them look and ask alike.
 
-    python -m generate.dashboard       write charts/raddle/files/monitoring/dashboard.json
-
-tests/chart/test_monitoring.py checks that it is current and that its queries ask for metrics that there are.
+tests/chart/test_monitoring.py checks that its queries ask for metrics that there are.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-TARGET = REPOSITORY / "charts" / "raddle" / "files" / "monitoring" / "dashboard.json"
+import report
 
 COLUMNS: Final = 24
 STAT_WIDTH, STAT_HEIGHT = 4, 4
@@ -286,12 +280,6 @@ def _panel(panel: Panel) -> dict[str, Any]:
     }
 
 
-def main() -> int:
-    """Write the dashboard; 0 always."""
-    TARGET.write_text(json.dumps(build(), indent=2, ensure_ascii=False) + "\n")
-    print(f"wrote {TARGET.relative_to(REPOSITORY)}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def render() -> str:
+    """The dashboard's file."""
+    return report.folded_json(build()) + "\n"

@@ -1,26 +1,17 @@
 """Makes what the shims know of RADDLE_PLAN: runtime/raddle/keys.py for Python, runtime/native/keys.h for C.
 
-    python -m generate.keys       write both
-
 Their source are the rows of raddle.planning (`policy`, `entries`, `wire`), which containers don't have.
-tests/contract/test_native_contract.py checks that both are current.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 
 from raddle import env
 from raddle.planning import entries, wire
 from raddle.planning.kinds import Switch
 from raddle.planning.policy import FIELDS
-
-RUNTIME = Path(__file__).resolve().parents[2] / "runtime"
-PYTHON = RUNTIME / "raddle" / "keys.py"
-C = RUNTIME / "native" / "keys.h"
 
 # The plan's keys with what each may be, in its order: numbers, then words.
 ALLOWED = {
@@ -130,15 +121,3 @@ def _macro(head: str, rows: Iterable[str]) -> Iterator[str]:
     width = max(map(len, lines))
     yield from (f"{line.ljust(width)} \\" for line in lines[:-1])
     yield lines[-1]
-
-
-def main() -> int:
-    """Write both files; 0 always."""
-    for path, text in ((PYTHON, python()), (C, c())):
-        path.write_text(text)
-        print(f"wrote {path.relative_to(RUNTIME.parent)}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -19,8 +19,8 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import report
+from report import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PROOFS = ROOT / "build" / "proofs.json"
 SUPPORTED = ROOT / "docs" / "reference" / "supported.json"
 README = ROOT / "README.md"
@@ -163,7 +163,7 @@ def main() -> int:
         return 1
     now = merged(told, proven)
     if arguments.write:
-        SUPPORTED.write_text(json.dumps({"proven": sorted(now)}, indent=0) + "\n")
+        SUPPORTED.write_text(report.folded_json({"proven": sorted(now)}) + "\n")
         for name, text in sections(now).items():
             report.write_section(name, text, README)
         return 0

@@ -1,20 +1,14 @@
-"""Makes docs/reference/api.md from the CRDs: every field with its type, default, what is allowed, and its meaning.
-
-`make generate` runs this, tests/contract/test_crd_reference.py checks that the page is current.
-"""
+"""Makes docs/reference/api.md from the CRDs: every field with its type, default, what is allowed, and its meaning."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-SOURCE = REPOSITORY / "crds"
-TARGET = REPOSITORY / "docs" / "reference" / "api.md"
+from report import ROOT
+
 KINDS = ("inferencethreadings", "clusterinferencethreadings", "nodecputopologies")
 
 HEADER = """\
@@ -29,14 +23,15 @@ Group `raddle.dev`, version `v1alpha1`. The schemas are [`crds/`](../../crds); `
 """
 
 
-def render(crds: list[dict[str, Any]]) -> str:
-    """The page for these CRDs, as Markdown."""
+def render(crds: list[dict[str, Any]] | None = None) -> str:
+    """The page for these CRDs, or for the project's, as Markdown."""
+    crds = load() if crds is None else crds
     return HEADER + "".join(_kind_row(crd) for crd in crds) + "".join(_kind_section(crd) for crd in crds)
 
 
 def load() -> list[dict[str, Any]]:
     """The project's CRDs, in the page's order."""
-    return [yaml.safe_load((SOURCE / f"{kind}.yaml").read_text()) for kind in KINDS]
+    return [yaml.safe_load((ROOT / "crds" / f"{kind}.yaml").read_text()) for kind in KINDS]
 
 
 def _kind_row(crd: dict[str, Any]) -> str:
@@ -134,15 +129,3 @@ def _literal(value: Any) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "&#124;").replace("<", "&lt;")
-
-
-def main() -> int:
-    """Write the page; 0 always."""
-    TARGET.parent.mkdir(parents=True, exist_ok=True)
-    TARGET.write_text(render(load()))
-    print(f"wrote {TARGET.relative_to(REPOSITORY)}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

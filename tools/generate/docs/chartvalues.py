@@ -1,20 +1,15 @@
-"""Writes docs/reference/chart-values.md: every value of the chart, from values.yaml's comments and values.schema.json.
-
-tests/chart/test_values_reference.py checks that the page is current.
-"""
+"""Makes docs/reference/chart-values.md: every value of the chart, from the comments and the schema of its values."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import yaml
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-CHART = REPOSITORY / "charts" / "raddle"
-TARGET = REPOSITORY / "docs" / "reference" / "chart-values.md"
+from generate.chart import CHART
+
 HEADER = """\
 <!-- Made by `make generate` (tools/generate/docs/chartvalues.py) from
 charts/raddle/values.yaml and its schema: edit those. -->

@@ -1,16 +1,8 @@
-"""Writes docs/reference/families.md: the runtime families and their variables, from the operator's one table.
-
-tests/contract/test_families_reference.py checks that the page is current.
-"""
+"""Makes docs/reference/families.md: the runtime families and their variables, from the operator's one table."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from raddle.planning.families import DEFAULT, FAMILIES, Variable, Way
-
-REPOSITORY = Path(__file__).resolve().parents[3]
-TARGET = REPOSITORY / "docs" / "reference" / "families.md"
 
 HEADER = """\
 <!-- Made by `make generate` (tools/generate/docs/families.py) from

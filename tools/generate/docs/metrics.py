@@ -1,13 +1,9 @@
-"""Writes docs/reference/metrics.md: every metric, from the metric objects of webhook and controller themselves.
-
-tests/contract/test_metrics_reference.py checks that the page is current.
-"""
+"""Makes docs/reference/metrics.md: every metric, from the metric objects of webhook and controller themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from prometheus_client import REGISTRY
@@ -22,9 +18,6 @@ from raddle_operator.webhook.metrics import WebhookMetrics
 from raddle_operator.webhook.review import UnsupportedReview
 from raddle_operator.webhook.server import Refusal
 from raddle_operator.webhook.sources import MemorySources
-
-REPOSITORY = Path(__file__).resolve().parents[3]
-TARGET = REPOSITORY / "docs" / "reference" / "metrics.md"
 
 SKIP_REASONS: Final = "a [skip reason](skip-reasons.md)"
 ALL_SKIP_REASONS: Final = frozenset(str(reason) for reason in SkipReason)

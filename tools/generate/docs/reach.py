@@ -1,23 +1,17 @@
-"""Writes the table of docs/explanation/what-the-shim-reaches.md: which Pythons of an image load the shim, and how.
-
-    python -m generate.docs.reach       write the table
+"""Makes the table of docs/explanation/what-the-shim-reaches.md: which Pythons of an image load the shim, and how.
 
 The rows are here once: tests/runtimes/test_reach.py builds each with the project's own tools, runs it in all ways and
-holds it to what its row says; tests/contract/test_reach.py checks that the page is current.
+holds it to what its row says.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 import report
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-TARGET = REPOSITORY / "docs" / "explanation" / "what-the-shim-reaches.md"
-SECTION = "reach"
+PAGE = report.ROOT / "docs" / "explanation" / "what-the-shim-reaches.md"
 
 
 class Row(NamedTuple):
@@ -147,6 +141,11 @@ GROUPS = (
 ROWS = tuple(row for group in GROUPS for row in group.rows)
 
 
+def page() -> str:
+    """The page as it is, with the table."""
+    return report.with_section("reach", render(), PAGE.read_text())
+
+
 def render() -> str:
     """The table: a line for all rows of a group that are reached in the same ways, in the order of the rows."""
     rows = []
@@ -163,13 +162,3 @@ def render() -> str:
 
 def _listed(texts: Iterable[str]) -> str:
     return "; ".join(texts)
-
-
-def main() -> int:
-    """Write the table; see the module."""
-    report.write_section(SECTION, render(), TARGET)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

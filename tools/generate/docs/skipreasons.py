@@ -1,16 +1,8 @@
-"""Writes docs/reference/skip-reasons.md from the one enumeration of reasons.
-
-tests/contract/test_docs.py checks that it is current.
-"""
+"""Makes docs/reference/skip-reasons.md from the one enumeration of reasons."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from raddle_operator.objects.reasons import SkipReason
-
-REPOSITORY = Path(__file__).resolve().parents[3]
-TARGET = REPOSITORY / "docs" / "reference" / "skip-reasons.md"
 
 HEADER = """\
 <!-- Made by `make generate` (tools/generate/docs/skipreasons.py) from operator/raddle_operator/objects/reasons.py:

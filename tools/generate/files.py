@@ -1,0 +1,36 @@
+"""Which files are derived, and what makes the text of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import machines
+from generate import chart, crds, dashboard, keys
+from generate.docs import apireference, chartvalues, families, machinepictures, metrics, reach, skipreasons
+from report import ROOT
+
+REFERENCE = ROOT / "docs" / "reference"
+PICTURES = ROOT / "docs" / "images" / "machines"
+GOLDEN = ROOT / "tests" / "chart" / "golden"
+
+# In this order: the reference reads the CRDs, and the chart holds them.
+FILES: Final[Mapping[Path, Callable[[], str]]] = {
+    ROOT / "runtime" / "raddle" / "keys.py": keys.python,
+    ROOT / "runtime" / "native" / "keys.h": keys.c,
+    ROOT / "crds" / "inferencethreadings.yaml": crds.namespaced,
+    ROOT / "crds" / "clusterinferencethreadings.yaml": crds.cluster,
+    REFERENCE / "api.md": apireference.render,
+    REFERENCE / "families.md": families.render,
+    REFERENCE / "metrics.md": metrics.render,
+    REFERENCE / "skip-reasons.md": skipreasons.render,
+    reach.PAGE: reach.page,
+    **{PICTURES / f"{name}.svg": partial(machinepictures.picture, name) for name in machines.names()},
+    PICTURES / "example.svg": machinepictures.example,
+    PICTURES / "README.md": machinepictures.page,
+    chart.CHART / "files" / "monitoring" / "dashboard.json": dashboard.render,
+    **{GOLDEN / f"{name}.yaml": partial(chart.render, values) for name, values in chart.CASES.items()},
+    REFERENCE / "chart-values.md": chartvalues.render,
+}
