@@ -58,8 +58,8 @@ e2e-autoscaling: setup native ## Show an HPA on CPU and VPA's loop on a real nod
 	@$(PYTHON) -m e2e.autoscaling --install $(ARGS)
 
 .PHONY: fuzz
-fuzz: setup native ## Fuzz the parsers in Python and C, and placement: two million cases and more (minutes)
-	@$(PYTHON) -m fuzz $(ARGS)
+fuzz: setup native ## Fuzz the parsers in Python and C, placement and the webhook: two million cases and more (minutes)
+	@$(PYTHON) -m pytest -m fuzz -n auto tests/fuzz $(ARGS)
 
 .PHONY: door
 door: setup packages native ## Start programs with the door and without it, 100,000 times, and compare (as root; an hour)

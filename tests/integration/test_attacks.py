@@ -60,7 +60,7 @@ def test_an_annotation_of_a_mebibyte_is_refused_by_the_api_server_and_holds_nobo
 def test_a_pod_that_the_api_server_takes_without_raddle_it_takes_with_and_a_second_review_changes_nothing(
     world, raddle
 ):
-    """A sample of what `python -m fuzz --only reviews` tries."""
+    """A sample of what `make fuzz` tries."""
     result = attack_reviews.on_a_real_api_server(world, raddle, SAMPLES)
     assert result.broken == ()
     assert result.figures["pods that a real API server takes"] == str(2 * SAMPLES)

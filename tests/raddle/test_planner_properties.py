@@ -1,6 +1,6 @@
 """What holds for every plan, on machines of 1 to 1024 CPUs however they are built, and that faults would be noticed.
 
-`make fuzz` tries the same invariants a million times (tools/fuzz/machine.py).
+`make fuzz` tries the same invariants a million times (tests/fuzz/test_fuzz_placement.py).
 """
 
 from random import Random
@@ -13,7 +13,6 @@ from raddle.cpus import cpuset
 from raddle.planning.layout import Layout
 from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import Policy
-from specification.cases_at_random import CASES_A_MACHINE, cases
 from specification.invariants import faults, in_the_container, violations, wider
 from specification.named import MACHINES
 from specification.random_machines import machine
@@ -155,7 +154,3 @@ def test_a_fault_is_noticed(the_machine, budget, policy, fault, sentence):
     assert list(faults(made, the_machine, budget, policy)) == []
     found = list(faults(made._replace(**fault), the_machine, budget, policy))
     assert any(sentence in one for one in found), found
-
-
-def test_a_seed_of_the_fuzzer_means_the_same_cases_again():
-    assert list(cases(3)) == list(cases(3)) == [[]] * CASES_A_MACHINE

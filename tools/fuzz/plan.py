@@ -1,31 +1,21 @@
-"""Fuzzes what reads untrusted text in Python: RADDLE_PLAN, the plan annotation, reports. `python -m fuzz.plan CASES`.
+"""Fuzzes what reads untrusted text in Python: RADDLE_PLAN, the plan annotation, reports. `plan.py INPUTS SEED`.
 
-The engine is atheris (libFuzzer with Python's coverage), from a cached virtual environment of its own, since it has no
-wheel for every platform. Whatever the text, the readers return bounded values or raise their one documented error.
-Exit status 1 with the failing input; 77 where atheris can't be had, with the reason.
+The engine is atheris (libFuzzer with Python's coverage): tests/fuzz/test_fuzz_texts.py has an environment with it.
+Whatever the text, the readers return bounded values or raise their one documented error.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import fcntl
 import importlib
 import json
-import os
 import re
 import struct
-import subprocess
 import sys
 import tempfile
-import venv
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
-CACHE = Path.home() / ".cache" / "raddle" / "venvs"
-ATHERIS = "atheris==3.0.0"
-UNAVAILABLE = 77
 SEEDS = (
     "v=1;intra=4;env_intra=3;inter=1;spin=bounded;spin_us=200;mode=sequential;aff=none;excl=0;streams=1;workers=1;existing=respect",
     "v=1;intra=8;global=1;global_intra=16;runs=4;floor=1;min=2;min_inter=2;mode=parallel;excl=8;graph=all",
@@ -118,31 +108,8 @@ def _hold(condition: object, what: str) -> None:
         raise AssertionError(what)
 
 
-def _engine() -> Path:
-    """The Python of the cached environment with atheris. Raises OSError and SubprocessError."""
-    home = CACHE / f"{ATHERIS.replace('==', '-')}-py{sys.version_info[0]}.{sys.version_info[1]}"
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with home.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (home / "ready").exists():
-            venv.create(home, clear=True, with_pip=True)
-            command: list[str | Path] = [
-                home / "bin/python",
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--only-binary",
-                ":all:",
-                ATHERIS,
-            ]
-            subprocess.run(command, check=True, timeout=300, capture_output=True, text=True)
-            (home / "ready").touch()
-    return home / "bin/python"
-
-
-def _fuzz(cases: int, seed: int) -> None:
-    """Runs in the environment with atheris; ends the process."""
+def fuzz(inputs: int, seed: int) -> None:
+    """Runs in the environment with atheris; ends the process, with another status than 0 at a failing input."""
     atheris = importlib.import_module("atheris")
 
     with atheris.instrument_imports(include=["raddle"]):
@@ -156,40 +123,10 @@ def _fuzz(cases: int, seed: int) -> None:
             (corpus / str(number)).write_bytes(struct.pack("<IQB", 1500, 0xFF, 1 + number) + text.encode())
         keys = sorted({part for text in SEEDS for part in re.findall(r"[A-Za-z_.]{2,}", text)} | set(env._KEYS))  # noqa: SLF001
         words.write_text("".join(f'"{word}"\n' for word in keys))
-        options = [f"-runs={cases}", f"-seed={seed}", "-max_len=4200", f"-dict={words}", "-verbosity=0", str(corpus)]
+        options = [f"-runs={inputs}", f"-seed={seed}", "-max_len=4200", f"-dict={words}", "-verbosity=0", str(corpus)]
         atheris.Setup([sys.argv[0], *options], check)
         atheris.Fuzz()
 
 
-def main() -> int:
-    """Runs the fuzzer; the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", type=int, nargs="?", default=400_000, help="inputs to try (default 400000)")
-    parser.add_argument("--seed", type=int, default=7, help="of the random choices (default 7)")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.inside:
-        _fuzz(arguments.cases, arguments.seed)
-        return 0
-    try:
-        engine = _engine()
-    except (OSError, subprocess.SubprocessError) as error:
-        print(f"{ATHERIS} can't be had here: {error}")
-        return UNAVAILABLE
-    command: list[str | Path] = [engine, __file__, str(arguments.cases), "--seed", str(arguments.seed), "--inside"]
-    path = os.pathsep.join([str(ROOT / "runtime"), str(ROOT / "tools")])
-    with tempfile.TemporaryDirectory() as folder:
-        # libFuzzer writes a failing input into the working directory.
-        environ = {**os.environ, "PYTHONPATH": path}
-        done = subprocess.run(command, env=environ, cwd=folder, check=False, capture_output=True, text=True)
-        if done.returncode:
-            print(done.stdout + done.stderr)
-            for crash in Path(folder).iterdir():
-                print(f"failing input: {crash.read_bytes()!r}")
-            return 1
-    print(f"python: {arguments.cases} inputs, no failure")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    fuzz(int(sys.argv[1]), int(sys.argv[2]))

@@ -19,7 +19,7 @@ from reliability.model import Check, Result, broken_unless
 from reliability.world import World
 
 FIRST_WORLD: Final = 2_000_000
-"""Seeds that `python -m fuzz --only reviews` does not try."""
+"""Seeds that `make fuzz` does not try."""
 TASKS: Final = 20
 SHIMS: Final = ("Auto", "InitContainer")
 MORE: Final = {"NODE_OPTIONS": "", "LD_PRELOAD": "", "JAVA_TOOL_OPTIONS": ""}
@@ -145,7 +145,7 @@ def any_pod(world: World, count: int, pods: int) -> Result:
 CHECKS: Final = (
     Check(
         "any-pod",
-        "Pods, bindings and reviews are generated, forged and mutilated (`python -m fuzz --only reviews`: a million).",
+        "Pods, bindings and reviews are generated, forged and mutilated (`make fuzz`: a million).",
         "Every answer allows, every patch applies, also on a real API server, and a second review changes nothing.",
         lambda world: any_pod(world, 10_000, 100),
         "attack",

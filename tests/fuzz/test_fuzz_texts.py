@@ -1,0 +1,64 @@
+"""Whatever text a container is given: its readers in Python and C keep their promises. A seed is INPUTS texts."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fuzz import plan
+from runtimes import fetching, pythons
+
+ROOT = Path(__file__).parents[2]
+FUZZERS = ROOT / "tools" / "fuzz"
+INPUTS = 20_000
+SANITIZERS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return pythons.venv("atheris-3.0.0-py3.11", "3.11", ("--only-binary", ":all:", "atheris==3.0.0"))
+
+
+@pytest.fixture(scope="module")
+def native(tmp_path_factory):
+    program = tmp_path_factory.mktemp("native") / "plan_fuzz"
+    command = [fetching.tool("cc"), *SANITIZERS, f"-I{ROOT / 'runtime' / 'native'}", "-o", program]
+    subprocess.run([*command, FUZZERS / "plan_fuzz.c", "-lm", "-ldl", "-lpthread"], check=True)
+    return program
+
+
+def tried(command, cwd, raddle=ROOT / "runtime"):
+    """What a fuzzer says where an input breaks a promise, with that input, which libFuzzer writes into its folder."""
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(raddle), str(ROOT / "tools")])}
+    done = subprocess.run(
+        [*map(str, command)], env=environ, cwd=cwd, capture_output=True, text=True, timeout=280, check=False
+    )
+    found = [repr(path.read_bytes()) for path in cwd.glob("crash-*")]
+    return "\n".join([done.stdout, done.stderr, *found]) if done.returncode else ""
+
+
+@pytest.mark.seeds(20)
+def test_readers_in_python_keep_their_promises_for_any_input(seeds, engine, tmp_path):
+    for seed in seeds:
+        assert tried([engine, plan.__file__, INPUTS, seed + 1], tmp_path) == ""
+
+
+@pytest.mark.seeds(20)
+def test_readers_in_c_keep_their_promises_for_any_input(seeds, native, tmp_path):
+    for seed in seeds:
+        assert tried([native, INPUTS, seed + 1], tmp_path) == ""
+
+
+@pytest.mark.parametrize("text", plan.SEEDS)
+def test_the_texts_that_fuzzing_starts_from_are_readable_themselves(text):
+    plan.check(b"\xe8\x03\0\0" + b"\xff" * 8 + b"\x02" + text.encode())
+
+
+def test_a_reader_that_forgets_a_check_is_found(engine, tmp_path):
+    broken = shutil.copytree(ROOT / "runtime" / "raddle", tmp_path / "raddle") / "env.py"
+    check = "digits.isascii() and digits.isdigit() and "
+    assert check in broken.read_text()
+    broken.write_text(broken.read_text().replace(check, ""))
+    assert "invalid literal for int()" in tried([engine, plan.__file__, 200_000, 7], tmp_path, tmp_path)
