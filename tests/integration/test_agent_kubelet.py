@@ -6,7 +6,7 @@ import os
 import time
 
 import pytest
-from support import kubelet_lab
+from support import real_kubelet
 
 from cluster import Cluster
 from cluster.local_raddle import LocalRaddle
@@ -17,7 +17,7 @@ from raddle.machine.sysfs import read_machine
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.skipif(bool(kubelet_lab.possible()), reason=kubelet_lab.possible()),
+    pytest.mark.skipif(bool(real_kubelet.possible()), reason=real_kubelet.possible()),
 ]
 
 TOPOLOGIES = "/apis/raddle.dev/v1alpha1/nodecputopologies"
@@ -39,8 +39,8 @@ def raddle():
 
 @pytest.fixture
 def kubelet(raddle, tmp_path):
-    with kubelet_lab.runtime(tmp_path / "cri.sock") as endpoint:
-        made = kubelet_lab.Kubelet(raddle.cluster, tmp_path, endpoint, f"real-{time.monotonic_ns()}")
+    with real_kubelet.runtime(tmp_path / "cri.sock") as endpoint:
+        made = real_kubelet.Kubelet(raddle.cluster, tmp_path, endpoint, f"real-{time.monotonic_ns()}")
         yield made
         made.stop()
         print(made.log())

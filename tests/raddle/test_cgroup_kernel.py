@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from support import cgroup_lab
+from support import cgroups
 
 from raddle.cpus import cpuset
 from raddle.process import cgroup
@@ -46,7 +46,7 @@ def inside(box, code, *, wrapper=()):
 
 
 def test_the_sets_that_are_read_are_those_that_the_scheduler_obeys():
-    with cgroup_lab.boxes(2) as (outer, inner):
+    with cgroups.boxes(2) as (outer, inner):
         inner.limit(cpus=str(CPUS[-1]))
         found = inside(inner, "print(json.dumps(show()))")
         assert found["allowed"] == found["cpuset"] == found["inherited"] == found["usable"] == cpuset.of(CPUS[-1:])
@@ -56,7 +56,7 @@ def test_the_sets_that_are_read_are_those_that_the_scheduler_obeys():
 
 @two_cpus
 def test_a_process_that_pins_itself_may_use_less_than_its_cpuset():
-    with cgroup_lab.boxes() as (box,):
+    with cgroups.boxes() as (box,):
         found = inside(box, f"os.sched_setaffinity(0, [{CPUS[1]}]); print(json.dumps(show()))")
     assert (found["cpuset"], found["usable"]) == (cpuset.of(CPUS), cpuset.of([CPUS[1]]))
 
@@ -74,7 +74,7 @@ print(json.dumps(dict(show(), wall=wall, used=used, totals=totals.read(path, rec
 
 @pytest.mark.parametrize(("outer_us", "inner_us", "where"), [(20_000, 40_000, 0), (40_000, 20_000, 1), (20_000, -1, 0)])
 def test_the_quota_that_is_read_is_the_one_that_throttles(outer_us, inner_us, where):
-    with cgroup_lab.boxes(2) as nested:
+    with cgroups.boxes(2) as nested:
         if nested[0].version == 1 and inner_us > outer_us:
             pytest.skip("version 1 refuses a child a higher quota than its parent's")
         for box, quota_us in zip(nested, (outer_us, inner_us), strict=True):
@@ -90,8 +90,8 @@ def test_the_quota_that_is_read_is_the_one_that_throttles(outer_us, inner_us, wh
 
 
 def test_a_quota_that_the_cpus_cannot_use_up_takes_no_time_away():
-    with cgroup_lab.boxes() as (box,):
-        box.limit(quota_us=cgroup_lab.PERIOD_US, cpus=str(CPUS[0]))
+    with cgroups.boxes() as (box,):
+        box.limit(quota_us=cgroups.PERIOD_US, cpus=str(CPUS[0]))
         code = "end = time.monotonic() + 0.5\nwhile time.monotonic() < end: pass\nprint(json.dumps(show()))"
         found = inside(box, code)
     assert (found["quota_cpus"], found["binding"]) == (1.0, None)
@@ -107,7 +107,7 @@ def test_a_resize_is_seen_at_the_next_reading_in_both_directions():
         found = show()
         print(json.dumps([found["quota_cpus"], found["usable"]]), flush=True)
     """
-    with cgroup_lab.boxes() as (box,):
+    with cgroups.boxes() as (box,):
         started = subprocess.Popen(
             [sys.executable, "-c", PRELUDE + textwrap.dedent(code)],
             env={"PYTHONPATH": str(RUNTIME)},
@@ -126,7 +126,7 @@ def test_a_resize_is_seen_at_the_next_reading_in_both_directions():
 
 
 def test_a_thread_in_a_cgroup_of_its_own_reads_its_own_limits():
-    with cgroup_lab.boxes(2) as (outer, inner):
+    with cgroups.boxes(2) as (outer, inner):
         if outer.version == 2:
             pytest.skip("threads of version 2 need a threaded cgroup, which the machine lab has")
         outer.limit(quota_us=90_000)
@@ -152,7 +152,7 @@ UNSHARE = ["unshare", "--mount", "--cgroup", "--propagation", "private"]
 
 
 def test_in_a_namespace_of_its_own_a_process_reads_what_its_mounts_show():
-    with cgroup_lab.boxes(2) as (outer, inner):
+    with cgroups.boxes(2) as (outer, inner):
         if outer.version == 2:
             pytest.skip("the mounts of version 2 are made in the machine lab")
         outer.limit(quota_us=60_000)
@@ -175,7 +175,7 @@ def test_in_a_namespace_of_its_own_a_process_reads_what_its_mounts_show():
 
 
 def test_nothing_is_left_behind():
-    with cgroup_lab.boxes(2) as nested:
+    with cgroups.boxes(2) as nested:
         assert all(box.cpu.is_dir() for box in nested)
     assert not any(box.cpu.exists() or box.cpuset.exists() for box in nested)
 

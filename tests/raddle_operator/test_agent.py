@@ -11,7 +11,7 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from support import podresources_lab
+from support import podresources_server
 
 import machines
 from raddle.cpus import cpuset
@@ -235,8 +235,8 @@ def test_a_certificate_that_nobody_signed_is_not_trusted_unless_told(kubelet):
 @pytest.fixture
 def pod_resources(tmp_path):
     """The kubelet's PodResources socket, and what it says may be given out: all but CPUs 0 and 16 of 32."""
-    with podresources_lab.serving(tmp_path / "kubelet.sock") as served:
-        served.answer = podresources_lab.packed([*range(1, 16), *range(17, 32)])
+    with podresources_server.serving(tmp_path / "kubelet.sock") as served:
+        served.answer = podresources_server.packed([*range(1, 16), *range(17, 32)])
         yield tmp_path / "kubelet.sock", served
 
 

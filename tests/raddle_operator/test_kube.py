@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from support.kube_lab import answering
+from support.api_server import answering
 
 from raddle_operator import kube as k
 from raddle_operator.kube import Kube

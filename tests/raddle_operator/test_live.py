@@ -11,7 +11,7 @@ import json
 import pytest
 from aiohttp import web
 from rich.console import Console
-from support.kube_lab import answering
+from support.api_server import answering
 
 from raddle_operator import kube as k
 from raddle_operator.cli import live

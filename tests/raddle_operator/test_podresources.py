@@ -12,8 +12,7 @@ import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import podresources_lab
-from support.podresources_lab import CALL, devices, packed, varint
+from support.podresources_server import CALL, devices, packed, serving, varint
 
 from raddle.cpus import cpuset
 from raddle_operator.agent import podresources
@@ -23,7 +22,7 @@ from raddle_operator.agent.podresources import PodResourcesError, allocatable_cp
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     path = tmp_path_factory.mktemp("pod-resources") / "kubelet.sock"
-    with podresources_lab.serving(path) as kubelet:
+    with serving(path) as kubelet:
         yield path, kubelet
 
 

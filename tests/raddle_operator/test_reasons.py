@@ -8,7 +8,7 @@ import re
 
 import pytest
 from prometheus_client import REGISTRY
-from support import webhook_lab as lab
+from support import webhooks
 
 from raddle_operator.cli import cluster, explain
 from raddle_operator.controller import metrics
@@ -31,7 +31,7 @@ from raddle_operator.webhook.sources import MemorySources
 
 
 def pod(*, labels=None, annotations=None, container=None, cpu="4", **spec):
-    obj = lab.pod(cpu=cpu, **spec)
+    obj = webhooks.pod(cpu=cpu, **spec)
     obj["metadata"]["labels"] |= labels or {}
     if annotations:
         obj["metadata"]["annotations"] = annotations
@@ -41,34 +41,34 @@ def pod(*, labels=None, annotations=None, container=None, cpu="4", **spec):
 
 # Reasons for which a pod gets nothing: the pod, and the policies of its namespace.
 WHOLE_PODS = {
-    "OptedOut": (pod(labels={"raddle.dev/inject": "disabled"}), [lab.policy()]),
-    "NoPolicy": (pod(), [lab.policy(podSelector={"matchLabels": {"app": "other"}})]),
-    "PolicyNotFound": (pod(labels={"raddle.dev/policy": "gone"}), [lab.policy()]),
+    "OptedOut": (pod(labels={"raddle.dev/inject": "disabled"}), [webhooks.policy()]),
+    "NoPolicy": (pod(), [webhooks.policy(podSelector={"matchLabels": {"app": "other"}})]),
+    "PolicyNotFound": (pod(labels={"raddle.dev/policy": "gone"}), [webhooks.policy()]),
     "TooManyPolicies": (
         pod(labels={"raddle.dev/policy": f"p{MAX_POLICIES_PER_NAMESPACE}"}),
-        [lab.policy(f"p{number:03}") for number in range(MAX_POLICIES_PER_NAMESPACE + 1)],
+        [webhooks.policy(f"p{number:03}") for number in range(MAX_POLICIES_PER_NAMESPACE + 1)],
     ),
-    "MirrorPod": (pod(annotations={"kubernetes.io/config.mirror": "x"}), [lab.policy()]),
-    "WindowsPod": (pod(os={"name": "windows"}), [lab.policy()]),
-    "SelfBindingRuntime": (pod(container={"command": ["vllm", "serve"]}), [lab.policy()]),
-    "NoCPUBound": (pod(cpu=None), [lab.policy()]),
-    "AnnotationBudget": (pod(annotations={"big": "x" * 250_000}), [lab.policy()]),
+    "MirrorPod": (pod(annotations={"kubernetes.io/config.mirror": "x"}), [webhooks.policy()]),
+    "WindowsPod": (pod(os={"name": "windows"}), [webhooks.policy()]),
+    "SelfBindingRuntime": (pod(container={"command": ["vllm", "serve"]}), [webhooks.policy()]),
+    "NoCPUBound": (pod(cpu=None), [webhooks.policy()]),
+    "AnnotationBudget": (pod(annotations={"big": "x" * 250_000}), [webhooks.policy()]),
     "EnvFromPresent": (
         pod(container={"envFrom": [{"configMapRef": {"name": "own"}}]}),
-        [lab.policy(threads={"intraOp": 2}, shim="None")],
+        [webhooks.policy(threads={"intraOp": 2}, shim="None")],
     ),
-    "ContainerNotFound": (pod(), [lab.policy(containers=["other"])]),
-    "Observed": (pod(), [lab.policy(mode="Observe")]),
-    "Malformed": (pod(container={"resources": {"limits": {"cpu": "many"}}}), [lab.policy()]),
+    "ContainerNotFound": (pod(), [webhooks.policy(containers=["other"])]),
+    "Observed": (pod(), [webhooks.policy(mode="Observe")]),
+    "Malformed": (pod(container={"resources": {"limits": {"cpu": "many"}}}), [webhooks.policy()]),
 }
 # Reasons for which a pod that gets values does not get all of them.
 PARTS = {
-    "ImageEnvUnknown": (pod(), lab.policy(shim="ConfigMap")),
-    "ShimMissing": (pod(), lab.policy(shim="None", nativeShim="Preload")),
-    "ReportsMissing": (pod(), lab.policy(shim="None", reports=True)),
-    "ArchitectureUnknown": (pod(), lab.policy()),
-    "DoorClosed": (pod(labels={"raddle.dev/door": "closed"}), lab.policy()),
-    "DoorOccupied": (pod(schedulerName="hami-scheduler"), lab.policy()),
+    "ImageEnvUnknown": (pod(), webhooks.policy(shim="ConfigMap")),
+    "ShimMissing": (pod(), webhooks.policy(shim="None", nativeShim="Preload")),
+    "ReportsMissing": (pod(), webhooks.policy(shim="None", reports=True)),
+    "ArchitectureUnknown": (pod(), webhooks.policy()),
+    "DoorClosed": (pod(labels={"raddle.dev/door": "closed"}), webhooks.policy()),
+    "DoorOccupied": (pod(schedulerName="hami-scheduler"), webhooks.policy()),
 }
 # Reasons that a policy's condition has, and with it an event.
 CONDITIONS = {
@@ -87,19 +87,19 @@ def test_every_reason_is_asked_about_here():
 
 def stocked(policies, *, nodes=True):
     memory = MemorySources.empty()
-    memory.namespaces.put(lab.namespace())
-    memory.shims.put(lab.shim())
+    memory.namespaces.put(webhooks.namespace())
+    memory.shims.put(webhooks.shim())
     for policy in policies:
         memory.policies.put(policy)
     if nodes:
-        memory.topologies.put(lab.topology())
+        memory.topologies.put(webhooks.topology())
     return memory
 
 
 async def of_the_webhook(folder, caplog, obj, policies, *, nodes=True):
     """(what the answer, the log and the metric say, the lines about parts, the reasons counted for parts)."""
     caplog.set_level(logging.INFO)
-    async with lab.running(folder, stocked(policies, nodes=nodes)) as here:
+    async with webhooks.running(folder, stocked(policies, nodes=nodes)) as here:
         response = await here.create(obj)
         said = response["auditAnnotations"]["decision"].split()
         (line,) = re.findall(r"path=pods decision=(\S+) reason=(\S+) .*detail=(.*) unlogged", caplog.text)
@@ -118,7 +118,7 @@ def of_the_status(reason):
     sample = REGISTRY.get_sample_value("raddle_skipped_pods", {"reason": str(reason)})
     metrics.measure_pods({})
     assert sample == 1
-    record = read_policy(INFERENCE_THREADINGS, with_times(lab.policy()))
+    record = read_policy(INFERENCE_THREADINGS, with_times(webhooks.policy()))
     (found,) = policy_status(record, tally, now_s=1_800_000_000)["skippedPods"]
     return found["reason"]
 
@@ -183,7 +183,7 @@ class Server:
 async def test_an_event_has_the_reason_of_the_condition(reason):
     server = Server()
     recorder = Recorder(server, controller="raddle.dev/controller", instance="me")
-    record = read_policy(INFERENCE_THREADINGS, with_times(lab.policy()))
+    record = read_policy(INFERENCE_THREADINGS, with_times(webhooks.policy()))
     wanted = policy_status(record, now_s=1_800_000_000, **CONDITIONS[reason])
     await StatusWriter(server, recorder, interval_s=0).write(
         INFERENCE_THREADINGS, ("models", "fast"), "uid", record.status, wanted
@@ -196,13 +196,13 @@ async def test_an_event_has_the_reason_of_the_condition(reason):
 
 @pytest.mark.parametrize("reason", sorted(MOMENTS))
 async def test_what_holds_for_a_moment_is_a_skip_reason_too(tmp_path, reason):
-    memory = stocked([lab.policy()]) if reason == "NamespaceUnknown" else MemorySources.empty(synced=False)
-    async with lab.running(tmp_path, memory) as here:
-        response = await here.create(lab.pod(namespace="new"))
+    memory = stocked([webhooks.policy()]) if reason == "NamespaceUnknown" else MemorySources.empty(synced=False)
+    async with webhooks.running(tmp_path, memory) as here:
+        response = await here.create(webhooks.pod(namespace="new"))
         assert response["auditAnnotations"]["decision"] == f"skipped {reason}"
         assert here.count("raddle_webhook_requests_total", path="pods", decision="skipped", reason=reason) == 1
-    assert of_explain(pod(), [lab.policy()]) is SkipReason.WEBHOOK_MISSED
-    assert of_the_controller(pod(), [lab.policy()]) is SkipReason.WEBHOOK_MISSED
+    assert of_explain(pod(), [webhooks.policy()]) is SkipReason.WEBHOOK_MISSED
+    assert of_the_controller(pod(), [webhooks.policy()]) is SkipReason.WEBHOOK_MISSED
 
 
 def test_words_for_other_things_are_no_skip_reasons():

@@ -5,7 +5,7 @@ import json
 import logging
 
 import pytest
-from support import webhook_lab as lab
+from support import webhooks
 from support.waiting import until
 
 from raddle_operator.kube import Forbidden, NotFound, Unavailable
@@ -25,14 +25,14 @@ def planned(annotations):
 
 @pytest.fixture
 async def here(tmp_path):
-    async with lab.running(tmp_path, lab.stocked()) as running:
+    async with webhooks.running(tmp_path, webhooks.stocked()) as running:
         yield running
 
 
 async def injected(here, *, uid="pod-1", name="resnet-1", cpu=None):
     """A pod that this webhook has injected, as the watch shows it. Without a limit its count depends on the node."""
-    changed = lab.patched(lab.pod(name, cpu=cpu), await here.create(lab.pod(name, cpu=cpu)))
-    return lab.injected(name, uid=uid, annotations=changed["metadata"]["annotations"])
+    changed = webhooks.patched(webhooks.pod(name, cpu=cpu), await here.create(webhooks.pod(name, cpu=cpu)))
+    return webhooks.injected(name, uid=uid, annotations=changed["metadata"]["annotations"])
 
 
 def decision(response):
@@ -54,103 +54,103 @@ def decision(response):
     ],
 )
 async def test_opt_in_by_namespace_and_pod(here, inject, label, expected):
-    here.memory.namespaces.put(lab.namespace(inject=inject))
-    obj = lab.pod()
+    here.memory.namespaces.put(webhooks.namespace(inject=inject))
+    obj = webhooks.pod()
     if label:
         obj["metadata"]["labels"]["raddle.dev/inject"] = label
     assert decision(await here.create(obj)) == expected
 
 
 async def test_a_namespace_without_the_label_counts_as_the_settings_say(tmp_path):
-    async with lab.running(tmp_path, lab.stocked(), default_inject="enabled") as here:
-        here.memory.namespaces.put(lab.namespace(inject=None))
-        assert decision(await here.create(lab.pod())) == "changed"
+    async with webhooks.running(tmp_path, webhooks.stocked(), default_inject="enabled") as here:
+        here.memory.namespaces.put(webhooks.namespace(inject=None))
+        assert decision(await here.create(webhooks.pod())) == "changed"
 
 
 async def test_a_change_of_policies_counts_from_the_next_pod_on(here):
-    here.memory.policies.remove(lab.policy())
-    assert decision(await here.create(lab.pod())) == "skipped NoPolicy"
-    here.memory.policies.put(lab.policy(threads={"intraOp": 3}))
-    changed = lab.patched(lab.pod(), await here.create(lab.pod()))
+    here.memory.policies.remove(webhooks.policy())
+    assert decision(await here.create(webhooks.pod())) == "skipped NoPolicy"
+    here.memory.policies.put(webhooks.policy(threads={"intraOp": 3}))
+    changed = webhooks.patched(webhooks.pod(), await here.create(webhooks.pod()))
     assert changed["metadata"]["annotations"][THREADS] == "3"
 
 
 async def test_a_policy_that_can_not_be_used_is_left_out_with_one_line_in_the_log(here, caplog):
-    here.memory.policies.put(lab.policy(priority="high"))
-    assert decision(await here.create(lab.pod())) == "skipped NoPolicy"
+    here.memory.policies.put(webhooks.policy(priority="high"))
+    assert decision(await here.create(webhooks.pod())) == "skipped NoPolicy"
     assert "InferenceThreading models/fast is left out: spec.priority" in caplog.text
 
 
 async def test_reviewing_what_was_injected_again_changes_nothing(here):
-    once = lab.patched(lab.pod(), await here.create(lab.pod()))
+    once = webhooks.patched(webhooks.pod(), await here.create(webhooks.pod()))
     response = await here.create(once)
     assert decision(response) == "unchanged"
     assert "patch" not in response
 
 
 async def test_a_dry_run_gets_the_same_answer(here):
-    assert await here.create(lab.pod(), dry_run=True) == await here.create(lab.pod())
+    assert await here.create(webhooks.pod(), dry_run=True) == await here.create(webhooks.pod())
 
 
 async def test_a_pod_bound_to_a_known_node_gets_its_values_at_once(here):
-    here.memory.topologies.put(lab.topology("big", of=lab.machine(32)))
-    obj = lab.pod(cpu=None, nodeName="big")
-    annotations = lab.patched(obj, await here.create(obj))["metadata"]["annotations"]
+    here.memory.topologies.put(webhooks.topology("big", of=webhooks.machine(32)))
+    obj = webhooks.pod(cpu=None, nodeName="big")
+    annotations = webhooks.patched(obj, await here.create(obj))["metadata"]["annotations"]
     assert (planned(annotations), json.loads(annotations[PLAN])["node"]) == (32, "big")
-    here.memory.topologies.put(lab.topology("big", of=lab.machine(32), fresh=False))
-    annotations = lab.patched(obj, await here.create(obj))["metadata"]["annotations"]
+    here.memory.topologies.put(webhooks.topology("big", of=webhooks.machine(32), fresh=False))
+    annotations = webhooks.patched(obj, await here.create(obj))["metadata"]["annotations"]
     assert json.loads(annotations[PLAN])["node"] is None, "a node that has changed since gives safe values"
 
 
 async def test_safe_values_follow_the_smallest_known_node(here):
     async def threads():
-        changed = lab.patched(lab.pod(cpu=None), await here.create(lab.pod(cpu=None)))
+        changed = webhooks.patched(webhooks.pod(cpu=None), await here.create(webhooks.pod(cpu=None)))
         return planned(changed["metadata"]["annotations"])
 
     assert await threads() == 8
-    here.memory.topologies.put(lab.topology("small", of=lab.machine(2)))
+    here.memory.topologies.put(webhooks.topology("small", of=webhooks.machine(2)))
     assert await threads() == 2
-    here.memory.topologies.remove(lab.topology("small"))
+    here.memory.topologies.remove(webhooks.topology("small"))
     assert await threads() == 8
-    here.memory.topologies.remove(lab.topology())
-    assert decision(await here.create(lab.pod(cpu=None))) == "skipped NoCPUBound"
+    here.memory.topologies.remove(webhooks.topology())
+    assert decision(await here.create(webhooks.pod(cpu=None))) == "skipped NoCPUBound"
 
 
 def test_the_architectures_are_those_of_all_known_nodes():
     memory = MemorySources.empty()
     caches = Caches(memory.sources())
     assert caches.architectures == frozenset()
-    memory.topologies.put(lab.topology("n1"))
+    memory.topologies.put(webhooks.topology("n1"))
     assert caches.architectures == {"x86_64"}
-    memory.topologies.put(lab.topology("n2", of=lab.machine()._replace(architecture="aarch64")))
+    memory.topologies.put(webhooks.topology("n2", of=webhooks.machine()._replace(architecture="aarch64")))
     assert caches.architectures == {"x86_64", "aarch64"}
-    memory.topologies.remove(lab.topology("n1"))
+    memory.topologies.remove(webhooks.topology("n1"))
     assert caches.architectures == {"aarch64"}
 
 
 async def test_what_a_container_does_not_get_is_in_the_log(here, caplog):
     caplog.set_level(logging.INFO)
-    obj = lab.pod()
+    obj = webhooks.pod()
     obj["metadata"].setdefault("labels", {})["raddle.dev/door"] = "closed"
     assert decision(await here.create(obj)).startswith("changed")
     assert any("serve: DoorClosed: the pod's label raddle.dev/door is closed" in line for line in caplog.messages)
 
 
 async def test_the_shim_is_mounted_only_where_its_config_map_has_been_seen(here):
-    assert "volumes" in lab.patched(lab.pod(), await here.create(lab.pod()))["spec"]
-    here.memory.shims.remove(lab.shim())
-    assert "volumes" not in lab.patched(lab.pod(), await here.create(lab.pod()))["spec"]
+    assert "volumes" in webhooks.patched(webhooks.pod(), await here.create(webhooks.pod()))["spec"]
+    here.memory.shims.remove(webhooks.shim())
+    assert "volumes" not in webhooks.patched(webhooks.pod(), await here.create(webhooks.pod()))["spec"]
 
 
 async def test_whoever_makes_a_mistake_is_warned(here):
-    obj = lab.pod()
+    obj = webhooks.pod()
     obj["metadata"]["labels"]["raddle.dev/policy"] = "n" * 60
     response = await here.create(obj)
     assert decision(response) == "skipped PolicyNotFound"
     (warning,) = response["warnings"]
     assert warning.startswith("raddle: PolicyNotFound")
-    here.memory.policies.put(lab.policy(containers=["serve", *(f"missing-{number}" for number in range(9))]))
-    response = await here.create(lab.pod())
+    here.memory.policies.put(webhooks.policy(containers=["serve", *(f"missing-{number}" for number in range(9))]))
+    response = await here.create(webhooks.pod())
     assert decision(response) == "changed"
     assert len(response["warnings"]) == 3
 
@@ -175,13 +175,13 @@ class Asked:
 
 
 async def test_a_namespace_that_is_not_known_yet_is_asked_for(tmp_path):
-    kube = Asked(lab.namespace("new"))
-    memory = lab.stocked()
+    kube = Asked(webhooks.namespace("new"))
+    memory = webhooks.stocked()
     memory.cluster_policies.put(
         {"metadata": {"name": "all"}, "spec": {"podSelector": {}}, "kind": "ClusterInferenceThreading"}
     )
-    async with lab.running(tmp_path, memory, kube=kube) as here:
-        assert decision(await here.create(lab.pod(namespace="new"))) == "changed"
+    async with webhooks.running(tmp_path, memory, kube=kube) as here:
+        assert decision(await here.create(webhooks.pod(namespace="new"))) == "changed"
         assert kube.asked == [("namespaces", "", "new", True)]
 
 
@@ -195,16 +195,16 @@ async def test_a_namespace_that_is_not_known_yet_is_asked_for(tmp_path):
 )
 async def test_pods_of_a_namespace_that_can_not_be_found_pass_unchanged(tmp_path, caplog, error, detail):
     caplog.set_level(logging.INFO)
-    async with lab.running(tmp_path, lab.stocked(), kube=Asked(error)) as here:
-        assert decision(await here.create(lab.pod(namespace="new"))) == "skipped NamespaceUnknown"
+    async with webhooks.running(tmp_path, webhooks.stocked(), kube=Asked(error)) as here:
+        assert decision(await here.create(webhooks.pod(namespace="new"))) == "skipped NamespaceUnknown"
     assert f"reason=NamespaceUnknown namespace=new name=resnet-1 detail='{detail}'" in caplog.text
 
 
 async def test_a_namespace_that_arrives_while_it_is_waited_for_counts(tmp_path):
-    async with lab.running(tmp_path, lab.stocked(), arrival_wait_s=30.0) as here:
-        under_way = asyncio.create_task(here.create(lab.pod(namespace="new")))
+    async with webhooks.running(tmp_path, webhooks.stocked(), arrival_wait_s=30.0) as here:
+        under_way = asyncio.create_task(here.create(webhooks.pod(namespace="new")))
         await waiting_for(here.webhook._caches.namespace_waiters)
-        here.memory.namespaces.put(lab.namespace("new"))
+        here.memory.namespaces.put(webhooks.namespace("new"))
         assert decision(await under_way) == "skipped NoPolicy"
 
 
@@ -216,12 +216,12 @@ async def waiting_for(arrivals):
 
 
 async def test_a_bound_pod_gets_the_nodes_values_for_the_keys_it_has(here):
-    here.memory.topologies.put(lab.topology("big", of=lab.machine(32)))
+    here.memory.topologies.put(webhooks.topology("big", of=webhooks.machine(32)))
     pod = await injected(here)
     here.memory.unbound.put(pod)
     assert planned(pod["metadata"]["annotations"]) == 8
-    response = await here.bind(lab.binding(node="big"))
-    annotations = lab.patched(lab.binding(), response)["metadata"]["annotations"]
+    response = await here.bind(webhooks.binding(node="big"))
+    annotations = webhooks.patched(webhooks.binding(), response)["metadata"]["annotations"]
     assert planned(annotations) == 32
     assert json.loads(annotations[PLAN])["node"] == "big"
     assert annotations.keys() <= pod["metadata"]["annotations"].keys(), "nothing validates what a Binding adds"
@@ -232,8 +232,8 @@ async def test_a_bound_pod_gets_the_nodes_values_for_the_keys_it_has(here):
 async def test_a_binder_that_names_no_uid_is_served_too(here, path):
     here.memory.unbound.put(await injected(here))
     resource, _, subresource = path.partition("/")
-    obj = lab.binding(uid="")
-    response = await here.admit("/mutate/binding", lab.review(obj, resource=resource, subresource=subresource))
+    obj = webhooks.binding(uid="")
+    response = await here.admit("/mutate/binding", webhooks.review(obj, resource=resource, subresource=subresource))
     assert decision(response) == "changed NodeSpecific"
 
 
@@ -241,10 +241,10 @@ async def test_a_binder_that_names_no_uid_is_served_too(here, path):
     ("node", "outcome"), [("unknown", "SafeNoTopology"), ("stale", "TopologyStale"), ("fresh", "NodeSpecific")]
 )
 async def test_safe_values_stand_where_the_nodes_topology_can_not_be_trusted(here, node, outcome):
-    here.memory.topologies.put(lab.topology("stale", fresh=False))
-    here.memory.topologies.put(lab.topology("fresh", fresh=True))
+    here.memory.topologies.put(webhooks.topology("stale", fresh=False))
+    here.memory.topologies.put(webhooks.topology("fresh", fresh=True))
     here.memory.unbound.put(await injected(here))
-    response = await here.bind(lab.binding(node=node))
+    response = await here.bind(webhooks.binding(node=node))
     assert ("patch" in response) is (outcome == "NodeSpecific")
     assert here.count("raddle_webhook_bindings_total", outcome=outcome) == 1
 
@@ -266,45 +266,51 @@ def zones(name="plain", *cpus):
 
 
 async def test_a_node_without_an_agent_is_planned_for_by_what_nfd_says_of_it(tmp_path):
-    memory = lab.stocked()
+    memory = webhooks.stocked()
     memory.nodes.put(reported())
-    async with lab.running(tmp_path, memory, node_feature_discovery=True) as here:
+    async with webhooks.running(tmp_path, memory, node_feature_discovery=True) as here:
         memory.unbound.put(await injected(here))
-        annotations = lab.patched(lab.binding(), await here.bind(lab.binding(node="plain")))["metadata"]["annotations"]
+        annotations = webhooks.patched(webhooks.binding(), await here.bind(webhooks.binding(node="plain")))["metadata"][
+            "annotations"
+        ]
         assert planned(annotations) == 32
         assert "from NFD labels, no agent" in json.loads(annotations[PLAN])["because"]["intraOp"]
         memory.zones.put(zones("plain", 32, 32))
-        annotations = lab.patched(lab.binding(), await here.bind(lab.binding(node="plain")))["metadata"]["annotations"]
+        annotations = webhooks.patched(webhooks.binding(), await here.bind(webhooks.binding(node="plain")))["metadata"][
+            "annotations"
+        ]
         assert planned(annotations) == 16
         assert "from NFD NodeResourceTopology, no agent" in json.loads(annotations[PLAN])["because"]["intraOp"]
 
 
 async def test_an_agent_knows_better_than_nfd(tmp_path):
-    memory = lab.stocked()
+    memory = webhooks.stocked()
     memory.nodes.put(reported("n1"))
     memory.nodes.put(reported("stale"))
-    memory.topologies.put(lab.topology("stale", fresh=False))
-    async with lab.running(tmp_path, memory, node_feature_discovery=True) as here:
+    memory.topologies.put(webhooks.topology("stale", fresh=False))
+    async with webhooks.running(tmp_path, memory, node_feature_discovery=True) as here:
         memory.unbound.put(await injected(here))
-        annotations = lab.patched(lab.binding(), await here.bind(lab.binding(node="n1")))["metadata"]["annotations"]
+        annotations = webhooks.patched(webhooks.binding(), await here.bind(webhooks.binding(node="n1")))["metadata"][
+            "annotations"
+        ]
         assert planned(annotations) == 8
-        assert "patch" not in await here.bind(lab.binding(node="stale"))
+        assert "patch" not in await here.bind(webhooks.binding(node="stale"))
 
 
 @pytest.mark.parametrize(("told", "node"), [(False, "plain"), (True, "unlabelled")])
 async def test_without_leave_or_labels_a_node_without_an_agent_is_not_known(tmp_path, told, node):
-    memory = lab.stocked()
+    memory = webhooks.stocked()
     memory.nodes.put(reported())
     memory.nodes.put(reported("unlabelled", smt=None))
-    async with lab.running(tmp_path, memory, node_feature_discovery=told) as here:
+    async with webhooks.running(tmp_path, memory, node_feature_discovery=told) as here:
         memory.unbound.put(await injected(here))
-        assert "patch" not in await here.bind(lab.binding(node=node))
+        assert "patch" not in await here.bind(webhooks.binding(node=node))
         assert here.count("raddle_webhook_bindings_total", outcome="SafeNoTopology") == 1
 
 
 def test_the_smallest_node_may_be_one_that_only_nfd_knows():
     memory = MemorySources.empty()
-    memory.topologies.put(lab.topology("big", of=lab.machine(32)))
+    memory.topologies.put(webhooks.topology("big", of=webhooks.machine(32)))
     caches = Caches(memory.sources(node_feature_discovery=True))
     assert (caches.smallest_cores, caches.architectures) == (32, {"x86_64"})
     version = caches.version
@@ -316,9 +322,9 @@ def test_the_smallest_node_may_be_one_that_only_nfd_knows():
 
 
 async def test_a_pod_that_arrives_late_is_waited_for(tmp_path):
-    async with lab.running(tmp_path, lab.stocked(), arrival_wait_s=30.0) as here:
+    async with webhooks.running(tmp_path, webhooks.stocked(), arrival_wait_s=30.0) as here:
         pod = await injected(here)
-        under_way = asyncio.create_task(here.bind(lab.binding(), "?timeout=20s"))
+        under_way = asyncio.create_task(here.bind(webhooks.binding(), "?timeout=20s"))
         await waiting_for(here.webhook._caches.unbound_waiters)
         here.memory.unbound.put(await injected(here, uid="another"))
         here.memory.unbound.put(pod)
@@ -327,18 +333,18 @@ async def test_a_pod_that_arrives_late_is_waited_for(tmp_path):
 
 
 async def test_a_pod_that_does_not_arrive_is_asked_for(tmp_path):
-    async with lab.running(tmp_path, lab.stocked(), kube=(kube := Asked(None))) as here:
+    async with webhooks.running(tmp_path, webhooks.stocked(), kube=(kube := Asked(None))) as here:
         kube.answer = await injected(here)
-        assert decision(await here.bind(lab.binding())) == "changed NodeSpecific"
+        assert decision(await here.bind(webhooks.binding())) == "changed NodeSpecific"
         assert kube.asked == [("pods", "models", "resnet-1", True)]
 
 
 async def test_the_watch_may_win_over_the_question(tmp_path):
-    async with lab.running(
-        tmp_path, lab.stocked(), kube=(kube := Asked(None, after_s=30.0)), lookup_timeout_s=20
+    async with webhooks.running(
+        tmp_path, webhooks.stocked(), kube=(kube := Asked(None, after_s=30.0)), lookup_timeout_s=20
     ) as here:
         pod = await injected(here)
-        under_way = asyncio.create_task(here.bind(lab.binding(), "?timeout=20s"))
+        under_way = asyncio.create_task(here.bind(webhooks.binding(), "?timeout=20s"))
         await until(lambda: kube.asked)
         here.memory.unbound.put(pod)
         assert decision(await under_way) == "changed NodeSpecific"
@@ -349,14 +355,14 @@ async def test_the_watch_may_win_over_the_question(tmp_path):
     [
         (NotFound(404, "NotFound", ""), "PodNotFound"),
         (Unavailable(503, "ServiceUnavailable", ""), "PodLookupFailed"),
-        (lab.injected(uid="another"), "PodAnotherUID"),
+        (webhooks.injected(uid="another"), "PodAnotherUID"),
         ({"metadata": {"name": "resnet-1", "uid": "pod-1"}}, "NotInjected"),
         ({"metadata": {"name": "resnet-1", "uid": "pod-1", "labels": {"raddle.dev/injected": "no"}}}, "NotInjected"),
     ],
 )
 async def test_a_pod_that_can_not_be_found_keeps_its_safe_values_and_is_counted(tmp_path, answer, outcome):
-    async with lab.running(tmp_path, lab.stocked(), kube=Asked(answer)) as here:
-        assert "patch" not in await here.bind(lab.binding())
+    async with webhooks.running(tmp_path, webhooks.stocked(), kube=Asked(answer)) as here:
+        assert "patch" not in await here.bind(webhooks.binding())
         assert here.count("raddle_webhook_bindings_total", outcome=outcome) == 1
 
 
@@ -364,17 +370,19 @@ async def test_a_pod_that_can_not_be_found_keeps_its_safe_values_and_is_counted(
 async def test_a_binding_is_answered_well_before_the_api_server_gives_up(tmp_path, slow):
     waits = {"arrival_wait_s": 30.0} if slow == "watch" else {"lookup_timeout_s": 30.0}
     kube = Asked(None, after_s=30.0)
-    async with lab.running(tmp_path, lab.stocked(), kube=kube, **waits) as here:
+    async with webhooks.running(tmp_path, webhooks.stocked(), kube=kube, **waits) as here:
         async with asyncio.timeout(0.5):
-            response = await here.bind(lab.binding(), "?timeout=200ms")
+            response = await here.bind(webhooks.binding(), "?timeout=200ms")
         assert decision(response) == "skipped Deadline"
         assert here.count("raddle_webhook_bindings_total", outcome="Deadline") == 1
 
 
 async def test_only_so_many_questions_run_at_once(tmp_path):
     kube = Asked(NotFound(404, "NotFound", ""), after_s=1.0)
-    async with lab.running(tmp_path, lab.stocked(), kube=kube, arrival_wait_s=0.0, lookup_timeout_s=3) as here:
-        answers = await asyncio.gather(*(here.bind(lab.binding(f"p{n}"), "?timeout=9s") for n in range(100)))
+    async with webhooks.running(
+        tmp_path, webhooks.stocked(), kube=kube, arrival_wait_s=0.0, lookup_timeout_s=3
+    ) as here:
+        answers = await asyncio.gather(*(here.bind(webhooks.binding(f"p{n}"), "?timeout=9s") for n in range(100)))
         outcomes = {decision(answer) for answer in answers}
         assert outcomes == {"skipped PodNotFound", "skipped PodTooManyLookups"}
         assert len(kube.asked) < 100
@@ -382,9 +390,9 @@ async def test_only_so_many_questions_run_at_once(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"v":1}', "x" * 3000, '{"v":1,"budget":{"quota_cpus":1e308}}'])
 async def test_annotations_are_untrusted(here, text):
-    here.memory.unbound.put(lab.injected(annotations={PLAN: text, THREADS: "7"}))
-    response = await here.bind(lab.binding())
-    assert "patch" not in response or THREADS in str(lab.operations(response))
+    here.memory.unbound.put(webhooks.injected(annotations={PLAN: text, THREADS: "7"}))
+    response = await here.bind(webhooks.binding())
+    assert "patch" not in response or THREADS in str(webhooks.operations(response))
     assert here.count("raddle_webhook_fail_open_total") == 0
 
 
@@ -401,7 +409,7 @@ async def test_annotations_are_untrusted(here, text):
 )
 async def test_a_binding_of_a_wrong_shape_is_allowed_unchanged(here, change):
     response = await here.admit(
-        "/mutate/binding", lab.binding_review(lab.binding(), object=lab.binding() | change, name="")
+        "/mutate/binding", webhooks.binding_review(webhooks.binding(), object=webhooks.binding() | change, name="")
     )
     assert decision(response) == "foreign MalformedRequest"
 

@@ -5,7 +5,7 @@ import ssl
 
 import aiohttp
 import pytest
-from support import webhook_lab as lab
+from support import webhooks
 from support.waiting import until
 
 from cluster.pki import Authority
@@ -21,7 +21,7 @@ def authority(tmp_path):
 
 @pytest.fixture
 async def here(tmp_path, authority):
-    async with lab.running(tmp_path, lab.stocked(), client_ca_file=authority.certificate_file) as running:
+    async with webhooks.running(tmp_path, webhooks.stocked(), client_ca_file=authority.certificate_file) as running:
         yield running
 
 
@@ -32,7 +32,7 @@ def made_authority(folder):
 
 def showing(here, certificate_and_key, folder, name="client"):
     """A client's context that shows this certificate; None: it has none to show."""
-    context = lab.trusting(folder)
+    context = webhooks.trusting(folder)
     if certificate_and_key is not None:
         for ending, pem in zip(("crt", "key"), certificate_and_key, strict=True):
             (folder / f"{name}.{ending}").write_bytes(pem)
@@ -42,7 +42,7 @@ def showing(here, certificate_and_key, folder, name="client"):
 
 async def answered(here, context):
     """Whether a review is answered on a connection of its own."""
-    data = lab.json.dumps(lab.review(lab.pod())).encode()
+    data = webhooks.json.dumps(webhooks.review(webhooks.pod())).encode()
     try:
         async with (
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session,
@@ -75,11 +75,11 @@ async def test_the_port_of_probes_and_metrics_asks_for_none(here):
 
 async def test_authorities_that_come_later_are_waited_for(tmp_path, authority):
     pem, late = authority.pem, tmp_path / "late.crt"
-    settings = lab.settings(tmp_path, client_ca_file=late)
-    lab.local_issue(tmp_path, ["127.0.0.1"])
-    webhook = lab.Webhook(settings, lab.stocked().sources(), None)
+    settings = webhooks.settings(tmp_path, client_ca_file=late)
+    webhooks.local_issue(tmp_path, ["127.0.0.1"])
+    webhook = webhooks.Webhook(settings, webhooks.stocked().sources(), None)
     stop = asyncio.Event()
-    task = asyncio.create_task(lab.serve_until(stop, webhook))
+    task = asyncio.create_task(webhooks.serve_until(stop, webhook))
     async with asyncio.timeout(10):
         await until(lambda: "health" in webhook.addresses)
         assert "https" not in webhook.addresses
@@ -113,12 +113,12 @@ async def test_a_file_without_authorities_leaves_the_old_ones_in_force(here, tmp
 def test_a_certificate_is_renewed_although_the_file_of_authorities_has_vanished(tmp_path, authority):
     authorities = tmp_path / "authorities.crt"
     authorities.write_bytes(authority.pem)
-    lab.local_issue(tmp_path, ["127.0.0.1"])
+    webhooks.local_issue(tmp_path, ["127.0.0.1"])
     certificate = ServingCertificate(tmp_path, authorities)
     assert certificate.load()
     authorities.unlink()
     assert not certificate.load()
-    lab.local_issue(tmp_path, ["127.0.0.1"])
+    webhooks.local_issue(tmp_path, ["127.0.0.1"])
     assert certificate.load()
     assert certificate.loaded.files.clients_pem == authority.pem
 
@@ -126,5 +126,5 @@ def test_a_certificate_is_renewed_although_the_file_of_authorities_has_vanished(
 def test_authorities_may_have_comments_in_any_script(tmp_path, authority):
     authorities = tmp_path / "authorities.crt"
     authorities.write_bytes("# Autorité\n".encode() + authority.pem)
-    lab.local_issue(tmp_path, ["127.0.0.1"])
+    webhooks.local_issue(tmp_path, ["127.0.0.1"])
     assert ServingCertificate(tmp_path, authorities).load()

@@ -6,7 +6,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import webhook_lab as lab
+from support import webhooks
 
 from raddle_operator.webhook import decision_cache
 from raddle_operator.webhook.decision_cache import DecisionCache, template_key
@@ -15,7 +15,7 @@ from raddle_operator.webhook.decision_cache import DecisionCache, template_key
 def replica(suffix="x7k2p", **changes):
     """A pod as the API server shows it for a ReplicaSet: no name, and a token volume of random name."""
     token = f"kube-api-access-{suffix}"
-    pod = lab.pod(cpu="4")
+    pod = webhooks.pod(cpu="4")
     metadata = {"generateName": "resnet-7d4b9c6f5-", "namespace": "models", "labels": {"app": "resnet"}}
     pod["metadata"] = {**metadata, "managedFields": [{"time": suffix}], **changes}
     pod["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}, {"name": token, "projected": {"sources": []}}]
@@ -61,7 +61,7 @@ def test_namespaces_share_nothing():
         {},
         {"metadata": [], "spec": {}},
         {"metadata": {}, "spec": 1},
-        lab.pod("with-a-name"),
+        webhooks.pod("with-a-name"),
         {"metadata": {}, "spec": orjson.loads("[" * 300 + "]" * 300)},
         {"metadata": {}, "spec": {"a": orjson.loads("[" * 300 + "]" * 300)}},
     ],
@@ -93,30 +93,30 @@ def test_a_new_version_forgets_and_the_oldest_goes_when_there_are_too_many():
 
 
 async def test_a_replica_gets_exactly_the_patch_that_it_would_get_alone(tmp_path):
-    async with lab.running(tmp_path, lab.stocked()) as here:
+    async with webhooks.running(tmp_path, webhooks.stocked()) as here:
         first = await here.create(replica("aaaaa"), uid="1")
         second = await here.create(replica("bbbbb"), uid="2")
         named = await here.create(replica("bbbbb", name="resnet-7d4b9c6f5-1"), uid="2")
         assert second == named
         assert first == {**second, "uid": "1"}
-        lab.patched(replica("bbbbb"), second)
+        webhooks.patched(replica("bbbbb"), second)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda memory: memory.policies.put(lab.policy(threads={"intraOp": 3})),
+        lambda memory: memory.policies.put(webhooks.policy(threads={"intraOp": 3})),
         lambda memory: memory.cluster_policies.put(
             {"metadata": {"name": "all"}, "spec": {"podSelector": {}, "tier": "Admin", "threads": {"intraOp": 3}}}
         ),
-        lambda memory: memory.namespaces.put(lab.namespace(inject="disabled")),
-        lambda memory: memory.shims.remove(lab.shim()),
-        lambda memory: memory.topologies.put(lab.topology("small", of=lab.machine(2))),
+        lambda memory: memory.namespaces.put(webhooks.namespace(inject="disabled")),
+        lambda memory: memory.shims.remove(webhooks.shim()),
+        lambda memory: memory.topologies.put(webhooks.topology("small", of=webhooks.machine(2))),
     ],
     ids=["policy", "cluster policy", "namespace", "shim", "topology"],
 )
 async def test_every_change_that_decides_counts_from_the_next_replica_on(tmp_path, change):
-    async with lab.running(tmp_path, lab.stocked()) as here:
+    async with webhooks.running(tmp_path, webhooks.stocked()) as here:
         obj = replica()
         obj["spec"]["containers"][0]["resources"] = {}
         before = await here.create(obj)

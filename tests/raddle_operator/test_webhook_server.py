@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import webhook_lab as lab
+from support import webhooks
 from support.waiting import until
 
 from raddle_operator.certificates import local_issue
@@ -27,14 +27,14 @@ PODS, BINDING = "/mutate/pods", "/mutate/binding"
 
 @pytest.fixture
 async def here(tmp_path):
-    async with lab.running(tmp_path, lab.stocked()) as running:
+    async with webhooks.running(tmp_path, webhooks.stocked()) as running:
         yield running
 
 
 async def test_a_governed_pod_gets_values_and_a_patch_that_applies(here):
-    response = await here.create(lab.pod())
-    assert response["uid"] == lab.UID
-    changed = lab.patched(lab.pod(), response)
+    response = await here.create(webhooks.pod())
+    assert response["uid"] == webhooks.UID
+    changed = webhooks.patched(webhooks.pod(), response)
     assert changed["metadata"]["labels"]["raddle.dev/injected"] == "true"
     assert changed["metadata"]["annotations"]["threads.raddle.dev/serve"] == "3"
     assert {entry["name"] for entry in changed["spec"]["containers"][0]["env"]} >= {"ORT_INTRA_OP_NUM_THREADS"}
@@ -59,7 +59,7 @@ async def test_a_body_that_is_no_json_is_a_bad_request_since_there_is_no_uid_to_
     assert here.count("raddle_webhook_requests_total", path=label, decision="refused", reason=reason) == 1
 
 
-GOOD = lab.review(lab.pod())
+GOOD = webhooks.review(webhooks.pod())
 
 
 @pytest.mark.parametrize(
@@ -71,17 +71,17 @@ GOOD = lab.review(lab.pod())
         ({"request": []}, "", "NoRequest"),
         ({"request": {"uid": 1}}, "", "NoUID"),
         ({"request": {"uid": "x" * 300}}, "", "NoUID"),
-        ({**GOOD, "kind": "Status"}, lab.UID, "ForeignKind"),
-        ({**GOOD, "apiVersion": "admission.k8s.io/v1beta1"}, lab.UID, "ForeignKind"),
-        (lab.review(lab.pod(), resource={"a": 1}), lab.UID, "ForeignResource"),
-        (lab.review(lab.pod(), resource="deployments"), lab.UID, "ForeignResource"),
-        (lab.review(lab.pod(), subresource="ephemeralcontainers"), lab.UID, "ForeignResource"),
-        (lab.binding_review(lab.binding()), lab.UID, "ForeignResource"),
-        (lab.review(lab.pod(), operation="DELETE"), lab.UID, "ForeignOperation"),
-        (lab.review(lab.pod(), operation="UPDATE"), lab.UID, "ForeignOperation"),
-        (lab.review(lab.pod(), object=None), lab.UID, "MalformedRequest"),
-        (lab.review(lab.pod(), namespace=7), lab.UID, "MalformedRequest"),
-        (lab.review(lab.pod(), name=None), lab.UID, "MalformedRequest"),
+        ({**GOOD, "kind": "Status"}, webhooks.UID, "ForeignKind"),
+        ({**GOOD, "apiVersion": "admission.k8s.io/v1beta1"}, webhooks.UID, "ForeignKind"),
+        (webhooks.review(webhooks.pod(), resource={"a": 1}), webhooks.UID, "ForeignResource"),
+        (webhooks.review(webhooks.pod(), resource="deployments"), webhooks.UID, "ForeignResource"),
+        (webhooks.review(webhooks.pod(), subresource="ephemeralcontainers"), webhooks.UID, "ForeignResource"),
+        (webhooks.binding_review(webhooks.binding()), webhooks.UID, "ForeignResource"),
+        (webhooks.review(webhooks.pod(), operation="DELETE"), webhooks.UID, "ForeignOperation"),
+        (webhooks.review(webhooks.pod(), operation="UPDATE"), webhooks.UID, "ForeignOperation"),
+        (webhooks.review(webhooks.pod(), object=None), webhooks.UID, "MalformedRequest"),
+        (webhooks.review(webhooks.pod(), namespace=7), webhooks.UID, "MalformedRequest"),
+        (webhooks.review(webhooks.pod(), name=None), webhooks.UID, "MalformedRequest"),
     ],
 )
 async def test_a_review_that_is_not_ours_is_allowed_unchanged_with_the_reason(here, body, uid, reason):
@@ -92,7 +92,7 @@ async def test_a_review_that_is_not_ours_is_allowed_unchanged_with_the_reason(he
 
 @pytest.mark.parametrize("changes", [{"resource": "bindings", "subresource": ""}, {"subresource": "binding"}])
 async def test_both_ways_to_bind_are_known(here, changes):
-    response = await here.admit(BINDING, lab.review(lab.binding(), **changes))
+    response = await here.admit(BINDING, webhooks.review(webhooks.binding(), **changes))
     assert response["auditAnnotations"]["decision"].startswith("skipped Pod")
 
 
@@ -115,7 +115,7 @@ async def test_a_wrong_path_or_method_is_an_error_that_shows(here, method, path,
 
 
 async def test_a_review_of_three_mebibytes_is_read_and_a_larger_one_than_the_limit_is_refused(here):
-    obj = lab.pod()
+    obj = webhooks.pod()
     obj["metadata"]["annotations"] = {"big": "x" * 3 * 2**20}
     response = await here.create(obj)
     assert response["auditAnnotations"]["decision"] == "skipped AnnotationBudget"
@@ -129,33 +129,33 @@ async def test_a_body_that_grows_over_the_limit_while_it_is_read_is_refused(tmp_
         for _ in range(64):
             yield b"x" * 1024
 
-    async with lab.running(tmp_path, lab.stocked(), max_body_bytes=10_000) as here:
+    async with webhooks.running(tmp_path, webhooks.stocked(), max_body_bytes=10_000) as here:
         async with here.session.post(here.url + PODS, data=endless()) as response:
             assert response.status == 413
-        assert "patch" in await here.create(lab.pod())
+        assert "patch" in await here.create(webhooks.pod())
 
 
 async def test_500_containers_worth_of_variables_get_an_answer(here):
-    obj = lab.pod()
+    obj = webhooks.pod()
     variables = [{"name": f"V{number}", "value": "x"} for number in range(200)]
     obj["spec"]["containers"] = [
         {"name": f"c{number}", "env": variables, "resources": {"limits": {"cpu": "1"}}} for number in range(500)
     ]
     response = await here.create(obj)
-    lab.patched(obj, response)
+    webhooks.patched(obj, response)
 
 
 async def test_an_error_of_ours_lets_the_pod_pass_and_is_counted(tmp_path, caplog):
-    memory = lab.stocked()
+    memory = webhooks.stocked()
 
     class Broken(dict):
         def get(self, *_):
             raise RuntimeError("broken on purpose")
 
     memory.namespaces.store = Broken()
-    async with lab.running(tmp_path, memory) as here:
+    async with webhooks.running(tmp_path, memory) as here:
         for _ in range(3):
-            response = await here.create(lab.pod())
+            response = await here.create(webhooks.pod())
             assert response["auditAnnotations"]["decision"] == "failed_open RuntimeError"
         assert here.count("raddle_webhook_fail_open_total") == 3
     lines = [record for record in caplog.records if record.exc_info]
@@ -183,16 +183,16 @@ def test_any_json_gets_a_valid_answer_that_allows(tmp_path_factory, path):
     folder = tmp_path_factory.mktemp("tls")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         stack = contextlib.AsyncExitStack()
-        here = runner.run(stack.enter_async_context(lab.running(folder, lab.stocked(), arrival_wait_s=0.0)))
+        here = runner.run(stack.enter_async_context(webhooks.running(folder, webhooks.stocked(), arrival_wait_s=0.0)))
 
         @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
         @given(document=JSON | POD_LIKE, wrap=st.booleans())
         def holds(document, wrap):
             resource = {"subresource": "binding"} if path == BINDING else {}
-            body = lab.review({}, **resource, object=document, namespace="models") if wrap else document
+            body = webhooks.review({}, **resource, object=document, namespace="models") if wrap else document
             response = runner.run(here.admit(path, body))
             if isinstance(document, dict) and "patch" in response:
-                lab.patched(document, response)
+                webhooks.patched(document, response)
 
         try:
             holds()
@@ -214,24 +214,24 @@ IMPATIENT = {"handshake_timeout_s": 0.3, "first_request_timeout_s": 0.3, "body_t
 
 @pytest.mark.parametrize("sent", [b"", b"POST /mutate/pods HTTP/1.1\r\nHost: x\r\nX-Slow: "])
 async def test_a_client_whose_headers_do_not_come_is_cut_off(tmp_path, sent):
-    async with lab.running(tmp_path, lab.stocked(), **IMPATIENT) as here:
-        context, port = lab.trusting(tmp_path), here.webhook.addresses["https"]
+    async with webhooks.running(tmp_path, webhooks.stocked(), **IMPATIENT) as here:
+        context, port = webhooks.trusting(tmp_path), here.webhook.addresses["https"]
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="127.0.0.1")
         writer.write(sent)
         assert await closed_by_server(reader, 10) == b""
         writer.close()
-        assert "patch" in await here.create(lab.pod()), "others are served"
+        assert "patch" in await here.create(webhooks.pod()), "others are served"
 
 
 async def test_of_too_many_connections_that_say_nothing_the_oldest_is_closed(tmp_path):
-    async with lab.running(tmp_path, lab.stocked(), max_silent_connections=3) as here:
-        context, port = lab.trusting(tmp_path), here.webhook.addresses["https"]
+    async with webhooks.running(tmp_path, webhooks.stocked(), max_silent_connections=3) as here:
+        context, port = webhooks.trusting(tmp_path), here.webhook.addresses["https"]
         opened = [
             await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="127.0.0.1") for _ in range(5)
         ]
         for reader, _ in opened[:2]:
             assert await closed_by_server(reader, 10) == b""
-        assert "patch" in await here.create(lab.pod()), "others are served"
+        assert "patch" in await here.create(webhooks.pod()), "others are served"
         for reader, writer in opened[3:]:
             writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
             assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200"), (
@@ -242,8 +242,8 @@ async def test_of_too_many_connections_that_say_nothing_the_oldest_is_closed(tmp
 
 
 async def test_connections_that_are_closed_again_or_fail_in_tls_are_none_that_say_nothing(tmp_path):
-    async with lab.running(tmp_path, lab.stocked(), max_silent_connections=1) as here:
-        context, port = lab.trusting(tmp_path), here.webhook.addresses["https"]
+    async with webhooks.running(tmp_path, webhooks.stocked(), max_silent_connections=1) as here:
+        context, port = webhooks.trusting(tmp_path), here.webhook.addresses["https"]
 
         async def fail_in_tls():
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -264,7 +264,7 @@ async def test_connections_that_are_closed_again_or_fail_in_tls_are_none_that_sa
 
 
 async def test_a_client_that_never_says_hello_in_tls_is_cut_off(tmp_path):
-    async with lab.running(tmp_path, lab.stocked(), **IMPATIENT) as here:
+    async with webhooks.running(tmp_path, webhooks.stocked(), **IMPATIENT) as here:
         reader, writer = await asyncio.open_connection("127.0.0.1", here.webhook.addresses["https"])
         assert await closed_by_server(reader, 10) == b""
         writer.close()
@@ -278,8 +278,8 @@ async def test_a_client_that_speaks_http_without_tls_is_cut_off(here):
 
 
 async def test_a_body_that_does_not_come_is_refused_and_counted(tmp_path):
-    async with lab.running(tmp_path, lab.stocked(), **IMPATIENT) as here:
-        context, port = lab.trusting(tmp_path), here.webhook.addresses["https"]
+    async with webhooks.running(tmp_path, webhooks.stocked(), **IMPATIENT) as here:
+        context, port = webhooks.trusting(tmp_path), here.webhook.addresses["https"]
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="127.0.0.1")
         writer.write(b"POST /mutate/pods HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
         assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 408")
@@ -290,7 +290,7 @@ async def test_a_body_that_does_not_come_is_refused_and_counted(tmp_path):
 async def test_many_slow_large_bodies_take_no_more_than_a_bounded_memory_and_turn_no_small_one_away(
     here, tmp_path, caplog
 ):
-    context, port = lab.trusting(tmp_path), here.webhook.addresses["https"]
+    context, port = webhooks.trusting(tmp_path), here.webhook.addresses["https"]
     size = 8 * 2**20
     writers = []
 
@@ -302,12 +302,12 @@ async def test_many_slow_large_bodies_take_no_more_than_a_bounded_memory_and_tur
         return reader
 
     [await begin(1) for _ in range(20)]
-    assert "patch" in await here.create(lab.pod()), "what is only announced takes no room"
+    assert "patch" in await here.create(webhooks.pod()), "what is only announced takes no room"
     [await begin(size - 1) for _ in range(9)]
     await until(
         lambda: here.count("raddle_webhook_requests_total", path="pods", decision="refused", reason="Busy") >= 1
     )
-    assert "patch" in await here.create(lab.pod()), "a small one is read beside 64 MiB of others"
+    assert "patch" in await here.create(webhooks.pod()), "a small one is read beside 64 MiB of others"
     for writer in writers:
         writer.close()
     gone = {"path": "pods", "decision": "refused", "reason": "ClientGone"}
@@ -317,7 +317,7 @@ async def test_many_slow_large_bodies_take_no_more_than_a_bounded_memory_and_tur
 
 async def test_a_client_without_a_certificate_of_the_api_servers_is_answered_as_the_docs_say(here):
     """The port tells anyone who reaches it what a pod would get: docs/explanation/security-model.md."""
-    assert "patch" in await here.create(lab.pod())
+    assert "patch" in await here.create(webhooks.pod())
 
 
 # ---- health
@@ -325,7 +325,7 @@ async def test_a_client_without_a_certificate_of_the_api_servers_is_answered_as_
 
 async def test_it_is_live_at_once_and_ready_with_certificate_and_caches(tmp_path):
     memory = MemorySources.empty(synced=False)
-    async with lab.running(tmp_path, memory) as here:
+    async with webhooks.running(tmp_path, memory) as here:
         assert (await here.get(here.url, "/livez"))[0] == 200
         status, text = await here.get(here.health, "/readyz")
         assert status == 503
@@ -341,15 +341,15 @@ async def test_it_is_live_at_once_and_ready_with_certificate_and_caches(tmp_path
 
 
 async def test_pods_pass_unchanged_while_the_caches_are_not_complete(tmp_path):
-    async with lab.running(tmp_path, MemorySources.empty(synced=False)) as here:
-        response = await here.create(lab.pod())
+    async with webhooks.running(tmp_path, MemorySources.empty(synced=False)) as here:
+        response = await here.create(webhooks.pod())
         assert response["auditAnnotations"]["decision"] == "skipped CachesNotReady"
-        response = await here.bind(lab.binding())
+        response = await here.bind(webhooks.binding())
         assert response["auditAnnotations"]["decision"] == "skipped CachesNotReady"
 
 
 async def test_metrics_are_served_in_prometheus_form(here):
-    await here.create(lab.pod())
+    await here.create(webhooks.pod())
     for address in (here.url, here.health):
         status, text = await here.get(address, "/metrics")
         assert status == 200
@@ -383,9 +383,9 @@ async def one_connection(port, context):
 async def test_a_certificate_that_comes_later_is_waited_for(tmp_path):
     folder = tmp_path / "tls"
     folder.mkdir()
-    webhook = lab.Webhook(lab.settings(folder), lab.stocked().sources(), None)
+    webhook = webhooks.Webhook(webhooks.settings(folder), webhooks.stocked().sources(), None)
     stop = asyncio.Event()
-    task = asyncio.create_task(lab.serve_until(stop, webhook))
+    task = asyncio.create_task(webhooks.serve_until(stop, webhook))
     async with asyncio.timeout(10), aiohttp.ClientSession() as session:
         await until(lambda: "health" in webhook.addresses)
         async with session.get(f"http://127.0.0.1:{webhook.addresses['health']}/readyz") as response:
@@ -399,7 +399,7 @@ async def test_a_certificate_that_comes_later_is_waited_for(tmp_path):
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 async def test_tls_1_2_and_1_3_are_spoken_with_and_without_a_server_name(here, tmp_path, version):
-    context = lab.trusting(tmp_path)
+    context = webhooks.trusting(tmp_path)
     context.minimum_version = context.maximum_version = version
     data, _ = await one_connection(here.webhook.addresses["https"], context)
     assert data.startswith(b"HTTP/1.1 200")
@@ -411,7 +411,7 @@ async def test_tls_1_2_and_1_3_are_spoken_with_and_without_a_server_name(here, t
 
 
 async def test_older_tls_is_refused(here, tmp_path):
-    context = lab.trusting(tmp_path)
+    context = webhooks.trusting(tmp_path)
     context.set_ciphers("ALL:@SECLEVEL=0")
     with pytest.warns(DeprecationWarning, match="deprecated"):
         context.minimum_version = ssl.TLSVersion.TLSv1
@@ -423,10 +423,10 @@ async def test_older_tls_is_refused(here, tmp_path):
 
 async def test_a_rotation_fails_no_connection_and_ends_with_the_new_certificate(tmp_path):
     serving, fresh = tmp_path / "serving", tmp_path / "fresh"
-    async with lab.running(serving, lab.stocked()) as here:
+    async with webhooks.running(serving, webhooks.stocked()) as here:
         port = here.webhook.addresses["https"]
-        context = lab.trusting(serving)
-        await here.create(lab.pod())
+        context = webhooks.trusting(serving)
+        await here.create(webhooks.pod())
         seen = []
 
         async def connect():
@@ -446,11 +446,11 @@ async def test_a_rotation_fails_no_connection_and_ends_with_the_new_certificate(
                 await until(lambda wanted=wanted: len(set(seen)) >= wanted)
             await asyncio.gather(*clients)
         assert len(seen) > 8
-        assert "patch" in await here.create(lab.pod()), "a kept connection goes on"
+        assert "patch" in await here.create(webhooks.pod()), "a kept connection goes on"
 
 
 async def test_the_type_of_the_key_may_change(tmp_path):
-    async with lab.running(tmp_path, lab.stocked()) as here:
+    async with webhooks.running(tmp_path, webhooks.stocked()) as here:
         port = here.webhook.addresses["https"]
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         old = x509.load_pem_x509_certificate((tmp_path / "tls.crt").read_bytes())
@@ -485,7 +485,7 @@ async def test_the_type_of_the_key_may_change(tmp_path):
 
 @pytest.mark.parametrize("damage", ["garbage", "empty", "another key", "gone"])
 async def test_files_that_can_not_be_used_leave_the_old_certificate_serving(tmp_path, damage):
-    async with lab.running(tmp_path, lab.stocked()) as here:
+    async with webhooks.running(tmp_path, webhooks.stocked()) as here:
         if damage == "gone":
             (tmp_path / "tls.key").unlink()
         elif damage == "another key":
@@ -495,7 +495,7 @@ async def test_files_that_can_not_be_used_leave_the_old_certificate_serving(tmp_
             (tmp_path / "tls.crt").write_bytes(b"" if damage == "empty" else b"\x00garbage")
         if damage != "gone":
             await until(lambda: here.count("raddle_webhook_certificate_loads_total", outcome="failed"))
-        data, _ = await one_connection(here.webhook.addresses["https"], lab.trusting(tmp_path))
+        data, _ = await one_connection(here.webhook.addresses["https"], webhooks.trusting(tmp_path))
         assert data.startswith(b"HTTP/1.1 200")
         assert here.count("raddle_webhook_certificate_expiry_timestamp_seconds") > 0
 
@@ -504,11 +504,11 @@ async def test_files_that_can_not_be_used_leave_the_old_certificate_serving(tmp_
 
 
 async def test_on_stop_it_fails_readiness_serves_on_and_lets_requests_finish(tmp_path):
-    async with lab.running(
-        tmp_path, lab.stocked(), drain_delay_s=0.3, arrival_wait_s=0.6, lookup_timeout_s=0.1
+    async with webhooks.running(
+        tmp_path, webhooks.stocked(), drain_delay_s=0.3, arrival_wait_s=0.6, lookup_timeout_s=0.1
     ) as here:
         assert (await here.get(here.url, "/readyz"))[0] == 200
-        under_way = asyncio.create_task(here.bind(lab.binding("unseen"), "?timeout=5s"))
+        under_way = asyncio.create_task(here.bind(webhooks.binding("unseen"), "?timeout=5s"))
         await asyncio.sleep(0.05)
         here.stop.set()
         await until(here.webhook.unready)
@@ -524,8 +524,8 @@ async def test_on_stop_it_fails_readiness_serves_on_and_lets_requests_finish(tmp
 
 
 async def test_requests_that_do_not_end_do_not_hold_the_stop_up(tmp_path):
-    async with lab.running(tmp_path, lab.stocked(), drain_s=0.1, arrival_wait_s=60.0) as here:
-        stuck = asyncio.create_task(here.bind(lab.binding("unseen"), "?timeout=30s"))
+    async with webhooks.running(tmp_path, webhooks.stocked(), drain_s=0.1, arrival_wait_s=60.0) as here:
+        stuck = asyncio.create_task(here.bind(webhooks.binding("unseen"), "?timeout=30s"))
         await asyncio.sleep(0.05)
         here.stop.set()
         async with asyncio.timeout(5):
@@ -536,26 +536,26 @@ async def test_requests_that_do_not_end_do_not_hold_the_stop_up(tmp_path):
 
 @pytest.mark.parametrize("which", ["port", "health_port"])
 async def test_a_port_that_is_taken_ends_the_process_with_the_reason(tmp_path, which):
-    async with lab.running(tmp_path, lab.stocked()) as here:
-        settings = lab.settings(tmp_path, **{which: here.webhook.addresses["https"]})
-        other = lab.Webhook(settings, lab.stocked().sources(), None)
+    async with webhooks.running(tmp_path, webhooks.stocked()) as here:
+        settings = webhooks.settings(tmp_path, **{which: here.webhook.addresses["https"]})
+        other = webhooks.Webhook(settings, webhooks.stocked().sources(), None)
         with pytest.raises(OSError, match="ddress already in use"):
-            await lab.serve_until(asyncio.Event(), other)
+            await webhooks.serve_until(asyncio.Event(), other)
 
 
 async def test_a_feed_that_ends_by_itself_ends_the_process(tmp_path):
     async def ends():
         return None
 
-    webhook = lab.Webhook(lab.settings(tmp_path), lab.stocked().sources(), None)
+    webhook = webhooks.Webhook(webhooks.settings(tmp_path), webhooks.stocked().sources(), None)
     with pytest.raises(RuntimeError, match="ended by itself"):
-        await lab.serve_until(asyncio.Event(), webhook, ends())
+        await webhooks.serve_until(asyncio.Event(), webhook, ends())
 
 
 async def test_idle_connections_are_closed_at_the_stop(tmp_path):
-    async with lab.running(tmp_path, lab.stocked()) as here:
+    async with webhooks.running(tmp_path, webhooks.stocked()) as here:
         reader, writer = await asyncio.open_connection(
-            "127.0.0.1", here.webhook.addresses["https"], ssl=lab.trusting(tmp_path), server_hostname="127.0.0.1"
+            "127.0.0.1", here.webhook.addresses["https"], ssl=webhooks.trusting(tmp_path), server_hostname="127.0.0.1"
         )
         here.stop.set()
         async with asyncio.timeout(5):

@@ -40,7 +40,7 @@ def pod(name="resnet-1", namespace="models", cpu="4", **spec):
 
 
 def injected(name="resnet-1", namespace="models", uid="pod-1", **changes):
-    """What the watch shows of a pod that the lab's webhook has injected; fill `annotations` from a patched pod."""
+    """What the watch shows of a pod that this webhook has injected; fill `annotations` from a patched pod."""
     labels = {"app": "resnet", "raddle.dev/injected": "true"}
     return {"metadata": {"name": name, "namespace": namespace, "uid": uid, "labels": labels, **changes}}
 
@@ -105,7 +105,7 @@ def patched(obj, response):
 
 
 @dataclass
-class Lab:
+class Served:
     """A running webhook and a client that trusts it."""
 
     webhook: Webhook
@@ -171,7 +171,7 @@ def settings(folder, **changes):
 
 @contextlib.asynccontextmanager
 async def running(folder, memory=None, *, kube=None, **changes):
-    """A lab whose certificate is in `folder`, with these caches (empty ones when none are given)."""
+    """A webhook and its client; its certificate is in `folder`, with these caches (empty ones when none are given)."""
     memory = memory or MemorySources.empty()
     if not (folder / "tls.crt").exists():
         local_issue(folder, ["127.0.0.1", "localhost"])
@@ -184,7 +184,7 @@ async def running(folder, memory=None, *, kube=None, **changes):
     connector = aiohttp.TCPConnector(ssl=trusting(folder), limit=0)
     async with aiohttp.ClientSession(connector=connector) as session:
         try:
-            yield Lab(webhook, memory, session, stop, stopped)
+            yield Served(webhook, memory, session, stop, stopped)
         finally:
             stop.set()
             await stopped
