@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import subprocess
 import sys
@@ -36,17 +37,19 @@ metadata:
   name: {NAMESPACE}
 """
 
+# Renderings whose files are in tests/chart/golden: the default whole, the others by what they make different.
 # The CRDs are not shown: they are in crds/ already.
+DEFAULT: Final[Mapping[str, Any]] = {"crds": {"install": False}}
 CASES: Final[Mapping[str, Mapping[str, Any]]] = {
-    "default": {"crds": {"install": False}},
+    "default": DEFAULT,
     "local-harness": {
-        "crds": {"install": False},
+        **DEFAULT,
         "workloads": {"enabled": False},
         "certificates": {"source": "Secret"},
         "webhook": {"url": "https://127.0.0.1:9443", "caBundle": "Q0E="},
     },
     "whole-cluster-with-cert-manager": {
-        "crds": {"install": False},
+        **DEFAULT,
         "injection": {"default": "enabled"},
         "certificates": {"source": "CertManager"},
         "shim": {"configMaps": {"namespaces": ["models", "vision"]}},
@@ -97,6 +100,29 @@ def objects(values: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _objects(values: str) -> tuple[dict[str, Any], ...]:
     documents = yaml.load_all(render(json.loads(values)), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return tuple(document for document in documents if document)
+
+
+def difference(values: Mapping[str, Any]) -> str:
+    """Return what these values make different from the default rendering: objects gone, objects new, and a diff."""
+    default, other = _by_name(render(DEFAULT)), _by_name(render(values))
+    lines = [f"gone: {name}" for name in default if name not in other]
+    for name, text in other.items():
+        if name in default:
+            lines += difflib.unified_diff(default[name], text, f"default: {name}", name, n=2, lineterm="")
+        else:
+            lines += [f"new: {name}", *text]
+    return "\n".join([*lines, ""])
+
+
+def _by_name(text: str) -> dict[str, list[str]]:
+    """The lines of each object of a rendering, by kind, namespace and name."""
+    found = {}
+    for document in f"\n{text}".split("\n---\n"):
+        if one := yaml.safe_load(document):
+            metadata = one["metadata"]
+            name = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+            found[f"{one['kind']} {name}"] = document.splitlines()
+    return found
 
 
 def install_manifest(options: Iterable[str] = ()) -> str:

@@ -31,6 +31,11 @@ FILES: Final[Mapping[Path, Callable[[], str]]] = {
     PICTURES / "example.svg": machinepictures.example,
     PICTURES / "README.md": machinepictures.page,
     chart.CHART / "files" / "monitoring" / "dashboard.json": dashboard.render,
-    **{GOLDEN / f"{name}.yaml": partial(chart.render, values) for name, values in chart.CASES.items()},
+    GOLDEN / "default.yaml": partial(chart.render, chart.DEFAULT),
+    **{
+        GOLDEN / f"{name}.diff": partial(chart.difference, values)
+        for name, values in chart.CASES.items()
+        if name != "default"
+    },
     REFERENCE / "chart-values.md": chartvalues.render,
 }
