@@ -2,6 +2,8 @@
 SHELL := bash
 PYTHON := .venv/bin/python
 ARGS ?=
+# Where the machine sets it, every Python that the tests start would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 # More workers than a small machine has CPUs, since tests wait for servers and clocks. tests/conftest.py has the order.
 PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
