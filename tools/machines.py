@@ -22,8 +22,8 @@ Nothing of Raddle is imported: the local cluster, the demo, the benchmarks and t
 from __future__ import annotations
 
 import argparse
-import atexit
 import functools
+import hashlib
 import itertools
 import re
 import shutil
@@ -36,7 +36,9 @@ _NUMBER = re.compile(r"(?<=[a-z])(?:0|[1-9]\d*)(?=/|$)")
 _RUN = re.compile(r"(.*?)(?: x(\d+))?")
 # What _RUN can't take for anything else.
 _PLAIN = re.compile(r"(?! )(?!.* x\d+$)[^;\n]*")
-ARCHIVES = Path(__file__).resolve().parent.parent / "tests" / "machines"
+_ROOT = Path(__file__).resolve().parent.parent
+ARCHIVES = _ROOT / "tests" / "machines"
+UNPACKED = _ROOT / "build" / "machines"
 
 
 def names() -> list[str]:
@@ -46,13 +48,23 @@ def names() -> list[str]:
 
 @functools.cache
 def path(name: str) -> Path:
-    """The unpacked machine; it is removed when this process ends. Raises FileNotFoundError for an unknown name."""
+    """The unpacked machine in build/machines, to be read only. Raises FileNotFoundError for an unknown name."""
     archive = ARCHIVES / f"{name}.txt"
     if not archive.is_file():
         raise FileNotFoundError(f"no machine {name!r}; there are {', '.join(names())}")
-    into = Path(tempfile.mkdtemp(prefix=f"raddle-machine-{name}-"))
-    atexit.register(shutil.rmtree, into, ignore_errors=True)
-    return unpack(archive.read_text(), into)
+    text = archive.read_text()
+    made_of = hashlib.sha256(text.encode() + Path(__file__).read_bytes())
+    kept = UNPACKED / f"{name}-{made_of.hexdigest()[:12]}"
+    if not kept.exists():
+        UNPACKED.mkdir(parents=True, exist_ok=True)
+        new = unpack(text, Path(tempfile.mkdtemp(dir=UNPACKED)))
+        new.chmod(0o755)
+        try:
+            new.rename(kept)
+        except OSError:
+            # Another process was faster.
+            shutil.rmtree(new)
+    return kept
 
 
 def unpack(archive: str, into: Path) -> Path:

@@ -1,13 +1,10 @@
 """The native shim's pure parts, compiled into harnesses (tests/contract/*.c) under the address and undefined-behaviour
 sanitizers; any finding of theirs ends the harness."""
 
-import subprocess
 from pathlib import Path
 
-import pytest
-
 from native.build import SOURCES
-from runtimes.fetching import tool
+from support.runtimes.native_programs import Kind, need
 
 HERE = Path(__file__).parents[1] / "contract"
 PARTS = ("sys", "text", "cpuset", "plan", "resolve", "cgroup", "totals", "machine", "placement")
@@ -15,15 +12,12 @@ SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover
 
 
 def compiled(folder, source, parts):
-    """The harness with these parts of the shim and the sanitizers."""
+    """The harness with these parts of the shim and the sanitizers. `source`: a path, or a name in tests/contract."""
     built = folder / Path(source).stem
     sources = [HERE / source, *(SOURCES / f"{part}.c" for part in parts)]
     warnings = ["-std=gnu11", "-Wall", "-Wextra", "-Werror"]
-    command = [tool("gcc"), *SANITIZED, *warnings, "-pthread", "-DRD_HOSTED", f"-I{SOURCES}", "-o", built, *sources]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if "cannot find -lasan" in done.stderr:
-        pytest.skip("gcc has no sanitizers here")
-    assert done.returncode == 0, done.stderr
+    need("gcc")
+    Kind.run_checked("gcc", *SANITIZED, *warnings, "-pthread", "-DRD_HOSTED", f"-I{SOURCES}", "-o", built, *sources)
     return built
 
 
