@@ -32,70 +32,89 @@ class Size:
     beside: int
 
 
-def flow(
-    boxes: Sequence[Box],
-    most: int,
-    *,
-    gap: tuple[int, int],
-    least: Callable[[Box], int],
-    size: Callable[[Box, int], Size],
-) -> Size:
-    """Return the flattest way to put boxes into rows of `most` width, and the narrowest of these.
+class Arrangement:
+    """How boxes in boxes are put into rows, in some unit, so that those of one kind are of one width wherever they are.
 
-    `gap` is across and down; no box is given less room than `least`, except where there is one a row; `size` tells
-    how a box comes out in some room. All boxes are as wide as the widest. The boxes of one row are as high as its
-    highest.
+    `gap` is what is between boxes, across and down, `sides` what a box's own sides take of its width. `measured` tells
+    how a box comes out in some room, `least` how much it needs at least.
     """
-    found: Size | None = None
-    enough = max(map(least, boxes))
-    for beside in BESIDE:
-        room = room_of(most, beside, gap[0])
-        if found is not None and (beside > len(boxes) or room < enough):
-            break
-        sizes = [size(box, room) for box in boxes]
-        width = max(one.width for one in sizes)
-        if found is not None and width > room:
-            continue
-        heights = [max(one.height for one in row) for row in rows(sizes, beside)]
-        height = sum(heights) + gap[1] * (len(heights) - 1)
-        if found is None or height < found.height:
-            found = Size(width=beside * (width + gap[0]) - gap[0], height=height, beside=beside)
-    assert found is not None
-    return found
+
+    def __init__(
+        self,
+        *,
+        gap: tuple[int, int],
+        sides: int,
+        measured: Callable[[Box, int], Size],
+        least: Callable[[Box], int],
+    ) -> None:
+        self._gap = gap
+        self._sides = sides
+        self._measured = measured
+        self._least = least
+        self._sizes: dict[tuple[int, int], Size] = {}
+        self._widths: dict[Place, int] = {}
+
+    def size(self, box: Box, most: int) -> Size:
+        """Return how a box comes out in so much room."""
+        key = (id(box), most)
+        if key not in self._sizes:
+            self._sizes[key] = self._measured(box, most)
+        return self._sizes[key]
+
+    def flow(self, boxes: Sequence[Box], most: int) -> Size:
+        """Return the flattest way to put boxes into rows of `most` width, and the narrowest of these.
+
+        No box is given less room than it needs, except where there is one a row. All boxes are as wide as the widest.
+        The boxes of one row are as high as its highest.
+        """
+        found: Size | None = None
+        enough = max(map(self._least, boxes))
+        across, down = self._gap
+        for beside in BESIDE:
+            room = self._room(most, beside)
+            if found is not None and (beside > len(boxes) or room < enough):
+                break
+            sizes = [self.size(box, room) for box in boxes]
+            width = max(one.width for one in sizes)
+            if found is not None and width > room:
+                continue
+            heights = [max(one.height for one in row) for row in rows(sizes, beside)]
+            height = sum(heights) + down * (len(heights) - 1)
+            if found is None or height < found.height:
+                found = Size(width=beside * (width + across) - across, height=height, beside=beside)
+        assert found is not None
+        return found
+
+    def _room(self, most: int, beside: int) -> int:
+        """Return the room that each of so many boxes in a row has."""
+        return (most + self._gap[0]) // beside - self._gap[0]
+
+    def settle(self, boxes: Sequence[Box], most: int, within: Place = ()) -> None:
+        """Find the width of the widest box of each place, before `laid` tells of them."""
+        beside = self.flow(boxes, most).beside
+        place, room = (*within, (boxes[0].kind, beside)), self._room(most, beside)
+        self._widths[place] = max(self._widths.get(place, 0), *(self.size(box, room).width for box in boxes))
+        for box in boxes:
+            if box.boxes:
+                self.settle(box.boxes, room - self._sides, place)
+
+    def laid(self, boxes: Sequence[Box], most: int, within: Place) -> Iterator[tuple[Row, Sequence[Box]]]:
+        """Yield the rows of boxes within a place."""
+        beside = self.flow(boxes, most).beside
+        place, room = (*within, (boxes[0].kind, beside)), self._room(most, beside)
+        for row in rows(boxes, beside):
+            height = max(self.size(box, room).height for box in row)
+            yield Row(place=place, room=room, width=self._widths[place], height=height), row
 
 
-def room_of(most: int, beside: int, gap: int) -> int:
-    """Return the room that each of so many boxes in a row has."""
-    return (most + gap) // beside - gap
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A row of boxes: where it is, and the room, width and height that each of them has."""
 
-
-def widths(
-    boxes: Sequence[Box],
-    most: int,
-    *,
-    flow: Callable[[Sequence[Box], int], Size],
-    size: Callable[[Box, int], Size],
-    gap: int,
-    sides: int,
-    within: Place = (),
-) -> dict[Place, int]:
-    """Return the width of the widest box of each place, so that boxes of one kind are of one width, wherever they are.
-
-    `gap` is between boxes, `sides` what a box's own sides take of its room.
-    """
-    place, room = placed(boxes, flow(boxes, most).beside, most, gap=gap, within=within)
-    found = {place: max(size(box, room).width for box in boxes)}
-    for box in boxes:
-        if box.boxes:
-            inner = widths(box.boxes, room - sides, flow=flow, size=size, gap=gap, sides=sides, within=place)
-            for key, width in inner.items():
-                found[key] = max(found.get(key, 0), width)
-    return found
-
-
-def placed(boxes: Sequence[Box], beside: int, most: int, *, gap: int, within: Place) -> tuple[Place, int]:
-    """Return the place of these boxes, and the room that each of them has."""
-    return (*within, (boxes[0].kind, beside)), room_of(most, beside, gap)
+    place: Place
+    room: int
+    width: int
+    height: int
 
 
 def cores_a_row(count: int, fit: int) -> int:

@@ -12,16 +12,15 @@ from typing import Final
 
 from raddle_operator.cli.picture.flow import (
     SEPARATOR,
+    Arrangement,
     Place,
+    Row,
     Size,
     cores_a_row,
-    flow,
     folded,
-    placed,
     rows,
     threads,
     unbroken,
-    widths,
 )
 from raddle_operator.cli.picture.model import Box, Cell, Core
 
@@ -52,8 +51,7 @@ class Drawing:
         self._glyphs = glyphs
         self._framed = framed
         self._width = width
-        self._sizes: dict[tuple[int, int], Size] = {}
-        self._widths: dict[Place, int] = {}
+        self._boxes = Arrangement(gap=(1, 0), sides=_SIDES, measured=self._measured, least=_least)
         self._runs = [tuple(run) for _, run in groupby(boxes, key=lambda box: box.kind)]
         machine = [cell for box in boxes if box.kind not in {"offline", "pool"} for cell in box.cells()]
         self._id_width = max((len(str(cell.cpu)) for cell in machine if cell.cpu is not None), default=0)
@@ -62,35 +60,29 @@ class Drawing:
     @property
     def height(self) -> int:
         """Return how many lines there are."""
-        return sum(self._flow(run, self._width).height for run in self._runs)
+        return sum(self._boxes.flow(run, self._width).height for run in self._runs)
 
     @property
     def width(self) -> int:
         """Return how long the longest line is: more than asked for where a core does not fit."""
-        return max((self._flow(run, self._width).width for run in self._runs), default=0)
+        return max((self._boxes.flow(run, self._width).width for run in self._runs), default=0)
 
     def lines(self) -> list[Line]:
         """Return the lines."""
         found: list[Line] = []
         for run in self._runs:
-            self._widths |= widths(run, self._width, flow=self._flow, size=self._size, gap=1, sides=_SIDES)
+            self._boxes.settle(run, self._width)
             found += self._row_lines(run, self._width)
         return found
 
     # --- how large --------------------------------------------------------------------------------------------------
-
-    def _size(self, box: Box, most: int) -> Size:
-        key = (id(box), most)
-        if key not in self._sizes:
-            self._sizes[key] = self._measured(box, most)
-        return self._sizes[key]
 
     def _measured(self, box: Box, most: int) -> Size:
         inner = most - _SIDES
         title, body = self._text(box, most)
         text_width = max([len(title), *map(len, body)])
         if box.boxes:
-            inside = self._flow(box.boxes, inner)
+            inside = self._boxes.flow(box.boxes, inner)
         elif box.cores:
             inside = self._grid(box.cores, inner, box)
         else:
@@ -113,9 +105,6 @@ class Drawing:
         texts = ([unbroken(names)] if names else []) + list(box.notes)
         return shown, [line for text in texts for line in folded(text, max(8, most - _SIDES))]
 
-    def _flow(self, boxes: Sequence[Box], most: int) -> Size:
-        return flow(boxes, most, gap=(1, 0), least=_least, size=self._size)
-
     def _cell_width(self, box: Box) -> int:
         if box.kind not in {"offline", "pool"}:
             return self._id_width + self._sign_width
@@ -137,23 +126,20 @@ class Drawing:
     # --- lines ------------------------------------------------------------------------------------------------------
 
     def _row_lines(self, boxes: Sequence[Box], most: int, within: Place = ()) -> Iterator[Line]:
-        beside = self._flow(boxes, most).beside
-        place, room = placed(boxes, beside, most, gap=1, within=within)
-        for row in rows(boxes, beside):
-            height = max(self._size(box, room).height for box in row)
-            blocks = [self._box_lines(box, room, height, place) for box in row]
+        for row, beside in self._boxes.laid(boxes, most, within):
+            blocks = [self._box_lines(box, row) for box in beside]
             for parts in zip(*blocks, strict=True):
                 line: list[Span] = []
                 for part in parts:
                     line += [(" ", ""), *part] if line else part
                 yield tuple(line)
 
-    def _box_lines(self, box: Box, room: int, height: int, place: Place) -> list[Line]:
-        width = self._widths[place]
+    def _box_lines(self, box: Box, row: Row) -> list[Line]:
+        width = row.width
         across, down = self._glyphs.sides
         upper_left, upper_right, lower_left, lower_right = self._glyphs.corners
         style, inner = f"frame.{box.kind}", width - _SIDES
-        title, body = self._text(box, room)
+        title, body = self._text(box, row.room)
         heading = f" {title} " if title else ""
         lines: list[Line] = [
             (
@@ -164,10 +150,10 @@ class Drawing:
         ]
         inside: list[Line] = [((text, "note"),) for text in body]
         if box.boxes:
-            inside += self._row_lines(box.boxes, room - _SIDES, place)
+            inside += self._row_lines(box.boxes, row.room - _SIDES, row.place)
         elif box.cores:
-            inside += self._grid_lines(box, self._size(box, room).beside)
-        inside += [()] * (height - 2 - len(inside))
+            inside += self._grid_lines(box, self._boxes.size(box, row.room).beside)
+        inside += [()] * (row.height - 2 - len(inside))
         for line in inside:
             pad = inner - sum(len(text) for text, _ in line)
             lines.append(((f"{down} ", style), *line, (f"{' ' * pad} {down}", style)))

@@ -106,8 +106,11 @@ _PATTERNS: Final = """\
 
 
 def _sheet() -> str:
-    light, dark = _COLOURS.substitute(_LIGHT), _COLOURS.substitute(_DARK)
-    return f"{_SHEET}{light}@media (prefers-color-scheme:dark){{\n{dark}}}\n"
+    """Return the style sheet in three lines: it is the same in every picture."""
+    shapes, light, dark = (
+        text.replace("\n", "") for text in (_SHEET, _COLOURS.substitute(_LIGHT), _COLOURS.substitute(_DARK))
+    )
+    return f"{shapes}\n{light}\n@media (prefers-color-scheme:dark){{{dark}}}\n"
 
 
 def document(*, width: int, height: int, title: str, description: str, elements: Sequence[str]) -> str:

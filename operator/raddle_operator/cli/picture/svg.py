@@ -14,16 +14,15 @@ from xml.sax.saxutils import escape
 from raddle_operator.cli.picture import style
 from raddle_operator.cli.picture.flow import (
     SEPARATOR,
+    Arrangement,
     Place,
+    Row,
     Size,
     cores_a_row,
-    flow,
     folded,
-    placed,
     rows,
     threads,
     unbroken,
-    widths,
 )
 from raddle_operator.cli.picture.model import ISOLATED, SYMBOLS, Box, Cell, Core, Picture, State
 
@@ -49,8 +48,7 @@ class _Sheet:
 
     def __init__(self, picture: Picture) -> None:
         self._picture = picture
-        self._sizes: dict[tuple[int, int], Size] = {}
-        self._widths: dict[Place, int] = {}
+        self._boxes = Arrangement(gap=(_GAP, _GAP), sides=2 * _PAD, measured=self._measured, least=self._least)
         self._out: list[str] = []
         cells = [cell for box in picture.boxes for cell in box.cells()]
         ids = max((len(str(cell.cpu)) for cell in cells if cell.cpu is not None), default=1)
@@ -61,12 +59,12 @@ class _Sheet:
     def document(self) -> str:
         picture = self._picture
         most = WIDTH - 2 * _MARGIN
-        inside = [self._flow(run, most) for run in self._runs]
+        inside = [self._boxes.flow(run, most) for run in self._runs]
         width = max(MIN_WIDTH - 2 * _MARGIN, self._distances_width(), *(size.width for size in inside))
         y = self._heading(width)
         for run, size in zip(self._runs, inside, strict=True):
-            self._widths |= widths(run, most, flow=self._flow, size=self._size, gap=_GAP, sides=2 * _PAD)
-            self._boxes(run, _MARGIN, y, most)
+            self._boxes.settle(run, most)
+            self._rows(run, _MARGIN, y, most)
             y += size.height + _GAP
         y = self._legend(y + 6, width)
         y = self._distances(y)
@@ -81,24 +79,15 @@ class _Sheet:
 
     # --- how large --------------------------------------------------------------------------------------------------
 
-    def _flow(self, boxes: Sequence[Box], most: int) -> Size:
-        return flow(boxes, most, gap=(_GAP, _GAP), least=self._least, size=self._size)
-
     def _least(self, box: Box) -> int:
         own = max(style.bold(box.names[0]), self._core_width() if box.cores else 0)
         return 2 * _PAD + max([own, *map(self._least, box.boxes)])
-
-    def _size(self, box: Box, most: int) -> Size:
-        key = (id(box), most)
-        if key not in self._sizes:
-            self._sizes[key] = self._measured(box, most)
-        return self._sizes[key]
 
     def _measured(self, box: Box, most: int) -> Size:
         inner = most - 2 * _PAD
         inside = Size(width=0, height=0, beside=1)
         if box.boxes:
-            inside = self._flow(box.boxes, inner)
+            inside = self._boxes.flow(box.boxes, inner)
         elif box.cores:
             unit = self._core_width() + _CORE_GAP
             beside = cores_a_row(len(box.cores), (inner + _CORE_GAP) // unit)
@@ -119,21 +108,16 @@ class _Sheet:
 
     # --- the machine ------------------------------------------------------------------------------------------------
 
-    def _boxes(self, boxes: Sequence[Box], x: int, y: int, most: int, within: Place = ()) -> None:
-        beside = self._flow(boxes, most).beside
-        place, room = placed(boxes, beside, most, gap=_GAP, within=within)
-        width = self._widths[place]
-        for row in rows(boxes, beside):
-            height = max(self._size(box, room).height for box in row)
-            for column, box in enumerate(row):
-                self._box(box, x + column * (width + _GAP), y, height, room, place)
-            y += height + _GAP
+    def _rows(self, boxes: Sequence[Box], x: int, y: int, most: int, within: Place = ()) -> None:
+        for row, beside in self._boxes.laid(boxes, most, within):
+            for column, box in enumerate(beside):
+                self._box(box, x + column * (row.width + _GAP), y, row)
+            y += row.height + _GAP
 
-    def _box(self, box: Box, x: int, y: int, height: int, room: int, place: Place) -> None:
-        width = self._widths[place]
-        title, body = _texts(box, room - 2 * _PAD)
+    def _box(self, box: Box, x: int, y: int, row: Row) -> None:
+        title, body = _texts(box, row.room - 2 * _PAD)
         self._out.append(
-            f'<g class="box {box.kind}"><rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6"/>'
+            f'<g class="box {box.kind}"><rect x="{x}" y="{y}" width="{row.width}" height="{row.height}" rx="6"/>'
             f'<text class="name" x="{x + _PAD}" y="{y + 15}">{escape(title)}</text>'
         )
         top = y + _TITLE
@@ -142,9 +126,9 @@ class _Sheet:
             top += _LINE
         top += 4
         if box.boxes:
-            self._boxes(box.boxes, x + _PAD, top, room - 2 * _PAD, place)
+            self._rows(box.boxes, x + _PAD, top, row.room - 2 * _PAD, row.place)
         elif box.cores:
-            self._cores(box, x + _PAD, top, self._size(box, room).beside)
+            self._cores(box, x + _PAD, top, self._boxes.size(box, row.room).beside)
         self._out.append("</g>")
 
     def _cores(self, box: Box, x: int, y: int, beside: int) -> None:
