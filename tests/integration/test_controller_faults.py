@@ -147,21 +147,6 @@ async def test_rights_that_are_missing_for_a_while_do_not_end_it(cluster, kube, 
         await has_status(kube, "q", namespace)
 
 
-async def test_an_api_server_that_goes_away_does_not_end_it(cluster, kube, settings, namespace):
-    async with running(settings):
-        await new_policy(kube, "before", namespace)
-        await has_status(kube, "before", namespace)
-        cluster.stop("apiserver")
-        await asyncio.sleep(2)
-        cluster.start("apiserver")
-
-        async def made():
-            return await new_policy(kube, "after", namespace)
-
-        await soon(made)
-        await has_status(kube, "after", namespace)
-
-
 async def test_a_deletion_that_nobody_was_told_of_is_found_by_the_resync(cluster, kube, namespace):
     made = await new_policy(kube, "ghost", namespace)
     settings = ControllerSettings(namespace=SYSTEM, identity="direct", keep_shim=False)

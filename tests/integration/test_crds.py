@@ -187,6 +187,11 @@ REFUSED = {
         "set placement.numa to Auto or Any",
     ),
     "an objective that does not exist": ({"objective": "Speed"}, "spec.objective", '"Latency", "Throughput"'),
+    "a way to wait that does not exist": (
+        {"threads": {"spinning": "Sometimes"}},
+        "spec.threads.spinning",
+        '"Bounded", "Never"',
+    ),
     "an operator without values": (
         {"podSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
         "spec.podSelector.matchExpressions[0].values",

@@ -12,7 +12,6 @@ import signal
 import time
 
 import pytest
-import yaml
 from support.nodes import unregister
 
 import machines
@@ -22,7 +21,6 @@ from cluster.local_raddle import NAMESPACE, LocalRaddle
 from cluster.namespaces import TOPOLOGIES
 from cluster.objects import container, injected, plan_of, pod, policy, threads
 from cluster.waiting import wait
-from raddle import env
 
 SHAPE, CORES = "2s16c32t", 16
 NODE, VICTIM = "steady", "victim"
@@ -235,66 +233,6 @@ def test_a_topology_that_can_not_be_right_leaves_safe_values(space, raddle, vict
     assert [(one["spec"]["nodeName"], threads(one), plan_of(one).node) for one in bound] == [(VICTIM, LIMIT, None)] * 2
     assert raddle.webhook.metric("raddle_webhook_bindings_total", outcome=outcome) == before + 2
     assert raddle.webhook.metric("raddle_webhook_fail_open_total") == 0
-
-
-# --- users ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_user_of_the_namespace_can_not_forge_annotations_but_can_write_status(space, raddle):
-    space.apply(policy())
-    name = f"user-of-{space.name}"
-    kubeconfig = space.cluster.user(name)
-    group = "rbac.authorization.k8s.io"
-    rules = [{"apiGroups": [""], "resources": ["pods/status"], "verbs": ["get", "patch", "update"]}]
-    metadata = {"name": "pod-status", "namespace": space.name}
-    space.client.apply({"apiVersion": f"{group}/v1", "kind": "Role", "metadata": metadata, "rules": rules})
-    for kind, role in (("ClusterRole", "edit"), ("Role", "pod-status")):
-        binding = {
-            "apiVersion": f"{group}/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": f"user-{role}", "namespace": space.name},
-            "roleRef": {"apiGroup": group, "kind": kind, "name": role},
-            "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
-        }
-        space.client.apply(binding)
-
-    def patch(body, *more):
-        arguments = ("patch", "pod", "app", "--namespace", space.name, "--type=merge", "-p", yaml.safe_dump(body))
-        done = space.cluster.kubectl("--kubeconfig", str(kubeconfig), *arguments, *more, check=False)
-        return done.stderr if done.returncode else ""
-
-    space.create(on(NODE))
-    bound = space.bound()
-    ours = {key: text for key, text in bound["metadata"]["annotations"].items() if "raddle.dev" in key}
-    # RBAC reaches the API server's authorizer by a watch.
-    wait(lambda: patch({"metadata": {"labels": {"team": "a"}}}) == "")
-    status = {"status": {"conditions": [{"type": "example.com/warm", "status": "True"}]}}
-    wait(lambda: patch(status, "--subresource=status") == "")
-    for forged in ({env.THREADS_PREFIX + "serve": "999"}, {env.PLAN_PREFIX + "serve": None}, {env.GOVERNED_BY: "me"}):
-        for path in ([], ["--subresource=status"]):
-            refused = patch({"metadata": {"annotations": forged}}, *path)
-            assert f"annotation {next(iter(forged))} is written by Raddle" in refused
-    after = space.get()
-    assert {key: text for key, text in after["metadata"]["annotations"].items() if "raddle.dev" in key} == ours
-    assert "example.com/warm" in {item["type"] for item in after["status"]["conditions"]}
-    assert patch(status | {"metadata": {"annotations": {"example.com/note": "mine"}}}, "--subresource=status") == ""
-
-
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        ({"threads": {"intraOp": 0}}, ["spec.threads.intraOp", "0", "greater than or equal to 1"]),
-        ({"threads": {"spinning": "Sometimes"}}, ["spec.threads.spinning", '"Sometimes"', '"Bounded"', '"Never"']),
-        ({"threads": {"interOp": 4}}, ["spec.threads", "interOp", "executionMode"]),
-        ({"objective": "Speed"}, ["spec.objective", '"Speed"', '"Latency"', '"Throughput"']),
-    ],
-)
-def test_a_policy_that_can_not_work_is_refused_with_field_value_and_what_is_allowed(space, spec, words):
-    with pytest.raises(ApiError) as refused:
-        space.client.apply(policy("wrong", space.name, **spec))
-    assert refused.value.status == 422
-    for word in words:
-        assert word in str(refused.value)
 
 
 # --- the controller ---------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 
 import pytest
@@ -155,100 +154,7 @@ def test_precedence_is_admin_then_named_then_namespaced_then_baseline(space):
             )
 
 
-def test_a_policy_that_the_pod_names_but_is_not_there_is_no_fallback(space):
-    space.apply(policy())
-    assert not injected(space.create(pod(labels={env.POLICY_LABEL: "nowhere"})))
-
-
-def test_of_two_policies_that_tie_the_older_governs_and_the_younger_says_so(space):
-    space.apply(policy("older", threads={"maxIntraOp": 1}))
-    space.client.apply(policy("younger", space.name, threads={"maxIntraOp": 2}))
-
-    def accepted():
-        found = {c["type"]: c for c in space.policy_status("younger").get("conditions", [])}
-        return found.get("Accepted", {}).get("reason") == "Conflict" and found["Accepted"]
-
-    made = space.create(pod(container(cpu="4")))
-    assert made["metadata"]["annotations"][env.GOVERNED_BY] in {
-        "InferenceThreading/older",
-        "InferenceThreading/younger",
-    }
-    condition = wait(accepted)
-    assert condition["status"] == "False"
-    assert "older" in condition["message"]
-
-
-# --- what the pod spec says already ---------------------------------------------------------------------------------
-
-
-def test_a_variable_that_the_user_sets_is_respected_or_overridden(space):
-    space.apply(policy("respect"), policy("override", priority=-1, existingValues="Override"))
-    own = [{"name": "A", "value": "1"}, {"name": env.ORT_INTRA, "value": "7"}, {"name": "B", "value": "$(A)"}]
-    kept = space.create(pod(container(cpu="2", env=copy.deepcopy(own)), name="kept"))
-    assert env_of(kept)[env.ORT_INTRA] == {"name": env.ORT_INTRA, "value": "7"}
-    labels = {env.POLICY_LABEL: "override"}
-    changed = space.create(pod(container(cpu="2", env=copy.deepcopy(own)), name="changed", labels=labels))
-    assert "valueFrom" in env_of(changed)[env.ORT_INTRA]
-    for made in (kept, changed):
-        names = [entry["name"] for entry in made["spec"]["containers"][0]["env"]]
-        assert [name for name in names if name in {"A", "B"}] == ["A", "B"]
-        assert len(names) == len(set(names))
-
-
-def test_env_from_hides_what_is_set_so_no_count_is_unless_overridden(space):
-    space.apply(policy("respect"), policy("override", priority=-1, existingValues="Override"))
-    source = [{"configMapRef": {"name": "settings", "optional": True}}]
-    made = space.create(pod(container(cpu="2", envFrom=source), name="a"))
-    assert env.ORT_INTRA not in env_of(made)
-    made = space.create(pod(container(cpu="2", envFrom=source), name="b", labels={env.POLICY_LABEL: "override"}))
-    assert env.ORT_INTRA in env_of(made)
-
-
-def test_behind_a_closed_door_pythonpath_is_extended_where_it_is_known_and_left_alone_where_it_is_not(space):
-    closed = {"shim": "ConfigMap"}
-    space.apply(policy("plain", **closed), policy("stated", **closed, priority=-1, imageEnv={"PYTHONPATH": "/srv/lib"}))
-    wait(lambda: space.client.get(f"/api/v1/namespaces/{space.name}/configmaps")["items"])
-    space.wait_for_webhook()
-
-    def create(name, entry=None, labels=None):
-        more = {"env": [entry]} if entry else {}
-        return env_of(space.create(pod(container(cpu="2", **more), name=name, labels=labels)))
-
-    literal = create("literal", {"name": "PYTHONPATH", "value": "/app"})
-    assert literal["PYTHONPATH"]["value"] == "/opt/raddle/python:/app"
-    key = {"name": "settings", "key": "path"}
-    required = create("required", {"name": "PYTHONPATH", "valueFrom": {"configMapKeyRef": key}})
-    assert required["PYTHONPATH"]["value"] == "/opt/raddle/python:$(ORIGINAL_PYTHONPATH)"
-    assert required["ORIGINAL_PYTHONPATH"]["valueFrom"] == {"configMapKeyRef": key}
-    optional = {"name": "PYTHONPATH", "valueFrom": {"configMapKeyRef": {**key, "optional": True}}}
-    untouched = create("optional", copy.deepcopy(optional))
-    assert untouched["PYTHONPATH"] == optional
-    stated = create("stated", labels={env.POLICY_LABEL: "stated"})
-    assert stated["PYTHONPATH"]["value"] == "/opt/raddle/python:/srv/lib"
-    unstated = create("unstated")
-    assert not {"PYTHONPATH", "PYTHONUSERBASE", env.PLAN} & set(unstated)
-
-
-KEY = {"name": "settings", "key": "k"}
-
-
-@pytest.mark.parametrize(("architecture", "arch"), [("x86_64", "amd64"), ("aarch64", "arm64")])
-@pytest.mark.parametrize(
-    ("entry", "rest"),
-    [
-        ({"value": "/lib/a.so"}, ":/lib/a.so"),
-        ({"valueFrom": {"configMapKeyRef": KEY}}, ":$(ORIGINAL_LD_PRELOAD)"),
-        (None, ""),
-    ],
-    ids=["text", "reference", "stated empty"],
-)
-def test_the_native_shim_of_the_pods_architecture_is_preloaded_first(shimmed, architecture, arch, entry, rest):
-    if architecture not in delivery.architectures():
-        pytest.skip(f"no native shim was built for {architecture}: make native")
-    shimmed.apply(policy(shim="ConfigMap", nativeShim="Preload", imageEnv={"LD_PRELOAD": ""}))
-    own = [{"name": "LD_PRELOAD", **entry}] if entry else []
-    body = pod(container(cpu="2", env=own), nodeSelector={"kubernetes.io/arch": arch})
-    assert env_of(shimmed.create(body))["LD_PRELOAD"]["value"] == delivery.native_library(architecture) + rest
+# --- what is mounted -------------------------------------------------------------------------------------------------
 
 
 def test_the_mounted_files_are_those_that_the_variables_name(shimmed, tmp_path):
@@ -346,24 +252,6 @@ def test_beside_another_injector_of_the_file_pods_are_admitted_and_one_has_it(
         assert f"serve: DoorOccupied: container serve: volume {AGENT['name']} is mounted on /etc/ld.so.preload" in log
 
 
-def test_families_that_a_policy_names_get_literals_that_a_copy_does_not_keep(space):
-    space.apply(policy(runtimes=["openmp", "go", "jvm"], imageEnv={"JAVA_TOOL_OPTIONS": "-Xmx1g"}))
-    made = space.create(pod(container(cpu="3"), schedulingGates=[{"name": "test/wait"}]))
-    found = env_of(made)
-    assert found["GOMAXPROCS"] == {"name": "GOMAXPROCS", "value": "3"}
-    assert found["JAVA_TOOL_OPTIONS"]["value"] == "-Xmx1g -XX:ActiveProcessorCount=3"
-    copied = {**made["spec"], "containers": [{**made["spec"]["containers"][0], "resources": {"limits": {"cpu": "1"}}}]}
-    again = space.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "copy"}, "spec": copied})
-    found = env_of(again)
-    assert found["GOMAXPROCS"]["value"] == "1"
-    assert found["JAVA_TOOL_OPTIONS"]["value"] == "-Xmx1g -XX:ActiveProcessorCount=1"
-    # What somebody has changed in a copy is theirs.
-    entries = copied["containers"][0]["env"]
-    next(entry for entry in entries if entry["name"] == "GOMAXPROCS")["value"] = "8"
-    third = space.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "theirs"}, "spec": copied})
-    assert env_of(third)["GOMAXPROCS"]["value"] == "8"
-
-
 def test_reports_have_a_folder_a_container_that_the_api_server_takes_under_restricted_security(shimmed):
     shimmed.apply(policy(reports=True))
     shimmed.client.merge(f"/api/v1/namespaces/{shimmed.name}", NAMESPACE_OF_RESTRICTED)
@@ -377,23 +265,6 @@ def test_reports_have_a_folder_a_container_that_the_api_server_takes_under_restr
     assert volume["emptyDir"] == {"sizeLimit": "4Mi"}
     evictable = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
     assert made["metadata"]["annotations"][evictable] == "raddle-report"
-
-
-def test_every_regular_container_is_chosen_and_others_only_by_name(space):
-    space.apply(policy("all"), policy("some", priority=-1, containers=["serve", "sidecar", "prepare"]))
-    body = pod(container("serve", cpu="2"), container("more", cpu="4"), container("istio-proxy", cpu="1"))
-    body["spec"]["initContainers"] = [
-        container("prepare", cpu="1"),
-        container("sidecar", cpu="1", restartPolicy="Always"),
-    ]
-    made = space.create(copy.deepcopy(body))
-    names = ("serve", "more", "istio-proxy", "prepare", "sidecar")
-    assert [threads(made, name) for name in names] == [2, 4, None, None, None]
-    body["metadata"]["name"] = "named"
-    body["metadata"]["labels"] = {env.POLICY_LABEL: "some"}
-    made = space.create(body)
-    assert [threads(made, name) for name in names] == [2, None, None, 1, 1]
-    assert [c["name"] for c in made["spec"]["containers"]] == ["serve", "more", "istio-proxy"]
 
 
 # --- what must not change -------------------------------------------------------------------------------------------
@@ -514,15 +385,3 @@ def test_a_webhook_that_changes_limits_later_makes_raddle_decide_again(space, fo
     assert threads(made) == 8
     names = [entry["name"] for entry in made["spec"]["containers"][0]["env"]]
     assert len(names) == len(set(names))
-
-
-def test_nobody_in_the_namespace_can_change_our_annotations_on_a_running_pod(space):
-    space.apply(policy())
-    space.create(on("hybrid", container(cpu="2")))
-    space.bound()
-    forged = {"metadata": {"annotations": {env.THREADS_PREFIX + "serve": "999"}}}
-    for path in ("", "/status"):
-        with pytest.raises(ApiError, match="raddle") as refused:
-            space.client.merge(f"/api/v1/namespaces/{space.name}/pods/app{path}", forged)
-        assert refused.value.status in {403, 422}
-    assert space.get()["metadata"]["annotations"][env.THREADS_PREFIX + "serve"] == "1"

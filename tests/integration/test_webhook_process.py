@@ -1,9 +1,8 @@
-"""The webhook as a process of its own beside a real API server and scheduler: bursts, outages, stops, certificates."""
+"""The webhook as a process of its own beside a real API server and scheduler: bursts, a stop, certificates."""
 
 from __future__ import annotations
 
 import base64
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 import machines
 from cluster import Cluster, namespaces
 from cluster.local_raddle import NAMESPACE, LocalRaddle
-from cluster.objects import container, injected, plan_of, pod, policy, threads
+from cluster.objects import container, injected, plan_of, pod, policy
 from cluster.waiting import wait
 from raddle_operator.certificates import CertificateSettings, ensure
 from raddle_operator.injection.binding import BindingOutcome
@@ -83,23 +82,6 @@ def test_a_pod_that_raddle_leaves_alone_is_bound_without_noticeable_delay(own, s
     assert seconds == own.webhook.metric("raddle_webhook_request_duration_seconds_count", path="binding")
 
 
-def test_while_the_webhook_is_down_pods_are_created_and_bound_at_once(own, space):
-    space.create(small("gated", schedulingGates=[{"name": "test/wait"}]))
-    safe = threads(space.get("gated"))
-    own.webhook.stop()
-    try:
-        began_s = time.monotonic()
-        space.create(small("missed"))
-        assert not injected(space.bound("missed"))
-        space.client.merge(f"/api/v1/namespaces/{space.name}/pods/gated", {"spec": {"schedulingGates": []}})
-        kept = space.bound("gated")
-        assert time.monotonic() - began_s < 10
-        assert (threads(kept), plan_of(kept).node) == (safe, None), "the safe values stand"
-    finally:
-        own.webhook.start().wait_ready()
-    wait(lambda: injected(space.probe(small("again"))))
-
-
 def test_a_stop_lets_go_in_order(own, space):
     own.webhook.stop()
     try:
@@ -107,18 +89,6 @@ def test_a_stop_lets_go_in_order(own, space):
         assert "Traceback" not in own.webhook.log
     finally:
         own.webhook.start().wait_ready()
-
-
-def test_it_knows_the_cluster_again_after_the_api_server_was_away(own, space):
-    own.cluster.restart("apiserver")
-    wait(lambda: own.cluster.kubectl("get", "--raw", "/readyz", check=False).returncode == 0)
-    space.apply(policy("later", threads={"intraOp": 3}, priority=9))
-
-    def follows():
-        made = space.probe(small("probe"))
-        return threads(made) == 3
-
-    wait(follows, seconds=60)
 
 
 async def test_the_issuers_certificates_are_trusted_with_the_charts_rights_and_change_without_a_gap(own, space):

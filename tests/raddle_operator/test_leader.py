@@ -129,30 +129,6 @@ async def test_a_leader_that_stops_releases_and_the_next_one_takes_over_at_once(
     await stop(follower)
 
 
-async def test_a_leader_that_dies_is_followed_only_when_its_lease_has_run_out():
-    leases, work = Leases(), Leading()
-    await elector(leases, "dead")._take()
-    loop = asyncio.get_running_loop()
-    began_s = loop.time()
-    task = asyncio.create_task(elector(leases, "b").run(work))
-    async with asyncio.timeout(5):
-        await work.began.wait()
-    assert loop.time() - began_s >= QUICK.lease_s
-    await stop(task)
-
-
-async def test_two_candidates_never_lead_at_once():
-    leases, works = Leases(), [Leading(), Leading()]
-    tasks = [asyncio.create_task(elector(leases, f"c{number}").run(work)) for number, work in enumerate(works)]
-    both = []
-    for _ in range(20):
-        await asyncio.sleep(0.05)
-        both.append(sum(work.running for work in works))
-    assert max(both) == 1
-    for task in tasks:
-        await stop(task)
-
-
 async def test_a_leader_that_cannot_renew_stops_before_anybody_else_may_start():
     leases, work = Leases(), Leading()
     candidate = elector(leases, "a")
