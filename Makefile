@@ -48,8 +48,9 @@ lab: setup native ## Run containers on NUMA machines under QEMU: where each thre
 
 .PHONY: e2e
 e2e: setup native ## Install Raddle on two real nodes, one of them virtual, and look into pods that run (as root; minutes)
+	@tools/scripts/packages nodes
 	@$(PYTHON) -m cluster build --containerd > /dev/null
-	@$(PYTHON) -m e2e --install $(ARGS)
+	@$(PYTHON) -m pytest -m e2e -s tests/e2e $(ARGS)
 
 .PHONY: reliability
 reliability: setup packages ## Bring about failures and attacks on a real cluster and count what was promised (as root; minutes)
@@ -57,7 +58,8 @@ reliability: setup packages ## Bring about failures and attacks on a real cluste
 
 .PHONY: e2e-autoscaling
 e2e-autoscaling: setup native ## Show an HPA on CPU and VPA's loop on a real node, without Raddle and with it (as root; minutes)
-	@$(PYTHON) -m e2e.autoscaling --install $(ARGS)
+	@tools/scripts/packages nodes
+	@$(PYTHON) -m pytest -m autoscaling -s tests/e2e $(ARGS)
 
 .PHONY: fuzz
 fuzz: setup native ## Fuzz the parsers in Python and C, placement and the webhook: two million cases and more (minutes)

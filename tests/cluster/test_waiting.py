@@ -7,7 +7,7 @@ import pytest
 from cluster.client import ApiError
 from cluster.progress import Progress
 from cluster.waiting import NotInTimeError, settled, wait
-from e2e.errors import REFUSALS
+from e2e.waiting import REFUSALS
 
 
 @pytest.mark.parametrize(

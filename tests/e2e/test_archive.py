@@ -9,38 +9,22 @@ from e2e import archive
 IMAGE = archive.Image(name="app:1", entrypoint=["/bin/app"], env={"PATH": "/bin"}, user="1000")
 
 
-def parts(path):
-    with tarfile.open(path) as whole:
-        return {member.name: whole.extractfile(member).read() for member in whole}
-
-
-def written(tmp_path, *contents):
+def test_the_image_has_its_layers_in_order_its_configuration_and_the_name_that_a_kubelet_asks_for(tmp_path):
     layers = []
-    for number, files in enumerate(contents):
-        root = tmp_path / str(number)
-        root.mkdir()
-        for name, text in files.items():
-            (root / name).write_text(text)
-        layers.append(archive.layer(root, tmp_path / f"{number}.layer"))
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).write_text(name)
+        layers.append(archive.layer(tmp_path / name, tmp_path / f"{name}.layer"))
     archive.write(layers, IMAGE, tmp_path / "image.tar")
-    return parts(tmp_path / "image.tar")
-
-
-def test_the_configuration_has_each_layers_digest_in_order(tmp_path):
-    found = written(tmp_path, {"a": "1"}, {"b": "2"})
+    with tarfile.open(tmp_path / "image.tar") as whole:
+        found = {member.name: whole.extractfile(member).read() for member in whole}
     (manifest,) = json.loads(found["manifest.json"])
-    digests = ["sha256:" + hashlib.sha256(found[layer]).hexdigest() for layer in manifest["Layers"]]
-    assert json.loads(found[manifest["Config"]])["rootfs"]["diff_ids"] == digests
-    assert len(set(digests)) == 2
-
-
-def test_the_image_is_tagged_with_the_name_that_a_kubelet_asks_for(tmp_path):
-    (manifest,) = json.loads(written(tmp_path, {})["manifest.json"])
     assert manifest["RepoTags"] == ["docker.io/library/app:1"]
-
-
-def test_entrypoint_environment_and_user_are_in_the_configuration(tmp_path):
-    config = json.loads(written(tmp_path, {})["config.json"])["config"]
+    assert [found[layer] for layer in manifest["Layers"]] == [path.read_bytes() for path in layers]
+    document = json.loads(found[manifest["Config"]])
+    digests = ["sha256:" + hashlib.sha256(found[layer]).hexdigest() for layer in manifest["Layers"]]
+    assert document["rootfs"]["diff_ids"] == digests
+    config = document["config"]
     assert (config["Entrypoint"], config["Env"], config["User"]) == (["/bin/app"], ["PATH=/bin"], "1000")
 
 

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from cluster.progress import Progress
-from e2e import autoscalers, autoscaling, experiment, figures, usage, workload
+from cluster.waiting import wait
+from e2e import autoscalers, experiment, figures, usage
 from e2e.experiment import Horizontal, Round, Served
 from e2e.offered import Answer, Offered, percentile_ms
 from e2e.usage import Usage
@@ -30,17 +30,8 @@ def pod(*conditions, uid="7", **metadata):
 # --- control groups
 
 
-def test_cpu_time_comes_from_cpuacct_in_version_1():
-    stat = "nr_periods 40\nnr_throttled 10\nthrottled_time 123\n"
-    assert usage.parse(stat, "2500000000\n") == Usage(cpu_s=2.5, periods=40, throttled=10)
-
-
-def test_cpu_time_comes_from_cpu_stat_in_version_2():
-    stat = "usage_usec 2500000\nuser_usec 1\nsystem_usec 1\nnr_periods 40\nnr_throttled 10\nthrottled_usec 123\n"
-    assert usage.parse(stat, "") == Usage(cpu_s=2.5, periods=40, throttled=10)
-
-
 def test_a_container_is_found_below_its_pod_in_the_folder_of_its_class(tmp_path):
+    # Version 1, where its files lie apart; what they say is read by raddle.process.totals.
     cpu, cpuacct = tmp_path / "cpu", tmp_path / "cpuacct"
     for root, file, text in (
         (cpu, "cpu.stat", "nr_periods 4\nnr_throttled 1\n"),
@@ -49,7 +40,7 @@ def test_a_container_is_found_below_its_pod_in_the_folder_of_its_class(tmp_path)
         group = root / "kubepods" / "burstable" / "pod7" / "abc"
         group.mkdir(parents=True)
         (group / file).write_text(text)
-    assert usage.read(pod(), [tmp_path / "blkio", cpuacct, cpu]) == Usage(cpu_s=1.0, periods=4, throttled=1)
+    assert usage.read(pod(), [tmp_path / "blkio", cpuacct, cpu]) == Usage(cpu_us=1_000_000, periods=4, throttled=1)
 
 
 def test_a_container_that_is_gone_has_no_usage(tmp_path):
@@ -57,12 +48,17 @@ def test_a_container_that_is_gone_has_no_usage(tmp_path):
 
 
 def test_the_throttled_share_is_of_the_periods_between_two_readings():
-    used = Usage(3.0, 60, 30).since(Usage(1.0, 40, 25))
-    assert (used.cpu_s, used.throttled_percent) == (2.0, 25.0)
+    used = Usage(3000, 60, 30).since(Usage(1000, 40, 25))
+    assert (used.cpu_us, used.throttled_percent) == (2000, 25.0)
+
+
+def test_what_several_containers_used_is_added_up():
+    assert usage.total([Usage(1, 2, 3), Usage(10, 20, 30)]) == Usage(11, 22, 33)
+    assert usage.total([]) == Usage(0, 0, 0)
 
 
 def test_without_a_quota_nothing_is_throttled():
-    assert Usage(1.0, 0, 0).throttled_percent is None
+    assert Usage(1, 0, 0).throttled_percent is None
 
 
 # --- the load
@@ -80,56 +76,42 @@ def test_no_requests_have_no_percentile():
 
 @pytest.fixture
 def server():
-    """A server that tells of each request by a semaphore."""
-    asked = threading.Semaphore(0)
+    """The address of a server that answers at once."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response(200)
             self.end_headers()
-            asked.release()
 
         def log_message(self, *_):
             pass
 
-    class Server(http.server.ThreadingHTTPServer):
-        request_queue_size = 128
-
-    listening = Server(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=listening.serve_forever)
-    thread.start()
-    yield listening.server_address, asked
-    listening.shutdown()
-    listening.server_close()
-    thread.join()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
+        threading.Thread(target=listening.serve_forever).start()
+        yield listening.server_address
+        listening.shutdown()
 
 
 def test_requests_go_to_the_address_that_was_aimed_at(server):
-    address, asked = server
     with Offered(20) as offered:
-        offered.aim([address])
-        assert all(asked.acquire(timeout=30) for _ in range(5))
-    answers = offered.answers()
-    assert len(answers) >= 5
-    assert all(one.ok and one.seconds > 0 for one in answers)
+        offered.aim([server])
+        wait(lambda: len(offered.answers()) >= 5)
+    assert all(one.ok and one.seconds > 0 for one in offered.answers())
 
 
 def test_a_request_that_nobody_answers_has_failed(server):
-    (_, asked), refused = server, ("127.0.0.1", 1)
     with Offered(20) as offered:
-        offered.aim([refused, server[0]])
-        assert all(asked.acquire(timeout=30) for _ in range(3))
-    assert {one.ok for one in offered.answers()} == {True, False}
+        offered.aim([("127.0.0.1", 1), server])
+        wait(lambda: {one.ok for one in offered.answers()} == {True, False})
 
 
 def test_a_request_that_is_answered_after_the_moment_it_is_asked_for_is_counted_there(server):
-    address, asked = server
     with Offered(20) as offered:
-        load = experiment.Load(offered, list, Progress(name="test"))
-        offered.aim([address])
-        assert all(asked.acquire(timeout=30) for _ in range(3))
+        load = experiment.Load(offered, list)
+        offered.aim([server])
+        wait(offered.answers)
         middle = load.mark()
-        assert all(asked.acquire(timeout=30) for _ in range(3))
+        wait(lambda: offered.answers(since=middle.moment))
         end = load.mark()
     due = [one.due for one in offered.answers()]
     first, second = load.served(until=middle), load.served(middle, end)
@@ -163,16 +145,11 @@ def test_a_vpa_without_a_recommendation_has_none(status):
     assert autoscalers.recommended_m({"status": status}) is None
 
 
-@pytest.mark.parametrize(("quantity", "expected"), [("237m", 237), ("2", 2000)])
-def test_quantities_are_read_in_millicpus(quantity, expected):
-    assert autoscalers.millicpus(quantity) == expected
-
-
 # --- the objects
 
 
 def test_the_pod_says_nothing_of_threads():
-    container = workload.deployment("hpa", "stock", 100, 200)["spec"]["template"]["spec"]["containers"][0]
+    container = experiment.deployment("hpa", 100, 200)["spec"]["template"]["spec"]["containers"][0]
     assert "env" not in container
     assert container["resources"] == {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}
 
@@ -180,11 +157,11 @@ def test_the_pod_says_nothing_of_threads():
 def test_only_pods_that_are_ready_and_stay_get_requests():
     leaving = pod(READY, deletionTimestamp="2026-11-21T20:00:00Z")
     starting = pod({"type": "Ready", "status": "False"})
-    assert workload.ready([leaving, starting, pod(), pod(READY)]) == [pod(READY)]
+    assert experiment.ready([leaving, starting, pod(), pod(READY)]) == [pod(READY)]
 
 
 def test_server_and_model_fit_into_a_configmap():
-    files = workload.files("stock")
+    files = experiment.files()
     assert "serve_forever" in files["data"]["serve.py"]
     assert 100_000 < len(files["binaryData"]["model.onnx"]) < 1_000_000
 
@@ -237,15 +214,3 @@ def test_the_vpa_table_has_a_row_a_round():
     rounds = [Round(threads=2, request_m=100, limit_m=200, target_m=237, served=SERVED)]
     text = figures.vertical({"without Raddle": rounds, "with Raddle": []})
     assert text.splitlines()[-1] == "| without Raddle | 1 | 2 | 100m | 200m | 200m | 237m | 2.0 | 91.5 | 2 | 98 % |"
-
-
-# --- the command line
-
-
-def test_a_run_that_is_not_there_is_refused_with_those_that_are(capsys):
-    assert autoscaling.main(["hpa", "keda"]) == 2
-    assert "no run is called keda; there are hpa, vpa" in capsys.readouterr().err
-
-
-def test_without_names_both_are_meant():
-    assert autoscaling.chosen([]) == ["hpa", "vpa"]

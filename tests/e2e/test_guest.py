@@ -4,34 +4,33 @@ import shlex
 
 import pytest
 
-from e2e import guest, guest_scenarios, guestdisk, resize
-from e2e.errors import E2EUnavailableError
+from e2e import guest, guestdisk
+from e2e.scenarios import NUMA_NODES, RESIZED, SCENARIOS
 from e2e.settings import GUEST, HOST
 from lab import plans, qemu, shapes
 from raddle.cpus import cpuset
+from unavailable import UnavailableError
 
-ON_GUEST = [
-    *((one, one.expected(GUEST.name)[0]) for one in guest_scenarios.SCENARIOS),
-    (resize.SCENARIO, resize.SCENARIO.containers[0]),
-]
+ON_GUEST = [one for one in (*SCENARIOS, RESIZED) if GUEST.name in one.nodes]
 
 
 def planned(container):
     """The container's plan on the recorded machine of the guest's shape, and what it comes to within its limits."""
     node = plans.machine(guest.SHAPE, GUEST.reserved_cpus)
     bound = plans.bind(plans.pod(container.spec()["resources"], ["app"]), node)
-    exclusive = guest_scenarios.NUMA_NODES[1] if container.exclusive else GUEST.cpus
+    exclusive = NUMA_NODES[1] if container.exclusive else GUEST.cpus
     return bound.planned()["intra"], bound.within(exclusive, container.quota_cpus)
 
 
-@pytest.mark.parametrize(("scenario", "container"), ON_GUEST, ids=lambda one: one.name)
-def test_a_scenario_expects_the_threads_of_the_planner_on_that_machine(scenario, container):
+@pytest.mark.parametrize("scenario", ON_GUEST, ids=str)
+def test_a_scenario_expects_the_threads_of_the_planner_on_that_machine(scenario):
+    (container,) = scenario.expected(GUEST.name)
     plan, within = planned(container)
     assert (plan, min(plan, within.intra_op)) == (container.threads, container.threads)
 
 
 def test_exclusive_cpus_of_one_numa_node_get_a_thread_for_each_core_and_are_tied_to_it():
-    (whole,) = (one for one in guest_scenarios.SCENARIOS if one.name == "whole-cores")
+    (whole,) = (one for one in ON_GUEST if one.name == "whole-cores")
     _, found = planned(whole.containers[0])
     assert (found.intra_op, found.affinity) == (2, "numa")
 
@@ -39,19 +38,14 @@ def test_exclusive_cpus_of_one_numa_node_get_a_thread_for_each_core_and_are_tied
 def test_the_numa_nodes_are_those_of_the_guest():
     shape = shapes.get(guest.SHAPE)
     nodes = [cpuset.format_list(cpuset.of(shape.cpus_of_node(node))) for node in range(len(shape.numa_nodes))]
-    assert tuple(nodes) == guest_scenarios.NUMA_NODES
+    assert tuple(nodes) == NUMA_NODES
 
 
 def test_one_deployment_has_another_number_on_each_node():
-    (both,) = (one for one in guest_scenarios.SCENARIOS if len(one.nodes) > 1)
+    (both,) = (one for one in SCENARIOS if len(one.nodes) > 1)
     assert both.nodes == (HOST.name, GUEST.name)
     assert both.expected(HOST.name)[0].threads != both.expected(GUEST.name)[0].threads
     assert both.expected(HOST.name)[0].spec() == both.expected(GUEST.name)[0].spec()
-
-
-def test_a_resize_leaves_less_than_was_planned():
-    (container,) = resize.SCENARIO.containers
-    assert resize.AFTER_CPUS < container.threads <= resize.BEFORE_CPUS
 
 
 def test_the_modules_are_loaded_after_those_that_they_need():
@@ -87,5 +81,5 @@ def test_the_guest_has_a_disk_that_is_not_written_to_and_a_cable():
 
 def test_a_machine_without_qemu_says_which_package_it_lacks(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(E2EUnavailableError, match=r"qemu-system-x86|x86_64"):
+    with pytest.raises(UnavailableError, match=r"qemu-system-x86|x86_64"):
         guest.need()

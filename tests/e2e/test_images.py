@@ -3,7 +3,7 @@
 import yaml
 
 from cluster import binaries
-from e2e import images, imagevolumes, settings
+from e2e import features, images, settings
 
 
 def test_the_image_of_raddle_has_what_the_operator_needs_and_what_that_needs():
@@ -23,11 +23,11 @@ def test_no_image_has_the_developers_tools():
 
 def test_image_volumes_are_said_to_be_missing_with_the_command_that_builds_what_they_need(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert "python -m cluster build --containerd" in imagevolumes.unavailable()
+    assert "python -m cluster build --containerd" in features.without_image_volumes()
     for program in binaries.containerd():
         (program.folder(binaries.cache_folder()) / "bin").mkdir(parents=True)
-    assert imagevolumes.unavailable() == ""
-    assert imagevolumes.search_path().count("containerd") == 2
+    assert features.without_image_volumes() == ""
+    assert features.search_path().count("containerd") == 2
 
 
 def test_a_containerd_of_its_own_folder_is_found_by_its_name():
@@ -36,3 +36,13 @@ def test_a_containerd_of_its_own_folder_is_found_by_its_name():
 
 def test_the_host_may_have_image_volumes():
     assert yaml.safe_load(settings.kubelet(settings.HOST, "ca"))["featureGates"] == {"ImageVolume": True}
+
+
+def test_user_namespaces_need_a_runc_that_knows_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(features, "search_path", lambda: str(tmp_path))
+    runc = tmp_path / "runc"
+    for version, reason in (("1.1.5+ds1", "runc 1.2 is not built"), ("1.2.0", ""), ("1.10.1", ""), ("2.0.0", "")):
+        runc.write_text(f"#!/bin/sh\necho runc version {version}\n")
+        runc.chmod(0o755)
+        assert features.without_user_namespaces().startswith(reason)
+        assert bool(features.without_user_namespaces()) == bool(reason)

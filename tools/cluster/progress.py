@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
 from typing import TextIO
 
 LOG_INTERVAL_SECONDS = 15.0
 CLEAR_LINE = "\r\x1b[K"
-# CI keeps some twenty lines of a run.
-WRONG_SHOWN, WRONG_CHARACTERS = 12, 300
 
 
 def with_its_reason_last(error: BaseException) -> str:
@@ -35,11 +32,6 @@ class Progress:
         self._shown = time.monotonic()
         self._stream.write(f"{CLEAR_LINE if self._terminal else ''}{self._name}: {text}\n")
         self._stream.flush()
-
-    def say_wrong(self, sentences: Sequence[str]) -> None:
-        """Say the first of what is not as expected once more, a line each, where a log is read: at its end."""
-        for sentence in sentences[:WRONG_SHOWN]:
-            self.say(f"not as expected: {sentence.splitlines()[0][:WRONG_CHARACTERS]}")
 
     def tick(self, text: str) -> None:
         """Show how a step is doing: at once on a terminal, every 15 s elsewhere."""

@@ -6,16 +6,14 @@ shortened by their own flags, so that minutes show what takes hours.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from cluster import Cluster, binaries
-from cluster.components import Component, free_port
+from cluster.components import free_port, wait_alive
 from cluster.progress import Progress
-from cluster.waiting import NotInTimeError
 from e2e import settings, waiting
-from e2e.errors import E2EError
+from raddle_operator.objects import quantities
 
 ADDRESS = settings.HOST.host_address
 PORT = 4443
@@ -25,27 +23,12 @@ GROUP = "autoscaling.k8s.io"
 WAIT_SECONDS = 120.0
 # The kubelet's own figures are not renewed more often.
 RESOLUTION_SECONDS = 10
-API_SERVER_FLAGS: Final = (
-    # The metrics' Service is reached at its endpoint: on this machine, where the API server runs, is no kube-proxy.
-    "--enable-aggregator-routing=true",
-    "--requestheader-client-ca-file=pki/ca.crt",
-    "--requestheader-username-headers=X-Remote-User",
-    "--requestheader-group-headers=X-Remote-Group",
-    "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-    "--proxy-client-cert-file=pki/admin.crt",
-    "--proxy-client-key-file=pki/admin.key",
-)
-FLAGS: Final[Mapping[str, list[str]]] = {
-    "kube-apiserver": [*API_SERVER_FLAGS],
-    "kube-controller-manager": ["--horizontal-pod-autoscaler-sync-period=5s"],
-}
-"""What the cluster's own components must be started with."""
 
 
-def start(cluster: Cluster, progress: Progress) -> list[Component]:
+def start(cluster: Cluster, progress: Progress) -> None:
     """Start metrics-server and the recommender, which end with the cluster, and wait until metrics are served.
 
-    Raises E2EError or DevclusterError with what they say when that fails; builds them where they are not yet.
+    Raises DevclusterError with what they say when that fails; builds them where they are not yet.
     """
     server = binaries.find(binaries.metrics_server(), ["metrics-server"], progress)["metrics-server"]
     recommender = binaries.find(binaries.vpa_recommender(), ["vpa-recommender"], progress)["vpa-recommender"]
@@ -56,16 +39,14 @@ def start(cluster: Cluster, progress: Progress) -> list[Component]:
     components[0].start([str(server), *_metrics_flags(cluster, identity)])
     components[1].start([str(recommender), *_recommender_flags(identity)])
 
-    def served() -> bool:
-        for one in components:
-            one.require_alive()
-        return bool(cluster.client.get(f"/apis/{METRICS}/nodes")["items"])
-
-    try:
-        waiting.wait(served, "metrics of the node are served", WAIT_SECONDS, progress)
-    except NotInTimeError as error:
-        raise E2EError(f"{error}\n{components[0].describe_log()}") from error
-    return components
+    wait_alive(
+        lambda: cluster.client.get(f"/apis/{METRICS}/nodes")["items"],
+        "metrics of the node are served",
+        WAIT_SECONDS,
+        components,
+        refusals=waiting.REFUSALS,
+        progress=progress,
+    )
 
 
 def _metrics_flags(cluster: Cluster, identity: str) -> list[str]:
@@ -125,13 +106,11 @@ def _metrics_service() -> list[dict[str, Any]]:
 
 def _definitions() -> list[dict[str, Any]]:
     """The two kinds that the recommender reads and writes, without upstream's checks of their fields."""
-    return [
-        _definition("VerticalPodAutoscaler", "verticalpodautoscalers"),
-        _definition("VerticalPodAutoscalerCheckpoint", "verticalpodautoscalercheckpoints"),
-    ]
+    return [_definition(kind) for kind in ("VerticalPodAutoscaler", "VerticalPodAutoscalerCheckpoint")]
 
 
-def _definition(kind: str, plural: str) -> dict[str, Any]:
+def _definition(kind: str) -> dict[str, Any]:
+    plural = f"{kind.lower()}s"
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
         "name": "v1",
@@ -207,18 +186,5 @@ def recommended_m(autoscaler: Mapping[str, Any]) -> int | None:
     """The target, in millicpus, that a VPA recommends for its first container; None: none yet."""
     recommendation = autoscaler.get("status", {}).get("recommendation", {})
     for one in recommendation.get("containerRecommendations") or []:
-        return millicpus(str(one["target"]["cpu"]))
+        return int(1000 * quantities.parse(one["target"]["cpu"]))
     return None
-
-
-def millicpus(quantity: str) -> int:
-    """A CPU quantity as the recommender writes it: `1163m` or `2`. Raises ValueError for anything else."""
-    return int(quantity[:-1]) if quantity.endswith("m") else 1000 * int(quantity)
-
-
-def pause(seconds: float, what: str, progress: Progress) -> None:
-    """Let this much time pass: what is measured is what happens meanwhile."""
-    end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        progress.tick(what)
-        time.sleep(min(left, 1.0))

@@ -1,22 +1,33 @@
-"""What is measured: a Deployment of the server under a fixed load, with an HPA on it, or with VPA's target followed."""
+"""What is measured: a Deployment of the server under a fixed load, with an HPA on it, or with VPA's target followed.
+
+The pod is a server with ONNX Runtime and default options. Its requests need about a third of its quota; what else it
+uses is threads that spin between them, which an autoscaler on CPU can't tell from work.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
-from cluster import Cluster
-from cluster.progress import Progress
-from e2e import autoscalers, usage, waiting
-from e2e.errors import E2EError
-from e2e.offered import Answer, Offered, percentile_ms
+from cluster import objects
+from cluster.namespaces import TestNamespace
+from cluster.waiting import NotInTimeError
+from e2e import autoscalers, settings, usage, waiting
+from e2e.images import APP_IMAGE, PYTHON
+from e2e.offered import Offered, percentile_ms
 from e2e.usage import Usage
-from e2e.workload import PORT, deployment, files, ready
+from load.models import SMALL
+from raddle_operator.objects import quantities
 
+SERVER = Path(__file__).with_name("inside") / "serve.py"
+PORT = 8080
 # About a third of the first limit is work: a request costs 2 ms of one thread.
 RATE_PER_S = 30.0
 REQUEST_M = 100
@@ -75,117 +86,125 @@ class Round:
     served: Served
 
 
-class Bench:
-    """Runs a variant, whose name is the namespace's, after another: on one node they would share its CPUs."""
+def horizontal(space: TestNamespace) -> Horizontal:
+    """Put an HPA on a Deployment that is under load. Raises NotInTimeError where no pod gets ready."""
+    manifest = autoscalers.horizontal("hpa", space.name, target_percent=TARGET_PERCENT, most=MOST_REPLICAS)
+    path = space.client.path_of(manifest)
+    seen: list[autoscalers.Scaled] = []
 
-    def __init__(self, cluster: Cluster, progress: Progress) -> None:
-        """Measure on this cluster, whose autoscalers run."""
-        self._cluster = cluster
-        self._progress = progress
+    def look() -> None:
+        seen.append(autoscalers.scaled(space.client.get(path)))
 
-    def horizontal(self, variant: str) -> Horizontal:
-        """Put an HPA on a Deployment that is under load. Raises E2EError where no pod gets ready."""
-        self._progress.say(f"HPA, {variant}: {RATE_PER_S:g} requests a second, {TARGET_PERCENT} % of {REQUEST_M}m")
-        manifest = autoscalers.horizontal("hpa", variant, target_percent=TARGET_PERCENT, most=MOST_REPLICAS)
-        client = self._cluster.client
-        seen: list[autoscalers.Scaled] = []
+    with _deployed(space, "hpa", REQUEST_M, LIMIT_M) as threads, Offered(RATE_PER_S) as offered:
+        load = Load(offered, lambda: ready(space.list()))
+        load.during(SETTLE_SECONDS)
+        before_hpa = load.mark()
+        space.client.apply(manifest)
+        load.during(HPA_SECONDS - LAST_SECONDS, look)
+        before_last = load.mark()
+        load.during(LAST_SECONDS, look)
+        space.client.delete(path)
+    utilizations = [one.utilization_percent for one in seen if one.utilization_percent is not None]
+    return Horizontal(
+        threads=threads,
+        alone=load.served(until=before_hpa),
+        first_percent=utilizations[0] if utilizations else None,
+        last_percent=utilizations[-1] if utilizations else None,
+        replicas=seen[-1].desired,
+        last=load.served(before_last),
+    )
 
-        with self._deployed("hpa", variant, REQUEST_M, LIMIT_M) as threads, self._load(variant) as load:
-            load.during(SETTLE_SECONDS)
-            before_hpa = load.mark()
-            client.apply(manifest)
-            path = client.path_of(manifest)
 
-            def look() -> None:
-                seen.append(autoscalers.scaled(client.get(path)))
+def vertical(space: TestNamespace) -> list[Round]:
+    """Follow VPA's target until it stays, as its updater and admission do: the limit keeps its ratio.
 
-            load.during(HPA_SECONDS - LAST_SECONDS, look)
-            before_last = load.mark()
-            load.during(LAST_SECONDS, look)
-            client.delete(path)
-        utilizations = [one.utilization_percent for one in seen if one.utilization_percent is not None]
-        found = Horizontal(
-            threads=threads,
-            alone=load.served(until=before_hpa),
-            first_percent=utilizations[0] if utilizations else None,
-            last_percent=utilizations[-1] if utilizations else None,
-            replicas=seen[-1].desired,
-            last=load.served(before_last),
-        )
-        self._progress.say(f"HPA, {variant}: {found.replicas} replicas, {found.last.cpu_m:.0f}m used")
-        return found
+    Each round is a Deployment and a VPA of its own, so that it begins without the history of the one before. It ends
+    early where the target does not fit the node.
+    """
+    node = space.client.get(f"/api/v1/nodes/{settings.HOST.name}")
+    allocatable_m = int(1000 * quantities.parse(node["status"]["allocatable"]["cpu"]))
+    return follow(lambda *given: _round(space, *given), allocatable_m)
 
-    def vertical(self, variant: str) -> list[Round]:
-        """Follow VPA's target until it stays, as its updater and admission do: the limit keeps its ratio.
 
-        Each round is a Deployment and a VPA of its own, so that it begins without the history of the one before. It
-        ends early where the target does not fit the node.
-        """
+def _round(space: TestNamespace, number: int, request_m: int, limit_m: int) -> Round:
+    manifest = autoscalers.vertical(f"vpa-{number}", space.name)
+    path = f"/apis/{autoscalers.GROUP}/v1/namespaces/{space.name}/verticalpodautoscalers/vpa-{number}"
+    targets: list[int] = []
 
-        def measure(number: int, request_m: int, limit_m: int) -> Round:
-            self._progress.say(f"VPA, {variant}, round {number}: request {request_m}m, limit {limit_m}m")
-            return self._round(f"vpa-{number}", variant, request_m, limit_m)
+    def look() -> None:
+        target = autoscalers.recommended_m(space.client.get(path))
+        if target is not None:
+            targets.append(target)
 
-        return follow(measure, self._allocatable_m())
-
-    def _round(self, name: str, variant: str, request_m: int, limit_m: int) -> Round:
-        client, manifest = self._cluster.client, autoscalers.vertical(name, variant)
-        path = f"/apis/{autoscalers.GROUP}/v1/namespaces/{variant}/verticalpodautoscalers/{name}"
-        targets: list[int] = []
-
-        def look() -> None:
-            target = autoscalers.recommended_m(client.get(path))
-            if target is not None:
-                targets.append(target)
-
-        with self._deployed(name, variant, request_m, limit_m) as threads, self._load(variant) as load:
-            load.during(SETTLE_SECONDS)
-            before = load.mark()
-            client.apply(manifest)
-            load.during(LOOK_SECONDS, look)
-            if not targets:
-                load.during(LOOK_SECONDS, look)
-        client.delete(path)
+    with _deployed(space, f"vpa-{number}", request_m, limit_m) as threads, Offered(RATE_PER_S) as offered:
+        load = Load(offered, lambda: ready(space.list()))
+        load.during(SETTLE_SECONDS)
+        before = load.mark()
+        space.client.apply(manifest)
+        load.during(LOOK_SECONDS, look)
         if not targets:
-            raise E2EError(f"VPA {variant}/{name}: no recommendation after {2 * LOOK_SECONDS:.0f} s")
-        return Round(
-            threads=threads, request_m=request_m, limit_m=limit_m, target_m=targets[-1], served=load.served(before)
-        )
+            load.during(LOOK_SECONDS, look)
+    space.client.delete(path)
+    if not targets:
+        raise NotInTimeError(f"VPA {path}: no recommendation after {2 * LOOK_SECONDS:.0f} s")
+    return Round(
+        threads=threads, request_m=request_m, limit_m=limit_m, target_m=targets[-1], served=load.served(before)
+    )
 
-    def _allocatable_m(self) -> int:
-        (node,) = self._cluster.client.get("/api/v1/nodes")["items"]
-        return autoscalers.millicpus(node["status"]["allocatable"]["cpu"])
 
-    @contextmanager
-    def _deployed(self, name: str, variant: str, request_m: int, limit_m: int) -> Iterator[int]:
-        """A Deployment with one ready pod, whose session has this many threads; all of it is gone afterwards."""
-        client = self._cluster.client
-        client.apply(files(variant))
-        manifest = deployment(name, variant, request_m, limit_m)
-        client.apply(manifest)
-        try:
-            waiting.wait(
-                lambda: bool(ready(self._pods(variant))), f"{variant}/{name} is ready", POD_SECONDS, self._progress
-            )
-            yield self._threads(ready(self._pods(variant))[0])
-        finally:
-            client.request("DELETE", client.path_of(manifest), {"propagationPolicy": "Background"})
-            waiting.wait(lambda: not self._pods(variant), f"{variant}/{name} is gone", POD_SECONDS, self._progress)
-
-    def _pods(self, variant: str) -> list[dict[str, Any]]:
-        pods: list[dict[str, Any]] = self._cluster.client.get(f"/api/v1/namespaces/{variant}/pods")["items"]
-        return pods
-
-    def _threads(self, pod: Mapping[str, Any]) -> int:
-        metadata = pod["metadata"]
-        log = self._cluster.client.get(f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/log")
+@contextmanager
+def _deployed(space: TestNamespace, name: str, request_m: int, limit_m: int) -> Iterator[int]:
+    """A Deployment with one ready pod, whose session has this many threads; all of it is gone afterwards."""
+    manifest = deployment(name, request_m, limit_m)
+    space.store(files(), manifest)
+    try:
+        (pod,) = waiting.wait(lambda: ready(space.list()), f"{space.name}/{name} is ready", POD_SECONDS)
+        log = space.client.get(f"{space.pods_path}/{pod['metadata']['name']}/log")
         line = next(line for line in str(log["text"]).splitlines() if line.startswith('{"threads"'))
-        return int(json.loads(line)["threads"])
+        yield int(json.loads(line)["threads"])
+    finally:
+        space.client.delete(f"/apis/apps/v1/namespaces/{space.name}/deployments/{name}")
+        waiting.wait(lambda: not space.list(), f"{space.name}/{name} is gone", POD_SECONDS)
 
-    @contextmanager
-    def _load(self, variant: str) -> Iterator[Load]:
-        with Offered(RATE_PER_S) as offered:
-            yield Load(offered, lambda: ready(self._pods(variant)), self._progress)
+
+def ready(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that a Service would send requests to."""
+    return [
+        pod
+        for pod in pods
+        if "deletionTimestamp" not in pod["metadata"]
+        and any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", []))
+    ]
+
+
+def files() -> dict[str, Any]:
+    """The server and its model, mounted into the application's image."""
+    with tempfile.TemporaryDirectory(prefix="raddle-model-") as folder:
+        model = base64.b64encode(SMALL.file(Path(folder)).read_bytes()).decode()
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "serve"},
+        "data": {"serve.py": SERVER.read_text()},
+        "binaryData": {"model.onnx": model},
+    }
+
+
+def deployment(name: str, request_m: int, limit_m: int) -> dict[str, Any]:
+    """One replica of the server, as a user writes it who thinks of no threads."""
+    container = objects.container(
+        cpu=f"{limit_m}m",
+        request=f"{request_m}m",
+        image=APP_IMAGE,
+        imagePullPolicy="Never",
+        command=[PYTHON, "/serve/serve.py", "/serve/model.onnx", str(PORT)],
+        readinessProbe={"httpGet": {"path": "/ready", "port": PORT}, "periodSeconds": 2, "timeoutSeconds": 5},
+        volumeMounts=[{"name": "serve", "mountPath": "/serve"}],
+    )
+    volumes = [{"name": "serve", "configMap": {"name": "serve"}}]
+    return objects.deployment(
+        name, 1, container, automountServiceAccountToken=False, terminationGracePeriodSeconds=5, volumes=volumes
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +218,10 @@ class Mark:
 class Load:
     """Requests to the pods that are ready, and what these use meanwhile."""
 
-    def __init__(self, offered: Offered, pods: Callable[[], list[dict[str, Any]]], progress: Progress) -> None:
+    def __init__(self, offered: Offered, pods: Callable[[], list[dict[str, Any]]]) -> None:
         """Aim at the pods that are ready now."""
         self._offered = offered
         self._pods = pods
-        self._progress = progress
         self._first: dict[str, Usage] = {}
         self._latest: dict[str, Usage] = {}
         self._step()
@@ -217,7 +235,6 @@ class Load:
             time.sleep(min(STEP_SECONDS, max(0.0, end - time.monotonic())))
             self._step()
             look()
-            self._progress.tick("under load")
         self._end = self.mark()
 
     def mark(self) -> Mark:
@@ -231,8 +248,17 @@ class Load:
         """
         begin, end = since or self._start, until or self._end
         answers = [one for one in self._offered.answers(begin.moment) if one.due < end.moment]
-        used = [now.since(begin.used.get(uid, self._first[uid])) for uid, now in end.used.items()]
-        return served(answers, usage.total(used), end.moment - begin.moment)
+        used = usage.total(now.since(begin.used.get(uid, self._first[uid])) for uid, now in end.used.items())
+        seconds = end.moment - begin.moment
+        return Served(
+            seconds=round(seconds, 1),
+            requests=len(answers),
+            failed=sum(not one.ok for one in answers),
+            p50_ms=percentile_ms(answers, 50),
+            p99_ms=percentile_ms(answers, 99),
+            cpu_m=used.cpu_us / 1000 / seconds,
+            throttled_percent=used.throttled_percent,
+        )
 
     def _step(self) -> None:
         pods = self._pods()
@@ -259,16 +285,3 @@ def follow(measure: Callable[[int, int, int], Round], allocatable_m: int) -> lis
             break
         request_m = found.target_m
     return rounds
-
-
-def served(answers: list[Answer], used: Usage, seconds: float) -> Served:
-    """The figures of these requests and this use."""
-    return Served(
-        seconds=round(seconds, 1),
-        requests=len(answers),
-        failed=sum(not one.ok for one in answers),
-        p50_ms=percentile_ms(answers, 50),
-        p99_ms=percentile_ms(answers, 99),
-        cpu_m=1000 * used.cpu_s / seconds,
-        throttled_percent=used.throttled_percent,
-    )

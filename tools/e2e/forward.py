@@ -2,99 +2,48 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import socket
+import socketserver
 import threading
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterator
 
 CHUNK_BYTES = 1 << 16
 
 
-class Forward:
-    """Listens on one address in a thread of its own from `with` on, and connects each caller to `target`."""
+@contextlib.contextmanager
+def forwarded(listen: tuple[str, int], target: tuple[str, int]) -> Iterator[int]:
+    """Connect who calls `listen` to `target`; the port that listens is given, as 0 is any.
 
-    def __init__(self, listen: tuple[str, int], target: tuple[str, int]) -> None:
-        """Describe it; nothing listens yet."""
-        self._listen = listen
-        self._target = target
-        self._loop = asyncio.new_event_loop()
-        self._started = threading.Event()
-        self._failure: OSError | None = None
-        self._thread = threading.Thread(target=self._run, name="forward", daemon=True)
-        self._stop: asyncio.Event | None = None
-        self.port = 0
+    Connections that are open at the end of the block last until one of their ends is closed. Raises OSError where the
+    address can't be had.
+    """
 
-    def __enter__(self) -> Self:
-        """Listen. Raises OSError where the address can't be had."""
-        self._thread.start()
-        self._started.wait()
-        if self._failure is not None:
-            raise self._failure
-        return self
+    class Carry(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(OSError), socket.create_connection(target) as there:
+                back = threading.Thread(target=_copy, args=(there, self.request), daemon=True)
+                back.start()
+                _copy(self.request, there)
+                back.join()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End all connections."""
-        stop = self._stop
-        if stop is not None:
-            self._loop.call_soon_threadsafe(stop.set)
-        self._thread.join()
+    class Server(socketserver.ThreadingTCPServer):
+        allow_reuse_address = True
+        daemon_threads = True
+        block_on_close = False
+        request_queue_size = 128
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
+    with Server(listen, Carry) as server:
+        threading.Thread(target=server.serve_forever, name="forward", daemon=True).start()
         try:
-            self._loop.run_until_complete(self._serve())
+            yield server.server_address[1]
         finally:
-            self._started.set()
-            self._loop.close()
-
-    async def _serve(self) -> None:
-        self._stop = asyncio.Event()
-        connections: set[asyncio.Task[None]] = set()
-
-        async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            connections.add(task)
-            try:
-                await self._carry(reader, writer)
-            except asyncio.CancelledError:
-                # The end of this object, which asks for it; nobody waits for the answer.
-                pass
-            finally:
-                connections.discard(task)
-
-        try:
-            server = await asyncio.start_server(accepted, *self._listen)
-        except OSError as error:
-            self._failure = error
-            return
-        self.port = server.sockets[0].getsockname()[1]
-        self._started.set()
-        await self._stop.wait()
-        server.close()
-        for task in tuple(connections):
-            task.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
-
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            there, back = await asyncio.open_connection(*self._target)
-        except OSError:
-            writer.close()
-            return
-        try:
-            await asyncio.gather(_copy(reader, back), _copy(there, writer))
-        finally:
-            for end in (writer, back):
-                end.transport.abort()
+            server.shutdown()
 
 
-async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+def _copy(source: socket.socket, sink: socket.socket) -> None:
+    """Until `source` says no more, which `sink` is told."""
     with contextlib.suppress(OSError):
-        while data := await source.read(CHUNK_BYTES):
-            sink.write(data)
-            await sink.drain()
-        sink.write_eof()
+        while data := source.recv(CHUNK_BYTES):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)

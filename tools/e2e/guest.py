@@ -10,20 +10,19 @@ import re
 import shutil
 import socket
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Any
 
 from cluster import Cluster, DevclusterError
 from cluster.components import Component, wait_alive
 from cluster.progress import Progress
+from cluster.waiting import T
 from e2e import guestdisk, joining, settings, waiting
-from e2e.errors import REFUSALS, E2EError, E2EUnavailableError
+from e2e.errors import E2EError
 from lab import contents, programs, qemu, shapes
-from lab.errors import LabUnavailableError
+from unavailable import UnavailableError
 
 SHAPE = "2s4n-8c16t"
 INSIDE = Path(__file__).with_name("inside")
@@ -42,132 +41,79 @@ _CLOCK = re.compile(r"node: clock (\d+)")
 
 
 def need() -> None:
-    """Raise E2EUnavailableError where the guest can't run, with the reason."""
-    try:
-        programs.need()
-    except LabUnavailableError as error:
-        raise E2EUnavailableError(str(error)) from None
+    """Raise UnavailableError where the guest can't run, with the reason."""
+    programs.need()
     if not TUN.exists():
-        raise E2EUnavailableError(f"{TUN} is not there, so QEMU can't have a network interface")
+        raise UnavailableError(f"{TUN} is not there, so QEMU can't have a network interface")
 
 
-class GuestNode:
-    """The node, from `with` to the end of the block; `wait` says when it is Ready."""
+@contextmanager
+def running(cluster: Cluster, node: settings.Node, disk: Path, kernel: Path, progress: Progress) -> Iterator[None]:
+    """The node, with a disk of guestdisk's, once it is Ready; one that hangs is booted again.
 
-    def __init__(self, cluster: Cluster, node: settings.Node, disk: Path, kernel: Path, progress: Progress) -> None:
-        """Describe a guest that joins `cluster`, with a disk of guestdisk's."""
-        self._cluster = cluster
-        self._node = node
-        self._disk = disk
-        self._kernel = kernel
-        self._progress = progress
-        self._folder = cluster.directory / "guest"
-        self._component: Component | None = None
-        self._started_at = 0.0
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        """Start it; it boots while others do their part. Raises E2EError when QEMU does not start."""
-        with ExitStack() as stack:
-            stack.callback(self._remove)
-            self._write_initramfs()
-            self._boot()
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End it, and its interface with it."""
-        self._stack.close()
-
-    def wait(self) -> None:
-        """Wait until it is Ready; one that hangs is booted again. Raises E2EError with its log's end."""
+    Raises E2EError or DevclusterError, with the end of its console.
+    """
+    folder = cluster.directory / "guest"
+    component = cluster.component("guest")
+    try:
+        _write_initramfs(cluster, node, folder)
+        machine = qemu.Guest(
+            kernel=kernel, initramfs=folder / "initramfs", disk=disk, node_mib=NODE_MIB, tap=node.cable
+        )
         for attempt in range(ATTEMPTS):
             try:
-                self._wait(lambda: _CLOCK.search(self._log()) is not None, "the guest has booted", BOOT_SECONDS)
-                self._check_clock()
-                ready, what = partial(joining.ready, self._cluster, self._node), f"node {self._node.name} Ready"
-                self._wait(ready, what, READY_SECONDS)
+                _boot(cluster, node, component, machine, folder / "console", progress)
+                break
             except (E2EError, DevclusterError) as error:
                 if attempt == ATTEMPTS - 1:
                     raise
-                self._progress.say(f"{str(error).splitlines()[0]}; booting it again")
-                self._stop()
-                self._boot()
-            else:
-                return
+                progress.say(f"{str(error).splitlines()[0]}; booting it again")
+                component.kill()
+        yield
+    finally:
+        component.kill()
+        shutil.rmtree(folder, ignore_errors=True)
 
-    def _write_initramfs(self) -> None:
-        root = self._folder / "root"
-        for name in ("proc", "sys", "dev", "root"):
-            (root / name).mkdir(parents=True)
-        contents.busybox(root)
-        shutil.copy(INSIDE / "guest-init.sh", root / "init")
-        (root / "init").chmod(0o755)
-        shutil.copy(qemu.CPUS_SCRIPT, root / qemu.CPUS_SCRIPT.name)
-        joining.write_files(self._cluster, self._node, root / "node")
-        shutil.copy(INSIDE / "guest-node.sh", root / "node")
-        (root / "node" / "node.env").write_text(environment(self._node))
-        qemu.initramfs(self._folder / "initramfs", root)
-        shutil.rmtree(root)
 
-    def _boot(self) -> None:
-        guest = qemu.Guest(
-            kernel=self._kernel,
-            initramfs=self._folder / "initramfs",
-            disk=self._disk,
-            node_mib=NODE_MIB,
-            tap=self._node.cable,
-        )
-        console = self._folder / "console"
-        console.write_bytes(b"")
-        serial = ["-chardev", f"file,id=console,path={console}", "-serial", "chardev:console"]
-        self._started_at = time.time()
-        self._component = self._cluster.component("guest")
-        # Its 16 CPUs are threads beside the other node's two; without this the webhook would be late.
-        self._component.start(["nice", "-n", "5", *qemu.arguments(shapes.get(SHAPE), guest), *serial])
-        self._wait(self._connected, "QEMU has made its interface", BOOT_SECONDS)
-        joining.connect(self._node)
+def _write_initramfs(cluster: Cluster, node: settings.Node, folder: Path) -> None:
+    root = folder / "root"
+    for name in ("proc", "sys", "dev", "root"):
+        (root / name).mkdir(parents=True)
+    contents.busybox(root)
+    shutil.copy(INSIDE / "guest-init.sh", root / "init")
+    (root / "init").chmod(0o755)
+    shutil.copy(qemu.CPUS_SCRIPT, root / qemu.CPUS_SCRIPT.name)
+    joining.write_files(cluster, node, root / "node")
+    shutil.copy(INSIDE / "guest-node.sh", root / "node")
+    (root / "node" / "node.env").write_text(environment(node))
+    qemu.initramfs(folder / "initramfs", root)
+    shutil.rmtree(root)
 
-    def _connected(self) -> bool:
-        return self._node.cable in {name for _, name in socket.if_nameindex()}
 
-    def _check_clock(self) -> None:
-        """Raise E2EError where certificates could seem to be of the future, which no message of TLS says so plainly."""
-        found = _CLOCK.search(self._log())
-        assert found is not None
-        if problem := clock_problem(int(found[1]), self._started_at, time.time()):
-            raise E2EError(problem)
+def _boot(
+    cluster: Cluster, node: settings.Node, component: Component, machine: qemu.Guest, console: Path, progress: Progress
+) -> None:
+    console.write_bytes(b"")
+    serial = ["-chardev", f"file,id=console,path={console}", "-serial", "chardev:console"]
+    started_at = time.time()
+    # Its 16 CPUs are threads beside the other node's two; without this the webhook would be late.
+    component.start(["nice", "-n", "5", *qemu.arguments(shapes.get(SHAPE), machine), *serial])
 
-    def _log(self) -> str:
-        return (self._folder / "console").read_text(errors="replace")
-
-    def _wait(self, check: Callable[[], bool], what: str, seconds: float) -> None:
-        assert self._component is not None
-        wait_alive(
-            check,
-            what,
-            seconds,
-            [self._component],
-            log=self._last_lines,
-            refusals=REFUSALS,
-            progress=self._progress,
-            poll_seconds=waiting.POLL_SECONDS,
-        )
-
-    def _last_lines(self) -> str:
-        lines = self._log().splitlines()[-qemu.LOG_LINES :]
+    def last_lines() -> str:
+        lines = console.read_text(errors="replace").splitlines()[-qemu.LOG_LINES :]
         return "\n".join(["the end of the guest's console:", *(f"  {line}" for line in lines)])
 
-    def _stop(self) -> None:
-        if self._component is not None:
-            self._component.kill()
-            self._component = None
+    def wait(check: Callable[[], T | None], what: str, seconds: float) -> T:
+        options: dict[str, Any] = {"refusals": waiting.REFUSALS, "progress": progress}
+        return wait_alive(check, what, seconds, [component], log=last_lines, **options)
 
-    def _remove(self) -> None:
-        self._stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+    wait(lambda: node.cable in {name for _, name in socket.if_nameindex()}, "QEMU has made its interface", BOOT_SECONDS)
+    joining.connect(node)
+    told = wait(lambda: _CLOCK.search(console.read_text(errors="replace")), "the guest has booted", BOOT_SECONDS)
+    # Certificates could seem to be of the future, which no message of TLS says so plainly.
+    if problem := clock_problem(int(told[1]), started_at, time.time()):
+        raise E2EError(problem)
+    wait(lambda: joining.ready(cluster, node), f"node {node.name} Ready", READY_SECONDS)
 
 
 def environment(node: settings.Node) -> str:

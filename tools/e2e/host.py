@@ -9,19 +9,19 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Any
 from urllib.parse import urlsplit
 
 from cluster import Cluster, binaries
 from cluster.components import Component, wait_alive
 from cluster.progress import Progress
-from e2e import cgroups, imagevolumes, joining, settings, waiting
-from e2e.errors import REFUSALS, E2EUnavailableError
-from e2e.forward import Forward
+from cluster.waiting import T
+from e2e import cgroups, features, joining, settings, waiting
+from e2e.forward import forwarded
+from unavailable import UnavailableError
 
 SCRIPT = Path(__file__).with_name("inside") / "node.sh"
 # Program -> the Debian package that has it.
@@ -41,133 +41,78 @@ PLUGINS = Path("/usr/lib/cni/bridge")
 READY_SECONDS = 900.0
 
 
-def need(user_id: int, *, install: bool, progress: Progress) -> None:
-    """Raise E2EUnavailableError where a node can't run: not as root, or without these programs.
+def need() -> None:
+    """Raise UnavailableError where a node can't run: not as root, or without these programs."""
+    if os.getuid() != 0:
+        raise UnavailableError("a kubelet needs root, and this is another user")
+    missing = {package for program, package in NEEDED.items() if shutil.which(program) is None}
+    if not PLUGINS.exists():
+        missing.add("containernetworking-plugins")
+    if packages := " ".join(sorted(missing)):
+        raise UnavailableError(f"not installed: {packages} (tools/scripts/packages nodes installs them as root)")
 
-    `install` has apt-get install what is missing.
+
+@contextmanager
+def running(cluster: Cluster, node: settings.Node, images: Sequence[Path], progress: Progress) -> Iterator[int]:
+    """The node with these image tarballs, once it is Ready; its first process is given, as this machine numbers it.
+
+    The API server's address, which other nodes use too, is there as long as this one. Raises E2EError or
+    DevclusterError, with the end of its log.
     """
-    if user_id != 0:
-        raise E2EUnavailableError("a kubelet needs root, and this is another user")
-    if install and missing() and shutil.which("apt-get"):
-        progress.say(f"installing {' '.join(missing())}")
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for arguments in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *missing()]):
-            # What is missing still is said below.
-            subprocess.run(["apt-get", *arguments], check=False, capture_output=True, env=environment)
-    if packages := " ".join(missing()):
-        raise E2EUnavailableError(f"not installed: {packages} (apt-get install --no-install-recommends {packages})")
+    kubelet = binaries.find(binaries.kubelet(cluster.version), ["kubelet"], progress)["kubelet"]
+    cgroups.refuse_another_node()
+    folder = cluster.directory / "node"
+    component = cluster.component("node")
 
+    def wait(check: Callable[[], T | None], what: str) -> T:
+        options: dict[str, Any] = {"refusals": waiting.REFUSALS, "progress": progress}
+        return wait_alive(check, what, READY_SECONDS, [component], **options)
 
-def missing() -> list[str]:
-    """The Debian packages that are not installed."""
-    found = {package for program, package in NEEDED.items() if shutil.which(program) is None}
-    return sorted(found | (set() if PLUGINS.exists() else {"containernetworking-plugins"}))
-
-
-class HostNode:
-    """The node, from `with` to the end of the block. `pid` is its first process, as this machine numbers it.
-
-    The API server's address, which other nodes use too, is there as long as this one.
-    """
-
-    def __init__(self, cluster: Cluster, node: settings.Node, images: Sequence[Path], progress: Progress) -> None:
-        """Describe a node that joins `cluster` and has these image tarballs."""
-        self._cluster = cluster
-        self._node = node
-        self._images = images
-        self._progress = progress
-        self._folder = cluster.directory / "node"
-        self._component: Component | None = None
-        self.pid = 0
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        """Start it and wait until it is Ready. Raises E2EError when it does not get so, with its log's end."""
-        kubelet = binaries.find(binaries.kubelet(self._cluster.version), ["kubelet"], self._progress)["kubelet"]
-        cgroups.refuse_another_node()
-        with ExitStack() as stack:
-            self._prepare()
-            stack.callback(self._remove)
-            self._component = self._cluster.component("node")
-            self._component.start(self._command(kubelet))
-            self.pid = self._first_process()
-            self._connect(self.pid)
-            target = urlsplit(self._cluster.server)
-            assert target.hostname is not None
-            assert target.port is not None
-            stack.enter_context(Forward((settings.API_ADDRESS, 443), (target.hostname, target.port)))
-            self._wait((self._folder / "imported").exists, "images imported")
-            self._wait(lambda: joining.ready(self._cluster, self._node), f"node {self._node.name} Ready")
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Stop all of it and remove its control groups."""
-        self._stack.close()
-
-    def _prepare(self) -> None:
-        joining.write_files(self._cluster, self._node, self._folder / "files" / joining.FILES[1:])
-        images = self._folder / "images"
-        images.mkdir()
-        for tarball in self._images:
-            (images / tarball.name).symlink_to(tarball)
-
-    def _command(self, kubelet: Path) -> list[str]:
-        node = self._node
-        spaces = ["--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc"]
-        arguments = [str(self._folder), str(kubelet), node.name, node.address, node.host_address]
-        # containerd looks for its shim where programs are.
-        path = imagevolumes.search_path()
-        return ["env", *([f"PATH={path}"] if path else []), "unshare", *spaces, "sh", str(SCRIPT), *arguments]
-
-    def _first_process(self) -> int:
-        found: list[int] = []
-
-        def born() -> bool:
-            assert self._component is not None
-            self._component.require_alive()
-            parent = self._component.pid
-            children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-            found.extend(int(child) for child in children)
-            # Before it has become another program it may be in this machine's namespaces still.
-            return bool(found) and _network(found[0]) != _network("self")
-
-        self._wait(born, "the node's first process")
-        return found[0]
-
-    def _connect(self, first_process: int) -> None:
-        """Lay the cable."""
-        peer = ["type", "veth", "peer", "name", "eth0", "netns", str(first_process)]
-        joining.ip("link", "add", self._node.cable, *peer)
-        joining.connect(self._node)
-        (self._folder / "cable").touch()
-
-    def _wait(self, check: Callable[[], bool], what: str) -> None:
-        assert self._component is not None
-        wait_alive(
-            check,
-            what,
-            READY_SECONDS,
-            [self._component],
-            refusals=REFUSALS,
-            progress=self._progress,
-            poll_seconds=waiting.POLL_SECONDS,
-        )
-
-    def _remove(self) -> None:
-        if self._component is not None:
-            self._component.kill()
+    try:
+        joining.write_files(cluster, node, folder / "files" / joining.FILES[1:])
+        (folder / "images").mkdir()
+        for tarball in images:
+            (folder / "images" / tarball.name).symlink_to(tarball)
+        component.start(_command(node, folder, kubelet))
+        first_process = wait(lambda: _first_process(component), "the node's first process")
+        # The cable.
+        joining.ip("link", "add", node.cable, *["type", "veth", "peer", "name", "eth0", "netns", str(first_process)])
+        joining.connect(node)
+        (folder / "cable").touch()
+        target = urlsplit(cluster.server)
+        assert target.hostname is not None
+        assert target.port is not None
+        with forwarded((settings.API_ADDRESS, 443), (target.hostname, target.port)):
+            wait((folder / "imported").exists, "images imported")
+            wait(lambda: joining.ready(cluster, node), f"node {node.name} Ready")
+            yield first_process
+    finally:
+        component.kill()
         try:
             cgroups.remove()
         finally:
             # The kernel takes the cable away with the namespace, some time after its last process.
-            subprocess.run(["ip", "link", "delete", self._node.cable], check=False, capture_output=True)
-            shutil.rmtree(self._folder, ignore_errors=True)
+            subprocess.run(["ip", "link", "delete", node.cable], check=False, capture_output=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _network(process: int | str) -> str:
+def _command(node: settings.Node, folder: Path, kubelet: Path) -> list[str]:
+    spaces = ["--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc"]
+    arguments = [str(folder), str(kubelet), node.name, node.address, node.host_address]
+    # containerd looks for its shim where programs are.
+    path = features.search_path()
+    return ["env", *([f"PATH={path}"] if path else []), "unshare", *spaces, "sh", str(SCRIPT), *arguments]
+
+
+def _first_process(component: Component) -> int | None:
+    """The first process in the node's namespaces; None before it is there."""
+    parent = component.pid
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    # Before it has become another program it may be in this machine's namespaces still.
+    return next((int(child) for child in children if _network(child) != _network("self")), None)
+
+
+def _network(process: str) -> str:
     try:
         return str(Path(f"/proc/{process}/ns/net").readlink())
     except OSError:

@@ -7,6 +7,7 @@ what is in them changes.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import shutil
 import subprocess
@@ -20,11 +21,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cluster.progress import Progress
-from e2e import archive, nodejs, settings
+from e2e import archive, features, settings
 from e2e.errors import E2EError
 from lab import cache, contents, model
 from lab.guest import threads as guest_threads
 from raddle import __version__, delivery
+from runtimes import nodejs
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 INSIDE = Path(__file__).with_name("inside")
@@ -36,7 +38,7 @@ AGENT_REPOSITORY = "raddle-agent"
 SHIM_IMAGE = f"raddle-shim:{__version__}"
 # Longer than it takes a run to hand them to its nodes.
 IN_USE_SECONDS = 1800
-# --images build: with buildah, as users' images are built.
+# Instead of a folder: with buildah, as users' images are built.
 BUILD = Path("build")
 APP_IMAGE = "raddle-e2e-app:1"
 VENV_IMAGE = "raddle-e2e-venv:1"
@@ -61,15 +63,14 @@ def tarballs(exported: Path | None, progress: Progress) -> tuple[list[Path], str
     """
     if exported == BUILD:
         exported = _built(progress)
-    app = _kept("app", _digest_of_app(), "the application's image", _make_app, progress)
+    source = _packages(APP_EXTRAS) + _text(APP, Path(guest_threads.__file__), Path(model.__file__))
+    app = _kept("app", source, "the application's image", _make_app, progress)
     others = [app / "app.tar", app / "venv.tar", app / "pause.tar"]
-    if not nodejs.unavailable():
-        found = nodejs.modules()
-
-        def make_node(home: Path) -> None:
-            _make_node(home, found)
-
-        others.append(_kept("node", _digest_of_node(), "the image with Node.js", make_node, progress) / "node.tar")
+    if not features.without_nodejs():
+        make_node = functools.partial(_make_node, modules=nodejs.package(f"onnxruntime-node@{nodejs.NEWEST}"))
+        program = _node_program().stat()
+        source = f"{nodejs.NEWEST} {program.st_size} {program.st_mtime_ns}" + _text(NODE_APP, Path(model.__file__))
+        others.append(_kept("node", source, "the image with Node.js", make_node, progress) / "node.tar")
     if exported is not None:
         given = [path.resolve() for path in sorted(exported.glob("*.tar"))]
         if not any(path.name.startswith(f"{RADDLE_IMAGE.replace(':', '-')}") for path in given):
@@ -79,12 +80,9 @@ def tarballs(exported: Path | None, progress: Progress) -> tuple[list[Path], str
             given.append(_shim(progress))
         progress.say(f"Raddle's images, as users get them: {', '.join(path.stem for path in given)}")
         return [*given, *others], AGENT_REPOSITORY if agent else ""
-    base = _kept("base", _digest_of_packages(RADDLE_EXTRAS), "the base of Raddle's image", _make_base, progress)
-
-    def make_raddle(home: Path) -> None:
-        _make_raddle(home, base / "base.layer")
-
-    raddle = _kept("raddle", _digest_of_sources(), "Raddle's image", make_raddle, progress)
+    base = _kept("base", _packages(RADDLE_EXTRAS), "the base of Raddle's image", _make_base, progress)
+    make_raddle = functools.partial(_make_raddle, base=base / "base.layer")
+    raddle = _kept("raddle", _packages(RADDLE_EXTRAS) + _sources(), "Raddle's image", make_raddle, progress)
     progress.say("Raddle's images are made of the developer's environment (--images build: as users get them)")
     return [raddle / "raddle.tar", _shim(progress), *others], ""
 
@@ -119,47 +117,35 @@ def _built(progress: Progress) -> Path:
 
 def _shim(progress: Progress) -> Path:
     """The tarball of the shim's image, for image volumes and init containers."""
-    text = delivery.content_hash() + _text(*MAKERS)
-    key = hashlib.sha256(text.encode()).hexdigest()[:12]
-    return _kept("shim", key, "the shim's image", _make_shim, progress) / "shim.tar"
+    return _kept("shim", delivery.content_hash(), "the shim's image", _make_shim, progress) / "shim.tar"
 
 
-def _kept(name: str, key: str, what: str, make: Callable[[Path], None], progress: Progress) -> Path:
-    """What `make` makes under this key, and no older one but those that another run may be using."""
+def _kept(name: str, source: str, what: str, make: Callable[[Path], None], progress: Progress) -> Path:
+    """What `make` makes of this source, a text, and no older one but those that another run may be using."""
+    key = hashlib.sha256((_text(*MAKERS) + source).encode()).hexdigest()[:12]
     home = cache.made(f"e2e-{name}-{key}", what, make, progress)
     cache.forget(f"e2e-{name}-*", older_than_s=IN_USE_SECONDS)
     return home
 
 
-def _digest_of_sources() -> str:
-    digest = hashlib.sha256(_digest_of_packages(RADDLE_EXTRAS).encode())
-    for source in SOURCES:
-        path = REPOSITORY / source
-        files = sorted(path.rglob("*")) if path.is_dir() else [path]
-        for file in files:
-            if file.is_file() and "__pycache__" not in file.parts:
-                digest.update(str(file.relative_to(REPOSITORY)).encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:12]
+def _sources() -> str:
+    """The digests of all files that Raddle's wheel is built of."""
+    roots = [REPOSITORY / source for source in SOURCES]
+    files = [file for root in roots for file in (sorted(root.rglob("*")) if root.is_dir() else [root])]
+    return "".join(
+        f"{file.relative_to(REPOSITORY)} {hashlib.sha256(file.read_bytes()).hexdigest()}\n"
+        for file in files
+        if file.is_file() and "__pycache__" not in file.parts
+    )
 
 
-def _digest_of_app() -> str:
-    sources = (APP, Path(guest_threads.__file__), Path(model.__file__))
-    text = _digest_of_packages(APP_EXTRAS) + _text(*sources)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+def _packages(extras: Iterable[str]) -> str:
+    return sys.version + "".join(f"{name} {metadata.version(name)}\n" for name in distributions(extras))
 
 
-def _digest_of_node() -> str:
-    """Of what the image with Node.js is made from; the program is told by its size and time."""
-    program = nodejs.program().stat()
-    sources = (NODE_APP, *MAKERS, Path(model.__file__))
-    text = f"{nodejs.VERSION} {program.st_size} {program.st_mtime_ns}" + _text(*sources)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _digest_of_packages(extras: Iterable[str]) -> str:
-    versions = [f"{name} {metadata.version(name)}" for name in distributions(extras)]
-    text = sys.version + _text(*MAKERS) + "\n".join(versions)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+def _node_program() -> Path:
+    """This machine's Node.js."""
+    return Path(nodejs.node()).resolve()
 
 
 def _text(*sources: Path) -> str:
@@ -230,7 +216,7 @@ def _make_node(home: Path, modules: Path) -> None:
     contents.system(root)
     program = root / NODE[1:]
     program.parent.mkdir(parents=True)
-    shutil.copy(nodejs.program(), program)
+    shutil.copy(_node_program(), program)
     shutil.copytree(modules, root / "app" / "node_modules")
     shutil.copy(NODE_APP, root / "app" / "app.cjs")
     model.write(root / "app" / "model.onnx")

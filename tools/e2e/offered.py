@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import os
 import threading
 import time
 from collections.abc import Sequence
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
+
+from cluster.background import Background
+from load.measure import percentile
 
 REQUEST = b"GET / HTTP/1.0\r\n\r\n"
 ANSWER = b" 200 "
@@ -31,31 +32,28 @@ class Answer(NamedTuple):
     ok: bool
 
 
-class Offered:
-    """Offers `rate_per_s` from `with` to the end of the block, to the addresses last given to `aim`."""
+class Offered(Background):
+    """Offers `rate_per_s` from `with` to the end of the block, to the addresses last given to `aim`.
+
+    It ends once the requests that are on their way have been answered or given up.
+    """
 
     def __init__(self, rate_per_s: float) -> None:
         """Describe it; with no address, nothing is due."""
+        super().__init__()
         self._rate_per_s = rate_per_s
         self._targets: tuple[tuple[str, int], ...] = ()
+        self._aimed = 0.0
         self._answers: list[Answer] = []
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._offer()), name="offered", daemon=True)
 
-    def __enter__(self) -> Self:
-        """Begin."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End, once the requests that are on their way have been answered or given up."""
-        self._ended.set()
-        self._thread.join()
+    def run(self) -> None:
+        """Offer until the end."""
+        asyncio.run(self._offer())
 
     def aim(self, targets: Sequence[tuple[str, int]]) -> None:
         """Send to these addresses and ports from now on."""
+        if not self._targets:
+            self._aimed = time.monotonic()
         self._targets = tuple(targets)
 
     def answers(self, since: float = 0.0) -> list[Answer]:
@@ -67,11 +65,12 @@ class Offered:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
         under_way: set[asyncio.Task[None]] = set()
         number, due = 0, time.monotonic()
-        while not self._ended.is_set():
+        while not self.end.is_set():
             due += 1 / self._rate_per_s
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             targets = self._targets
-            if targets:
+            # A loop that is late has moments to catch up with at which there was no address.
+            if targets and due >= self._aimed:
                 task = asyncio.create_task(self._ask(targets[number % len(targets)], due))
                 under_way.add(task)
                 task.add_done_callback(under_way.discard)
@@ -95,4 +94,4 @@ class Offered:
 def percentile_ms(answers: Sequence[Answer], percent: float) -> float | None:
     """The time in ms that this share of the requests did not exceed (nearest rank), None without requests."""
     times = sorted(one.seconds for one in answers)
-    return 1000 * times[max(0, math.ceil(len(times) * percent / 100) - 1)] if times else None
+    return 1000 * percentile(times, percent) if times else None

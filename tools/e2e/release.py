@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import http.client
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from cluster import Cluster, objects
-from cluster.client import ApiError
+from cluster import Cluster
+from cluster.namespaces import TOPOLOGIES
 from cluster.progress import Progress
 from e2e import waiting
 from e2e.errors import E2EError
 from e2e.images import SHIM_IMAGE
-from e2e.scenarios import policy
 from e2e.settings import HOST
 from raddle import __version__
 
@@ -25,7 +23,6 @@ NAMESPACE = "raddle-system"
 INSTALL_SECONDS = 900
 # The agent asks a kubelet that did not answer again after a minute.
 PUBLISHED_SECONDS = 300.0
-SHIPPED_SECONDS = 180.0
 # On a node of two CPUs, of which one is kept back, a pod that asks for a whole one needs all that may be asked for.
 NO_CPU = {"requests": {"cpu": "0"}}
 # Emulated CPUs would make the webhook slow.
@@ -59,38 +56,12 @@ def install(cluster: Cluster, agent_repository: str, progress: Progress) -> None
         raise E2EError(f"{pods}\nhelm install: {done.stderr.strip()[-600:]}")
 
 
-def wait_for_topology(
-    cluster: Cluster, node: str, progress: Progress, seconds: float = PUBLISHED_SECONDS
-) -> dict[str, Any]:
-    """The node's NodeCPUTopology once the agent has put the kubelet's settings in. Raises E2EError after that long."""
-    found: dict[str, Any] = {}
+def wait_for_topology(cluster: Cluster, node: str, progress: Progress, seconds: float) -> dict[str, Any]:
+    """The node's NodeCPUTopology once the agent has put the kubelet's settings in. Raises NotInTimeError."""
 
-    def published() -> bool:
-        found.update(get(cluster, f"/apis/raddle.dev/v1alpha1/nodecputopologies/{node}") or {})
+    def published() -> dict[str, Any] | None:
+        found = cluster.client.get(f"{TOPOLOGIES}/{node}")
         # Without a source the kubelet could not be asked so far, which is tried again.
-        return bool(found.get("spec", {}).get("kubelet", {}).get("source"))
+        return found if found["spec"].get("kubelet", {}).get("source") else None
 
-    waiting.wait(published, f"the agent has published {node} with its kubelet's settings", seconds, progress)
-    return found
-
-
-def opt_in(cluster: Cluster, namespace: str, labels: dict[str, str], progress: Progress) -> None:
-    """Make an opted-in namespace with a policy, and wait until the shim is there."""
-    cluster.client.apply(objects.namespace(namespace, {"raddle.dev/inject": "enabled", **labels}))
-    cluster.client.apply(policy("e2e", namespace, podSelector={}))
-
-    def shipped() -> bool:
-        maps = cluster.client.get(f"/api/v1/namespaces/{namespace}/configmaps")["items"]
-        return any(one["metadata"]["name"].startswith("raddle-shim-") for one in maps)
-
-    waiting.wait(shipped, f"the shim is in namespace {namespace}", SHIPPED_SECONDS, progress)
-
-
-def get(cluster: Cluster, path: str) -> dict[str, Any] | None:
-    """The object, None where there is none. Raises ApiError for any other refusal."""
-    try:
-        return cluster.client.get(path)
-    except ApiError as error:
-        if error.status == http.client.NOT_FOUND:
-            return None
-        raise
+    return waiting.wait(published, f"the agent has published {node} with its kubelet's settings", seconds, progress)

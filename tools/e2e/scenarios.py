@@ -6,19 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cluster import objects
-from e2e import imagevolumes, nodejs, settings, usernamespaces
+from e2e import features, settings
+from e2e.guest import PATIENCE_SECONDS
 from e2e.images import APP_IMAGE, NODE, NODE_IMAGE, PYTHON, VENV_IMAGE, VENV_PYTHON
 
 # The names of the nodes: this machine, and the virtual one.
 HOST = settings.HOST.name
 GUEST = settings.GUEST.name
+GUEST_CPUS: Final = settings.GUEST.cpus
+# The virtual one's, each with the CPUs of two cores.
+NUMA_NODES: Final = ("0-3", "4-7", "8-11", "12-15")
 # This machine has two CPUs, of which the kubelet keeps CPU 0 back: shared containers may run on it, but it is not
 # counted.
 SHARED = "0-1"
 HOSTNAME = "kubernetes.io/hostname"
 LABEL = "e2e.raddle.dev/scenario"
 REPORTS = "/opt/raddle-report"
+SECONDS: Final = 240.0
 RESTRICTED: Final[Mapping[str, Any]] = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -81,9 +85,9 @@ class Scenario:
 
     `nodes` are those that it runs on, by name; with more than one it is a Deployment that is spread over them.
     `containers` is what must be seen on the first of them, `elsewhere` on the others. `kind` is the workload's,
-    `namespace_labels` those of its namespace. `policy_spec` is the rest of a policy of its own, None: that of the
-    namespace governs it. `pod` is more of the pod's spec. `stock`: it runs without Raddle too, to compare. `seconds`:
-    how long it may take to answer. `unavailable` says why it can't run on this machine, "" where it can.
+    `namespace_labels` those of its namespace, `policy_spec` is more of the policy there. `pod` is more of the pod's
+    spec. `stock`: it runs without Raddle too, to compare. `unavailable` says why it can't run on this machine, "" where
+    it can.
     """
 
     name: str
@@ -94,11 +98,14 @@ class Scenario:
     elsewhere: Mapping[str, tuple[Container, ...]] = field(default_factory=dict)
     kind: str = "Pod"
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
-    policy_spec: Mapping[str, Any] | None = None
+    policy_spec: Mapping[str, Any] = field(default_factory=dict)
     pod: Mapping[str, Any] = field(default_factory=dict)
     stock: bool = True
-    seconds: float = 240.0
     unavailable: Callable[[], str] = str
+
+    def __str__(self) -> str:
+        """Its nodes and its name, as tests are chosen by them."""
+        return "-".join((*self.nodes, self.name))
 
     @property
     def labels(self) -> dict[str, str]:
@@ -109,11 +116,10 @@ class Scenario:
         """What must be seen on this node."""
         return self.elsewhere.get(node, self.containers)
 
-    def policies(self, namespace: str) -> list[dict[str, Any]]:
-        """The policy of its own, if it has one."""
-        if self.policy_spec is None:
-            return []
-        return [policy(self.name, namespace, podSelector={"matchLabels": self.labels}, priority=1, **self.policy_spec)]
+    @property
+    def seconds(self) -> float:
+        """How long its pods may take to answer."""
+        return SECONDS if self.nodes == (HOST,) else PATIENCE_SECONDS
 
     def pod_spec(self) -> dict[str, Any]:
         """The pod's spec, which asks for nothing of the cluster but its node."""
@@ -159,11 +165,6 @@ def _placed(nodes: tuple[str, ...], labels: Mapping[str, str]) -> dict[str, Any]
         "affinity": {"nodeAffinity": required},
         "topologySpreadConstraints": [{**spread, "labelSelector": {"matchLabels": dict(labels)}}],
     }
-
-
-def policy(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
-    """A policy whose containers write reports; `spec` is the rest of it."""
-    return objects.policy(name, namespace, **{"reports": True, **spec})
 
 
 HALF: Final[Mapping[str, Any]] = {"request": "100m", "limit": "500m", "threads": 1, "quota_cpus": 0.5}
@@ -218,7 +219,7 @@ SCENARIOS: Final = (
         why="onnxruntime-node in an image without Python",
         qos="Burstable",
         containers=(Container(image=NODE_IMAGE, **TWO),),
-        unavailable=nodejs.unavailable,
+        unavailable=features.without_nodejs,
     ),
     Scenario(
         name="restricted",
@@ -241,7 +242,7 @@ SCENARIOS: Final = (
         containers=(Container(image=VENV_IMAGE, security=HARDENED, **TWO),),
         namespace_labels=IN_RESTRICTED,
         pod={"hostUsers": False},
-        unavailable=usernamespaces.unavailable,
+        unavailable=features.without_user_namespaces,
     ),
     Scenario(
         name="image-volume",
@@ -249,7 +250,7 @@ SCENARIOS: Final = (
         qos="Burstable",
         containers=(Container(**TWO),),
         policy_spec={"shim": "ImageVolume", "imageEnv": {"PYTHONPATH": ""}},
-        unavailable=imagevolumes.unavailable,
+        unavailable=features.without_image_volumes,
     ),
     Scenario(
         name="init-container",
@@ -269,6 +270,80 @@ SCENARIOS: Final = (
         )
         for kind in ("Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob")
     ),
+    Scenario(
+        name="whole-cores",
+        why="four exclusive CPUs are two cores of one NUMA node: a thread per core, tied inside the set, spinning",
+        qos="Guaranteed",
+        nodes=(GUEST,),
+        containers=(
+            Container(
+                request="4",
+                limit="4",
+                memory="512Mi",
+                threads=2,
+                cpus=None,
+                cpu_count=4,
+                within=NUMA_NODES,
+                exclusive=True,
+            ),
+        ),
+    ),
+    Scenario(
+        name="three-cpus",
+        why="a limit of three CPUs: three threads, more than a NUMA node has cores, tied to none",
+        qos="Burstable",
+        nodes=(GUEST,),
+        containers=(Container(request="100m", limit="3", threads=3, cpus=GUEST_CPUS, quota_cpus=3.0),),
+        stock=False,
+    ),
+    Scenario(
+        name="venv-three-cpus",
+        why="a virtual environment of which the policy says nothing, by Debian's containerd: three threads, bounded",
+        qos="Burstable",
+        nodes=(GUEST,),
+        containers=(
+            Container(
+                image=VENV_IMAGE,
+                security=HARDENED,
+                request="100m",
+                limit="3",
+                threads=3,
+                cpus=GUEST_CPUS,
+                quota_cpus=3.0,
+            ),
+        ),
+        namespace_labels=IN_RESTRICTED,
+        stock=False,
+    ),
+    Scenario(
+        name="best-effort-shared",
+        why="nothing asked for beside exclusive CPUs: not tied, not spinning, no reserved CPU counted",
+        qos="BestEffort",
+        nodes=(GUEST,),
+        containers=(Container(threads=2, cpus=GUEST_CPUS),),
+        stock=False,
+    ),
+    Scenario(
+        name="both-nodes",
+        why="one Deployment, a limit of eight CPUs: each replica has the number of its own node",
+        qos="Burstable",
+        kind="Deployment",
+        nodes=(HOST, GUEST),
+        containers=(Container(request="100m", limit="8", threads=1, quota_cpus=8.0),),
+        elsewhere={
+            # Of its eight cores one is kept back.
+            GUEST: (Container(request="100m", limit="8", threads=7, cpus=GUEST_CPUS, quota_cpus=8.0),),
+        },
+        stock=False,
+    ),
+)
+# One that loses CPUs while it runs.
+RESIZED: Final = Scenario(
+    name="resize",
+    why="",
+    qos="Burstable",
+    nodes=(GUEST,),
+    containers=(Container(request="100m", limit="3", threads=3, cpus=GUEST_CPUS, quota_cpus=3.0),),
 )
 # From inside: what was planned against what is, and what Raddle sees.
 REPORT: Final = (PYTHON, "-m", "raddle", "report", "-o", "json")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cluster import objects
 from e2e.scenarios import Container, Scenario
 from raddle import delivery
 from raddle.cpus import cpuset
+from raddle_operator.injection.volumes import SHIM_VOLUME
 
-PLAN_ANNOTATION = "plan.raddle.dev/"
-SHIM_VOLUME = "raddle-shim"
 # What a policy asks for -> the kind of volume that a pod then has.
 VOLUMES = {"Auto": "configMap", "ImageVolume": "image", "InitContainer": "emptyDir"}
 # An application's or its runtime's error, in a log. ONNX Runtime marks severity by a letter.
@@ -38,30 +38,6 @@ class Seen:
         return look(self.log)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """One container; `wrong` is what is not as it must be, in sentences. `stock_threads` None: not looked at.
-
-    The loads are what inside/app.py says of them, {} where it has not. `tries`: how often the scenario was run.
-    """
-
-    scenario: str
-    node: str
-    container: str
-    qos: str
-    cpus: str
-    quota_cpus: float | None
-    stock_threads: int | None
-    planned: int | None
-    threads: int | None
-    spinning: int | None
-    stock_load: Mapping[str, Any]
-    load: Mapping[str, Any]
-    errors: int
-    wrong: tuple[str, ...]
-    tries: int = 1
-
-
 def look(log: str) -> Mapping[str, Any] | None:
     """The last line of a log that is a JSON object, or None."""
     for line in reversed(log.splitlines()):
@@ -79,78 +55,41 @@ def error_lines(log: str) -> list[str]:
     return [line for line in log.splitlines() if any(mark in line for mark in ERRORS)]
 
 
-def planned(pod: Mapping[str, Any], container: str) -> int | None:
-    """The thread count that the pod's annotation has for a container; None where there is no plan."""
-    text = pod["metadata"].get("annotations", {}).get(PLAN_ANNOTATION + container)
-    if text is None:
-        return None
-    count = json.loads(text).get("set", {}).get("intraOp")
-    return None if count is None else int(count)
-
-
-def judge(
-    scenario: Scenario,
-    node: str,
-    pod: Mapping[str, Any],
-    seen: Mapping[str, Seen],
-    stock: Mapping[str, Mapping[str, Any] | None],
-) -> list[Verdict]:
-    """A verdict per container. `pod` is that on this node as it is, `stock` what each showed without Raddle."""
-    return [_judge(scenario, node, one, pod, seen[one.name], stock.get(one.name)) for one in scenario.expected(node)]
-
-
-def failed(scenario: Scenario, reason: str) -> list[Verdict]:
-    """The verdicts where a pod did not come so far."""
+def judge(scenario: Scenario, container: Container, pod: Mapping[str, Any], seen: Seen) -> list[str]:
+    """What is not as it must be in a container of the pod, in sentences."""
+    qos = pod["status"]["qosClass"]
     return [
-        _judge(scenario, node, one, {}, None, None, reason)
-        for node in scenario.nodes
-        for one in scenario.expected(node)
+        *([] if qos == scenario.qos else [f"class of service {qos}, expected {scenario.qos}"]),
+        *_delivered(scenario, container, pod),
+        *_inside(container, seen.look),
+        *_said(container, objects.threads(pod, container.name), seen),
+        *(f"in the log: {line}" for line in error_lines(seen.log)),
     ]
 
 
-def _judge(
-    scenario: Scenario,
-    node: str,
-    container: Container,
-    pod: Mapping[str, Any],
-    seen: Seen | None,
-    stock: Mapping[str, Any] | None,
-    reason: str = "",
-) -> Verdict:
-    inside = seen.look if seen is not None else None
-    plan = planned(pod, container.name) if pod else None
-    qos = str(pod.get("status", {}).get("qosClass", ""))
-    errors = error_lines(seen.log) if seen is not None else []
-    wrong = [reason] if reason else []
-    if seen is not None:
-        if qos != scenario.qos:
-            wrong.append(f"class of service {qos}, expected {scenario.qos}")
-        wrong += _delivered(scenario, container, pod)
-        wrong += _inside(container, inside)
-        wrong += _said(container, plan, seen)
-        wrong += [f"in the log: {line}" for line in errors]
-    found = inside or {}
-    return Verdict(
-        scenario=scenario.name,
-        node=node,
-        container=container.name,
-        qos=qos,
-        cpus=str(found.get("cpus", "")),
-        quota_cpus=found.get("quota_cpus"),
-        stock_threads=None if stock is None else stock["threads"],
-        planned=plan,
-        threads=found.get("threads"),
-        spinning=found.get("spinning"),
-        stock_load=(stock or {}).get("load", {}),
-        load=found.get("load", {}),
-        errors=len(errors),
-        wrong=tuple(wrong),
-    )
+def told(container: Container, pod: Mapping[str, Any], seen: Seen, stock: Mapping[str, Any] | None) -> str:
+    """A line to read: what the container was given, what really ran, and what a load costs, without Raddle -> with it.
+
+    `stock` is what it showed without Raddle; None: it was not looked at.
+    """
+    found, compared = seen.look or {}, stock or {}
+    quota, plan = found.get("quota_cpus"), objects.threads(pod, container.name)
+    parts = [
+        f"{pod['status']['qosClass']}, CPUs {found.get('cpus')}, quota {'none' if quota is None else f'{quota:g}'}",
+        f"threads: stock {compared.get('threads', '-')}, planned {plan}, effective {found.get('threads')}",
+    ]
+    loads = [one["load"] for one in (compared, found) if one.get("load")]
+    if loads:
+        parts.append("CPU " + " -> ".join(f"{one['cpu_ms']:.1f} ms" for one in loads) + " a request")
+    if any(one["throttled_percent"] is not None for one in loads):
+        shares = ("-" if one["throttled_percent"] is None else f"{one['throttled_percent']:.0f} %" for one in loads)
+        parts.append("throttled " + " -> ".join(shares))
+    return "; ".join(parts)
 
 
 def wished(scenario: Scenario) -> str:
     """How the scenario's policy has the shim delivered; "Auto" is by the door."""
-    return str((scenario.policy_spec or {}).get("shim", "Auto"))
+    return str(scenario.policy_spec.get("shim", "Auto"))
 
 
 def _delivered(scenario: Scenario, container: Container, pod: Mapping[str, Any]) -> Iterator[str]:
@@ -233,54 +172,3 @@ def _reported(text: str) -> set[int]:
     sessions = [session for process in json.loads(text)["processes"] for session in process["sessions"]]
     values = [value for session in sessions for value in session["values"] if value["name"] == "intra"]
     return {int(value["effective"]) for value in values if value["effective"] is not None}
-
-
-HEADINGS = (
-    *("SCENARIO", "NODE", "CONTAINER", "QOS", "CPUS", "QUOTA", "STOCK", "PLANNED", "EFFECTIVE"),
-    *("CPU MS", "THROTTLED", "ERRORS", "AS EXPECTED"),
-)
-LEGEND = """\
-CPUS and QUOTA are the kernel's, read inside. STOCK, PLANNED and EFFECTIVE are threads of a session of default options:
-without Raddle, by the pod's annotation, and counted inside. CPU MS and THROTTLED are of a load of 200 requests a second
-that the application makes itself, without Raddle -> with it: CPU time a request, and the share of the quota's periods
-with work in which the container was stopped. ERRORS are lines of the log that tell of one."""
-
-
-def table(verdicts: Sequence[Verdict]) -> str:
-    """A row per container, and beneath it what is wrong."""
-    rows = [HEADINGS, *(_row(one) for one in verdicts)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    found = [lines[0]]
-    for line, one in zip(lines[1:], verdicts, strict=True):
-        found += [line, *(f"! {text}" for text in one.wrong)]
-    return "\n".join(found)
-
-
-def _row(one: Verdict) -> tuple[str, ...]:
-    return (
-        one.scenario,
-        one.node,
-        one.container,
-        one.qos or "-",
-        one.cpus or "-",
-        "none" if one.quota_cpus is None else f"{one.quota_cpus:g}",
-        _count(one.stock_threads),
-        _count(one.planned),
-        _count(one.threads),
-        _both(one, "cpu_ms", "{:.1f}"),
-        _both(one, "throttled_percent", "{:.0f}%"),
-        str(one.errors),
-        ("NO" if one.wrong else "yes") + (f" (try {one.tries})" if one.tries > 1 else ""),
-    )
-
-
-def _both(one: Verdict, figure: str, form: str) -> str:
-    found = [load.get(figure) for load in (one.stock_load, one.load)]
-    if found == [None, None]:
-        return "-"
-    return " -> ".join("-" if number is None else form.format(number) for number in found)
-
-
-def _count(number: int | None) -> str:
-    return "-" if number is None else str(number)
