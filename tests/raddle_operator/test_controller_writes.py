@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 
 import pytest
+from support.waiting import until
 
 from raddle_operator.controller.reconcile import Reconciler
 from raddle_operator.controller.settings import ControllerSettings
@@ -24,12 +25,13 @@ class Server:
         self.pods = asyncio.Queue()
         self.written = asyncio.Queue()
         self.version = 1000
+        self.listed = "100"
 
     async def pages(self, resource, *_, **__):
         metadata = {"name": "shop", "labels": {"raddle.dev/inject": "enabled"}}
         known = {"creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "1"}
         namespace = {"metadata": {**metadata, **known}}
-        yield Page("100", [namespace] if resource is NAMESPACES else [])
+        yield Page(self.listed, [namespace] if resource is NAMESPACES else [])
 
     async def watch(self, resource, *_, **__):
         while True:
@@ -122,3 +124,17 @@ async def test_topologies_hold_up_no_policy():
             reconciler.state.deliver(NODE_CPU_TOPOLOGIES, ("", metadata["name"]), {"metadata": metadata, "spec": {}})
         reconciler.state.deliver(INFERENCE_THREADINGS, KEY, stored(1, server.version))
         assert (await server.written.get())["observedGeneration"] == 1
+
+
+async def test_kopfs_second_list_of_a_kind_calls_for_our_own_which_finds_what_is_gone():
+    server, gone = Server(), ("shop", "gone")
+    async with asyncio.timeout(10), at_work(server) as reconciler:
+        await reconciler.state.listed.wait()
+        policies = reconciler.state.policies["InferenceThreading"]
+        reconciler.tell(INFERENCE_THREADINGS, gone, stored(1, server.version), None)
+        reconciler.tell(INFERENCE_THREADINGS, KEY, stored(1, 3000), "ADDED")
+        assert set(policies) == {KEY, gone}
+        server.listed = "2000"
+        reconciler.tell(INFERENCE_THREADINGS, KEY, stored(1, 3000), None)
+        await until(lambda: gone not in policies)
+        assert set(policies) == {KEY}

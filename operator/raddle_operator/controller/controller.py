@@ -70,10 +70,10 @@ class Controller:
         """Return the credentials of now."""
         return await self._kube.connection()
 
-    def deliver(self, resource: Resource, key: Key, obj: Object, *, deleted: bool) -> None:
-        """Note an object as it is now, or was when it was deleted."""
+    def tell(self, resource: Resource, key: Key, obj: Object, change: str | None) -> None:
+        """Note an object as it is now, or was when it was deleted (see Reconciler.tell)."""
         if self._reconciler is not None:
-            self._reconciler.state.deliver(resource, key, obj, deleted=deleted)
+            self._reconciler.tell(resource, key, obj, change)
 
     def not_ready(self) -> str:
         """Return what is missing, empty when the process is ready to lead or leads with complete lists."""

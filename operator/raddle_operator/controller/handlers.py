@@ -6,7 +6,8 @@ answers probes, watches nothing.
 
 Of objects only ``on.event``: handlers of creations, updates and deletions, timers and daemons would write annotations
 and finalizers into users' objects. kopf drops the error of an event's handler, so this one notes the change, and the
-controller's queue tries again. A deletion that kopf missed while it had no watch is found by the controller's resync.
+controller's queue tries again. What was deleted while kopf had no watch is found by the controller's resync, for which
+kopf's next list calls.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ async def changed(
 ) -> None:
     """Note a policy, topology, namespace or node that was listed, created, changed or deleted."""
     key = (namespace or "", name)
-    memo.deliver(_RESOURCES[resource.plural], key, dict(event["object"]), deleted=event["type"] == "DELETED")
+    memo.tell(_RESOURCES[resource.plural], key, dict(event["object"]), event["type"])
 
 
 for _resource in WATCHED:

@@ -7,8 +7,10 @@ and `freshness`, `publish` writes it, `state` holds what is known.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Literal, NamedTuple, NoReturn
 
@@ -26,7 +28,7 @@ from raddle_operator.controller.status import PolicyKey, policy_status, status_m
 from raddle_operator.controller.workqueue import KeyedQueue
 from raddle_operator.injection.matching import Policies
 from raddle_operator.injection.volumes import ShimDelivery
-from raddle_operator.kube import NAMESPACES, NODE_CPU_TOPOLOGIES, PODS, Kube, KubeError, Resource
+from raddle_operator.kube import NAMESPACES, NODE_CPU_TOPOLOGIES, PODS, Kube, KubeError, Object, Resource
 from raddle_operator.kube.events import Recorder
 from raddle_operator.kube.informer import Key, backoffs
 
@@ -37,6 +39,8 @@ UPKEEP_WORKERS: Final = 2
 _UPKEEP: Final = frozenset(("topology", "shim"))
 COUNTING_SHARE: Final = 0.1
 """Counting takes this share of the time at most: one tenant with ten thousand policies must not hold up the others."""
+RELIST_S: Final = 1.0
+"""kopf lists its kinds one after the other; one resync is enough for those that come within this time."""
 PENDING_S: Final = 10.0
 """A status waits so long for the reasons of pods without values, and then does without."""
 
@@ -88,8 +92,27 @@ class Reconciler:
         self._uncounted: set[PolicyKey] = set()
         """Policies that have changed since."""
         self._pending_s: dict[Work, float] = {}
+        self._told: defaultdict[Resource, set[str]] = defaultdict(set)
+        """The objects of each kind that kopf has told of since it began to list them, by uid."""
+        self._resync_due = asyncio.Event()
 
     # ---- what marks keys
+
+    def tell(self, resource: Resource, key: Key, obj: Object, change: str | None) -> None:
+        """Take what kopf tells of an object: what a watch said of it, None where kopf has listed it.
+
+        kopf lists a kind again when the API server has forgotten where its watch was, and does not say what is gone
+        since; so an object that comes by a list for the second time calls for a resync.
+        """
+        self.state.deliver(resource, key, obj, deleted=change == "DELETED")
+        told, uid = self._told[resource], obj["metadata"]["uid"]
+        if change is None and uid in told:
+            told.clear()
+            self._resync_due.set()
+        if change == "DELETED":
+            told.discard(uid)
+        else:
+            told.add(uid)
 
     def _changed(self, resource: Resource, key: Key, old: Any, new: Any) -> None:
         if resource is PODS:
@@ -150,6 +173,7 @@ class Reconciler:
     async def _resync_forever(self) -> NoReturn:
         pauses = backoffs()
         while True:
+            self._resync_due.clear()
             try:
                 await self.resync()
             except KubeError as error:
@@ -159,7 +183,9 @@ class Reconciler:
             else:
                 metrics.RESYNCS.labels("done").inc()
                 pauses = backoffs()
-                await asyncio.sleep(self._settings.resync_s)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._resync_due.wait(), self._settings.resync_s)
+                    await asyncio.sleep(RELIST_S)
 
     async def _handle(self, work: Work) -> None:
         if self._rewound:
