@@ -54,7 +54,7 @@ e2e: setup native ## Install Raddle on two real nodes, one of them virtual, and 
 
 .PHONY: reliability
 reliability: setup packages ## Bring about failures and attacks on a real cluster and count what was promised (as root; minutes)
-	@$(PYTHON) -m reliability $(ARGS)
+	@$(PYTHON) -m pytest -m "failure or attack" -v tests/reliability tests/integration $(ARGS)
 
 .PHONY: e2e-autoscaling
 e2e-autoscaling: setup native ## Show an HPA on CPU and VPA's loop on a real node, without Raddle and with it (as root; minutes)

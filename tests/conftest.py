@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, settings
 
 from unavailable import UnavailableError
 
+pytest_plugins = ["support.rows"]
+
 # A shared, noisy machine must not fail a property for being slow.
 settings.register_profile("raddle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("raddle")
@@ -20,9 +22,11 @@ settings.load_profile("raddle")
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
     # Clusters, servers in processes of their own and the kernel's clocks miss a deadline now and then where the machine
-    # is shared: such a test gets a second try, which the last lines of the run name (RERUN). A pure test never does.
+    # is shared: such a test gets a second try, which the last lines of the run name (RERUN). A pure test never does, nor
+    # does one whose figures are kept.
     for item in items:
-        if any(map(item.get_closest_marker, ("cluster", "runtime", "kernel"))):
+        measured = item.get_closest_marker("reliability")
+        if not measured and any(map(item.get_closest_marker, ("cluster", "runtime", "kernel"))):
             item.add_marker(pytest.mark.flaky(reruns=1))
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 

@@ -5,12 +5,12 @@ import contextlib
 
 import pytest
 import yaml
+from support import chart_release as release
 
 from cluster import Cluster
 from cluster.local_raddle import LocalRaddle
 from cluster.waiting import wait
 from generate import chart
-from reliability import release
 
 pytestmark = pytest.mark.cluster
 

@@ -54,11 +54,24 @@ def raddle(cluster):
 
 
 @pytest.fixture
-def space(raddle):
-    """A namespace of the test's own, opted in (`enabled`)."""
+def new_space(raddle):
+    """new_space(): a new namespace, opted in (`enabled`)."""
     # Without a kubelet nobody confirms the end of a pod: they would hold their node's CPUs for ever.
-    with namespaces.fresh(raddle, f"test-{os.getpid()}-{next(_numbers)}") as made:
+    return lambda: namespaces.fresh(raddle, f"test-{os.getpid()}-{next(_numbers)}")
+
+
+@pytest.fixture
+def space(new_space):
+    """A namespace of the test's own, opted in (`enabled`)."""
+    with new_space() as made:
         made.wait_for_webhook()
+        yield made
+
+
+@pytest.fixture
+def hostile(new_space):
+    """The namespace of a tenant who means ill."""
+    with new_space() as made:
         yield made
 
 

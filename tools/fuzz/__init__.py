@@ -1,1 +1,1 @@
-"""Fuzzers of what reads untrusted text in a container, one a language, and of placement: `python -m fuzz`."""
+"""Fuzzers of what reads untrusted text in a container, one a language, and of placement: `make fuzz`."""

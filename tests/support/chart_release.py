@@ -1,15 +1,9 @@
 """A release of the chart on a cluster: earlier charts, all objects that there are, and what its notes say."""
 
-from __future__ import annotations
-
 import json
-import subprocess
-from pathlib import Path
-from typing import Any
 
 import yaml
 
-from cluster import Cluster
 from generate import chart
 
 NAMESPACE = chart.NAMESPACE
@@ -28,7 +22,7 @@ LEFT_OVER = frozenset(
 )
 
 
-def helm(cluster: Cluster, action: str, source: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def helm(cluster, action, source, *options):
     """Install or upgrade the release from a chart's folder."""
     # CRDs that kubectl applied belong to no release; --take-ownership lets a release have them.
     return cluster.helm(
@@ -36,7 +30,7 @@ def helm(cluster: Cluster, action: str, source: Path, *options: str) -> subproce
     )
 
 
-def earlier(frozen: Path, folder: Path) -> Path:
+def earlier(frozen, folder):
     """Make a chart in `folder` that installs what an earlier one rendered, with CRDs that lack the newest column."""
     templates = folder / "templates"
     templates.mkdir(parents=True)
@@ -50,32 +44,32 @@ def earlier(frozen: Path, folder: Path) -> Path:
     return folder
 
 
-def everything(cluster: Cluster) -> dict[str, dict[str, Any]]:
-    """Return the metadata of all objects of all kinds by `[namespace ]kind/name`, but for events."""
+def everything(cluster):
+    """The metadata of all objects of all kinds by `[namespace ]kind/name`, but for events."""
     kinds = cluster.kubectl("api-resources", "--verbs=list", "-o", "name").stdout.split()
     kept = [kind for kind in kinds if not kind.startswith(("events", "componentstatuses"))]
     listed = cluster.kubectl("get", ",".join(kept), "--all-namespaces", "-o", "json").stdout
     return {_name(item): item["metadata"] for item in json.loads(listed)["items"]}
 
 
-def _name(item: dict[str, Any]) -> str:
+def _name(item):
     namespace = item["metadata"].get("namespace")
     group = item["apiVersion"].rpartition("/")[0]
     kind = item["kind"].lower() + (f".{group}" if group else "")
     return f"{namespace} {kind}/{item['metadata']['name']}" if namespace else f"{kind}/{item['metadata']['name']}"
 
 
-def of_raddle(names: set[str]) -> set[str]:
-    """Return those that have to do with us: by their own name, or their namespace's."""
+def of_raddle(names):
+    """Those that have to do with us: by their own name, or their namespace's."""
     return {one for one in names if "raddle" in one}
 
 
-def notes(cluster: Cluster) -> str:
-    """Return what Helm printed at the release's install or last upgrade."""
+def notes(cluster):
+    """What Helm printed at the release's install or last upgrade."""
     return cluster.helm("get", "notes", "raddle", "--namespace", NAMESPACE).stdout
 
 
-def removed_by(text: str, cluster: Cluster) -> tuple[set[str], set[str]]:
+def removed_by(text, cluster):
     """Run the removal that notes print; return the names of ConfigMaps and CRDs that it removes.
 
     CRDs by dry run: here their end now and then takes minutes.

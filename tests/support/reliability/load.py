@@ -1,19 +1,15 @@
 """Pods that are created one after the other, all the time, and what came of each call."""
 
-from __future__ import annotations
-
 import http.client
 import itertools
 import time
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from cluster import ApiError, Client
+from cluster import ApiError
 from cluster.background import Background
-from cluster.namespaces import TestNamespace
 from cluster.objects import injected
 from cluster.waiting import wait
-from reliability.world import pod
+from support.reliability.installed import pod
 
 
 class Call(NamedTuple):
@@ -32,15 +28,12 @@ class Load(Background):
     Each connection creates `rate_per_s` pods a second at most; the scheduler binds them, and old ones are not deleted.
     """
 
-    def __init__(self, space: TestNamespace, *, connections: int = 2, rate_per_s: float = 10.0) -> None:
-        """Describe it."""
-        self._space = space
-        self._pause_s = 1 / rate_per_s
+    def __init__(self, space, *, connections=2, rate_per_s=10.0):
         super().__init__(connections)
-        self._numbers = itertools.count()
-        self.calls: list[Call] = []
+        self._space, self._pause_s, self._numbers = space, 1 / rate_per_s, itertools.count()
+        self.calls = []
 
-    def go_on(self, count: int, *, with_values: bool = False) -> None:
+    def go_on(self, count, *, with_values=False):
         """Wait for so many more calls, of which only those with values count where that is said."""
         seen = len(self.calls)
         wait(
@@ -48,13 +41,12 @@ class Load(Background):
             f"{count} more pods are created" + (" with values" if with_values else ""),
         )
 
-    def run(self) -> None:
-        """Go on until the end."""
+    def run(self):
         with self._space.cluster.new_client() as client:
             while not self.end.wait(self._pause_s):
                 self.calls.append(self._call(client, f"load-{next(self._numbers)}"))
 
-    def _call(self, client: Client, name: str) -> Call:
+    def _call(self, client, name):
         began_s = time.monotonic()
         has_values, refused = False, ""
         try:
@@ -64,16 +56,16 @@ class Load(Background):
         return Call(name, began_s, time.monotonic() - began_s, has_values, refused)
 
 
-def refused(calls: Sequence[Call]) -> list[str]:
+def refused(calls):
     """Why calls were refused, one text per call."""
     return [one.refused for one in calls if one.refused]
 
 
-def without_values(calls: Sequence[Call], *, since_s: float = 0.0, until_s: float = float("inf")) -> list[Call]:
+def without_values(calls, *, since_s=0.0, until_s=float("inf")):
     """Calls of pods that exist and have no values, begun within this time."""
     return [one for one in calls if not one.has_values and not one.refused and since_s <= one.at_s < until_s]
 
 
-def slowest_s(calls: Sequence[Call]) -> float:
+def slowest_s(calls):
     """The longest call in seconds."""
     return max((one.seconds for one in calls), default=0.0)
