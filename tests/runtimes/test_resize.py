@@ -7,7 +7,7 @@ import json
 import os
 
 import pytest
-from support import cgroup_lab
+from support import cgroups
 from support.runtimes import node_lab, shim_lab
 from support.runtimes.native_caller import started
 
@@ -62,21 +62,21 @@ def probed(mounted, model, tmp_path):
 
 
 def test_each_python_session_fits_what_there_is_when_it_is_made(probed, tmp_path):
-    with cgroup_lab.boxes() as (box,):
+    with cgroups.boxes() as (box,):
         found = probed(box, PLAN, [{"write": files} for files in resizes(box)])
     assert [session["pool"] for session in found["sessions"]] == POOLS
     assert reported(tmp_path) == EXPECTED
 
 
 def test_a_container_that_grows_gets_no_more_than_was_planned(probed):
-    with cgroup_lab.boxes() as (box,):
+    with cgroups.boxes() as (box,):
         sessions = [{"write": box.resize(quota_us=quota_us)} for quota_us in (30_000, 180_000, -1)]
         found = probed(box, PLAN.replace("intra=2", "intra=1"), sessions)
     assert [session["pool"] for session in found["sessions"]] == [0, 0, 0]
 
 
 def test_affinity_goes_with_the_exclusive_cpus_that_were_planned_and_returns_with_them(probed):
-    with cgroup_lab.boxes() as (box,):
+    with cgroups.boxes() as (box,):
         sessions = [{"plain": True, "drop": True, "write": box.resize(cpus=cpus)} for cpus in (BOTH, ONE, BOTH)]
         found = probed(box, f"intra=2;spin=never;aff=core;excl=2;cpus={BOTH}", sessions)
     assert [session["affinity"] for session in found["sessions"]] == [[str(CPUS[1])], [], [str(CPUS[1])]]
@@ -85,7 +85,7 @@ def test_affinity_goes_with_the_exclusive_cpus_that_were_planned_and_returns_wit
 
 @pytest.mark.parametrize("version", node_lab.VERSIONS)
 def test_each_node_session_fits_what_there_is_when_it_is_made(version, tmp_path):
-    with cgroup_lab.boxes() as (box,):
+    with cgroups.boxes() as (box,):
         seen = node_lab.run(
             node_lab.application(version) / "app.cjs",
             *[{} for _ in STEPS],
@@ -102,7 +102,7 @@ def test_each_node_session_fits_what_there_is_when_it_is_made(version, tmp_path)
 def test_each_native_session_fits_what_there_is_when_it_is_made(version, tmp_path):
     variables = {env.REPORT: str(tmp_path)}
     with (
-        cgroup_lab.boxes() as (box,),
+        cgroups.boxes() as (box,),
         started("c", version, PLAN, variables=variables, cpus=CPUS, before=box.join) as caller,
     ):
         pools = []
