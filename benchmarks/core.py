@@ -24,7 +24,7 @@ from cluster import Cluster
 from cluster.local_raddle import LocalRaddle
 from raddle.adapters.onnxruntime.affinity import affinity_text
 from raddle.cpus import cpuset, machine_part
-from raddle.cpus.placement import PlacementPolicy, place, tie
+from raddle.cpus.placement import PlacementPolicy, pin, place
 from raddle.cpus.topology import Kubelet, Machine
 from raddle.machine import sysfs
 from raddle.planning.planner import Budget, plan
@@ -82,9 +82,9 @@ def _calls(root: str) -> dict[str, Callable[[], object]]:
     def session(known: Machine | None) -> str:
         on, wanted = known or machine_part.machine_of(fields, cpus) or machine, PlacementPolicy()
         placed = place(on, whole, wanted, cpus)
-        # As adapters.ort_affinity: a CPU of each core where the whole text is too long.
-        groups = tie(on, cpus, placed.threads, "numa", wanted)
-        return affinity_text(groups) or affinity_text(tie(on, cpus, placed.threads, "numa", wanted, siblings=False))
+        # As adapters.onnxruntime.affinity: a CPU of each core where the whole text is too long.
+        groups = pin(on, cpus, placed.threads, "numa", wanted)
+        return affinity_text(groups) or affinity_text(pin(on, cpus, placed.threads, "numa", wanted, siblings=False))
 
     return {
         "plan, limit 4": lambda: plan(machine, Budget(quota_cpus=4), Policy()),

@@ -36,11 +36,11 @@ static void read_counts(void)
     int omp = count_in("OMP_NUM_THREADS"), intra = count_in("ORT_INTRA_OP_NUM_THREADS");
     int inter = count_in("ORT_INTER_OP_NUM_THREADS");
     int planned = (int)rd_plan_get(plan, RD_ENV_INTRA, rd_plan_get(plan, RD_INTRA, 0));
-    rd_runtime.own[0] = intra != planned ? intra : 0;
-    rd_runtime.own[1] = inter != (int)rd_plan_get(plan, RD_INTER, 0) ? inter : 0;
-    rd_runtime.ours[0] = omp == (int)rd_plan_get(plan, RD_OMP, 0) ? omp : 0;
-    rd_runtime.ours[1] = intra == planned ? intra : 0;
-    rd_runtime.ours[2] = rd_runtime.own[1] == 0 ? inter : 0;
+    rd_runtime.env_counts[0] = intra != planned ? intra : 0;
+    rd_runtime.env_counts[1] = inter != (int)rd_plan_get(plan, RD_INTER, 0) ? inter : 0;
+    rd_runtime.raddle_counts[0] = omp == (int)rd_plan_get(plan, RD_OMP, 0) ? omp : 0;
+    rd_runtime.raddle_counts[1] = intra == planned ? intra : 0;
+    rd_runtime.raddle_counts[2] = rd_runtime.env_counts[1] == 0 ? inter : 0;
 }
 
 /* The minor number of "1.23.2"; -1 for anything else. */
@@ -64,7 +64,7 @@ static bool leave_alone(const char *why)
     }
     rd_put(&line, "is left alone: ");
     rd_put(&line, why);
-    rd_mark(text);
+    rd_name_mapping(text);
     rd_announce(text);
     return false;
 }

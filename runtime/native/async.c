@@ -7,7 +7,7 @@
 #include "syscalls.h"
 
 #define PR_SET_NAME 15
-#define PLACES 256
+#define QUEUES 256
 #define ASYNC_SINCE 16
 
 typedef void (*callback_function)(void *user_data, void **outputs, size_t output_count, rd_status status);
@@ -31,7 +31,7 @@ struct run {
 };
 
 /* A living session with one thread by the plan, and its runs in their order. */
-struct place {
+struct queue {
     const void *session;
     struct run *first;
     struct run *last;
@@ -39,9 +39,9 @@ struct place {
     int worker; /* the thread's number, 0 before it runs */
 };
 
-static struct place places[PLACES];
+static struct queue queues[QUEUES];
 static struct rd_lock lock;
-static int places_pid;
+static int queues_pid;
 
 typedef int (*pthread_create_function)(void **thread, const void *attributes, void *(*run)(void *), void *argument);
 typedef int (*pthread_detach_function)(void *thread);
@@ -52,13 +52,13 @@ static bool enter(void)
         return false;
     }
     int pid = rd_pid();
-    if (places_pid != pid) {
+    if (queues_pid != pid) {
         /* The parent's threads do not exist here. */
-        for (int i = 0; i < PLACES; i++) {
-            places[i].working = false;
-            places[i].first = NULL;
+        for (int i = 0; i < QUEUES; i++) {
+            queues[i].working = false;
+            queues[i].first = NULL;
         }
-        places_pid = pid;
+        queues_pid = pid;
     }
     return true;
 }
@@ -70,11 +70,11 @@ static void enter_surely(void)
     }
 }
 
-static struct place *place_of(const void *session)
+static struct queue *queue_of(const void *session)
 {
-    for (int i = 0; i < PLACES; i++) {
-        if (places[i].session == session && session != NULL) {
-            return &places[i];
+    for (int i = 0; i < QUEUES; i++) {
+        if (queues[i].session == session && session != NULL) {
+            return &queues[i];
         }
     }
     return NULL;
@@ -85,15 +85,15 @@ void rd_async_made(const void *session)
     if (!enter()) {
         return;
     }
-    struct place *place = place_of(session);
-    for (int i = 0; i < PLACES && place == NULL; i++) {
-        if (places[i].session == NULL && !places[i].working) {
-            place = &places[i];
+    struct queue *queue = queue_of(session);
+    for (int i = 0; i < QUEUES && queue == NULL; i++) {
+        if (queues[i].session == NULL && !queues[i].working) {
+            queue = &queues[i];
         }
     }
-    /* Without a place the session keeps ONNX Runtime's own answer. */
-    if (place != NULL) {
-        place->session = session;
+    /* Without one the session keeps ONNX Runtime's own answer. */
+    if (queue != NULL) {
+        queue->session = session;
     }
     rd_unlock(&lock);
 }
@@ -105,12 +105,12 @@ void rd_async_released(const void *session)
         if (!enter()) {
             return;
         }
-        struct place *place = place_of(session);
+        struct queue *queue = queue_of(session);
         /* ONNX Runtime waits here for its own workers. */
-        wait = place != NULL && place->working && place->worker != (int)rd_syscall(NR_GETTID, 0, 0, 0, 0, 0, 0);
-        if (place != NULL && !wait) {
-            place->session = NULL;
-            place->first = NULL;
+        wait = queue != NULL && queue->working && queue->worker != (int)rd_syscall(NR_GETTID, 0, 0, 0, 0, 0, 0);
+        if (queue != NULL && !wait) {
+            queue->session = NULL;
+            queue->first = NULL;
         }
         rd_unlock(&lock);
         if (wait) {
@@ -122,9 +122,9 @@ void rd_async_released(const void *session)
 void rd_async_drop(void)
 {
     if (enter()) {
-        for (int i = 0; i < PLACES; i++) {
-            places[i].session = NULL;
-            places[i].first = NULL;
+        for (int i = 0; i < QUEUES; i++) {
+            queues[i].session = NULL;
+            queues[i].first = NULL;
         }
         rd_unlock(&lock);
     }
@@ -143,28 +143,28 @@ static void make(struct run *made)
 
 static void *work(void *argument)
 {
-    struct place *place = argument;
+    struct queue *queue = argument;
     rd_syscall(NR_PRCTL, PR_SET_NAME, (long)"ort-async", 0, 0, 0, 0);
     enter_surely();
-    place->worker = (int)rd_syscall(NR_GETTID, 0, 0, 0, 0, 0, 0);
-    for (struct run *next; (next = place->first) != NULL;) {
-        place->first = next->next;
+    queue->worker = (int)rd_syscall(NR_GETTID, 0, 0, 0, 0, 0, 0);
+    for (struct run *next; (next = queue->first) != NULL;) {
+        queue->first = next->next;
         rd_unlock(&lock);
         make(next);
         enter_surely();
     }
-    place->working = false;
+    queue->working = false;
     rd_unlock(&lock);
     return NULL;
 }
 
-static bool start(struct place *place)
+static bool start(struct queue *queue)
 {
     /* pthread_t is a word in both libcs. */
     void *thread = NULL;
     pthread_create_function create = (pthread_create_function)rd_symbol("pthread_create", NULL);
     pthread_detach_function detach = (pthread_detach_function)rd_symbol("pthread_detach", NULL);
-    if (create == NULL || detach == NULL || create(&thread, NULL, work, place) != 0) {
+    if (create == NULL || detach == NULL || create(&thread, NULL, work, queue) != 0) {
         return false;
     }
     detach(thread);
@@ -172,24 +172,24 @@ static bool start(struct place *place)
 }
 
 /* False where the run isn't one of ours to make, or can't be made. */
-static bool queue(struct run *run)
+static bool enqueue(struct run *run)
 {
     if (!enter()) {
         return false;
     }
-    struct place *place = place_of(run->session);
-    bool queued = place != NULL;
+    struct queue *queue = queue_of(run->session);
+    bool queued = queue != NULL;
     if (queued) {
-        if (place->first == NULL) {
-            place->first = run;
+        if (queue->first == NULL) {
+            queue->first = run;
         } else {
-            place->last->next = run;
+            queue->last->next = run;
         }
-        place->last = run;
-        if (!place->working) {
-            place->worker = 0;
-            queued = place->working = start(place);
-            place->first = queued ? run : NULL;
+        queue->last = run;
+        if (!queue->working) {
+            queue->worker = 0;
+            queued = queue->working = start(queue);
+            queue->first = queued ? run : NULL;
         }
     }
     rd_unlock(&lock);
@@ -208,7 +208,7 @@ static rd_status run_async(void *session, const void *options, const void *input
     }
     *run = (struct run){NULL,         session,      options, input_names, inputs,   input_count,
                         output_names, output_count, outputs, callback,    user_data};
-    if (!queue(run)) {
+    if (!enqueue(run)) {
         rd_unmap(run, sizeof *run);
         return status;
     }

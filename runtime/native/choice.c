@@ -65,7 +65,7 @@ static int count_of(int which, int code, int wanted, const char **because)
 {
     const char *where = in_the_code;
     if (code == 0) {
-        code = rd_runtime.own[which];
+        code = rd_runtime.env_counts[which];
         where = in_the_environment;
     }
     if (code != 0 && (rd_runtime.respect || wanted == 0)) {
@@ -104,12 +104,13 @@ static void choose_counts(struct rd_choice *choice)
     int inter = choice->wanted.inter;
     choice->inter_because = choice->wanted.inter_because;
     if (choice->parallel && rd_plan_get(plan, RD_MODE, RD_MODE_SEQUENTIAL) != RD_MODE_PARALLEL) {
-        /* Parallel is the code's own wish: one inter-op thread would quietly turn it off. */
+        /* Parallel is the code's own choice: one inter-op thread would quietly turn it off. */
         inter = choice->intra;
         choice->inter_because = "as intra, for the code asks for parallel";
     }
     choice->inter = count_of(INTER, rd_code_count(choice->code.inter, inter), inter, &choice->inter_because);
-    choice->alone = choice->intra == 1 && choice->code.intra != 1 && choice->intra_because != in_the_environment;
+    choice->single_thread = choice->intra == 1 && choice->code.intra != 1
+                            && choice->intra_because != in_the_environment;
     if (choice->intra != 0) {
         set_option(choice, RD_REAL(SetIntraOpNumThreads, rd_on_number)(choice->options, choice->intra));
     }
@@ -271,7 +272,7 @@ static bool joins_global_pool(struct rd_choice *choice)
     bool own = (choice->code.code & RD_CODE_THREADS) != 0
                || rd_code_count(choice->code.intra, choice->wanted.intra) != 0
                || rd_code_count(choice->code.inter, choice->wanted.inter) != 0;
-    if (rd_runtime.respect && (own || rd_runtime.own[INTRA] != 0 || rd_runtime.own[INTER] != 0)) {
+    if (rd_runtime.respect && (own || rd_runtime.env_counts[INTRA] != 0 || rd_runtime.env_counts[INTER] != 0)) {
         choice->pool_because = in_the_code;
         return false;
     }
@@ -283,7 +284,7 @@ static void use_global_pool(struct rd_choice *choice)
     choice->global = true;
     set_option(choice, RD_REAL(DisablePerSessionThreads, rd_on)(choice->options));
     choice->intra = choice->wanted.global_intra;
-    choice->alone = rd_global_alone();
+    choice->single_thread = rd_global_single_thread();
     bool planned = rd_plan_get(&rd_runtime.plan, RD_GLOBAL, 0) != 0;
     choice->inter = choice->wanted.inter == 0 && planned ? 1 : choice->wanted.inter;
     struct rd_out out = rd_out(choice->cut, sizeof choice->cut);
@@ -379,7 +380,7 @@ static void choose_entries(struct rd_choice *choice)
     }
 }
 
-bool rd_choose(struct rd_choice *choice, const void *options, const void *environment, bool may_join)
+bool rd_choice_make(struct rd_choice *choice, const void *options, const void *environment, bool may_join)
 {
     __builtin_memset(choice, 0, sizeof *choice);
     choice->code = rd_options_of(options);
@@ -388,7 +389,7 @@ bool rd_choose(struct rd_choice *choice, const void *options, const void *enviro
         rd_complain("onnxruntime session is left alone: too many options objects to know what the code has set");
         return false;
     }
-    rd_current(&choice->facts, &choice->wanted);
+    rd_resolve_now(&choice->facts, &choice->wanted);
     rd_status made = options != NULL
                          ? RD_REAL(CloneSessionOptions, rd_status(*)(const void *, void **))(options, &choice->options)
                          : RD_REAL(CreateSessionOptions, rd_on)((void *)&choice->options);
@@ -409,7 +410,7 @@ bool rd_choose(struct rd_choice *choice, const void *options, const void *enviro
     return !choice->failed;
 }
 
-void rd_let_go(struct rd_choice *choice)
+void rd_choice_release(struct rd_choice *choice)
 {
     if (choice->options != NULL) {
         RD_REAL(ReleaseSessionOptions, rd_release)(choice->options);

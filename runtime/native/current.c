@@ -36,7 +36,7 @@ static void place(struct rd_facts *facts, const struct rd_facts *before)
     }
 }
 
-void rd_current(struct rd_facts *facts, struct rd_effective *wanted)
+void rd_resolve_now(struct rd_facts *facts, struct rd_effective *wanted)
 {
     int pid = rd_pid();
     uint64_t now = rd_now_ms();

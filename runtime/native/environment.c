@@ -5,7 +5,7 @@
 #define ENV_OPTIONS_SINCE 24
 
 static int pool_state; /* 0: none, 1: made, -1: does not work */
-static bool pool_alone;
+static bool pool_single_thread;
 static int arena_state;
 static const void *arena_environment;
 /* How often the code has created the environment and not released it: ONNX Runtime counts too, and has one only. */
@@ -17,9 +17,9 @@ bool rd_global_pool(void)
     return __atomic_load_n(&pool_state, __ATOMIC_ACQUIRE) > 0;
 }
 
-bool rd_global_alone(void)
+bool rd_global_single_thread(void)
 {
-    return __atomic_load_n(&pool_alone, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&pool_single_thread, __ATOMIC_ACQUIRE);
 }
 
 void rd_global_pool_failed(void)
@@ -35,14 +35,14 @@ static bool fill(void *options, uint64_t code, bool ours, struct rd_pool **pool)
     struct rd_facts facts;
     struct rd_effective wanted;
     struct rd_options known = rd_options_of(options);
-    rd_current(&facts, &wanted);
+    rd_resolve_now(&facts, &wanted);
     int intra = wanted.global_intra != 0 ? wanted.global_intra : wanted.intra;
     /* An inter-op pool of the machine's size that nobody asked for would only be there. */
     int inter = wanted.inter == 0 && ours ? 1 : wanted.inter;
     bool open_intra = !rd_runtime.respect || rd_code_count(known.intra, intra) == 0;
     bool open_inter = !rd_runtime.respect || rd_code_count(known.inter, inter) == 0;
     bool done = true;
-    __atomic_store_n(&pool_alone, intra == 1 && open_intra && known.intra != 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&pool_single_thread, intra == 1 && open_intra && known.intra != 1, __ATOMIC_RELEASE);
     if (intra != 0 && open_intra) {
         done = rd_ok(RD_REAL(SetGlobalIntraOpNumThreads, rd_on_number)(options, intra), NULL, 0);
     } else {
@@ -67,7 +67,7 @@ static bool fill(void *options, uint64_t code, bool ours, struct rd_pool **pool)
     return done;
 }
 
-static void made(struct rd_pool *pool)
+static void done_with(struct rd_pool *pool)
 {
     if (pool != NULL) {
         rd_pool_done(pool);
@@ -85,13 +85,13 @@ static void *planned_options(struct rd_pool **pool)
     void *options = NULL;
     *pool = NULL;
     if (rd_plan_get(&rd_runtime.plan, RD_GLOBAL, 0) == 0 || rd_plan_get(&rd_runtime.plan, RD_INTRA, 0) == 0
-        || (rd_runtime.respect && (rd_runtime.own[0] != 0 || rd_runtime.own[1] != 0))
+        || (rd_runtime.respect && (rd_runtime.env_counts[0] != 0 || rd_runtime.env_counts[1] != 0))
         || __atomic_load_n(&pool_state, __ATOMIC_ACQUIRE) < 0
         || !rd_ok(RD_REAL(CreateThreadingOptions, rd_on)((void *)&options), NULL, 0)) {
         return NULL;
     }
     if (!fill(options, 0, true, pool)) {
-        made(*pool);
+        done_with(*pool);
         RD_REAL(ReleaseThreadingOptions, rd_release)(options);
         return NULL;
     }
@@ -103,7 +103,7 @@ static bool finish(void *options, struct rd_pool *pool, rd_status status)
 {
     char message[200];
     RD_REAL(ReleaseThreadingOptions, rd_release)(options);
-    made(pool);
+    done_with(pool);
     if (rd_ok(status, message, sizeof message)) {
         __atomic_store_n(&pool_state, 1, __ATOMIC_RELEASE);
         return true;
@@ -117,7 +117,7 @@ static bool finish(void *options, struct rd_pool *pool, rd_status status)
 }
 
 /* Counts an environment that was made. */
-static rd_status held(rd_status status)
+static rd_status counted(rd_status status)
 {
     if (status == NULL && rd_try_lock(&arena_lock)) {
         holders++;
@@ -143,7 +143,7 @@ static void release_env(void *environment)
 void rd_environment_drop(void)
 {
     __atomic_store_n(&pool_state, 0, __ATOMIC_RELEASE);
-    __atomic_store_n(&pool_alone, false, __ATOMIC_RELEASE);
+    __atomic_store_n(&pool_single_thread, false, __ATOMIC_RELEASE);
     if (rd_try_lock(&arena_lock)) {
         arena_environment = NULL;
         __atomic_store_n(&arena_state, 0, __ATOMIC_RELEASE);
@@ -159,10 +159,10 @@ static rd_status create_env(int level, const char *id, void **out)
     if (options != NULL) {
         rd_status status = RD_REAL(CreateEnvWithGlobalThreadPools, create_global_function)(level, id, options, out);
         if (finish(options, pool, status)) {
-            return held(NULL);
+            return counted(NULL);
         }
     }
-    return held(RD_REAL(CreateEnv, create_function)(level, id, out));
+    return counted(RD_REAL(CreateEnv, create_function)(level, id, out));
 }
 
 static rd_status create_env_logged(const void *function, void *parameter, int level, const char *id, void **out)
@@ -173,10 +173,10 @@ static rd_status create_env_logged(const void *function, void *parameter, int le
         rd_status status = RD_REAL(CreateEnvWithCustomLoggerAndGlobalThreadPools, create_logged_global_function)(
             function, parameter, level, id, options, out);
         if (finish(options, pool, status)) {
-            return held(NULL);
+            return counted(NULL);
         }
     }
-    return held(RD_REAL(CreateEnvWithCustomLogger, create_logged_function)(function, parameter, level, id, out));
+    return counted(RD_REAL(CreateEnvWithCustomLogger, create_logged_function)(function, parameter, level, id, out));
 }
 
 /* The code makes global pools itself: what it has left open is the plan's. */
@@ -193,11 +193,11 @@ static rd_status create_env_global(int level, const char *id, const void *option
 {
     struct rd_pool *pool = fill_code(options);
     rd_status status = RD_REAL(CreateEnvWithGlobalThreadPools, create_global_function)(level, id, options, out);
-    made(pool);
+    done_with(pool);
     if (status == NULL) {
         __atomic_store_n(&pool_state, 1, __ATOMIC_RELEASE);
     }
-    return held(status);
+    return counted(status);
 }
 
 static rd_status create_env_logged_global(const void *function, void *parameter, int level, const char *id,
@@ -206,15 +206,15 @@ static rd_status create_env_logged_global(const void *function, void *parameter,
     struct rd_pool *pool = fill_code(options);
     rd_status status = RD_REAL(CreateEnvWithCustomLoggerAndGlobalThreadPools, create_logged_global_function)(
         function, parameter, level, id, options, out);
-    made(pool);
+    done_with(pool);
     if (status == NULL) {
         __atomic_store_n(&pool_state, 1, __ATOMIC_RELEASE);
     }
-    return held(status);
+    return counted(status);
 }
 
 /* OrtEnvCreationOptions as of 1.24; later versions may be longer. */
-struct creation {
+struct env_creation_options {
     uint32_t version;
     int32_t level;
     const char *id;
@@ -225,25 +225,25 @@ struct creation {
 };
 typedef rd_status (*create_with_function)(const void *, void **);
 
-static rd_status create_env_with(const struct creation *given, void **out)
+static rd_status create_env_with(const struct env_creation_options *given, void **out)
 {
     create_with_function real = RD_REAL(CreateEnvWithOptions, create_with_function);
     struct rd_pool *pool;
     if (given == NULL || given->version < ENV_OPTIONS_SINCE) {
-        return held(real(given, out));
+        return counted(real(given, out));
     }
     if (given->threading != NULL) {
         pool = fill_code(given->threading);
         rd_status status = real(given, out);
-        made(pool);
+        done_with(pool);
         if (status == NULL) {
             __atomic_store_n(&pool_state, 1, __ATOMIC_RELEASE);
         }
-        return held(status);
+        return counted(status);
     }
     /* What later versions have added behind the part that is known here is copied too, up to the end of the page. */
     union {
-        struct creation known;
+        struct env_creation_options known;
         char bytes[256];
     } copy = {.bytes = {0}};
     uintptr_t end = (((uintptr_t)given + sizeof *given - 1) | 4095) + 1;
@@ -256,10 +256,10 @@ static rd_status create_env_with(const struct creation *given, void **out)
     if (options != NULL) {
         copy.known.threading = options;
         if (finish(options, pool, real(&copy, out))) {
-            return held(NULL);
+            return counted(NULL);
         }
     }
-    return held(real(given, out));
+    return counted(real(given, out));
 }
 
 /* ---- the shared arena ---- */

@@ -76,11 +76,11 @@ static void read_siblings(struct scratch *scratch)
     rd_put_number(&out, parent);
     rd_put(&out, "/task");
     size_t folder = out.length;
-    struct rd_names names;
-    const char *thread = parent == 0 || mine < 0 ? NULL : rd_names(&names, "", path);
-    for (; thread != NULL; thread = rd_names_next(&names)) {
+    struct rd_dir dir;
+    const char *thread = parent == 0 || mine < 0 ? NULL : rd_dir_open(&dir, "", path);
+    for (; thread != NULL; thread = rd_dir_next(&dir)) {
         if (threads++ == MAX_PARENT_THREADS) {
-            rd_names_end(&names);
+            rd_dir_close(&dir);
             break;
         }
         path[out.length = folder] = '\0';

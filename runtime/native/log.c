@@ -37,7 +37,7 @@ static void write_stderr(const char *text, size_t length)
     rd_syscall(NR_RT_SIGPROCMASK, SIG_SETMASK, (long)&before, 0, sizeof before, 0, 0);
 }
 
-void rd_say(const char *line)
+void rd_log(const char *line)
 {
     const char *log = rd_env("RADDLE_LOG");
     uint64_t now[2];
@@ -60,9 +60,9 @@ void rd_say(const char *line)
 /* Whether this is the process's only thread: the environment may be changed only then. */
 static bool is_alone(void)
 {
-    struct rd_names names;
+    struct rd_dir dir;
     int threads = 0;
-    for (const char *name = rd_names(&names, "", "/proc/self/task"); name != NULL; name = rd_names_next(&names)) {
+    for (const char *name = rd_dir_open(&dir, "", "/proc/self/task"); name != NULL; name = rd_dir_next(&dir)) {
         threads++;
     }
     return threads == 1;
@@ -99,11 +99,11 @@ bool rd_announce(const char *line)
         }
     }
     mark_tree(before);
-    rd_say(line);
+    rd_log(line);
     return true;
 }
 
-void rd_mark(const char *line)
+void rd_name_mapping(const char *line)
 {
     static struct rd_lock marked;
     static long mark;

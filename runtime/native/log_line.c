@@ -84,7 +84,7 @@ void rd_choice_value(struct rd_choice *choice, const char *name, const char *jso
     rd_put(&values, json);
 }
 
-void rd_keep(const struct rd_choice *choice, const void *session, uint64_t took_us)
+void rd_choice_report(const struct rd_choice *choice, const void *session, uint64_t took_us)
 {
     static const char *const spins[] = {"never", "bounded", "always", "code"};
     char effective[960], because[800], text[720], groups[512];
@@ -118,7 +118,7 @@ void rd_keep(const struct rd_choice *choice, const void *session, uint64_t took_
     }
     struct rd_out line = rd_out(text, sizeof text);
     put_line(&line, choice);
-    rd_mark(text);
+    rd_name_mapping(text);
     if (choice->facts.first_worker && rd_announce(text)) {
         line = rd_out(text, sizeof text);
         if (rd_allocator_missing(&rd_runtime.plan, &line)) {

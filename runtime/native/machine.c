@@ -30,7 +30,7 @@ static bool read_groups(struct rd_machine *machine, enum rd_key key, struct rd_g
     return true;
 }
 
-/* One thread of the core that is the plan's so manieth. */
+/* One thread of the core that has this place in the plan. */
 static void add_thread(struct rd_machine *machine, int place, int cpu)
 {
     if (!rd_cpus_has(&machine->cpus, cpu)) {
@@ -128,7 +128,7 @@ struct rd_machine *rd_machine_of(const struct rd_plan *plan, const struct rd_cpu
     struct rd_machine *machine;
     /* One more of each than there are CPUs: a group that turns out to have none of them. */
     size_t each = rd_cpus_count(cpus) + 1;
-    size_t size = sizeof *machine + each * (5 * sizeof *machine->core.at + sizeof *machine->seat);
+    size_t size = sizeof *machine + each * (5 * sizeof *machine->core.at + sizeof *machine->slot);
     if (!plan->has[RD_CPUS] || (machine = rd_map(size)) == NULL) {
         return NULL;
     }
@@ -141,7 +141,7 @@ struct rd_machine *rd_machine_of(const struct rd_plan *plan, const struct rd_cpu
     machine->l3.at = at + 2 * each;
     machine->socket.at = at + 3 * each;
     machine->kind.at = at + 4 * each;
-    machine->seat = (void *)(at + 5 * each);
+    machine->slot = (void *)(at + 5 * each);
     if (!read_all(machine)) {
         rd_unmap(machine, size);
         return NULL;

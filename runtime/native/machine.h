@@ -24,7 +24,7 @@ struct rd_groups {
 };
 
 /* A core's place in the order. */
-struct rd_seat {
+struct rd_core_slot {
     const struct rd_group *core;
     int numa, l3, lowest;
 };
@@ -38,7 +38,7 @@ struct rd_machine {
     struct rd_cpus isolated;
     struct rd_groups core, numa, l3, socket, kind; /* kinds: the slowest first */
     int slow; /* so many of the kinds are left out together; 0: each is for itself */
-    struct rd_seat *seat;
+    struct rd_core_slot *slot;
     uint16_t position[RD_MAX_CPUS]; /* by a core's place in the plan: its place here, plus one */
 };
 

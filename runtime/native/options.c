@@ -55,8 +55,8 @@ struct rd_options rd_options_of(const void *object)
 
 int rd_code_count(int code, int wanted)
 {
-    const int *ours = rd_runtime.ours;
-    bool copied = code == ours[0] || code == ours[1] || code == ours[2];
+    const int *counts = rd_runtime.raddle_counts;
+    bool copied = code == counts[0] || code == counts[1] || code == counts[2];
     return copied && wanted != 0 && wanted <= code ? 0 : code;
 }
 
@@ -150,8 +150,8 @@ void rd_options_drop(void)
 static rd_status set_count(void *options, int slot, uint64_t code, int count)
 {
     /* 0 and -1 are ONNX Runtime's defaults: the code has left the choice open. */
-    int wish = count == -1 ? 0 : count;
-    note(options, wish != 0 ? code : 0, code, wish, wish);
+    int wanted = count == -1 ? 0 : count;
+    note(options, wanted != 0 ? code : 0, code, wanted, wanted);
     return ((rd_on_number)(uintptr_t)rd_real[slot])(options, count);
 }
 

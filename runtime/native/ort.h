@@ -28,8 +28,8 @@ extern const void *const *rd_real;
 struct rd_runtime {
     struct rd_plan plan;
     bool respect;
-    int own[2];  /* intra, inter: counts that the environment sets otherwise than the plan, 0: none */
-    int ours[3]; /* counts that Raddle has put there, 0: none */
+    int env_counts[2];    /* intra, inter: counts that the environment sets otherwise than the plan, 0: none */
+    int raddle_counts[3]; /* counts that Raddle has put there, 0: none */
     int minor;   /* 23 of 1.23.2 */
     const char *version;
 };
@@ -41,7 +41,7 @@ bool rd_ok(rd_status status, char *message, size_t size);
  * where fewer than `least` can be read. */
 unsigned rd_table_length(const void *const *real, unsigned least, unsigned most);
 /* current.c: the facts of now, and what the plan comes to with them. */
-void rd_current(struct rd_facts *facts, struct rd_effective *wanted);
+void rd_resolve_now(struct rd_facts *facts, struct rd_effective *wanted);
 
 /* ---- options.c: what the code has set on an OrtSessionOptions or OrtThreadingOptions ---- */
 
@@ -114,7 +114,7 @@ struct rd_choice {
     signed char switches[RD_SWITCH_COUNT]; /* -1: left alone */
     bool shared_arena;
     bool global;
-    bool alone; /* one intra-op thread that is the plan's, not the code's: ONNX Runtime refuses RunAsync */
+    bool single_thread; /* one intra-op thread that is the plan's, not the code's: ONNX Runtime refuses RunAsync */
     bool code_affinity;
     bool failed;
     struct rd_pool *pool;
@@ -125,12 +125,12 @@ struct rd_choice {
 };
 
 /* Decides, and sets it on a clone; false where the session has to be left alone. To be let go in either case. */
-bool rd_choose(struct rd_choice *choice, const void *options, const void *environment, bool may_join);
-void rd_let_go(struct rd_choice *choice);
+bool rd_choice_make(struct rd_choice *choice, const void *options, const void *environment, bool may_join);
+void rd_choice_release(struct rd_choice *choice);
 /* Has a value reported under this name; `json` is true, false, a number or a quoted word. */
 void rd_choice_value(struct rd_choice *choice, const char *name, const char *json);
 /* Says and records what a session got. */
-void rd_keep(const struct rd_choice *choice, const void *session, uint64_t took_us);
+void rd_choice_report(const struct rd_choice *choice, const void *session, uint64_t took_us);
 
 /* ---- session.c, environment.c, providers.c, async.c, observe.c ---- */
 
@@ -151,7 +151,7 @@ void rd_async_released(const void *session);
 /* True when sessions may use the pools of the environment. */
 bool rd_global_pool(void);
 /* True when those have one intra-op thread that is the plan's. */
-bool rd_global_alone(void);
+bool rd_global_single_thread(void);
 void rd_global_pool_failed(void);
 /* True when the environment has a shared arena, made now if need be. */
 bool rd_shared_arena(const void *environment);

@@ -210,7 +210,7 @@ static int rank_of(const struct rd_groups *groups, int cpu)
     return groups->count;
 }
 
-static bool comes_first(const struct rd_seat *one, const struct rd_seat *other)
+static bool comes_first(const struct rd_core_slot *one, const struct rd_core_slot *other)
 {
     if (one->numa != other->numa) {
         return one->numa < other->numa;
@@ -218,10 +218,10 @@ static bool comes_first(const struct rd_seat *one, const struct rd_seat *other)
     return one->l3 != other->l3 ? one->l3 < other->l3 : one->lowest < other->lowest;
 }
 
-/* Seats the cores of the pool in order; how many they are. */
-static int seat_cores(struct rd_machine *machine, const struct rd_cpus *pool)
+/* Puts the cores of the pool in order; how many they are. */
+static int order_cores(struct rd_machine *machine, const struct rd_cpus *pool)
 {
-    int seats = 0;
+    int slots = 0;
     rank(&machine->numa, pool);
     rank(&machine->l3, pool);
     for (int i = 0; i < machine->core.count; i++) {
@@ -229,15 +229,15 @@ static int seat_cores(struct rd_machine *machine, const struct rd_cpus *pool)
         if (lowest < 0) {
             continue;
         }
-        struct rd_seat seat = {&machine->core.at[i], rank_of(&machine->numa, lowest), rank_of(&machine->l3, lowest),
-                               lowest};
-        int at = seats++;
-        for (; at > 0 && comes_first(&seat, &machine->seat[at - 1]); at--) {
-            machine->seat[at] = machine->seat[at - 1];
+        struct rd_core_slot slot = {&machine->core.at[i], rank_of(&machine->numa, lowest),
+                                    rank_of(&machine->l3, lowest), lowest};
+        int at = slots++;
+        for (; at > 0 && comes_first(&slot, &machine->slot[at - 1]); at--) {
+            machine->slot[at] = machine->slot[at - 1];
         }
-        machine->seat[at] = seat;
+        machine->slot[at] = slot;
     }
-    return seats;
+    return slots;
 }
 
 /* The CPUs of a worker whose place is the unit. */
@@ -263,12 +263,12 @@ static void put_group(const struct rd_machine *machine, const struct rd_cpus *po
 static void put_groups(struct rd_machine *machine, const struct rd_cpus *pool, int threads, int affinity,
                        struct rd_cpus *group)
 {
-    int seats = seat_cores(machine, pool), done = 0;
-    bool whole_cores = threads <= seats;
+    int slots = order_cores(machine, pool), done = 0;
+    bool whole_cores = threads <= slots;
     /* Where all threads of a core are wanted: first one CPU of each core, then their siblings. */
     for (int depth = 0; done < threads && depth < RD_MAX_CPUS; depth++) {
-        for (int i = 0; i < seats && done < threads; i++) {
-            struct rd_cpus unit = machine->seat[i].core->cpus;
+        for (int i = 0; i < slots && done < threads; i++) {
+            struct rd_cpus unit = machine->slot[i].core->cpus;
             rd_cpus_keep(&unit, pool);
             if (!whole_cores) {
                 int cpu = rd_cpus_next(&unit, -1);

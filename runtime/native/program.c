@@ -445,9 +445,9 @@ static void find_report(struct reader *reader, const struct process *one, char *
     rd_put(&out, one->folder);
     rd_put_char(&out, '/');
     int64_t newest = began_at(reader, one->pid) - 1;
-    struct rd_names names;
+    struct rd_dir dir;
     path[0] = '\0';
-    for (const char *name = rd_names(&names, "", folder); name != NULL; name = rd_names_next(&names)) {
+    for (const char *name = rd_dir_open(&dir, "", folder); name != NULL; name = rd_dir_next(&dir)) {
         uint64_t status[STAT_WORDS];
         struct rd_text text = rd_text_of(name);
         if (text.length != length || !begins(text, start_of_name) || !ends(text, ".json")) {
@@ -764,7 +764,7 @@ static int list(bool json)
     struct process *one = rd_map(sizeof *one);
     struct reader *reader = rd_map(sizeof *reader);
     char *room = rd_map(ROOM);
-    struct rd_names names;
+    struct rd_dir dir;
     struct totals totals = {0, 0, 0, 0, 0};
     if (one == NULL || reader == NULL || room == NULL) {
         return fail("there is no memory");
@@ -773,7 +773,7 @@ static int list(bool json)
     rd_put(&out, json ? "{\"v\":1,\"raddle\":\"" RD_VERSION "\",\"processes\":["
                       : "    PID  COMMAND          DOOR    PLAN  THREADS  RUNTIMES               WHAT IT GOT\n");
     bool taken = true;
-    for (const char *name = rd_names(&names, "", "/proc"); name != NULL && taken; name = rd_names_next(&names)) {
+    for (const char *name = rd_dir_open(&dir, "", "/proc"); name != NULL && taken; name = rd_dir_next(&dir)) {
         int pid = number_of(rd_text_of(name));
         if (pid <= 0 || pid == rd_pid()) {
             continue;
@@ -792,7 +792,7 @@ static int list(bool json)
         totals.reached += one->runtimes != 0 && one->reached;
         taken = flush(&out);
     }
-    rd_names_end(&names);
+    rd_dir_close(&dir);
     if (totals.processes == 0) {
         return fail("/proc shows no other process, so nothing can be told");
     }

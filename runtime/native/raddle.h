@@ -44,15 +44,15 @@ long rd_syscall(long number, long a, long b, long c, long d, long e, long f);
 /* Reads the whole file from its start into `to`; the length, -1 where it can't be read or is `size` or longer. */
 long rd_read_file(const char *path, char *to, size_t size);
 /* The names in a folder, one after the other; NULL after the last one. To be ended where it isn't read to there. */
-struct rd_names {
+struct rd_dir {
     bool found; /* the folder could be opened */
     long file;
     long length, at;
     char text[4096] __attribute__((aligned(8)));
 };
-const char *rd_names(struct rd_names *names, const char *root, const char *folder);
-const char *rd_names_next(struct rd_names *names);
-void rd_names_end(struct rd_names *names);
+const char *rd_dir_open(struct rd_dir *dir, const char *root, const char *folder);
+const char *rd_dir_next(struct rd_dir *dir);
+void rd_dir_close(struct rd_dir *dir);
 /* Memory from the kernel, zeroed; NULL where there is none. */
 void *rd_map(size_t size);
 void rd_unmap(void *memory, size_t size);
@@ -314,11 +314,11 @@ bool rd_json_next(const char **at, struct rd_text *name, struct rd_text *value);
 
 /* Before main: what is said later goes to this standard error only. */
 void rd_remember_stderr(void);
-void rd_say(const char *line);
+void rd_log(const char *line);
 /* Says it once per process tree: true where it was said now. */
 bool rd_announce(const char *line);
 /* Lets others see the line among this process's mappings, in the place of one before: its latest session. */
-void rd_mark(const char *line);
+void rd_name_mapping(const char *line);
 /* What the name of that mapping begins with, in /proc/PID/maps. */
 #define RD_MARK "raddle: "
 /* Says it once per process, and has the report tell it. */

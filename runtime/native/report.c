@@ -244,12 +244,12 @@ static void put_report(struct rd_out *out, bool at_exit)
 /* The files of the folder, -1 where it can't be read. */
 static long count_files(const char *folder)
 {
-    struct rd_names names;
+    struct rd_dir dir;
     long found = 0;
-    for (const char *name = rd_names(&names, "", folder); name != NULL; name = rd_names_next(&names)) {
+    for (const char *name = rd_dir_open(&dir, "", folder); name != NULL; name = rd_dir_next(&dir)) {
         found++;
     }
-    return names.found ? found : -1;
+    return dir.found ? found : -1;
 }
 
 static bool write_file(const char *path, const char *text, size_t length)
@@ -371,7 +371,7 @@ void rd_complain(const char *line)
         rd_unlock(&complaint_lock);
     }
     if (fresh) {
-        rd_say(line);
+        rd_log(line);
         update();
     }
 }

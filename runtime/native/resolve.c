@@ -93,11 +93,11 @@ void rd_resolve_spinning(const struct rd_plan *plan, const struct rd_facts *fact
     /* One session's callers, and its pools' workers. */
     int64_t runnable = rd_plan_get(plan, RD_RUNS, 1) + at_least_one(intra) - 1;
     runnable += parallel ? at_least_one(inter) - 1 : 0;
-    bool crowded = facts->workers_seen > rd_plan_get(plan, RD_WORKERS, 1);
-    if (crowded) {
+    bool oversubscribed = facts->workers_seen > rd_plan_get(plan, RD_WORKERS, 1);
+    if (oversubscribed) {
         put_workers(&where, facts->workers_seen);
     }
-    if (crowded || (room != 0 && runnable > room)) {
+    if (oversubscribed || (room != 0 && runnable > room)) {
         found->spin = RD_SPIN_NEVER;
         struct rd_out out = rd_out(found->spin_because, sizeof found->spin_because);
         rd_put(&out, "planned bounded, stopped: ");
@@ -119,8 +119,8 @@ void rd_resolve(const struct rd_plan *plan, const struct rd_facts *facts, struct
     int64_t room = facts->units > 0 ? room_of(plan, facts, facts->units, facts->units_words, &where)
                                     : room_of(plan, facts, size, words, &where);
     int64_t workers = rd_plan_get(plan, RD_WORKERS, 1), streams = rd_plan_get(plan, RD_STREAMS, 1);
-    bool crowded = facts->workers_seen > workers;
-    if (crowded) {
+    bool oversubscribed = facts->workers_seen > workers;
+    if (oversubscribed) {
         streams = facts->workers_seen * at_least_one(streams / workers);
         workers = facts->workers_seen;
         put_workers(&where, workers);

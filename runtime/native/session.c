@@ -16,8 +16,8 @@ static bool is_models(rd_status status)
 }
 
 /* One session about to be made: `make` calls the real function with the options that it is given. */
-struct making {
-    rd_status (*make)(const struct making *making, const void *options);
+struct session_call {
+    rd_status (*make)(const struct session_call *call, const void *options);
     const void *function;
     const void *environment;
     const void *a;
@@ -26,7 +26,7 @@ struct making {
     void *out;
 };
 
-static rd_status create(const struct making *making, const void *options)
+static rd_status create(const struct session_call *call, const void *options)
 {
     struct rd_choice choice;
     uint64_t start = rd_now_us();
@@ -36,9 +36,9 @@ static rd_status create(const struct making *making, const void *options)
     problem[0] = '\0';
     /* With the environment's pools, with pools of its own, as the code has it. */
     for (int attempt = 0; attempt < 2; attempt++) {
-        if (rd_choose(&choice, options, making->environment, attempt == 0)) {
+        if (rd_choice_make(&choice, options, call->environment, attempt == 0)) {
             rd_pool_enter(choice.pool, &choice.facts);
-            status = making->make(making, choice.options);
+            status = call->make(call, choice.options);
             rd_pool_leave(choice.pool);
             if (status == NULL) {
                 if (attempt > 0) {
@@ -46,17 +46,17 @@ static rd_status create(const struct making *making, const void *options)
                 }
                 uint64_t took_us = rd_now_us() - start;
                 if (!choice.global && choice.intra != 1) {
-                    rd_session_made(*(void **)making->out);
+                    rd_session_made(*(void **)call->out);
                 }
-                if (choice.alone) {
-                    rd_async_made(*(void **)making->out);
+                if (choice.single_thread) {
+                    rd_async_made(*(void **)call->out);
                 }
-                rd_keep(&choice, *(void **)making->out, took_us);
-                rd_let_go(&choice);
+                rd_choice_report(&choice, *(void **)call->out, took_us);
+                rd_choice_release(&choice);
                 return NULL;
             }
             if (is_models(status)) {
-                rd_let_go(&choice);
+                rd_choice_release(&choice);
                 return status;
             }
             rd_ok(status, problem, sizeof problem);
@@ -66,12 +66,12 @@ static rd_status create(const struct making *making, const void *options)
             rd_put(&out, choice.message);
             tried = true;
         }
-        rd_let_go(&choice);
+        rd_choice_release(&choice);
         if (!choice.global || (choice.code.code & RD_CODE_NO_POOLS) != 0) {
             break;
         }
     }
-    status = making->make(making, options);
+    status = call->make(call, options);
     if (status == NULL && tried) {
         char text[300];
         struct rd_out line = rd_out(text, sizeof text);
@@ -87,54 +87,54 @@ typedef rd_status (*from_array)(const void *, const void *, size_t, const void *
 typedef rd_status (*from_file_shared)(const void *, const void *, const void *, const void *, void *);
 typedef rd_status (*from_array_shared)(const void *, const void *, size_t, const void *, const void *, void *);
 
-static rd_status make_from_file(const struct making *m, const void *options)
+static rd_status make_from_file(const struct session_call *m, const void *options)
 {
     return ((from_file)(uintptr_t)m->function)(m->environment, m->a, options, m->out);
 }
 
-static rd_status make_from_array(const struct making *m, const void *options)
+static rd_status make_from_array(const struct session_call *m, const void *options)
 {
     return ((from_array)(uintptr_t)m->function)(m->environment, m->a, m->b, options, m->out);
 }
 
-static rd_status make_from_file_shared(const struct making *m, const void *options)
+static rd_status make_from_file_shared(const struct session_call *m, const void *options)
 {
     return ((from_file_shared)(uintptr_t)m->function)(m->environment, m->a, options, m->c, m->out);
 }
 
-static rd_status make_from_array_shared(const struct making *m, const void *options)
+static rd_status make_from_array_shared(const struct session_call *m, const void *options)
 {
     return ((from_array_shared)(uintptr_t)m->function)(m->environment, m->a, m->b, options, m->c, m->out);
 }
 
 static rd_status create_session(const void *env, const void *path, const void *options, void *out)
 {
-    struct making making = {make_from_file, rd_real[SLOT_CreateSession], env, path, 0, NULL, out};
-    return create(&making, options);
+    struct session_call call = {make_from_file, rd_real[SLOT_CreateSession], env, path, 0, NULL, out};
+    return create(&call, options);
 }
 
 static rd_status create_session_from_array(const void *env, const void *data, size_t size, const void *options,
                                            void *out)
 {
-    struct making making = {make_from_array, rd_real[SLOT_CreateSessionFromArray], env, data, size, NULL, out};
-    return create(&making, options);
+    struct session_call call = {make_from_array, rd_real[SLOT_CreateSessionFromArray], env, data, size, NULL, out};
+    return create(&call, options);
 }
 
 static rd_status create_session_shared(const void *env, const void *path, const void *options, const void *weights,
                                        void *out)
 {
-    struct making making = {make_from_file_shared, rd_real[SLOT_CreateSessionWithPrepackedWeightsContainer], env, path,
-                            0, weights, out};
-    return create(&making, options);
+    struct session_call call = {make_from_file_shared, rd_real[SLOT_CreateSessionWithPrepackedWeightsContainer], env,
+                                path, 0, weights, out};
+    return create(&call, options);
 }
 
 static rd_status create_session_from_array_shared(const void *env, const void *data, size_t size, const void *options,
                                                   const void *weights, void *out)
 {
-    struct making making = {make_from_array_shared,
-                            rd_real[SLOT_CreateSessionFromArrayWithPrepackedWeightsContainer], env, data, size, weights,
-                            out};
-    return create(&making, options);
+    struct session_call call = {make_from_array_shared,
+                                rd_real[SLOT_CreateSessionFromArrayWithPrepackedWeightsContainer], env, data, size,
+                                weights, out};
+    return create(&call, options);
 }
 
 static void release_session(void *session)
@@ -153,22 +153,22 @@ static const void *const *real_editor;
 
 static rd_status editor_from_model(const void *env, const void *model, const void *options, void *out)
 {
-    struct making making = {make_from_file, real_editor[EDITOR_CreateSessionFromModel], env, model, 0, NULL, out};
-    return create(&making, options);
+    struct session_call call = {make_from_file, real_editor[EDITOR_CreateSessionFromModel], env, model, 0, NULL, out};
+    return create(&call, options);
 }
 
 static rd_status editor_session(const void *env, const void *path, const void *options, void *out)
 {
-    struct making making = {make_from_file, real_editor[EDITOR_CreateModelEditorSession], env, path, 0, NULL, out};
-    return create(&making, options);
+    struct session_call call = {make_from_file, real_editor[EDITOR_CreateModelEditorSession], env, path, 0, NULL, out};
+    return create(&call, options);
 }
 
 static rd_status editor_session_from_array(const void *env, const void *data, size_t size, const void *options,
                                            void *out)
 {
-    struct making making = {make_from_array, real_editor[EDITOR_CreateModelEditorSessionFromArray], env, data, size,
-                            NULL, out};
-    return create(&making, options);
+    struct session_call call = {make_from_array, real_editor[EDITOR_CreateModelEditorSessionFromArray], env, data,
+                                size, NULL, out};
+    return create(&call, options);
 }
 
 static const void *get_model_editor(void)

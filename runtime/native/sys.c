@@ -93,34 +93,34 @@ long rd_read_file(const char *path, char *to, size_t size)
     return part < 0 || length >= size ? -1 : (long)length;
 }
 
-const char *rd_names(struct rd_names *names, const char *root, const char *folder)
+const char *rd_dir_open(struct rd_dir *dir, const char *root, const char *folder)
 {
     char path[512];
     struct rd_out out = rd_out(path, sizeof path);
     rd_put(&out, root);
     rd_put(&out, folder);
-    names->length = names->at = 0;
-    names->file = rd_syscall(NR_OPENAT, AT_FDCWD, (long)path, O_CLOEXEC | O_DIRECTORY, 0, 0, 0);
-    names->found = !rd_failed(names->file);
-    return rd_names_next(names);
+    dir->length = dir->at = 0;
+    dir->file = rd_syscall(NR_OPENAT, AT_FDCWD, (long)path, O_CLOEXEC | O_DIRECTORY, 0, 0, 0);
+    dir->found = !rd_failed(dir->file);
+    return rd_dir_next(dir);
 }
 
-const char *rd_names_next(struct rd_names *names)
+const char *rd_dir_next(struct rd_dir *dir)
 {
-    while (!rd_failed(names->file)) {
-        if (names->at >= names->length) {
-            names->at = 0;
-            names->length = rd_syscall(NR_GETDENTS64, names->file, (long)names->text, sizeof names->text, 0, 0, 0);
-            if (names->length <= 0) {
-                rd_names_end(names);
+    while (!rd_failed(dir->file)) {
+        if (dir->at >= dir->length) {
+            dir->at = 0;
+            dir->length = rd_syscall(NR_GETDENTS64, dir->file, (long)dir->text, sizeof dir->text, 0, 0, 0);
+            if (dir->length <= 0) {
+                rd_dir_close(dir);
                 break;
             }
         }
         /* struct linux_dirent64: inode, offset, 16 bits of size, a byte of type, the name. */
-        const char *entry = names->text + names->at;
+        const char *entry = dir->text + dir->at;
         uint16_t size;
         __builtin_memcpy(&size, entry + 16, sizeof size);
-        names->at += size;
+        dir->at += size;
         if (!rd_same(entry + 19, ".") && !rd_same(entry + 19, "..")) {
             return entry + 19;
         }
@@ -128,11 +128,11 @@ const char *rd_names_next(struct rd_names *names)
     return NULL;
 }
 
-void rd_names_end(struct rd_names *names)
+void rd_dir_close(struct rd_dir *dir)
 {
-    if (!rd_failed(names->file)) {
-        rd_syscall(NR_CLOSE, names->file, 0, 0, 0, 0, 0);
-        names->file = -1;
+    if (!rd_failed(dir->file)) {
+        rd_syscall(NR_CLOSE, dir->file, 0, 0, 0, 0, 0);
+        dir->file = -1;
     }
 }
 

@@ -24,7 +24,7 @@ static struct start starts[STARTS];
 static struct rd_pool pools[POOLS];
 static int pools_used[POOLS];
 /* Every CPU there can be; filled at its first use, with the same bytes by the first to come. */
-static struct rd_cpus every;
+static struct rd_cpus all_cpus;
 static int pinned;
 
 typedef int (*pthread_create_function)(void **thread, const void *attributes, void *(*run)(void *), void *argument);
@@ -184,10 +184,10 @@ void rd_pool_enter(struct rd_pool *pool, const struct rd_facts *facts)
     }
     /* A thread that was never told where to run follows its container through a resize, and has to do so again: since
      * Linux 6.2 the kernel remembers what a thread asked for. */
-    __builtin_memset(&every, 0xff, sizeof every);
-    bool is_free = run_on(&every) && runs_on(&facts->cpus);
+    __builtin_memset(&all_cpus, 0xff, sizeof all_cpus);
+    bool is_free = run_on(&all_cpus) && runs_on(&facts->cpus);
     if (run_on(&pool->group[pool->placed])) {
-        pool->whole = is_free ? &every : &facts->cpus;
+        pool->whole = is_free ? &all_cpus : &facts->cpus;
     } else if (!is_free) {
         run_on(&facts->cpus);
     }
@@ -197,7 +197,7 @@ void rd_pool_leave(struct rd_pool *pool)
 {
     if (pool != NULL && pool->whole != NULL && !run_on(pool->whole)) {
         /* The container was moved meanwhile: all that it has now. */
-        run_on(&every);
+        run_on(&all_cpus);
     }
 }
 

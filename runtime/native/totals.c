@@ -61,14 +61,14 @@ static uint64_t read_pressure(struct rd_text text)
 void rd_totals_read(const char *folder, struct rd_totals *totals)
 {
     char text[8192];
-    struct rd_names names;
+    struct rd_dir dir;
     int64_t used[2] = {0, 0};
     __builtin_memset(totals, 0xff, sizeof *totals);
     if (!rd_failed(rd_syscall(NR_CLOCK_GETTIME, CLOCK_PROCESS_CPUTIME, (long)used, 0, 0, 0, 0))) {
         totals->process_cpu_us = (uint64_t)used[0] * 1000000 + (uint64_t)used[1] / 1000;
     }
     uint64_t tasks = 0;
-    for (const char *name = rd_names(&names, "", "/proc/self/task"); name != NULL; name = rd_names_next(&names)) {
+    for (const char *name = rd_dir_open(&dir, "", "/proc/self/task"); name != NULL; name = rd_dir_next(&dir)) {
         tasks++;
     }
     totals->tasks = tasks > 0 ? tasks : RD_UNKNOWN;

@@ -55,9 +55,9 @@ def describe(environ: Mapping[str, str]) -> dict[str, Any]:
 def _limits() -> dict[str, Any]:
     """What bounds no thread count: the memory limit, and how much unused quota may be saved up for later."""
     try:
-        found = cgroup.read_allotment()
+        found = cgroup.read_limits()
     except Exception:
-        found = cgroup.Allotment()
+        found = cgroup.ResourceLimits()
     limit_bytes = found.memory_limit_bytes
     return {"burstUs": found.burst_us, "memoryLimitMiB": None if limit_bytes is None else limit_bytes >> 20}
 

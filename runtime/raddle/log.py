@@ -28,8 +28,8 @@ STDERR_NUMBER = 2
 
 # Lines of `complain`, in order, also those that RADDLE_LOG silenced.
 complaints: list[str] = []
-# Called after a new complaint; `report.record` puts in what brings the report up to date.
-listeners: list[Callable[[], None]] = []
+# Brings the process's report up to date and never raises; None: no report is wanted. `report.report` puts it here.
+update_report: Callable[[], None] | None = None
 # The names in ANNOUNCED that this process, or one that it was forked from, has added.
 _announced: list[str] = []
 
@@ -57,8 +57,8 @@ def complain(line: str) -> None:
     if line not in complaints and len(complaints) < MAX_COMPLAINTS:
         complaints.append(line)
         _say(line)
-        for listener in listeners:
-            listener()
+        if update_report is not None:
+            update_report()
 
 
 def _say(line: str) -> None:

@@ -1,6 +1,6 @@
 /* Makes a pool as ONNX Runtime would, with the caller kept to the pool's CPUs meanwhile, for test_native_contract.py.
  *
- *     pool CPU CPU     -> the CPUs of: the caller before, meanwhile and after; the tied worker; the thread that is not tied
+ *     pool CPU CPU     -> the CPUs of: the caller before, meanwhile and after; the pinned worker; the thread that is not pinned
  */
 #define _GNU_SOURCE
 #include "raddle.h"
@@ -54,7 +54,7 @@ int main(int count, char **arguments)
     say("after", &own);
     for (int i = 0; i < 2; i++) {
         rd_thread_join(threads[i]);
-        say(i == 0 ? "tied" : "free", &told[i]);
+        say(i == 0 ? "pinned" : "free", &told[i]);
     }
     return 0;
 }

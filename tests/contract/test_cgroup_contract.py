@@ -15,7 +15,7 @@ from support.cgroup_strategies import cases, write
 from support.native_parts import quota_and_folder
 
 from raddle.process import totals
-from raddle.process.cgroup import Allotment, read_allotment
+from raddle.process.cgroup import ResourceLimits, read_limits
 
 HERE = Path(__file__).parent
 RUNNING = [layout for layout in LAYOUTS if not layout.recorded]
@@ -31,7 +31,9 @@ def roots(tmp_path_factory):
 @pytest.mark.parametrize("layout", RUNNING, ids=IDS)
 def test_the_native_shim_reads_the_quota_and_where_it_is(layout, roots, answers):
     quota_cpus, path = layout.expected.get("quota_cpus"), layout.expected.get("quota_path")
-    expected = Allotment(quota_cpus=quota_cpus, quota_path=None if path is None else f"{roots[layout.name]}/{path}")
+    expected = ResourceLimits(
+        quota_cpus=quota_cpus, quota_path=None if path is None else f"{roots[layout.name]}/{path}"
+    )
     assert answers([roots[layout.name]], "--quota") == [quota_and_folder(expected)]
 
 
@@ -42,7 +44,7 @@ def test_both_read_the_same_from_random_hierarchies(answers, some):
         roots = [Path(folder, str(number)) for number in range(len(some))]
         for case, root in zip(some, roots, strict=True):
             write(case, root)
-        expected = [read_allotment(root) for root in roots]
+        expected = [read_limits(root) for root in roots]
         assert answers(roots, "--quota") == [quota_and_folder(one) for one in expected]
 
 

@@ -15,7 +15,7 @@ from support.native_parts import PARTS, compiled, quota_and_folder
 from raddle import env, keys
 from raddle.cpus import cpuset
 from raddle.process import current, resolution
-from raddle.process.cgroup import read_allotment
+from raddle.process.cgroup import read_limits
 
 SEED = 20261122
 
@@ -224,7 +224,7 @@ def test_the_quota_is_read_alike_from_every_kind_of_tree(answers, tmp_path):
     roots = [tmp_path / str(number) for number in range(300)]
     for root in roots:
         random_tree(rng, root)
-    expected = [read_allotment(str(root)) for root in [*roots, Path("/")]]
+    expected = [read_limits(str(root)) for root in [*roots, Path("/")]]
     assert answers([*roots, ""], "--quota") == [quota_and_folder(found) for found in expected]
     assert sum(found.quota_cpus is not None for found in expected) > 30
 
@@ -241,7 +241,7 @@ def test_the_thread_that_makes_a_session_is_on_the_pools_cpus_meanwhile_and_nobo
         f"before {one} {other}",
         f"meanwhile {one}",
         f"after {one} {other}",
-        f"tied {one}",
+        f"pinned {one}",
         f"free {one} {other}",
     ], done.stderr
 

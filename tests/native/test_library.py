@@ -253,7 +253,7 @@ def test_a_child_is_warned_of_threads_that_fork_did_not_copy(glibc):
     assert glibc("0", "fork")[1] == [LINE]
     _, errors = glibc("0", "live")
     assert errors[0] == LINE
-    # adapters/ort_runtime says the same.
+    # adapters/onnxruntime says the same.
     assert errors[1:] == [FORKED]
 
 

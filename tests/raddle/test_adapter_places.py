@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from raddle.adapters.onnxruntime.affinity import near, planned
-from raddle.adapters.onnxruntime.capabilities import Given
+from raddle.adapters.onnxruntime.affinity import planned, with_affinity
+from raddle.adapters.onnxruntime.capabilities import RuntimeCapabilities
 from raddle.adapters.onnxruntime.runtime import Runtime
 from raddle.cpus import cpuset, machine_part, places
 from raddle.cpus.placement import Placement
@@ -124,7 +124,7 @@ def seen_near(cpus, before=None):
     def body():
         if before:
             os.sched_setaffinity(0, before)
-        meanwhile = near(cpuset.of(cpus), os.sched_getaffinity)(0)
+        meanwhile = with_affinity(cpuset.of(cpus), os.sched_getaffinity)(0)
         return sorted(meanwhile), sorted(os.sched_getaffinity(0))
 
     return in_a_thread(body)
@@ -158,7 +158,7 @@ def test_a_thread_has_its_cpus_back_when_the_session_fails(kind):
 
     def body():
         with pytest.raises(kind, match=str(MINE[1:]).replace("[", ".")):
-            near(cpuset.of(MINE[1:]), fail)()
+            with_affinity(cpuset.of(MINE[1:]), fail)()
         return sorted(os.sched_getaffinity(0))
 
     assert in_a_thread(body) == MINE
@@ -169,7 +169,7 @@ def test_a_session_with_the_pools_cpus_taken_from_it_meanwhile_is_made_all_the_s
     """As when the container is moved: the thread then has all that the container has."""
 
     def body():
-        near(cpuset.of(MINE[1:]), lambda: os.sched_setaffinity(0, MINE[:1]))()
+        with_affinity(cpuset.of(MINE[1:]), lambda: os.sched_setaffinity(0, MINE[:1]))()
         return sorted(os.sched_getaffinity(0))
 
     assert in_a_thread(body) == MINE
@@ -200,7 +200,7 @@ def test_a_session_is_made_where_a_sandbox_lets_no_thread_choose_its_cpus():
         deny(SETAFFINITY)
         with pytest.raises(PermissionError):
             os.sched_setaffinity(0, MINE[1:])
-        return sorted(near(cpuset.of(MINE[1:]), os.sched_getaffinity)(0))
+        return sorted(with_affinity(cpuset.of(MINE[1:]), os.sched_getaffinity)(0))
 
     assert in_a_thread(body) == MINE
 
@@ -209,7 +209,7 @@ def test_a_session_is_made_where_a_sandbox_lets_no_thread_choose_its_cpus():
 def test_threads_with_cpus_of_their_own_make_sessions_at_the_same_time():
     """The facts that one session is planned with stay those of its thread."""
     module = SimpleNamespace(InferenceSession=object, get_default_session_options=object)
-    runtime = Runtime(Given({}, module, (1, 31)), "v=1", "1.31.1")
+    runtime = Runtime(RuntimeCapabilities({}, module, (1, 31)), "v=1", "1.31.1")
 
     def body():
         os.sched_setaffinity(0, MINE[:1])

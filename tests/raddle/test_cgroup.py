@@ -7,7 +7,7 @@ from support.cgroup_layouts import LAYOUTS
 
 from raddle.cpus import cpuset
 from raddle.process import cgroup, cgroupfs
-from raddle.process.cgroup import Allotment, read_allotment, usable_cpus
+from raddle.process.cgroup import ResourceLimits, read_limits, usable_cpus
 
 STATUS = "Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t0-7\n"
 RUNTIME = Path(__file__).parents[2] / "runtime"
@@ -34,7 +34,7 @@ def machine(tmp_path):
             target = tmp_path / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text)
-        return read_allotment(tmp_path)
+        return read_limits(tmp_path)
 
     return make
 
@@ -64,7 +64,7 @@ def test_a_v2_container_sees_its_own_limits_at_the_top_of_the_mount(machine):
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=[layout.name for layout in LAYOUTS])
 def test_every_layout_tells_what_may_be_used(layout, tmp_path):
-    found = read_allotment(layout.make(tmp_path))
+    found = read_limits(layout.make(tmp_path))
     told = {name: value for name, value in found._values() if value is not None}
     if "quota_path" in told:
         told["quota_path"] = str(Path(told["quota_path"]).relative_to(tmp_path))
@@ -77,8 +77,8 @@ def test_every_layout_tells_what_may_be_used(layout, tmp_path):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=[layout.name for layout in LAYOUTS])
-def test_a_session_reads_the_same_quota_as_the_whole_allotment(layout, tmp_path):
-    whole, quota = read_allotment(layout.make(tmp_path)), cgroup.CPUController(tmp_path).read()
+def test_a_session_reads_the_same_quota_as_the_limits_together(layout, tmp_path):
+    whole, quota = read_limits(layout.make(tmp_path)), cgroup.CPUController(tmp_path).read()
     for name in ("quota_cpus", "quota_path", "period_us", "burst_us", "nr_periods"):
         assert getattr(quota, name) == getattr(whole, name)
     assert (quota.cpuset, quota.inherited, quota.memory_limit_bytes) == (None, None, None)
@@ -215,8 +215,8 @@ def test_nonsense_in_proc_gives_absent_facts(machine, name, text):
 
 
 def test_a_process_that_is_gone_has_no_facts(tmp_path):
-    assert read_allotment(tmp_path, 12345) == Allotment()
-    assert usable_cpus(Allotment()) == (None, None)
+    assert read_limits(tmp_path, 12345) == ResourceLimits()
+    assert usable_cpus(ResourceLimits()) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -234,18 +234,18 @@ def test_a_process_that_is_gone_has_no_facts(tmp_path):
     ],
 )
 def test_what_may_be_used(facts, online, usable):
-    assert usable_cpus(Allotment(**facts), online) == usable
+    assert usable_cpus(ResourceLimits(**facts), online) == usable
 
 
-def test_an_allotment_is_a_value():
-    one = Allotment(quota_cpus=1.5, cpuset=3)
-    assert one == Allotment(cpuset=3, quota_cpus=1.5)
-    assert hash(one) == hash(Allotment(cpuset=3, quota_cpus=1.5))
-    assert one != Allotment(quota_cpus=1.5)
+def test_limits_are_a_value():
+    one = ResourceLimits(quota_cpus=1.5, cpuset=3)
+    assert one == ResourceLimits(cpuset=3, quota_cpus=1.5)
+    assert hash(one) == hash(ResourceLimits(cpuset=3, quota_cpus=1.5))
+    assert one != ResourceLimits(quota_cpus=1.5)
     assert one != 1.5
-    assert repr(one) == "Allotment(cpuset=3, quota_cpus=1.5)"
+    assert repr(one) == "ResourceLimits(cpuset=3, quota_cpus=1.5)"
     with pytest.raises(TypeError, match="quota"):
-        Allotment(quota=1)
+        ResourceLimits(quota=1)
 
 
 def test_importing_it_loads_nothing_heavy():

@@ -22,7 +22,7 @@ from raddle import files
 from raddle.cpus import cpuset
 from raddle.process import cgroup, totals
 def show():
-    found = cgroup.read_allotment()
+    found = cgroup.read_limits()
     usable, quota = cgroup.usable_cpus(found)
     return dict(found._values(), allowed=cpuset.of(os.sched_getaffinity(0)), usable=usable, binding=quota)
 """
@@ -67,7 +67,7 @@ began, used = time.monotonic(), time.process_time()
 while not controller.read().nr_throttled and time.monotonic() < began + 30:
     pass
 wall, used = time.monotonic() - began, time.process_time() - used
-path = cgroup.read_allotment().quota_path
+path = cgroup.read_limits().quota_path
 print(json.dumps(dict(show(), wall=wall, used=used, totals=totals.read(path, recent=False))))
 """
 
@@ -181,5 +181,5 @@ def test_nothing_is_left_behind():
 
 
 def test_this_process_may_use_what_the_kernel_says():
-    usable, _ = cgroup.usable_cpus(cgroup.read_allotment())
+    usable, _ = cgroup.usable_cpus(cgroup.read_limits())
     assert usable == cpuset.of(CPUS)

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from support.cgroup_strategies import cases, write
 
 from raddle.cpus import cpuset
-from raddle.process.cgroup import Allotment, CPUController, read_allotment, usable_cpus
+from raddle.process.cgroup import CPUController, ResourceLimits, read_limits, usable_cpus
 
 
 def read(case):
     with tempfile.TemporaryDirectory() as root:
         write(case, Path(root))
-        return read_allotment(root)
+        return read_limits(root)
 
 
 @given(cases())
@@ -55,8 +55,8 @@ def test_whatever_the_files_hold_it_is_read_without_an_error(case, data):
             path = Path(root, name)
             path.unlink()
             path.mkdir() if data.draw(st.booleans()) else path.write_bytes(data.draw(noise))
-        found = read_allotment(root)
-        assert isinstance(found, Allotment)
+        found = read_limits(root)
+        assert isinstance(found, ResourceLimits)
         assert found.quota_cpus is None or found.quota_cpus > 0
         assert CPUController(root).read().quota_cpus == found.quota_cpus
         usable, quota_cpus = usable_cpus(found)
@@ -66,8 +66,8 @@ def test_whatever_the_files_hold_it_is_read_without_an_error(case, data):
 
 @given(st.integers(0, 255), st.integers(0, 255), st.integers(0, 255), st.none() | st.floats(0.01, 9))
 def test_what_may_be_used_lies_within_each_set_that_leaves_anything(online, inherited, own, quota_cpus):
-    allotment = Allotment(inherited=inherited or None, cpuset=own or None, quota_cpus=quota_cpus)
-    usable, binding = usable_cpus(allotment, online)
+    limits = ResourceLimits(inherited=inherited or None, cpuset=own or None, quota_cpus=quota_cpus)
+    usable, binding = usable_cpus(limits, online)
     known = [one for one in (online, inherited, own) if one]
     together = -1
     for one in known:

@@ -13,7 +13,7 @@ import machines
 from raddle import env, keys
 from raddle.cpus import cpuset, machine_part
 from raddle.cpus.machine_part import MAX_CPUS, fields_of, machine_of
-from raddle.cpus.placement import PlacementPolicy, place, tie
+from raddle.cpus.placement import PlacementPolicy, pin, place
 from raddle.cpus.topology import GPU, CoreType, Group, Kubelet, Machine, NUMANode
 from raddle.machine.sysfs import read_machine
 from raddle.planning.planner import Budget, plan
@@ -42,8 +42,8 @@ def alike(machine, fields, cpus, *, wishes=WISHES):
         assert place(part, size, wanted, cpus) == placed
         for threads, affinity in product({placed.threads, size, 2}, ("numa", "core")):
             for siblings in (True, False):
-                tied = tie(machine, cpus, threads, affinity, wanted, siblings=siblings)
-                assert tie(part, cpus, threads, affinity, wanted, siblings=siblings) == tied
+                tied = pin(machine, cpus, threads, affinity, wanted, siblings=siblings)
+                assert pin(part, cpus, threads, affinity, wanted, siblings=siblings) == tied
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -213,4 +213,4 @@ def test_whatever_is_told_a_pool_is_placed_or_the_cpus_are_counted(fields, cpus)
         assert found.cpus
         assert found.cpus & ~cpus == 0
         assert 1 <= found.threads <= cpuset.count(cpus)
-        tie(part, cpus, found.threads, "core", wanted)
+        pin(part, cpus, found.threads, "core", wanted)

@@ -9,7 +9,7 @@ from support.runtimes import door_lab, shim_lab
 
 from raddle import env
 from raddle.cpus import cpuset
-from raddle.process.cgroup import read_allotment
+from raddle.process.cgroup import read_limits
 from runtimes import pythons
 
 PLAN = "v=1;intra=512;inter=1;spin=never;mode=sequential;aff=numa;excl=0"
@@ -57,9 +57,9 @@ def test_behind_the_door_every_python_has_it_though_its_path_has_not(how):
 
 def test_the_memory_limit_is_told_as_the_process_s_cgroups_have_it(mounted):
     budget = json.loads(shown(mounted, {"PYTHONPATH": str(mounted / "python")}).stdout)["budget"]
-    limit_bytes = read_allotment().memory_limit_bytes
+    limit_bytes = read_limits().memory_limit_bytes
     assert budget["memoryLimitMiB"] == (None if limit_bytes is None else limit_bytes >> 20)
-    assert budget["burstUs"] == read_allotment().burst_us
+    assert budget["burstUs"] == read_limits().burst_us
 
 
 def test_a_container_without_a_plan_is_described_too(mounted):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raddle.cpus import cpuset
-from raddle.cpus.placement import PlacementPolicy, affinity_groups, memory_node, place, pool_units, tie
+from raddle.cpus.placement import PlacementPolicy, affinity_groups, memory_node, pin, place, pool_units
 from raddle.cpus.topology import GPU, CoreType, Group, Kubelet, Machine, NUMANode
 from raddle.planning.layout import cache_domains, layout
 from raddle.planning.planner import Budget, plan
@@ -196,16 +196,16 @@ def test_workers_on_isolated_cpus_have_one_each():
     ],
 )
 def test_a_count_beyond_the_placement_goes_to_the_first_set_that_has_room(threads, groups):
-    found = tie(PLAIN, mask("0-5,8-9"), threads, "numa", AUTO)
+    found = pin(PLAIN, mask("0-5,8-9"), threads, "numa", AUTO)
     assert [cpuset.format_list(group) for group in found] == groups
 
 
 def test_siblings_are_used_only_when_the_cores_are_too_few():
     cpus = mask("0-3,16-19")
-    assert [cpuset.format_list(g) for g in tie(SMT, cpus, 4, "core", AUTO)] == ["1,17", "2,18", "3,19"]
-    assert [cpuset.format_list(g) for g in tie(SMT, cpus, 5, "core", AUTO)] == ["1", "2", "3", "16"]
-    assert [cpuset.format_list(g) for g in tie(SMT, cpus, 4, "numa", AUTO, siblings=False)] == ["0-3"] * 3
-    assert tie(SMT, cpus, 5, "numa", AUTO, siblings=False) == ()
+    assert [cpuset.format_list(g) for g in pin(SMT, cpus, 4, "core", AUTO)] == ["1,17", "2,18", "3,19"]
+    assert [cpuset.format_list(g) for g in pin(SMT, cpus, 5, "core", AUTO)] == ["1", "2", "3", "16"]
+    assert [cpuset.format_list(g) for g in pin(SMT, cpus, 4, "numa", AUTO, siblings=False)] == ["0-3"] * 3
+    assert pin(SMT, cpus, 5, "numa", AUTO, siblings=False) == ()
 
 
 @pytest.mark.parametrize(
@@ -287,4 +287,4 @@ def test_more_threads_than_were_placed_are_shown_where_the_shims_tie_them(thread
     machine = Machine(0xFF, tuple(1 << cpu for cpu in range(8)), numa_nodes=nodes, kubelet=kubelet)
     found = plan(machine, Budget(whole_cpus=8, cpus=0xFF), Policy(intra_op=threads))
     assert (found.cap, found.cpus, found.memory_numa_node) == (6, pool, memory)
-    assert found.affinity_groups == tie(machine, 0xFF, threads, "numa", PlacementPolicy())
+    assert found.affinity_groups == pin(machine, 0xFF, threads, "numa", PlacementPolicy())

@@ -21,8 +21,8 @@ from raddle_operator.agent import client
 from raddle_operator.agent.client import ConfigError, from_kubeconfig, in_cluster
 from raddle_operator.agent.kubelet import KubeletReader
 from raddle_operator.agent.kubelet_config import parse_configz
-from raddle_operator.agent.mirror import Backoff
 from raddle_operator.agent.process import difference
+from raddle_operator.agent.reflector import Backoff
 from raddle_operator.agent.settings import AgentSettings
 from raddle_operator.objects.nodetopology import to_object
 

@@ -312,8 +312,10 @@ def missed(limits, cores):
     labels = {env.INJECT_LABEL: "enabled"}
     pod["spec"] |= {"nodeName": "n1"} if cores else {}
     machine = Machine(online=(1 << cores) - 1, cores=tuple(1 << n for n in range(cores))) if cores else None
-    world = cluster.World(pod=pod, namespace="default", namespace_labels=labels, policies=(policy,), machine=machine)
-    return explain.why_not(world).reason
+    snapshot = cluster.Snapshot(
+        pod=pod, namespace="default", namespace_labels=labels, policies=(policy,), machine=machine
+    )
+    return explain.why_not(snapshot).reason
 
 
 def test_explain_calls_a_pod_without_a_limit_missed_where_its_node_is_known():
@@ -333,15 +335,15 @@ def test_explain_shows_literals_and_what_a_container_does_not_get(run):
     )
     policy = policy_from_object({**yaml.safe_load(POLICY), "metadata": {"name": "resnet", "namespace": "default"}})
     labels = {env.INJECT_LABEL: "enabled"}
-    world = cluster.World(pod=pod, namespace="default", namespace_labels=labels, policies=(policy,))
-    (found,) = explain.explained(world)
+    snapshot = cluster.Snapshot(pod=pod, namespace="default", namespace_labels=labels, policies=(policy,))
+    (found,) = explain.explained(snapshot)
     assert found.variables["KMP_BLOCKTIME"] == "1"
     assert found.variables["RADDLE_REPORT"] == "/opt/raddle-report"
     assert [str(skip.reason) for skip in found.withheld] == ["DoorClosed"]
-    document = explain._document(world)
+    document = explain._document(snapshot)
     assert yaml.safe_load(yaml.safe_dump(document))["containers"][0]["withheld"][0]["reason"] == "DoorClosed"
-    del world.pod["metadata"]["annotations"]
-    assert explain.explained(world) == []
+    del snapshot.pod["metadata"]["annotations"]
+    assert explain.explained(snapshot) == []
 
 
 X86, BOTH = frozenset({"x86_64"}), frozenset({"x86_64", "aarch64"})
@@ -369,7 +371,7 @@ def test_explain_says_of_the_door_what_the_pod_has_and_why_it_may_have_been_clos
     if not door:
         del container["volumeMounts"], pod["spec"]["volumes"]
     policy = policy_from_object({**yaml.safe_load(POLICY), "metadata": {"name": "resnet", "namespace": "default"}})
-    world = cluster.World(
+    snapshot = cluster.Snapshot(
         pod=pod,
         namespace="default",
         namespace_labels={env.INJECT_LABEL: "enabled"},
@@ -379,7 +381,7 @@ def test_explain_says_of_the_door_what_the_pod_has_and_why_it_may_have_been_clos
     )
     # As `pipx install` of a checkout has it: the operator's image has the native shims, not the user's machine.
     monkeypatch.setattr(delivery, "architectures", lambda: ())
-    (found,) = explain.explained(world)
+    (found,) = explain.explained(snapshot)
     assert [str(skip.reason) for skip in found.withheld] == reasons
 
 
@@ -390,15 +392,15 @@ def test_explain_prints_the_variables_of_runtimes_and_raddle_s_own_only_when_ask
         run("plan", "-f", "policy.yaml", "-f", "deployment.yaml", "-o", "yaml", files=files).output
     )
     pod["metadata"]["name"] = "resnet-7d9f"
-    world = cluster.World(pod=pod, namespace="default", namespace_labels={}, policies=())
+    snapshot = cluster.Snapshot(pod=pod, namespace="default", namespace_labels={}, policies=())
     printed = {}
     for wide in (False, True):
         text = io.StringIO()
-        explain.show(Console(file=text, width=width), world, wide=wide)
+        explain.show(Console(file=text, width=width), snapshot, wide=wide)
         printed[wide] = text.getvalue().splitlines()
     assert "  OMP_NUM_THREADS=11" in printed[False]
     assert not [line for line in printed[False] if "RADDLE_" in line]
-    own = {f"  RADDLE_PLAN={world.annotations['shim.raddle.dev/serve']}", "  RADDLE_REPORT=/opt/raddle-report"}
+    own = {f"  RADDLE_PLAN={snapshot.annotations['shim.raddle.dev/serve']}", "  RADDLE_REPORT=/opt/raddle-report"}
     assert set(printed[True]) - set(printed[False]) == own
 
 
@@ -417,10 +419,12 @@ def test_explain_names_the_policy_whose_settings_are_others_now(run, later, stal
     )
     now = {**yaml.safe_load(POLICY + later), "metadata": {"name": "resnet", "namespace": "default"}}
     labels = {env.INJECT_LABEL: "enabled"}
-    world = cluster.World(pod=pod, namespace="default", namespace_labels=labels, policies=(policy_from_object(now),))
-    assert explain.changed_since(world) == stale_against
-    world.pod["metadata"]["labels"] = {"app": "another"}
-    assert explain.changed_since(world) is None
+    snapshot = cluster.Snapshot(
+        pod=pod, namespace="default", namespace_labels=labels, policies=(policy_from_object(now),)
+    )
+    assert explain.changed_since(snapshot) == stale_against
+    snapshot.pod["metadata"]["labels"] = {"app": "another"}
+    assert explain.changed_since(snapshot) is None
 
 
 @pytest.mark.parametrize(("limit", "resized"), [("12", None), ("12000m", None), ("500m", 0.5), (None, None)])
@@ -430,10 +434,10 @@ def test_explain_says_when_a_container_was_resized_since_it_was_planned(run, lim
         run("plan", "-f", "policy.yaml", "-f", "deployment.yaml", "-o", "yaml", files=files).output
     )
     pod["spec"]["containers"][0]["resources"]["limits"] = {"cpu": limit} if limit else {}
-    world = cluster.World(pod=pod, namespace="default", namespace_labels={}, policies=())
-    (found,) = explain.explained(world)
-    assert explain.resized_to(world, found) == resized
-    assert explain._document(world)["resizedTo"] == ({"serve": resized} if resized else {})
+    snapshot = cluster.Snapshot(pod=pod, namespace="default", namespace_labels={}, policies=())
+    (found,) = explain.explained(snapshot)
+    assert explain.resized_to(snapshot, found) == resized
+    assert explain._document(snapshot)["resizedTo"] == ({"serve": resized} if resized else {})
 
 
 def test_plan_lists_the_literals_that_it_would_set(run):

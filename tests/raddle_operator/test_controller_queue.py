@@ -139,9 +139,9 @@ def stored(changes):
 def test_the_newer_version_wins_whichever_comes_first():
     changes = []
     store = stored(changes)
-    store.offer("a", 5, "five")
-    store.offer("a", 4, "four")
-    store.offer("a", 6, "six")
+    store.put_newer("a", 5, "five")
+    store.put_newer("a", 4, "four")
+    store.put_newer("a", 6, "six")
     assert dict(store) == {"a": "six"}
     assert changes == [("a", None, "five"), ("a", "five", "six")]
 
@@ -149,33 +149,33 @@ def test_the_newer_version_wins_whichever_comes_first():
 def test_a_list_finds_the_deletion_that_the_stream_missed():
     changes = []
     store = stored(changes)
-    store.offer("a", 5, "five")
-    store.keep_only(set(), 10)
+    store.put_newer("a", 5, "five")
+    store.retain(set(), 10)
     assert dict(store) == {}
     assert changes[-1] == ("a", "five", None)
 
 
 def test_a_list_does_not_remove_what_is_newer_than_it():
     store = stored([])
-    store.offer("new", 11, "eleven")
-    store.keep_only(set(), 10)
+    store.put_newer("new", 11, "eleven")
+    store.retain(set(), 10)
     assert dict(store) == {"new": "eleven"}
 
 
 def test_an_old_list_does_not_bring_back_what_was_deleted_meanwhile():
     store = stored([])
-    store.offer("a", 5, "five")
-    store.offer("a", 12, None)
-    store.offer("a", 5, "five")  # from a list that was read at 10
-    store.keep_only({"a"}, 10)
+    store.put_newer("a", 5, "five")
+    store.put_newer("a", 12, None)
+    store.put_newer("a", 5, "five")  # from a list that was read at 10
+    store.retain({"a"}, 10)
     assert dict(store) == {}
 
 
 def test_what_was_deleted_can_be_created_again():
     store = stored([])
-    store.offer("a", 5, "five")
-    store.offer("a", 12, None)
-    store.offer("a", 13, "thirteen")
+    store.put_newer("a", 5, "five")
+    store.put_newer("a", 12, None)
+    store.put_newer("a", 13, "thirteen")
     assert dict(store) == {"a": "thirteen"}
 
 
@@ -183,7 +183,7 @@ def test_what_was_deleted_can_be_created_again():
 def test_in_whatever_order_changes_arrive_the_newest_stands(order, deletions):
     store = stored([])
     for version in order:
-        store.offer("a", version, None if version in deletions else f"v{version}")
+        store.put_newer("a", version, None if version in deletions else f"v{version}")
     assert dict(store) == ({} if 6 in deletions else {"a": "v6"})
 
 
@@ -191,6 +191,6 @@ def test_in_whatever_order_changes_arrive_the_newest_stands(order, deletions):
 def test_a_list_after_every_change_leaves_exactly_the_list(version):
     store = stored([])
     for number, key in zip(itertools.count(1), "abc", strict=False):
-        store.offer(key, number, key)
-    store.keep_only({"b"}, version)
+        store.put_newer(key, number, key)
+    store.retain({"b"}, version)
     assert set(store) == {"b"}

@@ -7,7 +7,13 @@ import pytest
 
 from raddle import delivery
 from raddle_operator.controller.facts import PodReader
-from raddle_operator.controller.shim_keeper import REMOVE_AFTER_S, KeptMap, ShimKeeper, config_map, outdated
+from raddle_operator.controller.shim_reconciler import (
+    REMOVE_AFTER_S,
+    ShimConfigMap,
+    ShimReconciler,
+    config_map,
+    outdated,
+)
 from raddle_operator.kube import AlreadyExists, Forbidden, NotFound
 
 NEW, OLD = "newhash", "oldhash"
@@ -15,7 +21,7 @@ MADE_S = 1_000_000
 
 
 def kept(*hashes, namespace="shop"):
-    return {(namespace, f"raddle-shim-{one}"): KeptMap(one, MADE_S) for one in hashes}
+    return {(namespace, f"raddle-shim-{one}"): ShimConfigMap(one, MADE_S) for one in hashes}
 
 
 @pytest.mark.parametrize(
@@ -72,33 +78,33 @@ def server():
 
 
 async def test_a_missing_one_is_created(server):
-    await ShimKeeper(server, lambda _: None).reconcile("shop", None)
+    await ShimReconciler(server, lambda _: None).reconcile("shop", None)
     assert server.created == ["shop"]
 
 
 @pytest.mark.parametrize("answer", [AlreadyExists(409, "AlreadyExists", ""), NotFound(404, "NotFound", "")])
 async def test_one_that_is_there_and_a_namespace_that_is_gone_are_no_errors(server, answer):
     server.answer = answer
-    keeper = ShimKeeper(server, lambda _: None)
-    await keeper.reconcile("shop", None)
-    assert keeper.forbidden == set()
+    reconciler = ShimReconciler(server, lambda _: None)
+    await reconciler.reconcile("shop", None)
+    assert reconciler.forbidden == set()
 
 
 async def test_a_refusal_is_remembered_and_forgotten_when_it_ends(server, caplog):
-    keeper = ShimKeeper(server, lambda _: None)
+    reconciler = ShimReconciler(server, lambda _: None)
     server.answer = Forbidden(403, "Forbidden", "no")
-    await keeper.reconcile("shop", None)
-    await keeper.reconcile("shop", None)
-    assert keeper.forbidden == {"shop"}
+    await reconciler.reconcile("shop", None)
+    await reconciler.reconcile("shop", None)
+    assert reconciler.forbidden == {"shop"}
     assert len([line for line in caplog.messages if "gets no shim" in line]) == 1
     server.answer = None
-    await keeper.reconcile("shop", None)
-    assert keeper.forbidden == set()
+    await reconciler.reconcile("shop", None)
+    assert reconciler.forbidden == set()
 
 
 async def test_outside_the_namespaces_that_it_may_write_it_does_nothing(server):
-    keeper = ShimKeeper(server, lambda _: None, namespaces=["shop"])
-    await keeper.reconcile("other", None)
+    reconciler = ShimReconciler(server, lambda _: None, namespaces=["shop"])
+    await reconciler.reconcile("other", None)
     assert server.created == []
 
 

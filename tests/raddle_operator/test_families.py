@@ -12,7 +12,7 @@ from support.runtimes import families_lab as lab
 
 from raddle import env
 from raddle.planning import families, policy
-from raddle.planning.families import FAMILIES, Way
+from raddle.planning.families import FAMILIES, ValueSource
 from raddle.planning.planner import Budget, plan
 from raddle_operator.injection import plan_annotations
 from raddle_operator.injection.families import VARIABLES, literals
@@ -32,7 +32,7 @@ def added(runtimes, *, limit_cpus=4.0, sets=None, image_env=None, workers=1, **s
 
 
 def test_references_are_the_counts_that_annotations_carry_and_nothing_else():
-    references = {v.name for family in FAMILIES for v in family.variables if v.way is Way.REFERENCE}
+    references = {v.name for family in FAMILIES for v in family.variables if v.source is ValueSource.REFERENCE}
     assert references == set(plan_annotations.COUNTS)
     assert not references & VARIABLES
 

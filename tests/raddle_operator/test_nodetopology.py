@@ -7,7 +7,14 @@ from support.machines import decisive, random_machines
 import machines
 from raddle.cpus.topology import GPU, Kubelet, NUMANode
 from raddle.machine.sysfs import read_machine
-from raddle_operator.objects.nodetopology import TopologyError, content_hash, from_object, shape_hash, steadied, to_spec
+from raddle_operator.objects.nodetopology import (
+    TopologyError,
+    content_hash,
+    from_object,
+    shape_hash,
+    to_spec,
+    with_stable_memory,
+)
 
 
 def obj(spec):
@@ -111,13 +118,13 @@ def test_machines_of_one_shape_share_a_hash_across_boots():
 def test_a_balloon_in_the_memory_makes_no_other_machine(before_mib, found_mib, published_mib):
     machine = read_machine(machines.path("1s2c2t"))
     before, found = (machine._replace(numa_nodes=(NUMANode(0, 15, mib),)) for mib in (before_mib, found_mib))
-    assert steadied(found, before).numa_nodes == (NUMANode(0, 15, published_mib),)
+    assert with_stable_memory(found, before).numa_nodes == (NUMANode(0, 15, published_mib),)
 
 
 def test_a_node_that_was_not_there_has_the_memory_that_it_has():
     machine = read_machine(machines.path("2s3n-8c16t-memory"))
-    assert steadied(machine, None) == machine
-    assert steadied(machine, machine._replace(numa_nodes=())) == machine
+    assert with_stable_memory(machine, None) == machine
+    assert with_stable_memory(machine, machine._replace(numa_nodes=())) == machine
 
 
 @pytest.mark.parametrize(

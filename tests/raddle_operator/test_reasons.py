@@ -139,7 +139,7 @@ def of_the_controller(obj, policies):
 
 def of_explain(obj, policies):
     found = tuple(policy_from_object(one) for one in policies)
-    world = cluster.World(pod=obj, namespace="models", namespace_labels=LABELS, policies=found)
+    world = cluster.Snapshot(pod=obj, namespace="models", namespace_labels=LABELS, policies=found)
     return explain.why_not(world).reason
 
 
@@ -161,7 +161,7 @@ async def test_what_a_pod_does_not_get_has_the_same_reason_for_all(tmp_path, cap
     assert f"serve: {reason}: " in detail
     assert reason in counted
     found = (policy_from_object(policy),)
-    world = cluster.World(pod=obj, namespace="models", namespace_labels=LABELS, policies=found)
+    world = cluster.Snapshot(pod=obj, namespace="models", namespace_labels=LABELS, policies=found)
     (outcome,) = explain._decide(world).containers
     assert reason in [str(skip.reason) for skip in outcome.withheld]
 

@@ -196,7 +196,7 @@ def test_a_closed_pipe_ends_the_program_as_it_would_without(temporary):
 
 @needs_cgroup
 def test_the_quota_is_there_and_gone_with_the_program():
-    script = "from raddle.process import cgroup; print(cgroup.read_allotment('/'), open('/proc/self/cgroup').read())"
+    script = "from raddle.process import cgroup; print(cgroup.read_limits('/'), open('/proc/self/cgroup').read())"
     there = {"PYTHONPATH": os.pathsep.join(sys.path), "PATH": os.environ["PATH"]}
     done = started("--limit", "350m", "--", sys.executable, "-c", script, env=there)
     assert "0.35" in done.stdout, done
@@ -207,7 +207,7 @@ def test_the_quota_is_there_and_gone_with_the_program():
 @needs_cgroup
 @pytest.mark.parametrize(("limit", "quota_cpus"), [("1m", 0.01), ("1e30", None)])
 def test_a_limit_that_the_kernel_refuses_runs_as_with_the_kubelet_or_without(limit, quota_cpus):
-    script = "from raddle.process import cgroup; print(cgroup.read_allotment('/'))"
+    script = "from raddle.process import cgroup; print(cgroup.read_limits('/'))"
     there = {"PYTHONPATH": os.pathsep.join(sys.path), "PATH": os.environ["PATH"]}
     done = started("--limit", limit, "--", sys.executable, "-c", script, env=there)
     assert done.returncode == 0, done

@@ -175,12 +175,12 @@ def test_a_file_that_cannot_be_read_is_told_below_the_picture(run, tmp_path):
 def world(*, annotations=None, machine=None, node="worker-7"):
     metadata = {"name": "resnet-7d9f", "annotations": annotations or {}}
     pod = {"metadata": metadata, "spec": {"nodeName": node} if node else {}}
-    return cluster.World(pod=pod, namespace="models", namespace_labels={}, policies=(), machine=machine)
+    return cluster.Snapshot(pod=pod, namespace="models", namespace_labels={}, policies=(), machine=machine)
 
 
 def test_a_pod_is_drawn_on_its_node_by_the_plan_that_it_carries():
     text = wire.plan_text(plan(of_size(32), Budget(quota_cpus=4.0), Policy()), Budget(quota_cpus=4.0), Policy(), "p")
-    seen = topology.of_world(world(annotations={env.PLAN_PREFIX + "serve": text}, machine=of_size(32)))
+    seen = topology.of_snapshot(world(annotations={env.PLAN_PREFIX + "serve": text}, machine=of_size(32)))
     assert seen.machine == of_size(32)
     assert {name: one.values["intraOp"] for name, one in seen.plans.items()} == {"serve": 4}
 
@@ -196,4 +196,4 @@ def test_a_pod_is_drawn_on_its_node_by_the_plan_that_it_carries():
 )
 def test_a_pod_that_cannot_be_drawn_says_why(found, message):
     with pytest.raises(click.ClickException, match=message):
-        topology.of_world(found)
+        topology.of_snapshot(found)

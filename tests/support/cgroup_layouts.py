@@ -19,7 +19,7 @@ class Layout(NamedTuple):
     """A tree below a root, and what is to be read from it.
 
     files      path -> text; "-> target" makes a symbolic link
-    reads      attribute of cgroup.Allotment -> value; those not named are None, but for `inherited`, which is the
+    reads      attribute of cgroup.ResourceLimits -> value; those not named are None, but for `inherited`, which is the
                status file's. CPU sets are kernel lists, quota_path is relative to the root
     usable     cgroup.usable_cpus of it, the set as a kernel list
     """

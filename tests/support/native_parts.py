@@ -21,7 +21,7 @@ def compiled(folder, source, parts):
     return built
 
 
-def quota_and_folder(allotment):
+def quota_and_folder(limits):
     """As the harness prints them."""
-    quota = "-" if allotment.quota_cpus is None else f"{allotment.quota_cpus:.17g}"
-    return f"{quota} {allotment.quota_path or ''}".rstrip()
+    quota = "-" if limits.quota_cpus is None else f"{limits.quota_cpus:.17g}"
+    return f"{quota} {limits.quota_path or ''}".rstrip()

@@ -34,13 +34,13 @@ _VERSION_ARGUMENTS = {"kubectl": ("version", "--client"), "helm": ("version", "-
 
 
 def cache_folder() -> Path:
-    """Return where programs are kept: `raddle/devcluster` below $XDG_CACHE_HOME, or below ~/.cache."""
+    """Where programs are kept: `raddle/devcluster` below $XDG_CACHE_HOME, or below ~/.cache."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "raddle" / "devcluster"
 
 
 def control_plane(version: Version = DEFAULT_KUBERNETES) -> build.Program:
-    """Return the program that is etcd, all servers and kubectl, by the name it is called by."""
+    """The program that is etcd, all servers and kubectl, by the name it is called by."""
     return build.Program(
         name="controlplane",
         version=version,
@@ -52,7 +52,7 @@ def control_plane(version: Version = DEFAULT_KUBERNETES) -> build.Program:
 
 
 def kubelet(version: Version = DEFAULT_KUBERNETES) -> build.Program:
-    """Return the kubelet, for real nodes; a cluster of this tool runs none by itself."""
+    """The kubelet, for real nodes; a cluster of this tool runs none by itself."""
     return build.Program(
         name="kubelet",
         version=version,
@@ -64,7 +64,7 @@ def kubelet(version: Version = DEFAULT_KUBERNETES) -> build.Program:
 
 
 def kube_proxy(version: Version = DEFAULT_KUBERNETES) -> build.Program:
-    """Return kube-proxy, for real nodes whose pods use Services."""
+    """Kube-proxy, for real nodes whose pods use Services."""
     return build.Program(
         name="kube-proxy",
         version=version,
@@ -76,7 +76,7 @@ def kube_proxy(version: Version = DEFAULT_KUBERNETES) -> build.Program:
 
 
 def containerd(version: Version = DEFAULT_CONTAINERD) -> tuple[build.Program, ...]:
-    """Return containerd and its shim for runc, for real nodes."""
+    """Containerd and its shim for runc, for real nodes."""
     module = "github.com/containerd/containerd/v2"
     return tuple(
         build.Program(
@@ -94,7 +94,7 @@ def containerd(version: Version = DEFAULT_CONTAINERD) -> tuple[build.Program, ..
 
 
 def runc(version: Version = DEFAULT_RUNC) -> build.Program:
-    """Return runc, for real nodes. It is built where `no_runc` says ""."""
+    """Runc, for real nodes. It is built where `no_runc` says ""."""
     module = "github.com/opencontainers/runc"
     return build.Program(
         name="runc",
@@ -109,7 +109,7 @@ def runc(version: Version = DEFAULT_RUNC) -> build.Program:
 
 
 def no_runc() -> str:
-    """Return why runc can't be built here; "" where it can."""
+    """Why runc can't be built here; "" where it can."""
     if shutil.which("gcc") is None or shutil.which("pkg-config") is None:
         return "it needs gcc and pkg-config"
     asked = subprocess.run(["pkg-config", "--exists", "libseccomp"], check=False, capture_output=True)
@@ -117,7 +117,7 @@ def no_runc() -> str:
 
 
 def helm(version: Version = DEFAULT_HELM) -> build.Program:
-    """Return Helm."""
+    """Helm."""
     module = "helm.sh/helm/v3"
     return build.Program(
         name="helm",
@@ -130,7 +130,7 @@ def helm(version: Version = DEFAULT_HELM) -> build.Program:
 
 
 def metrics_server(version: Version = DEFAULT_METRICS_SERVER) -> build.Program:
-    """Return metrics-server, which serves what containers use."""
+    """Metrics-server, which serves what containers use."""
     module = "sigs.k8s.io/metrics-server"
     return build.Program(
         name="metrics-server",
@@ -143,7 +143,7 @@ def metrics_server(version: Version = DEFAULT_METRICS_SERVER) -> build.Program:
 
 
 def vpa_recommender(version: Version = DEFAULT_VPA) -> build.Program:
-    """Return the recommender of the Vertical Pod Autoscaler."""
+    """The recommender of the Vertical Pod Autoscaler."""
     module = "k8s.io/autoscaler/vertical-pod-autoscaler"
     return build.Program(
         name="vpa-recommender",
@@ -164,7 +164,7 @@ def _component_variables(version: Version) -> dict[str, str]:
 
 
 def find(program: build.Program, commands: Iterable[str], progress: Progress | None = None) -> dict[str, Path]:
-    """Return the path of each of the program's `commands`, building the program when one is nowhere else.
+    """The path of each of the program's `commands`, building the program when one is nowhere else.
 
     Raises DevclusterError when a build is needed and fails.
     """
@@ -188,7 +188,7 @@ def existing(
     path: str,
     version_of: Callable[[str, str], Version | None] | None = None,
 ) -> dict[str, Path]:
-    """Return those of the commands that a search path holds in a version that fits.
+    """Those of the commands that a search path holds in a version that fits.
 
     `path` has the form of $PATH and may be empty. `version_of(command, program)` asks a program for its version.
     """

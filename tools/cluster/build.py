@@ -46,19 +46,19 @@ class Program:
 
     @property
     def label(self) -> str:
-        """Return name and version for messages."""
+        """Name and version for messages."""
         return f"{self.name} {self.version}"
 
     def sources(self) -> list[Path]:
-        """Return the program's own files in Go."""
+        """The program's own files in Go."""
         return sorted(self.source.glob("*.go")) if self.source else []
 
     def linker_flags(self) -> str:
-        """Return the value of -ldflags: no symbol table, and the variables."""
+        """The value of -ldflags: no symbol table, and the variables."""
         return " ".join(["-s", "-w", *(f"-X {name}={value}" for name, value in sorted(self.variables.items()))])
 
     def digest(self) -> str:
-        """Return a hash of all that decides the result, except the Go version."""
+        """A hash of all that decides the result, except the Go version."""
         parts = [self.name, str(self.version), self.package, self.linker_flags(), platform.system(), platform.machine()]
         parts += [*self.modules, *self.tags, *(("cgo",) if self.cgo else ())]
         content = hashlib.sha256("\0".join(parts).encode())
@@ -67,18 +67,18 @@ class Program:
         return content.hexdigest()[:12]
 
     def folder(self, cache: Path) -> Path:
-        """Return where the built program lies in the cache; it exists once it is whole."""
+        """Where the built program lies in the cache; it exists once it is whole."""
         return cache / f"v{self.version}" / f"{self.name}-{self.digest()}"
 
 
 def built(program: Program, cache: Path) -> Path | None:
-    """Return the folder with the program's commands, or None when it is not in the cache."""
+    """The folder with the program's commands, or None when it is not in the cache."""
     folder = program.folder(cache) / "bin"
     return folder if folder.is_dir() else None
 
 
 def build(program: Program, cache: Path, progress: Progress) -> Path:
-    """Return the folder with the program's commands, building it unless it is in the cache.
+    """The folder with the program's commands, building it unless it is in the cache.
 
     Raises DevclusterError with the end of the log and its path when the build fails.
     """

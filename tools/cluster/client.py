@@ -54,7 +54,7 @@ class Client:
         self._resources: dict[str, dict[str, tuple[str, bool]]] = {}
 
     def __enter__(self) -> Self:
-        """Return the client itself."""
+        """The client itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -122,7 +122,7 @@ class Client:
         return self.request("PATCH", self.path_of(manifest), manifest, content_type=APPLY_PATCH, query=query)
 
     def path_of(self, manifest: Mapping[str, Any]) -> str:
-        """Return the path of an object by its apiVersion, kind, namespace (default: `default`) and name.
+        """The path of an object by its apiVersion, kind, namespace (default: `default`) and name.
 
         Raises ApiError (404) when the API server does not serve this group, version or kind.
         """

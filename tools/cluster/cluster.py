@@ -114,17 +114,17 @@ class Cluster:
 
     @property
     def client(self) -> Client:
-        """Return the administrator's client of this cluster, for one thread; `new_client` makes more."""
+        """The administrator's client of this cluster, for one thread; `new_client` makes more."""
         if self._client is None:
             self._client = self.new_client()
         return self._client
 
     def new_client(self) -> Client:
-        """Return another administrator's client, which the caller closes."""
+        """Another administrator's client, which the caller closes."""
         return Client(self.server, self.ca_file, self._credentials.admin_certificate, self._credentials.admin_key)
 
     def environment(self) -> dict[str, str]:
-        """Return an environment for commands: KUBECONFIG, this cluster's tools first on PATH, caches of its own."""
+        """An environment for commands: KUBECONFIG, this cluster's tools first on PATH, caches of its own."""
         tools = self.directory / "tools"
         return {
             **os.environ,
@@ -156,19 +156,19 @@ class Cluster:
         return self._run("helm", arguments, input, check=check)
 
     def provide_helm(self) -> Path:
-        """Return Helm's path, building it where there is none; `environment()` has it on PATH from then on."""
+        """Helm's path, building it where there is none; `environment()` has it on PATH from then on."""
         if "helm" not in self._programs:
             self._programs |= binaries.find(binaries.helm(), ["helm"], self._progress)
             self._link("helm")
         return self._programs["helm"]
 
     def user(self, name: str, groups: Sequence[str] = ()) -> Path:
-        """Return a kubeconfig by which its holder is `name`, a member of `groups`; what it may do is up to RBAC."""
+        """A kubeconfig by which its holder is `name`, a member of `groups`; what it may do is up to RBAC."""
         return self._credentials.user(self.server, name, groups)
 
     @property
     def nodes(self) -> Nodes:
-        """Return the registered nodes, whose leases one thread keeps fresh."""
+        """The registered nodes, whose leases one thread keeps fresh."""
         if self._nodes is None:
             self._nodes = Nodes(self.new_client)
         return self._nodes
@@ -208,7 +208,7 @@ class Cluster:
         self.nodes.mark_running(namespace, name)
 
     def component(self, name: str) -> Component:
-        """Return a process of the caller's, not started yet; it ends with the cluster and logs beside the others."""
+        """A process of the caller's, not started yet; it ends with the cluster and logs beside the others."""
         if self._janitor is None:
             raise DevclusterError("the cluster does not run; use it in a with block")
         return Component(name, self.directory, self._janitor.pid)
@@ -227,7 +227,7 @@ class Cluster:
         self._running.start(component)
 
     def pids(self) -> dict[str, int]:
-        """Return the process id of each component that runs, by the component's full name."""
+        """The process id of each component that runs, by the component's full name."""
         return self._running.pids()
 
     @property

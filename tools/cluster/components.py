@@ -21,7 +21,7 @@ PORT_TAKEN = "address already in use"
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that is free now; another process may take it, so callers retry."""
+    """A TCP port of 127.0.0.1 that is free now; another process may take it, so callers retry."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
@@ -76,7 +76,7 @@ class Component:
 
     @property
     def pid(self) -> int | None:
-        """Return the process id, or None when the process does not run."""
+        """The process id, or None when the process does not run."""
         return self._process.pid if self._process is not None and self.alive else None
 
     def start(self, command: Sequence[str]) -> None:
@@ -121,6 +121,6 @@ class Component:
         raise kind(f"{self.name} ended with exit code {self._process.returncode}\n{self.describe_log()}")
 
     def describe_log(self) -> str:
-        """Return the path of the log and its last lines."""
+        """The path of the log and its last lines."""
         lines = self.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:] if self.log.exists() else []
         return "\n".join([f"the end of {self.log}:", *(f"  {line}" for line in lines)])

@@ -46,7 +46,7 @@ class ControlPlane:
 
     @property
     def server(self) -> str:
-        """Return the API server's URL."""
+        """The API server's URL."""
         return f"https://127.0.0.1:{self._ports[flags.API_SERVER]}"
 
     def start_all(self, group: int, kubeconfig: Path) -> None:
@@ -97,7 +97,7 @@ class ControlPlane:
             component.kill()
 
     def pids(self) -> dict[str, int]:
-        """Return the process id of each component that runs."""
+        """The process id of each component that runs."""
         return {name: component.pid for name, component in self._components.items() if component.pid is not None}
 
     def wait(self, check: Callable[[], bool], what: str) -> None:

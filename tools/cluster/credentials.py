@@ -47,7 +47,7 @@ class Credentials:
             self._write(self._users / f"{name}.kubeconfig", server, name, *pair)
 
     def user(self, server: str, name: str, groups: Sequence[str]) -> Path:
-        """Return the kubeconfig of a user with these groups, signed at the first call."""
+        """The kubeconfig of a user with these groups, signed at the first call."""
         digest = hashlib.sha256("\0".join([name, *groups]).encode()).hexdigest()[:8]
         path = self._users / f"{re.sub(r'[^A-Za-z0-9.-]+', '-', name)}-{digest}.kubeconfig"
         if not path.exists():

@@ -43,14 +43,14 @@ class Settings:
     extra_flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def common(self, component: str) -> list[str]:
-        """Return the flags that come last, so that they win: feature gates and the caller's own."""
+        """The flags that come last, so that they win: feature gates and the caller's own."""
         gates = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(self.feature_gates.items()))
         gate_flags = [f"--feature-gates={gates}"] if gates and component != ETCD else []
         return [*gate_flags, *self.extra_flags.get(component, ())]
 
 
 def etcd(settings: Settings) -> list[str]:
-    """Return etcd's flags. Data need not outlive a crash of the machine, so nothing is synced to disk."""
+    """Etcd's flags. Data need not outlive a crash of the machine, so nothing is synced to disk."""
     return [
         "--data-dir=etcd",
         "--unsafe-no-fsync",
@@ -64,7 +64,7 @@ def etcd(settings: Settings) -> list[str]:
 
 
 def api_server(settings: Settings, port: int) -> list[str]:
-    """Return the API server's flags: TLS, RBAC and the node authorizer, bound service account tokens."""
+    """The API server's flags: TLS, RBAC and the node authorizer, bound service account tokens."""
     audit = [f"--audit-policy-file={AUDIT_POLICY}", "--audit-log-path=logs/audit.log"] if settings.audit else []
     # Without the controller that makes service accounts, this plugin would refuse every pod.
     without = [] if settings.controller_manager else ["--disable-admission-plugins=ServiceAccount"]
@@ -94,7 +94,7 @@ def api_server(settings: Settings, port: int) -> list[str]:
 
 
 def controller_manager(settings: Settings, port: int) -> list[str]:
-    """Return the controller manager's flags.
+    """The controller manager's flags.
 
     More requests a second than by default, because a thousand nodes may appear at once; a longer grace period for
     nodes, because a busy machine may renew their leases late.
@@ -112,7 +112,7 @@ def controller_manager(settings: Settings, port: int) -> list[str]:
 
 
 def scheduler(settings: Settings, port: int) -> list[str]:
-    """Return the scheduler's flags."""
+    """The scheduler's flags."""
     return [*_controller(port, "scheduler"), *settings.common(SCHEDULER)]
 
 

@@ -34,7 +34,7 @@ def prepare(name: str, version: Version, modules: tuple[str, ...], work: Path, g
 
 
 def derive(name: str, version: Version, upstream: dict[str, dict[str, Any]]) -> str:
-    """Return the text of a go.mod that requires modules at `version`, pinned as they pin what they require.
+    """The text of a go.mod that requires modules at `version`, pinned as they pin what they require.
 
     `upstream` is the modules' own go.mod, each as `go mod edit -json` prints it. All their requirements are repeated,
     because versions that are only selected by `replace` of the main module do not reach those who depend on it. The

@@ -21,7 +21,7 @@ _REFERENCE = re.compile(r"\$\$|\$\((?P<name>[A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 
 
 def variables(pod: Mapping[str, Any], container: str, client: Client | None = None) -> dict[str, str]:
-    """Return the environment of a container. Without a client no entry may be of a ConfigMap."""
+    """The environment of a container. Without a client no entry may be of a ConfigMap."""
     found: dict[str, str] = {}
     for entry in _container(pod, container).get("env", []):
         value = _value(client, pod, entry, found)
@@ -31,7 +31,7 @@ def variables(pod: Mapping[str, Any], container: str, client: Client | None = No
 
 
 def environment(client: Client, pod: Mapping[str, Any], container: str, root: Path) -> dict[str, str]:
-    """Return the environment of a container. Files of its mounts are written below `root`, and paths point there.
+    """The environment of a container. Files of its mounts are written below `root`, and paths point there.
 
     Mounts of ConfigMaps and of empty folders are made; a missing optional ConfigMap makes one, as the kubelet does.
     What a file over /etc/ld.so.preload lists is preloaded by the variable.

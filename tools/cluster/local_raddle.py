@@ -45,12 +45,12 @@ class Process:
 
     @property
     def pid(self) -> int | None:
-        """Return the process id, None when it does not run."""
+        """The process id, None when it does not run."""
         return self._component.pid
 
     @property
     def log(self) -> str:
-        """Return all that it has logged, over all its starts."""
+        """All that it has logged, over all its starts."""
         return self._component.log.read_text(errors="replace") if self._component.log.exists() else ""
 
     def start(self) -> Self:
@@ -87,7 +87,7 @@ class Process:
         return True
 
     def get(self, path: str) -> str:
-        """Return the body of a path of the health port. Raises OSError when there is no answer of status 200."""
+        """The body of a path of the health port. Raises OSError when there is no answer of status 200."""
         assert self.health_url is not None
         try:
             with urllib.request.urlopen(self.health_url + path, timeout=5) as answer:
@@ -96,7 +96,7 @@ class Process:
             raise ConnectionError(f"{self.health_url}{path}: {error!r}") from error
 
     def metric(self, name: str, **labels: str) -> float:
-        """Return the sum of a metric's samples that carry these labels, 0 where there is none."""
+        """The sum of a metric's samples that carry these labels, 0 where there is none."""
         total = 0.0
         for line in self.get("/metrics").splitlines():
             head, _, value = line.rpartition(" ")
@@ -186,13 +186,13 @@ class LocalRaddle:
         *,
         host: str = "127.0.0.1",
     ) -> Process:
-        """Return a webhook that is not started yet, and serves on `host`."""
+        """A webhook that is not started yet, and serves on `host`."""
         options = ["--host", host, "--port", str(port), "--tls-dir", str(tls), "--drain-delay", "0"]
         options += ["--metrics-port", str(health_port), *self._webhook_options]
         return self._process(name, "webhook", options, f"http://{host}:{health_port}")
 
     def controller_process(self, name: str) -> Process:
-        """Return a controller that is not started yet; several elect a leader among them."""
+        """A controller that is not started yet; several elect a leader among them."""
         port = free_port()
         options = ["--host", "127.0.0.1", "--port", str(port), "--identity", name, "--no-issue-certificates"]
         options += self._controller_options
@@ -292,7 +292,7 @@ class LocalRaddle:
         )
 
     def events(self, namespace: str, reason: str) -> list[dict[str, Any]]:
-        """Return the events of a namespace with this reason."""
+        """The events of a namespace with this reason."""
         made = self.cluster.kubectl("get", "events.events.k8s.io", "--namespace", namespace, "--output", "json")
         return [event for event in json.loads(made.stdout)["items"] if event.get("reason") == reason]
 

@@ -70,19 +70,19 @@ class TestNamespace:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def probe(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what would be stored of a pod that is created now, by a dry run."""
+        """What would be stored of a pod that is created now, by a dry run."""
         return self.client.request("POST", self.pods_path, body, query={"dryRun": "All"})
 
     def get(self, name: str = "app") -> dict[str, Any]:
-        """Return a pod as it is now."""
+        """A pod as it is now."""
         return self.client.get(f"{self.pods_path}/{name}")
 
     def list(self) -> list[dict[str, Any]]:
-        """Return all pods."""
+        """All pods."""
         return list(self.client.get(self.pods_path)["items"])
 
     def bound(self, name: str = "app", seconds: float = WAIT_SECONDS) -> dict[str, Any]:
-        """Return a pod once the scheduler has bound it."""
+        """A pod once the scheduler has bound it."""
 
         def found() -> dict[str, Any] | None:
             one = self.get(name)
@@ -91,7 +91,7 @@ class TestNamespace:
         return wait(found, f"pod {name} is bound", seconds)
 
     def policy_status(self, name: str = "policy", kind: str = "inferencethreadings") -> dict[str, Any]:
-        """Return the status of a policy, {} before the first."""
+        """The status of a policy, {} before the first."""
         scope = f"/namespaces/{self.name}" if kind == "inferencethreadings" else ""
         return dict(self.client.get(f"{POLICIES}{scope}/{kind}/{name}").get("status", {}))
 

@@ -94,11 +94,11 @@ class Authority:
         write_private(self.key_file, _key_pem(self._key))
 
     def server(self, names: Sequence[str]) -> tuple[bytes, bytes]:
-        """Return certificate and key (PEM) of a server known by these DNS names and IP addresses."""
+        """Certificate and key (PEM) of a server known by these DNS names and IP addresses."""
         return self._issue(_name(names[0]), ExtendedKeyUsageOID.SERVER_AUTH, names)
 
     def client(self, user: str, groups: Sequence[str] = ()) -> tuple[bytes, bytes]:
-        """Return certificate and key (PEM) that the API server takes for `user`, a member of `groups`."""
+        """Certificate and key (PEM) that the API server takes for `user`, a member of `groups`."""
         return self._issue(_name(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, ())
 
     def _issue(

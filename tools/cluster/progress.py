@@ -45,5 +45,5 @@ class Progress:
         self._stream.flush()
 
     def elapsed_seconds(self) -> float:
-        """Return the seconds since this object was made."""
+        """The seconds since this object was made."""
         return time.monotonic() - self._start

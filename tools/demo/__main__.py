@@ -145,7 +145,7 @@ def apply(cluster: Cluster) -> None:
 
 
 def wait_until_bound(cluster: Cluster) -> list[dict[str, Any]]:
-    """Return the demo's pods once the scheduler has bound all of them, in the order of the cases."""
+    """The demo's pods once the scheduler has bound all of them, in the order of the cases."""
     wanted = sum(case[0] for case in deployments.CASES.values())
     path = f"/api/v1/namespaces/{deployments.NAMESPACE}/pods"
 

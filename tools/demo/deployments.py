@@ -23,7 +23,7 @@ CASES: dict[str, tuple[int, dict[str, Any], dict[str, str], str]] = {
 
 
 def manifests() -> list[dict[str, Any]]:
-    """Return the Deployments; replicas of one spread over the nodes that their selector allows."""
+    """The Deployments; replicas of one spread over the nodes that their selector allows."""
     return [_deployment(name, *case[:3]) for name, case in CASES.items()]
 
 

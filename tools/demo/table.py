@@ -16,7 +16,7 @@ CONTAINER = "serve"
 
 
 def render(pods: Sequence[dict[str, Any]]) -> Table:
-    """Return a line per pod, in the order given."""
+    """A line per pod, in the order given."""
     table = output.table("pod", "node", "limit", "threads", "spinning", "affinity", "because")
     for pod in pods:
         table.add_row(*_row(pod))

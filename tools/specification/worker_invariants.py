@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from raddle.adapters.onnxruntime.affinity import affinity_text
 from raddle.cpus import cpuset
-from raddle.cpus.placement import tie
+from raddle.cpus.placement import pin
 from raddle.cpus.topology import Machine
 from raddle.planning.capacity import placement_policy
 from raddle.planning.planner import Budget, Plan
@@ -72,7 +72,7 @@ def other_counts(machine: Machine, budget: Budget, policy: Policy) -> Iterator[s
     size = cpuset.count(cpus)
     for threads in {1, 2, size // 2, size, size + 1}:
         for siblings in (True, False):
-            groups = tie(machine, cpus, threads, "numa", wanted, siblings=siblings)
+            groups = pin(machine, cpus, threads, "numa", wanted, siblings=siblings)
             if len(groups) not in {0, threads - 1} or any(not group or group & ~cpus for group in groups):
                 yield f"{len(groups)} groups for {threads} threads on {cpuset.format_list(cpus)}"
             if not siblings and any(places(machine, group, Policy()) < cpuset.count(group) for group in set(groups)):

@@ -24,7 +24,7 @@ from raddle.machine.sysfs import read_machine
 from raddle_operator.agent import client
 from raddle_operator.agent.client import FAILURES, AgentClient
 from raddle_operator.agent.kubelet import KubeletReader
-from raddle_operator.agent.mirror import Backoff, Mirror
+from raddle_operator.agent.reflector import Backoff, Reflector
 from raddle_operator.agent.settings import AgentSettings
 from raddle_operator.objects import nodetopology
 
@@ -63,8 +63,8 @@ class Agent:
         # A signal handler may put into it at any moment, even while the loop waits in it; an Event would deadlock.
         self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._over = False
-        self._own = self._mirror(TOPOLOGIES, metadata_only=False)
-        self._node = self._mirror(NODES, metadata_only=True)
+        self._own = self._reflector(TOPOLOGIES, metadata_only=False)
+        self._node = self._reflector(NODES, metadata_only=True)
         self._machine: Machine | None = None
         self._next_reading = 0.0
         # What was applied, and what the server made of it: neither a schema that drops a field nor an owner that
@@ -74,8 +74,8 @@ class Agent:
     def _new_backoff(self) -> Backoff:
         return Backoff(self._settings.least_delay_s, self._settings.most_delay_s)
 
-    def _mirror(self, path: str, *, metadata_only: bool) -> Mirror:
-        return Mirror(
+    def _reflector(self, path: str, *, metadata_only: bool) -> Reflector:
+        return Reflector(
             self._client,
             path,
             self._settings.node_name,
@@ -95,8 +95,8 @@ class Agent:
 
     def run(self) -> None:
         """Publish until `finish` is called."""
-        for mirror in (self._own, self._node):
-            threading.Thread(target=mirror.run, daemon=True).start()
+        for reflector in (self._own, self._node):
+            threading.Thread(target=reflector.run, daemon=True).start()
         while not self._over:
             pause_s = self._reconcile()
             with contextlib.suppress(queue.Empty):
@@ -143,7 +143,7 @@ class Agent:
             self._next_reading = time.monotonic() + self._settings.reread_s
             found = read_machine(str(self._settings.root), details=False)
             self._complain(found)
-            self._machine = nodetopology.steadied(found, self._machine) if found.online else None
+            self._machine = nodetopology.with_stable_memory(found, self._machine) if found.online else None
         if self._machine is None:
             return None
         # What went wrong in reading is for this node's log, and no part of what the machine is.

@@ -30,12 +30,12 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of the table."""
+        """The names in the order of the table."""
         del ctx
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command, or None for a name that isn't one."""
+        """The command, or None for a name that isn't one."""
         del ctx
         if cmd_name not in COMMANDS:
             return None

@@ -39,7 +39,7 @@ CONFIGURATION: Final = "raddle"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class Snapshot:
     """A pod and all that decides what it gets, as the cluster holds it now.
 
     `machine` is the pod's node, None where it has none or its topology is not known; `architectures` are those of all
@@ -56,7 +56,7 @@ class World:
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Return the pod's annotations, {} where it has none."""
+        """The pod's annotations, {} where it has none."""
         found = self.pod.get("metadata", {}).get("annotations") or {}
         return {str(key): str(value) for key, value in found.items()}
 
@@ -64,7 +64,7 @@ class World:
 async def machine(
     node: str, kubeconfig: Path | None = None, context: str | None = None, *, without_agent: bool = False
 ) -> Machine:
-    """Return the machine that a node's NodeCPUTopology describes.
+    """The machine that a node's NodeCPUTopology describes.
 
     ``without_agent``: where there is none, what NFD says of the node will do; then the CPUs' numbers are made up.
     Raises click.ClickException.
@@ -85,7 +85,7 @@ async def machine(
 
 
 async def _reported(kube: Kube, node: str) -> Machine | None:
-    """Return what Node Feature Discovery says of a node; None where that is too little, or one may not look."""
+    """What Node Feature Discovery says of a node; None where that is too little, or one may not look."""
     try:
         said = nfd.read_node(await kube.get(NODES, node))
     except (NotFound, Forbidden):
@@ -97,8 +97,8 @@ async def _reported(kube: Kube, node: str) -> Machine | None:
     return nfd.machine_of(said, zones)
 
 
-async def world(name: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> World:
-    """Return a pod with its namespace's labels and the policies that may govern it. Raises click.ClickException."""
+async def read(name: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> Snapshot:
+    """A pod with its namespace's labels and the policies that may govern it. Raises click.ClickException."""
     place = namespace or current_namespace(kubeconfig, context)
     async with connected(kubeconfig, context) as kube:
         pod = await _get(kube, PODS, name, place)
@@ -111,7 +111,7 @@ async def world(name: str, namespace: str | None, kubeconfig: Path | None, conte
     # Items of a list need not carry their kind.
     objects = [{**obj, "kind": INFERENCE_THREADINGS.kind} for obj in own.items]
     objects += [{**obj, "kind": CLUSTER_INFERENCE_THREADINGS.kind} for obj in everywhere.items]
-    return World(
+    return Snapshot(
         pod=pod,
         namespace=place,
         namespace_labels=labels,
@@ -123,7 +123,7 @@ async def world(name: str, namespace: str | None, kubeconfig: Path | None, conte
 
 
 async def _unlabelled(kube: Kube) -> str:
-    """Return what the installed webhook takes a namespace without the label for; disabled where one may not look."""
+    """What the installed webhook takes a namespace without the label for; disabled where one may not look."""
     try:
         return unlabelled_in(await kube.get(MUTATING_WEBHOOKS, CONFIGURATION))
     except (NotFound, Forbidden):
@@ -131,7 +131,7 @@ async def _unlabelled(kube: Kube) -> str:
 
 
 def unlabelled_in(configuration: Object) -> str:
-    """Return what a webhook configuration takes a namespace without the label for: disabled, labelled or enabled."""
+    """What a webhook configuration takes a namespace without the label for: disabled, labelled or enabled."""
     for webhook in configuration.get("webhooks") or []:
         state = {"pods-enabled.raddle.dev": ENABLED, "pods-labelled.raddle.dev": LABELLED}.get(webhook.get("name"))
         for expression in (webhook.get("namespaceSelector") or {}).get("matchExpressions") or []:
@@ -142,7 +142,7 @@ def unlabelled_in(configuration: Object) -> str:
 
 
 async def _architectures(kube: Kube) -> frozenset[str]:
-    """Return those of all nodes that Raddle knows, as uname names them; none where one may not look."""
+    """Those of all nodes that Raddle knows, as uname names them; none where one may not look."""
     try:
         found = await kube.list(NODE_CPU_TOPOLOGIES)
     except (NotFound, Forbidden):
@@ -151,7 +151,7 @@ async def _architectures(kube: Kube) -> frozenset[str]:
 
 
 async def _machine_of(kube: Kube, node: str | None) -> Machine | None:
-    """Return a node's machine; None where nobody knows it, or the user may not look."""
+    """A node's machine; None where nobody knows it, or the user may not look."""
     if not node:
         return None
     try:
@@ -190,7 +190,7 @@ async def _get(kube: Kube, resource: Resource, name: str, namespace: str = "") -
 
 
 def _kubeconfig(given: Path | None) -> Path | None:
-    """Return the file that kubectl would read first; None in a pod that has none, which means its own account.
+    """The file that kubectl would read first; None in a pod that has none, which means its own account.
 
     Raises click.ClickException where there is neither.
     """
@@ -204,7 +204,7 @@ def _kubeconfig(given: Path | None) -> Path | None:
 
 
 def current_namespace(kubeconfig: Path | None, context: str | None) -> str:
-    """Return the namespace that kubectl would take."""
+    """The namespace that kubectl would take."""
     path = _kubeconfig(kubeconfig)
     try:
         config: Any = yaml.safe_load(path.read_text()) if path else {}

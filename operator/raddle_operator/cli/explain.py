@@ -90,49 +90,49 @@ def _explain_one(
     kind, slash, name = pod.rpartition("/")
     if slash and kind.lower() not in {"pod", "pods", "po"}:
         raise click.UsageError(f"{pod!r} names a {kind}; only pods can be explained: pod/NAME")
-    world = asyncio.run(cluster.world(name, namespace, kubeconfig, context))
-    answers = asyncio.run(inside.of_pod(world.pod, kubeconfig, context)) if live else []
+    snapshot = asyncio.run(cluster.read(name, namespace, kubeconfig, context))
+    answers = asyncio.run(inside.of_pod(snapshot.pod, kubeconfig, context)) if live else []
     if form in {"text", "wide"}:
         console = output.console()
-        show(console, world, wide=form == "wide")
+        show(console, snapshot, wide=form == "wide")
         inside.show(console, answers)
     else:
-        output.write({**_document(world), **({"live": inside.document(answers)} if live else {})}, form)
+        output.write({**_document(snapshot), **({"live": inside.document(answers)} if live else {})}, form)
     return answers
 
 
-def show(console: Console, world: cluster.World, *, wide: bool) -> None:
+def show(console: Console, snapshot: cluster.Snapshot, *, wide: bool) -> None:
     """Print all that there is to say of a pod; with `wide` also the variables that only Raddle's own shims read."""
-    explanations = explained(world)
-    name, node = world.pod["metadata"]["name"], world.pod.get("spec", {}).get("nodeName") or "not bound yet"
-    console.print(f"[bold]pod/{escape(name)}[/] in {escape(world.namespace)}, node {escape(node)}")
+    explanations = explained(snapshot)
+    name, node = snapshot.pod["metadata"]["name"], snapshot.pod.get("spec", {}).get("nodeName") or "not bound yet"
+    console.print(f"[bold]pod/{escape(name)}[/] in {escape(snapshot.namespace)}, node {escape(node)}")
     if not explanations:
-        skip = why_not(world)
+        skip = why_not(snapshot)
         console.print(f"Raddle has set nothing.\n  [yellow]{skip.reason}[/] {escape(skip.detail)}")
         return
-    if (newer := changed_since(world)) is not None:
+    if (newer := changed_since(snapshot)) is not None:
         console.print(f"[yellow]Stale:[/] made with other settings than {escape(newer)} has now; a new pod gets those")
     for one in explanations:
-        _print(console, one, resized_to(world, one), wide=wide)
+        _print(console, one, resized_to(snapshot, one), wide=wide)
 
 
-def explained(world: cluster.World) -> list[pure.ContainerExplanation]:
-    """Return what the pod itself says of its containers, and what they do not get, decided again."""
-    if not any(key.startswith(env.PLAN_PREFIX) for key in world.annotations):
+def explained(snapshot: cluster.Snapshot) -> list[pure.ContainerExplanation]:
+    """What the pod itself says of its containers, and what they do not get, decided again."""
+    if not any(key.startswith(env.PLAN_PREFIX) for key in snapshot.annotations):
         return []
-    decision = _decide(world)
+    decision = _decide(snapshot)
     withheld = {outcome.name: outcome.withheld for outcome in decision.containers}
-    would = _behind_the_door(plan.apply(world.pod, decision.operations)) if decision.injected else frozenset()
-    for name in would - _behind_the_door(world.pod):
+    would = _behind_the_door(plan.apply(snapshot.pod, decision.operations)) if decision.injected else frozenset()
+    for name in would - _behind_the_door(snapshot.pod):
         withheld[name] = (
             Skip(reason=SkipReason.DOOR_CLOSED, detail="it was when the pod was created"),
             *withheld[name],
         )
-    return pure.explain(world.annotations, injected.literals_of(world.pod), withheld)
+    return pure.explain(snapshot.annotations, injected.literals_of(snapshot.pod), withheld)
 
 
 def _behind_the_door(pod: Mapping[str, Any]) -> frozenset[str]:
-    """Return the containers that have the shim by /etc/ld.so.preload."""
+    """The containers that have the shim by /etc/ld.so.preload."""
     spec = pod.get("spec") or {}
     return frozenset(
         container["name"]
@@ -142,22 +142,22 @@ def _behind_the_door(pod: Mapping[str, Any]) -> frozenset[str]:
     )
 
 
-def changed_since(world: cluster.World) -> str | None:
-    """Return the policy that would give the pod other values now, None where it has those; its status counts the pod.
+def changed_since(snapshot: cluster.Snapshot) -> str | None:
+    """The policy that would give the pod other values now, None where it has those; its status counts the pod.
 
     A pod that no policy governs any more keeps what it has, and is nobody's.
     """
-    labels = world.pod.get("metadata", {}).get("labels") or {}
-    made_with = world.annotations.get(env.SETTINGS_HASH)
-    now = select(labels, world.namespace, world.namespace_labels, Policies(list(world.policies))).policy
+    labels = snapshot.pod.get("metadata", {}).get("labels") or {}
+    made_with = snapshot.annotations.get(env.SETTINGS_HASH)
+    now = select(labels, snapshot.namespace, snapshot.namespace_labels, Policies(list(snapshot.policies))).policy
     if made_with is None or now is None or now.settings_hash == made_with:
         return None
     return now.reference
 
 
-def resized_to(world: cluster.World, one: pure.ContainerExplanation) -> float | None:
-    """Return a container's own CPU limit now where it was planned with another, else None."""
-    spec = world.pod.get("spec") or {}
+def resized_to(snapshot: cluster.Snapshot, one: pure.ContainerExplanation) -> float | None:
+    """A container's own CPU limit now where it was planned with another, else None."""
+    spec = snapshot.pod.get("spec") or {}
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     limits = [
         (found.get("resources") or {}).get("limits") or {} for found in containers if found["name"] == one.container
@@ -168,14 +168,14 @@ def resized_to(world: cluster.World, one: pure.ContainerExplanation) -> float | 
     return None if one.problem or limit_cpus == one.planned_cpus else limit_cpus
 
 
-def _decide(world: cluster.World) -> decide.Decision:
+def _decide(snapshot: cluster.Snapshot) -> decide.Decision:
     """Decide on the pod with what the cluster holds now.
 
     When it was created no node was chosen yet, so its architecture may not have been known; the door says that it was.
     """
-    machine, pod = world.machine, world.pod
+    machine, pod = snapshot.machine, snapshot.pod
     spec = pod.get("spec") or {}
-    node, architectures = spec.get("nodeName"), world.architectures
+    node, architectures = spec.get("nodeName"), snapshot.architectures
     if _behind_the_door(pod):
         architectures = frozenset({(machine.architecture if machine is not None else "") or delivery.ARCHITECTURES[0]})
     else:
@@ -187,14 +187,14 @@ def _decide(world: cluster.World) -> decide.Decision:
     )
     # The operator's native shims, of which this installation may have none.
     shim = replace(shipped.shim(), door_items=dict.fromkeys(delivery.ARCHITECTURES, ()))
-    settings = decide.Settings(shim=shim, unlabelled=world.unlabelled)
-    policies = Policies(list(world.policies))
-    return decide.decide_object(pod, world.namespace, world.namespace_labels, policies, facts, settings)
+    settings = decide.Settings(shim=shim, unlabelled=snapshot.unlabelled)
+    policies = Policies(list(snapshot.policies))
+    return decide.decide_object(pod, snapshot.namespace, snapshot.namespace_labels, policies, facts, settings)
 
 
-def why_not(world: cluster.World) -> Skip:
-    """Return why a pod has no values, by deciding on it again with what the cluster holds now."""
-    decision = _decide(world)
+def why_not(snapshot: cluster.Snapshot) -> Skip:
+    """Why a pod has no values, by deciding on it again with what the cluster holds now."""
+    decision = _decide(snapshot)
     if decision.skip is not None:
         return decision.skip
     assert decision.policy is not None
@@ -237,18 +237,18 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _document(world: cluster.World) -> Mapping[str, Any]:
-    explanations = explained(world)
-    skip = None if explanations else why_not(world)
-    metadata = world.pod.get("metadata", {})
+def _document(snapshot: cluster.Snapshot) -> Mapping[str, Any]:
+    explanations = explained(snapshot)
+    skip = None if explanations else why_not(snapshot)
+    metadata = snapshot.pod.get("metadata", {})
     return {
         "pod": metadata.get("name"),
-        "namespace": world.namespace,
-        "node": world.pod.get("spec", {}).get("nodeName"),
+        "namespace": snapshot.namespace,
+        "node": snapshot.pod.get("spec", {}).get("nodeName"),
         "injected": (metadata.get("labels") or {}).get(env.INJECTED_LABEL) == "true",
         "containers": [_plain(asdict(one)) for one in explanations],
-        "staleAgainst": changed_since(world),
-        "resizedTo": {one.container: cpus for one in explanations if (cpus := resized_to(world, one)) is not None},
+        "staleAgainst": changed_since(snapshot),
+        "resizedTo": {one.container: cpus for one in explanations if (cpus := resized_to(snapshot, one)) is not None},
         "skipped": None if skip is None else {"reason": str(skip.reason), "detail": skip.detail},
     }
 

@@ -42,12 +42,12 @@ class Answer:
 
     @property
     def with_runtime(self) -> tuple[Mapping[str, Any], ...]:
-        """Return the processes that have a runtime."""
+        """The processes that have a runtime."""
         return tuple(one for one in self.processes if one.get("runtimes"))
 
     @property
     def reached(self) -> int:
-        """Return how many of those are reached."""
+        """How many of those are reached."""
         return sum(one.get("reached") is True for one in self.with_runtime)
 
     @property
@@ -62,7 +62,7 @@ class Answer:
 
 
 def injected(pod: Object) -> list[str]:
-    """Return the pod's containers that have a plan, in the annotations' order."""
+    """The pod's containers that have a plan, in the annotations' order."""
     keys = (pod.get("metadata") or {}).get("annotations") or {}
     split = [plan_annotations.split(str(key)) for key in keys]
     return [container for prefix, container in split if prefix == env.PLAN_PREFIX]
@@ -71,7 +71,7 @@ def injected(pod: Object) -> list[str]:
 async def of_pods(
     namespace: str | None, selector: str, kubeconfig: Path | None, context: str | None, *, everywhere: bool
 ) -> list[Answer]:
-    """Return what the injected containers of a selection say, in the API server's order. Raises ClickException.
+    """What the injected containers of a selection say, in the API server's order. Raises ClickException.
 
     Pods that have come to their end (a Job's) have nobody to ask, and are left out.
     """
@@ -83,7 +83,7 @@ async def of_pods(
 
 
 async def of_pod(pod: Object, kubeconfig: Path | None, context: str | None) -> list[Answer]:
-    """Return what a pod's injected containers say. Raises ClickException."""
+    """What a pod's injected containers say. Raises ClickException."""
     async with cluster.connected(kubeconfig, context) as kube:
         return await _ask(kube, [pod])
 
@@ -99,7 +99,7 @@ async def _ask(kube: Kube, pods: Iterable[Object]) -> list[Answer]:
 
 
 async def ask(kube: Kube, pod: Object, container: str) -> Answer:
-    """Return what one container says."""
+    """What one container says."""
     metadata = pod["metadata"]
     name, namespace = metadata["name"], metadata.get("namespace") or "default"
     processes: tuple[Mapping[str, Any], ...] = ()
@@ -128,7 +128,7 @@ _MISSING: Final = f"there is no {delivery.PROGRAM} in it: the shim's ConfigMap c
 
 
 def _closed(pod: Object, container: str) -> str:
-    """Return where else to ask where the container was created without the door, "" where it has it."""
+    """Where else to ask where the container was created without the door, "" where it has it."""
     if any(
         mount.get("mountPath") == delivery.PRELOAD_FILE for mount in _spec(pod, container).get("volumeMounts") or ()
     ):
@@ -139,7 +139,7 @@ def _closed(pod: Object, container: str) -> str:
 
 
 def _not_running(pod: Object, container: str) -> str:
-    """Return why a container does not run, "" where it does."""
+    """Why a container does not run, "" where it does."""
     status = pod.get("status") or {}
     kinds = ("containerStatuses", "initContainerStatuses")
     states = [one.get("state") or {} for kind in kinds for one in status.get(kind) or () if one["name"] == container]
@@ -159,7 +159,7 @@ def _spec(pod: Object, container: str) -> Object:
 
 
 def read(said: bytes) -> tuple[tuple[Mapping[str, Any], ...], str]:
-    """Return the processes of the program's JSON, and what is wrong where it is none. Never raises."""
+    """The processes of the program's JSON, and what is wrong where it is none. Never raises."""
     try:
         document = json.loads(said)
         if document["v"] != 1:
@@ -171,7 +171,7 @@ def read(said: bytes) -> tuple[tuple[Mapping[str, Any], ...], str]:
 
 
 def _is_process(one: Any) -> bool:
-    """Return whether all that is looked at by its kind has it."""
+    """Whether all that is looked at by its kind has it."""
     return (
         isinstance(one, dict)
         and isinstance(one.get("pid"), int)
@@ -190,12 +190,12 @@ def _clean(value: Any) -> Any:
 
 
 def printable(text: str) -> str:
-    """Return one line of printable text, so that no container can steer a terminal."""
+    """One line of printable text, so that no container can steer a terminal."""
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def got(process: Mapping[str, Any]) -> str:
-    """Return in words what a process got, or why it is not reached."""
+    """In words what a process got, or why it is not reached."""
     if process.get("readable") is False:
         return "may not be read"
     if not process.get("runtimes"):
@@ -207,7 +207,7 @@ def got(process: Mapping[str, Any]) -> str:
 
 
 def _session(report: Any) -> str:
-    """Return what the newest session in a report got."""
+    """What the newest session in a report got."""
     sessions = report.get("sessions") if isinstance(report, dict) else None
     session = sessions[-1] if isinstance(sessions, list) and sessions else None
     if not isinstance(session, dict):
@@ -275,7 +275,7 @@ def show_many(console: Console, answers: Sequence[Answer]) -> None:
 
 
 def total(answers: Sequence[Answer]) -> str:
-    """Return how many of the containers run the shim, in words."""
+    """How many of the containers run the shim, in words."""
     ours = sum(one.runs_the_shim for one in answers)
     silent = sum(bool(one.problem) for one in answers)
     without = sum(not one.problem and not one.with_runtime for one in answers)
@@ -284,7 +284,7 @@ def total(answers: Sequence[Answer]) -> str:
 
 
 def document(answers: Sequence[Answer]) -> dict[str, Any]:
-    """Return the same for programs."""
+    """The same for programs."""
     return {
         "injected": len(answers),
         "reached": sum(one.runs_the_shim for one in answers),
@@ -305,7 +305,7 @@ def document(answers: Sequence[Answer]) -> dict[str, Any]:
 
 
 def selection_error(pod: str | None, selector: str, *, everywhere: bool, live: bool) -> click.UsageError | None:
-    """Return what is wrong with a choice of pods, None where it is one."""
+    """What is wrong with a choice of pods, None where it is one."""
     if pod is None and not live:
         return click.UsageError("name a pod, as pod/NAME, or ask several with --live")
     if pod is not None and (selector or everywhere):

@@ -41,21 +41,21 @@ class Manifest:
 
     @property
     def kind(self) -> str:
-        """Return the object's kind, "" where it has none."""
+        """The object's kind, "" where it has none."""
         return str(self.obj.get("kind", ""))
 
     @property
     def metadata(self) -> Object:
-        """Return the object's metadata, {} where it has none."""
+        """The object's metadata, {} where it has none."""
         found = self.obj.get("metadata")
         return found if isinstance(found, dict) else {}
 
     def error(self, path: str, message: str) -> ManifestError:
-        """Return the error for a field, with the line of the deepest part of its dotted path that is there."""
+        """The error for a field, with the line of the deepest part of its dotted path that is there."""
         return ManifestError(f"{self.file}:{self.line(path)}: {path}: {message}")
 
     def line(self, path: str) -> int:
-        """Return the 1-based line of a dotted path ("spec.threads.intraOp", "spec.containers[0].name")."""
+        """The 1-based line of a dotted path ("spec.threads.intraOp", "spec.containers[0].name")."""
         node = self.node
         for step in path.replace("[", ".").replace("]", "").split("."):
             child = _child(node, step)
@@ -75,7 +75,7 @@ def _child(node: yaml.Node, step: str) -> yaml.Node | None:
 
 
 def load(sources: Sequence[str]) -> list[Manifest]:
-    """Return the objects of these files and folders, Lists taken apart. Raises ManifestError."""
+    """The objects of these files and folders, Lists taken apart. Raises ManifestError."""
     found: list[Manifest] = []
     for source in sources:
         for name, text in _texts(source):

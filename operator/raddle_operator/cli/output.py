@@ -13,14 +13,14 @@ from rich.table import Table
 
 
 def console() -> Console:
-    """Return a console on standard output: colours only on a terminal, and never where NO_COLOR is set."""
+    """A console on standard output: colours only on a terminal, and never where NO_COLOR is set."""
     # A pipe gets whole lines: cutting to 80 columns would lose data.
     width = None if os.isatty(1) else 200
     return Console(width=width, highlight=False, soft_wrap=False)
 
 
 def table(*columns: str) -> Table:
-    """Return an unframed table in kubectl's manner."""
+    """An unframed table in kubectl's manner."""
     made = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for column in columns:
         made.add_column(column.upper(), overflow="fold", no_wrap=column.lower() not in {"because", "detail"})

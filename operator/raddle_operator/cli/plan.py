@@ -89,7 +89,7 @@ def plan(sources: Sequence[str], node: str | None, root: Path | None, form: str)
 
 
 def machine_of(node: str | None, root: Path | None) -> tuple[str | None, Machine | None]:
-    """Return the name and the machine of a node or a folder or file; None and None where neither is asked for."""
+    """The name and the machine of a node or a folder or file; None and None where neither is asked for."""
     if node is not None:
         from raddle_operator.cli import cluster
 
@@ -117,7 +117,7 @@ def decide(
     node: str | None,
     machine: Machine | None,
 ) -> Planned:
-    """Return what the webhook would do at CREATE and, where the machine is known, at binding."""
+    """What the webhook would do at CREATE and, where the machine is known, at binding."""
     smallest = cores_within(machine, machine.online) if machine is not None else None
     # Manifests don't say it; a cluster has nodes of one kind more often than not.
     architecture = machine.architecture if machine is not None else delivery.ARCHITECTURES[0]
@@ -135,7 +135,7 @@ def decide(
 
 
 def apply(pod: manifests.Object, operations: Sequence[Mapping[str, Any]]) -> manifests.Object:
-    """Return a copy of the pod with the JSON-patch operations that `injection` writes (add, replace, remove)."""
+    """A copy of the pod with the JSON-patch operations that `injection` writes (add, replace, remove)."""
     changed = copy.deepcopy(pod)
     for operation in operations:
         *parents, last = (p.replace("~1", "/").replace("~0", "~") for p in operation["path"].split("/")[1:])
@@ -156,7 +156,7 @@ def apply(pod: manifests.Object, operations: Sequence[Mapping[str, Any]]) -> man
 
 
 def as_json(planned: Planned) -> manifests.Object:
-    """Return the documented JSON of one workload: what governs it, and each container's values with their reasons."""
+    """The documented JSON of one workload: what governs it, and each container's values with their reasons."""
     decision = planned.decision
     literals = injected.literals_of(planned.pod)
     containers = []
@@ -218,7 +218,7 @@ def _print(planned: Sequence[Planned], node: str | None) -> None:
 
 
 def _layout(recorded: wire.Recorded | None) -> str:
-    """Return how many instances would fill the container's CPUs and why, "" where the plan says nothing of it."""
+    """How many instances would fill the container's CPUs and why, "" where the plan says nothing of it."""
     layout = recorded.values.get("layout") if recorded else None
     if recorded is None or not isinstance(layout, dict):
         return ""
@@ -228,7 +228,7 @@ def _layout(recorded: wire.Recorded | None) -> str:
 
 
 def _expected(recorded: wire.Recorded | None) -> str:
-    """Return what the model expects under the policy's spec.load, "" where there is none."""
+    """What the model expects under the policy's spec.load, "" where there is none."""
     found = recorded.values.get("expected") if recorded else None
     if not isinstance(found, dict):
         return ""

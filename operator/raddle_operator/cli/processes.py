@@ -21,7 +21,7 @@ UNLABELLED: Final = click.Choice(["disabled", "labelled", "enabled"])
 
 
 def option(flag: str, setting: str | None = None, **more: Any) -> Callable[[Command], Command]:
-    """Return an option that is also the variable RADDLE_<FLAG>, its default shown; `setting` is its field's name."""
+    """An option that is also the variable RADDLE_<FLAG>, its default shown; `setting` is its field's name."""
     variable = "RADDLE_" + flag.split("/", maxsplit=1)[0].lstrip("-").upper().replace("-", "_")
     more.setdefault("envvar", variable)
     names = (flag, setting) if setting else (flag,)
@@ -29,7 +29,7 @@ def option(flag: str, setting: str | None = None, **more: Any) -> Callable[[Comm
 
 
 def names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
-    """Return the names of a comma-separated list; empty text holds none."""
+    """The names of a comma-separated list; empty text holds none."""
     del ctx, param
     return tuple(name for part in value.split(",") if (name := part.strip()))
 

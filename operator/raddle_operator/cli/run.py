@@ -147,7 +147,7 @@ def _say(note: str) -> None:
 
 
 def _policy(sources: Sequence[str]) -> PolicyObject:
-    """Return the policy of the files, or the default one. Raises ManifestError unless there is exactly one."""
+    """The policy of the files, or the default one. Raises ManifestError unless there is exactly one."""
     if not sources:
         metadata = {"name": "default", "namespace": _NAMESPACE}
         return policy_from_object({"kind": "InferenceThreading", "metadata": metadata, "spec": {"podSelector": {}}})
@@ -165,7 +165,7 @@ def _policy(sources: Sequence[str]) -> PolicyObject:
 
 
 def container(limit: str | None, policy: PolicyObject, root: Path) -> Container:
-    """Return what a container with this CPU limit gets on the machine. Raises ManifestError where there is none."""
+    """What a container with this CPU limit gets on the machine. Raises ManifestError where there is none."""
     name, machine = plan.machine_of(None, root)
     if machine is not None:
         # The files are for programs that run here.
@@ -190,7 +190,7 @@ def container(limit: str | None, policy: PolicyObject, root: Path) -> Container:
 
 
 def _resolved(entries: Sequence[manifests.Object], annotations: Mapping[str, str]) -> dict[str, str]:
-    """Return the values that a kubelet gives these entries; a pod that sets none of its own refers to none of them."""
+    """The values that a kubelet gives these entries; a pod that sets none of its own refers to none of them."""
     found = {}
     for entry in entries:
         if "value" in entry:
@@ -234,7 +234,7 @@ def _docker(given: Container) -> Iterator[str]:
 
 
 def _kept(given: Container) -> Path:
-    """Return the folder in the user's cache with the variables and the files; the same for the same ones."""
+    """The folder in the user's cache with the variables and the files; the same for the same ones."""
     lines = _lines(given.variables)
     content = f"{delivery.content_hash()} {platform.machine()} {' '.join(given.mounts)}\n{lines}"
     above = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "raddle" / "run"
@@ -280,7 +280,7 @@ def _run(given: Container, command: tuple[str, ...]) -> int:
 
 
 def _without_mounts(given: Container, folder: Path) -> dict[str, str]:
-    """Return the variables where the files are not in their place but in the folder."""
+    """The variables where the files are not in their place but in the folder."""
     there = re.compile(rf"{delivery.MOUNT_PATH}(?![\w-])")
     found = {name: there.sub(lambda _: str(folder), value) for name, value in given.variables.items()}
     if given.has_door:
@@ -290,7 +290,7 @@ def _without_mounts(given: Container, folder: Path) -> dict[str, str]:
 
 
 def _quota(cpus: float, stack: contextlib.ExitStack) -> Sequence[str]:
-    """Return what gives the command behind it the quota, () where nothing does; what that takes goes with the stack."""
+    """What gives the command behind it the quota, () where nothing does; what that takes goes with the stack."""
     problem = quota.available()
     if problem is None:
         try:

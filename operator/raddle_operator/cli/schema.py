@@ -25,7 +25,7 @@ _BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at mo
 
 @cache
 def schema(kind: str) -> dict[str, Any]:
-    """Return the kind's schema, unknown fields forbidden (the API server would drop them with a warning)."""
+    """The kind's schema, unknown fields forbidden (the API server would drop them with a warning)."""
     installed = resources.files("raddle_operator") / "crds" / FILES[kind]
     # An editable install reads the source of truth itself.
     file = installed if installed.is_file() else Path(__file__).parents[3] / "crds" / FILES[kind]

@@ -106,7 +106,7 @@ def judge(uid: str, status: int, body: bytes) -> None:
 
 
 def review() -> dict[str, Any]:
-    """Return an AdmissionReview of a dry run, as the API server sends it for a pod."""
+    """An AdmissionReview of a dry run, as the API server sends it for a pod."""
     name, namespace = "raddle-selftest", "default"
     kind = {"group": "", "version": "v1", "kind": "Pod"}
     resource = {"group": "", "version": "v1", "resource": "pods"}

@@ -21,14 +21,14 @@ from raddle.cpus.topology import Machine, Problem
 from raddle.machine import document, sysfs
 from raddle.planning import wire
 from raddle.process import cgroup
-from raddle.process.cgroup import Allotment
+from raddle.process.cgroup import ResourceLimits
 from raddle_operator.cli import output
 from raddle_operator.cli.manifests import ManifestError
 from raddle_operator.cli.picture import layout, overlay, svg, text
 from raddle_operator.cli.picture.model import Marks, Picture, printable
 
 if TYPE_CHECKING:
-    from raddle_operator.cli.cluster import World
+    from raddle_operator.cli.cluster import Snapshot
 
 EPILOG = """\b
 Examples:
@@ -62,7 +62,7 @@ class Seen:
     """A machine, what a process may use of it (None: not this machine's business), and plans by container."""
 
     machine: Machine
-    allotment: Allotment | None = None
+    limits: ResourceLimits | None = None
     plans: Mapping[str, wire.Recorded]
 
 
@@ -121,7 +121,7 @@ def topology(
     else:
         seen = _of_folder(root or Path("/"))
     if form in {"json", "yaml"}:
-        output.write(document.to_document(seen.machine, seen.allotment), form)
+        output.write(document.to_document(seen.machine, seen.limits), form)
         return
     if sources:
         seen = replace(seen, plans=_of_manifests(sources, seen.machine))
@@ -158,29 +158,29 @@ def _of_folder(root: Path) -> Seen:
     machine = sysfs.read_machine(str(root))
     if not machine.online:
         raise ManifestError(f"{root}: no online CPU found below sys/devices/system/cpu")
-    return Seen(machine=machine, allotment=cgroup.read_allotment(str(root)), plans={})
+    return Seen(machine=machine, limits=cgroup.read_limits(str(root)), plans={})
 
 
 def _of_pod(pod: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> Seen:
     from raddle_operator.cli import cluster
 
-    return of_world(asyncio.run(cluster.world(pod.rpartition("/")[2], namespace, kubeconfig, context)))
+    return of_snapshot(asyncio.run(cluster.read(pod.rpartition("/")[2], namespace, kubeconfig, context)))
 
 
-def of_world(world: World) -> Seen:
-    """Return the machine of a pod and the plans that its annotations hold. Raises ClickException without either."""
-    pod, node = world.pod["metadata"]["name"], (world.pod.get("spec") or {}).get("nodeName")
-    if world.machine is None:
+def of_snapshot(snapshot: Snapshot) -> Seen:
+    """The machine of a pod and the plans that its annotations hold. Raises ClickException without either."""
+    pod, node = snapshot.pod["metadata"]["name"], (snapshot.pod.get("spec") or {}).get("nodeName")
+    if snapshot.machine is None:
         where = f"node {node} has no NodeCPUTopology that can be read" if node else "it is not bound to a node yet"
         raise click.ClickException(f"pod {pod} can't be drawn: {where}")
-    plans = dict(_plans(world.annotations))
+    plans = dict(_plans(snapshot.annotations))
     if not plans:
         raise click.ClickException(f"pod {pod} has no plan; `raddle explain {pod}` says why")
-    return Seen(machine=world.machine, plans=plans)
+    return Seen(machine=snapshot.machine, plans=plans)
 
 
 def _of_manifests(sources: Sequence[str], machine: Machine) -> dict[str, wire.Recorded]:
-    """Return the plans of the first workload that gets any, by container. Raises ManifestError where none does."""
+    """The plans of the first workload that gets any, by container. Raises ManifestError where none does."""
     from raddle_operator.cli import manifests, plan, workloads
     from raddle_operator.injection.matching import Policies
 
@@ -204,7 +204,7 @@ def _plans(annotations: Mapping[str, str]) -> Iterator[tuple[str, wire.Recorded]
 
 
 def _marks(seen: Seen, container: str | None, exclusive: str | None, report: Path | None) -> Marks:
-    """Return what is to be marked on the machine. Raises OverlayError."""
+    """What is to be marked on the machine. Raises OverlayError."""
     if report is not None:
         return overlay.reported(seen.machine, _read_report(report))
     cpus = _cpus(exclusive) if exclusive is not None else None
@@ -220,9 +220,9 @@ def _marks(seen: Seen, container: str | None, exclusive: str | None, report: Pat
     if plans:
         drawn = [overlay.planned(seen.machine, name, recorded) for name, recorded in plans.items()]
         return Marks(boxes=tuple(box for marks in drawn for box in marks.boxes))
-    if seen.allotment is None:
+    if seen.limits is None:
         return Marks()
-    return overlay.allowed(seen.machine, *cgroup.usable_cpus(seen.allotment))
+    return overlay.allowed(seen.machine, *cgroup.usable_cpus(seen.limits))
 
 
 def _cpus(value: str) -> int:

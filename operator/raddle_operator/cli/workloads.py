@@ -38,7 +38,7 @@ class Workload:
 
     @property
     def title(self) -> str:
-        """Return kind/name as kubectl writes it."""
+        """Kind/name as kubectl writes it."""
         return f"{self.manifest.kind.lower()}/{self.manifest.metadata.get('name', '?')}"
 
 

@@ -3,5 +3,5 @@
 In come policies, topologies, opted-in pods, namespaces and nodes as they change; out go statuses, events, metrics and
 the shim's ConfigMaps. ``process`` runs kopf, whose ``handlers`` start, feed and stop the ``controller``; ``state``
 holds what is known, as ``facts``; ``status`` and ``freshness`` are the pure decisions; ``reconcile`` carries them out
-by a keyed queue; ``shim_keeper`` keeps the ConfigMaps.
+by a keyed queue; ``shim_reconciler`` keeps the ConfigMaps.
 """

@@ -50,7 +50,7 @@ class Controller:
         self._until_stopped = contextlib.AsyncExitStack()
 
     def __copy__(self) -> Self:
-        """Return itself: kopf keeps a copy of its memo for every object."""
+        """Itself: kopf keeps a copy of its memo for every object."""
         return self
 
     async def start(self) -> None:
@@ -67,7 +67,7 @@ class Controller:
         await self._until_stopped.aclose()
 
     async def credentials(self) -> Connection:
-        """Return the credentials of now."""
+        """The credentials of now."""
         return await self._kube.connection()
 
     def tell(self, resource: Resource, key: Key, obj: Object, change: str | None) -> None:
@@ -76,7 +76,7 @@ class Controller:
             self._reconciler.tell(resource, key, obj, change)
 
     def not_ready(self) -> str:
-        """Return what is missing, empty when the process is ready to lead or leads with complete lists."""
+        """What is missing, empty when the process is ready to lead or leads with complete lists."""
         if self._elector.holder is None:
             return "the lease has not been read yet"
         if self._reconciler is not None and self._reconciler.state.unsynced():

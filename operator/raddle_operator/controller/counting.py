@@ -40,7 +40,7 @@ class PodCounts:
 
     @property
     def is_current(self) -> bool:
-        """Return whether nothing is marked."""
+        """Whether nothing is marked."""
         return not self._marked
 
     def mark(self, namespaces: Iterable[str]) -> None:
@@ -77,11 +77,11 @@ class PodCounts:
         return Changes(policies=frozenset(changed), examine=tuple(examine))
 
     def of(self, namespace: str) -> NamespaceTally:
-        """Return one namespace's tally, empty where nothing is counted."""
+        """One namespace's tally, empty where nothing is counted."""
         return self.tallies.get(namespace, _EMPTY)
 
     def total(self, key: PolicyKey, forbidden: Collection[str]) -> tuple[Tally, list[str]]:
-        """Return a policy's counts over all namespaces, and in which of the ``forbidden`` ones it has pods."""
+        """A policy's counts over all namespaces, and in which of the ``forbidden`` ones it has pods."""
         total, there = Tally(), []
         for namespace in (key[1],) if key[1] else sorted(self.tallies):
             found = self.of(namespace).policies.get(key)

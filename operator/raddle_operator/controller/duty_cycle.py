@@ -18,7 +18,7 @@ class DutyCycle:
         self._next_s = -float("inf")
 
     def wait_s(self) -> float:
-        """Return the seconds until it may be done again, 0 for now."""
+        """The seconds until it may be done again, 0 for now."""
         return max(0.0, self._next_s - self._now_s())
 
     @contextlib.contextmanager

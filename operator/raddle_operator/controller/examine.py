@@ -31,7 +31,7 @@ def verdict(
     door: bool,
     unlabelled: str,
 ) -> SkipReason:
-    """Return the reason why a pod without values has none: WebhookMissed when the webhook would have given some.
+    """The reason why a pod without values has none: WebhookMissed when the webhook would have given some.
 
     ``shim`` and ``door`` are what the webhook could have mounted: a container with envFrom gets nothing but the shim.
     """

@@ -112,7 +112,7 @@ class PodReader:
         self._texts: dict[str, str] = {}
 
     def read(self, obj: Object) -> PodFacts | None:
-        """Return the facts of a pod's metadata; None for a mirror pod, which nobody can change."""
+        """The facts of a pod's metadata; None for a mirror pod, which nobody can change."""
         metadata = obj["metadata"]
         annotations: Mapping[str, str] = metadata.get("annotations") or {}
         if MIRROR_ANNOTATION in annotations:
@@ -151,7 +151,7 @@ class PodReader:
 
 
 def read_namespace(obj: Object) -> NamespaceFacts:
-    """Return the facts of a namespace's metadata."""
+    """The facts of a namespace's metadata."""
     metadata = obj["metadata"]
     labels = dict(metadata.get("labels") or {})
     written = _written_s(metadata, ("f:metadata", "f:labels", f"f:{env.INJECT_LABEL}"))
@@ -173,7 +173,7 @@ def _resources(entry: Mapping[str, Any]) -> set[str]:
 
 
 def read_node(obj: Object) -> NodeFacts | None:
-    """Return the facts of a Node's status; None for one that does not run Linux, of which no agent tells."""
+    """The facts of a Node's status; None for one that does not run Linux, of which no agent tells."""
     status = obj.get("status") or {}
     if (status.get("nodeInfo") or {}).get("operatingSystem") not in (None, "", "linux"):
         return None
@@ -186,7 +186,7 @@ def read_node(obj: Object) -> NodeFacts | None:
 
 
 def read_policy(resource: Resource, obj: Object) -> PolicyRecord:
-    """Return the record of a policy of either kind. One that can't be used is a record with a problem, not an error."""
+    """The record of a policy of either kind. One that can't be used is a record with a problem, not an error."""
     metadata = obj["metadata"]
     policy, problem = None, ""
     try:
@@ -205,7 +205,7 @@ def read_policy(resource: Resource, obj: Object) -> PolicyRecord:
 
 
 def read_topology(obj: Object, problem_of: Callable[[Object], str]) -> TopologyRecord:
-    """Return the record of a NodeCPUTopology; ``problem_of`` says why one describes no machine (nodecheck.Checker)."""
+    """The record of a NodeCPUTopology; ``problem_of`` says why one describes no machine (nodecheck.Checker)."""
     metadata, spec = obj["metadata"], obj.get("spec") or {}
     try:
         cpus = cpuset.count(cpuset.parse_list(str((spec.get("cpus") or {}).get("online", ""))))
@@ -224,7 +224,7 @@ def read_topology(obj: Object, problem_of: Callable[[Object], str]) -> TopologyR
 
 
 def _written_s(metadata: Mapping[str, Any], path: tuple[str, ...]) -> int:
-    """Return when a field was last written by anybody, from managedFields; the creation where they don't say."""
+    """When a field was last written by anybody, from managedFields; the creation where they don't say."""
     found = epoch_s(metadata["creationTimestamp"])
     for entry in metadata.get("managedFields") or ():
         fields: Any = entry.get("fieldsV1") or {}
@@ -236,5 +236,5 @@ def _written_s(metadata: Mapping[str, Any], path: tuple[str, ...]) -> int:
 
 
 def key_text(key: Key) -> str:
-    """Return ``namespace/name``, or the name of a cluster-scoped object."""
+    """``namespace/name``, or the name of a cluster-scoped object."""
     return "/".join(part for part in key if part)

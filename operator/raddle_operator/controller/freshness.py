@@ -16,7 +16,7 @@ VALID: Final = "Valid"
 
 
 def topology_status(record: TopologyRecord, node: NodeFacts | None, *, now_s: float) -> dict[str, Any]:
-    """Return the whole status of a NodeCPUTopology as it is applied. ``node`` None: there is no such Node."""
+    """The whole status of a NodeCPUTopology as it is applied. ``node`` None: there is no such Node."""
     found = [_fresh(record, node), _valid(record)]
     return {"conditions": with_times(found, record.status, record.generation, now_s)}
 

@@ -34,11 +34,11 @@ class NoDiffBase(kopf.DiffBaseStorage):  # type: ignore[misc]
     """Keeps nothing: handlers of events do not ask what has changed, and a deep copy per event is slow."""
 
     def build(self, **_: Any) -> Any:
-        """Return nothing to compare."""
+        """Nothing to compare."""
         return {}
 
     def fetch(self, **_: Any) -> Any:
-        """Return nothing stored."""
+        """Nothing stored."""
         return None
 
     def store(self, **_: Any) -> None:
@@ -69,7 +69,7 @@ async def start(memo: Controller, **_: Any) -> None:
 
 @kopf.on.login(registry=REGISTRY, backoff=5)  # type: ignore[untyped-decorator]
 async def login(memo: Controller, **_: Any) -> kopf.ConnectionInfo:
-    """Return the credentials of now. Where they can't be read kopf tries again in 5 s."""
+    """The credentials of now. Where they can't be read kopf tries again in 5 s."""
     connection = await memo.credentials()
     scheme, _space, token = (connection.authorization or "").partition(" ")
     return kopf.ConnectionInfo(

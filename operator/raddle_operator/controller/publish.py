@@ -40,7 +40,7 @@ class StatusWriter:
         self._written: dict[tuple[str, Key], tuple[int, float]] = {}
 
     def wait_s(self, resource: Resource, key: Key, generation: int) -> float:
-        """Return how long to wait before this object's status may be written again; 0 when it may be now.
+        """How long to wait before this object's status may be written again; 0 when it may be now.
 
         Who has just changed the object is told at once: only a generation that has a status of ours waits.
         """

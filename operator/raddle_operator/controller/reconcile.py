@@ -22,7 +22,7 @@ from raddle_operator.controller.facts import has_new_spec
 from raddle_operator.controller.freshness import topology_status
 from raddle_operator.controller.publish import StatusWriter
 from raddle_operator.controller.settings import ControllerSettings
-from raddle_operator.controller.shim_keeper import ShimKeeper
+from raddle_operator.controller.shim_reconciler import ShimReconciler
 from raddle_operator.controller.state import POLICY_KINDS, ClusterState
 from raddle_operator.controller.status import PolicyKey, policy_status, status_matches
 from raddle_operator.controller.workqueue import KeyedQueue
@@ -84,7 +84,7 @@ class Reconciler:
         self._on_rewind = on_rewind
         self._rewound = False
         self._writer = StatusWriter(kube, recorder, interval_s=settings.status_interval_s)
-        self._shim = ShimKeeper(kube, self._shim_of, settings.shim_namespaces) if settings.keep_shim else None
+        self._shim = ShimReconciler(kube, self._shim_of, settings.shim_namespaces) if settings.keep_shim else None
         self._duty = DutyCycle(COUNTING_SHARE)
         self._counts = PodCounts(settings.unlabelled)
         self._counted = Policies()

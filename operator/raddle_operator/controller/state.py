@@ -110,7 +110,7 @@ class ClusterState:
         """Take an object as it is on the server now, or was when it was deleted. It never raises."""
         try:
             version = int(obj["metadata"]["resourceVersion"])
-            self._stores[resource].offer(key, version, None if deleted else self._readers[resource](obj))
+            self._stores[resource].put_newer(key, version, None if deleted else self._readers[resource](obj))
         except Exception:
             log.exception("%s %s can't be read; what was known of it stays", resource.kind, key_text(key))
 
@@ -123,7 +123,7 @@ class ClusterState:
                     found.add(key_of(item))
                     self.deliver(resource, key_of(item), item)
                 version = int(page.resource_version)
-            self._stores[resource].keep_only(found, version)
+            self._stores[resource].retain(found, version)
         self._pod_reader.forget()
         self.listed.set()
 
@@ -146,7 +146,7 @@ class ClusterState:
     # ---- what is known
 
     def unsynced(self) -> list[str]:
-        """Return which first lists are not complete yet."""
+        """Which first lists are not complete yet."""
         waits = {"namespaces, nodes, policies": self.listed, "pods": self.pods.synced}
         return [name for name, event in waits.items() if not event.is_set()]
 
@@ -156,25 +156,25 @@ class ClusterState:
         return facts.labels.get(env.INJECT_LABEL, self._settings.unlabelled) in (matching.ENABLED, matching.LABELLED)
 
     def opened(self, namespace: str) -> NamespaceFacts | None:
-        """Return the facts of a namespace where pods may be opted in; None of any other."""
+        """The facts of a namespace where pods may be opted in; None of any other."""
         facts = self.namespaces.get(("", namespace))
         return facts if facts is not None and self._is_open(namespace, facts) else None
 
     def arranged(self) -> Policies:
-        """Return the policies that can be used, ready for matching."""
+        """The policies that can be used, ready for matching."""
         if self._arranged is None:
             records = (record for store in self.policies.values() for record in store.values())
             self._arranged = Policies(record.policy for record in records if record.policy is not None)
         return self._arranged
 
     def changed_s(self) -> dict[PolicyKey, int]:
-        """Return when each policy's spec was last written, in seconds of the epoch."""
+        """When each policy's spec was last written, in seconds of the epoch."""
         return {
             (kind, *key): record.changed_s for kind, store in self.policies.items() for key, record in store.items()
         }
 
     def machines(self) -> Facts:
-        """Return what the webhook decides by at CREATE: the smallest machine and the architectures of all nodes."""
+        """What the webhook decides by at CREATE: the smallest machine and the architectures of all nodes."""
         known = [record for record in self.topologies.values() if not record.problem]
         return Facts(
             smallest_cores=min((record.cores for record in known if record.cores), default=None),

@@ -32,7 +32,7 @@ ACCEPTED, READY, DEGRADED = "Accepted", "Ready", "Degraded"
 
 
 def case_of(namespace: str, labels: Labels, policy: PolicyObject) -> Case:
-    """Return what decides alike."""
+    """What decides alike."""
     return namespace, labels, policy.uid, policy.generation
 
 
@@ -61,7 +61,7 @@ class Tally:
     layouts: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: Tally) -> Tally:
-        """Return the tally of both sets of pods; of the names as many as are shown."""
+        """The tally of both sets of pods; of the names as many as are shown."""
         return Tally(
             matched=self.matched + other.matched,
             injected=self.injected + other.injected,
@@ -111,7 +111,7 @@ class _Match:
 
 
 def key_of(policy: PolicyObject) -> PolicyKey:
-    """Return the key of a policy."""
+    """The key of a policy."""
     return policy.kind, policy.namespace, policy.name
 
 
@@ -210,11 +210,11 @@ def policy_status(
     shimless: Sequence[str] = (),
     now_s: float,
 ) -> dict[str, Any]:
-    """Return the whole status of a policy as it is applied.
+    """The whole status of a policy as it is applied.
 
     ``too_many``: the policy is beyond the number that is evaluated in its namespace. ``shimless``: namespaces with
     governed pods where the shim's ConfigMap could not be written. A condition whose status does not change keeps its
-    time, so an unchanged world gives an equal status.
+    time, so an unchanged cluster gives an equal status.
     """
     accepted = _accepted(record, tally, too_many=too_many)
     wanted = [_ready(record, tally, accepted), accepted, _degraded(record, tally, shimless)]
@@ -232,7 +232,7 @@ def policy_status(
 
 
 def _layouts(counts: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return the commonest layouts, by size, so that a change of one pod moves no others."""
+    """The commonest layouts, by size, so that a change of one pod moves no others."""
     shown = sorted(counts, key=lambda layout: (-counts[layout], layout))[:LAYOUTS_SHOWN]
     found = []
     for sizes in sorted(tuple(tuple(map(int, kind.split("x"))) for kind in layout.split("+")) for layout in shown):
@@ -301,14 +301,14 @@ def _problems(record: PolicyRecord, tally: Tally, shimless: Sequence[str]) -> It
 
 
 def condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:
-    """Return a condition that has no time yet."""
+    """A condition that has no time yet."""
     return {"type": kind, "status": status, "reason": str(reason), "message": message[:MESSAGE_CHARACTERS]}
 
 
 def with_times(
     wanted: Iterable[Mapping[str, str]], previous: Mapping[str, Any], generation: int, now_s: float
 ) -> list[dict[str, Any]]:
-    """Return the conditions with lastTransitionTime: the previous one where the status is the same, else now."""
+    """The conditions with lastTransitionTime: the previous one where the status is the same, else now."""
     before = {item.get("type"): item for item in previous.get("conditions") or ()}
     found = []
     for item in wanted:
@@ -332,7 +332,7 @@ def _pods(count: int) -> str:
 
 
 def _listed(names: Sequence[str], total: int | None = None) -> str:
-    """Return some names and how many more there are."""
+    """Some names and how many more there are."""
     shown = names[:NAMES_SHOWN]
     more = (len(names) if total is None else total) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

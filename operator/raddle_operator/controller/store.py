@@ -32,7 +32,7 @@ class VersionedStore(Mapping[K, T], Generic[K, T]):
     def __len__(self) -> int:
         return len(self._values)
 
-    def offer(self, key: K, version: int, value: T | None) -> None:
+    def put_newer(self, key: K, version: int, value: T | None) -> None:
         """Take one change (None: deleted) unless something newer is known of that key."""
         known, old = self._values.get(key, (self._deleted.get(key, -1), None))
         if version <= known:
@@ -46,10 +46,10 @@ class VersionedStore(Mapping[K, T], Generic[K, T]):
         if old != value:
             self._on_change(key, old, value)
 
-    def keep_only(self, keys: AbstractSet[K], version: int) -> None:
+    def retain(self, keys: AbstractSet[K], version: int) -> None:
         """Take the keys of a full list that is true at ``version``: what it lacks and is not newer is gone."""
         for key, (known, _) in list(self._values.items()):
             if key not in keys and known <= version:
-                self.offer(key, max(version, known + 1), None)
+                self.put_newer(key, max(version, known + 1), None)
         # What was deleted up to then can't be in a later list.
         self._deleted = {key: deleted for key, deleted in self._deleted.items() if deleted > version}

@@ -41,7 +41,7 @@ class KeyedQueue(Generic[K]):
         self._changed = asyncio.Event()
 
     def __len__(self) -> int:
-        """Return how many keys wait or run."""
+        """How many keys wait or run."""
         return len(self._due.keys() | self._running)
 
     def add(self, key: K, *, delay_s: float = 0.0) -> None:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from raddle import env
-from raddle.planning.families import FAMILIES, JAVA_CPUS, Variable, Way
+from raddle.planning.families import FAMILIES, JAVA_CPUS, ValueSource, Variable
 from raddle.planning.planner import Plan
 from raddle.planning.policy import Policy
 from raddle_operator.objects.reasons import Skip, SkipReason
@@ -21,7 +21,10 @@ from raddle_operator.objects.reasons import Skip, SkipReason
 _JAVA_CPUS_SET = re.compile(r"\s*-XX:ActiveProcessorCount=\S*")
 # What `literals` may set, so what it has to be told of a container.
 VARIABLES: Final = frozenset(
-    variable.name for family in FAMILIES for variable in family.variables if variable.way is not Way.REFERENCE
+    variable.name
+    for family in FAMILIES
+    for variable in family.variables
+    if variable.source is not ValueSource.REFERENCE
 )
 
 
@@ -73,7 +76,7 @@ def literals(plan: Plan, policy: Policy, *, sets: Mapping[str, str | None], imag
         value = variable.value(plan, policy)
         if value is None or (variable.over_omp and (sets_omp or value == plan.omp)):
             continue
-        if variable.way is Way.EXTENDS:
+        if variable.source is ValueSource.EXTENDS:
             extended = _extended(variable.name, str(value), sets, image_env, override=override)
             if isinstance(extended, Skip):
                 withheld.append(extended)
@@ -93,7 +96,7 @@ def literals(plan: Plan, policy: Policy, *, sets: Mapping[str, str | None], imag
 def _variables(runtimes: tuple[str, ...]) -> tuple[Variable, ...]:
     """The variables of these families that are no references, each once."""
     found = (variable for family in FAMILIES if family.name in runtimes for variable in family.variables)
-    return tuple({v.name: v for v in found if v.way is not Way.REFERENCE}.values())
+    return tuple({v.name: v for v in found if v.source is not ValueSource.REFERENCE}.values())
 
 
 def _extended(

@@ -46,7 +46,7 @@ class WatchEvent:
 
     @property
     def resource_version(self) -> str:
-        """Return the version to resume the watch from."""
+        """The version to resume the watch from."""
         return str(self.object["metadata"]["resourceVersion"])
 
 
@@ -63,7 +63,7 @@ class Kube(Session):
     """The objects of one API server: read, written, watched. Made by :meth:`Session.from_settings`."""
 
     async def get(self, resource: Resource, name: str, namespace: str = "", *, metadata_only: bool = False) -> Object:
-        """Return one object. Raises NotFound."""
+        """One object. Raises NotFound."""
         accept = _accept("PartialObjectMetadata", metadata_only=metadata_only)
         return await self.request("GET", resource.path(namespace, name), accept=accept)
 
@@ -104,7 +104,7 @@ class Kube(Session):
         metadata_only: bool = False,
         chunk_size: int = 500,
     ) -> Page:
-        """Return a whole list (read in chunks). Items carry no apiVersion and kind, as the API server sends them."""
+        """A whole list (read in chunks). Items carry no apiVersion and kind, as the API server sends them."""
         version, items = "", []
         async for page in self.pages(
             resource,
@@ -235,7 +235,7 @@ class Kube(Session):
 
 
 def _exit_code(outcome: Object) -> int:
-    """Return the exit status that a Status tells of. Raises Unavailable where the command was not started."""
+    """The exit status that a Status tells of. Raises Unavailable where the command was not started."""
     if outcome.get("status") == "Success":
         return 0
     for cause in (outcome.get("details") or {}).get("causes") or []:

@@ -79,7 +79,7 @@ _BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
 
 
 def error_from_status(status: int, body: Mapping[str, Any], *, retry_after_s: float | None = None) -> ApiError:
-    """Return the typed error for an HTTP code and the Status object that came with it (empty when none did)."""
+    """The typed error for an HTTP code and the Status object that came with it (empty when none did)."""
     reason = str(body.get("reason") or "Unknown")
     kind = _BY_STATUS.get(status, Unavailable if status >= 500 or status == 0 else ApiError)
     if reason == "AlreadyExists":

@@ -44,7 +44,7 @@ class Reference:
 
     @classmethod
     def of(cls, resource: Resource, obj: Object) -> Reference:
-        """Return the reference to an object of a known kind."""
+        """The reference to an object of a known kind."""
         metadata = obj["metadata"]
         return cls(
             api_version=resource.api_version,

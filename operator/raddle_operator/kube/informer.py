@@ -61,7 +61,7 @@ class CacheState:
 
 
 def key_of(obj: Object) -> Key:
-    """Return the key of an object."""
+    """The key of an object."""
     metadata = obj["metadata"]
     return sys.intern(metadata.get("namespace") or ""), metadata["name"]
 
@@ -138,12 +138,12 @@ class Informer(Generic[T]):
 
     @property
     def age_s(self) -> float | None:
-        """Return the seconds since the server was last heard (list, change, bookmark); None before the first list."""
+        """The seconds since the server was last heard (list, change, bookmark); None before the first list."""
         return None if self._heard_at_s is None else time.monotonic() - self._heard_at_s
 
     @property
     def list_age_s(self) -> float | None:
-        """Return the seconds since the last complete list; None before the first."""
+        """The seconds since the last complete list; None before the first."""
         return None if self._listed_at_s is None else time.monotonic() - self._listed_at_s
 
     async def run(self) -> NoReturn:

@@ -75,13 +75,13 @@ class Elector:
 
     @property
     def is_leader(self) -> bool:
-        """Return whether this process may act now. False already when a renewal is overdue, before anybody says so."""
+        """Whether this process may act now. False already when a renewal is overdue, before anybody says so."""
         renewed_at_s = self._renewed_at_s
         return renewed_at_s is not None and time.monotonic() < renewed_at_s + self._timing.renew_deadline_s
 
     @property
     def holder(self) -> str | None:
-        """Return the identity that was last seen on the Lease; empty when released, None when never read."""
+        """The identity that was last seen on the Lease; empty when released, None when never read."""
         return self._holder
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:

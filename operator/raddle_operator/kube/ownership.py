@@ -11,16 +11,16 @@ from collections.abc import Awaitable, Callable
 from raddle_operator.kube import SERVICE_ACCOUNTS, Forbidden, Kube, NotFound, Object
 
 Owners = Callable[[], Awaitable[list[Object]]]
-"""Returns `metadata.ownerReferences` for a new object, empty where nobody owns it."""
+"""`metadata.ownerReferences` for a new object, empty where nobody owns it."""
 
 
 async def nobody() -> list[Object]:
-    """Return no owner."""
+    """No owner."""
     return []
 
 
 def account(kube: Kube, namespace: str, name: str) -> Owners:
-    """Return a function that asks for a ServiceAccount; it raises KubeError for what may pass.
+    """A function that asks for a ServiceAccount; it raises KubeError for what may pass.
 
     An account that is not there or may not be read owns nothing: a controller outside a cluster works all the same.
     """

@@ -23,11 +23,11 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """Return ``group/version``, or ``version`` for the core group."""
+        """``group/version``, or ``version`` for the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the URL path. An empty ``namespace`` means all of them (lists) or a cluster-scoped object."""
+        """The URL path. An empty ``namespace`` means all of them (lists) or a cluster-scoped object."""
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if self.namespaced and namespace:
             parts += ["namespaces", namespace]

@@ -84,7 +84,7 @@ class Session:
 
     @classmethod
     async def from_settings(cls, kubeconfig: Path | None, context: str | None = None) -> Self:
-        """Return a client from a kubeconfig file, or from the pod's service account where ``kubeconfig`` is None.
+        """A client from a kubeconfig file, or from the pod's service account where ``kubeconfig`` is None.
 
         Tokens are refreshed: the in-cluster one each minute, what a kubeconfig names (a token file, an exec plugin,
         a client certificate) after a 401.
@@ -110,7 +110,7 @@ class Session:
         return made
 
     async def __aenter__(self) -> Self:
-        """Return the client itself."""
+        """The client itself."""
         return self
 
     async def __aexit__(
@@ -126,7 +126,7 @@ class Session:
             self._session = None
 
     async def connection(self) -> Connection:
-        """Return the credentials as they are now, read afresh. May be called from any thread and event loop."""
+        """The credentials as they are now, read afresh. May be called from any thread and event loop."""
         configuration = Configuration()
         await self._load(configuration)
         token = (await configuration.auth_settings()).get("BearerToken")
@@ -268,7 +268,7 @@ class Session:
 
 
 async def _headers(configuration: Configuration) -> dict[str, str]:
-    """Return the headers of every request: who asks."""
+    """The headers of every request: who asks."""
     token = (await configuration.auth_settings()).get("BearerToken")
     said = {"Authorization": token["value"]} if token is not None and token["value"] else {}
     return {"User-Agent": "raddle", **said}

@@ -18,7 +18,7 @@ _REMEMBERED: Final = 256
 
 
 def machine_of(obj: Mapping[str, Any]) -> Machine:
-    """Return the machine that a NodeCPUTopology describes.
+    """The machine that a NodeCPUTopology describes.
 
     Raises TopologyError naming the field, for all that `nodetopology.from_object` refuses, and for facts that
     contradict each other.
@@ -56,7 +56,7 @@ class Checker:
         self._problems: dict[str, str] = {}
 
     def problem(self, obj: Mapping[str, Any]) -> str:
-        """Return what is wrong, naming the field, what is there and what is allowed; "" where nothing is."""
+        """What is wrong, naming the field, what is there and what is allowed; "" where nothing is."""
         spec = obj.get("spec")
         digest = nodetopology.shape_hash(spec if isinstance(spec, dict) else {})
         known = self._problems.get(digest)

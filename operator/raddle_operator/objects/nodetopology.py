@@ -150,16 +150,16 @@ def _machine(fields: Fields) -> Machine:
     )
 
 
-def steadied(found: Machine, before: Machine | None) -> Machine:
+def with_stable_memory(found: Machine, before: Machine | None) -> Machine:
     """The machine with the memory of each NUMA node as it was `before`, unless it differs by more than a part in 16.
 
     Where a hypervisor's balloon takes and gives memory, MemTotal is another at every look.
     """
     known = {node.id: node.memory_mib for node in before.numa_nodes} if before is not None else {}
-    return found._replace(numa_nodes=tuple(_steadied(node, known.get(node.id)) for node in found.numa_nodes))
+    return found._replace(numa_nodes=tuple(_with_stable_memory(node, known.get(node.id)) for node in found.numa_nodes))
 
 
-def _steadied(node: NUMANode, before_mib: int | None) -> NUMANode:
+def _with_stable_memory(node: NUMANode, before_mib: int | None) -> NUMANode:
     if node.memory_mib is None or before_mib is None or abs(node.memory_mib - before_mib) * 16 > before_mib:
         return node
     return node._replace(memory_mib=before_mib)

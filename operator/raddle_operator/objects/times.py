@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 
 def epoch_s(text: str) -> int:
-    """Return the time that a metav1.Time such as ``2026-11-21T10:00:00Z`` says. Raises ValueError."""
+    """The time that a metav1.Time such as ``2026-11-21T10:00:00Z`` says. Raises ValueError."""
     return int(datetime.fromisoformat(text).timestamp())
 
 
 def rfc3339(seconds: float) -> str:
-    """Return a metav1.Time."""
+    """A metav1.Time."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -17,7 +17,7 @@ from raddle.report import record
 
 if record.report_wanted():
     try:
-        # It registers itself with the record. Without reports no process pays for it.
+        # From here on it is written. Without reports no process pays for it.
         from raddle.report import report  # noqa: F401
     except Exception as error:
         errors.let_through(error)

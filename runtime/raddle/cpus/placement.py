@@ -306,7 +306,7 @@ def memory_node(machine: Machine, places: Sequence[int]) -> Optional[int]:
     return next((node.id for node in machine.numa_nodes if together and not together & ~node.cpus), None)
 
 
-def tie(
+def pin(
     machine: Machine, cpus: int, threads: int, affinity: str, wanted: PlacementPolicy, *, siblings: bool = True
 ) -> Tuple[int, ...]:
     """One CPU set for each of the threads - 1 workers of a pool on the exclusive set `cpus`; see `affinity_groups`.

@@ -37,7 +37,7 @@ def groups(
     machine = _read(fields, cpus)[1]
     if machine is None:
         return ()
-    return placement.tie(machine, cpus, count, affinity, _placement_policy(fields), siblings=siblings)
+    return placement.pin(machine, cpus, count, affinity, _placement_policy(fields), siblings=siblings)
 
 
 def _placement_policy(fields: Mapping[str, Any]) -> PlacementPolicy:

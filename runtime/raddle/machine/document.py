@@ -29,7 +29,7 @@ from raddle.cpus import cpuset
 from raddle.cpus.topology import GPU, Cache, CoreType, Group, Kubelet, Machine, NUMANode, Problem, threads_per_core
 from raddle.machine.fields import MAX_ITEMS, DocumentError, Fields, Within
 from raddle.machine.tree import lowest
-from raddle.process.cgroup import Allotment, usable_cpus
+from raddle.process.cgroup import ResourceLimits, usable_cpus
 
 VERSION = 1
 
@@ -42,8 +42,8 @@ KUBELET_SOURCES = ("", "Configz", "Proxy")
 RESERVED_SOURCES = ("", "ReservedSystemCPUs", "PodResources")
 
 
-def to_document(machine: Machine, allotment: Optional[Allotment] = None) -> Dict[str, Any]:
-    """The document of a machine; with an allotment also what its process may use of it, where that is known."""
+def to_document(machine: Machine, limits: Optional[ResourceLimits] = None) -> Dict[str, Any]:
+    """The document of a machine; with limits also what its process may use of it, where that is known."""
     document: Dict[str, Any] = {
         "version": VERSION,
         "bootID": machine.boot_id,
@@ -64,9 +64,9 @@ def to_document(machine: Machine, allotment: Optional[Allotment] = None) -> Dict
         "kubelet": kubelet_object(machine.kubelet),
         "problems": [problem._asdict() for problem in machine.problems],
     }
-    if allotment is not None:
-        usable, quota_cpus = usable_cpus(allotment, machine.online)
-        if (allotment.cpuset, allotment.inherited, allotment.quota_cpus) != (None, None, None):
+    if limits is not None:
+        usable, quota_cpus = usable_cpus(limits, machine.online)
+        if (limits.cpuset, limits.inherited, limits.quota_cpus) != (None, None, None):
             document["allowed"] = cpuset.format_list(usable or 0)
         if quota_cpus is not None:
             document["quotaCPUs"] = quota_cpus

@@ -159,7 +159,7 @@ def _unlimited(machine: Optional[Machine], budget: Budget, policy: Policy) -> CP
         cores = max(1, budget.smallest_cores)
         because = f"{why}; {cores} cores on the smallest node"
         return CPUCapacity("unlimited", cores, float(cores), because, cores=cores)
-    # No thread is tied to it: it is where a container without a limit stops before it takes the node from all others.
+    # No thread is pinned to it: it is where a container without a limit stops before it takes the node from all others.
     latency = policy.numa == "Auto" and policy.objective == "Latency" and policy.budget_source != "Node"
     one_numa_node = latency or policy.numa == "SingleNUMANode"
     fits, where, places = _shared(machine, budget, policy, one_numa_node=one_numa_node)

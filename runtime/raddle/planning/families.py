@@ -35,7 +35,7 @@ def _absent(_plan: Plan, _policy: Policy) -> None:
 
 
 @unique
-class Way(Enum):
+class ValueSource(Enum):
     """How a variable gets its value; see the module."""
 
     REFERENCE = "reference"
@@ -52,7 +52,7 @@ class Variable(NamedTuple):
 
     name: str
     rule: str
-    way: Way = Way.LITERAL
+    source: ValueSource = ValueSource.LITERAL
     value: Value = _absent
     over_omp: bool = False
 
@@ -143,7 +143,7 @@ _CPUS = "the container's CPUs divided by its workers"
 _OMP = (
     Variable(
         name=env.OMP,
-        way=Way.REFERENCE,
+        source=ValueSource.REFERENCE,
         rule="for Latency on shared CPUs one less than the limit's whole CPUs, without a limit 4 or the request, never"
         " more than `intraOp` without a `load`; else, and with `spinning: Never` or `Always`, as `intraOp`; 1 with"
         " `joblib`",
@@ -168,10 +168,10 @@ FAMILIES: Tuple[Family, ...] = (
         variables=(
             Variable(
                 name=env.ORT_INTRA,
-                way=Way.REFERENCE,
+                source=ValueSource.REFERENCE,
                 rule="`intraOpWithoutShim`, which is `intraOp` where the plan does not name it; a shim sets `intraOp`",
             ),
-            Variable(name=env.ORT_INTER, way=Way.REFERENCE, rule="as `interOp`"),
+            Variable(name=env.ORT_INTER, source=ValueSource.REFERENCE, rule="as `interOp`"),
         ),
     ),
     Family(
@@ -193,7 +193,7 @@ FAMILIES: Tuple[Family, ...] = (
         variables=(
             Variable(
                 name=env.OPENBLAS,
-                way=Way.REFERENCE,
+                source=ValueSource.REFERENCE,
                 over_omp=True,
                 rule="1 beside ONNX Runtime or torch under a limit, else as `OMP_NUM_THREADS`",
             ),
@@ -258,7 +258,7 @@ FAMILIES: Tuple[Family, ...] = (
         variables=(
             Variable(
                 name=JAVA_OPTIONS,
-                way=Way.EXTENDS,
+                source=ValueSource.EXTENDS,
                 value=_java_processors,
                 rule=f"`{JAVA_CPUS}n` is added, n: {_CPUS}",
             ),

@@ -52,7 +52,7 @@ class Plan(NamedTuple):
     exclusive_spinning    what `spinning` becomes where the CPUs turn out to be the exclusive ones; None: the same.
     over_quota            the count may be above the limit's CPUs, which is CPU time and not parallelism.
     expected              what the model says of these settings under the load that the policy states; None: none is.
-    affinity              none, numa or core: how workers are tied to CPUs once the CPUs are known to be exclusive.
+    affinity              none, numa or core: how workers are pinned to CPUs once the CPUs are known to be exclusive.
     exclusive_cpus        how many exclusive CPUs the container is expected to have; 0: shared CPUs.
     budget_cpus           CPUs that the plan counts with; None: unknown.
     cap                   threads that all streams together may use; None: unknown.
@@ -64,7 +64,7 @@ class Plan(NamedTuple):
     gpu                   the container has a GPU.
     peak_runnable         threads that can be runnable at once, by family.
     cpus                  the exclusive CPUs chosen for the pool; None: not known, or shared.
-    affinity_groups       one CPU set for each worker of the pool; (): not tied, or the CPUs are not known.
+    affinity_groups       one CPU set for each worker of the pool; (): not pinned, or the CPUs are not known.
     memory_numa_node      the NUMA node that holds all of the pool, so its memory belongs there; None: not known.
     layout                advice for Throughput: instances x threads that fill the CPUs; None: nothing to say.
     safe                  True: made without knowing the node.

@@ -19,7 +19,7 @@ from raddle.process import cgroupfs
 _NO_MEMORY_LIMIT_BYTES = 1 << 60
 
 
-class Allotment:
+class ResourceLimits:
     """What a process may use; a fact that could not be read, or a limit that is not set, is None.
 
     quota_cpus           CPU time per time, of the tightest visible cgroup: 1.5 is one and a half CPUs
@@ -66,14 +66,14 @@ class Allotment:
         for name in self.__slots__:
             setattr(self, name, facts.pop(name, None))
         if facts:
-            raise TypeError("Allotment has no " + ", ".join(sorted(facts)))
+            raise TypeError("ResourceLimits has no " + ", ".join(sorted(facts)))
 
     def __repr__(self) -> str:
         known = [f"{name}={value!r}" for name, value in self._values() if value is not None]
-        return "Allotment({})".format(", ".join(known))
+        return "ResourceLimits({})".format(", ".join(known))
 
     def __eq__(self, other: object) -> bool:
-        return self._values() == other._values() if isinstance(other, Allotment) else NotImplemented
+        return self._values() == other._values() if isinstance(other, ResourceLimits) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(tuple(self._values()))
@@ -82,7 +82,7 @@ class Allotment:
         return [(name, getattr(self, name)) for name in self.__slots__]
 
 
-def read_allotment(root: str = "/", pid: int | str = "self") -> Allotment:
+def read_limits(root: str = "/", pid: int | str = "self") -> ResourceLimits:
     """What process `pid` may use, by the /proc and the cgroup mounts below `root`; of "self": the calling thread.
 
     Never raises.
@@ -96,7 +96,7 @@ def read_allotment(root: str = "/", pid: int | str = "self") -> Allotment:
     facts.update(_weight_facts(*cpu[:2]))
     facts.update(_cpuset_facts(*view.directories("cpuset")[:2]))
     facts.update(_memory_facts(*view.directories("memory")[:2]))
-    return Allotment(**facts)
+    return ResourceLimits(**facts)
 
 
 class CPUController:
@@ -111,12 +111,12 @@ class CPUController:
         root = os.fspath(root)
         self._found = cgroupfs.View(root, cgroupfs.process_folder(root, pid)).directories("cpu")
 
-    def read(self) -> Allotment:
-        """Of `read_allotment` the quota and its statistics, as they are now. Never raises."""
-        return Allotment(**_quota_facts(*self._found))
+    def read(self) -> ResourceLimits:
+        """Of `read_limits` the quota and its statistics, as they are now. Never raises."""
+        return ResourceLimits(**_quota_facts(*self._found))
 
 
-def usable_cpus(allotment: Allotment, online: int = 0) -> tuple[int | None, float | None]:
+def usable_cpus(limits: ResourceLimits, online: int = 0) -> tuple[int | None, float | None]:
     """(the CPUs that the process can run on, as a set; the quota in CPUs that binds there).
 
     The set is cpuset and affinity, within `online` where that is given; None where nothing is known.
@@ -125,10 +125,10 @@ def usable_cpus(allotment: Allotment, online: int = 0) -> tuple[int | None, floa
     or where that many CPUs could not use it up.
     """
     usable = 0
-    for mask in (allotment.inherited, allotment.cpuset, online):
+    for mask in (limits.inherited, limits.cpuset, online):
         if mask:
             usable = (usable & mask or usable) if usable else mask
-    quota_cpus = allotment.quota_cpus
+    quota_cpus = limits.quota_cpus
     if quota_cpus is not None and usable and quota_cpus >= cpuset.count(usable):
         quota_cpus = None
     return usable or None, quota_cpus

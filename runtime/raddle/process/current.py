@@ -116,7 +116,7 @@ def refresh(facts: Facts) -> None:
     Never raises: what can't be read is None.
     """
     facts.cpus = read_cpus()
-    found = cgroup.Allotment()
+    found = cgroup.ResourceLimits()
     try:
         if facts.controller is not None:
             found = facts.controller.read()

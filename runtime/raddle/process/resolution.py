@@ -31,14 +31,14 @@ class Effective:
     __slots__ = (
         "because",
         "cap",
-        "cpus_room",
+        "cpu_capacity",
         "cpus_where",
-        "crowded",
         "endless",
         "exclusive",
         "global_intra",
         "inter",
         "intra",
+        "oversubscribed",
         "runs",
         "spin",
         "spin_us",
@@ -56,9 +56,9 @@ class Effective:
         # What decides about bounded spinning: callers of one session, CPUs for their threads, other workers, and
         # whether it need not end on CPUs that nobody else has.
         self.runs = 1
-        self.cpus_room: int | None = None
+        self.cpu_capacity: int | None = None
         self.cpus_where = ""
-        self.crowded = False
+        self.oversubscribed = False
         self.endless = False
 
     def spinning(self, intra: int | None, inter: int | None, *, parallel: bool) -> tuple[str, str]:
@@ -67,7 +67,7 @@ class Effective:
         Threads of one session that want a CPU at once are its callers, and its pools' workers.
         """
         runnable = self.runs + (intra or 1) - 1 + ((inter or 1) - 1 if parallel else 0)
-        if self.crowded or (self.cpus_room is not None and runnable > self.cpus_room):
+        if self.oversubscribed or (self.cpu_capacity is not None and runnable > self.cpu_capacity):
             return "never", "planned bounded, stopped: " + self.cpus_where
         return ("always" if self.endless else "bounded"), ""
 
@@ -76,19 +76,19 @@ def resolve(fields: Mapping[str, Any], facts: Facts) -> Effective:
     """What the plan's fields (env.decode) come to for these facts."""
     found = Effective()
     size = cpuset.count(facts.cpus) if facts.cpus else None
-    room, where = cpus_room, cpus_where = _room(fields, facts, size, f"cpuset of {size}")
+    threads, where = cpu_capacity, cpus_where = _capacity(fields, facts, size, f"cpuset of {size}")
     if facts.placed is not None:
         # Threads that want a CPU are counted against CPUs; those of a pool against what it is placed on.
-        room, where = _room(fields, facts, facts.placed.threads, facts.placed.because)
+        threads, where = _capacity(fields, facts, facts.placed.threads, facts.placed.because)
     workers, streams = fields.get("workers", 1), fields.get("streams", 1)
-    crowded = facts.workers_seen > workers
-    if crowded:
+    oversubscribed = facts.workers_seen > workers
+    if oversubscribed:
         streams = facts.workers_seen * max(1, streams // workers)
         workers = facts.workers_seen
         where += f", shared by {workers} workers"
         cpus_where += f", shared by {workers} workers"
-    share = None if room is None else max(1, room // workers)
-    found.cap = None if room is None else max(1, room // streams)
+    share = None if threads is None else max(1, threads // workers)
+    found.cap = None if threads is None else max(1, threads // streams)
     least = fields.get("min", 1)
     found.intra = _clamped("intra", fields.get("intra"), found.cap, least, where, found.because)
     found.inter = _clamped("inter", fields.get("inter"), found.cap, fields.get("min_inter", 1), where, found.because)
@@ -96,8 +96,8 @@ def resolve(fields: Mapping[str, Any], facts: Facts) -> Effective:
         planned = fields.get("global_intra", fields.get("intra"))
         found.global_intra = _clamped("global_intra", planned, share, least, where, found.because)
     found.exclusive = 0 < fields.get("excl", 0) == size and streams == 1
-    found.runs, found.cpus_room, found.cpus_where = fields.get("runs", 1), cpus_room, cpus_where
-    found.crowded, found.endless = crowded, found.exclusive and bool(fields.get("excl_always"))
+    found.runs, found.cpu_capacity, found.cpus_where = fields.get("runs", 1), cpu_capacity, cpus_where
+    found.oversubscribed, found.endless = oversubscribed, found.exclusive and bool(fields.get("excl_always"))
     found.spin = fields.get("spin")
     if found.spin == "bounded":
         found.spin, why = found.spinning(found.intra, found.inter, parallel=fields.get("mode") == "parallel")
@@ -108,15 +108,14 @@ def resolve(fields: Mapping[str, Any], facts: Facts) -> Effective:
     return found
 
 
-def _room(fields: Mapping[str, Any], facts: Facts, size: int | None, words: str) -> tuple[int | None, str]:
+def _capacity(fields: Mapping[str, Any], facts: Facts, size: int | None, words: str) -> tuple[int | None, str]:
     """The smaller of the quota and `size` (None: not known), and in words which of the two it is."""
     quota = facts.quota_cpus
     # More threads than the quota were planned for one process that serves one request at a time.
     over_quota = fields.get("over_quota") and facts.workers_seen <= fields.get("workers", 1)
     if quota is None or over_quota or (size is not None and quota >= size):
         return size, words
-    threads = max(1, floor(quota) if fields.get("floor") else ceil(quota))
-    return threads, f"quota {quota:g}"
+    return max(1, floor(quota) if fields.get("floor") else ceil(quota)), f"quota {quota:g}"
 
 
 def _clamped(

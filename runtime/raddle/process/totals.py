@@ -1,7 +1,7 @@
 """What the process and its cgroup have used so far: totals since each began, so that two readings make a rate.
 
-The cgroup is the one that bounds the container's CPUs (`cgroup.Allotment.quota_path`). Files: cgroup-v2.rst (cpu.stat,
-cpu.pressure), cgroup-v1/cpuacct.rst, accounting/psi.rst.
+The cgroup is the one that bounds the container's CPUs (`cgroup.ResourceLimits.quota_path`). Files: cgroup-v2.rst
+(cpu.stat, cpu.pressure), cgroup-v1/cpuacct.rst, accounting/psi.rst.
 """
 
 from __future__ import annotations

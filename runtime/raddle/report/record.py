@@ -7,9 +7,9 @@ unless RADDLE_REPORT names a folder: see `report`.
 from __future__ import annotations
 
 import os
-from typing import Any, Callable
+from typing import Any
 
-from raddle import env, errors, log
+from raddle import env, log
 
 # The newest sessions are kept; a process that makes and drops sessions for ever must not grow.
 MAX_SESSIONS = 256
@@ -23,8 +23,6 @@ sessions: list[dict[str, Any]] = []
 samples: list[dict[str, Any]] = []
 # Adapter's name -> its module, once its runtime was imported.
 adapters: dict[str, Any] = {}
-# Called after each change where a report is wanted; `report` puts in what writes it.
-reporters: list[Callable[[], None]] = []
 
 
 def add(session: dict[str, Any]) -> None:
@@ -49,13 +47,6 @@ def report_wanted() -> bool:
 
 
 def changed() -> None:
-    """Brings the process's report up to date, where one is asked for. Never raises."""
-    if report_wanted():
-        for reporter in reporters:
-            try:
-                reporter()
-            except Exception as error:  # noqa: PERF203  # one reporter's failure is not the application's
-                errors.let_through(error)
-
-
-log.listeners.append(changed)
+    """Brings the process's report up to date, where one is wanted. Never raises."""
+    if log.update_report is not None:
+        log.update_report()

@@ -107,6 +107,9 @@ def _own() -> _State:
 
 def changed() -> None:
     """Writes this process's report if it may be written now. Never raises."""
+    if not record.report_wanted():
+        # The application has taken the variable out.
+        return
     state = _own()
     state.behind = True
     try:
@@ -270,4 +273,4 @@ def _dump(part: Any) -> bytes:
     return json.dumps(part, separators=(",", ":"), default=str).encode()
 
 
-record.reporters.append(changed)
+log.update_report = changed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raddle.planning.families import DEFAULT, FAMILIES, Variable, Way
+from raddle.planning.families import DEFAULT, FAMILIES, ValueSource, Variable
 
 HEADER = """\
 <!-- Made by `make generate` (tools/generate/docs/families.py) from
@@ -23,9 +23,9 @@ VARIABLES = """
 |---|---|---|---|
 """
 _COMES_FROM = {
-    Way.REFERENCE: "an annotation, so the node's value when the pod is bound",
-    Way.LITERAL: "the pod spec: the safe value, right on any node",
-    Way.EXTENDS: "the pod spec or the policy's `imageEnv`, extended",
+    ValueSource.REFERENCE: "an annotation, so the node's value when the pod is bound",
+    ValueSource.LITERAL: "the pod spec: the safe value, right on any node",
+    ValueSource.EXTENDS: "the pod spec or the policy's `imageEnv`, extended",
 }
 _OVER_OMP = "; only where it differs from `OMP_NUM_THREADS`, and where the pod spec sets no `OMP_*`"
 FOOTER = """
@@ -60,7 +60,7 @@ def render() -> str:
     text += VARIABLES
     for variable, families in _variables().items():
         rule = variable.rule + (_OVER_OMP if variable.over_omp else "")
-        text += f"| `{variable.name}` | {', '.join(families)} | {rule} | {_COMES_FROM[variable.way]} |\n"
+        text += f"| `{variable.name}` | {', '.join(families)} | {rule} | {_COMES_FROM[variable.source]} |\n"
     return text + FOOTER
 
 

@@ -91,14 +91,14 @@ def raddle() -> dict[str, Any] | None:
     from raddle.cpus import cpuset
     from raddle.process import cgroup
 
-    allotment = cgroup.read_allotment()
+    limits = cgroup.read_limits()
     code, shown = command("show")
     report, reported = command("report", "-o", "json")
     processes = [] if report else json.loads(reported)["processes"]
     values = [one for process in processes for session in process["sessions"] for one in session["values"]]
     return {
-        "cpuset": None if allotment.cpuset is None else cpuset.format_list(allotment.cpuset),
-        "quota_cpus": allotment.quota_cpus,
+        "cpuset": None if limits.cpuset is None else cpuset.format_list(limits.cpuset),
+        "quota_cpus": limits.quota_cpus,
         "show": shown[-REPORT_CHARACTERS:] if code else json.loads(shown),
         "report": report,
         "spins": sorted({one["effective"] for one in values if one["name"] == "spin"}),

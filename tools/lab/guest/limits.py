@@ -34,7 +34,7 @@ from raddle import files
 from raddle.cpus import cpuset
 from raddle.process import cgroup, totals
 def look():
-    found = cgroup.read_allotment()
+    found = cgroup.read_limits()
     usable, binding = cgroup.usable_cpus(found)
     return {{
         "quota": found.quota_cpus, "path": found.quota_path, "binding": binding, "burst": found.burst_us,
@@ -278,7 +278,7 @@ def a_cgroup_that_is_gone_leaves_its_parents_limits() -> None:
         while ZOMBIE not in Path(f"/proc/{pid}/status").read_text():
             time.sleep(0.01)
         remove(inner)
-        code = f"print(json.dumps([cgroup.read_allotment('/', {pid}).quota_cpus, open('/proc/{pid}/cgroup').read()]))"
+        code = f"print(json.dumps([cgroup.read_limits('/', {pid}).quota_cpus, open('/proc/{pid}/cgroup').read()]))"
         found = inside(TOP / "system", code)
         os.waitpid(pid, 0)
         expect(found, [0.8, "0::/pod/box (deleted)\n"])

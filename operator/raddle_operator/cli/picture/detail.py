@@ -16,7 +16,7 @@ _NUMBER: Final = re.compile(r"(?<![A-Za-z0-9.])(?:\d+(?:[-,]\d+)+|\d+(?:\.\d+)?)
 
 
 def summarised(box: Box) -> Box:
-    """Return the box with lines of text in place of its cores: all CPUs, and those of each sign."""
+    """The box with lines of text in place of its cores: all CPUs, and those of each sign."""
     names = (f"{box.alike} × {box.names[0]}", *box.names[1:]) if box.alike > 1 else box.names
     if not box.cores:
         return replace(box, names=names, boxes=tuple(summarised(inner) for inner in box.boxes))
@@ -42,7 +42,7 @@ def _cpus(cells: Sequence[Cell]) -> str:
 
 
 def merged(boxes: Sequence[Box], depth: int) -> tuple[Box, ...]:
-    """Return the boxes with neighbours that are alike made one, among those with at most `depth` levels inside them."""
+    """The boxes with neighbours that are alike made one, among those with at most `depth` levels inside them."""
     inner = [replace(box, boxes=merged(box.boxes, depth)) if box.boxes else box for box in boxes]
     found: list[Box] = []
     for _, group in groupby(inner, key=lambda box: _shape(box) if _levels(box) <= depth else id(box)):
@@ -66,7 +66,7 @@ def _shape(box: Box) -> tuple[object, ...]:
 
 
 def _one(alike: Sequence[Box]) -> Box:
-    """Return one box for all, the boxes in it made one each as well."""
+    """One box for all, the boxes in it made one each as well."""
     cores: tuple[Core, ...] = tuple(core for box in alike for core in box.cores)
     return replace(
         alike[0],
@@ -78,7 +78,7 @@ def _one(alike: Sequence[Box]) -> Box:
 
 
 def _together(names: Sequence[str]) -> str:
-    """Return one name for all: "L3 0" and "L3 1" are "L3 0-1"; other numbers that differ are "a to b"."""
+    """One name for all: "L3 0" and "L3 1" are "L3 0-1"; other numbers that differ are "a to b"."""
     if len(set(names)) == 1:
         return names[0]
     columns = list(zip(*(_NUMBER.findall(name) for name in names), strict=True))
@@ -95,7 +95,7 @@ def _together(names: Sequence[str]) -> str:
 
 
 def _ranges(texts: Sequence[str]) -> str:
-    """Return the numbers and ranges as one list. They number sockets, dies and caches, which may be 65536 and more."""
+    """The numbers and ranges as one list. They number sockets, dies and caches, which may be 65536 and more."""
     parts = (part.partition("-") for text in texts for part in text.split(","))
     found: list[tuple[int, int]] = []
     for first, last in sorted((int(first), int(last or first)) for first, _, last in parts):

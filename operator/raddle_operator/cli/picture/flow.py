@@ -55,14 +55,14 @@ class Arrangement:
         self._widths: dict[Place, int] = {}
 
     def size(self, box: Box, most: int) -> Size:
-        """Return how a box comes out in so much room."""
+        """How a box comes out in so much room."""
         key = (id(box), most)
         if key not in self._sizes:
             self._sizes[key] = self._measured(box, most)
         return self._sizes[key]
 
     def flow(self, boxes: Sequence[Box], most: int) -> Size:
-        """Return the flattest way to put boxes into rows of `most` width, and the narrowest of these.
+        """The flattest way to put boxes into rows of `most` width, and the narrowest of these.
 
         No box is given less room than it needs, except where there is one a row. All boxes are as wide as the widest.
         The boxes of one row are as high as its highest.
@@ -86,7 +86,7 @@ class Arrangement:
         return found
 
     def _room(self, most: int, beside: int) -> int:
-        """Return the room that each of so many boxes in a row has."""
+        """The room that each of so many boxes in a row has."""
         return (most + self._gap[0]) // beside - self._gap[0]
 
     def settle(self, boxes: Sequence[Box], most: int, within: Place = ()) -> None:
@@ -118,13 +118,13 @@ class Row:
 
 
 def cores_a_row(count: int, fit: int) -> int:
-    """Return how many of these cores to put into a row that has room for `fit`: rows that come out even, if any do."""
+    """How many of these cores to put into a row that has room for `fit`: rows that come out even, if any do."""
     fit = max(1, min(MAX_CORES_A_ROW, fit, count))
     return next((n for n in range(fit, fit // 2, -1) if count % n == 0), fit)
 
 
 def threads(cores: Sequence[Core]) -> int:
-    """Return the most threads that one of the cores has."""
+    """The most threads that one of the cores has."""
     return max(len(core) for core in cores)
 
 
@@ -135,11 +135,11 @@ def rows(items: Sequence[_Item], beside: int) -> Iterator[Sequence[_Item]]:
 
 
 def unbroken(names: Sequence[str]) -> str:
-    """Return the names in one text that `folded` breaks between two names only, unless one is longer than a line."""
+    """The names in one text that `folded` breaks between two names only, unless one is longer than a line."""
     return SEPARATOR.join(names).replace(" ", _BLANK).replace(f"·{_BLANK}", "· ")
 
 
 def folded(text: str, width: int) -> list[str]:
-    """Return the text as lines of so many characters; [] for an empty one."""
+    """The text as lines of so many characters; [] for an empty one."""
     lines = wrap(text, width, break_on_hyphens=False)
     return [line.replace(_BLANK, " ").removesuffix(SEPARATOR.rstrip()) for line in lines]

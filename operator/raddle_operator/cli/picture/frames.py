@@ -59,16 +59,16 @@ class Drawing:
 
     @property
     def height(self) -> int:
-        """Return how many lines there are."""
+        """How many lines there are."""
         return sum(self._boxes.flow(run, self._width).height for run in self._runs)
 
     @property
     def width(self) -> int:
-        """Return how long the longest line is: more than asked for where a core does not fit."""
+        """How long the longest line is: more than asked for where a core does not fit."""
         return max((self._boxes.flow(run, self._width).width for run in self._runs), default=0)
 
     def lines(self) -> list[Line]:
-        """Return the lines."""
+        """The lines."""
         found: list[Line] = []
         for run in self._runs:
             self._boxes.settle(run, self._width)
@@ -95,7 +95,7 @@ class Drawing:
 
     @staticmethod
     def _text(box: Box, most: int) -> tuple[str, list[str]]:
-        """Return the part of the title that fits into the frame, and the lines inside for all else."""
+        """The part of the title that fits into the frame, and the lines inside for all else."""
         names = list(box.names)
         shown = names.pop(0)
         while names and len(shown + SEPARATOR + names[0]) + _SIDES <= most:
@@ -174,7 +174,7 @@ class Drawing:
         yield ((self._rule(len(ranks), width + 2, 0, len(ranks[-1])), "grid"),)
 
     def _rule(self, place: int, width: int, below: int, above: int) -> str:
-        """Return the line of a grid above row `place`: `below` cores follow, `above` came before."""
+        """The line of a grid above row `place`: `below` cores follow, `above` came before."""
         tee_down, tee_up, tee_right, tee_left, cross = self._glyphs.branches
         upper_left, upper_right, lower_left, lower_right = self._glyphs.corners
         across = self._glyphs.sides[0] * width
@@ -215,5 +215,5 @@ class Drawing:
 
 
 def _least(box: Box) -> int:
-    """Return the width in which the box and those in it have room for their first names."""
+    """The width in which the box and those in it have room for their first names."""
     return _SIDES + max([len(box.names[0]), *map(_least, box.boxes)])

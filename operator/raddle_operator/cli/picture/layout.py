@@ -59,7 +59,7 @@ class _Level:
 
 
 def picture(machine: Machine, marks: Marks | None = None) -> Picture:
-    """Return what is to be drawn of a machine, with `marks` for a container."""
+    """What is to be drawn of a machine, with `marks` for a container."""
     marks = marks or Marks()
     nest = _Nest(machine, marks)
     whole = nest.box(machine.online, _levels(machine))
@@ -76,7 +76,7 @@ def picture(machine: Machine, marks: Marks | None = None) -> Picture:
 
 
 def counted(machine: Machine) -> str:
-    """Return how many there are of each part, in one line."""
+    """How many there are of each part, in one line."""
     parts = [
         plural(len(machine.sockets), "socket") if machine.sockets else "",
         plural(len(machine.numa_nodes), "NUMA node") if machine.numa_nodes else "",
@@ -91,7 +91,7 @@ def counted(machine: Machine) -> str:
 
 
 def _levels(machine: Machine) -> list[_Level]:
-    """Return the levels from the outermost to the innermost."""
+    """The levels from the outermost to the innermost."""
     # Where a die is a whole socket it says nothing.
     dies = machine.dies if {die.cpus for die in machine.dies} - {socket.cpus for socket in machine.sockets} else ()
     nodes = tuple(
@@ -131,7 +131,7 @@ def _shared_l2(machine: Machine) -> Iterator[_Named]:
 
 
 def _slower(machine: Machine) -> int:
-    """Return the CPUs of all core types but the fastest."""
+    """The CPUs of all core types but the fastest."""
     kinds = sorted(machine.core_types, key=lambda kind: (kind.capacity or 0, kind.max_frequency_mhz or 0))
     slower = 0
     for kind in kinds[:-1]:
@@ -153,7 +153,7 @@ def _speed(kind: CoreType) -> tuple[str, ...]:
 
 
 def _notes(machine: Machine, node: NUMANode) -> tuple[str, ...]:
-    """Return what is told of a node besides its amount of memory."""
+    """What is told of a node besides its amount of memory."""
     # All in one tier says nothing.
     ranked = len({other.memory_tier for other in machine.numa_nodes}) > 1
     told = [
@@ -188,7 +188,7 @@ class _Nest:
         self._memory = [node for node in self._nodes if not node.cpus]
 
     def box(self, cpus: int, levels: Sequence[_Level], title: _Title | None = None) -> Box:
-        """Return the box of these CPUs, divided by the levels; without names where the first level divides it."""
+        """The box of these CPUs, divided by the levels; without names where the first level divides it."""
         title = title or _Title()
         for place, level in enumerate(levels):
             inside = [group for group in level.groups if group.cpus & cpus]
@@ -218,7 +218,7 @@ class _Nest:
             yield self.box(cpus, inner, _Title(kind=level.kind, names=(level.rest,)))
 
     def _with_memory(self, cpus: int, levels: Sequence[_Level], title: _Title) -> Box:
-        """Return the box around a node and the memory without CPUs that is nearest to it."""
+        """The box around a node and the memory without CPUs that is nearest to it."""
         boxes = (self.box(cpus, levels), *self._nearest_within(cpus))
         return Box(kind=title.kind, names=title.names, notes=title.notes, boxes=boxes)
 
@@ -231,7 +231,7 @@ class _Nest:
                 yield self._memory_box(node, told=near == cpus)
 
     def _titled(self, level: _Level, group: _Named, part: int, title: _Title) -> _Title:
-        """Return the title with a group's name added, and with its notes where it comes first."""
+        """The title with a group's name added, and with its notes where it comes first."""
         name = group.name if part == group.cpus else f"{group.name} (part)"
         notes = () if group.name in self._noted else group.notes
         self._noted.add(group.name)
@@ -283,7 +283,7 @@ class _Nest:
             yield self._memory_box(node, told=False)
 
     def _nearest(self, node: NUMANode) -> tuple[int, ...]:
-        """Return the nodes with CPUs that are nearest to memory: all that tie."""
+        """The nodes with CPUs that are nearest to memory: all that tie."""
         known = {other.id: far for far, other in zip(node.distances, self._nodes, strict=False) if other.cpus}
         return node.initiators or tuple(number for number, far in known.items() if far == min(known.values()))
 
@@ -295,7 +295,7 @@ class _Nest:
         return cpus
 
     def _memory_box(self, node: NUMANode, *, told: bool) -> Box:
-        """Return the box of a NUMA node of memory only; `told`: where it is drawn tells what it is nearest to."""
+        """The box of a NUMA node of memory only; `told`: where it is drawn tells what it is nearest to."""
         note, nearest = "memory only, no CPUs", self._nearest(node)
         if nearest and not told:
             are = "is node" if len(nearest) == 1 else "are nodes"
@@ -323,7 +323,7 @@ class _Nest:
 
 
 def _by_id(machine: Machine) -> list[NUMANode]:
-    """Return the NUMA nodes in the order of their distances."""
+    """The NUMA nodes in the order of their distances."""
     return sorted(machine.numa_nodes, key=lambda node: node.id)
 
 

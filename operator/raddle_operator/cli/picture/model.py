@@ -111,7 +111,7 @@ class Picture:
 
 
 def legend(boxes: Sequence[Box]) -> tuple[tuple[str, str, str], ...]:
-    """Return (sign, what it means, style) for each sign in the boxes."""
+    """(sign, what it means, style) for each sign in the boxes."""
     cells = [cell for box in boxes for cell in box.cells()]
     states = {cell.state for cell in cells}
     found = [(sign, text, str(state)) for state, (sign, text) in SYMBOLS.items() if state in states]
@@ -121,22 +121,22 @@ def legend(boxes: Sequence[Box]) -> tuple[tuple[str, str, str], ...]:
 
 
 def printable(text: str) -> str:
-    """Return the text as one line that can't steer a terminal."""
+    """The text as one line that can't steer a terminal."""
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def plural(count: int, noun: str) -> str:
-    """Return "1 core", "2 cores"."""
+    """A count with its noun: "1 core", "2 cores"."""
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def size(cache_kib: int) -> str:
-    """Return the size of a cache as its maker says it: 1280 KiB, 24 MiB."""
+    """The size of a cache as its maker says it: 1280 KiB, 24 MiB."""
     return f"{cache_kib} KiB" if cache_kib % 1024 else f"{cache_kib // 1024} MiB"
 
 
 def amount(memory_mib: int) -> str:
-    """Return an amount of memory as people say it."""
+    """An amount of memory as people say it."""
     if memory_mib < 1024:
         return f"{memory_mib} MiB"
     return f"{memory_mib / 1024:.1f}".removesuffix(".0") + " GiB"

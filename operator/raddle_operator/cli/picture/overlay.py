@@ -42,7 +42,7 @@ class _Use:
 
 
 def allowed(machine: Machine, usable: int | None, quota_cpus: float | None) -> Marks:
-    """Return the marks of a process that may use these CPUs (None: not known), with a quota (None: none)."""
+    """The marks of a process that may use these CPUs (None: not known), with a quota (None: none)."""
     # A container's file system may renumber the CPUs (lxcfs): then none that it may use is online by name.
     parts = [] if usable is None else [f"CPUs {cpuset.format_list(usable & machine.online or usable)}"]
     parts += [] if quota_cpus is None else [f"quota {quota_cpus:g} CPUs"]
@@ -51,14 +51,14 @@ def allowed(machine: Machine, usable: int | None, quota_cpus: float | None) -> M
 
 
 def assumed(count: int) -> Recorded:
-    """Return the plan of a container with so many exclusive CPUs and a policy that leaves all to Raddle."""
+    """The plan of a container with so many exclusive CPUs and a policy that leaves all to Raddle."""
     cpus = float(count)
     budget = Budget(quota_cpus=cpus, request_cpus=cpus, whole_cpus=count, because=f"limit of {count} CPUs")
     return Recorded(budget, Policy(), None, "", {}, {})
 
 
 def planned(machine: Machine, container: str, recorded: Recorded, exclusive: int | None = None) -> Marks:
-    """Return the marks of a container's plan, on the CPUs `exclusive` if the kubelet gives it these for itself.
+    """The marks of a container's plan, on the CPUs `exclusive` if the kubelet gives it these for itself.
 
     Raises OverlayError where it would not, and for CPUs that are not online.
     """
@@ -119,7 +119,7 @@ def _marks(machine: Machine, use: _Use, facts: Sequence[tuple[str, str]]) -> Mar
 
 
 def _workers(groups: Sequence[int]) -> list[tuple[str, str]]:
-    """Return a line for each set of CPUs that workers are tied to; none where the picture says it better."""
+    """A line for each set of CPUs that workers are tied to; none where the picture says it better."""
     lines = list(_each_set(groups))
     return lines if len(lines) <= MAX_WORKER_LINES else []
 
@@ -134,7 +134,7 @@ def _each_set(groups: Sequence[int]) -> Iterator[tuple[str, str]]:
 
 
 def _unplaced(container: str, values: Mapping[str, Any], because: Mapping[str, str]) -> Marks:
-    """Return the marks of a plan whose CPUs nobody knows yet: its threads in a box of their own."""
+    """The marks of a plan whose CPUs nobody knows yet: its threads in a box of their own."""
     count, exclusive = _count(values.get("intraOp")), _count(values.get("exclusiveCPUs"))
     name = f"container {printable(container)}"
     facts = [("because", printable(str(because.get("intraOp", ""))))]
@@ -161,12 +161,12 @@ def _sign(state: State, number: int) -> str:
 
 
 def _count(value: Any) -> int:
-    """Return a count of untrusted JSON, 0 for anything that is none."""
+    """A count of untrusted JSON, 0 for anything that is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= env.MAX_THREADS else 0
 
 
 def reported(machine: Machine, report: Mapping[str, Any]) -> Marks:
-    """Return the marks of a process by its report (docs/reference/report.md): its CPUs and its newest session's pool.
+    """The marks of a process by its report (docs/reference/report.md): its CPUs and its newest session's pool.
 
     Raises OverlayError where the report doesn't say which CPUs, or has others than the machine.
     """
@@ -212,7 +212,7 @@ def _listed(value: Any, field: str) -> int:
 
 
 def _groups(value: Any, cpus: int) -> tuple[int, ...]:
-    """Return the workers' sets of ONNX Runtime's affinity text, whose ids start at 1; () where there is none."""
+    """The workers' sets of ONNX Runtime's affinity text, whose ids start at 1; () where there is none."""
     if not isinstance(value, str) or not value:
         return ()
     groups = tuple(_listed(part, "affinityGroups") >> 1 for part in value.split(";") if part)

@@ -16,17 +16,17 @@ _MONO_EM: Final = 7.3
 
 
 def sans(text: str) -> int:
-    """Return how wide a line of text is at most."""
+    """How wide a line of text is at most."""
     return ceil(len(text) * SANS_EM)
 
 
 def bold(text: str) -> int:
-    """Return how wide a box's title is at most."""
+    """How wide a box's title is at most."""
     return ceil(len(text) * BOLD_EM)
 
 
 def mono(count: int) -> int:
-    """Return how wide so many characters of a CPU's number are at most."""
+    """How wide so many characters of a CPU's number are at most."""
     return ceil(count * _MONO_EM)
 
 
@@ -106,7 +106,7 @@ _PATTERNS: Final = """\
 
 
 def _sheet() -> str:
-    """Return the style sheet in three lines: it is the same in every picture."""
+    """The style sheet in three lines: it is the same in every picture."""
     shapes, light, dark = (
         text.replace("\n", "") for text in (_SHEET, _COLOURS.substitute(_LIGHT), _COLOURS.substitute(_DARK))
     )
@@ -114,7 +114,7 @@ def _sheet() -> str:
 
 
 def document(*, width: int, height: int, title: str, description: str, elements: Sequence[str]) -> str:
-    """Return a whole SVG file that holds the elements."""
+    """A whole SVG file that holds the elements."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
         ' role="img" aria-labelledby="raddle-title raddle-desc">\n'

@@ -39,7 +39,7 @@ _FACT = 104  # width of a fact's name
 
 
 def draw(picture: Picture) -> str:
-    """Return the SVG document."""
+    """The SVG document."""
     return _Sheet(picture).document()
 
 
@@ -213,7 +213,7 @@ class _Sheet:
 
 
 def _texts(box: Box, inner: int) -> tuple[str, list[str]]:
-    """Return the part of the title that fits above, and the lines below it."""
+    """The part of the title that fits above, and the lines below it."""
     names = list(box.names)
     title = names.pop(0)
     while names and style.bold(title + SEPARATOR + names[0]) <= inner:
@@ -228,7 +228,7 @@ def _wrapped(text: str, width: int, em: float) -> list[str]:
 
 
 def _described(cell: Cell) -> str:
-    """Return what a reader is told of a CPU."""
+    """What a reader is told of a CPU."""
     parts = [] if cell.cpu is None else [f"CPU {cell.cpu}"]
     if cell.state is State.WORKER:
         number = cell.sign.removeprefix("w").rstrip(ISOLATED[0])

@@ -28,7 +28,7 @@ _TO_ASCII: Final = str.maketrans({"·": "-", "–": "-", "×": "x", "µ": "u", "
 
 
 def draw(picture: Picture, width: int, *, ascii_only: bool = False) -> list[Line]:
-    """Return the lines of the whole picture, none wider than `width` (at least MIN_WIDTH)."""
+    """The lines of the whole picture, none wider than `width` (at least MIN_WIDTH)."""
     width = max(width, MIN_WIDTH)
     lines: list[Line] = [((text, "title"),) for text in wrap(picture.title, width)]
     lines += [((text, ""),) for text in wrap(picture.subtitle, width)]
@@ -76,12 +76,12 @@ STYLES: Final[Mapping[str, str]] = {
 
 
 def style_of(name: str) -> str:
-    """Return how a style looks, "" for plain. A CPU's number looks as its sign."""
+    """How a style looks, "" for plain. A CPU's number looks as its sign."""
     return STYLES.get(name.removeprefix("cpu."), "")
 
 
 def plain(lines: Sequence[Line]) -> str:
-    """Return the lines without styles, each ended by a line feed."""
+    """The lines without styles, each ended by a line feed."""
     return "".join("".join(text for text, _ in line).rstrip() + "\n" for line in lines)
 
 
@@ -90,7 +90,7 @@ def _ascii(text: str) -> str:
 
 
 def boxes(found: Sequence[Box], width: int, glyphs: Glyphs = UNICODE) -> list[Line]:
-    """Return the boxes' lines in the first grade of detail that is short enough."""
+    """The boxes' lines in the first grade of detail that is short enough."""
     for framed, most_lines in ((True, FRAMED_LINES), (False, INLINE_LINES)):
         drawing = Drawing(found, width, glyphs, framed=framed)
         if drawing.height <= most_lines and drawing.width <= width:

@@ -1,7 +1,7 @@
 """ONNX Runtime: every session of the process gets the plan's values, no matter what makes it.
 
 `onnxruntime.capi._pybind_state.InferenceSession` is the one constructor that all Python code reaches, and it copies
-the SessionOptions it is given: ort_runtime puts a subclass in its place.
+the SessionOptions it is given: `session_class` puts a subclass in its place.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import sys
 from typing import Any, Iterable
 
 from raddle import env, log
-from raddle.adapters.onnxruntime.capabilities import Given
+from raddle.adapters.onnxruntime.capabilities import RuntimeCapabilities
 from raddle.adapters.onnxruntime.runtime import Runtime
+from raddle.adapters.onnxruntime.session_class import replace
 
 # The runtime of this process, once it was imported under a plan that can be read.
 _loaded: list[Runtime] = []
@@ -47,7 +48,7 @@ def effective() -> dict[str, Any]:
     """The version that is loaded and what its sessions share; each session's own values are in its record."""
     found: dict[str, Any] = {"version": str(getattr(sys.modules.get("onnxruntime"), "__version__", ""))}
     for runtime in _loaded:
-        sharing = runtime.given.sharing
+        sharing = runtime.capabilities.sharing
         if sharing is not None and sharing.sizes is not None:
             found["globalPool"] = dict(zip(("intra", "inter"), sharing.sizes))
         if sharing is not None and sharing.arena_made:
@@ -60,7 +61,7 @@ def install(module: Any, plan_text: str) -> None:
 
     A plan that can't be read, or a module that isn't as expected, is left alone with one line on stderr. So is the
     constructor that is wrapped already: the module was dropped and imported again, and the extension was not.
-    Also told of onnxruntime's module of sessions, where ort_providers waits for it.
+    Also told of onnxruntime's module of sessions, where providers waits for it.
     """
     if module.__name__ == "onnxruntime.capi.onnxruntime_inference_collection":
         if _loaded[0].providers is not None:
@@ -78,10 +79,10 @@ def install(module: Any, plan_text: str) -> None:
         return
     try:
         version = str(getattr(sys.modules.get("onnxruntime"), "__version__", ""))
-        given = Given(fields, module, version_of(version))
-        given.openmp = openmp
-        runtime = Runtime(given, plan_text, version)
-        runtime.replace()
+        capabilities = RuntimeCapabilities(fields, module, version_of(version))
+        capabilities.openmp = openmp
+        runtime = Runtime(capabilities, plan_text, version)
+        replace(runtime)
         _loaded[:] = [runtime]
     except Exception as error:
         log.failed("onnxruntime is left alone", error)

@@ -82,14 +82,14 @@ def _text_within(groups: tuple[int, ...], cpus: int, count: int) -> str:
 # --- the thread that makes a session --------------------------------------------------------------------------------
 
 
-def near(cpus: int, call: Callable[..., Any]) -> Callable[..., Any]:
+def with_affinity(cpus: int, call: Callable[..., Any]) -> Callable[..., Any]:
     """`call`, made where the calling thread runs on the pool's CPUs only, if those are some of its own but not all.
 
     A model's weights are on the NUMA node where they are first written to. The thread gets its own CPUs back.
     """
 
     def called(*args: Any, **kwargs: Any) -> Any:
-        back = _way_back(cpus)
+        back = _cpus_to_restore(cpus)
         if not back:
             return call(*args, **kwargs)
         # Whatever is raised, a signal handler's KeyboardInterrupt too, comes after `back` is known.
@@ -102,7 +102,7 @@ def near(cpus: int, call: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-def _way_back(cpus: int) -> Iterable[int]:
+def _cpus_to_restore(cpus: int) -> Iterable[int]:
     """The CPUs that the calling thread is to have after it was on `cpus`; () where it is to stay as it is."""
     try:
         own = os.sched_getaffinity(0)

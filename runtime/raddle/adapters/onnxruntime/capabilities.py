@@ -18,7 +18,7 @@ AFFINITY_SINCE = (1, 14)
 _MAX_DIGITS = 9
 
 
-class Given:
+class RuntimeCapabilities:
     """What holds for every session of the process.
 
     fields   the plan (env.decode)
@@ -26,7 +26,7 @@ class Given:
     version  (1, 31)
     entries  the plan's own config entries that this version knows
     unknown  why the plan's others are left out, "" where there are none
-    sharing  ort_sharing.Sharing; openmp: ort_openmp.OpenMP. None where the plan, or the build, has no use for it
+    sharing  sharing.Sharing; openmp: openmp.OpenMP. None where the plan, or the build, has no use for it
     """
 
     __slots__ = ("entries", "fields", "module", "openmp", "respect", "sharing", "unknown", "version")

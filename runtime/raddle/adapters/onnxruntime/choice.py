@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any, Mapping
 
-from raddle.adapters.onnxruntime.capabilities import AFFINITY_SINCE, ALLOW_SPINNING_SINCE, SPIN_DURATION_SINCE, Given
+from raddle.adapters.onnxruntime.capabilities import (
+    AFFINITY_SINCE,
+    ALLOW_SPINNING_SINCE,
+    SPIN_DURATION_SINCE,
+    RuntimeCapabilities,
+)
 from raddle.adapters.onnxruntime.session_options import Edit
 from raddle.keys import SWITCHES
 from raddle.process.resolution import DEFAULT_SPIN_US, Effective
@@ -36,17 +41,19 @@ class Choice:
     decided where it was not simply the plan.
     core_taken   another session's workers already have a core each.
     gpu          the GPU provider that the application asks for, "" for none.
-    pool_cpus    the CPUs of the pool whose workers are tied; 0: they are not.
+    pool_cpus    the CPUs of the pool whose workers are pinned; 0: they are not.
     """
 
-    def __init__(self, edit: Edit, given: Given, wanted: Effective, *, core_taken: bool, gpu: str = "") -> None:
+    def __init__(
+        self, edit: Edit, capabilities: RuntimeCapabilities, wanted: Effective, *, core_taken: bool, gpu: str = ""
+    ) -> None:
         self.edit = edit
-        self.given = given
-        self.fields = given.fields
+        self.capabilities = capabilities
+        self.fields = capabilities.fields
         self.wanted = wanted
         self.core_taken = core_taken
-        self.respect = given.respect
-        self.own = given.own_counts(os.environ)
+        self.respect = capabilities.respect
+        self.own = capabilities.own_counts(os.environ)
         self.gpu = gpu
         self.code_affinity: str | None = None
         self.pools: list[str] = []
@@ -62,10 +69,10 @@ class Choice:
             self.because = {"intra": GLOBAL_POOL}
         elif self._joins_global_pool():
             self._mode()
-        elif self.given.openmp is not None:
-            self.values.update(self.given.openmp.values)
+        elif self.capabilities.openmp is not None:
+            self.values.update(self.capabilities.openmp.values)
             self.because.pop("intra", None)
-            self.because.update(self.given.openmp.because)
+            self.because.update(self.capabilities.openmp.because)
             self._inter(self._mode())
         else:
             self.code_affinity = self.edit.entry(AFFINITY_KEY)
@@ -87,11 +94,11 @@ class Choice:
             own_counts = IN_THE_CODE
         elif self.own:
             own_counts = IN_THE_ENVIRONMENT
-        reason = self.given.sharing.join_pool(self.wanted, own_counts=own_counts)
+        reason = self.capabilities.sharing.join_pool(self.wanted, own_counts=own_counts)
         if reason:
             self.values["globalPool"], self.because["globalPool"] = False, reason
             return False
-        intra, inter = self.given.sharing.sizes
+        intra, inter = self.capabilities.sharing.sizes
         cut = self.wanted.because.get("global_intra")
         self.because["intra"] = GLOBAL_POOL + (f", {cut}" if cut else "")
         if own_counts:
@@ -117,7 +124,7 @@ class Choice:
 
     def _mode(self) -> int | None:
         """Decides the execution mode; returns the number of inter-op threads that fits it."""
-        options, modes = self.edit.options, self.given.module.ExecutionMode
+        options, modes = self.edit.options, self.capabilities.module.ExecutionMode
         code_parallel = options.execution_mode == modes.ORT_PARALLEL
         planned = self.fields.get("mode")
         parallel = planned == "parallel" if planned and not (code_parallel and self.respect) else code_parallel
@@ -138,7 +145,7 @@ class Choice:
         count: int = getattr(self.edit.options, key + "_op_num_threads")
         if count in UNSET_COUNTS:
             return None
-        if wanted is not None and wanted <= count and count in self.given.copied_counts(os.environ):
+        if wanted is not None and wanted <= count and count in self.capabilities.copied_counts(os.environ):
             # A copy of what Raddle has put into the environment. Where it is the code's own after all, it gets no more.
             return None
         return count
@@ -173,10 +180,10 @@ class Choice:
             # Its workers wait for a GPU most of the time; the count stays, since the provider may fall back to the CPU.
             planned = "never"
             self.because["spin"] = "planned bounded, stopped: " + self.gpu
-        elif planned == "bounded" and self.given.version < SPIN_DURATION_SINCE:
+        elif planned == "bounded" and self.capabilities.version < SPIN_DURATION_SINCE:
             planned = "never"
             self.because["spin"] = "planned bounded, which onnxruntime can since {}.{}".format(*SPIN_DURATION_SINCE)
-        if self.pools and self.given.version < ALLOW_SPINNING_SINCE:
+        if self.pools and self.capabilities.version < ALLOW_SPINNING_SINCE:
             values["spin"] = "always"
             self.because["spin"] = "onnxruntime can stop it since {}.{}".format(*ALLOW_SPINNING_SINCE)
             return
@@ -192,14 +199,14 @@ class Choice:
         elif planned == "bounded":
             wanted = {"allow_spinning": "1", "spin_duration_us": str(self.fields.get("spin_us", DEFAULT_SPIN_US))}
         for option in _SPIN_OPTIONS:
-            if prefix + option in self.given.entries:
-                wanted[option] = self.given.entries[prefix + option]
+            if prefix + option in self.capabilities.entries:
+                wanted[option] = self.capabilities.entries[prefix + option]
         if not wanted:
             return
         present = {
             option: self.edit.entry(prefix + option)
             for option in _SPIN_OPTIONS
-            if option in wanted or (option != "spin_backoff_max" and self.given.knows(prefix + option))
+            if option in wanted or (option != "spin_backoff_max" and self.capabilities.knows(prefix + option))
         }
         if self.respect and any(present.get(option) is not None for option in _SPIN_OPTIONS[:2]):
             self.values["spin"], self.because["spin"] = "code", IN_THE_CODE
@@ -228,14 +235,14 @@ class Choice:
 
     def _entries(self) -> None:
         """The plan's own config entries: those of pools were written with them."""
-        if self.given.unknown:
-            self.because["configEntries"] = self.given.unknown
-        if not self.given.entries:
+        if self.capabilities.unknown:
+            self.because["configEntries"] = self.capabilities.unknown
+        if not self.capabilities.entries:
             return
         written = {key: value for key, value, _ in self.edit.entries}
         found: dict[str, str] = {}
-        reasons = [self.given.unknown] if self.given.unknown else []
-        for key, value in self.given.entries.items():
+        reasons = [self.capabilities.unknown] if self.capabilities.unknown else []
+        for key, value in self.capabilities.entries.items():
             if key.rpartition(".")[2] in _SPIN_OPTIONS:
                 if key.split(".")[1][: -len("_op")] not in self.pools:
                     reasons.append(key + ": there is no such pool")
@@ -277,7 +284,7 @@ class Choice:
     def _planned_affinity(self, planned: str, cpus: int, count: int) -> str:
         if not self.wanted.exclusive:
             self.because["affinity"] = "the CPUs are not the exclusive ones that were planned"
-        elif self.given.version < AFFINITY_SINCE:
+        elif self.capabilities.version < AFFINITY_SINCE:
             self.because["affinity"] = "onnxruntime can since {}.{}".format(*AFFINITY_SINCE)
         elif not self.code_affinity and not self.edit.untouched:
             self.because["affinity"] = "the options object is the code's own"
@@ -315,7 +322,7 @@ class Choice:
         if self.respect and present is not None:
             self.values["sharedArena"], self.because["sharedArena"] = present == "1", IN_THE_CODE
             return
-        reason = self.given.sharing.join_arena()
+        reason = self.capabilities.sharing.join_arena()
         if reason:
             self.because["sharedArena"] = reason
             return
@@ -326,7 +333,7 @@ class Choice:
         planned = self.fields.get("graph")
         if planned is None:
             return
-        levels = self.given.module.GraphOptimizationLevel
+        levels = self.capabilities.module.GraphOptimizationLevel
         if self.respect and self.edit.options.graph_optimization_level != levels.ORT_ENABLE_ALL:
             self.because["graph"] = IN_THE_CODE
             return

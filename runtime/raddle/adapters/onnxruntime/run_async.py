@@ -18,7 +18,7 @@ def run(native: Callable[..., Any], session: Any, args: tuple[Any, ...], kwargs:
     try:
         return native(session, *args, **kwargs)
     except Exception as error:
-        alone = getattr(session, "raddle_alone", False)
+        alone = getattr(session, "raddle_single_thread", False)
         if kwargs or len(args) != 5 or _REFUSED not in str(error) or not alone:
             raise
     _queue(session).submit(_answer, session, *args)

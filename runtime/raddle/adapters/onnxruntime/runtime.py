@@ -8,19 +8,15 @@ A signal handler of the application's may run between any two steps here: it may
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 import time
 import weakref
 from typing import Any, Callable
 
 from raddle import RLock, errors, log
-from raddle.adapters.dressed import stand_in
-from raddle.adapters.onnxruntime.capabilities import Given
+from raddle.adapters.onnxruntime.capabilities import RuntimeCapabilities
 from raddle.adapters.onnxruntime.choice import IN_THE_CODE, Choice
-from raddle.adapters.onnxruntime.session_class import told_at_runs, wrapped
-from raddle.adapters.onnxruntime.session_options import Edit, Held, living
+from raddle.adapters.onnxruntime.session_options import Edit, OptionsState, living
 from raddle.process import current, resolution, siblings
 from raddle.report import observe, record
 
@@ -31,22 +27,21 @@ FACTS_AGE_S = 10.0
 class Runtime:
     """One loaded onnxruntime and the plan for it."""
 
-    def __init__(self, given: Given, plan_text: str, version: str) -> None:
-        self.module = module = given.module
-        self.fields = fields = given.fields
+    def __init__(self, capabilities: RuntimeCapabilities, plan_text: str, version: str) -> None:
+        self.module = module = capabilities.module
+        self.fields = fields = capabilities.fields
         self.plan_text = plan_text
         self.original = module.InferenceSession
         self.default_options = module.get_default_session_options
         self.version = version
-        self.given = given
-        self.session_class: Any = None
+        self.capabilities = capabilities
         self.providers: Any = None
         # Says what this process has lost by a fork, until it has said it.
         self.lost: Callable[[], None] | None = None
         if any("." in key and not key.startswith("session.") for key in fields):
             from raddle.adapters.onnxruntime.providers import Providers, planned_options  # noqa: PLC0415
 
-            self.providers = Providers(planned_options(fields), override=not given.respect)
+            self.providers = Providers(planned_options(fields), override=not capabilities.respect)
         self.gpu_asked: Callable[[Any], str] | None = None
         # What sessions need is imported here: a signal handler's session can't use what is half imported.
         if fields.get("spin") == "bounded":
@@ -59,19 +54,19 @@ class Runtime:
             from raddle.adapters.onnxruntime.sharing import Sharing  # noqa: PLC0415
 
             resolve = lambda: self.wanted(self.current_facts())  # noqa: E731
-            self.given.sharing = Sharing(module, resolve, override=not self.given.respect)
+            self.capabilities.sharing = Sharing(module, resolve, override=not self.capabilities.respect)
         # ORT returns a copy each time. One shared object would be nobody's to add affinity to.
         self.fresh_defaults = self.default_options() is not self.default_options()
         # By references without a callback, here and below: what a signal handler raises in one of those is lost.
-        self.held: dict[weakref.ref[Any], Held] = {}
+        self.states: dict[weakref.ref[Any], OptionsState] = {}
         self.reset()
 
     def reset(self) -> None:
         """Forgets what belongs to the process: at start, and in a child after fork."""
         self.fresh = threading.local()
-        for held in self.held.values():
+        for state in self.states.values():
             # Another thread may have had it; which entries are ours remains.
-            held.lock = RLock()
+            state.lock = RLock()
         self.facts: current.Facts | None = None
         self.facts_at = 0.0
         self.resolved: tuple[Any, resolution.Effective | None] = (None, None)
@@ -79,47 +74,6 @@ class Runtime:
         # Living sessions that have worker threads, and those whose workers have a core each.
         self.pools: dict[weakref.ref[Any], None] = {}
         self.pinned: dict[weakref.ref[Any], None] = {}
-
-    def replace(self) -> None:
-        """Puts the wrapped class, and what goes with it, into the runtime's modules."""
-        session_class = self.session_class = wrapped(self)
-        # A method can't be given a name.
-        default_options = stand_in(lambda: self.get_default_session_options(), self.default_options)  # noqa: PLW0108
-        extension: Any = sys.modules.get("onnxruntime.capi.onnxruntime_pybind11_state")
-        for module in (self.module, extension):
-            if getattr(module, "InferenceSession", None) is self.original:
-                module.InferenceSession = session_class
-                module.get_default_session_options = default_options
-        if self.providers is not None:
-            self.providers.await_sessions()
-        if self.given.sharing is not None:
-            self.given.sharing.replace((self.module, extension, sys.modules.get("onnxruntime")))
-        os.register_at_fork(after_in_child=self.after_fork)
-
-    def after_fork(self) -> None:
-        """To be called in a child after fork: what has no threads there is said at its first run or session.
-
-        Most children start another program.
-        """
-        try:
-            dead = living(self.pools)
-            self.reset()
-            if self.lost is not None:
-                return
-            if self.given.sharing is not None and self.given.sharing.forked():
-                told_at_runs(
-                    self,
-                    "this process was forked after onnxruntime's global thread pool had been created; its threads do "
-                    "not exist in it, and every run has one thread: create sessions after the fork",
-                )
-            elif dead:
-                told_at_runs(
-                    self,
-                    f"this process was forked after {dead} onnxruntime session(s) had been created; their threads do "
-                    "not exist in it: create sessions after the fork",
-                )
-        except Exception as error:
-            errors.let_through(error)
 
     def get_default_session_options(self) -> Any:
         """Stands in for ORT's own and remembers the object: the caller is the only one that has it."""
@@ -132,10 +86,10 @@ class Runtime:
         ref = getattr(self.fresh, "ref", None)
         return self.fresh_defaults and ref is not None and ref() is options
 
-    def hold(self, options: Any) -> Held:
+    def state_of(self, options: Any) -> OptionsState:
         """What is remembered of the object, for as long as it lives."""
-        living(self.held)
-        return self.held.setdefault(weakref.ref(options), Held())
+        living(self.states)
+        return self.states.setdefault(weakref.ref(options), OptionsState())
 
     def current_facts(self) -> current.Facts:
         """The facts of the process: its CPUs and its quota now, the workers beside it at most FACTS_AGE_S ago."""
@@ -167,23 +121,23 @@ class Runtime:
         if self.lost is not None:
             self.lost()
         creation = observe.begin(self.fields)
-        held = self._held_of(args)
-        if held is None:
+        state = self._state_for(args)
+        if state is None:
             init(session, *args, **kwargs)
             return
         # The lock is the options object's own: two threads that share it must not see each other's edits.
-        with held.lock:
+        with state.lock:
             # That of a session which this very thread was creating when a signal came.
-            outer = held.edit
+            outer = state.edit
             edited = outer.suspend() if outer is not None else []
             try:
                 try:
-                    choice = self._constructed(session, init, args, kwargs, held, caller)
+                    choice = self._constructed(session, init, args, kwargs, state, caller)
                 finally:
-                    _take_back(held, outer, edited)
+                    _take_back(state, outer, edited)
             finally:
                 # Again, where a signal handler has raised meanwhile.
-                _take_back(held, outer, edited)
+                _take_back(state, outer, edited)
         if choice is not None:
             self._created(session, choice, creation, args[1] if len(args) > 1 else None)
 
@@ -193,11 +147,11 @@ class Runtime:
         init: Callable[..., None],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        held: Held,
+        state: OptionsState,
         caller: Any,
     ) -> Choice | None:
         """The choice that the session was constructed with, None where it was constructed without the plan."""
-        edit, choice = self._prepared(args[0], held, caller)
+        edit, choice = self._prepared(args[0], state, caller)
         try:
             self._with_plan(choice, session, init, args, kwargs)
         except (RuntimeError, ValueError) as error:
@@ -216,7 +170,7 @@ class Runtime:
 
     def _native(self, session: Any, init: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The native constructor. Once there are global pools it takes no options that ask for pools of their own."""
-        options, sharing = args[0], self.given.sharing
+        options, sharing = args[0], self.capabilities.sharing
         if sharing is None or sharing.sizes is None or not options.use_per_session_threads:
             init(session, *args, **kwargs)
             return
@@ -234,31 +188,31 @@ class Runtime:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
-        # Workers between operators are tied to nothing, and would keep the CPUs of the thread that starts them.
+        # Workers between operators are pinned to nothing, and would keep the CPUs of the thread that starts them.
         cpus = choice.pool_cpus if choice is not None and "inter" not in choice.pools else 0
-        _near(cpus, self._native)(session, init, args, kwargs)
+        _with_affinity(cpus, self._native)(session, init, args, kwargs)
 
-    def _held_of(self, args: tuple[Any, ...]) -> Held | None:
+    def _state_for(self, args: tuple[Any, ...]) -> OptionsState | None:
         try:
-            return self.hold(args[0]) if args and isinstance(args[0], self.module.SessionOptions) else None
+            return self.state_of(args[0]) if args and isinstance(args[0], self.module.SessionOptions) else None
         except Exception as error:
             log.failed("onnxruntime session is left alone", error)
             return None
 
-    def _prepared(self, options: Any, held: Held, caller: Any) -> tuple[Edit, Choice | None]:
+    def _prepared(self, options: Any, state: OptionsState, caller: Any) -> tuple[Edit, Choice | None]:
         """The edit, applied, and the choice that it carries out; an empty edit and None where choosing failed."""
-        edit = held.edit = Edit(options, held, untouched=self.is_fresh(options))
+        edit = state.edit = Edit(options, state, untouched=self.is_fresh(options))
         try:
             facts = self.current_facts()
             wanted = self.wanted(facts)
             gpu = self.gpu_asked(caller) if self.gpu_asked is not None else ""
-            choice = Choice(edit, self.given, wanted, core_taken=living(self.pinned) > 0, gpu=gpu)
+            choice = Choice(edit, self.capabilities, wanted, core_taken=living(self.pinned) > 0, gpu=gpu)
             choice.make(facts.cpus)
             edit.apply()
         except Exception as error:
             edit.restore()
             log.failed("onnxruntime session is left alone", error)
-            return Edit(options, held), None
+            return Edit(options, state), None
         return edit, choice
 
     def _created(self, session: Any, choice: Choice, creation: observe.Creation, model: Any) -> None:
@@ -269,7 +223,7 @@ class Runtime:
             if self.fields.get("shrink"):
                 self._shrinks(session, choice)
             session.raddle_cpus = choice.pool_cpus
-            session.raddle_alone = values.get("intra") == 1 and choice.because.get("intra") != IN_THE_CODE
+            session.raddle_single_thread = values.get("intra") == 1 and choice.because.get("intra") != IN_THE_CODE
             session.raddle = creation.created(
                 runtime="onnxruntime",
                 version=self.version,
@@ -302,7 +256,7 @@ class Runtime:
         """Loads the model with the plan's provider options, and completes the record."""
         used: dict[str, Any] = {}
         why = ""
-        native = _near(session.__dict__.get("raddle_cpus", 0), native)
+        native = _with_affinity(session.__dict__.get("raddle_cpus", 0), native)
         try:
             if self.providers is None:
                 result = native(session, *args)
@@ -341,11 +295,11 @@ class Runtime:
         observe.initialized(made, present, inputs)
 
 
-def _take_back(held: Held, outer: Edit | None, edited: list[tuple[str, Any]]) -> None:
+def _take_back(state: OptionsState, outer: Edit | None, edited: list[tuple[str, Any]]) -> None:
     """Ends the present edit, and goes on with the outer one."""
-    if held.edit is not None and held.edit is not outer:
-        held.edit.restore()
-    held.edit = outer
+    if state.edit is not None and state.edit is not outer:
+        state.edit.restore()
+    state.edit = outer
     if outer is not None:
         outer.resume(edited)
 
@@ -364,10 +318,10 @@ def _is_refusal(edit: Edit, choice: Choice | None, error: Exception) -> bool:
     )
 
 
-def _near(cpus: int, call: Callable[..., Any]) -> Callable[..., Any]:
+def _with_affinity(cpus: int, call: Callable[..., Any]) -> Callable[..., Any]:
     """`call`, made on the CPUs of the pool where it has some."""
     if not cpus:
         return call
-    from raddle.adapters.onnxruntime.affinity import near  # noqa: PLC0415
+    from raddle.adapters.onnxruntime.affinity import with_affinity  # noqa: PLC0415
 
-    return near(cpus, call)
+    return with_affinity(cpus, call)

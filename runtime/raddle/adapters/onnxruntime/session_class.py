@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 from raddle import errors, log
+from raddle.adapters.metadata import stand_in
+from raddle.adapters.onnxruntime.runtime import Runtime
+from raddle.adapters.onnxruntime.session_options import living
 from raddle.report import observe
-
-if TYPE_CHECKING:
-    from raddle.adapters.onnxruntime.runtime import Runtime
 
 _RUNS = ("run", "run_with_iobinding", "run_with_ort_values", "run_with_ortvaluevector", "run_async")
 
@@ -21,6 +22,23 @@ def _caller() -> Any:
     except ValueError as error:
         errors.let_through(error)
         return None
+
+
+def replace(runtime: Runtime) -> None:
+    """Puts the wrapped class, and what goes with it, into the runtime's modules."""
+    session_class = wrapped(runtime)
+    # A method can't be given a name.
+    default_options = stand_in(lambda: runtime.get_default_session_options(), runtime.default_options)  # noqa: PLW0108
+    extension: Any = sys.modules.get("onnxruntime.capi.onnxruntime_pybind11_state")
+    for module in (runtime.module, extension):
+        if getattr(module, "InferenceSession", None) is runtime.original:
+            module.InferenceSession = session_class
+            module.get_default_session_options = default_options
+    if runtime.providers is not None:
+        runtime.providers.await_sessions()
+    if runtime.capabilities.sharing is not None:
+        runtime.capabilities.sharing.replace((runtime.module, extension, sys.modules.get("onnxruntime")))
+    os.register_at_fork(after_in_child=lambda: _after_fork(runtime, session_class))
 
 
 def wrapped(runtime: Runtime) -> Any:
@@ -82,9 +100,35 @@ def _wrap_runs(runtime: Runtime, original: Any, session_class: Any) -> None:
         setattr(session_class, name, method)
 
 
-def told_at_runs(runtime: Runtime, line: str) -> None:
-    """Has the line said at the next run of any session of the runtime, or by `runtime.lost` before that."""
-    session_class = runtime.session_class
+def _after_fork(runtime: Runtime, session_class: Any) -> None:
+    """To be called in a child after fork: what has no threads there is said at its first run or session.
+
+    Most children start another program.
+    """
+    try:
+        dead = living(runtime.pools)
+        runtime.reset()
+        if runtime.lost is not None:
+            return
+        if runtime.capabilities.sharing is not None and runtime.capabilities.sharing.forked():
+            line = (
+                "this process was forked after onnxruntime's global thread pool had been created; its threads do "
+                "not exist in it, and every run has one thread: create sessions after the fork"
+            )
+        elif dead:
+            line = (
+                f"this process was forked after {dead} onnxruntime session(s) had been created; their threads do "
+                "not exist in it: create sessions after the fork"
+            )
+        else:
+            return
+        _say_at_runs(runtime, session_class, line)
+    except Exception as error:
+        errors.let_through(error)
+
+
+def _say_at_runs(runtime: Runtime, session_class: Any, line: str) -> None:
+    """Has the line said at the next run of any session of the class, or by `runtime.lost` before that."""
     methods = {name: getattr(session_class, name) for name in _RUNS if hasattr(session_class, name)}
 
     def say() -> None:

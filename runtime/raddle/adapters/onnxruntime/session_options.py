@@ -3,7 +3,7 @@
 Counts, execution mode and graph level are attributes and go back exactly. Config entries can't be removed, and ONNX
 Runtime logs a warning whenever one is overwritten: spinning entries therefore stay on the object, remembered as
 ours, and affinity is only added to an object that nobody else holds. How counts, spinning and the rest are decided is
-in ort_choice.
+in choice.
 
 A signal handler may come between any two steps here, raise, or make a session with the same options object.
 """
@@ -16,7 +16,7 @@ from typing import Any
 from raddle import RLock, errors
 
 
-class Held:
+class OptionsState:
     """What is remembered of a living options object: its lock, which of its entries are ours, and the present edit."""
 
     __slots__ = ("edit", "lock", "ours")
@@ -34,12 +34,12 @@ class Edit:
     costs 30 µs an entry, since ORT throws where there is none.
     """
 
-    __slots__ = ("attributes", "code", "entries", "held", "options", "present", "undo", "untouched")
+    __slots__ = ("attributes", "code", "entries", "options", "present", "state", "undo", "untouched")
 
-    def __init__(self, options: Any, held: Held, *, untouched: bool = False) -> None:
+    def __init__(self, options: Any, state: OptionsState, *, untouched: bool = False) -> None:
         self.untouched = untouched
         self.options = options
-        self.held = held
+        self.state = state
         self.attributes: list[tuple[str, Any]] = []
         # Key, value, and what to write where the construction fails with it (None: nothing can be).
         self.entries: list[tuple[str, str, str | None]] = []
@@ -58,7 +58,7 @@ class Edit:
             errors.let_through(error)
             return None
         self.present[key] = value
-        if self.held.ours.get(key) == value:
+        if self.state.ours.get(key) == value:
             return None
         self.code.add(key)
         return value
@@ -74,10 +74,10 @@ class Edit:
             self.undo.append((name, getattr(self.options, name)))
             setattr(self.options, name, value)
         for key, value, _ in self.entries:
-            if self.held.ours.get(key) == value:
+            if self.state.ours.get(key) == value:
                 # It may be there by now: a session that a signal handler has made writes it too.
                 self.entry(key)
-            self.held.ours[key] = value
+            self.state.ours[key] = value
             # Writing the same value again would only make ORT log that it is overwritten.
             if self.present.get(key) != value:
                 self.options.add_session_config_entry(key, value)
@@ -108,10 +108,10 @@ class Edit:
         for key, _, back in self.entries:
             if back is not None:
                 # What was never the code's isn't now.
-                self.held.ours[key] = back
+                self.state.ours[key] = back
                 self.options.add_session_config_entry(key, back)
             if key in self.code:
-                del self.held.ours[key]
+                del self.state.ours[key]
 
 
 def living(known: dict[weakref.ref[Any], Any]) -> int:

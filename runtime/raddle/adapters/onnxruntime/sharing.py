@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Callable, Iterable
 
 from raddle import RLock, errors, log
-from raddle.adapters.dressed import stand_in
+from raddle.adapters.metadata import stand_in
 from raddle.process.resolution import Effective
 
 # onnxruntime.set_global_thread_pool_sizes: microsoft/onnxruntime#24238.

@@ -5,12 +5,12 @@ nothing to do. torch.set_num_threads is called only where the environment doesn'
 starts a pool of sleeping threads that torch would go without, and it is a value of this process alone, so that a
 launcher such as torchrun still sees OMP_NUM_THREADS unset and gives its workers a count of its own.
 
-Inter-op is one pool per process, for fork in TorchScript: see torch_inter_op.
+Inter-op is one pool per process, for fork in TorchScript: see inter_op.
 
 A child that was forked after the import shares the CPUs with other workers that are still to be forked, so its count is
 chosen again when a model is first called there.
 
-Nothing is bound to CPUs, not even exclusive ones. Under OMP_PROC_BIND, libgomp ties each thread that ever calls torch
+Nothing is bound to CPUs, not even exclusive ones. Under OMP_PROC_BIND, libgomp pins each thread that ever calls torch
 to the first place, and a thread hands its CPUs on to the threads and processes that it starts: all would share a core.
 """
 

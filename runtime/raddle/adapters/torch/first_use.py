@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from raddle import errors
-from raddle.adapters.dressed import dress
+from raddle.adapters.metadata import copy_metadata
 
 # Where TorchScript begins to run from Python: (class in torch._C, its method), and torch._C's own functions.
 _METHODS = (
@@ -49,7 +49,7 @@ class FirstUse:
                 self.then()
             return original(*args, **kwargs)
 
-        setattr(holder, name, dress(first, original))
+        setattr(holder, name, copy_metadata(first, original))
         self.undo.append((holder, name, first, original))
 
     def end(self) -> None:

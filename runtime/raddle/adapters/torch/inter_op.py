@@ -14,7 +14,7 @@ import os
 from typing import Any, Callable
 
 from raddle import RLock, errors, log
-from raddle.adapters.dressed import dress
+from raddle.adapters.metadata import copy_metadata
 from raddle.adapters.torch.counts import IN_THE_CODE, Choice, asked_count, native_threads, version_of
 from raddle.adapters.torch.first_use import FirstUse
 
@@ -153,7 +153,7 @@ def _name_of(thread: str) -> str:
 
 def replace(module: Any, name: str, original: Any, ours: Any) -> None:
     """Puts `ours` in the place of the function, in torch and in torch._C, which it is copied from."""
-    dress(ours, original)
+    copy_metadata(ours, original)
     for holder in (module, module._C):  # noqa: SLF001
         if getattr(holder, name, None) is original:
             setattr(holder, name, ours)

@@ -29,7 +29,7 @@ REMOVE_AFTER_S: Final = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class KeptMap:
+class ShimConfigMap:
     """A shim ConfigMap that is there."""
 
     hash: str
@@ -37,7 +37,7 @@ class KeptMap:
 
 
 def config_map(namespace: str, content_hash: str) -> Object:
-    """Return the ConfigMap as it is created. Raises OSError where the installation lacks the shim's files."""
+    """The ConfigMap as it is created. Raises OSError where the installation lacks the shim's files."""
     return {
         "metadata": {
             "name": config_map_name(content_hash),
@@ -51,9 +51,9 @@ def config_map(namespace: str, content_hash: str) -> Object:
 
 
 def outdated(
-    kept: Mapping[Key, KeptMap], namespace: str, content_hash: str, oldest_injected_s: int | None
+    kept: Mapping[Key, ShimConfigMap], namespace: str, content_hash: str, oldest_injected_s: int | None
 ) -> list[str]:
-    """Return the names of ConfigMaps in ``namespace`` that no pod can need any more.
+    """The names of ConfigMaps in ``namespace`` that no pod can need any more.
 
     ``oldest_injected_s`` is the creation of the oldest injected pod there, None where there is none.
     """
@@ -65,7 +65,7 @@ def outdated(
     return [name for (where, name), other in kept.items() if where == namespace and other.hash != content_hash]
 
 
-class ShimKeeper:
+class ShimReconciler:
     """Creates and removes the ConfigMaps; ``on_change(namespace)`` says where one appeared or vanished.
 
     ``namespaces``: where it may; empty for everywhere. Where lists are refused, each is looked for by its name.
@@ -91,7 +91,7 @@ class ShimKeeper:
         self._kube = kube
 
     def delivery_in(self, namespace: str) -> ShimDelivery:
-        """Return what pods of a namespace can mount: nothing where we may not write."""
+        """What pods of a namespace can mount: nothing where we may not write."""
         allowed = namespace not in self.forbidden and (not self._namespaces or namespace in self._namespaces)
         return shipped.shim() if allowed else ShimDelivery()
 
@@ -147,6 +147,6 @@ class ShimKeeper:
             metrics.SHIM_WRITES.labels("removed").inc()
 
 
-def _kept(obj: Object) -> KeptMap:
+def _kept(obj: Object) -> ShimConfigMap:
     metadata = obj["metadata"]
-    return KeptMap((metadata.get("labels") or {}).get(SHIM_LABEL, ""), epoch_s(metadata["creationTimestamp"]))
+    return ShimConfigMap((metadata.get("labels") or {}).get(SHIM_LABEL, ""), epoch_s(metadata["creationTimestamp"]))

@@ -15,8 +15,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from raddle_operator.certificates.deciding import SETTLE, State, Step, decide, der, left
-from raddle_operator.certificates.making import Authority, key_pem, new_authority, new_leaf
+from raddle_operator.certificates.state import SETTLE, State, Step, decide, der, left
+from raddle_operator.certificates.x509 import Authority, key_pem, new_authority, new_leaf
 from raddle_operator.kube import MUTATING_WEBHOOKS, SECRETS, AlreadyExists, Conflict, Kube, NotFound, Object
 from raddle_operator.kube.ownership import Owners, nobody
 
@@ -48,7 +48,7 @@ class CertificateSettings:
 
 
 def read_state(secret: Object | None, configuration: Object | None) -> State:
-    """Return what the two objects hold; None means that the object is not there. What can't be read is not there."""
+    """What the two objects hold; None means that the object is not there. What can't be read is not there."""
     data = (secret or {}).get("data") or {}
     trusted = tuple(_certificates(_decoded(data, "ca.crt")))
     signer = None

@@ -1,4 +1,4 @@
-"""One object of the API server, mirrored by a list and a watch in a thread of its own."""
+"""One object of the API server, kept up to date by a list and a watch in a thread of its own."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Backoff:
         self._next_s = self._least_s
 
 
-class Mirror:
+class Reflector:
     """One object, kept as it is on the server by a list and a watch. `value` is None while it does not exist."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Mirror:
         self.value: dict[str, Any] | None = None
 
     def run(self) -> None:
-        """Mirror for ever; the thread that runs it is a daemon."""
+        """Reflector for ever; the thread that runs it is a daemon."""
         while True:
             try:
                 version = self._list()

@@ -7,7 +7,7 @@ from typing import Any
 from raddle import errors
 
 
-def dress(function: Any, original: Any) -> Any:
+def copy_metadata(function: Any, original: Any) -> Any:
     """The function under the original's name and documentation: functools.wraps, for what may lack a part of them."""
     for attribute in ("__name__", "__qualname__", "__doc__", "__module__"):
         try:
@@ -18,7 +18,7 @@ def dress(function: Any, original: Any) -> Any:
 
 
 def stand_in(function: Any, original: Any) -> Any:
-    """`dress` for a function of an extension, where pybind11 says what keeps its C code: pickle wants its name."""
-    dress(function, original)
+    """`copy_metadata` for an extension's function: pickle wants its name, where pybind11 says what keeps its C code."""
+    copy_metadata(function, original)
     function.__qualname__ = function.__name__
     return function

@@ -34,7 +34,7 @@ class Authority:
 
 
 def new_authority(now: datetime) -> Authority:
-    """Return a new authority (P-256). Its name has its time, so that the old one and the new one can be told apart."""
+    """A new authority (P-256). Its name has its time, so that the old one and the new one can be told apart."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"raddle webhook {now:%Y-%m-%d %H:%M:%S}")])
     certificate = (
@@ -48,7 +48,7 @@ def new_authority(now: datetime) -> Authority:
 
 
 def new_leaf(authority: Authority, names: Sequence[str], now: datetime) -> tuple[bytes, bytes]:
-    """Return a serving certificate and its key (P-256) as PEM. ``names`` are DNS names or IP addresses.
+    """A serving certificate and its key (P-256) as PEM. ``names`` are DNS names or IP addresses.
 
     Raises ValueError for an authority without a key.
     """

@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
-from raddle_operator.certificates.making import Authority
+from raddle_operator.certificates.x509 import Authority
 
 AUTHORITY_RENEWED_BEFORE: Final = timedelta(days=180)
 """Longer than a leaf lives, so that no leaf outlives its authority."""
@@ -51,7 +51,7 @@ class Step:
 
 
 def decide(state: State, now: datetime, names: Sequence[str]) -> Step:
-    """Return the next step. Pure; ``now`` is aware."""
+    """The next step. Pure; ``now`` is aware."""
     signer = state.signer
     if signer is None:
         return Step(new_authority=True, new_leaf=True, publish=True, because="no authority", again_in=SETTLE)

@@ -1,8 +1,8 @@
-"""The agent's mirror of one object against a scripted server."""
+"""The agent's reflector of one object against a scripted server."""
 
 import threading
 
-from raddle_operator.agent.mirror import Backoff, Mirror
+from raddle_operator.agent.reflector import Backoff, Reflector
 
 
 class Restored:
@@ -27,8 +27,10 @@ class Restored:
 
 def test_a_watch_that_ends_before_its_time_is_followed_by_a_list():
     server = Restored()
-    mirror = Mirror(server, "/nodes", "a", metadata_only=True, changed=lambda: None, backoff=Backoff(0.001, 0.001))
-    threading.Thread(target=mirror.run, daemon=True).start()
+    reflector = Reflector(
+        server, "/nodes", "a", metadata_only=True, changed=lambda: None, backoff=Backoff(0.001, 0.001)
+    )
+    threading.Thread(target=reflector.run, daemon=True).start()
     assert server.silent.wait(10)
     assert server.asked == ["list", "watch 90", "list", "watch 50"]
-    assert mirror.value == {"metadata": {"resourceVersion": "50"}}
+    assert reflector.value == {"metadata": {"resourceVersion": "50"}}
