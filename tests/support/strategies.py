@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
@@ -10,140 +11,61 @@ from kubernetes.utils.quantity import parse_quantity
 
 from cluster import objects
 from fuzz import podmaker
-from raddle import env
 
 # Beside what the fuzzer draws from (fuzz.podmaker): quantities and texts that the API server lets through.
 CPUS = ("0", "100m", "0.5", "500m", "1", "1000m", "1500m", "2", "2.5", "3", "4", "8", "64", "1e2", "1E", "1n")
 LITERALS = (
-    "", "0", "1", "8", "abc", "/app", "/app:/lib", "/opt/raddle", "/opt/raddle/python:/app", "$(BASE)/x",
-    "--max-old-space-size=64 ", "--require /opt/raddle/node/raddle.cjs", "--require /opt/raddle/node/raddle.cjs -r x",
-    "/opt/raddle/native/x86_64/libraddle.so:/lib/a.so", "/opt/raddle/native/aarch64/libraddle.so", "/opt/raddle-report",
-    "-Xmx1g -XX:ActiveProcessorCount=8", " -Xmx1g", "GOMAXPROCS=8;KMP_BLOCKTIME=1;OMP_WAIT_POLICY=abc;A=;;",
+    *podmaker.TEXTS, "/app", "/opt/raddle", "--max-old-space-size=64 ", "--require /opt/raddle/node/raddle.cjs",
+    "/opt/raddle/native/aarch64/libraddle.so", " -Xmx1g", "GOMAXPROCS=8;KMP_BLOCKTIME=1;OMP_WAIT_POLICY=abc;A=;;",
     "JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=8;RADDLE_LITERALS=1",
 )  # fmt: skip
-MOUNTS = (
-    *podmaker.MOUNTS, {"name": "data", "mountPath": "/opt"}, {"name": "data", "mountPath": "/etc/"},
-    {"name": "raddle-report", "mountPath": "/opt/raddle-report", "subPath": "serve"},
-    {"name": "raddle-report", "mountPath": "/elsewhere/report"},
-)  # fmt: skip
-VOLUMES = (*podmaker.VOLUMES, {"name": "raddle-shim", "emptyDir": {}})
-SIDECAR = "istio-proxy"
-NAMES = ("serve", "worker", "a", "model-2", SIDECAR, "x" * 63)
+NAMES = ("serve", "worker", "a", "model-2", "istio-proxy", "x" * 63)
+GPUS = ("nvidia.com/gpu", "nvidia.com/gpumem", "", "", "", "")
 
 
-def _compact(draw_from: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
-    """Objects with these parts, each of which may be absent; None stands for absent too."""
-    return st.fixed_dictionaries({}, optional=draw_from).map(
-        lambda found: {key: value for key, value in found.items() if value is not None}
-    )
+def pods():
+    """A pod that the API server could show to a webhook, injected ones and odd ones among them."""
+    return st.randoms(use_true_random=False).map(lambda choice: valid(podmaker.pod(choice), choice))
 
 
-@st.composite
-def resources(draw: st.DrawFn) -> dict[str, Any]:
+def valid(pod: dict[str, Any], choice: Random) -> dict[str, Any]:
+    """The pod with names and paths that occur once, quantities that are some, and requests within the limits."""
+    spec = pod["spec"]
+    spec["containers"] = _once(spec["containers"], "name")
+    names = {container["name"] for container in spec["containers"]}
+    spec["initContainers"] = [c for c in _once(spec.get("initContainers", []), "name") if c["name"] not in names]
+    spec["volumes"] = _once(spec.get("volumes", []), "name")
+    for container in spec["containers"] + spec["initContainers"]:
+        container["volumeMounts"] = _once(container.get("volumeMounts", []), "mountPath")
+        for entry in container.get("env", []):
+            if "value" in entry:
+                entry["value"] = choice.choice(LITERALS)
+    for unit in (spec, *spec["containers"], *spec["initContainers"]):
+        if "resources" in unit:
+            unit["resources"] = _resources(unit["resources"], choice)
+    return pod
+
+
+def _once(items: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    return list({item[key].rstrip("/"): item for item in items}.values())
+
+
+def _resources(found: dict[str, Any], choice: Random) -> dict[str, Any]:
     """Requests at most the limits, absent requests as the API server defaults them."""
-    limits = draw(_compact({"cpu": st.sampled_from(CPUS), "memory": st.sampled_from(podmaker.MEMORY)}))
+    limits = {key: choice.choice(CPUS) if key == "cpu" else text for key, text in found.get("limits", {}).items()}
+    gpu = choice.choice(GPUS)
+    limits |= {gpu: "1"} if gpu else {}
     requests = dict(limits)
-    if draw(st.booleans()):
-        # A request without a limit, or one below it.
-        if "cpu" not in limits:
-            requests["cpu"] = draw(st.sampled_from(CPUS))
-        if "memory" in limits and limits["memory"] != "0":
-            requests["memory"] = "1Mi"
-    if draw(st.integers(0, 9)) == 0:
-        limits["nvidia.com/gpu"] = requests["nvidia.com/gpu"] = "1"
-    if draw(st.integers(0, 19)) == 0:
-        limits["nvidia.com/gpumem"] = requests["nvidia.com/gpumem"] = "3000"
+    if "requests" in found and "cpu" not in limits:
+        requests["cpu"] = choice.choice(CPUS)
+    if "requests" in found and limits.get("memory", "0") != "0":
+        requests["memory"] = "1Mi"
     return {key: value for key, value in (("limits", limits), ("requests", requests)) if value}
 
 
-def our_reference(prefix: str, container: str) -> dict[str, Any]:
-    return {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{prefix}{container}']"}}
-
-
-@st.composite
-def env_entry(draw: st.DrawFn) -> dict[str, Any]:
-    name = draw(st.sampled_from((*podmaker.VARIABLES, "BASE")))
-    kind = draw(st.integers(0, 9))
-    if kind < 6:
-        return {"name": name, "value": draw(st.sampled_from(LITERALS))}
-    if kind < 8:
-        reference = {"name": "settings", "key": "k", **draw(_compact({"optional": st.booleans()}))}
-        return {"name": name, "valueFrom": {"configMapKeyRef": reference}}
-    if kind == 8:
-        return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}}
-    prefix = draw(st.sampled_from(env.CONTAINER_PREFIXES))
-    return {"name": name, "valueFrom": our_reference(prefix, draw(st.sampled_from(NAMES)))}
-
-
-def _unique(strategy: st.SearchStrategy[Any], key: str, most: int) -> st.SearchStrategy[list[Any]]:
-    return st.lists(strategy, max_size=most, unique_by=lambda item: item[key].rstrip("/"))
-
-
-@st.composite
-def containers(draw: st.DrawFn, name: str, *, init: bool = False) -> dict[str, Any]:
-    found = draw(
-        _compact(
-            {
-                "command": st.none() | st.sampled_from(podmaker.COMMANDS),
-                "env": st.lists(env_entry(), max_size=5),
-                "envFrom": st.just([{"configMapRef": {"name": "settings"}}]) if not init else st.none(),
-                "volumeMounts": _unique(st.sampled_from(MOUNTS), "mountPath", 4),
-                "securityContext": st.sampled_from(({}, {"runAsUser": 1000, "privileged": True})),
-            }
-        )
-    )
-    if init and draw(st.booleans()):
-        found["restartPolicy"] = "Always"
-    image = draw(st.sampled_from(("example.test/serve:1", "vllm/vllm-openai:v1", "")))
-    return {"name": name, "image": image, "resources": draw(resources()), **found}
-
-
-LABELS = _compact(
-    {
-        "app": st.sampled_from(("resnet", "bert")),
-        env.INJECT_LABEL: st.sampled_from(("enabled", "disabled")),
-        env.POLICY_LABEL: st.sampled_from(("p0", "p1", "absent")),
-        env.INJECTED_LABEL: st.just("true"),
-        env.DOOR_LABEL: st.sampled_from(("closed", "open")),
-    }
-)
-ANNOTATIONS = _compact(
-    {
-        "team": st.just("vision"),
-        "big": st.just("x" * 245_000),
-        env.GOVERNED_BY: st.just("InferenceThreading/evil"),
-        env.SETTINGS_HASH: st.just("0" * 10),
-        env.THREADS_PREFIX + "serve": st.sampled_from(("999", "")),
-        env.PLAN_PREFIX + "gone": st.just("{}"),
-        env.SHIM_PREFIX + "serve": st.just("v=1;intra=64"),
-        "kubernetes.io/config.mirror": st.none(),
-        "hami.io/vgpu-node": st.sampled_from((None, None, "node-1")),
-    }
-)
-
-
-@st.composite
-def pods(draw: st.DrawFn) -> dict[str, Any]:
-    """A pod that the API server could show to a webhook, injected ones and odd ones among them."""
-    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True))
-    init_names = draw(st.lists(st.sampled_from(("init", "proxy", "raddle-shim")), max_size=2, unique=True))
-    spec: dict[str, Any] = {"containers": [draw(containers(name)) for name in names]}
-    if init_names:
-        spec["initContainers"] = [draw(containers(name, init=True)) for name in init_names]
-    spec |= draw(
-        _compact(
-            {
-                "volumes": _unique(st.sampled_from(VOLUMES), "name", 3),
-                "nodeSelector": st.sampled_from(({}, {"kubernetes.io/arch": "arm64"}, {"kubernetes.io/arch": "s390x"})),
-                "nodeName": st.sampled_from(("node-1", "unknown")),
-                "schedulerName": st.sampled_from(("default-scheduler", "hami-scheduler")),
-                "os": st.sampled_from(({"name": "linux"}, {"name": "windows"})),
-                "resources": st.one_of(st.none(), resources()),
-            }
-        )
-    )
-    metadata = draw(_compact({"labels": LABELS, "annotations": ANNOTATIONS}))
-    return {"metadata": {"name": "p", "namespace": "ns", **metadata}, "spec": spec}
+def _compact(draw_from: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    """Objects with these parts, each of which may be absent."""
+    return st.fixed_dictionaries({}, optional=draw_from)
 
 
 @st.composite
