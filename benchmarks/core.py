@@ -10,7 +10,6 @@ nothing changes are measured on a local API server.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 import time
@@ -29,7 +28,7 @@ from raddle.cpus.topology import Kubelet, Machine
 from raddle.machine import sysfs
 from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import Policy
-from report import BUDGET_HEADINGS, markdown_table, short, spread, write_section
+from report import BUDGET_HEADINGS, apart, markdown_table, options, publish, short, spread
 from report import Budget as Line
 from report import machine as this_machine
 
@@ -57,7 +56,7 @@ def planning_and_reading() -> tuple[list[list[str]], list[Line]]:
         with tempfile.TemporaryDirectory() as folder:
             root = machines.write(shape, Path(folder))
             figures = _measured(_calls(str(root)))
-        rows.append([str(cpus), *(f"{spread(found)}; {short(_apart(found))}" for found in figures.values())])
+        rows.append([str(cpus), *(f"{spread(found)}; {short(apart(found))}" for found in figures.values())])
         if cpus in {64, 512}:
             what, allowed = ("plan(), 2 NUMA nodes, 64 CPUs", 50) if cpus == 64 else ("plan(), 512 CPUs", 300)
             slowest = max((figures[name] for name in PLANS), key=statistics.median)
@@ -118,14 +117,9 @@ def _measured(calls: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
     return figures
 
 
-def _apart(figures: list[float]) -> float:
-    """A/A: how far the medians of two halves of the repetitions, taken in turns, lie apart."""
-    return abs(statistics.median(figures[::2]) - statistics.median(figures[1::2]))
-
-
 def _budget(what: str, figures: list[float], allowed: float, unit: str) -> Line:
     return Line(
-        what=f"{what} (A/A {short(_apart(figures))})", value=statistics.median(figures), allowed=allowed, unit=unit
+        what=f"{what} (A/A {short(apart(figures))})", value=statistics.median(figures), allowed=allowed, unit=unit
     )
 
 
@@ -152,9 +146,7 @@ def agent() -> list[Line]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
-    arguments = parser.parse_args()
+    arguments = options(__doc__).parse_args()
     rows, budgets = planning_and_reading()
     budgets += agent()
     text = (
@@ -166,9 +158,7 @@ def main() -> None:
         + "\n"
         + markdown_table(BUDGET_HEADINGS, [budget.cells() for budget in budgets])
     )
-    print(text)
-    if arguments.write:
-        write_section("core", text)
+    publish("core", text, write=arguments.write)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,11 @@ One small program starts each command where the door is open, another one where 
 variables of a governed container in both. Times are of the command alone, from before vfork until it has ended, and its
 CPU time, which a busy machine disturbs less. A third side has a library without code in the place of ours: what that
 costs is the loader's part, and the rest is the constructor. Each figure is the difference of two medians, with the A/A
-differences of both sides beside it (how far the medians of the first and the second half lie apart).
+differences of both sides beside it (how far the medians of two halves lie apart).
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import shutil
@@ -26,7 +25,7 @@ from doorcheck.check import GOVERNED
 from doorcheck.surroundings import CLOSE
 from raddle import delivery
 from raddle_operator.cli import door
-from report import BUDGET_HEADINGS, Budget, machine, markdown_table, spread, write_section
+from report import BUDGET_HEADINGS, Budget, apart, machine, markdown_table, options, publish, spread
 
 TIMER = Path(__file__).with_name("door_timer.c")
 OTHER_BUDGET_US = 50.0
@@ -122,16 +121,13 @@ def measured(program: Path, trees: dict[str, Path], start: Start, rounds: int) -
 
 def added(one: Sequence[float], other: Sequence[float]) -> tuple[float, str]:
     """(what the other side takes more, the A/A differences of both as text)."""
-    halves = [(side[: len(side) // 2], side[len(side) // 2 :]) for side in (one, other)]
-    apart = [abs(statistics.median(first) - statistics.median(second)) for first, second in halves]
-    return statistics.median(other) - statistics.median(one), f"A/A {apart[0]:.2g} and {apart[1]:.2g}"
+    return statistics.median(other) - statistics.median(one), f"A/A {apart(one):.2g} and {apart(other):.2g}"
 
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--rounds", type=int, default=1000, help="starts of the quickest on each side (default 1000)")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
     arguments = parser.parse_args()
     problem = door.problem()
     if problem:
@@ -147,18 +143,18 @@ def main() -> None:
             taken = measured(timer, trees, start, arguments.rounds)
             factor = 1000 if start.unit == "µs" else 1
             elapsed, cpu = ({side: [pair[i] * factor for pair in taken[side]] for side in taken} for i in (0, 1))
-            more, apart = added(cpu[WITHOUT], cpu[WITH])
-            budgets.append(Budget(what=f"{start.what} ({apart})", value=more, allowed=start.budget, unit=start.unit))
-            own, apart = added(cpu[EMPTY], cpu[WITH])
-            later, apart_later = added(elapsed[WITHOUT], elapsed[WITH])
+            more, chance = added(cpu[WITHOUT], cpu[WITH])
+            budgets.append(Budget(what=f"{start.what} ({chance})", value=more, allowed=start.budget, unit=start.unit))
+            own, chance = added(cpu[EMPTY], cpu[WITH])
+            later, chance_later = added(elapsed[WITHOUT], elapsed[WITH])
             rows.append(
                 [
                     f"{start.what}, {start.unit}",
                     str(len(cpu[WITH])),
                     *(spread(cpu[side]) for side in (WITHOUT, WITH)),
-                    f"{own:.3g} ({apart})",
+                    f"{own:.3g} ({chance})",
                     *(spread(elapsed[side]) for side in (WITHOUT, WITH)),
-                    f"{later:.3g} ({apart_later})",
+                    f"{later:.3g} ({chance_later})",
                 ]
             )
     text = (
@@ -170,9 +166,7 @@ def main() -> None:
             ("start of", "times", "CPU without", "CPU with", "of it ours", "until ended without", "with", "adds"), rows
         )
     )
-    print(text)
-    if arguments.write:
-        write_section("door", text)
+    publish("door", text, write=arguments.write)
 
 
 if __name__ == "__main__":

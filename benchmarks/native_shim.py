@@ -8,7 +8,6 @@ by construction: its function in the shim's table is the real one, which is chec
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -20,7 +19,7 @@ from pathlib import Path
 import onnxruntime
 
 from native import build
-from report import BUDGET_HEADINGS, Budget, machine, markdown_table, write_section
+from report import BUDGET_HEADINGS, Budget, machine, markdown_table, options, publish
 from shim import identity_model
 
 SESSION_BUDGET_US = 50.0
@@ -81,10 +80,9 @@ def starts(shim: Path, rounds: int) -> list[list[str]]:
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--rounds", type=int, default=1000, help="sessions of each kind (default 1000)")
     parser.add_argument("--starts", type=int, default=300, help="starts of each kind (default 300)")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
     arguments = parser.parse_args()
     shim = build.library("x86_64")
     with tempfile.TemporaryDirectory() as folder:
@@ -97,9 +95,7 @@ def main() -> None:
         + "\n"
         + markdown_table(["start of a program", "added"], starts(shim, arguments.starts))
     )
-    print(text)
-    if arguments.write:
-        write_section("native", text)
+    publish("native", text, write=arguments.write)
 
 
 if __name__ == "__main__":

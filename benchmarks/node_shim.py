@@ -9,7 +9,6 @@ them.
 
 from __future__ import annotations
 
-import argparse
 import json
 import operator
 import os
@@ -22,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from raddle import delivery, env
-from report import BUDGET_HEADINGS, Budget, machine, markdown_table, spread, write_section
+from report import BUDGET_HEADINGS, Budget, added, machine, markdown_table, options, publish, spread
 from runtimes import nodejs
-from shim import difference, identity_model
+from shim import identity_model
 
 HERE = Path(__file__).parent
 PLAN = "v=1;intra=2;inter=1;spin=never;mode=sequential;aff=none;excl=0;streams=1;workers=1;existing=respect"
@@ -48,20 +47,15 @@ def starts(preload: str, repetitions: int) -> tuple[list[list[str]], Budget]:
     stock = {**os.environ, env.PLAN: PLAN}
     ways = (stock, {**stock, "LD_PRELOAD": preload}, stock)
     turns = [[start(environ) for environ in ways] for _ in range(repetitions)]
-    lines, added = [], []
+    lines, more = [], []
     for at, what in enumerate(("CPU time", "until it ended")):
         without, shim, again = ([turn[way][at] for turn in turns] for way in range(3))
-        added.append(statistics.median(map(operator.sub, shim, without)))
+        more.append(statistics.median(map(operator.sub, shim, without)))
         noise = abs(statistics.median(map(operator.sub, again, without)))
-        lines.append([what, spread(without), spread(shim), f"{added[-1]:.2f} ms", f"{noise:.2f} ms"])
+        lines.append([what, spread(without), spread(shim), f"{more[-1]:.2f} ms", f"{noise:.2f} ms"])
     # On a machine with other work the time until it ended says more about that work.
     what = f"the start of a process that makes no session, CPU time (A/A {lines[0][-1]})"
-    return lines, Budget(what=what, value=added[0], allowed=START_BUDGET_MS, unit="ms")
-
-
-def _difference(values: dict[str, list[float]]) -> list[str]:
-    added, noise = difference(values["without"], values["with"])
-    return [f"{added:.2f} ms", f"{noise:.2f} ms"]
+    return lines, Budget(what=what, value=more[0], allowed=START_BUDGET_MS, unit="ms")
 
 
 def sessions(folder: Path, preload: str, model: Path, repetitions: int, count: int) -> list[list[str]]:
@@ -76,7 +70,7 @@ def sessions(folder: Path, preload: str, model: Path, repetitions: int, count: i
             first[way].append(found["first"])
             later[way].extend(found["later"])
     return [
-        [what, spread(values["without"]), spread(values["with"]), *_difference(values)]
+        [what, *map(spread, values.values()), *(f"{one:.2f} ms" for one in added(values["without"], values["with"]))]
         for what, values in (("the first session of a process", first), ("a later session", later))
     ]
 
@@ -90,13 +84,12 @@ def _child(folder: Path, model: Path, count: int, environ: dict[str, str]) -> di
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--starts", type=int, default=60, help="starts of each kind, at least 2 (default 60)")
     parser.add_argument(
         "--processes", type=int, default=12, help="processes that make sessions, of each kind (default 12)"
     )
     parser.add_argument("--sessions", type=int, default=100, help="sessions in each of them (default 100)")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
     arguments = parser.parse_args()
     folder_of_packages = nodejs.package(f"onnxruntime-node@{nodejs.NEWEST}").parent
     with tempfile.TemporaryDirectory() as folder:
@@ -114,9 +107,7 @@ def main() -> None:
         + "\n"
         + markdown_table(BUDGET_HEADINGS, [budget.cells()])
     )
-    print(text)
-    if arguments.write:
-        write_section("node-shim", text)
+    publish("node-shim", text, write=arguments.write)
 
 
 if __name__ == "__main__":

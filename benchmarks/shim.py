@@ -9,19 +9,17 @@ Each figure is the difference of two medians, with the A/A difference (two halve
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from raddle import delivery, env
-from report import BUDGET_HEADINGS, Budget, machine, markdown_table, write_section
+from report import BUDGET_HEADINGS, Budget, added, machine, markdown_table, options, publish
 
 VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
 PLAN = "v=1;intra=2;inter=1;spin=never;mode=sequential;aff=none;excl=0;streams=1;workers=1;existing=respect"
@@ -29,12 +27,6 @@ START_BUDGET_MS = 2.0
 SESSION_BUDGET_MS = 0.2
 FIRST_SESSION_BUDGET_MS = 1.0
 RUN_BUDGET_US = 1.0
-
-
-def difference(without: Sequence[float], with_shim: Sequence[float]) -> tuple[float, float]:
-    """(median with minus median without, A/A: how far the medians of two halves of the runs without lie apart)."""
-    halves = statistics.median(without[::2]), statistics.median(without[1::2])
-    return statistics.median(with_shim) - statistics.median(without), abs(halves[0] - halves[1])
 
 
 def site_ms(executable: str, extra: dict[str, str]) -> float:
@@ -68,8 +60,8 @@ def start_up(tree: Path, repetitions: int) -> list[list[str]]:
                 runs[way].append(site_ms(executable, extra))
         cells = [version]
         for way in ("user base", "python path"):
-            added, noise = difference(runs["without"], runs[way])
-            cells.append(f"{added:.2f} ms (A/A {noise:.2f}) {'kept' if added <= START_BUDGET_MS else 'missed'}")
+            more, noise = added(runs["without"], runs[way])
+            cells.append(f"{more:.2f} ms (A/A {noise:.2f}) {'kept' if more <= START_BUDGET_MS else 'missed'}")
         lines.append(cells)
     return lines
 
@@ -92,17 +84,17 @@ def sessions(repetitions: int) -> list[Budget]:
                     first[name].setdefault(what, []).append(value)
     found = []
     for what, allowed in (("default options", SESSION_BUDGET_MS), ("the code's options", SESSION_BUDGET_MS)):
-        added, noise = difference(later[what + ", without"], later[what + ", with"])
-        found.append(Budget(what=f"a session of {what} (A/A {noise:.3f})", value=added, allowed=allowed, unit="ms"))
-    added, noise = difference(first["base"]["session"], first["shim"]["session"])
+        more, noise = added(later[what + ", without"], later[what + ", with"])
+        found.append(Budget(what=f"a session of {what} (A/A {noise:.3f})", value=more, allowed=allowed, unit="ms"))
+    more, noise = added(first["base"]["session"], first["shim"]["session"])
     allowed = SESSION_BUDGET_MS + FIRST_SESSION_BUDGET_MS
-    found.append(Budget(what=f"the first session (A/A {noise:.3f})", value=added, allowed=allowed, unit="ms"))
-    added, noise = difference(runs["without"], runs["with"])
+    found.append(Budget(what=f"the first session (A/A {noise:.3f})", value=more, allowed=allowed, unit="ms"))
+    more, noise = added(runs["without"], runs["with"])
     what = f"a run with observe: Runs (A/A {noise:.2f})"
-    found.append(Budget(what=what, value=added, allowed=RUN_BUDGET_US, unit="us"))
-    added, noise = difference(first["base"]["import"], first["shim"]["import"])
+    found.append(Budget(what=what, value=more, allowed=RUN_BUDGET_US, unit="us"))
+    more, noise = added(first["base"]["import"], first["shim"]["import"])
     whole = statistics.median(first["base"]["import"])
-    print(f"import onnxruntime: {added:.1f} ms more (A/A {noise:.1f}) than {whole:.0f} ms; no budget\n")
+    print(f"import onnxruntime: {more:.1f} ms more (A/A {noise:.1f}) than {whole:.0f} ms; no budget\n")
     return found
 
 
@@ -126,10 +118,9 @@ def identity_model(path: Path) -> Path:
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--repetitions", type=int, default=400, help="sessions of each kind (default 400)")
     parser.add_argument("--starts", type=int, default=21, help="starts of each interpreter, at least 2 (default 21)")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         delivery.write(folder)
@@ -143,9 +134,7 @@ def main() -> None:
         + "\n"
         + markdown_table(BUDGET_HEADINGS, [budget.cells() for budget in budgets])
     )
-    print(text)
-    if arguments.write:
-        write_section("shim", text)
+    publish("shim", text, write=arguments.write)
 
 
 if __name__ == "__main__":

@@ -302,10 +302,9 @@ def measure(
 
 def main() -> int:
     """Measure and print. A budget that is missed is a figure to explain, not a failure."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = report.options(__doc__.partition("\n")[0])
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--quick", action="store_true", help="one repetition of a second: shows that it works")
-    parser.add_argument("--write", action="store_true", help="write the section into docs/benchmarks.md")
     arguments = parser.parse_args()
     if arguments.serve:
         serve(arguments.serve)
@@ -313,9 +312,7 @@ def main() -> int:
     repetitions, seconds = (1, 1.0) if arguments.quick else (REPETITIONS, SECONDS)
     with tempfile.TemporaryDirectory(prefix="raddle-bench-") as name:
         text = run(Path(name), repetitions, seconds)
-    print(text)
-    if arguments.write:
-        report.write_section("webhook", text)
+    report.publish("webhook", text, write=arguments.write)
     return 0
 
 

@@ -6,6 +6,7 @@ docs/benchmarks.md holds no figure that a command did not write: each benchmark 
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -79,6 +80,16 @@ def revision() -> str:
     return found.stdout.strip() or "unknown"
 
 
+def apart(values: Sequence[float]) -> float:
+    """A/A: how far the medians of two halves of the values, taken in turns, lie apart, which is what chance does."""
+    return abs(statistics.median(values[::2]) - statistics.median(values[1::2]))
+
+
+def added(without: Sequence[float], with_it: Sequence[float]) -> tuple[float, float]:
+    """(by how much the second median is higher, the A/A difference of the first)."""
+    return statistics.median(with_it) - statistics.median(without), apart(without)
+
+
 def spread(values: Sequence[float]) -> str:
     """Median and range: "1.43 (1.4–1.51)"; the value alone if there is one."""
     middle = short(statistics.median(values))
@@ -107,6 +118,20 @@ def folded_json(value: Any, margin: str = "") -> str:
     parts = ",\n".join(f"{deeper}{name}{folded_json(one, deeper)}" for name, one in zip(names, inner, strict=True))
     opening, closing = "{}" if isinstance(value, dict) else "[]"
     return f"{opening}\n{parts}\n{margin}{closing}"
+
+
+def options(doc: str | None) -> argparse.ArgumentParser:
+    """A benchmark's command line: `doc` is its help, and --write puts what it measures into docs/benchmarks.md."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
+    return parser
+
+
+def publish(name: str, text: str, *, write: bool) -> None:
+    """Print a benchmark's section, and write it where that was asked for."""
+    print(text)
+    if write:
+        write_section(name, text)
 
 
 def write_section(name: str, text: str, document: Path = DOCUMENT) -> None:

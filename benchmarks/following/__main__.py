@@ -5,7 +5,6 @@ python -m following        # from benchmarks/; --write for docs/benchmarks.md
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -74,17 +73,11 @@ kopf has the controller's settings, but for its diff base where handlers need it
 {report.markdown_table(headings, rows)}"""
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write the section into docs/benchmarks.md")
-    arguments = parser.parse_args()
-    text = section()
-    print(text)
-    if arguments.write:
-        report.write_section("following", text)
-    return 0
+    arguments = report.options(__doc__).parse_args()
+    report.publish("following", section(), write=arguments.write)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -8,9 +8,6 @@ change to the right status of every policy, a rollout, and what both processes c
 
 from __future__ import annotations
 
-import argparse
-import sys
-
 import report
 from scale import phases
 from scale.objects import Size
@@ -21,19 +18,14 @@ QUICK = phases.Plan(
 )
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print. A budget that is missed is a figure to explain, not a failure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = report.options(__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of everything: shows that it works")
-    parser.add_argument("--write", action="store_true", help="write the section into docs/benchmarks.md")
     arguments = parser.parse_args()
     plan = QUICK if arguments.quick else phases.Plan()
-    text = section(plan, phases.run(plan))
-    print(text)
-    if arguments.write:
-        report.write_section("scale", text)
-    return 0
+    report.publish("scale", section(plan, phases.run(plan)), write=arguments.write)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
