@@ -22,7 +22,7 @@ from cluster.local_raddle import NAMESPACE
 from cluster.objects import namespace
 from cluster.waiting import wait
 from raddle_operator import certificates
-from raddle_operator.certificates.making import key_pem
+from raddle_operator.certificates.x509 import key_pem
 from support.reliability.installed import (
     CONFIGURATION_PATH,
     STATUS_OPTIONS,
