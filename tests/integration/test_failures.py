@@ -6,27 +6,33 @@ The processes are stopped here, so the cluster is this module's own.
 from __future__ import annotations
 
 import contextlib
-import itertools
-import os
-import signal
 import time
 
 import pytest
 from support.nodes import unregister
+from support.reliability.installed import (
+    LIMIT_CPUS,
+    NODE,
+    NODE_THREADS,
+    SHAPE,
+    LeaderWatch,
+    installed,
+    leads,
+    next_second,
+    restart,
+    stopped,
+)
+from support.reliability.load import Load, refused, without_values
 
 import machines
 from cluster import ApiError, Cluster
-from cluster.background import Background
-from cluster.local_raddle import NAMESPACE, LocalRaddle
+from cluster.local_raddle import NAMESPACE
 from cluster.namespaces import TOPOLOGIES
 from cluster.objects import container, injected, plan_of, pod, policy, threads
 from cluster.waiting import wait
 
-SHAPE, CORES = "2s16c32t", 16
-NODE, VICTIM = "steady", "victim"
+VICTIM = "victim"
 GATES = [{"name": "test/wait"}]
-# More CPUs than a NUMA node of the machine has cores, so that safe values and the node's own differ.
-LIMIT = 20
 TAKE_OVER_SECONDS = 20.0
 # A standby looks at the Lease every 2.4 s at the latest; a Lease that nobody released lasts for 15 s.
 AT_ONCE_SECONDS = 8.0
@@ -39,28 +45,21 @@ def cluster():
 
 
 @pytest.fixture(scope="module")
-def installed(cluster):
-    with LocalRaddle(cluster, controller_options=["--status-interval-s", "0.5"]) as running:
-        running.register_machine(NODE, machines.path(SHAPE), labels={"node": NODE})
-        running.webhook.wait(
-            lambda: running.webhook.metric("raddle_webhook_cache_objects", kind="NodeCPUTopology") == 1,
-            "the webhook knows the node",
-        )
+def shared(cluster):
+    with installed(cluster) as running:
         yield running
 
 
 @pytest.fixture
-def raddle(installed):
+def raddle(shared):
     """Raddle with both processes up; a test may end either, and the next test has both again."""
-    yield installed
-    for process in (installed.webhook, installed.controller):
-        if process.pid is None:
-            process.start()
-        process.wait_ready()
+    yield shared
+    restart(shared.webhook)
+    restart(shared.controller)
 
 
 def on(node, *containers, **more):
-    return pod(*(containers or [container(cpu=str(LIMIT), request="10m")]), nodeSelector={"node": node}, **more)
+    return pod(*(containers or [container(cpu=str(LIMIT_CPUS), request="10m")]), nodeSelector={"node": node}, **more)
 
 
 def gated(name="app", node=NODE):
@@ -73,21 +72,8 @@ def release(space, name="app"):
     return space.bound(name)
 
 
-def next_second(space):
-    """Creation times are whole seconds, and a pod of its policy's own second counts as older than that."""
-    now_s = int(time.time())
-    wait(lambda: time.time() >= now_s + 1)
-
-
 def condition(status, kind):
     return next((item for item in status.get("conditions", []) if item["type"] == kind), {})
-
-
-def leads(process):
-    try:
-        return process.metric("raddle_controller_leader") == 1
-    except OSError:
-        return False
 
 
 # --- the webhook ------------------------------------------------------------------------------------------------------
@@ -99,16 +85,16 @@ def test_a_pod_that_is_bound_while_the_webhook_is_down_keeps_its_safe_values(spa
     raddle.webhook.stop()
     bound = release(space)
     assert bound["spec"]["nodeName"] == NODE
-    assert (threads(bound), plan_of(bound).node) == (LIMIT, None)
+    assert (threads(bound), plan_of(bound).node) == (LIMIT_CPUS, None)
     wait(lambda: space.policy_status().get("safeValuePods") == 1)
     raddle.webhook.start().wait_ready()
     space.create(on(NODE, name="later"))
-    assert (threads(space.bound("later")), plan_of(space.get("later")).node) == (CORES, NODE)
+    assert (threads(space.bound("later")), plan_of(space.get("later")).node) == (NODE_THREADS, NODE)
 
 
 def test_pods_that_are_created_while_the_webhook_is_down_are_as_the_user_wrote_them_and_are_counted(space, raddle):
     space.apply(policy())
-    next_second(space)
+    next_second()
     raddle.webhook.stop()
     names = ["first", "second"]
     for name in names:
@@ -134,58 +120,28 @@ def test_pods_that_are_created_while_the_webhook_is_down_are_as_the_user_wrote_t
     assert raddle.controller.metric("raddle_missed_pods", pod_namespace=space.name) == 0
 
 
-class Creator(Background):
-    """Creates pods one after the other in a thread, from `with` to the end of the block; remembers each answer."""
-
-    def __init__(self, space):
-        self._space = space
-        super().__init__()
-        self.made = []
-        self.refused = []
-
-    def until(self, wanted, count=5):
-        """Wait for `count` more pods that are as wanted: injected or not."""
-        seen = len(self.made)
-        wait(lambda: self.refused or sum(one is wanted for one in self.made[seen:]) >= count)
-
-    def run(self):
-        with self._space.cluster.new_client() as client:
-            for number in itertools.count():
-                try:
-                    made = client.post(f"/api/v1/namespaces/{self._space.name}/pods", gated(f"p{number}"))
-                except (ApiError, OSError) as error:
-                    self.refused.append(str(error))
-                else:
-                    self.made.append(injected(made))
-                if self.end.wait(0.01):
-                    return
-
-
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_no_create_fails_while_the_webhook_goes_away_and_comes_back_on_its_port(space, raddle, end):
     space.apply(policy())
-    with Creator(space) as creator:
-        creator.until(wanted=True)
+    with Load(space, rate_per_s=100) as load:
+        load.go_on(5, with_values=True)
         getattr(raddle.webhook, end)()
-        creator.until(wanted=False)
+        wait(lambda: len(without_values(load.calls)) >= 5)
         raddle.webhook.start()
-        creator.until(wanted=True)
-    assert creator.refused == []
+        load.go_on(5, with_values=True)
+    assert refused(load.calls) == []
 
 
 def test_a_webhook_that_hangs_delays_pods_and_denies_none(space, raddle):
     space.apply(policy())
     space.create(gated())
     hung_s = time.monotonic()
-    os.kill(raddle.webhook.pid, signal.SIGSTOP)
-    try:
+    with stopped(raddle.webhook):
         made = space.create(on(NODE, name="hung"))
         bound = release(space)
         delayed_s = time.monotonic() - hung_s
-    finally:
-        os.kill(raddle.webhook.pid, signal.SIGCONT)
     assert not injected(made)
-    assert (threads(bound), plan_of(bound).node) == (LIMIT, None)
+    assert (threads(bound), plan_of(bound).node) == (LIMIT_CPUS, None)
     # 2 s at CREATE and 1 s at each of the two bindings; the rest is room for a busy machine.
     assert 2 <= delayed_s < 15
     space.apply(policy("later", priority=1))
@@ -230,7 +186,9 @@ def test_a_topology_that_can_not_be_right_leaves_safe_values(space, raddle, vict
     bound = [release(space, "early")]
     space.create(on(VICTIM, name="late"))
     bound.append(space.bound("late"))
-    assert [(one["spec"]["nodeName"], threads(one), plan_of(one).node) for one in bound] == [(VICTIM, LIMIT, None)] * 2
+    assert [(one["spec"]["nodeName"], threads(one), plan_of(one).node) for one in bound] == [
+        (VICTIM, LIMIT_CPUS, None)
+    ] * 2
     assert raddle.webhook.metric("raddle_webhook_bindings_total", outcome=outcome) == before + 2
     assert raddle.webhook.metric("raddle_webhook_fail_open_total") == 0
 
@@ -249,7 +207,7 @@ def idle(controller):
 def test_a_killed_controller_finds_everything_again_and_writes_only_what_has_changed(space, raddle):
     space.apply(policy("quiet", podSelector={"matchLabels": {"app": "quiet"}}))
     space.apply(policy("busy", podSelector={"matchLabels": {"app": "busy"}}))
-    next_second(space)
+    next_second()
     raddle.webhook.stop()  # one that is missed: why it was must be found out again
     space.create(on(NODE, name="quiet-missed", labels={"app": "quiet"}))
     raddle.webhook.start().wait_ready()
@@ -287,24 +245,6 @@ def test_a_killed_controller_finds_everything_again_and_writes_only_what_has_cha
     assert written == 2, "one write for each policy that something had changed for"
 
 
-class LeaderWatch(Background):
-    """Looks at two controllers all the time, from `with` to the end of the block; `both` are moments with two leaders."""
-
-    def __init__(self, one, two):
-        self._processes = one, two
-        super().__init__()
-        self.looks = 0
-        self.both = []
-
-    def run(self):
-        one, two = self._processes
-        while not self.end.wait(0.02):
-            # The first one is asked again: it may have handed over between the two questions.
-            if leads(one) and leads(two) and leads(one):
-                self.both.append(time.monotonic())
-            self.looks += 1
-
-
 def test_a_second_controller_takes_over_and_there_are_never_two_leaders(space, raddle):
     first, second = raddle.controller, raddle.controller_process("second")
     wait(lambda: leads(first))
@@ -325,7 +265,7 @@ def test_a_second_controller_takes_over_and_there_are_never_two_leaders(space, r
             wait(lambda: leads(first), seconds=AT_ONCE_SECONDS)
             handed_over_s = time.monotonic() - stopped_s
             wait(lambda: idle(first))
-        assert watch.both == []
+        assert watch.both == 0
         assert watch.looks > 20
         lease = space.client.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/raddle-controller")
         assert lease["spec"]["holderIdentity"] == "controller"

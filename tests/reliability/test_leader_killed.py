@@ -104,7 +104,7 @@ def unchanged(work):
 def write(at_s, writer, resource="inferencethreadings/status", version="1", name="shop/p"):
     sent = {"spec": {"leaseDurationSeconds": 15}} if resource == "leases" else {}
     stored = {"metadata": {"resourceVersion": version}}
-    return audit.Write(at_s, "raddle-controller", writer, "patch", resource, name, sent, stored)
+    return audit.Write(at_s, "raddle-controller", writer, resource, name, sent, stored)
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,15 @@ from support.reliability.installed import (
     CONFIGURATION_PATH,
     CREATE_TIMEOUT_SECONDS,
     NOISE_SECONDS,
+    LeaderWatch,
     count_missed,
     failed_open,
     govern,
-    leads,
 )
 from support.reliability.load import Load, refused, slowest_s, without_values
 from support.reliability.replicas import SECRET_PATH, Handshakes, replicated, tls_secret
 
 from cluster import namespaces
-from cluster.background import Background
 from cluster.local_raddle import NAMESPACE
 from cluster.waiting import wait
 from raddle_operator import certificates
@@ -164,23 +163,6 @@ class Clock:
         new = self._file.with_name("new")
         new.write_text(f"{days:+d}d\n")
         new.replace(self._file)
-
-
-class LeaderWatch(Background):
-    """Looks at controllers all the time, from `with` to the end; `both` counts moments with more than one leader."""
-
-    def __init__(self, *processes):
-        super().__init__()
-        self._processes = processes
-        self.looks = self.both = 0
-
-    def run(self):
-        while not self.end.wait(0.1):
-            first = [one for one in self._processes if leads(one)]
-            # Asked again: the first may have handed over between the two questions.
-            if len(first) > 1 and all(map(leads, first)):
-                self.both += 1
-            self.looks += 1
 
 
 @pytest.mark.failure(

@@ -3,7 +3,8 @@
     @pytest.mark.failure("webhook-killed", "What happens.", "What is promised.")
     def test_no_pod_is_blocked(figures): ...
 
-`-k webhook-killed` selects it. With `--write` a table is written, when all rows that it has were run.
+`-k webhook-killed` selects it, `-v` shows its row at the end. With `--write` as well a table is written, when all rows that
+it has were run.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ def figures(request):
 
 
 def pytest_terminal_summary(terminalreporter):
+    if terminalreporter.verbosity < 1:
+        return
     found = {}
     for outcome, verdict in VERDICTS.items():
         for one in terminalreporter.getreports(outcome):

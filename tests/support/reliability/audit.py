@@ -27,7 +27,6 @@ class Write(NamedTuple):
     at_s: float
     account: str
     writer: str
-    verb: str
     resource: str
     name: str
     sent: dict
@@ -53,7 +52,6 @@ def _write(event):
         at_s=datetime.fromisoformat(event["stageTimestamp"]).timestamp(),
         account=user["username"].rpartition(":")[2],
         writer=(user.get("extra", {}).get(CREDENTIAL) or [""])[0],
-        verb=event["verb"],
         resource="/".join(filter(None, (reference.get("resource"), reference.get("subresource")))),
         name="/".join(filter(None, (reference.get("namespace"), reference.get("name")))),
         sent=event.get("requestObject") or {},

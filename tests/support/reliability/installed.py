@@ -8,6 +8,7 @@ from collections import Counter
 
 import machines
 from cluster import Cluster, namespaces, objects
+from cluster.background import Background
 from cluster.local_raddle import LocalRaddle
 from cluster.objects import injected, planned_for
 from cluster.waiting import settled, wait
@@ -90,6 +91,23 @@ def leads(process):
     with contextlib.suppress(OSError):
         return process.metric("raddle_controller_leader") == 1
     return False
+
+
+class LeaderWatch(Background):
+    """Looks at controllers all the time, from `with` to the end; `both` counts moments with more than one leader."""
+
+    def __init__(self, *processes):
+        super().__init__()
+        self._processes = processes
+        self.looks = self.both = 0
+
+    def run(self):
+        while not self.end.wait(0.05):
+            first = [one for one in self._processes if leads(one)]
+            # Asked again: the first may have handed over between the two questions.
+            if len(first) > 1 and all(map(leads, first)):
+                self.both += 1
+            self.looks += 1
 
 
 def count_missed(space, wanted):
