@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
 from pathlib import Path
@@ -17,6 +18,17 @@ pytest_plugins = ["support.rows"]
 # A shared, noisy machine must not fail a property for being slow.
 settings.register_profile("raddle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("raddle")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    # Thousands of tests and their modules stay to the end: without this, each full collection of garbage looks at them all.
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)
