@@ -25,6 +25,7 @@ from raddle_operator.injection.decide import Facts, Settings, decide, decide_obj
 from raddle_operator.injection.matching import Policies, govern
 from raddle_operator.objects.policy import pod_from_object, policy_from_object
 from raddle_operator.webhook import review as reviews
+from raddle_operator.webhook import verdict
 from specification.assembling import regular
 
 REPETITIONS = 15
@@ -151,7 +152,7 @@ def main() -> None:
     def answered(bodies: Iterator[bytes]) -> None:
         review = reviews.read(next(bodies), reviews.POD)
         made = decide_object(review.obj, "vision", labels, known, facts, settings)
-        reviews.answer(review.uid, reviews.answer_rest(operations=made.operations, audit="changed"))
+        verdict.answer(review.uid, verdict.of_pod(made))
 
     # More pods than plans are remembered.
     for what, own_limits in (("name and a value", False), ("name, a value and the limit", True)):

@@ -18,7 +18,7 @@ from support import webhooks
 from support.waiting import until
 
 from raddle_operator.certificates import local_issue
-from raddle_operator.webhook.review import answer, answer_rest
+from raddle_operator.webhook import verdict
 from raddle_operator.webhook.server import timeout_of
 from raddle_operator.webhook.sources import MemorySources
 
@@ -566,10 +566,11 @@ async def test_idle_connections_are_closed_at_the_stop(tmp_path):
 
 
 def test_answers_are_json_as_the_api_server_reads_it(tmp_path):
-    rest = answer_rest(operations=[{"op": "add"}], warnings=["a\nb" * 200, "ü", "3", "4"], audit="x\ty")
-    text = answer('u"\\', rest)
+    warnings = ["a\nb" * 200, "ü", "3", "4"]
+    made = verdict.of(verdict.Outcome.CHANGED, verdict.ErrorName("x\ty"), operations=[{"op": "add"}], warnings=warnings)
+    text = verdict.answer('u"\\', made)
     response = json.loads(text)["response"]
     assert response["uid"] == 'u"\\'
     assert len(response["warnings"]) == 3
     assert all(len(warning) <= 256 and warning.isprintable() for warning in response["warnings"])
-    assert response["auditAnnotations"] == {"decision": "x?y"}
+    assert response["auditAnnotations"] == {"decision": "changed x?y"}

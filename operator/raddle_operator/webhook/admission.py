@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum, unique
-from typing import Any, Final, Literal, NamedTuple, NewType
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from raddle.cpus.topology import Machine
 from raddle_operator.injection import binding, decide, shipped
 from raddle_operator.injection.binding import BindingOutcome
-from raddle_operator.injection.decide import Decision, Facts
+from raddle_operator.injection.decide import Facts
 from raddle_operator.kube import Kube
 from raddle_operator.objects.reading import SpecError, mapping, text
-from raddle_operator.objects.reasons import Skip, SkipReason
+from raddle_operator.objects.reasons import SkipReason
 from raddle_operator.webhook import review as reviews
+from raddle_operator.webhook import verdict
 from raddle_operator.webhook.caches import Caches
 from raddle_operator.webhook.decision_cache import DecisionCache, template_key
 from raddle_operator.webhook.decision_log import DecisionLog
@@ -22,61 +22,7 @@ from raddle_operator.webhook.lookup import Lookup, LookupFailedError
 from raddle_operator.webhook.metrics import WebhookMetrics
 from raddle_operator.webhook.review import Review, UnsupportedReview
 from raddle_operator.webhook.settings import WebhookSettings
-
-MISTAKES: Final = frozenset(
-    (
-        SkipReason.POLICY_NOT_FOUND,
-        SkipReason.TOO_MANY_POLICIES,
-        SkipReason.CONTAINER_NOT_FOUND,
-        SkipReason.ANNOTATION_BUDGET,
-    )
-)
-"""What anyone who creates the pod can mend, and is told as a warning."""
-MAX_DETAIL: Final = 1024
-
-
-ErrorName = NewType("ErrorName", str)
-"""The type of an exception of ours."""
-Reason = SkipReason | BindingOutcome | UnsupportedReview | ErrorName | Literal[""]
-
-
-@unique
-class Outcome(StrEnum):
-    """What was decided on a review. The value is what the log and the metric's label show."""
-
-    CHANGED = "changed"
-    UNCHANGED = "unchanged"
-    SKIPPED = "skipped"
-    FOREIGN = "foreign"
-    FAILED_OPEN = "failed_open"
-
-
-class Verdict(NamedTuple):
-    """What becomes of one review: the words for metric, log and audit log, and the answer but for the uid.
-
-    `withheld` is why containers that get values do not get all of them, each reason once.
-    """
-
-    decision: Outcome
-    reason: Reason
-    detail: str
-    withheld: tuple[SkipReason, ...]
-    rest: bytes
-
-
-def verdict_of(
-    decision: Outcome,
-    reason: Reason = "",
-    detail: str = "",
-    *,
-    withheld: tuple[SkipReason, ...] = (),
-    operations: Sequence[dict[str, Any]] = (),
-    warnings: Sequence[str] = (),
-) -> Verdict:
-    """The verdict with these JSON-patch operations, and warnings for anyone who creates the object."""
-    audit = f"{decision} {reason}".rstrip()
-    rest = reviews.answer_rest(operations=operations, warnings=warnings, audit=audit)
-    return Verdict(decision, reason, detail, withheld, rest)
+from raddle_operator.webhook.verdict import ErrorName, Outcome, Verdict
 
 
 class _Machines(Mapping[str, Machine]):
@@ -123,27 +69,27 @@ class Admission:
         """Answer the review of a pod's creation. Raises UnreadableError only."""
         review = reviews.read(body, reviews.POD)
         try:
-            verdict = self._remembered(review) or await self._of_unknown_namespace(review, deadline_s)
+            found = self._remembered(review) or await self._of_unknown_namespace(review, deadline_s)
         except Exception as error:  # noqa: BLE001 (the contract: a pod is never denied because of us)
-            verdict = self._failed("pods", error)
-        return self._answer("pods", review, verdict)
+            found = self._failed("pods", error)
+        return self._answer("pods", review, found)
 
     async def binding(self, body: bytes, deadline_s: float) -> bytes:
         """Answer the review of a binding, by the deadline at the latest. Raises UnreadableError only."""
         review = reviews.read(body, reviews.BINDING)
         try:
-            verdict = await self._of_binding(review, deadline_s)
+            found = await self._of_binding(review, deadline_s)
         except Exception as error:  # noqa: BLE001 (as above)
-            verdict = self._failed("binding", error)
-        self._metrics.binding(_binding_outcome(verdict))
-        return self._answer("binding", review, verdict)
+            found = self._failed("binding", error)
+        self._metrics.binding(_binding_outcome(found))
+        return self._answer("binding", review, found)
 
     def _remembered(self, review: Review) -> Verdict | None:
         """The verdict on a pod, perhaps from an equal one; None where its namespace is not known."""
         if review.problem is not None:
-            return verdict_of(Outcome.FOREIGN, review.problem)
+            return verdict.of(Outcome.FOREIGN, review.problem)
         if not self._caches.synced:
-            return verdict_of(Outcome.SKIPPED, SkipReason.CACHES_NOT_READY)
+            return verdict.of(Outcome.SKIPPED, SkipReason.CACHES_NOT_READY)
         labels = self._caches.namespace_labels(review.namespace)
         if labels is None:
             return None
@@ -151,20 +97,20 @@ class Admission:
         if key is None:
             return self._decide(review, labels)
         version = self._caches.version
-        verdict = self._decided.get(key, version)
-        if verdict is None:
-            verdict = self._decide(review, labels)
-            self._decided.put(key, version, verdict)
-        return verdict
+        found = self._decided.get(key, version)
+        if found is None:
+            found = self._decide(review, labels)
+            self._decided.put(key, version, found)
+        return found
 
     async def _of_unknown_namespace(self, review: Review, deadline_s: float) -> Verdict:
         try:
             async with asyncio.timeout_at(deadline_s):
                 return self._decide(review, await self._lookup.namespace(review.namespace))
         except LookupFailedError as error:
-            return verdict_of(Outcome.SKIPPED, SkipReason.NAMESPACE_UNKNOWN, error.reason)
+            return verdict.of(Outcome.SKIPPED, SkipReason.NAMESPACE_UNKNOWN, error.reason)
         except TimeoutError:
-            return verdict_of(Outcome.SKIPPED, SkipReason.NAMESPACE_UNKNOWN, "Deadline")
+            return verdict.of(Outcome.SKIPPED, SkipReason.NAMESPACE_UNKNOWN, "Deadline")
 
     def _decide(self, review: Review, labels: Mapping[str, str]) -> Verdict:
         facts = Facts(
@@ -173,40 +119,40 @@ class Admission:
             config_map_present=self._caches.has_config_map(review.namespace, self._config_map),
             architectures=self._caches.architectures,
         )
-        return _verdict(
+        return verdict.of_pod(
             decide.decide_object(review.obj, review.namespace, labels, self._caches.policies, facts, self._settings)
         )
 
     async def _of_binding(self, review: Review, deadline_s: float) -> Verdict:
         if review.problem is not None:
-            return verdict_of(Outcome.FOREIGN, review.problem)
+            return verdict.of(Outcome.FOREIGN, review.problem)
         try:
             metadata, target = mapping(review.obj, "metadata", ""), mapping(review.obj, "target", "")
             name = review.name or text(metadata, "name", "metadata")
             node, uid = text(target, "name", "target"), text(metadata, "uid", "metadata")
         except SpecError as error:
-            return verdict_of(Outcome.FOREIGN, UnsupportedReview.MALFORMED_REQUEST, str(error))
+            return verdict.of(Outcome.FOREIGN, UnsupportedReview.MALFORMED_REQUEST, str(error))
         if not name or not node:
-            return verdict_of(
+            return verdict.of(
                 Outcome.FOREIGN, UnsupportedReview.MALFORMED_REQUEST, "metadata.name or target.name is empty"
             )
         if not self._caches.synced:
-            return verdict_of(Outcome.SKIPPED, BindingOutcome.CACHES_NOT_READY)
+            return verdict.of(Outcome.SKIPPED, BindingOutcome.CACHES_NOT_READY)
         try:
             async with asyncio.timeout_at(deadline_s):
                 pod = await self._lookup.unbound(review.namespace, name, uid)
         except LookupFailedError as error:
-            return verdict_of(Outcome.SKIPPED, BindingOutcome(f"Pod{error.reason}"), f"node {node}")
+            return verdict.of(Outcome.SKIPPED, BindingOutcome(f"Pod{error.reason}"), f"node {node}")
         except TimeoutError:
-            return verdict_of(Outcome.SKIPPED, BindingOutcome.DEADLINE, f"node {node}")
+            return verdict.of(Outcome.SKIPPED, BindingOutcome.DEADLINE, f"node {node}")
         if pod is None:
-            return verdict_of(Outcome.SKIPPED, BindingOutcome.NOT_INJECTED)
+            return verdict.of(Outcome.SKIPPED, BindingOutcome.NOT_INJECTED)
         facts = self._caches.node(node)
         if facts is not None and not facts.fresh:
-            return verdict_of(Outcome.SKIPPED, BindingOutcome.TOPOLOGY_STALE, f"node {node}")
+            return verdict.of(Outcome.SKIPPED, BindingOutcome.TOPOLOGY_STALE, f"node {node}")
         machine = None if facts is None else facts.shape.machine
         found = binding.rebind(pod.annotations, node, machine, other_bytes=pod.other_bytes)
-        return verdict_of(
+        return verdict.of(
             Outcome.CHANGED if found.annotations else Outcome.SKIPPED,
             found.outcome,
             f"node {node} {found.detail}".rstrip(),
@@ -216,20 +162,20 @@ class Admission:
     def _failed(self, path: str, error: Exception) -> Verdict:
         self._metrics.fail_open.inc()
         self._log.failure(path, error)
-        return verdict_of(Outcome.FAILED_OPEN, ErrorName(type(error).__name__))
+        return verdict.of(Outcome.FAILED_OPEN, ErrorName(type(error).__name__))
 
-    def _answer(self, path: str, review: Review, verdict: Verdict) -> bytes:
-        self._metrics.request(path, verdict.decision, verdict.reason)
-        for reason in verdict.withheld:
+    def _answer(self, path: str, review: Review, found: Verdict) -> bytes:
+        self._metrics.request(path, found.decision, found.reason)
+        for reason in found.withheld:
             self._metrics.withheld(reason)
-        self._log.decision(path, verdict.decision, verdict.reason, review.namespace, _name(review), verdict.detail)
-        return reviews.answer(review.uid, verdict.rest)
+        self._log.decision(path, found.decision, found.reason, review.namespace, _name(review), found.detail)
+        return verdict.answer(review.uid, found)
 
 
-def _binding_outcome(verdict: Verdict) -> BindingOutcome:
-    if isinstance(verdict.reason, BindingOutcome):
-        return verdict.reason
-    return BindingOutcome.FOREIGN if verdict.decision is Outcome.FOREIGN else BindingOutcome.FAILED_OPEN
+def _binding_outcome(found: Verdict) -> BindingOutcome:
+    if isinstance(found.reason, BindingOutcome):
+        return found.reason
+    return BindingOutcome.FOREIGN if found.decision is Outcome.FOREIGN else BindingOutcome.FAILED_OPEN
 
 
 def _name(review: Review) -> str:
@@ -239,41 +185,3 @@ def _name(review: Review) -> str:
     metadata = review.obj.get("metadata")
     begin = metadata.get("generateName") if isinstance(metadata, dict) else None
     return begin if isinstance(begin, str) else ""
-
-
-def _verdict(decision: Decision) -> Verdict:
-    reference = decision.policy.reference if decision.policy is not None else ""
-    warnings = [f"raddle: {skip}" for skip in _skips(decision) if skip.reason in MISTAKES]
-    if decision.skip is not None:
-        return verdict_of(
-            Outcome.SKIPPED,
-            decision.skip.reason,
-            f"{reference} {decision.skip.detail}".lstrip(),
-            operations=decision.operations,
-            warnings=warnings,
-        )
-    kind = Outcome.CHANGED if decision.operations else Outcome.UNCHANGED
-    detail = "; ".join([reference, *_withheld(decision)])[:MAX_DETAIL]
-    withheld = _reasons_withheld(decision) if decision.operations else ()
-    return verdict_of(kind, detail=detail, withheld=withheld, operations=decision.operations, warnings=warnings)
-
-
-def _withheld(decision: Decision) -> Iterator[str]:
-    """What a pod that got values did not get, in words."""
-    for container in decision.containers:
-        for skip in container.withheld:
-            yield f"{container.name}: {skip}"
-
-
-def _reasons_withheld(decision: Decision) -> tuple[SkipReason, ...]:
-    """Each reason once, those of containers that get nothing beside others that do among them."""
-    found = (skip for one in decision.containers for skip in (one.skip, *one.withheld) if skip is not None)
-    return tuple(dict.fromkeys(skip.reason for skip in found))
-
-
-def _skips(decision: Decision) -> Iterator[Skip]:
-    if decision.skip is not None:
-        yield decision.skip
-    for container in decision.containers:
-        if container.skip is not None and container.skip != decision.skip:
-            yield container.skip

@@ -12,12 +12,12 @@ from prometheus_client.core import Metric
 from raddle_operator.controller import metrics as controller
 from raddle_operator.kube.informer import CacheState
 from raddle_operator.objects.reasons import SkipReason
-from raddle_operator.webhook.admission import Outcome
 from raddle_operator.webhook.caches import Caches
 from raddle_operator.webhook.metrics import WebhookMetrics
 from raddle_operator.webhook.review import UnsupportedReview
 from raddle_operator.webhook.server import Refusal
 from raddle_operator.webhook.sources import MemorySources
+from raddle_operator.webhook.verdict import Outcome
 
 SKIP_REASONS: Final = "a [skip reason](skip-reasons.md)"
 ALL_SKIP_REASONS: Final = frozenset(str(reason) for reason in SkipReason)
