@@ -21,7 +21,7 @@ from cluster import objects
 from raddle import env
 from raddle.cpus.topology import Machine
 from raddle_operator.injection import binding, shipped
-from raddle_operator.injection.decide import Facts, Settings, decide, decide_object
+from raddle_operator.injection.decide import Facts, Settings, decide_object
 from raddle_operator.injection.matching import Policies, govern
 from raddle_operator.objects.policy import pod_from_object, policy_from_object
 from raddle_operator.webhook import review as reviews
@@ -141,12 +141,11 @@ def main() -> None:
     labels = {env.INJECT_LABEL: "enabled"}
     known = policies()
     settings, facts = Settings(shim=shipped.shim()), Facts(smallest_cores=16, architectures=frozenset({"x86_64"}))
-    decision = decide(read, "vision", labels, known, facts, settings)
+    decision = decide_object(obj, "vision", labels, known, facts, settings)
     size, patch = (len(json.dumps(part, separators=(",", ":"))) for part in (obj, decision.operations))
     print(f"pod {size} bytes, patch {patch} bytes in {len(decision.operations)} operations, 200 policies")
     _time("read the pod", lambda: pod_from_object(obj))
     _time("choose the policy", lambda: govern(read, "vision", labels, known))
-    _time("decide, pod read", lambda: decide(read, "vision", labels, known, facts, settings))
     _time("read and decide", lambda: decide_object(obj, "vision", labels, known, facts, settings))
 
     def answered(bodies: Iterator[bytes]) -> None:

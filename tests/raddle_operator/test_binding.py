@@ -27,8 +27,10 @@ def machine(cores=16, *, kubelet=STATIC):
 
 def annotations(budget, policy=None, *, kept=(), without=(), container="serve"):
     """A container's annotations as CREATE left them."""
-    made = plan_annotations.compose(None, budget, policy or Policy(), kept=kept, governed_by="InferenceThreading/fast")
-    return {prefix + container: value for prefix, value in made.values.items() if prefix not in without}
+    _, values = plan_annotations.compose(
+        None, budget, policy or Policy(), kept=kept, governed_by="InferenceThreading/fast"
+    )
+    return {prefix + container: value for prefix, value in values.items() if prefix not in without}
 
 
 UNLIMITED = Budget(smallest_cores=4)

@@ -87,12 +87,10 @@ def raddle_env(cell: Cell, shim: Path, policy: Policy) -> dict[str, str]:
     """The variables that the webhook gives the container under this policy, as the kubelet resolves them."""
     limit = cell.limit_cpus
     budget = Budget(quota_cpus=limit, because="no CPU limit" if limit is None else f"limits.cpu {limit:g}")
-    composed = plan_annotations.compose(sysfs.read_machine(), budget, policy)
+    plan, values = plan_annotations.compose(sysfs.read_machine(), budget, policy)
     (container,) = pods.pod_from_object(_POD).containers
-    chosen = variables.chosen(container, composed.plan, policy, {}, kept=(), shim=True, door=True)
-    references = {
-        name: composed.values[prefix] for name, prefix in chosen.references.items() if prefix in composed.values
-    }
+    chosen = variables.chosen(container, plan, policy, {}, kept=(), shim=True, door=True)
+    references = {name: values[prefix] for name, prefix in chosen.references.items() if prefix in values}
     # In a pod a mounted file lists what is preloaded.
     return {**references, **chosen.literals, "LD_PRELOAD": delivery.LIBRARY.replace(delivery.MOUNT_PATH, str(shim), 1)}
 

@@ -91,7 +91,7 @@ def rebind(
 def _values(annotations: Mapping[str, str], container: str, node: str, machine: Machine) -> dict[str, str]:
     """The container's annotations with the node's values. Raises WireError; then none of them is to change."""
     recorded = wire.read_plan_text(annotations[env.PLAN_PREFIX + container])
-    composed = plan_annotations.compose(
+    _, values = plan_annotations.compose(
         machine,
         recorded.budget,
         recorded.policy,
@@ -106,7 +106,7 @@ def _values(annotations: Mapping[str, str], container: str, node: str, machine: 
         present = annotations.get(key)
         if present is None:
             continue
-        value = composed.values.get(prefix)
+        value = values.get(prefix)
         if value is None:
             raise wire.WireError(f"the plan says nothing for {key[:128]}")
         if len(value.encode()) > plan_annotations.reserved(prefix):

@@ -47,15 +47,15 @@ def pod_resources(pod: Pod) -> Resources:
     if pod.limits is None:
         return Resources(is_guaranteed(pod))
     limit = _cpus(pod.limits)
-    if limit is None:
+    if not limit:
         # With pod-level resources the kubelet hands out no exclusive CPUs (policy_static.go).
         return Resources(guaranteed=False)
     running = [*pod.containers, *(container for container in pod.init_containers if container.sidecar)]
     own = {container.name: _cpus(container.limits) for container in running}
-    sharing = [name for name, cpus in own.items() if cpus is None and name not in SIDECARS]
-    rest = limit - sum((cpus for cpus in own.values() if cpus is not None), _ZERO)
+    sharing = [name for name, cpus in own.items() if not cpus and name not in SIDECARS]
+    rest = limit - sum(own.values(), _ZERO)
     part = max(rest / max(1, len(sharing)), limit / max(1, len(own)))
-    because = f"pod-level limits.cpu {_shown(pod.limits)}"
+    because = f"pod-level limits.cpu {str(pod.limits['cpu'])[:_MAX_SHOWN]}"
     if part != limit:
         because += f", {part:.3g} for each container without a limit of its own"
     return Resources(guaranteed=False, pod_cpus=limit, part_cpus=part, because=because)
@@ -75,13 +75,12 @@ def container_budget(
     A limit of 0 is none, as for the kubelet. An absent request is the limit, as the API server defaults it.
     `workers_source` says what the number of workers was read from.
     """
-    limit, request = _cpus(container.limits), _cpus(container.requests)
-    if request is None:
-        request = limit
-    quota, because = limit, "no CPU limit"
-    whole = 0
-    if limit is not None:
-        because = f"limits.cpu {_shown(container.limits)}"
+    limit = _cpus(container.limits)
+    request = _cpus(container.requests) or limit
+    quota: Decimal | None = limit or None
+    because, whole = "no CPU limit", 0
+    if limit:
+        because = f"limits.cpu {str(container.limits['cpu'])[:_MAX_SHOWN]}"
         if resources.guaranteed and request == limit and limit == int(limit):
             whole = int(min(limit, Decimal(MAX_QUOTA_CPUS)))
         if resources.pod_cpus is not None and resources.pod_cpus < limit:
@@ -93,7 +92,7 @@ def container_budget(
     return Budget(
         # Finite numbers in a JSON annotation, whatever was asked for; the planner bounds them the same.
         quota_cpus=None if quota is None else min(float(quota), MAX_QUOTA_CPUS),
-        request_cpus=None if request is None else min(float(request), MAX_QUOTA_CPUS),
+        request_cpus=min(float(request), MAX_QUOTA_CPUS) if request else None,
         whole_cpus=whole,
         workers=workers,
         gpu=_names_accelerator(container.limits) or _names_accelerator(container.requests),
@@ -125,14 +124,11 @@ def _equal(requests: Mapping[str, Any], limits: Mapping[str, Any]) -> bool:
     return True
 
 
-def _cpus(resources: Mapping[str, Any]) -> Decimal | None:
+def _cpus(resources: Mapping[str, Any]) -> Decimal:
+    """0 where there are none."""
     quantity = resources.get("cpu")
-    return (parse(quantity) or None) if quantity is not None else None
+    return _ZERO if quantity is None else parse(quantity)
 
 
 def _names_accelerator(names: Iterable[str]) -> bool:
     return any(name.endswith("/gpu") or name.startswith(_ACCELERATORS) for name in names)
-
-
-def _shown(resources: Mapping[str, Any] | None) -> str:
-    return str((resources or {}).get("cpu"))[:_MAX_SHOWN]

@@ -1,4 +1,4 @@
-"""What Raddle changes of a pod when it is created: `decide`, a pure function from a pod to JSON-patch operations.
+"""What Raddle changes of a pod when it is created: `decide_object`, a pure function from it to JSON-patch operations.
 
 The pod that comes in may be a copy of an injected one, or one that another webhook has changed since our first look.
 So nothing in it that bears our names is trusted: everything is decided again on the pod without it, and written,
@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 from raddle import delivery, env
 from raddle.cpus.topology import Machine
 from raddle.planning.planner import Budget, Plan
-from raddle.planning.policy import Policy
 from raddle_operator.injection import door, plan_annotations, variables, volumes
 from raddle_operator.injection.activation import ShimActivation, activate, architecture_of
 from raddle_operator.injection.budget import Resources, container_budget, pod_resources
@@ -24,14 +23,14 @@ from raddle_operator.injection.environment import Edits
 from raddle_operator.injection.injected import strip_injected
 from raddle_operator.injection.json_patch import ContainerChange, Operation, operations
 from raddle_operator.injection.matching import DISABLED, Policies, govern
-from raddle_operator.injection.plan_annotations import compose
+from raddle_operator.injection.plan_annotations import compose, safe_values
 from raddle_operator.injection.variables import Variables
 from raddle_operator.injection.volumes import Shim, ShimDelivery
 from raddle_operator.injection.workers import SIDECARS, binds_itself, workers
-from raddle_operator.objects.pods import Container, Pod, bare, pod_from_object
+from raddle_operator.objects.pods import Container, Pod, pod_from_object
 from raddle_operator.objects.policy import PolicyObject
 from raddle_operator.objects.quantities import QuantityError
-from raddle_operator.objects.reading import EMPTY, SpecError
+from raddle_operator.objects.reading import SpecError
 from raddle_operator.objects.reasons import Skip, SkipReason
 
 # The API server allows 256 KiB of annotations; beyond it, it would deny the pod, or could not bind it.
@@ -74,7 +73,7 @@ class ContainerOutcome(NamedTuple):
     """What one container gets: a plan, or the reason why it gets nothing.
 
     `withheld` says which parts of the plan can't be given and why; `kept` names the variables that stay as the pod
-    spec sets them; `variables` those that Raddle sets.
+    spec sets them; `variables` those that Raddle sets; `change` is how, None where it gets nothing.
     """
 
     name: str
@@ -83,6 +82,7 @@ class ContainerOutcome(NamedTuple):
     withheld: tuple[Skip, ...] = ()
     kept: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
+    change: ContainerChange | None = None
 
 
 class Decision(NamedTuple):
@@ -111,23 +111,14 @@ def decide_object(
     facts: Facts,
     settings: Settings,
 ) -> Decision:
-    """As `decide`, for a pod as JSON of any shape. Never raises: what no pod can be is skipped as Malformed."""
+    """What to change of a pod, as JSON of any shape, that is about to be created in `namespace`.
+
+    Never raises: what no pod can be is skipped as Malformed.
+    """
     try:
         pod = pod_from_object(obj)
     except SpecError as error:
         return Decision(operations=[], skip=Skip(reason=SkipReason.MALFORMED, detail=str(error)[:256]))
-    return decide(pod, namespace, namespace_labels, policies, facts, settings)
-
-
-def decide(
-    pod: Pod,
-    namespace: str,
-    namespace_labels: Mapping[str, str],
-    policies: Policies,
-    facts: Facts,
-    settings: Settings,
-) -> Decision:
-    """What to change of a pod that is about to be created in `namespace`. Never raises for a Pod that was read."""
     if pod.mirror:
         # The API server's picture of a static pod: changing it changes nothing that runs.
         return Decision(operations=[], skip=Skip(reason=SkipReason.MIRROR_POD))
@@ -137,24 +128,25 @@ def decide(
     governed = govern(pod, namespace, namespace_labels, policies, unlabelled=settings.unlabelled)
     clean, policy, skip = strip_injected(pod), governed.policy, governed.skip
     if policy is None:
-        return Decision(operations=operations(pod, clean, None, (), None), skip=skip)
+        return Decision(operations=operations(pod, clean), skip=skip)
     if pod.os.lower() == "windows":
-        skip = Skip(reason=SkipReason.WINDOWS_POD)
-        return Decision(operations=operations(pod, clean, None, (), None), policy=policy, skip=skip)
+        return Decision(operations=operations(pod, clean), policy=policy, skip=Skip(reason=SkipReason.WINDOWS_POD))
     machine = facts.machines.get(pod.node_name) if pod.node_name else None
-    node = pod.node_name if machine is not None else None
-    outcomes, changes, shim, skip = _plan_containers(clean, policy, facts, settings, machine, node)
+    outcomes, shim, skip = _plan_containers(clean, policy, facts, settings, machine)
+    changes = [outcome.change for outcome in outcomes if outcome.change is not None]
     skip = skip or _not_written(pod, policy, changes)
-    if skip is None:
-        found = operations(pod, clean, policy, changes, shim if any(change.mounts for change in changes) else None)
-    else:
-        found = operations(pod, clean, None, (), None)
-    return Decision(operations=found, policy=policy, skip=skip, containers=tuple(outcomes), node=node)
+    return Decision(
+        operations=operations(pod, clean, policy, changes, shim) if skip is None else operations(pod, clean),
+        policy=policy,
+        skip=skip,
+        containers=tuple(outcomes),
+        node=pod.node_name if machine is not None else None,
+    )
 
 
 def _plan_containers(
-    pod: Pod, policy: PolicyObject, facts: Facts, settings: Settings, machine: Machine | None, node: str | None
-) -> tuple[list[ContainerOutcome], list[ContainerChange], Shim | None, Skip | None]:
+    pod: Pod, policy: PolicyObject, facts: Facts, settings: Settings, machine: Machine | None
+) -> tuple[list[ContainerOutcome], Shim | None, Skip | None]:
     """What each container gets that the policy chooses, how the shim reaches it, and why none of them gets anything."""
     containers, outcomes = _chosen_containers(pod, policy)
     by_machine = machine.architecture if machine is not None else ""
@@ -174,29 +166,28 @@ def _plan_containers(
     try:
         resources = pod_resources(pod)
     except QuantityError as error:
-        return outcomes, [], None, Skip(reason=SkipReason.MALFORMED, detail=f"resources: {error}")
+        return outcomes, None, Skip(reason=SkipReason.MALFORMED, detail=f"resources: {error}")
     common = _Common(
+        pod=pod,
         policy=policy,
         resources=resources,
         shim=shim,
         architecture=architecture,
         door_closed=opened if isinstance(opened, Skip) else None,
         machine=machine,
-        node=node,
         smallest_cores=facts.smallest_cores,
-        has_own_report_volume=any(volume.name == volumes.REPORT_VOLUME for volume in pod.volumes),
     )
     changes: list[ContainerChange] = []
     for container in containers:
-        outcome, change = _plan_container(container, common, len(changes))
+        outcome = _left_alone(container, policy, len(changes)) or _plan_container(container, common)
         outcomes.append(outcome)
-        if change is not None:
-            changes.append(change)
-    skip = None
+        if outcome.change is not None:
+            changes.append(outcome.change)
     if not changes:
         nothing = Skip(reason=SkipReason.CONTAINER_NOT_FOUND, detail="the pod has no container that gets values")
-        skip = next((outcome.skip for outcome in outcomes if outcome.skip is not None), nothing)
-    return outcomes, changes, shim if isinstance(shim, Shim) else None, skip
+        return outcomes, None, next((outcome.skip for outcome in outcomes if outcome.skip is not None), nothing)
+    reached = isinstance(shim, Shim) and any(change.mounts for change in changes)
+    return outcomes, shim if reached else None, None
 
 
 def _chosen_containers(pod: Pod, policy: PolicyObject) -> tuple[list[Container], list[ContainerOutcome]]:
@@ -215,27 +206,21 @@ def _chosen_containers(pod: Pod, policy: PolicyObject) -> tuple[list[Container],
 
 
 class _Common(NamedTuple):
-    """What holds for all containers of a pod; see the modules that it comes from."""
+    """What holds for all containers of a pod, which is without ours; see the modules that it comes from."""
 
+    pod: Pod
     policy: PolicyObject
     resources: Resources
     shim: Shim | Skip | None
     architecture: str | Skip
     door_closed: Skip | None
     machine: Machine | None
-    node: str | None
     smallest_cores: int | None
-    has_own_report_volume: bool
 
 
-def _plan_container(
-    container: Container, common: _Common, planned: int
-) -> tuple[ContainerOutcome, ContainerChange | None]:
-    """What a container without ours gets, after so many `planned` ones; no change where it gets nothing."""
+def _plan_container(container: Container, common: _Common) -> ContainerOutcome:
+    """What a container without ours gets."""
     name, governing, policy = container.name, common.policy, common.policy.policy
-    skip = _left_alone(container, governing, planned)
-    if skip is not None:
-        return ContainerOutcome(name=name[:63], skip=skip), None
     activation = activate(container, governing, common.shim, common.architecture, common.door_closed)
     asked, source = workers(container)
     try:
@@ -248,86 +233,82 @@ def _plan_container(
             smallest_cores=common.smallest_cores,
         )
     except QuantityError as error:
-        return _skipped(name, SkipReason.MALFORMED, f"resources: {error}"), None
+        return _skipped(name, SkipReason.MALFORMED, f"resources: {error}")
     mounts, no_reports = _mounts(container, common, activation)
     reports = any(mount["name"] == volumes.REPORT_VOLUME for mount in mounts)
     if common.machine is None and not activation.edits and variables.sets_nothing(container, governing.image_env):
-        plan, given, edits, annotations = _values_by_name(
-            name, budget, policy, governing.reference, activation.loads, activation.door, reports
-        )
+        plan, given, edits, annotations = _values_by_name(name, budget, governing, activation, reports)
     else:
-        plan, given, edits, annotations = _values(
-            container,
-            budget,
-            policy,
-            governing.reference,
-            activation,
-            reports=reports,
-            image_env=governing.image_env,
-            machine=common.machine,
-            node=common.node,
-        )
+        plan, given, edits, annotations = _values(container, budget, governing, activation, reports, common)
     if plan.cap is None and policy.intra_op is None:
-        return _skipped(name, SkipReason.NO_CPU_BOUND, plan.because.get("intraOp", "")), None
+        return _skipped(name, SkipReason.NO_CPU_BOUND, plan.because.get("intraOp", ""))
     withheld = (*activation.withheld, *given.withheld)
     if not given.names and withheld:
         skip, closed = withheld[-1], common.door_closed
         if closed is not None:
             # By it the container would have had something.
             skip = replace(skip, detail=f"{skip.detail}; {closed.reason}: {closed.detail}")
-        return ContainerOutcome(name=name, plan=plan, skip=skip, kept=given.kept), None
-    withheld += no_reports
-    outcome = ContainerOutcome(name=name, plan=plan, withheld=withheld, kept=given.kept, variables=given.names)
-    return outcome, ContainerChange(container, edits, mounts, annotations)
+        return ContainerOutcome(name=name, plan=plan, skip=skip, kept=given.kept)
+    return ContainerOutcome(
+        name=name,
+        plan=plan,
+        withheld=(*withheld, *no_reports),
+        kept=given.kept,
+        variables=given.names,
+        change=ContainerChange(container, edits, mounts, annotations),
+    )
 
 
 def _values(
     container: Container,
     budget: Budget,
-    policy: Policy,
-    governed_by: str,
+    governing: PolicyObject,
     activation: ShimActivation,
-    *,
     reports: bool,
-    image_env: Mapping[str, str] = EMPTY,
-    machine: Machine | None = None,
-    node: str | None = None,
+    common: _Common | None = None,
 ) -> tuple[Plan, Variables, Edits, Mapping[str, str]]:
-    """The plan, and what it comes to: variables, the changes that set them, annotations, key to value."""
-    kept = variables.kept_counts(container, policy)
-    hidden = variables.hidden(container, policy)
-    made = compose(machine, budget, policy, kept=kept, hidden=hidden, governed_by=governed_by, node=node)
-    if made.plan.cap is None and policy.intra_op is None:
-        return made.plan, Variables({}, {}), Edits(), {}
+    """The plan, and what it comes to: variables, the changes that set them, annotations, key to value.
+
+    `reports`: the container has a place for them. Without `common` the node is not known.
+    """
+    policy = governing.policy
+    kept, hidden = variables.kept_counts(container, policy), variables.hidden(container, policy)
+    if common is None or common.machine is None:
+        plan, values = safe_values(budget, policy, kept, hidden, governing.reference)
+    else:
+        node = common.pod.node_name
+        plan, values = compose(common.machine, budget, policy, kept, hidden, governing.reference, node)
+    if plan.cap is None and policy.intra_op is None:
+        return plan, Variables({}, {}), Edits(), {}
     given = variables.chosen(
-        container, made.plan, policy, image_env, kept=kept, shim=activation.loads, door=activation.door
+        container, plan, policy, governing.image_env, kept=kept, shim=activation.loads, door=activation.door
     )
     keys = {prefix: prefix + container.name for prefix in (*given.references.values(), env.PLAN_PREFIX)}
     edits = variables.edits(container, given, keys, activation.edits, reports=reports)
-    annotations = {key: made.values[prefix] for prefix, key in keys.items()}
-    return made.plan, given._replace(kept=kept + given.kept), edits, annotations
+    annotations = {key: values[prefix] for prefix, key in keys.items()}
+    return plan, given._replace(kept=kept + given.kept), edits, annotations
 
 
 @lru_cache(maxsize=1024)
 def _values_by_name(
-    name: str, budget: Budget, policy: Policy, governed_by: str, loads: bool, door: bool, reports: bool
+    name: str, budget: Budget, governing: PolicyObject, activation: ShimActivation, reports: bool
 ) -> tuple[Plan, Variables, Edits, Mapping[str, str]]:
     """As `_values`, for a container that sets nothing: all like it get the same, whatever pod they are in."""
-    return _values(bare(name), budget, policy, governed_by, ShimActivation(loads=loads, door=door), reports=reports)
+    return _values(Container(name), budget, governing, activation, reports)
 
 
-def _left_alone(container: Container, policy: PolicyObject, planned: int) -> Skip | None:
-    """Why a container is left alone before anything of it is looked at."""
+def _left_alone(container: Container, policy: PolicyObject, planned: int) -> ContainerOutcome | None:
+    """Why a container is left alone before more of it is looked at, after so many `planned` ones; None: it is not."""
+    name = container.name[:63]
     runtime = binds_itself(container) if policy.containers is None else ""
     if runtime:
-        name = container.name[:63]
         detail = f"{runtime} binds its own threads; name {name} in the policy's containers to plan it anyway"
-        return Skip(reason=SkipReason.SELF_BINDING_RUNTIME, detail=detail)
+        return _skipped(name, SkipReason.SELF_BINDING_RUNTIME, detail)
     if _CONTAINER_NAME.fullmatch(container.name) is None:
-        return Skip(reason=SkipReason.MALFORMED, detail="the name can't be part of an annotation's key")
+        return _skipped(name, SkipReason.MALFORMED, "the name can't be part of an annotation's key")
     if planned >= MAX_PLANNED_CONTAINERS:
         detail = f"at most {MAX_PLANNED_CONTAINERS} containers of a pod get values"
-        return Skip(reason=SkipReason.ANNOTATION_BUDGET, detail=detail)
+        return _skipped(name, SkipReason.ANNOTATION_BUDGET, detail)
     return None
 
 
@@ -344,7 +325,7 @@ def _mounts(
     if not reports or env.REPORT in container.env:
         return [*shim.mounts], ()
     occupied = volumes.in_the_way(container, delivery.REPORT_PATH)
-    if common.has_own_report_volume:
+    if any(volume.name == volumes.REPORT_VOLUME for volume in common.pod.volumes):
         occupied = f"the pod has a volume {volumes.REPORT_VOLUME} of its own"
     if occupied:
         return [*shim.mounts], (Skip(reason=SkipReason.REPORTS_MISSING, detail=occupied),)

@@ -87,10 +87,10 @@ def _own_literals(container: Container) -> dict[str, str]:
     return {name: value for name, value in found.items() if value is not None and name != env.LITERALS}
 
 
-def _strip(container: Container, owned: Collection[str]) -> Container:
+def _strip(container: Container, owned: frozenset[str]) -> Container:
     if container.annotated or not container.env.keys().isdisjoint(_TRACES):
         container = _strip_variables(container)
-    if any(mount.volume in owned for mount in container.mounts + container.devices):
+    if not owned.isdisjoint([mount.volume for mount in container.mounts + container.devices]):
         mounts, devices = (
             tuple(mount for mount in found if mount.volume not in owned)
             for found in (container.mounts, container.devices)

@@ -33,7 +33,11 @@ class ContainerChange(NamedTuple):
 
 
 def operations(
-    pod: Pod, clean: Pod, policy: PolicyObject | None, changes: Sequence[ContainerChange], shim: Shim | None
+    pod: Pod,
+    clean: Pod,
+    policy: PolicyObject | None = None,
+    changes: Sequence[ContainerChange] = (),
+    shim: Shim | None = None,
 ) -> list[Operation]:
     """From the pod as it is to `clean`, which is the pod without ours, with these changes."""
     found: list[Operation] = []

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from functools import lru_cache, partial
+from typing import Any, Final
 
 from raddle import env
 from raddle.cpus.topology import Machine
@@ -50,42 +50,20 @@ def reserved(prefix: str) -> int:
     return _RESERVED[prefix]
 
 
-class PlanAnnotations(NamedTuple):
-    """A plan as it will stand, without what the pod spec keeps, and the annotations' values by prefix."""
-
-    plan: Plan
-    values: Mapping[str, str]
-
-
 def compose(
     machine: Machine | None,
     budget: Budget,
     policy: Policy,
-    *,
     kept: tuple[str, ...] = (),
     hidden: bool = False,
     governed_by: str = "",
     node: str | None = None,
-) -> PlanAnnotations:
-    """The plan of one container and its annotations; `kept` names variables that the pod spec sets and that stay.
+) -> tuple[Plan, Mapping[str, str]]:
+    """The plan of one container, without what the pod spec keeps, and its annotations' values by prefix.
 
-    `hidden`: others may be set out of sight, and Raddle sets no counts there. Plans without a machine are remembered:
-    the pods of one Deployment have the same.
+    `kept` names variables that the pod spec sets and that stay; `hidden`: others may be set out of sight, and Raddle
+    sets no counts there.
     """
-    if machine is None:
-        return _remembered(None, budget, policy, kept, hidden, governed_by, None)
-    return _compose(machine, budget, policy, kept, hidden, governed_by, node)
-
-
-def _compose(
-    machine: Machine | None,
-    budget: Budget,
-    policy: Policy,
-    kept: tuple[str, ...],
-    hidden: bool,
-    governed_by: str,
-    node: str | None,
-) -> PlanAnnotations:
     made = plan(machine, budget, policy)
     if kept:
         dropped: dict[str, Any] = {COUNTS[name][1]: None for name in kept}
@@ -104,7 +82,8 @@ def _compose(
         count = getattr(made, field)
         if count is not None:
             values[prefix] = str(count)
-    return PlanAnnotations(made, values)
+    return made, values
 
 
-_remembered: Final = lru_cache(maxsize=1024)(_compose)
+safe_values: Final = lru_cache(maxsize=1024)(partial(compose, None))
+"""As `compose`, where the node is not known. It is remembered: the pods of one Deployment have the same."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from raddle import env
-from raddle_operator.objects.reading import SpecError, as_object, mapping, sequence, text, text_map, texts
+from raddle_operator.objects.reading import EMPTY, SpecError, as_object, mapping, sequence, text, text_map, texts
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 
@@ -58,21 +58,21 @@ class Container(NamedTuple):
     `limits` and `requests` are quantities as written.
     """
 
-    field: str
-    place: int
     name: str
-    image: str
-    arguments: tuple[str, ...]
-    entries: Sequence[Mapping[str, Any]]
-    env: Mapping[str, int]
-    annotated: bool
-    env_from: bool
-    mounts: tuple[Mount, ...]
-    devices: tuple[Mount, ...]
-    limits: Mapping[str, Any]
-    requests: Mapping[str, Any]
-    security_context: Mapping[str, Any]
-    raw: Mapping[str, Any]
+    field: str = "containers"
+    place: int = 0
+    image: str = ""
+    arguments: tuple[str, ...] = ()
+    entries: Sequence[Mapping[str, Any]] = ()
+    env: Mapping[str, int] = EMPTY
+    annotated: bool = False
+    env_from: bool = False
+    mounts: tuple[Mount, ...] = ()
+    devices: tuple[Mount, ...] = ()
+    limits: Mapping[str, Any] = EMPTY
+    requests: Mapping[str, Any] = EMPTY
+    security_context: Mapping[str, Any] = EMPTY
+    raw: Mapping[str, Any] = EMPTY
 
     @property
     def pointer(self) -> str:
@@ -158,11 +158,6 @@ def pod_from_object(obj: Any) -> Pod:
         scheduler=text(spec, "schedulerName", "spec"),
         raw=obj,
     )
-
-
-def bare(name: str) -> Container:
-    """A container that has nothing but a name."""
-    return _container({"name": name}, "containers", 0)
 
 
 def with_entries(container: Container, entries: Sequence[Mapping[str, Any]]) -> Container:

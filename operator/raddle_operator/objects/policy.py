@@ -69,6 +69,10 @@ class PolicyObject:
         # The value of raddle.dev/governed-by, needed for each pod.
         object.__setattr__(self, "reference", f"{self.kind}/{self.name}")
 
+    def __hash__(self) -> int:
+        # Of all fields it would take longer than what is remembered by it.
+        return hash((self.reference, self.settings_hash))
+
 
 def policy_from_object(obj: Any) -> PolicyObject:
     """The policy that a JSON object is. Absent fields get the schema's defaults.
