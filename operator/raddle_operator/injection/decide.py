@@ -186,8 +186,8 @@ def _plan_containers(
     if not changes:
         nothing = Skip(reason=SkipReason.CONTAINER_NOT_FOUND, detail="the pod has no container that gets values")
         return outcomes, None, next((outcome.skip for outcome in outcomes if outcome.skip is not None), nothing)
-    reached = isinstance(shim, Shim) and any(change.mounts for change in changes)
-    return outcomes, shim if reached else None, None
+    mounted = any(change.mounts for change in changes)
+    return outcomes, shim if mounted and isinstance(shim, Shim) else None, None
 
 
 def _chosen_containers(pod: Pod, policy: PolicyObject) -> tuple[list[Container], list[ContainerOutcome]]:

@@ -53,7 +53,12 @@ _REPORT_SIZE: Final = re.compile("[1-9][0-9]*Mi")
 
 
 def strip_injected(pod: Pod) -> Pod:
-    """The pod as it would be had Raddle never changed its containers and volumes; labels and annotations are left."""
+    """The pod as it would be had Raddle never changed its containers and volumes; labels and annotations are left.
+
+    It is the pod itself where nothing of it can be ours.
+    """
+    if not _has_traces(pod):
+        return pod
     volumes = _their_volumes(pod)
     owned = OUR_VOLUMES.difference(volume.name for volume in volumes)
     copier = _our_init_container(pod, volumes)
@@ -62,6 +67,16 @@ def strip_injected(pod: Pod) -> Pod:
         containers=tuple(_strip(container, owned) for container in pod.containers),
         init_containers=tuple(_strip(container, owned) for container in pod.init_containers if container is not copier),
     )
+
+
+def _has_traces(pod: Pod) -> bool:
+    """Whether a container or a volume may have something of ours."""
+    for container in pod.all_containers:
+        if container.annotated or not container.env.keys().isdisjoint(_TRACES):
+            return True
+        if not OUR_VOLUMES.isdisjoint([mount.volume for mount in container.mounts + container.devices]):
+            return True
+    return not OUR_VOLUMES.isdisjoint([volume.name for volume in pod.volumes])
 
 
 def literals_of(pod: Any) -> dict[str, dict[str, str]]:

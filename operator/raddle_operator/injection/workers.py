@@ -5,8 +5,7 @@ A command line is read as words, also inside `sh -c "..."`; what a shell would c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import Final
 
 from raddle_operator.objects.pods import Container
@@ -66,7 +65,7 @@ def workers(container: Container) -> tuple[int, str]:
 
     A server's own arguments win over its variables, as they do in the server.
     """
-    words = list(_words(container.arguments))
+    words = _words(container.arguments)
     for place, word in enumerate(words):
         flags = _FLAGS.get(word.rpartition("/")[2])
         if flags is not None:
@@ -106,16 +105,16 @@ def binds_itself(container: Container) -> str:
     return ""
 
 
-def _words(arguments: Sequence[str]) -> Iterator[str]:
-    return islice(_all_words(arguments), _MAX_WORDS)
-
-
-def _all_words(arguments: Sequence[str]) -> Iterator[str]:
-    for argument in arguments:
+def _words(arguments: Sequence[str]) -> list[str]:
+    words: list[str] = []
+    for argument in arguments[:_MAX_WORDS]:
         if " " in argument or "\n" in argument:
-            yield from argument[:_MAX_ARGUMENT].split()
+            words += argument[:_MAX_ARGUMENT].split()
         else:
-            yield argument
+            words.append(argument)
+        if len(words) >= _MAX_WORDS:
+            break
+    return words[:_MAX_WORDS]
 
 
 def _flagged(words: Sequence[str], flags: tuple[str, ...]) -> int | None:
