@@ -17,6 +17,7 @@ from typing import Any
 
 import orjson
 
+from assembling import regular
 from cluster import objects
 from raddle import env
 from raddle.cpus.topology import Machine
@@ -26,7 +27,6 @@ from raddle_operator.injection.matching import Policies, govern
 from raddle_operator.objects.policy import pod_from_object, policy_from_object
 from raddle_operator.webhook import review as reviews
 from raddle_operator.webhook import verdict
-from specification.assembling import regular
 
 REPETITIONS = 15
 CALLS = 1000

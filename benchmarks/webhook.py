@@ -30,6 +30,7 @@ import psutil
 
 import injection
 import report
+from assembling import regular
 from cluster import toolchain
 from cluster.progress import Progress
 from cluster.waiting import settled
@@ -43,7 +44,6 @@ from raddle_operator.objects.policy import PolicyObject, policy_from_object
 from raddle_operator.webhook.process import Webhook, serve_until
 from raddle_operator.webhook.settings import WebhookSettings
 from raddle_operator.webhook.sources import MemorySources
-from specification.assembling import regular
 
 NODES, SHAPES, UNBOUND, POLICIES = 5_000, 8, 10_000, 200
 REPETITIONS, SECONDS = 5, 4.0

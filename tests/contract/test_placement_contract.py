@@ -7,6 +7,7 @@ under the sanitizers.
 import random
 
 import pytest
+from support.placement.random_machines import machine as made_up
 
 import machines
 from raddle import env, keys
@@ -14,7 +15,6 @@ from raddle.adapters.onnxruntime import affinity
 from raddle.cpus import cpuset, machine_part, places
 from raddle.machine.sysfs import read_machine
 from raddle.process import current, resolution
-from specification.random_machines import machine as made_up
 
 SEED = 20261123
 

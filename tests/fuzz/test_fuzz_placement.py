@@ -3,11 +3,11 @@
 from random import Random
 
 import pytest
+from support.placement import random_budgets, random_machines
+from support.placement.invariants import in_the_container, violations, wider
+from support.placement.reference import Picture
 
 from raddle.planning.planner import plan
-from specification import random_budgets, random_machines
-from specification.invariants import in_the_container, violations, wider
-from specification.reference import Picture
 
 # A machine costs more to make than a plan, so it serves several containers.
 CONTAINERS = 32

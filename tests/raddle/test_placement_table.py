@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.placement.named import MACHINES
 
 from raddle.cpus import cpuset
 from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import FIELDS, Policy
-from specification.named import MACHINES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "how-threads-are-placed.md").read_text()
 RULES = set(re.findall(r"^- \*\*([a-z-]+)\*\*: .+\n  Sources: .+\.$", PAGE, re.MULTILINE))

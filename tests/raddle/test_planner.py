@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assembling import regular
 from raddle.cpus import cpuset
 from raddle.cpus.placement import affinity_groups
 from raddle.cpus.topology import CoreType, Kubelet, Machine, NUMANode, cores_within
 from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import Policy
-from specification.assembling import regular
 
 UNKNOWN = Kubelet()
 STATIC = Kubelet(cpu_manager_policy="static", reserved_cpus=0)

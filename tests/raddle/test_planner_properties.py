@@ -8,14 +8,14 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from support.machines import absurd_budgets, containers, machines, policies, wider_containers
+from support.placement.invariants import faults, in_the_container, violations, wider
+from support.placement.named import MACHINES
+from support.placement.random_machines import machine
 
 from raddle.cpus import cpuset
 from raddle.planning.layout import Layout
 from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import Policy
-from specification.invariants import faults, in_the_container, violations, wider
-from specification.named import MACHINES
-from specification.random_machines import machine
 
 # Machines are costly to draw: fewer examples than usual, and no deadline for the largest.
 EXAMPLES = settings(max_examples=60, deadline=None)

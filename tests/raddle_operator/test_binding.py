@@ -7,6 +7,7 @@ import json
 import jsonpatch
 import pytest
 
+from assembling import regular
 from raddle import env
 from raddle.cpus.topology import Kubelet
 from raddle.planning.planner import Budget
@@ -15,7 +16,6 @@ from raddle.planning.wire import read_plan_text
 from raddle_operator.injection import plan_annotations
 from raddle_operator.injection.binding import MAX_TOTAL_BYTES, BindingOutcome, operations, rebind
 from raddle_operator.injection.explain import explain
-from specification.assembling import regular
 
 STATIC = Kubelet(cpu_manager_policy="static")
 

@@ -2,7 +2,7 @@
 
 `random_machines` draws every field of a small machine freely, for what reads and writes machines. `machines` draws
 machines as they are built, of 1 to 1024 CPUs, and `containers` what containers there have and ask for; the
-fuzzer draws from the same generators (tools/specification). `small_machines` are nodes that pods are bound to.
+fuzzer draws from the same generators (support.placement). `small_machines` are nodes that pods are bound to.
 `of_size` is one regular machine, for pictures: reading a tree of 1024 CPUs takes seconds on a busy machine.
 """
 
@@ -12,11 +12,11 @@ from functools import cache
 
 from hypothesis import strategies as st
 
+from assembling import regular
 from raddle.cpus import cpuset
 from raddle.cpus.topology import Cache, CoreType, Group, Kubelet, Machine, NUMANode, Problem
-from specification import random_budgets
-from specification.assembling import regular
-from specification.random_machines import machine
+from support.placement import random_budgets
+from support.placement.random_machines import machine
 
 WORDS = st.text("abcdefghij 0123456789()@.-", max_size=40)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import aiohttp
 import jsonpatch
 
+from assembling import regular
 from cluster import objects
 from raddle import delivery
 from raddle.cpus.topology import Kubelet
@@ -21,7 +22,6 @@ from raddle_operator.objects import nodetopology
 from raddle_operator.webhook.process import Webhook, serve_until
 from raddle_operator.webhook.settings import WebhookSettings
 from raddle_operator.webhook.sources import MemorySources
-from specification.assembling import regular
 from support.waiting import until
 
 UID = "7d1c2f2e-6f3a-4f57-9d8c-1f0f5b7a1c11"

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
+from assembling import regular
 from cluster import objects
 from raddle import delivery, env
 from raddle.cpus.topology import Kubelet, Machine
 from raddle.planning import families
 from raddle_operator.objects import nodetopology
-from specification.assembling import regular
 
 NAMESPACES = ("models", "picky", "plain")
 # Most pods are of the first, or there would be little to answer.

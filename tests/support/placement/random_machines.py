@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from random import Random
 
+from assembling import Labels, assemble, blocks, numbered
 from raddle.cpus import cpuset
 from raddle.cpus.topology import GPU, CoreType, Kubelet, Machine
-from specification.assembling import Labels, assemble, blocks, numbered
 
 MAX_CPUS = 1024
 _OPTIONS = (

@@ -17,9 +17,9 @@ from raddle.planning.capacity import placement_policy
 from raddle.planning.planner import MOST_OVER_LIMIT, Budget, Plan, plan
 from raddle.planning.policy import Policy
 from raddle.process import current, resolution
-from specification import worker_invariants
-from specification.reference import Picture, as_set, slowest
-from specification.worker_invariants import places, union
+from support.placement import worker_invariants
+from support.placement.reference import Picture, as_set, slowest
+from support.placement.worker_invariants import places, union
 
 
 def violations(

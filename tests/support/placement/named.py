@@ -5,9 +5,9 @@ They are values, made by hand after vendors' manuals and `lscpu -e` of such mach
 
 from __future__ import annotations
 
+from assembling import assemble, numbered, regular
 from raddle.cpus import cpuset
 from raddle.cpus.topology import GPU, CoreType, Kubelet, Machine
-from specification.assembling import assemble, numbered, regular
 
 STATIC = Kubelet(cpu_manager_policy="static")
 

@@ -1,0 +1,1 @@
+"""What placement must do, written apart from the planner: machines by hand, invariants of every plan, random cases."""
