@@ -73,7 +73,7 @@ class ContainerOutcome(NamedTuple):
     """What one container gets: a plan, or the reason why it gets nothing.
 
     `withheld` says which parts of the plan can't be given and why; `kept` names the variables that stay as the pod
-    spec sets them; `variables` those that Raddle sets; `change` is how, None where it gets nothing.
+    spec sets them; `variables` those that Raddle sets.
     """
 
     name: str
@@ -82,7 +82,6 @@ class ContainerOutcome(NamedTuple):
     withheld: tuple[Skip, ...] = ()
     kept: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
-    change: ContainerChange | None = None
 
 
 class Decision(NamedTuple):
@@ -132,8 +131,7 @@ def decide_object(
     if pod.os.lower() == "windows":
         return Decision(operations=operations(pod, clean), policy=policy, skip=Skip(reason=SkipReason.WINDOWS_POD))
     machine = facts.machines.get(pod.node_name) if pod.node_name else None
-    outcomes, shim, skip = _plan_containers(clean, policy, facts, settings, machine)
-    changes = [outcome.change for outcome in outcomes if outcome.change is not None]
+    outcomes, changes, shim, skip = _plan_containers(clean, policy, facts, settings, machine)
     skip = skip or _not_written(pod, policy, changes)
     return Decision(
         operations=operations(pod, clean, policy, changes, shim) if skip is None else operations(pod, clean),
@@ -146,7 +144,7 @@ def decide_object(
 
 def _plan_containers(
     pod: Pod, policy: PolicyObject, facts: Facts, settings: Settings, machine: Machine | None
-) -> tuple[list[ContainerOutcome], Shim | None, Skip | None]:
+) -> tuple[list[ContainerOutcome], list[ContainerChange], Shim | None, Skip | None]:
     """What each container gets that the policy chooses, how the shim reaches it, and why none of them gets anything."""
     containers, outcomes = _chosen_containers(pod, policy)
     by_machine = machine.architecture if machine is not None else ""
@@ -166,7 +164,7 @@ def _plan_containers(
     try:
         resources = pod_resources(pod)
     except QuantityError as error:
-        return outcomes, None, Skip(reason=SkipReason.MALFORMED, detail=f"resources: {error}")
+        return outcomes, [], None, Skip(reason=SkipReason.MALFORMED, detail=f"resources: {error}")
     common = _Common(
         pod=pod,
         policy=policy,
@@ -179,15 +177,19 @@ def _plan_containers(
     )
     changes: list[ContainerChange] = []
     for container in containers:
-        outcome = _left_alone(container, policy, len(changes)) or _plan_container(container, common)
+        skip = _left_alone(container, policy, len(changes))
+        if skip is not None:
+            outcomes.append(ContainerOutcome(name=container.name[:63], skip=skip))
+            continue
+        outcome, change = _plan_container(container, common)
         outcomes.append(outcome)
-        if outcome.change is not None:
-            changes.append(outcome.change)
+        if change is not None:
+            changes.append(change)
     if not changes:
         nothing = Skip(reason=SkipReason.CONTAINER_NOT_FOUND, detail="the pod has no container that gets values")
-        return outcomes, None, next((outcome.skip for outcome in outcomes if outcome.skip is not None), nothing)
+        return outcomes, [], None, next((outcome.skip for outcome in outcomes if outcome.skip is not None), nothing)
     mounted = any(change.mounts for change in changes)
-    return outcomes, shim if mounted and isinstance(shim, Shim) else None, None
+    return outcomes, changes, shim if mounted and isinstance(shim, Shim) else None, None
 
 
 def _chosen_containers(pod: Pod, policy: PolicyObject) -> tuple[list[Container], list[ContainerOutcome]]:
@@ -218,8 +220,8 @@ class _Common(NamedTuple):
     smallest_cores: int | None
 
 
-def _plan_container(container: Container, common: _Common) -> ContainerOutcome:
-    """What a container without ours gets."""
+def _plan_container(container: Container, common: _Common) -> tuple[ContainerOutcome, ContainerChange | None]:
+    """What a container without ours gets; no change where it gets nothing."""
     name, governing, policy = container.name, common.policy, common.policy.policy
     activation = activate(container, governing, common.shim, common.architecture, common.door_closed)
     asked, source = workers(container)
@@ -233,7 +235,7 @@ def _plan_container(container: Container, common: _Common) -> ContainerOutcome:
             smallest_cores=common.smallest_cores,
         )
     except QuantityError as error:
-        return _skipped(name, SkipReason.MALFORMED, f"resources: {error}")
+        return _skipped(name, SkipReason.MALFORMED, f"resources: {error}"), None
     mounts, no_reports = _mounts(container, common, activation)
     reports = any(mount["name"] == volumes.REPORT_VOLUME for mount in mounts)
     if common.machine is None and not activation.edits and variables.sets_nothing(container, governing.image_env):
@@ -241,22 +243,17 @@ def _plan_container(container: Container, common: _Common) -> ContainerOutcome:
     else:
         plan, given, edits, annotations = _values(container, budget, governing, activation, reports, common)
     if plan.cap is None and policy.intra_op is None:
-        return _skipped(name, SkipReason.NO_CPU_BOUND, plan.because.get("intraOp", ""))
+        return _skipped(name, SkipReason.NO_CPU_BOUND, plan.because.get("intraOp", "")), None
     withheld = (*activation.withheld, *given.withheld)
     if not given.names and withheld:
         skip, closed = withheld[-1], common.door_closed
         if closed is not None:
             # By it the container would have had something.
             skip = replace(skip, detail=f"{skip.detail}; {closed.reason}: {closed.detail}")
-        return ContainerOutcome(name=name, plan=plan, skip=skip, kept=given.kept)
-    return ContainerOutcome(
-        name=name,
-        plan=plan,
-        withheld=(*withheld, *no_reports),
-        kept=given.kept,
-        variables=given.names,
-        change=ContainerChange(container, edits, mounts, annotations),
-    )
+        return ContainerOutcome(name=name, plan=plan, skip=skip, kept=given.kept), None
+    withheld += no_reports
+    outcome = ContainerOutcome(name=name, plan=plan, withheld=withheld, kept=given.kept, variables=given.names)
+    return outcome, ContainerChange(container, edits, mounts, annotations)
 
 
 def _values(
@@ -297,18 +294,18 @@ def _values_by_name(
     return _values(Container(name), budget, governing, activation, reports)
 
 
-def _left_alone(container: Container, policy: PolicyObject, planned: int) -> ContainerOutcome | None:
+def _left_alone(container: Container, policy: PolicyObject, planned: int) -> Skip | None:
     """Why a container is left alone before more of it is looked at, after so many `planned` ones; None: it is not."""
-    name = container.name[:63]
     runtime = binds_itself(container) if policy.containers is None else ""
     if runtime:
+        name = container.name[:63]
         detail = f"{runtime} binds its own threads; name {name} in the policy's containers to plan it anyway"
-        return _skipped(name, SkipReason.SELF_BINDING_RUNTIME, detail)
+        return Skip(reason=SkipReason.SELF_BINDING_RUNTIME, detail=detail)
     if _CONTAINER_NAME.fullmatch(container.name) is None:
-        return _skipped(name, SkipReason.MALFORMED, "the name can't be part of an annotation's key")
+        return Skip(reason=SkipReason.MALFORMED, detail="the name can't be part of an annotation's key")
     if planned >= MAX_PLANNED_CONTAINERS:
         detail = f"at most {MAX_PLANNED_CONTAINERS} containers of a pod get values"
-        return _skipped(name, SkipReason.ANNOTATION_BUDGET, detail)
+        return Skip(reason=SkipReason.ANNOTATION_BUDGET, detail=detail)
     return None
 
 
