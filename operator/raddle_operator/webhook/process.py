@@ -23,6 +23,7 @@ from raddle_operator.webhook.tls import CertificateError, ServingCertificate
 
 log = logging.getLogger(__name__)
 
+COLLECTED_AFTER: Final = (10_000, 10, 10)
 _TICK_S: Final = 0.5
 _LAG_TICKS: Final = 20
 
@@ -93,6 +94,8 @@ class Webhook:
         # What is there now stays: without this each full collection walks all of it, in the middle of a request.
         gc.collect()
         gc.freeze()
+        # A review makes thousands of objects, which go with it, and by default each 700 of them are looked through.
+        gc.set_threshold(*COLLECTED_AFTER)
         self.metrics.ready.set(1)
         self.ready.set()
         log.info("ready: %s", ", ".join(f"{name} on port {port}" for name, port in self.addresses.items()))
