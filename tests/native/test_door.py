@@ -19,7 +19,7 @@ from support.runtimes import door_lab, native_programs
 from support.runtimes.native_programs import Kind, need
 
 from raddle import delivery
-from raddle_operator.injection import families
+from raddle_operator.injection.literals import VARIABLES
 
 PLAN = "v=1;intra=2;inter=1;omp=3;blas=1;spin=never"
 COUNTS = {
@@ -220,9 +220,7 @@ def test_onnx_runtime_gets_the_count_that_is_right_without_a_shim(started, progr
 
 
 def test_what_the_pod_s_families_have_is_completed_from_the_list_of_what_raddle_wrote(started, program):
-    literals = {name: "4" for name in families.VARIABLES if name != "JAVA_TOOL_OPTIONS"} | {
-        "OMP_WAIT_POLICY": "PASSIVE"
-    }
+    literals = {name: "4" for name in VARIABLES if name != "JAVA_TOOL_OPTIONS"} | {"OMP_WAIT_POLICY": "PASSIVE"}
     listed = ";".join(
         ["NODE_OPTIONS#deadbeef", *(f"{name}={value}" for name, value in literals.items()), "X#", "EMPTY="]
     )

@@ -15,7 +15,7 @@ from raddle.planning import families, policy
 from raddle.planning.families import FAMILIES, ValueSource
 from raddle.planning.planner import Budget, plan
 from raddle_operator.injection import plan_annotations
-from raddle_operator.injection.families import VARIABLES, literals
+from raddle_operator.injection.literals import VARIABLES, literals
 from raddle_operator.objects.reasons import SkipReason
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -19,7 +19,7 @@ from raddle.planning.wire import read_plan_text
 from raddle_operator.injection import injected, plan_annotations
 from raddle_operator.injection.binding import BindingOutcome, rebind
 from raddle_operator.injection.decide import MAX_ANNOTATIONS_BYTES, Facts, Settings, decide_object
-from raddle_operator.injection.families import VARIABLES
+from raddle_operator.injection.literals import VARIABLES
 from raddle_operator.injection.matching import Policies
 from raddle_operator.injection.volumes import SHIM_INIT_CONTAINER, SHIM_VOLUME, ShimDelivery
 from raddle_operator.objects.pods import EXTENDED, ORIGINAL

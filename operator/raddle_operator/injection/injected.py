@@ -19,8 +19,8 @@ from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 from raddle import delivery, env
-from raddle_operator.injection import families
 from raddle_operator.injection.environment import EXTENSIONS, USER_BASE, Entry, by_original, checksum
+from raddle_operator.injection.literals import VARIABLES
 from raddle_operator.injection.volumes import (
     CONFIG_MAP_PREFIX,
     OUR_VOLUMES,
@@ -95,7 +95,7 @@ def literals_of(pod: Any) -> dict[str, dict[str, str]]:
 
 def _own_literals(container: Container) -> dict[str, str]:
     listed = _listed(container)
-    absent = families.VARIABLES - container.env.keys()
+    absent = VARIABLES - container.env.keys()
     found: dict[str, str | None] = {name: value for name, value in listed.values.items() if name in absent}
     entries = (env_entry(place, raw) for place, raw in enumerate(container.entries))
     found |= {entry.name: entry.value for entry in entries if _part_of_ours(entry, listed, container)[0]}

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from raddle import delivery, env
 from raddle.planning.planner import Plan
 from raddle.planning.policy import Policy
-from raddle_operator.injection import families
 from raddle_operator.injection.environment import Edits, Entry, checksum, java_options, literal, renamed
+from raddle_operator.injection.literals import VARIABLES, Literals, literals, overridden
 from raddle_operator.injection.plan_annotations import COUNTS
 from raddle_operator.objects.pods import EXTENDED, JAVA_OPTIONS, Container
 from raddle_operator.objects.reading import EMPTY
@@ -29,7 +29,7 @@ _COMPLETED: Final = Skip(
 
 
 # Beside those of OpenMP, whose names begin with OMP_.
-_LOOKED_AT: Final = frozenset((env.PLAN, env.LITERALS, env.REPORT, *COUNTS, *EXTENDED, *families.VARIABLES))
+_LOOKED_AT: Final = frozenset((env.PLAN, env.LITERALS, env.REPORT, *COUNTS, *EXTENDED, *VARIABLES))
 
 
 class Variables(NamedTuple):
@@ -124,18 +124,18 @@ def _references(clean: Container, planned: Plan, kept: tuple[str, ...], policy: 
 def _sets_omp(clean: Container, planned: Plan, policy: Policy) -> bool:
     """Whether a variable of OpenMP's, other than the count, is the user's and stays."""
     names = _openmp(clean) - {env.OMP}
-    return bool(names) and not names <= families.overridden(planned, policy)
+    return bool(names) and not names <= overridden(planned, policy)
 
 
 def _openmp(clean: Container) -> set[str]:
     return {name for name in clean.env if name.startswith("OMP_")}
 
 
-def _literals(clean: Container, plan: Plan, policy: Policy, image_env: Mapping[str, str]) -> families.Literals:
+def _literals(clean: Container, plan: Plan, policy: Policy, image_env: Mapping[str, str]) -> Literals:
     """The variables of the policy's families that can't be references."""
-    entries = map(clean.effective, clean.env.keys() & families.VARIABLES | _openmp(clean))
+    entries = map(clean.effective, clean.env.keys() & VARIABLES | _openmp(clean))
     sets = {entry.name: entry.value for entry in entries if entry is not None} | java_options(clean)[0]
-    return families.literals(plan, policy, sets=sets, image_env=image_env)
+    return literals(plan, policy, sets=sets, image_env=image_env)
 
 
 def edits(
