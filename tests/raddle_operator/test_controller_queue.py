@@ -54,6 +54,15 @@ async def test_a_key_that_waits_is_handled_once_however_often_it_is_added():
     assert handler.handled == ["a", "b"]
 
 
+async def test_a_group_with_many_keys_holds_up_no_other():
+    queue, handler = KeyedQueue(group=lambda key: key[0]), Handler()
+    for key in ("a1", "a2", "a3", "a4", "b1", "b2", "c1"):
+        queue.add(key)
+    async with working(queue, handler):
+        await handler.until(7)
+    assert handler.handled == ["a1", "b1", "c1", "a2", "b2", "a3", "a4"]
+
+
 async def test_a_change_while_a_key_is_handled_is_not_lost():
     queue = KeyedQueue()
     entered, leave, runs = asyncio.Event(), asyncio.Event(), []

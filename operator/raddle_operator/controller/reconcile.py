@@ -76,7 +76,8 @@ class Reconciler:
     ) -> None:
         self.state: Final = ClusterState(kube, settings, on_change=self._changed, on_rewind=self._rewind)
         self.queue: Final[KeyedQueue[Work]] = KeyedQueue(
-            interval_s=lambda work: settings.tally_interval_s if work.what == "count" else 0.0
+            interval_s=lambda work: settings.tally_interval_s if work.what == "count" else 0.0,
+            group=lambda work: work.namespace,
         )
         self._upkeep: Final[KeyedQueue[Work]] = KeyedQueue()
         self._kube = kube

@@ -1,7 +1,8 @@
 """A queue of keys, not of events: a key that is waiting is not added twice, and one key is never handled twice at once.
 
 What is handled is the state at that time (level-triggered), so any number of changes costs one run. A key that fails
-comes back after a growing pause; a key can be kept from running more often than once in a while.
+comes back after a growing pause; a key can be kept from running more often than once in a while. Groups of keys take
+turns, so one that has thousands waiting holds up no other.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import heapq
 import itertools
 import logging
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from typing import Final, Generic, NoReturn, TypeVar
 
@@ -28,12 +30,16 @@ RETRY_MOST_S: Final = 60.0
 class KeyedQueue(Generic[K]):
     """Keys to handle. ``add`` from the event loop's thread; ``run`` handles them until cancelled."""
 
-    def __init__(self, *, interval_s: Callable[[K], float] = lambda _: 0.0) -> None:
-        """``interval_s(key)``: the least time between two starts of that key's handling."""
+    def __init__(
+        self, *, interval_s: Callable[[K], float] = lambda _: 0.0, group: Callable[[K], str] = lambda _: ""
+    ) -> None:
+        """``interval_s(key)``: the least time between two starts of a key's handling; ``group(key)``: whose it is."""
         self._interval_s = interval_s
+        self._group = group
         self._due: dict[K, float] = {}  # when each waiting key may run; the heap may hold older entries of it
         self._heap: list[tuple[float, int, K]] = []
         self._order = itertools.count()
+        self._turns: dict[str, deque[K]] = {}  # the keys of each group that are due; the first group is next
         self._running: set[K] = set()
         self._again: dict[K, float] = {}  # keys asked for while they run, and how long to wait after that
         self._started_s: dict[K, float] = {}
@@ -93,13 +99,19 @@ class KeyedQueue(Generic[K]):
 
     async def _next(self) -> K:
         while True:
-            while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
-                heapq.heappop(self._heap)  # a later entry of a key that was moved forward
-            wait_s = self._heap[0][0] - time.monotonic() if self._heap else None
-            if wait_s is not None and wait_s <= 0:
-                key = heapq.heappop(self._heap)[2]
+            while self._heap and self._heap[0][0] <= time.monotonic():
+                due_s, _, key = heapq.heappop(self._heap)
+                if self._due.get(key) == due_s:  # else a later entry of a key that was moved forward
+                    self._turns.setdefault(self._group(key), deque()).append(key)
+            if self._turns:
+                group = next(iter(self._turns))
+                keys = self._turns.pop(group)
+                key = keys.popleft()
+                if keys:
+                    self._turns[group] = keys  # behind the others
                 del self._due[key]
                 return key
+            wait_s = self._heap[0][0] - time.monotonic() if self._heap else None
             self._changed.clear()
             try:
                 async with asyncio.timeout(wait_s):
