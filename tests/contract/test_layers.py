@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import re
 import sys
@@ -27,6 +28,7 @@ LIGHT_AGENT = {"kopf", "aiohttp", "kubernetes", "orjson", "uvloop", "cryptograph
 FLOORS = ("runtime", "operator", "tools", "benchmarks", "tests")
 
 
+@functools.cache
 def imports(path, *, typing_only=True):
     """The modules that a file imports, dotted; relative ones are not used in this project.
 

@@ -72,24 +72,13 @@ def apply(obj, decision):
     return jsonpatch.apply_patch(obj, decision.operations)
 
 
-@given(situations())
-@settings(max_examples=125)
-def test_the_patch_applies_and_a_second_decision_changes_nothing(situation):
-    obj, *rest = situation
-    before = copy.deepcopy(obj)
-    decision = decide_object(obj, *rest)
-    assert obj == before, "the pod that came in was changed"
-    patched = apply(obj, decision)
+def the_patch_applies_and_a_second_decision_changes_nothing(patched, decision, rest):
     again = decide_object(patched, *rest)
     assert again.operations == []
     assert (again.skip, again.containers) == (decision.skip, decision.containers)
 
 
-@given(situations())
-@settings(max_examples=100)
-def test_the_qos_class_and_the_users_own_parts_stay(situation):
-    obj, *rest = situation
-    patched = apply(obj, decide_object(obj, *rest))
+def the_qos_class_and_the_users_own_parts_stay(obj, patched):
     assert strategies.qos(patched) == strategies.qos(obj)
     for field in ("containers", "initContainers"):
         theirs = [c for c in patched["spec"].get(field, []) if not is_copy_container(c)]
@@ -118,11 +107,7 @@ TOUCHED = {
 }
 
 
-@given(situations())
-@settings(max_examples=100)
-def test_the_users_variables_keep_their_order_and_values(situation):
-    obj, *rest = situation
-    patched = apply(obj, decide_object(obj, *rest))
+def the_users_variables_keep_their_order_and_values(obj, patched):
     for field in ("containers", "initContainers"):
         new = {c["name"]: c for c in patched["spec"].get(field, [])}
         for old in obj["spec"].get(field, []):
@@ -144,14 +129,9 @@ def is_kept(entry, entries):
     return name in EXTENDED and any(entry.get("value", "").strip() in text for text in texts)
 
 
-@given(situations())
-@settings(max_examples=125)
-def test_no_value_of_the_users_is_lost_where_the_policy_respects_it(situation):
-    obj, *rest = situation
-    decision = decide_object(obj, *rest)
+def no_value_of_the_users_is_lost_where_the_policy_respects_it(obj, patched, decision):
     if decision.policy is not None and decision.policy.policy.existing_values == "Override":
         return
-    patched = apply(obj, decision)
     new = {c["name"]: c for c in patched["spec"]["containers"]}
     for old in obj["spec"]["containers"]:
         entries = old.get("env", [])
@@ -163,12 +143,8 @@ def test_no_value_of_the_users_is_lost_where_the_policy_respects_it(situation):
             assert unset or is_kept(entry, new[old["name"]]["env"])
 
 
-@given(situations())
-@settings(max_examples=100)
-def test_what_raddle_mounts_and_names_is_there(situation):
-    obj, *rest = situation
-    decision = decide_object(obj, *rest)
-    spec = apply(obj, decision)["spec"]
+def what_raddle_mounts_and_names_is_there(obj, patched, decision):
+    spec = patched["spec"]
     volumes = {volume["name"] for volume in spec.get("volumes", [])}
     names = {outcome.name for outcome in decision.containers if outcome.variables}
     for container in spec["containers"]:
@@ -182,12 +158,8 @@ def test_what_raddle_mounts_and_names_is_there(situation):
             assert "/opt/raddle-report" in mounted
 
 
-@given(situations())
-@settings(max_examples=150)
-def test_the_door_is_there_whole_or_not_at_all_and_needs_no_variable_of_a_loader(situation):
-    obj, *rest = situation
-    decision = decide_object(obj, *rest)
-    spec = apply(obj, decision)["spec"]
+def the_door_is_there_whole_or_not_at_all_and_needs_no_variable_of_a_loader(patched):
+    spec = patched["spec"]
     volumes = {volume["name"]: volume for volume in spec.get("volumes", [])}
     shim = volumes.get(SHIM_VOLUME, {}).get("configMap", {})
     for container in spec["containers"] + spec.get("initContainers", []):
@@ -201,11 +173,7 @@ def test_the_door_is_there_whole_or_not_at_all_and_needs_no_variable_of_a_loader
             assert shim["items"] == ITEMS
 
 
-@given(situations())
-@settings(max_examples=100)
-def test_every_reference_to_an_annotation_of_ours_finds_a_value_within_its_bounds(situation):
-    obj, *rest = situation
-    patched = apply(obj, decide_object(obj, *rest))
+def every_reference_to_an_annotation_of_ours_finds_a_value_within_its_bounds(patched):
     annotations = patched["metadata"].get("annotations", {})
     referenced = set()
     for container in patched["spec"]["containers"] + patched["spec"].get("initContainers", []):
@@ -237,12 +205,7 @@ PARTS = {
 }
 
 
-@given(situations())
-@settings(max_examples=100)
-def test_a_pod_without_values_bears_no_mark_of_raddle(situation):
-    obj, *rest = situation
-    decision = decide_object(obj, *rest)
-    patched = apply(obj, decision)
+def a_pod_without_values_bears_no_mark_of_raddle(patched, decision):
     marked = patched["metadata"].get("labels", {}).get(env.INJECTED_LABEL)
     if decision.injected:
         assert marked == "true"
@@ -292,11 +255,8 @@ def edit(obj, edits):
     return changed
 
 
-@given(situations(), EDITS)
-@settings(max_examples=150)
-def test_what_another_webhook_adds_between_two_looks_is_kept_and_ours_goes_with_the_opt_in(situation, edits):
-    obj, *rest = situation
-    changed = edit(apply(obj, decide_object(obj, *rest)), edits)
+def what_another_webhook_adds_between_two_looks_is_kept_and_ours_goes_with_the_opt_in(patched, rest, edits):
+    changed = edit(patched, edits)
     again = apply(changed, decide_object(changed, *rest))
     assert decide_object(again, *rest).operations == []
     namespace, labels, _, facts_now, started_with = rest
@@ -318,11 +278,8 @@ def test_what_another_webhook_adds_between_two_looks_is_kept_and_ours_goes_with_
         assert ours is None or not any(ours in text for text in separated)
 
 
-@given(situations())
-@settings(max_examples=100)
-def test_no_two_volumes_mounts_or_containers_collide(situation):
-    obj, *rest = situation
-    spec = apply(obj, decide_object(obj, *rest))["spec"]
+def no_two_volumes_mounts_or_containers_collide(patched):
+    spec = patched["spec"]
     volumes = [volume["name"] for volume in spec.get("volumes", [])]
     assert len(volumes) == len(set(volumes))
     names = [c["name"] for c in spec["containers"] + spec.get("initContainers", [])]
@@ -332,6 +289,40 @@ def test_no_two_volumes_mounts_or_containers_collide(situation):
         assert len(paths) == len(set(paths))
 
 
+def binding_only_overwrites_and_stays_within_what_was_reserved(patched, machine):
+    annotations = patched["metadata"].get("annotations", {})
+    bound = rebind(annotations, "node-1", machine)
+    assert set(bound.annotations) <= set(annotations)
+    for key, value in bound.annotations.items():
+        assert len(value.encode()) <= plan_annotations.reserved(plan_annotations.split(key)[0])
+    injected = any(key.startswith(env.PLAN_PREFIX) for key in annotations)
+    assert bound.outcome == (BindingOutcome.NODE_SPECIFIC if injected else BindingOutcome.NOT_INJECTED)
+
+
+# A situation costs more to draw than to judge: each one is judged by all.
+@given(situations(), EDITS, small_machines())
+@settings(max_examples=150)
+def test_every_pod_has_every_property(situation, edits, machine):
+    obj, *rest = situation
+    before = copy.deepcopy(obj)
+    decision = decide_object(obj, *rest)
+    assert obj == before, "the pod that came in was changed"
+    patched = apply(obj, decision)
+    first = copy.deepcopy(patched)
+    the_patch_applies_and_a_second_decision_changes_nothing(patched, decision, rest)
+    the_qos_class_and_the_users_own_parts_stay(obj, patched)
+    the_users_variables_keep_their_order_and_values(obj, patched)
+    no_value_of_the_users_is_lost_where_the_policy_respects_it(obj, patched, decision)
+    what_raddle_mounts_and_names_is_there(obj, patched, decision)
+    the_door_is_there_whole_or_not_at_all_and_needs_no_variable_of_a_loader(patched)
+    every_reference_to_an_annotation_of_ours_finds_a_value_within_its_bounds(patched)
+    a_pod_without_values_bears_no_mark_of_raddle(patched, decision)
+    what_another_webhook_adds_between_two_looks_is_kept_and_ours_goes_with_the_opt_in(patched, rest, edits)
+    no_two_volumes_mounts_or_containers_collide(patched)
+    binding_only_overwrites_and_stays_within_what_was_reserved(patched, machine)
+    assert patched == first, "a later look has changed the pod"
+
+
 @given(situations(pods=strategies.mutilated(strategies.pods())))
 @settings(max_examples=200)
 def test_no_shape_of_a_pod_makes_it_raise_or_write_a_patch_that_does_not_apply(situation):
@@ -339,19 +330,6 @@ def test_no_shape_of_a_pod_makes_it_raise_or_write_a_patch_that_does_not_apply(s
     decision = decide_object(obj, *rest)
     patched = apply(obj, decision) if decision.operations else obj
     assert decide_object(patched, *rest).operations == []
-
-
-@given(situations(), small_machines())
-@settings(max_examples=100)
-def test_binding_only_overwrites_and_stays_within_what_was_reserved(situation, machine):
-    obj, *rest = situation
-    annotations = apply(obj, decide_object(obj, *rest))["metadata"].get("annotations", {})
-    bound = rebind(annotations, "node-1", machine)
-    assert set(bound.annotations) <= set(annotations)
-    for key, value in bound.annotations.items():
-        assert len(value.encode()) <= plan_annotations.reserved(plan_annotations.split(key)[0])
-    injected = any(key.startswith(env.PLAN_PREFIX) for key in annotations)
-    assert bound.outcome == (BindingOutcome.NODE_SPECIFIC if injected else BindingOutcome.NOT_INJECTED)
 
 
 @given(
