@@ -6,6 +6,8 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 # More workers than a small machine has CPUs, since tests wait for servers and clocks. tests/conftest.py has the order.
 PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
+# Programs in Go, API servers and kubectl among them, collect garbage less often, for more memory.
+test coverage: export GOGC := 400
 
 .PHONY: help
 help: ## Print what can be made
