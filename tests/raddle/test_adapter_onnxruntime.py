@@ -30,7 +30,7 @@ def mounted(tmp_path_factory):
     return shim_lab.mount(tmp_path_factory.mktemp("mount"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def planned(mounted, model):
     """Sessions under a plan, in this very Python: planned("intra=2", None, {"intra": 3})."""
 
@@ -55,10 +55,19 @@ def test_the_user_site_loads_the_shim_as_well(mounted, model):
     assert (found["sessions"][0]["pool"], found["sessions"][0]["effective"]["intra"]) == (1, 2)
 
 
-@pytest.mark.parametrize("existing", ["respect", "override"])
-@pytest.mark.parametrize("code", [None, {}, {"intra": 0}, {"intra": -1}, {"intra": 3}])
-def test_a_count_in_the_code_wins_unless_the_policy_overrides(planned, code, existing):
-    found = planned(f"intra=2;inter=1;spin=never;existing={existing}", code)["sessions"][0]
+COUNTS = [None, {}, {"intra": 0}, {"intra": -1}, {"intra": 3}]
+
+
+@pytest.fixture(scope="module", params=["respect", "override"])
+def counted(request, planned):
+    """(the policy's word, what became of each of COUNTS in one process)."""
+    return request.param, planned(f"intra=2;inter=1;spin=never;existing={request.param}", *COUNTS)["sessions"]
+
+
+@pytest.mark.parametrize("code", COUNTS)
+def test_a_count_in_the_code_wins_unless_the_policy_overrides(counted, code):
+    existing, sessions = counted
+    found = sessions[COUNTS.index(code)]
     wins = existing == "respect" and bool(code) and code["intra"] == 3
     assert found["effective"]["intra"] == (3 if wins else 2)
     assert found["pool"] == (2 if wins else 1)
@@ -67,23 +76,20 @@ def test_a_count_in_the_code_wins_unless_the_policy_overrides(planned, code, exi
 
 
 @pytest.mark.parametrize(
-    ("plan", "entries", "expected"),
+    ("plan", "expected"),
     [
-        ("spin=never", {}, {ALLOW: "0"}),
-        ("spin=never", {ALLOW: "1"}, {ALLOW: "1"}),
-        ("spin=never", {DURATION: "5000"}, {DURATION: "5000"}),
-        ("spin=never;existing=override", {ALLOW: "1"}, {ALLOW: "0"}),
-        ("spin=bounded;spin_us=300", {}, {DURATION: "300"}),
-        ("spin=bounded;spin_us=300", {ALLOW: "0"}, {ALLOW: "0"}),
-        ("spin=bounded;spin_us=300;existing=override", {ALLOW: "0"}, {ALLOW: "1", DURATION: "300"}),
-        ("spin=always", {}, {}),
-        ("spin=always", {ALLOW: "0"}, {ALLOW: "0"}),
-        ("", {}, {}),
+        # The code's entries, and what is in force then; those of one plan are sessions of one process.
+        ("spin=never", [({}, {ALLOW: "0"}), ({ALLOW: "1"}, {ALLOW: "1"}), ({DURATION: "5000"}, {DURATION: "5000"})]),
+        ("spin=never;existing=override", [({ALLOW: "1"}, {ALLOW: "0"})]),
+        ("spin=bounded;spin_us=300", [({}, {DURATION: "300"}), ({ALLOW: "0"}, {ALLOW: "0"})]),
+        ("spin=bounded;spin_us=300;existing=override", [({ALLOW: "0"}, {ALLOW: "1", DURATION: "300"})]),
+        ("spin=always", [({}, {}), ({ALLOW: "0"}, {ALLOW: "0"})]),
+        ("", [({}, {})]),
     ],
 )
-def test_spinning_follows_the_plan_unless_the_code_sets_it(planned, plan, entries, expected):
-    found = planned(f"intra=2;{plan}".strip(";"), {"entries": entries})
-    assert found["sessions"][0]["effective"]["entries"] == expected
+def test_spinning_follows_the_plan_unless_the_code_sets_it(planned, plan, expected):
+    found = planned(f"intra=2;{plan}".strip(";"), *({"entries": entries} for entries, _ in expected))
+    assert [session["effective"]["entries"] for session in found["sessions"]] == [wanted for _, wanted in expected]
     if "override" not in plan:
         # Overwriting an entry makes onnxruntime log a warning: that must not become the price of every session.
         assert "already exists" not in found["stderr"]
