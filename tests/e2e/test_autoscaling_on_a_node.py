@@ -38,14 +38,14 @@ def both(site):
 
 @pytest.fixture
 def written(request, record_property):
-    """written(section, table): shown, and with --update-golden written into the page on autoscalers."""
+    """written(section, table): shown, and with --write written into the page on autoscalers."""
     # Now: the checkout may go on while it runs.
     where = report.machine()
 
     def write(section, table):
         record_property(f"e2e {section}", "\n\n" + table)
-        if request.config.getoption("--update-golden"):
-            line = f'By `make e2e-autoscaling ARGS="-k {section} --update-golden"` on {where}:'
+        if request.config.getoption("--write"):
+            line = f'By `make e2e-autoscaling ARGS="-k {section} --write"` on {where}:'
             report.write_section(section, f"{line}\n\n{table}", DOCUMENT)
 
     return write

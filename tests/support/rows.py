@@ -25,7 +25,7 @@ WHERE = pytest.StashKey[str]()
 
 
 def pytest_addoption(parser):
-    parser.addoption("--write", action="store_true", help="write the tables of docs/reliability.md")
+    parser.addoption("--write", action="store_true", help="write the tables that were measured into the docs")
 
 
 def pytest_configure(config):
