@@ -44,7 +44,7 @@ static void set_entry(struct rd_choice *choice, const char *key, const char *val
     set_option(choice, RD_REAL(AddSessionConfigEntry, rd_on_entry)(choice->options, key, value));
 }
 
-/* The groups of the code's own affinity string: one a worker. 0 where it has none. */
+/* The groups of the code's own affinity string: one per worker. 0 where it has none. */
 static int code_groups(const struct rd_choice *choice)
 {
     char text[8192];

@@ -55,7 +55,7 @@ def test_every_pod_of_a_burst_gets_its_nodes_numbers(own, space):
     path = f"/api/v1/namespaces/{space.name}/pods"
 
     def create(first):
-        client = own.cluster.new_client()  # one a thread
+        client = own.cluster.new_client()  # one per thread
         try:
             for number in range(first, BURST, THREADS):
                 client.post(path, small(f"p{number}"))

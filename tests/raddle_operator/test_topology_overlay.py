@@ -85,10 +85,10 @@ def test_many_workers_with_a_core_each_are_left_to_the_picture():
 @given(st.sets(st.integers(0, 31), min_size=1), st.sampled_from(["Auto", "PerCore", "Never"]))
 def test_each_exclusive_cpu_has_exactly_one_use_and_all_others_are_outside(cpus, affinity):
     marks = overlay.planned(MACHINE, "serve", plan_of(len(cpus), affinity=affinity), cpuset.of(cpus))
-    tied = 0
+    pinned = 0
     for group in marks.workers:
-        tied |= group
-    uses = [marks.outside, marks.idle, marks.pool, marks.caller, tied]
+        pinned |= group
+    uses = [marks.outside, marks.idle, marks.pool, marks.caller, pinned]
     assert sum(map(cpuset.count, uses)) == 32
     assert cpuset.ids(marks.outside) == [cpu for cpu in range(32) if cpu not in cpus]
 

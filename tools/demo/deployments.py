@@ -1,4 +1,4 @@
-"""The Deployments of the demo: one a case, as a user would write them. Raddle is nowhere in them."""
+"""The Deployments of the demo: one per case, as a user would write them. Raddle is nowhere in them."""
 
 from __future__ import annotations
 

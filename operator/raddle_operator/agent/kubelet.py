@@ -68,7 +68,7 @@ class KubeletReader:
         return known
 
     def _ask_socket(self, path: Path) -> None:
-        """Ask what may be given out; what was said stands while there is no answer and the settings are the same."""
+        """Asks what may be given out; what was said stands while there is no answer and the settings are the same."""
         try:
             self._allocatable = (self._known, allocatable_cpus(path))
         except (OSError, ValueError) as error:

@@ -104,7 +104,7 @@ class _Answer:
         self._status, self._words = "", ""
 
     def take(self, event: Event) -> None:
-        """Take one event. Raises PodResourcesError for the end of a call that failed."""
+        """Takes one event. Raises PodResourcesError for the end of a call that failed."""
         from h2 import events  # noqa: PLC0415
 
         if isinstance(event, (events.ResponseReceived, events.TrailersReceived)):

@@ -85,16 +85,16 @@ class Agent:
         )
 
     def wake(self) -> None:
-        """Make the loop look at once; callable from any thread and from a signal handler."""
+        """Makes the loop look at once; callable from any thread and from a signal handler."""
         self._wakes.put(None)
 
     def finish(self) -> None:
-        """End the loop; callable from any thread and from a signal handler."""
+        """Ends the loop; callable from any thread and from a signal handler."""
         self._over = True
         self.wake()
 
     def run(self) -> None:
-        """Publish until `finish` is called."""
+        """Publishes until `finish` is called."""
         for reflector in (self._own, self._node):
             threading.Thread(target=reflector.run, daemon=True).start()
         while not self._over:
@@ -105,7 +105,7 @@ class Agent:
                     self._wakes.get_nowait()
 
     def _reconcile(self) -> float:
-        """Compare and write at most once; the seconds until the next look."""
+        """Compares and writes at most once; the seconds until the next look."""
         machine = self._read()
         if machine is None or not (self._own.synced and self._node.synced) or self._node.value is None:
             return self._settings.reread_s
@@ -166,7 +166,7 @@ class Agent:
 
 
 def run(settings: AgentSettings) -> int:
-    """Run the agent until SIGTERM or SIGINT; the exit status. Raises ConfigError where no API server can be found."""
+    """Runs the agent until SIGTERM or SIGINT; the exit status. Raises ConfigError where no API server can be found."""
     if settings.kubeconfig is not None:
         endpoint = client.from_kubeconfig(settings.kubeconfig, settings.context)
     else:

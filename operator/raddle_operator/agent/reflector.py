@@ -34,7 +34,7 @@ class Backoff:
         return pause_s
 
     def reset(self) -> None:
-        """Start over: something worked."""
+        """Starts over: something worked."""
         self._next_s = self._least_s
 
 
@@ -63,7 +63,7 @@ class Reflector:
         self.value: dict[str, Any] | None = None
 
     def run(self) -> None:
-        """Reflector for ever; the thread that runs it is a daemon."""
+        """Follows the object for ever; the thread that runs it is a daemon."""
         while True:
             try:
                 version = self._list()
@@ -87,7 +87,7 @@ class Reflector:
         return str(answer["metadata"]["resourceVersion"]) if isinstance(answer.get("metadata"), dict) else ""
 
     def _watch(self, version: str) -> str:
-        """Follow the object until the server ends the watch; the version to go on from, "" to list again.
+        """Follows the object until the server ends the watch; the version to go on from, "" to list again.
 
         A server that ends it before its time stops, and may come back with etcd restored from a backup. Its versions
         are lower then, and a watch from ours would be silent until they reach it.

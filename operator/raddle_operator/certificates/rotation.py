@@ -95,7 +95,7 @@ def _key(pem: bytes) -> ec.EllipticCurvePrivateKey | None:
 async def ensure(
     kube: Kube, settings: CertificateSettings, now: Callable[[], datetime] = lambda: datetime.now(UTC)
 ) -> float:
-    """Take the next step; return after how many seconds to look again.
+    """Takes the next step; returns after how many seconds to look again.
 
     Raises KubeError for what may pass (look again soon). A missing webhook configuration is no error: the Secret is
     made, and the bundle is written when the configuration comes.
@@ -136,7 +136,7 @@ async def _write_secret(
     trusted: list[x509.Certificate],
     now: datetime,
 ) -> list[x509.Certificate]:
-    """Write what the step makes new; return the authorities that are to be trusted then, the signing one first."""
+    """Writes what the step makes new; returns the authorities that are to be trusted then, the signing one first."""
     signer = state.signer
     if step.new_authority or signer is None:
         signer = new_authority(now)

@@ -111,7 +111,7 @@ def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def local_issue(folder: Path, names: Sequence[str], now: datetime | None = None) -> bytes:
-    """Write tls.crt, tls.key and ca.crt for these names into ``folder``; return the authority's certificate as PEM.
+    """Writes tls.crt, tls.key and ca.crt for these names into ``folder``; returns the authority's certificate as PEM.
 
     For harnesses and tests, where no controller runs; the authority's key is thrown away.
     """

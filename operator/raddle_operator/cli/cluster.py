@@ -173,7 +173,7 @@ def _policies(objects: list[Object]) -> list[PolicyObject]:
 
 @asynccontextmanager
 async def connected(kubeconfig: Path | None, context: str | None) -> AsyncIterator[Kube]:
-    """Yield a client with the user's own rights. Raises click.ClickException, also for what fails while it is used."""
+    """Yields a client with the user's own rights. Raises click.ClickException, also for what fails while it is used."""
     try:
         async with await Kube.from_settings(_kubeconfig(kubeconfig), context) as kube:
             yield kube

@@ -86,7 +86,7 @@ def explain(
 def _explain_one(
     pod: str, namespace: str | None, kubeconfig: Path | None, context: str | None, form: str, *, live: bool
 ) -> list[inside.Answer]:
-    """Explain a pod; return what its containers said, nothing where they were not asked."""
+    """Explains a pod; returns what its containers said, nothing where they were not asked."""
     kind, slash, name = pod.rpartition("/")
     if slash and kind.lower() not in {"pod", "pods", "po"}:
         raise click.UsageError(f"{pod!r} names a {kind}; only pods can be explained: pod/NAME")
@@ -102,7 +102,7 @@ def _explain_one(
 
 
 def show(console: Console, snapshot: cluster.Snapshot, *, wide: bool) -> None:
-    """Print all that there is to say of a pod; with `wide` also the variables that only Raddle's own shims read."""
+    """Prints all that there is to say of a pod; with `wide` also the variables that only Raddle's own shims read."""
     explanations = explained(snapshot)
     name, node = snapshot.pod["metadata"]["name"], snapshot.pod.get("spec", {}).get("nodeName") or "not bound yet"
     console.print(f"[bold]pod/{escape(name)}[/] in {escape(snapshot.namespace)}, node {escape(node)}")
@@ -169,7 +169,7 @@ def resized_to(snapshot: cluster.Snapshot, one: pure.ContainerExplanation) -> fl
 
 
 def _decide(snapshot: cluster.Snapshot) -> decide.Decision:
-    """Decide on the pod with what the cluster holds now.
+    """Decides on the pod with what the cluster holds now.
 
     When it was created no node was chosen yet, so its architecture may not have been known; the door says that it was.
     """

@@ -228,7 +228,7 @@ def _pairs(values: Any, between: str) -> str:
 
 
 def show(console: Console, answers: Sequence[Answer]) -> None:
-    """Print each container of one pod with its processes."""
+    """Prints each container of one pod with its processes."""
     for one in answers:
         console.print(f"\nlive, container [bold]{escape(one.container)}[/]: {escape(_summary(one))}", soft_wrap=True)
         if one.processes:
@@ -263,7 +263,7 @@ def _summary(one: Answer) -> str:
 
 
 def show_many(console: Console, answers: Sequence[Answer]) -> None:
-    """Print a line for each container of a selection, and the total."""
+    """Prints a line for each container of a selection, and the total."""
     if answers:
         table = output.table("namespace", "pod", "container", "reached", "detail")
         for one in answers:

@@ -28,7 +28,7 @@ def table(*columns: str) -> Table:
 
 
 def write(document: Any, form: str) -> None:
-    """Print a document as "json" or "yaml"."""
+    """Prints a document as "json" or "yaml"."""
     if form == "json":
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:

@@ -237,7 +237,7 @@ def _expected(recorded: wire.Recorded | None) -> str:
 
 
 def _print_elsewhere(planned: Sequence[Planned], policies: Policies) -> None:
-    """Say where the files' policies are, for workloads that none selects because their namespace is another."""
+    """Says where the files' policies are, for workloads that none selects because their namespace is another."""
     there = {policy.namespace for policy in policies if policy.namespace}
     for one in planned:
         namespace, skip = one.workload.namespace, one.decision.skip

@@ -35,7 +35,7 @@ def names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, 
 
 
 def common(command: Command) -> Command:
-    """Add the options of all processes."""
+    """Adds the options of all processes."""
     for add in (
         option(
             "--kubeconfig",
@@ -58,7 +58,7 @@ NAMESPACE: Final = option("--namespace", default="raddle-system", help="The name
 
 
 def start_logging(level: str) -> None:
-    """Log `time level logger message` lines on standard error."""
+    """Logs `time level logger message` lines on standard error."""
     logging.basicConfig(level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
 
 

@@ -128,7 +128,7 @@ def in_us(quota_cpus: float) -> int:
 
 
 def sweep() -> None:
-    """Remove groups that an earlier, killed run of this module left behind (its process id is in the name)."""
+    """Removes groups that an earlier, killed run of this module left behind (its process id is in the name)."""
     for parent in itertools.chain.from_iterable(_parents()):
         with contextlib.suppress(OSError):
             for left in parent.glob(f"{_PREFIX}*"):
@@ -245,7 +245,7 @@ def _words(path: Path) -> list[str]:
 
 
 def _remove(paths: tuple[Path, ...]) -> None:
-    """Kill what is inside and remove the directories; a process needs a moment to leave its group, so try for 5 s."""
+    """Kills what is inside and removes the directories; for 5 s, as a process needs a moment to leave its group."""
     deadline = time.monotonic() + 5
     for path in paths:
         while path.exists():

@@ -85,7 +85,7 @@ class Container:
         return delivery.PRELOAD_FILE in self.mounts
 
     def write_files(self, folder: Path) -> None:
-        """Write what is mounted on delivery.MOUNT_PATH, for programs of this machine. Raises OSError."""
+        """Writes what is mounted on delivery.MOUNT_PATH, for programs of this machine. Raises OSError."""
         delivery.write(str(folder), platform.machine() if self.has_door else None)
 
 
@@ -209,7 +209,7 @@ def _lines(variables: Mapping[str, str]) -> str:
 
 
 def _docker(given: Container) -> Iterator[str]:
-    """Yield the flags for `docker run`, none of which needs quotes. The files that they name stay in the user's cache.
+    """Yields the flags for `docker run`, none of which needs quotes. The files that they name stay in the user's cache.
 
     The quota is written as the kubelet does: --cpus is refused where it is more than the engine's machine has.
     """
@@ -257,7 +257,7 @@ def _kept(given: Container) -> Path:
 
 
 def _run(given: Container, command: tuple[str, ...]) -> int:
-    """Run the program with all that this machine lets it have; return the exit status for it."""
+    """Runs the program with all that this machine lets it have; returns the exit status for it."""
     variables = dict(given.variables)
     with contextlib.ExitStack() as stack:
         prefix: list[str] = []
@@ -305,7 +305,7 @@ def _quota(cpus: float, stack: contextlib.ExitStack) -> Sequence[str]:
 
 
 def _unchanged(environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield a command that gives the program the variables which do not come through, and no others."""
+    """Yields a command that gives the program the variables which do not come through, and no others."""
     yield "env"
     for name in _SET_ON_THE_WAY:
         if name not in environment:
@@ -316,7 +316,7 @@ def _unchanged(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def _outcome(command: list[str], environment: Mapping[str, str]) -> int:
-    """Run the command in our place, signals included; return its exit status, 128 + the signal that ended it."""
+    """Runs the command in our place, signals included; returns its exit status, 128 + the signal that ended it."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     awaited = {*_FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)

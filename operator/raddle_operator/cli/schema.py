@@ -54,7 +54,7 @@ def _close(node: dict[str, Any]) -> None:
 
 
 def check(manifest: Manifest) -> None:
-    """Raise the ManifestError of the first field that the schema refuses, with its line and what is allowed."""
+    """Raises the ManifestError of the first field that the schema refuses, with its line and what is allowed."""
     validator = jsonschema.Draft202012Validator(schema(manifest.kind))
     errors = sorted(validator.iter_errors(manifest.obj), key=lambda error: manifest.line(_path(error.absolute_path)))
     for error in errors:

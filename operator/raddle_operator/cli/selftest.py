@@ -61,7 +61,7 @@ def selftest(url: str, ca_file: Path | None, expect_refusal: bool, wait_s: float
 
 
 def ask(host: str, port: int, ca_file: Path | None) -> float:
-    """Send the review of a pod that nobody creates; return the seconds that the whole call took.
+    """Sends the review of a pod that nobody creates; returns the seconds that the whole call took.
 
     Raises SelftestError for any answer that does not allow the pod, OSError where there is none.
     """
@@ -88,12 +88,12 @@ def ask(host: str, port: int, ca_file: Path | None) -> float:
 
 
 def is_refusal(error: Exception) -> bool:
-    """Tell whether TLS went well and then the server hung up, as it does where it was shown no certificate."""
+    """Whether TLS went well and then the server hung up, as it does where it was shown no certificate."""
     return isinstance(error, (ConnectionResetError, ssl.SSLEOFError)) or ASKED in str(error)
 
 
 def judge(uid: str, status: int, body: bytes) -> None:
-    """Raise SelftestError unless this is an AdmissionReview that allows the request `uid`."""
+    """Raises SelftestError unless this is an AdmissionReview that allows the request `uid`."""
     if status != http.HTTPStatus.OK:
         raise SelftestError(f"got HTTP {status}, expected 200: {body[:200]!r}")
     try:

@@ -137,7 +137,7 @@ def topology(
 
 
 def _check_usage(**given: Any) -> None:
-    """Raise UsageError for options that contradict each other, or that would have no effect."""
+    """Raises UsageError for options that contradict each other, or that would have no effect."""
     for names in (("root", "node", "pod"), ("pod", "sources", "report"), ("exclusive", "report")):
         both = [name for name in names if given[name]]
         if len(both) > 1:

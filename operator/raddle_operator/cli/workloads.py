@@ -43,7 +43,7 @@ class Workload:
 
 
 def read_policies(found: Sequence[Manifest]) -> Iterator[PolicyObject]:
-    """Yield the policies among the manifests. Raises ManifestError for one that the API server would refuse."""
+    """Yields the policies among the manifests. Raises ManifestError for one that the API server would refuse."""
     for manifest in found:
         if manifest.kind not in POLICY_KINDS:
             continue
@@ -58,7 +58,7 @@ def read_policies(found: Sequence[Manifest]) -> Iterator[PolicyObject]:
 
 
 def read_workloads(found: Sequence[Manifest]) -> Iterator[Workload]:
-    """Yield the workloads among the manifests, each with the pod that its template makes.
+    """Yields the workloads among the manifests, each with the pod that its template makes.
 
     Raises ManifestError for a template that is no pod.
     """
@@ -84,7 +84,7 @@ def read_workloads(found: Sequence[Manifest]) -> Iterator[Workload]:
 
 
 def _check_quantities(pod: Pod) -> None:
-    """Raise SpecError for the first CPU or memory quantity that can't be read."""
+    """Raises SpecError for the first CPU or memory quantity that can't be read."""
     for container in pod.all_containers:
         path = f"spec.{container.field}[{container.place}].resources"
         for part, quantities in (("limits", container.limits), ("requests", container.requests)):

@@ -54,7 +54,7 @@ class Controller:
         return self
 
     async def start(self) -> None:
-        """Answer probes and wait until this process leads. Raises OSError where the port is taken."""
+        """Answers probes and waits until this process leads. Raises OSError where the port is taken."""
         await self._until_stopped.enter_async_context(_serving(self, self._settings))
         electing = asyncio.create_task(self._elector.run(self._lead))
         electing.add_done_callback(lambda done: self._end(None if done.cancelled() else done.exception()))
@@ -62,7 +62,7 @@ class Controller:
         await self._leads.wait()
 
     async def stop(self) -> None:
-        """End all work, release the Lease, and answer no more probes."""
+        """Ends all work, releases the Lease, and answers no more probes."""
         self.ended.set()  # else kopf's own wait for it would hold up its end
         await self._until_stopped.aclose()
 
@@ -71,7 +71,7 @@ class Controller:
         return await self._kube.connection()
 
     def tell(self, resource: Resource, key: Key, obj: Object, change: str | None) -> None:
-        """Note an object as it is now, or was when it was deleted (see Reconciler.tell)."""
+        """Notes an object as it is now, or was when it was deleted (see Reconciler.tell)."""
         if self._reconciler is not None:
             self._reconciler.tell(resource, key, obj, change)
 
@@ -84,7 +84,7 @@ class Controller:
         return ""
 
     def measure(self) -> None:
-        """Bring the gauges up to date."""
+        """Brings the gauges up to date."""
         metrics.LEADER.set(self._elector.is_leader)
         metrics.READINGS.events_dropped = self._recorder.dropped
         if self._reconciler is not None:
@@ -95,7 +95,7 @@ class Controller:
         self.ended.set()
 
     async def _lead(self) -> NoReturn:
-        """Do the leader's work from what the API server says now, until cancelled."""
+        """Does the leader's work from what the API server says now, until cancelled."""
         rewound = HistoryRewoundError("the API server went back in time, as after a restore")
         self._reconciler = Reconciler(self._kube, self._settings, self._recorder, on_rewind=lambda: self._end(rewound))
         self._leads.set()

@@ -44,7 +44,7 @@ class PodCounts:
         return not self._marked
 
     def mark(self, namespaces: Iterable[str]) -> None:
-        """Count these namespaces at the next chance."""
+        """Counts these namespaces at the next chance."""
         self._marked.update(namespaces)
 
     def count(
@@ -54,7 +54,7 @@ class PodCounts:
         policies: Policies,
         changed_s: Mapping[PolicyKey, int],
     ) -> Changes:
-        """Count the marked namespaces. ``namespaces`` are those of them in which pods can be opted in."""
+        """Counts the marked namespaces. ``namespaces`` are those of them in which pods can be opted in."""
         marked, self._marked = self._marked, set()
         grouped: defaultdict[str, list[tuple[str, PodFacts]]] = defaultdict(list)
         for (namespace, name), pod in pods.items():
@@ -92,14 +92,14 @@ class PodCounts:
         return total, there
 
     def record(self, case: Case, reason: SkipReason) -> None:
-        """Take a verdict on one kind of pod."""
+        """Takes a verdict on one kind of pod."""
         self._invalid.discard(case)
         if self._verdicts.get(case) is not reason:
             self._verdicts[case] = reason
             self.mark((case[0],))
 
     def invalidate(self) -> None:
-        """Have every verdict examined again (it rests on more than its key says); forget those without such pods."""
+        """Has every verdict examined again (it rests on more than its key says); forgets those without such pods."""
         needed = {case for found in self.tallies.values() for case in found.valueless}
         self._verdicts = {case: reason for case, reason in self._verdicts.items() if case in needed}
         self._invalid = set(self._verdicts)

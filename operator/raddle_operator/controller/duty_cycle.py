@@ -23,7 +23,7 @@ class DutyCycle:
 
     @contextlib.contextmanager
     def work(self) -> Iterator[None]:
-        """Measure one time of it."""
+        """Measures one time of it."""
         began_s = self._now_s()
         yield
         ended_s = self._now_s()

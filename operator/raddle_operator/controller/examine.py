@@ -43,7 +43,7 @@ def verdict(
 async def examine(
     kube: Kube, state: ClusterState, settings: ControllerSettings, shim: ShimDelivery, key: Key
 ) -> tuple[Case, SkipReason] | None:
-    """Read one pod and return the verdict on all pods like it; None where it is gone. Raises KubeError."""
+    """Reads one pod and returns the verdict on all pods like it; None where it is gone. Raises KubeError."""
     namespace, name = key
     pod, facts, policies = state.pods.store.get(key), state.namespaces.get(("", namespace)), state.arranged()
     if pod is None or facts is None:

@@ -99,7 +99,7 @@ class TopologyRecord:
 
 
 def has_new_spec(old: PolicyRecord | None, new: PolicyRecord | None) -> bool:
-    """Tell whether a policy came, went or has another spec now, rather than a status that we wrote ourselves."""
+    """Whether a policy came, went or has another spec now, rather than a status that we wrote ourselves."""
     return old is None or new is None or (old.policy, old.changed_s) != (new.policy, new.changed_s)
 
 
@@ -132,7 +132,7 @@ class PodReader:
         return self._facts.setdefault(facts, facts)
 
     def forget(self) -> None:
-        """Drop the pool (what is in use stays); called now and then, so that it does not grow with every pod ever."""
+        """Drops the pool (what is in use stays); called now and then, so that it does not grow with every pod ever."""
         self._facts.clear()
         self._labels.clear()
         self._texts.clear()
@@ -159,7 +159,7 @@ def read_namespace(obj: Object) -> NamespaceFacts:
 
 
 def _is_resized(metadata: Mapping[str, Any]) -> bool:
-    """Tell by managedFields whether anybody has written a container's CPUs through pods/resize (Kubernetes 1.33)."""
+    """Whether, by managedFields, anybody has written a container's CPUs through pods/resize (Kubernetes 1.33)."""
     writes = [entry for entry in metadata.get("managedFields") or () if entry.get("subresource") == "resize"]
     return any(_CPU in _resources(entry) for entry in writes)
 

@@ -42,12 +42,12 @@ class NoDiffBase(kopf.DiffBaseStorage):  # type: ignore[misc]
         return None
 
     def store(self, **_: Any) -> None:
-        """Write nothing into the user's object."""
+        """Writes nothing into the user's object."""
 
 
 @kopf.on.startup(registry=REGISTRY)  # type: ignore[untyped-decorator]
 async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
-    """Have kopf write nothing, keep little, and not give up on a refusal before a day."""
+    """Has kopf write nothing, keep little, and not give up on a refusal before a day."""
     settings.persistence.diffbase_storage = NoDiffBase()
     settings.persistence.finalizer = "raddle.dev/finalizer"  # never used; never kopf's own name in users' objects
     settings.posting.enabled = False
@@ -59,7 +59,7 @@ async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
 
 @kopf.on.startup(registry=REGISTRY, errors=kopf.ErrorsMode.PERMANENT)  # type: ignore[untyped-decorator]
 async def start(memo: Controller, **_: Any) -> None:
-    """Answer probes and wait until this process leads. What fails here ends the process: Kubernetes restarts it."""
+    """Answers probes and waits until this process leads. What fails here ends the process: Kubernetes restarts it."""
     try:
         await memo.start()
     except BaseException:
@@ -88,7 +88,7 @@ async def login(memo: Controller, **_: Any) -> kopf.ConnectionInfo:
 async def changed(
     memo: Controller, resource: Any, event: Mapping[str, Any], namespace: str | None, name: str, **_: Any
 ) -> None:
-    """Note a policy, topology, namespace or node that was listed, created, changed or deleted."""
+    """Notes a policy, topology, namespace or node that was listed, created, changed or deleted."""
     key = (namespace or "", name)
     memo.tell(_RESOURCES[resource.plural], key, dict(event["object"]), event["type"])
 
@@ -99,5 +99,5 @@ for _resource in WATCHED:
 
 @kopf.on.cleanup(registry=REGISTRY)  # type: ignore[untyped-decorator]
 async def stop(memo: Controller, **_: Any) -> None:
-    """End the work when kopf has ended its watches."""
+    """Ends the work when kopf has ended its watches."""
     await memo.stop()

@@ -92,7 +92,7 @@ class Readings(Collector):
         self.caches: tuple[CacheState, ...] = ()
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics with what was last set."""
+        """Yields the metrics with what was last set."""
         yield CounterMetricFamily(
             "raddle_controller_events_dropped",
             "Events that were not written: repeated too often, or refused",
@@ -117,7 +117,7 @@ REGISTRY.register(READINGS)
 
 
 def measure_pods(tallies: Mapping[str, NamespaceTally]) -> None:
-    """Set the gauges about pods from the counts of all namespaces."""
+    """Sets the gauges about pods from the counts of all namespaces."""
     states: Tallies[Gauge] = Tallies()
     reasons: Tallies[str] = Tallies({str(reason): 0 for reason in SkipReason})
     missed: Tallies[str] = Tallies()
@@ -142,7 +142,7 @@ def measure_pods(tallies: Mapping[str, NamespaceTally]) -> None:
 
 
 def _measure_missed(missed: Tallies[str]) -> None:
-    """Show namespaces with missed pods only, and not all of them when there are very many."""
+    """Shows namespaces with missed pods only, and not all of them when there are very many."""
     MISSED_PODS.clear()
     shown = sorted(missed.items(), key=lambda item: (-item[1], item[0]))
     for namespace, count in shown[:MISSED_NAMESPACES]:
@@ -153,13 +153,13 @@ def _measure_missed(missed: Tallies[str]) -> None:
 
 
 def measure_conditions(policies: Iterable[Mapping[str, Any]], topologies: Iterable[Mapping[str, Any]]) -> None:
-    """Set the gauges about policies and topologies from their statuses."""
+    """Sets the gauges about policies and topologies from their statuses."""
     _measure_two(POLICIES, (ACCEPTED, DEGRADED), policies)
     _measure_two(TOPOLOGIES, (FRESH, VALID), topologies)
 
 
 def _measure_two(gauge: Gauge, kinds: tuple[str, str], statuses: Iterable[Mapping[str, Any]]) -> None:
-    """Count the statuses by two conditions, so that the sum over all labels is the number of objects."""
+    """Counts the statuses by two conditions, so that the sum over all labels is the number of objects."""
     found = Tallies({(one, other): 0 for one in _STATES for other in _STATES})
     found.update((_condition(status, kinds[0]), _condition(status, kinds[1])) for status in statuses)
     for states, count in found.items():

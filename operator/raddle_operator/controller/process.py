@@ -23,7 +23,7 @@ COLLECTED_AFTER: Final = (10_000, 10, 10)
 
 
 def run(settings: ControllerSettings) -> int:
-    """Run the controller until SIGTERM or SIGINT; return the exit status."""
+    """Runs the controller until SIGTERM or SIGINT; returns the exit status."""
     gc.set_threshold(*COLLECTED_AFTER)
     try:
         asyncio.run(serve(settings))
@@ -34,7 +34,7 @@ def run(settings: ControllerSettings) -> int:
 
 
 async def serve(settings: ControllerSettings) -> None:
-    """Run the controller until SIGTERM or SIGINT; then its Lease is released. The event loop must be its own.
+    """Runs the controller until SIGTERM or SIGINT; then its Lease is released. The event loop must be its own.
 
     Raises what ends the process before: ConfigError where there are no credentials, LeadershipLostError,
     HistoryRewoundError, or what failed.
@@ -47,7 +47,7 @@ async def serve(settings: ControllerSettings) -> None:
 
 
 async def _operate(controller: Controller) -> None:
-    """Run kopf until SIGTERM, SIGINT, or the controller has ended. Raises what ended it otherwise."""
+    """Runs kopf until SIGTERM, SIGINT, or the controller has ended. Raises what ended it otherwise."""
     await kopf.operator(
         registry=handlers.REGISTRY,
         memo=controller,  # which every handler gets

@@ -48,13 +48,13 @@ class StatusWriter:
         return max(0.0, written_s + self._interval_s - self._now_s()) if written == generation else 0.0
 
     def forget(self, resource: Resource, key: Key) -> None:
-        """Drop what is remembered about an object that is gone."""
+        """Drops what is remembered about an object that is gone."""
         self._written.pop((resource.kind, key), None)
 
     async def write(
         self, resource: Resource, key: Key, uid: str, previous: Mapping[str, Any], wanted: Mapping[str, Any]
     ) -> Object | None:
-        """Make the object's status say ``wanted``; return the object as stored, None where nothing was written.
+        """Makes the object's status say ``wanted``; returns the object as stored, None where nothing was written.
 
         An object that is gone, or was created again, is nobody's error. Raises KubeError for what may pass.
         """

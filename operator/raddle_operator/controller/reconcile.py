@@ -100,7 +100,7 @@ class Reconciler:
     # ---- what marks keys
 
     def tell(self, resource: Resource, key: Key, obj: Object, change: str | None) -> None:
-        """Take what kopf tells of an object: what a watch said of it, None where kopf has listed it.
+        """Takes what kopf tells of an object: what a watch said of it, None where kopf has listed it.
 
         kopf lists a kind again when the API server has forgotten where its watch was, and does not say what is gone
         since; so an object that comes by a list for the second time calls for a resync.
@@ -137,7 +137,7 @@ class Reconciler:
         self._upkeep.add(Work("shim", namespace=namespace))
 
     async def resync(self) -> None:
-        """Correct what is known by lists, then bring everything up to date, changed or not. Raises KubeError."""
+        """Corrects what is known by lists, then brings everything up to date, changed or not. Raises KubeError."""
         await self.state.resync()
         self._counts.invalidate()
         self._count_again(name for _, name in self.state.namespaces)
@@ -157,7 +157,7 @@ class Reconciler:
     # ---- what is done
 
     async def run(self) -> NoReturn:
-        """Follow the API server and keep every status right, until cancelled."""
+        """Follows the API server and keeps every status right, until cancelled."""
         async with asyncio.TaskGroup() as group:
             if self._shim is not None:
                 for informer in self._shim.informers:
@@ -204,14 +204,14 @@ class Reconciler:
                 await self._keep_shim(work.namespace)
 
     def _count_in_time(self) -> None:
-        """Count, or come back when it is time to: a request does not say how long ago the last count ended."""
+        """Counts, or comes back when it is time to: a request does not say how long ago the last count ended."""
         if (wait_s := self._duty.wait_s()) > 0:
             self.queue.add(_COUNT, delay_s=wait_s)
         else:
             self._count()
 
     def _count(self) -> None:
-        """Count the marked namespaces; mark the policies whose counts have changed, and pods to examine."""
+        """Counts the marked namespaces; marks the policies whose counts have changed, and pods to examine."""
         if self._counts.is_current:
             return
         with self._duty.work():
@@ -282,7 +282,7 @@ class Reconciler:
                 self.queue.add(Work("policy", *key))
 
     def measure(self) -> None:
-        """Bring the gauges up to date; called when they are about to be read."""
+        """Brings the gauges up to date; called when they are about to be read."""
         state = self.state
         metrics.QUEUE_DEPTH.set(len(self.queue) + len(self._upkeep))
         metrics.measure_pods(self._counts.tallies)

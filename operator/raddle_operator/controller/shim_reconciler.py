@@ -96,7 +96,7 @@ class ShimReconciler:
         return shipped.shim() if allowed else ShimDelivery()
 
     async def reconcile(self, namespace: str, oldest_injected_s: int | None) -> None:
-        """Make one opted-in namespace have the present ConfigMap and no outdated one. Raises for what may pass."""
+        """Makes one opted-in namespace have the present ConfigMap and no outdated one. Raises for what may pass."""
         if self._namespaces and namespace not in self._namespaces:
             return
         kept = {key: found for informer in self.informers for key, found in informer.store.items()}
@@ -106,7 +106,7 @@ class ShimReconciler:
             await self._remove(namespace, name)
 
     async def _is_there(self, namespace: str) -> bool:
-        """Ask for it, where the lists are not there to tell: a create would send its whole content."""
+        """Asks for it, where the lists are not there to tell: a create would send its whole content."""
         if all(informer.synced.is_set() for informer in self.informers):
             return False
         name = config_map_name(self.content_hash)

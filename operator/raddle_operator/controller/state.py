@@ -107,7 +107,7 @@ class ClusterState:
     # ---- what comes in
 
     def deliver(self, resource: Resource, key: Key, obj: Object, *, deleted: bool = False) -> None:
-        """Take an object as it is on the server now, or was when it was deleted. It never raises."""
+        """Takes an object as it is on the server now, or was when it was deleted. It never raises."""
         try:
             version = int(obj["metadata"]["resourceVersion"])
             self._stores[resource].put_newer(key, version, None if deleted else self._readers[resource](obj))
@@ -182,7 +182,7 @@ class ClusterState:
         )
 
     def caches(self) -> Iterator[CacheState]:
-        """Yield how many objects of each kind are kept; kopf does not say when it last heard of its kinds."""
+        """Yields how many objects of each kind are kept; kopf does not say when it last heard of its kinds."""
         for resource in WATCHED:
             yield CacheState(resource.kind, len(self._stores[resource]), None)
         yield CacheState(PODS.kind, len(self.pods.store), self.pods.age_s)

@@ -78,7 +78,7 @@ class Tally:
         )
 
     def skip(self, name: str, reason: SkipReason | None) -> None:
-        """Count a pod that should have values and has none; None: the reason is not known yet."""
+        """Counts a pod that should have values and has none; None: the reason is not known yet."""
         if reason is None:
             self.pending += 1
             return
@@ -125,7 +125,7 @@ def tally(
     *,
     unlabelled: str = matching.DISABLED,
 ) -> NamespaceTally:
-    """Count one namespace's (name, pod) pairs by the policy that governs each.
+    """Counts one namespace's (name, pod) pairs by the policy that governs each.
 
     ``changed_s`` is when each policy was last written; ``verdicts`` why pods have no values, as far as that has been
     examined; ``unlabelled`` what a namespace without the label counts as.
@@ -176,7 +176,7 @@ def _match(
 
 
 def _count(counts: Tally, policy: PolicyObject, pod: PodFacts, reached_s: int) -> bool:
-    """Count one pod; return whether the reason for its having no values is to be looked up."""
+    """Counts one pod; returns whether the reason for its having no values is to be looked up."""
     counts.matched += 1
     if pod.injected:
         counts.injected += 1
@@ -280,7 +280,7 @@ def _degraded(record: PolicyRecord, tally: Tally, shimless: Sequence[str]) -> di
 
 
 def _problems(record: PolicyRecord, tally: Tally, shimless: Sequence[str]) -> Iterable[Problem]:
-    """Yield what is wrong, the worst first."""
+    """Yields what is wrong, the worst first."""
     missed = tally.skipped.get(SkipReason.WEBHOOK_MISSED, 0)
     if missed:
         names = _listed(tally.missed, missed)
@@ -320,7 +320,7 @@ def with_times(
 
 
 def status_matches(previous: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Tell whether a status that is there says all that is wanted; others' fields and conditions do not matter."""
+    """Whether a status that is there says all that is wanted; others' fields and conditions do not matter."""
     there = {item.get("type"): item for item in previous.get("conditions") or ()}
     if any(there.get(item["type"]) != item for item in wanted["conditions"]):
         return False

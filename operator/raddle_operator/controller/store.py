@@ -33,7 +33,7 @@ class VersionedStore(Mapping[K, T], Generic[K, T]):
         return len(self._values)
 
     def put_newer(self, key: K, version: int, value: T | None) -> None:
-        """Take one change (None: deleted) unless something newer is known of that key."""
+        """Takes one change (None: deleted) unless something newer is known of that key."""
         known, old = self._values.get(key, (self._deleted.get(key, -1), None))
         if version <= known:
             return
@@ -47,7 +47,7 @@ class VersionedStore(Mapping[K, T], Generic[K, T]):
             self._on_change(key, old, value)
 
     def retain(self, keys: AbstractSet[K], version: int) -> None:
-        """Take the keys of a full list that is true at ``version``: what it lacks and is not newer is gone."""
+        """Takes the keys of a full list that is true at ``version``: what it lacks and is not newer is gone."""
         for key, (known, _) in list(self._values.items()):
             if key not in keys and known <= version:
                 self.put_newer(key, max(version, known + 1), None)

@@ -51,7 +51,7 @@ class KeyedQueue(Generic[K]):
         return len(self._due.keys() | self._running)
 
     def add(self, key: K, *, delay_s: float = 0.0) -> None:
-        """Handle ``key`` when its interval and ``delay_s`` allow; earlier requests of the same key stay as they are."""
+        """Handles ``key`` when its interval and ``delay_s`` allow; earlier requests of it stay as they are."""
         if key in self._running:
             self._again[key] = min(delay_s, self._again.get(key, delay_s))
             return
@@ -66,12 +66,12 @@ class KeyedQueue(Generic[K]):
             self._changed.set()
 
     def forget(self, key: K) -> None:
-        """Drop what is remembered about a key that will not come back (its object is gone)."""
+        """Drops what is remembered about a key that will not come back (its object is gone)."""
         self._failures.pop(key, None)
         self._started_s.pop(key, None)
 
     async def run(self, handle: Callable[[K], Awaitable[None]], *, workers: int = 1) -> NoReturn:
-        """Handle keys until cancelled. A handler that raises is logged, and its key comes back later."""
+        """Handles keys until cancelled. A handler that raises is logged, and its key comes back later."""
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
                 group.create_task(self._work(handle))

@@ -77,7 +77,7 @@ class Kube(Session):
         metadata_only: bool = False,
         chunk_size: int = 500,
     ) -> AsyncGenerator[Page, None]:
-        """Yield a list in chunks, so that one chunk of full objects is in memory at a time.
+        """Yields a list in chunks, so that one chunk of full objects is in memory at a time.
 
         Raises Gone when reading it takes so long (5 min) that the server forgets the rest.
         """
@@ -121,7 +121,7 @@ class Kube(Session):
     async def create(
         self, resource: Resource, body: Object, namespace: str = "", *, field_manager: str = "", dry_run: bool = False
     ) -> Object:
-        """Create an object and return it as stored. Raises AlreadyExists."""
+        """Creates an object and returns it as stored. Raises AlreadyExists."""
         query = _query(fieldManager=field_manager, dryRun="All" if dry_run else None)
         path = resource.path(namespace or _namespace(body))
         return await self.request("POST", path, query=query, body=_typed(resource, body))
@@ -129,7 +129,7 @@ class Kube(Session):
     async def replace(
         self, resource: Resource, body: Object, *, subresource: str = "", field_manager: str = ""
     ) -> Object:
-        """Replace an object. With ``metadata.resourceVersion`` a compare-and-swap: Conflict if it has moved on."""
+        """Replaces an object. With ``metadata.resourceVersion`` a compare-and-swap: Conflict if it has moved on."""
         path = resource.path(_namespace(body), body["metadata"]["name"], subresource)
         return await self.request("PUT", path, query=_query(fieldManager=field_manager), body=_typed(resource, body))
 
@@ -158,7 +158,7 @@ class Kube(Session):
         subresource: str = "",
         field_manager: str = "",
     ) -> Object:
-        """Patch an object. A JSON patch is a list of operations, one of which may ``test`` the resourceVersion."""
+        """Patches an object. A JSON patch is a list of operations, one of which may ``test`` the resourceVersion."""
         path = resource.path(namespace, name, subresource)
         query = _query(fieldManager=field_manager)
         return await self.request("PATCH", path, query=query, body=patch, content_type=_PATCH_TYPES[kind])
@@ -166,7 +166,7 @@ class Kube(Session):
     async def delete(
         self, resource: Resource, name: str, namespace: str = "", *, uid: str = "", resource_version: str = ""
     ) -> Object:
-        """Delete an object; only that ``uid`` and ``resource_version`` where given, else Conflict. Raises NotFound."""
+        """Deletes an object; only that ``uid`` and ``resource_version`` where given, else Conflict. Raises NotFound."""
         conditions = {key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
         body: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if conditions:
@@ -176,7 +176,7 @@ class Kube(Session):
     # ---- commands
 
     async def execute(self, pod: str, namespace: str, container: str, command: Sequence[str]) -> Executed:
-        """Run a command in a container and return what it said, once it has ended.
+        """Runs a command in a container and returns what it said, once it has ended.
 
         Raises Forbidden, NotFound, and other ApiErrors; Unavailable also where the container's runtime says nothing.
         """
@@ -209,7 +209,7 @@ class Kube(Session):
         metadata_only: bool = False,
         timeout_seconds: int = WATCH_TIMEOUT_S,
     ) -> AsyncGenerator[WatchEvent, None]:
-        """Yield changes after ``resource_version``, bookmarks included, until the server ends the stream.
+        """Yields changes after ``resource_version``, bookmarks included, until the server ends the stream.
 
         Raises Gone when the version is too old (list again), and any other ApiError. A stream that falls silent for
         100 s ends like one that the server ended. Close the iterator (``contextlib.aclosing``) when leaving it early.

@@ -101,7 +101,7 @@ class Recorder:
         action: str = "Reconcile",
         warning: bool = False,
     ) -> None:
-        """Say something about an object. Returns at once; what can't be queued is counted in ``dropped``."""
+        """Says something about an object. Returns at once; what can't be queued is counted in ``dropped``."""
         kind: Literal["Normal", "Warning"] = "Warning" if warning else "Normal"
         event = Event(
             regarding=regarding, type=kind, reason=reason[:128], action=action[:128], note=note[:NOTE_CHARACTERS]
@@ -112,12 +112,12 @@ class Recorder:
             self.dropped += 1
 
     async def run(self) -> NoReturn:
-        """Write what is posted until cancelled."""
+        """Writes what is posted until cancelled."""
         while True:
             await self.write(await self._queue.get())
 
     async def write(self, event: Event) -> None:
-        """Write one event now, or drop it. Never raises for anything that the API server says."""
+        """Writes one event now, or drops it. Never raises for anything that the API server says."""
         now_s = self._now_s()
         written_s = self._written_s.get(event)
         repeated = written_s is not None and now_s - written_s < REPEATED_AFTER_S

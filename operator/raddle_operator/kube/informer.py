@@ -67,7 +67,7 @@ def key_of(obj: Object) -> Key:
 
 
 def backoffs(first_s: float = BACKOFF_FIRST_S, most_s: float = BACKOFF_MOST_S) -> Iterator[float]:
-    """Yield pauses that double up to a cap, without end, each somewhere in the upper half of its step."""
+    """Yields pauses that double up to a cap, without end, each somewhere in the upper half of its step."""
     step_s = first_s
     while True:
         yield step_s * (0.5 + random.random() / 2)  # noqa: S311 (spreads retries, guards nothing)
@@ -129,7 +129,7 @@ class Informer(Generic[T]):
         self.store: Final[Mapping[Key, T]] = MappingProxyType(self._objects)
 
     def subscribe(self, callback: Callable[[Key, T | None, T | None], None]) -> None:
-        """Call ``callback(key, old, new)`` for every change from now on."""
+        """Calls ``callback(key, old, new)`` for every change from now on."""
         self._callbacks.append(callback)
 
     def relist(self) -> None:
@@ -147,7 +147,7 @@ class Informer(Generic[T]):
         return None if self._listed_at_s is None else time.monotonic() - self._listed_at_s
 
     async def run(self) -> NoReturn:
-        """Follow the API server until cancelled."""
+        """Follows the API server until cancelled."""
         pauses = backoffs(self._first_pause_s)
         while True:
             started_at_s = time.monotonic()
@@ -178,7 +178,7 @@ class Informer(Generic[T]):
                 await asyncio.sleep(next(pauses))
 
     async def _is_rewound(self) -> bool:
-        """Ask by the smallest list whether the server is behind what it has said before."""
+        """Asks by the smallest list whether the server is behind what it has said before."""
         pages = self._pages(chunk_size=1)
         async with contextlib.aclosing(pages):
             page = await anext(pages)
@@ -216,7 +216,7 @@ class Informer(Generic[T]):
         self.synced.set()
 
     async def _watch(self, version: str) -> None:
-        """Apply changes until the stream ends; then the version is kept, or dropped where a list is due."""
+        """Applies changes until the stream ends; then the version is kept, or dropped where a list is due."""
         following = asyncio.create_task(self._follow(version))
         waiting = asyncio.create_task(self._until_relist_is_due())
         try:
@@ -261,7 +261,7 @@ class Informer(Generic[T]):
         self._ended_early = time.monotonic() - started_at_s < timeout_s - EARLY_S
 
     def _note_rewind(self, listed: str) -> None:
-        """Tell of a list that is older than what the server had said before: it has lost its past."""
+        """Tells of a list that is older than what the server had said before: it has lost its past."""
         known, self._newest = self._newest, listed
         if _is_older(listed, known):
             log.warning("%s: the server went back from version %s to %s", self.resource.plural, known, listed)
@@ -276,7 +276,7 @@ class Informer(Generic[T]):
             return None
 
     def _replace(self, found: dict[Key, T]) -> None:
-        """Make the store equal to ``found`` in one step, then report each difference."""
+        """Makes the store equal to ``found`` in one step, then reports each difference."""
         changes: list[tuple[Key, T | None, T | None]] = [
             (key, old, None) for key, old in self._objects.items() if key not in found
         ]
@@ -308,10 +308,10 @@ class Informer(Generic[T]):
 
 
 def _is_older(version: str, known: str) -> bool:
-    """Compare two resource versions, which are etcd's revisions; False where one is not a number."""
+    """Compares two resource versions, which are etcd's revisions; False where one is not a number."""
     return version.isdecimal() and known.isdecimal() and int(version) < int(known)
 
 
 def _is_passing(error: KubeError) -> bool:
-    """Tell a broken connection or 429, after which the same watch may go on, from all that calls for a list."""
+    """Whether it is a broken connection or 429, after which the same watch may go on: all else calls for a list."""
     return isinstance(error, Unavailable) and not isinstance(error, Unreachable) and error.status in (0, 429)

@@ -85,7 +85,7 @@ class Elector:
         return self._holder
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the Lease, run ``lead()`` while it is held, then release it.
+        """Waits for the Lease, runs ``lead()`` while it is held, then releases it.
 
         Returns when ``lead()`` does. Raises what ``lead()`` raises, and LeadershipLostError when the Lease could not be
         renewed: then ``lead()`` is cancelled but not waited for longer than the Lease is still ours, and the caller
@@ -128,7 +128,7 @@ class Elector:
         self._renewed_at_s = None
 
     async def _try(self) -> bool:
-        """Take or renew the Lease once; every failure to do so is False."""
+        """Takes or renews the Lease once; every failure to do so is False."""
         try:
             async with asyncio.timeout(self._timing.renew_deadline_s / 2):
                 return await self._take()
@@ -161,7 +161,7 @@ class Elector:
         return True
 
     async def _renew(self, asked_at_s: float) -> bool:
-        """Renew without a look, as client-go does. False when the version says that somebody else has written."""
+        """Renews without a look, as client-go does. False when the version says that somebody else has written."""
         stored, self._stored = self._stored, None
         if stored is None or not self.is_leader:
             return False
@@ -178,7 +178,7 @@ class Elector:
         self._renewed_at_s = asked_at_s
 
     def _observe(self, lease: Object, at_s: float) -> None:
-        """Note the record, and the time only when it differs from the last one: that is how age is measured."""
+        """Notes the record, and the time only when it differs from the last one: that is how age is measured."""
         spec = lease.get("spec") or {}
         if self._observed is None or spec != self._observed:
             self._observed = spec
@@ -204,7 +204,7 @@ class Elector:
         }
 
     async def _release(self) -> None:
-        """Give the Lease up where it is still ours, so that the next leader need not wait for it to run out."""
+        """Gives the Lease up where it is still ours, so that the next leader need not wait for it to run out."""
         if not self.is_leader:
             return
         self._renewed_at_s = None

@@ -116,11 +116,11 @@ class Session:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the session."""
+        """Closes the session."""
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection; watches end with Unavailable."""
+        """Closes every connection; watches end with Unavailable."""
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -151,7 +151,7 @@ class Session:
         accept: str = JSON,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> Object:
-        """Send one request and return its JSON object.
+        """Sends one request and returns its JSON object.
 
         Raises a typed ApiError; a connection that fails or takes longer than ``timeout_s`` is Unavailable, status 0.
         """
@@ -171,7 +171,7 @@ class Session:
 
     @contextlib.asynccontextmanager
     async def open(self, call: Call) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send one request and yield the response, whose body is not read yet.
+        """Sends one request and yields the response, whose body is not read yet.
 
         Raises ApiError: Unreachable before the answer has begun, Unavailable where it breaks off.
         """
@@ -197,7 +197,7 @@ class Session:
     async def websocket(
         self, path: str, query: Sequence[tuple[str, str]], protocol: str
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """Yield a connection that speaks the protocol. Raises ApiError where there is none to be had, or it breaks."""
+        """Yields a connection that speaks the protocol. Raises ApiError where there is none to be had, or it breaks."""
         if self._session is None:
             raise Unavailable(0, "Closed", f"GET {path}: the client is closed")
         configuration = self._configuration
@@ -236,7 +236,7 @@ class Session:
         )
 
     async def _renew(self, refused: Configuration) -> bool:
-        """Read the credentials again after a 401; return whether others than the refused ones are there to try."""
+        """Reads the credentials again after a 401; returns whether others than the refused ones are there to try."""
         async with self._renewal:
             if self._configuration is not refused:
                 return True  # another request has done it meanwhile
@@ -288,7 +288,7 @@ async def _error(response: aiohttp.ClientResponse) -> ApiError:
 
 
 async def lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Yield the lines of a stream. aiohttp's own iteration fails on a line that is longer than its buffer."""
+    """Yields the lines of a stream. aiohttp's own iteration fails on a line that is longer than its buffer."""
     pending: list[bytes] = []
     while True:
         try:

@@ -196,7 +196,7 @@ def _listed() -> frozenset[int]:
 
 
 class _Sampler:
-    """The thread of observe=runs; one a process, and none in a forked child until that creates a session itself."""
+    """The thread of observe=runs; one per process, and none in a forked child until that creates a session itself."""
 
     pid = 0
     lock = RLock()

@@ -99,7 +99,7 @@ def _own() -> _State:
 
     Asked for each time: a function that was registered for forks before this module was would come first.
     """
-    global _state  # noqa: PLW0603  # one a process
+    global _state  # noqa: PLW0603  # one per process
     if _state.pid != os.getpid():
         _state = _State()
     return _state

@@ -64,7 +64,7 @@ class Arrangement:
     def flow(self, boxes: Sequence[Box], most: int) -> Size:
         """The flattest way to put boxes into rows of `most` width, and the narrowest of these.
 
-        No box is given less room than it needs, except where there is one a row. All boxes are as wide as the widest.
+        No box is given less room than it needs, except where there is one per row. All boxes are as wide as the widest.
         The boxes of one row are as high as its highest.
         """
         found: Size | None = None
@@ -90,7 +90,7 @@ class Arrangement:
         return (most + self._gap[0]) // beside - self._gap[0]
 
     def settle(self, boxes: Sequence[Box], most: int, within: Place = ()) -> None:
-        """Find the width of the widest box of each place, before `laid` tells of them."""
+        """Finds the width of the widest box of each place, before `laid` tells of them."""
         beside = self.flow(boxes, most).beside
         place, room = (*within, (boxes[0].kind, beside)), self._room(most, beside)
         self._widths[place] = max(self._widths.get(place, 0), *(self.size(box, room).width for box in boxes))
@@ -99,7 +99,7 @@ class Arrangement:
                 self.settle(box.boxes, room - self._sides, place)
 
     def laid(self, boxes: Sequence[Box], most: int, within: Place) -> Iterator[tuple[Row, Sequence[Box]]]:
-        """Yield the rows of boxes within a place."""
+        """Yields the rows of boxes within a place."""
         beside = self.flow(boxes, most).beside
         place, room = (*within, (boxes[0].kind, beside)), self._room(most, beside)
         for row in rows(boxes, beside):
@@ -129,7 +129,7 @@ def threads(cores: Sequence[Core]) -> int:
 
 
 def rows(items: Sequence[_Item], beside: int) -> Iterator[Sequence[_Item]]:
-    """Yield the items row by row."""
+    """Yields the items row by row."""
     for start in range(0, len(items), beside):
         yield items[start : start + beside]
 

@@ -123,7 +123,7 @@ def _l3(machine: Machine) -> Iterator[_Named]:
 
 
 def _shared_l2(machine: Machine) -> Iterator[_Named]:
-    """Yield each level-2 cache that several cores share: a module of E-cores, a tile."""
+    """Yields each level-2 cache that several cores share: a module of E-cores, a tile."""
     for cache in machine.caches:
         for cpus in cache.groups:
             if cache.level == _L2 and cores_within(machine, cpus) > 1:
@@ -223,7 +223,7 @@ class _Nest:
         return Box(kind=title.kind, names=title.names, notes=title.notes, boxes=boxes)
 
     def _nearest_within(self, cpus: int) -> Iterator[Box]:
-        """Yield, once, the memory whose nearest CPUs are all among these."""
+        """Yields once the memory whose nearest CPUs are all among these."""
         for node in list(self._memory):
             near = self._near(node)
             if near and not near & ~cpus:
@@ -262,9 +262,9 @@ class _Nest:
 
     def _state(self, bit: int) -> tuple[State, str]:
         marks = self._marks
-        tied = cpuset.of([number for number, cpus in enumerate(marks.workers, 1) if cpus & bit])
-        if tied:
-            return State.WORKER, f"w{cpuset.format_list(tied)}"
+        pinned = cpuset.of([number for number, cpus in enumerate(marks.workers, 1) if cpus & bit])
+        if pinned:
+            return State.WORKER, f"w{cpuset.format_list(pinned)}"
         reserved = self._machine.kubelet.reserved_cpus or 0
         for state, cpus in (
             (State.POOL, marks.pool),
@@ -278,7 +278,7 @@ class _Nest:
         return State.FREE, ""
 
     def memory(self) -> Iterator[Box]:
-        """Yield a box for each NUMA node of memory only that is in no other box."""
+        """Yields a box for each NUMA node of memory only that is in no other box."""
         for node in self._memory:
             yield self._memory_box(node, told=False)
 
@@ -306,7 +306,7 @@ class _Nest:
         return Box(kind="memory", names=(f"NUMA node {node.id}", *_memory_of(node)), notes=notes)
 
     def offline(self) -> Iterator[Box]:
-        """Yield the box of the offline CPUs, if there are any."""
+        """Yields the box of the offline CPUs, if there are any."""
         offline = self._machine.offline
         if not offline:
             return

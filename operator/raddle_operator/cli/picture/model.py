@@ -69,7 +69,7 @@ class Box:
     alike: int = 1
 
     def cells(self) -> Iterator[Cell]:
-        """Yield every cell in the box and the boxes in it, in the order in which they are drawn."""
+        """Yields every cell in the box and the boxes in it, in the order in which they are drawn."""
         for core in self.cores:
             yield from core
         for box in self.boxes:
@@ -81,7 +81,7 @@ class Marks:
     """Who uses the CPUs: sets of CPUs that are drawn in another state than free.
 
     `outside` not for the container; `idle` its own, unused; `pool` for any of its threads; `caller` left to the
-    calling thread; `workers` one set for each worker that is tied to CPUs, which may be the same for several.
+    calling thread; `workers` one set for each worker that is pinned to CPUs, which may be the same for several.
     `facts` are lines above the picture. `boxes` are drawn below the machine, for what is known to run there but not on
     which CPUs.
     """

@@ -32,7 +32,7 @@ class OverlayError(ValueError):
 class _Use:
     """How a pool uses CPUs: `cpus` are all of its container's, `pool` those that its threads may use.
 
-    `groups` are one set for each worker that is tied to CPUs, `caller` the CPUs that they leave to the caller.
+    `groups` are one set for each worker that is pinned to CPUs, `caller` the CPUs that they leave to the caller.
     """
 
     cpus: int
@@ -100,17 +100,17 @@ def _placed(machine: Machine, container: str, plan: Plan, exclusive: int) -> Mar
 
 
 def _marks(machine: Machine, use: _Use, facts: Sequence[tuple[str, str]]) -> Marks:
-    tied = 0
+    pinned = 0
     for group in use.groups:
-        tied |= group
+        pinned |= group
     # Where all may use the same CPUs it is the pool that does, with the caller.
-    alike = len(set(use.groups)) == 1 and (len(use.groups) > 1 or bool(use.caller & tied))
+    alike = len(set(use.groups)) == 1 and (len(use.groups) > 1 or bool(use.caller & pinned))
     workers = () if alike else use.groups
-    pool = 0 if workers else tied or use.pool
-    caller = use.caller & ~(tied | pool)
+    pool = 0 if workers else pinned or use.pool
+    caller = use.caller & ~(pinned | pool)
     return Marks(
         outside=machine.online & ~use.cpus,
-        idle=use.cpus & ~(tied | pool | caller),
+        idle=use.cpus & ~(pinned | pool | caller),
         pool=pool,
         caller=caller,
         workers=workers,
@@ -119,7 +119,7 @@ def _marks(machine: Machine, use: _Use, facts: Sequence[tuple[str, str]]) -> Mar
 
 
 def _workers(groups: Sequence[int]) -> list[tuple[str, str]]:
-    """A line for each set of CPUs that workers are tied to; none where the picture says it better."""
+    """A line for each set of CPUs that workers are pinned to; none where the picture says it better."""
     lines = list(_each_set(groups))
     return lines if len(lines) <= MAX_WORKER_LINES else []
 
@@ -141,7 +141,7 @@ def _unplaced(container: str, values: Mapping[str, Any], because: Mapping[str, s
     if not count:
         box = Box(kind="pool", names=(name, "no count is set"), notes=tuple(text for _, text in facts if text))
         return Marks(boxes=(box,))
-    tied = exclusive and values.get("affinity") in {"numa", "core"}
+    pinned = exclusive and values.get("affinity") in {"numa", "core"}
     where = (
         f"on {exclusive} exclusive CPUs; the kubelet chooses them, their numbers are known only in the container"
         if exclusive
@@ -151,7 +151,7 @@ def _unplaced(container: str, values: Mapping[str, Any], because: Mapping[str, s
     names = (name, plural(count, "thread"))
     if count > MAX_POOL_CELLS:
         return Marks(boxes=(Box(kind="pool", names=names, notes=notes),))
-    states = [State.CALLER, *[State.WORKER] * (count - 1)] if tied and count > 1 else [State.POOL] * count
+    states = [State.CALLER, *[State.WORKER] * (count - 1)] if pinned and count > 1 else [State.POOL] * count
     cells = tuple((Cell(cpu=None, state=state, sign=_sign(state, number)),) for number, state in enumerate(states))
     return Marks(boxes=(Box(kind="pool", names=names, notes=notes, cores=cells),))
 
@@ -181,9 +181,9 @@ def reported(machine: Machine, report: Mapping[str, Any]) -> Marks:
     effective = sessions[-1].get("effective") if sessions else None
     effective = effective if isinstance(effective, Mapping) else {}
     groups = _groups(effective.get("affinityGroups"), cpus)
-    tied = 0
+    pinned = 0
     for group in groups:
-        tied |= group
+        pinned |= group
     first = placement.cores_in_order(machine, cpus)[0]
     use = _Use(cpus=cpus, pool=cpus, groups=groups, caller=first if groups else 0)
     pid, command, language = (_text(report.get(key)) for key in ("pid", "command", "language"))

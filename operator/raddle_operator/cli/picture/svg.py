@@ -160,7 +160,7 @@ class _Sheet:
     # --- around it --------------------------------------------------------------------------------------------------
 
     def _heading(self, width: int) -> int:
-        """Draw title and facts, and return where the machine begins."""
+        """Draws title and facts, and returns where the machine begins."""
         y = _MARGIN
         for line in _wrapped(self._picture.title, width, style.TITLE_EM):
             y += 20

@@ -126,7 +126,7 @@ def _legend(picture: Picture, width: int) -> Iterator[Line]:
 
 
 def _distances(picture: Picture, width: int) -> Iterator[Line]:
-    """Yield the table of distances, or a line per node where the table would be too wide."""
+    """Yields the table of distances, or a line per node where the table would be too wide."""
     if not picture.distances:
         return
     ids = [node for node, _ in picture.distances]

@@ -31,7 +31,7 @@ class Edit:
     """Changes to one options object for one construction.
 
     `untouched`: the object was made for this very construction, so that no entry of it need be asked for. Asking
-    costs 30 µs an entry, since ORT throws where there is none.
+    costs 30 µs per entry, since ORT throws where there is none.
     """
 
     __slots__ = ("attributes", "code", "entries", "options", "present", "state", "undo", "untouched")

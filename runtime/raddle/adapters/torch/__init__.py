@@ -102,7 +102,7 @@ class _Torch:
         self.recorded: dict[str, Any] = {}
         self.native_threads = 0
         self.in_child = FirstUse(module, lambda: None)
-        # At the last fork: torch, or some other library, had started threads; and a warning is due, once a process.
+        # At the last fork: torch, or some other library, had started threads; and a warning is due, once per process.
         self.had_threads = False
         self.warn = False
         self.warned = False
