@@ -3,7 +3,7 @@
 #include "machine.h"
 
 /* The set that the list names, which has to lie within the other. */
-static bool cpus_told(struct rd_text text, const struct rd_cpus *within, struct rd_cpus *set)
+static bool parse_within(struct rd_text text, const struct rd_cpus *within, struct rd_cpus *set)
 {
     if (!rd_cpus_parse(text, set)) {
         return false;
@@ -19,12 +19,12 @@ static bool read_groups(struct rd_machine *machine, enum rd_key key, struct rd_g
     struct rd_text rest = rd_plan_list(machine->plan, key);
     for (bool more = rest.length > 0; more;) {
         struct rd_group *group = &groups->at[groups->count];
-        if (!cpus_told(rd_split(rest, '|', &rest, &more), &left, &group->cpus)) {
+        if (!parse_within(rd_split(rest, '|', &rest, &more), &left, &group->cpus)) {
             return false;
         }
         rd_cpus_drop(&left, &group->cpus);
         rd_cpus_keep(&group->cpus, &machine->cpus);
-        group->id = groups->told++;
+        group->id = groups->total++;
         groups->count += rd_cpus_next(&group->cpus, -1) >= 0;
     }
     return true;
@@ -52,18 +52,18 @@ static bool read_cores(struct rd_machine *machine)
         struct rd_text threads = rd_split(rest, '|', &rest, &more);
         int place = 0;
         for (bool another = true; another;) {
-            if (!cpus_told(rd_split(threads, ',', &threads, &another), &left, &set)) {
+            if (!parse_within(rd_split(threads, ',', &threads, &another), &left, &set)) {
                 return false;
             }
             rd_cpus_drop(&left, &set);
             for (int cpu = rd_cpus_next(&set, -1); cpu >= 0; cpu = rd_cpus_next(&set, cpu), place++) {
-                if (depth > 0 && place >= machine->core.told) {
+                if (depth > 0 && place >= machine->core.total) {
                     return false;
                 }
                 add_thread(machine, place, cpu);
             }
         }
-        machine->core.told = depth > 0 ? machine->core.told : place;
+        machine->core.total = depth > 0 ? machine->core.total : place;
     }
     rd_cpus_keep(&left, &machine->cpus);
     for (int cpu = rd_cpus_next(&left, -1); cpu >= 0; cpu = rd_cpus_next(&left, cpu)) {
@@ -76,11 +76,11 @@ static bool read_kinds(struct rd_machine *machine)
 {
     uint64_t slow = 0;
     struct rd_text text = rd_plan_list(machine->plan, RD_SLOW);
-    if (!read_groups(machine, RD_KINDS, &machine->kind) || machine->kind.told > RD_MAX_KINDS) {
+    if (!read_groups(machine, RD_KINDS, &machine->kind) || machine->kind.total > RD_MAX_KINDS) {
         return false;
     }
     if (text.length > 0
-        && (text.length > 2 || !rd_number(text, &slow) || slow == 0 || slow > (uint64_t)machine->kind.told)) {
+        && (text.length > 2 || !rd_number(text, &slow) || slow == 0 || slow > (uint64_t)machine->kind.total)) {
         return false;
     }
     machine->slow = (int)slow;
@@ -92,7 +92,7 @@ static bool read_numa_nodes(struct rd_machine *machine)
     struct rd_cpus gpus;
     if (!read_groups(machine, RD_NODES, &machine->numa)
         || !rd_cpus_parse(rd_plan_list(machine->plan, RD_GPU_NODES), &gpus)
-        || rd_cpus_next(&gpus, machine->numa.told - 1) >= 0) {
+        || rd_cpus_next(&gpus, machine->numa.total - 1) >= 0) {
         return false;
     }
     for (int i = 0; i < machine->numa.count; i++) {
@@ -111,7 +111,7 @@ static bool read_all(struct rd_machine *machine)
         }
     }
     __builtin_memset(&whole, 0xff, sizeof whole);
-    if (!cpus_told(rd_plan_list(machine->plan, RD_CPUS), &whole, &machine->known)) {
+    if (!parse_within(rd_plan_list(machine->plan, RD_CPUS), &whole, &machine->known)) {
         return false;
     }
     /* Virtual machines number their CPUs otherwise. */
@@ -120,7 +120,7 @@ static bool read_all(struct rd_machine *machine)
     return rd_cpus_next(&unknown, -1) < 0 && read_cores(machine) && read_numa_nodes(machine)
            && read_groups(machine, RD_SOCKETS, &machine->socket) && read_groups(machine, RD_L3, &machine->l3)
            && read_kinds(machine)
-           && cpus_told(rd_plan_list(machine->plan, RD_ISOLATED), &machine->known, &machine->isolated);
+           && parse_within(rd_plan_list(machine->plan, RD_ISOLATED), &machine->known, &machine->isolated);
 }
 
 struct rd_machine *rd_machine_of(const struct rd_plan *plan, const struct rd_cpus *cpus)

@@ -20,7 +20,7 @@ struct rd_group {
 struct rd_groups {
     struct rd_group *at;
     int count;
-    int told;
+    int total;
 };
 
 /* A core's place in the order. */

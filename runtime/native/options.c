@@ -199,17 +199,30 @@ static rd_status set_inter(void *options, int count)
     return set_count(options, SLOT_SetInterOpNumThreads, RD_CODE_INTER, count);
 }
 
-static rd_status set_mode(void *options, int mode)
-{
-    note(options, mode == 1 ? RD_CODE_MODE | RD_CODE_PARALLEL : RD_CODE_MODE, RD_CODE_PARALLEL, 0, 0);
-    return RD_REAL(SetSessionExecutionMode, rd_on_number)(options, mode);
-}
-
-static rd_status set_graph(void *options, int level)
-{
-    note(options, RD_CODE_GRAPH, 0, 0, 0);
-    return RD_REAL(SetSessionGraphOptimizationLevel, rd_on_number)(options, level);
-}
+/* A setter that is noted, and passed on: `on` and `off` are what the code has set by the value, and has not. */
+#define NOTED(name, function, type, value_type, on, off)                                                               \
+    static rd_status name(void *options, value_type value)                                                             \
+    {                                                                                                                  \
+        note(options, on, off, 0, 0);                                                                                  \
+        return RD_REAL(function, type)(options, value);                                                                \
+    }
+#define GPU_PROVIDER(name)                                                                                             \
+    NOTED(append_##name, SessionOptionsAppendExecutionProvider_##name, rd_on_pointer, const void *, RD_CODE_GPU, 0)
+NOTED(set_mode, SetSessionExecutionMode, rd_on_number, int,
+      value == 1 ? RD_CODE_MODE | RD_CODE_PARALLEL : RD_CODE_MODE, RD_CODE_PARALLEL)
+NOTED(set_graph, SetSessionGraphOptimizationLevel, rd_on_number, int, RD_CODE_GRAPH, 0)
+NOTED(set_thread_function, SessionOptionsSetCustomCreateThreadFn, rd_on_pointer, const void *,
+      value != NULL ? RD_CODE_THREADS : 0, RD_CODE_THREADS)
+NOTED(set_global_thread_function, SetGlobalCustomCreateThreadFn, rd_on_pointer, const void *,
+      value != NULL ? RD_CODE_THREADS : 0, RD_CODE_THREADS)
+NOTED(set_global_spin, SetGlobalSpinControl, rd_on_number, int, RD_CODE_SPIN, 0)
+NOTED(set_global_affinity, SetGlobalIntraOpThreadAffinity, rd_on_pointer, const void *, RD_CODE_AFFINITY, 0)
+/* Providers beside which the CPU's workers have nothing to wait for. */
+GPU_PROVIDER(CUDA)
+GPU_PROVIDER(ROCM)
+GPU_PROVIDER(TensorRT)
+GPU_PROVIDER(TensorRT_V2)
+GPU_PROVIDER(MIGraphX)
 
 static void note_switch(const void *options, int place, bool on)
 {
@@ -239,12 +252,6 @@ static rd_status disable_pools(void *options)
     return RD_REAL(DisablePerSessionThreads, rd_on)(options);
 }
 
-static rd_status set_thread_function(void *options, const void *function)
-{
-    note(options, function != NULL ? RD_CODE_THREADS : 0, RD_CODE_THREADS, 0, 0);
-    return RD_REAL(SessionOptionsSetCustomCreateThreadFn, rd_on_pointer)(options, function);
-}
-
 static rd_status create_threading_options(void **out)
 {
     rd_status status = RD_REAL(CreateThreadingOptions, rd_on)(out);
@@ -269,37 +276,6 @@ static rd_status set_global_inter(void *options, int count)
 {
     return set_count(options, SLOT_SetGlobalInterOpNumThreads, RD_CODE_INTER, count);
 }
-
-static rd_status set_global_spin(void *options, int allow)
-{
-    note(options, RD_CODE_SPIN, 0, 0, 0);
-    return RD_REAL(SetGlobalSpinControl, rd_on_number)(options, allow);
-}
-
-static rd_status set_global_thread_function(void *options, const void *function)
-{
-    note(options, function != NULL ? RD_CODE_THREADS : 0, RD_CODE_THREADS, 0, 0);
-    return RD_REAL(SetGlobalCustomCreateThreadFn, rd_on_pointer)(options, function);
-}
-
-static rd_status set_global_affinity(void *options, const void *text)
-{
-    note(options, RD_CODE_AFFINITY, 0, 0, 0);
-    return RD_REAL(SetGlobalIntraOpThreadAffinity, rd_on_pointer)(options, text);
-}
-
-/* Providers beside which the CPU's workers have nothing to wait for. All take the options and a structure. */
-#define GPU_PROVIDER(name)                                                                                             \
-    static rd_status append_##name(void *options, const void *settings)                                                \
-    {                                                                                                                  \
-        note(options, RD_CODE_GPU, 0, 0, 0);                                                                           \
-        return RD_REAL(SessionOptionsAppendExecutionProvider_##name, rd_on_pointer)(options, settings);                \
-    }
-GPU_PROVIDER(CUDA)
-GPU_PROVIDER(ROCM)
-GPU_PROVIDER(TensorRT)
-GPU_PROVIDER(TensorRT_V2)
-GPU_PROVIDER(MIGraphX)
 
 void rd_options_gpu(const void *options)
 {

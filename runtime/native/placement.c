@@ -39,7 +39,7 @@ static int cores_within(const struct rd_machine *machine, const struct rd_cpus *
 
 static bool keeps_kinds_apart(const struct rd_machine *machine)
 {
-    return rd_plan_get(machine->plan, RD_CTYPE, -1) != RD_CTYPE_ANY && machine->kind.told > 1;
+    return rd_plan_get(machine->plan, RD_CTYPE, -1) != RD_CTYPE_ANY && machine->kind.total > 1;
 }
 
 /* All but the slow kinds, unless these have more than twice as many cores. */
@@ -91,7 +91,7 @@ static const char *kinds_of(const struct rd_machine *machine, const struct rd_cp
         taken += has;
         has_slowest |= has && machine->kind.at[i].id == 0;
     }
-    if (!keeps_kinds_apart(machine) || (taken > 1 && taken == machine->kind.told)) {
+    if (!keeps_kinds_apart(machine) || (taken > 1 && taken == machine->kind.total)) {
         return "";
     }
     return taken < 2 ? " of one type" : has_slowest ? " of the slower types" : " of the faster types";
@@ -129,7 +129,7 @@ static void place(struct rd_machine *machine, struct placed *placed)
         one_cpu_each(machine, &placed->pool, &units);
     }
     placed->units = rd_cpus_count(&units);
-    for (int i = 0; i < machine->numa.count && machine->numa.told > 1; i++) {
+    for (int i = 0; i < machine->numa.count && machine->numa.total > 1; i++) {
         const struct rd_group *node = &machine->numa.at[i];
         unsigned share = cpus_within(&units, &node->cpus), cpus = cpus_within(&placed->pool, &node->cpus);
         if (is_better(node, share, cpus, best, most, most_cpus)) {

@@ -37,11 +37,11 @@ class View:
     def __init__(self, root: str, process: str) -> None:
         """`process`: its /proc folder, as process_folder gives it."""
         self._root = root.rstrip("/")
-        told = read(process + "/mountinfo", _MOUNTS_LIMIT_BYTES)
+        mountinfo = read(process + "/mountinfo", _MOUNTS_LIMIT_BYTES)
         # mountinfo is complete: beside it nothing is guessed.
-        self._guessed = not told
-        if told:
-            self._mounts = parse_mountinfo(told)
+        self._guessed = not mountinfo
+        if mountinfo:
+            self._mounts = parse_mountinfo(mountinfo)
         else:
             tables = (process + "/mounts", self._root + "/proc/mounts")
             self._mounts = parse_mounts(next(filter(None, (read(path, _MOUNTS_LIMIT_BYTES) for path in tables)), ""))
@@ -157,7 +157,7 @@ def _unescape(text: str) -> str:
 def visible_path(own: str, mount_root: str) -> list[str] | None:
     """The process's path below the mount, as names; [] where only the mount's top is known to be above it.
 
-    Both paths are told from the reader's cgroup namespace, so either may climb with "..": a mount made
+    Both paths are seen from the reader's cgroup namespace, so either may climb with "..": a mount made
     outside has a root such as "/..", and a process moved out has a path such as "/../other".
     None: the mount shows another part of the hierarchy.
     """
