@@ -32,7 +32,7 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit code: 0, 1 when something failed, or that of the command after `--`."""
+    """Runs a command line and returns its exit code: 0, 1 when something failed, or that of the command after `--`."""
     own, command = _split(list(sys.argv[1:] if arguments is None else arguments))
     options = _parser().parse_args(own)
     try:

@@ -11,12 +11,12 @@ class Background:
     """Calls `run` in threads of its own, from `with` to the end of the block; `run` returns soon after `end` is set."""
 
     def __init__(self, threads: int = 1) -> None:
-        """Describe it; it begins in `with`."""
+        """Describes it; it begins in `with`."""
         self.end = threading.Event()
         self._threads = [threading.Thread(target=self.run, daemon=True) for _ in range(threads)]
 
     def run(self) -> None:
-        """Work until `end` is set."""
+        """Works until `end` is set."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:

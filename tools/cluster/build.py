@@ -129,7 +129,7 @@ def _compile(program: Program, work: Path, cache: Path, progress: Progress) -> N
 
 
 def _persist(program: Program, progress: Progress, fetch: Callable[[], None]) -> None:
-    """Call `fetch` until the network serves it, FETCH_ATTEMPTS times at most."""
+    """Calls `fetch` until the network serves it, FETCH_ATTEMPTS times at most."""
     for attempt in range(FETCH_ATTEMPTS):
         try:
             return fetch()

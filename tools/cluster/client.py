@@ -33,7 +33,7 @@ class ApiError(RuntimeError):
     """The API server refused a request: `status` is the HTTP status, `reason` its machine-readable reason."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
-        """Keep status and reason beside the message."""
+        """Keeps status and reason beside the message."""
         super().__init__(message)
         self.status = status
         self.reason = reason
@@ -43,7 +43,7 @@ class Client:
     """Requests to one API server with a client certificate. Those of several threads take turns."""
 
     def __init__(self, server: str, ca_file: Path, certificate_file: Path, key_file: Path) -> None:
-        """Connect at the first request; `server` is such as https://127.0.0.1:6443."""
+        """Connects at the first request; `server` is such as https://127.0.0.1:6443."""
         parts = urlsplit(server)
         context = ssl.create_default_context(cafile=str(ca_file))
         context.load_cert_chain(certificate_file, key_file)
@@ -58,11 +58,11 @@ class Client:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the connection."""
+        """Closes the connection."""
         self.close()
 
     def close(self) -> None:
-        """Close the connection; the next request opens another."""
+        """Closes the connection; the next request opens another."""
         self._connection.close()
 
     def request(
@@ -74,7 +74,7 @@ class Client:
         content_type: str = "application/json",
         query: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Send one request and return the answer's JSON object; a busy server (429) is asked again for 10 s.
+        """Sends one request and returns the answer's JSON object; a busy server (429) is asked again for 10 s.
 
         An answer that is not JSON (metrics, logs) is returned as {"text": …}.
         Raises ApiError for a status of 400 and above, OSError or http.client.HTTPException when there is no answer.
@@ -97,19 +97,19 @@ class Client:
         return answer
 
     def get(self, path: str, **query: str) -> dict[str, Any]:
-        """Read an object or a list."""
+        """Reads an object or a list."""
         return self.request("GET", path, query=query)
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Create an object in the collection `path`."""
+        """Creates an object in the collection `path`."""
         return self.request("POST", path, body)
 
     def merge(self, path: str, patch: Mapping[str, Any]) -> dict[str, Any]:
-        """Patch an object (RFC 7386: null removes, lists are replaced whole)."""
+        """Patches an object (RFC 7386: null removes, lists are replaced whole)."""
         return self.request("PATCH", path, patch, content_type=MERGE_PATCH)
 
     def delete(self, path: str, *, missing_ok: bool = False) -> None:
-        """Delete an object at once, without grace."""
+        """Deletes an object at once, without grace."""
         try:
             self.request("DELETE", path, query={"gracePeriodSeconds": "0"})
         except ApiError as error:
@@ -117,7 +117,7 @@ class Client:
                 raise
 
     def apply(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        """Create or update an object by server-side apply (forced), and return it."""
+        """Creates or updates an object by server-side apply (forced), and returns it."""
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         return self.request("PATCH", self.path_of(manifest), manifest, content_type=APPLY_PATCH, query=query)
 
@@ -161,5 +161,5 @@ class Client:
 
 
 def _is_stale(connection: socket.socket | None) -> bool:
-    """Tell whether the server has closed an idle connection: then, and only then, it is readable."""
+    """Whether the server has closed an idle connection: then, and only then, it is readable."""
     return connection is not None and bool(select.select([connection], [], [], 0)[0])

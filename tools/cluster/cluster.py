@@ -58,7 +58,7 @@ class Cluster:
         name: str | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Describe a cluster; entering it starts it.
+        """Describes a cluster; entering it starts it.
 
         `extra_flags` are more flags by component (`kube-apiserver`, `etcd`, …), which win. `audit_policy` is an
         audit.k8s.io/v1 Policy; the log is logs/audit.log. `keep` leaves the directory (not the processes) behind.
@@ -85,7 +85,7 @@ class Cluster:
         self._janitor: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        """Find or build the programs and start them.
+        """Finds or builds the programs and starts them.
 
         Raises DevclusterError when that fails, with nothing left behind.
         """
@@ -109,7 +109,7 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop everything that was started and remove the directory unless it is to be kept."""
+        """Stops everything that was started and removes the directory unless it is to be kept."""
         self._shut_down()
 
     @property
@@ -142,7 +142,7 @@ class Cluster:
         input: str | None = None,  # noqa: A002 -- as in subprocess.run
         check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
-        """Run kubectl as the administrator; with `check`, a failure raises DevclusterError with its standard error."""
+        """Runs kubectl as the administrator; with `check`, a failure raises DevclusterError with its standard error."""
         return self._run("kubectl", arguments, input, check=check)
 
     def helm(
@@ -151,7 +151,7 @@ class Cluster:
         input: str | None = None,  # noqa: A002 -- as in subprocess.run
         check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
-        """Run Helm as the administrator, building it at first use; otherwise like `kubectl`."""
+        """Runs Helm as the administrator, building it at first use; otherwise like `kubectl`."""
         self.provide_helm()
         return self._run("helm", arguments, input, check=check)
 
@@ -186,7 +186,7 @@ class Cluster:
         architecture: str = "amd64",
         topology: Mapping[str, Any] | None = None,
     ) -> NodeHandle:
-        """Make a Ready node that the scheduler binds pods to; they stay Pending there, since it has no kubelet.
+        """Makes a Ready node that the scheduler binds pods to; they stay Pending there, since it has no kubelet.
 
         `cpus` is the count of logical CPUs, all allocatable. `topology` is a NodeCPUTopology manifest, which is applied
         with the node as its owner (its CRD must be there). A node of this name is replaced.
@@ -204,7 +204,7 @@ class Cluster:
         )
 
     def mark_running(self, namespace: str, name: str) -> None:
-        """Write the status that a kubelet would write once all containers of a pod run."""
+        """Writes the status that a kubelet would write once all containers of a pod run."""
         self.nodes.mark_running(namespace, name)
 
     def component(self, name: str) -> Component:
@@ -214,15 +214,15 @@ class Cluster:
         return Component(name, self.directory, self._janitor.pid)
 
     def stop(self, component: str) -> None:
-        """Stop `apiserver`, `etcd`, `scheduler` or `controller-manager`; it keeps its port and data for `start`."""
+        """Stops `apiserver`, `etcd`, `scheduler` or `controller-manager`; it keeps its port and data for `start`."""
         self._running.stop(component)
 
     def start(self, component: str) -> None:
-        """Start a stopped component, on the port that it had, and wait until it is ready."""
+        """Starts a stopped component, on the port that it had, and waits until it is ready."""
         self._running.start(component)
 
     def restart(self, component: str) -> None:
-        """Stop and start a component."""
+        """Stops and starts a component."""
         self._running.stop(component)
         self._running.start(component)
 

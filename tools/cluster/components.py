@@ -61,7 +61,7 @@ class Component:
     """A process with its log file, started in the cluster's process group and directory."""
 
     def __init__(self, name: str, directory: Path, group: int) -> None:
-        """Describe a process that is not started yet; `group` is the process group that the janitor kills."""
+        """Describes a process that is not started yet; `group` is the process group that the janitor kills."""
         self.name = name
         self.log = directory / "logs" / f"{name}.log"
         self._directory = directory
@@ -71,7 +71,7 @@ class Component:
 
     @property
     def alive(self) -> bool:
-        """Tell whether the process runs."""
+        """Whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -80,7 +80,7 @@ class Component:
         return self._process.pid if self._process is not None and self.alive else None
 
     def start(self, command: Sequence[str]) -> None:
-        """Start the process; the log goes on where an earlier start left it."""
+        """Starts the process; the log goes on where an earlier start left it."""
         with self.log.open("ab") as output:
             self._log_start = output.tell()
             self._process = subprocess.Popen(
@@ -94,7 +94,7 @@ class Component:
             )
 
     def stop(self) -> None:
-        """End the process in order, by force after 1 s; nothing happens when it does not run."""
+        """Ends the process in order, by force after 1 s; nothing happens when it does not run."""
         if self._process is None:
             return
         self._process.terminate()
@@ -105,13 +105,13 @@ class Component:
         self._process = None
 
     def kill(self) -> None:
-        """End the process at once."""
+        """Ends the process at once."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def require_alive(self) -> None:
-        """Raise DevclusterError with the end of the log when the process has died, PortTakenError when so it was."""
+        """Raises DevclusterError with the end of the log when the process has died, PortTakenError when so it was."""
         if self._process is None or self._process.poll() is None:
             return
         with self.log.open("rb") as file:

@@ -33,7 +33,7 @@ class ControlPlane:
     def __init__(
         self, directory: Path, programs: Mapping[str, Path], settings: flags.Settings, credentials: Credentials
     ) -> None:
-        """Describe processes that are not started yet."""
+        """Describes processes that are not started yet."""
         self._directory = directory
         self._programs = programs
         self._settings = settings
@@ -50,7 +50,7 @@ class ControlPlane:
         return f"https://127.0.0.1:{self._ports[flags.API_SERVER]}"
 
     def start_all(self, group: int, kubeconfig: Path) -> None:
-        """Start the components in the process group and wait until all are ready; `kubeconfig` is where to write it.
+        """Starts the components in the process group and waits until all are ready; `kubeconfig` is where to write it.
 
         Raises DevclusterError with the end of the log of what did not start.
         """
@@ -72,11 +72,11 @@ class ControlPlane:
                 self._on_free_port(name)
 
     def stop(self, name: str) -> None:
-        """Stop a component in order; it keeps its port and data for `start`."""
+        """Stops a component in order; it keeps its port and data for `start`."""
         self._component(name).stop()
 
     def start(self, name: str) -> None:
-        """Start a stopped component on the port that it had, and wait until it is ready."""
+        """Starts a stopped component on the port that it had, and waits until it is ready."""
         component = self._component(name)
         if component.pid is not None:
             raise DevclusterError(f"start: {name} runs already, as process {component.pid}")
@@ -92,7 +92,7 @@ class ControlPlane:
                 return
 
     def kill_all(self) -> None:
-        """End all components at once: their data are thrown away or as good as after a crash."""
+        """Ends all components at once: their data are thrown away or as good as after a crash."""
         for component in self._components.values():
             component.kill()
 
@@ -101,11 +101,11 @@ class ControlPlane:
         return {name: component.pid for name, component in self._components.items() if component.pid is not None}
 
     def wait(self, check: Callable[[], bool], what: str) -> None:
-        """Poll until `check` holds; raises DevclusterError after 60 s, or when a component died."""
+        """Polls until `check` holds; raises DevclusterError after 60 s, or when a component died."""
         wait_alive(check, what, READY_SECONDS, list(self._components.values()), poll_seconds=POLL_SECONDS)
 
     def wait_ready(self, name: str) -> None:
-        """Wait until a component says that it is ready. etcd is taken as ready when the API server is."""
+        """Waits until a component says that it is ready. etcd is taken as ready when the API server is."""
         path, watched = READY_PATHS.get(name), [self._components[name], self._components[flags.ETCD]]
         if path is None:
             name, path = flags.API_SERVER, "/readyz/etcd"
@@ -159,7 +159,7 @@ class ControlPlane:
 
 
 def start_janitor(directory: Path, *, keep: bool, owner_pid: int) -> subprocess.Popen[bytes]:
-    """Start the process that ends the cluster when its owner goes; its pid is the components' process group."""
+    """Starts the process that ends the cluster when its owner goes; its pid is the components' process group."""
     script = Path(__file__).with_name("janitor.py")
     command = [sys.executable, "-I", "-S", str(script), str(owner_pid), str(directory), "keep" if keep else "remove"]
     return subprocess.Popen(

@@ -24,7 +24,7 @@ class Credentials:
     """The authority of a cluster and what it has signed; everything lies in `pki` and `users` of the directory."""
 
     def __init__(self, directory: Path, cluster_name: str) -> None:
-        """Make all keys and certificates that the components need (a few ms each, the RSA key up to 100 ms)."""
+        """Makes all keys and certificates that the components need (a few ms each, the RSA key up to 100 ms)."""
         self._users = directory / "users"
         self._users.mkdir()
         self._cluster_name = cluster_name
@@ -41,7 +41,7 @@ class Credentials:
         self._system = {name: self._authority.client(user) for name, user in SYSTEM_USERS.items()}
 
     def write_kubeconfigs(self, server: str, admin_kubeconfig: Path) -> None:
-        """Write the administrator's kubeconfig and the components' own for an API server at this URL."""
+        """Writes the administrator's kubeconfig and the components' own for an API server at this URL."""
         self._write(admin_kubeconfig, server, "admin", *self._admin)
         for name, pair in self._system.items():
             self._write(self._users / f"{name}.kubeconfig", server, name, *pair)

@@ -23,7 +23,7 @@ SUMS = Path(__file__).parent / "go" / "go.sum"
 
 
 def prepare(name: str, version: Version, modules: tuple[str, ...], work: Path, go: str) -> None:
-    """Write go.mod and go.sum of a program that is made of `modules` at `version` into `work`.
+    """Writes go.mod and go.sum of a program that is made of `modules` at `version` into `work`.
 
     `go` is the path of a Go program of at least OLDEST_GO. Raises DevclusterError where a module can't be fetched.
     """

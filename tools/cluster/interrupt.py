@@ -7,7 +7,7 @@ from typing import NoReturn
 
 
 def interrupt_on(*numbers: signal.Signals) -> None:
-    """Raise KeyboardInterrupt in the main thread for these signals too; what nohup ignores stays ignored."""
+    """Raises KeyboardInterrupt in the main thread for these signals too; what nohup ignores stays ignored."""
     for number in numbers:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)

@@ -17,7 +17,7 @@ OWNER_CHECK_SECONDS = 1.0
 
 
 def main(owner_pid: int, directory: Path, *, keep: bool) -> None:
-    """Wait for the owner to go, then kill this process group and, unless `keep`, remove the directory."""
+    """Waits for the owner to go, then kills this process group and, unless `keep`, removes the directory."""
     # The terminal's Ctrl-C goes to the owner's group, but a supervisor may signal all processes: the owner decides.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

@@ -38,7 +38,7 @@ class Process:
     """One of Raddle's processes. `health_url` answers /readyz and /metrics; None where it serves neither."""
 
     def __init__(self, component: Component, command: Sequence[str], health_url: str | None) -> None:
-        """Describe a process that is not started yet."""
+        """Describes a process that is not started yet."""
         self._component = component
         self._command = command
         self.health_url = health_url
@@ -54,32 +54,32 @@ class Process:
         return self._component.log.read_text(errors="replace") if self._component.log.exists() else ""
 
     def start(self) -> Self:
-        """Start it; `wait_ready` waits."""
+        """Starts it; `wait_ready` waits."""
         self._component.start(self._command)
         return self
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
-        """End it in order (a controller releases its Lease), by force when that takes longer than `seconds`."""
+        """Ends it in order (a controller releases its Lease), by force when that takes longer than `seconds`."""
         if self.pid is not None:
             os.kill(self.pid, signal.SIGTERM)
             settled(lambda: self.pid, None, seconds)
         self._component.stop()
 
     def kill(self) -> None:
-        """End it at once."""
+        """Ends it at once."""
         self._component.kill()
 
     def wait_ready(self, seconds: float = READY_SECONDS) -> Self:
-        """Wait until /readyz answers 200. Raises DevclusterError with the log's end when it dies or takes too long."""
+        """Waits until /readyz answers 200. Raises DevclusterError with the log's end when it dies or takes too long."""
         self.wait(self.is_ready, f"{self._component.name} is ready", seconds)
         return self
 
     def wait(self, check: Callable[[], bool], what: str, seconds: float = READY_SECONDS) -> None:
-        """Wait until `check` holds, as long as the process lives."""
+        """Waits until `check` holds, as long as the process lives."""
         wait_alive(check, what, seconds, [self._component])
 
     def is_ready(self) -> bool:
-        """Tell whether /readyz answers 200 now."""
+        """Whether /readyz answers 200 now."""
         try:
             self.get("/readyz")
         except OSError:
@@ -126,7 +126,7 @@ class LocalRaddle:
         webhook_options: Sequence[str] = (),
         prefixes: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """Describe it; entering installs the chart and starts the processes."""
+        """Describes it; entering installs the chart and starts the processes."""
         self.cluster = cluster
         self._values = values or {}
         self._start = start
@@ -136,7 +136,7 @@ class LocalRaddle:
         self._processes: list[Process] = []
 
     def __enter__(self) -> Self:
-        """Install the chart and start the processes; they are ready when this returns."""
+        """Installs the chart and starts the processes; they are ready when this returns."""
         port, health_port = free_port(), free_port()
         tls = self.cluster.directory / "raddle-tls"
         tls.mkdir(exist_ok=True)
@@ -153,7 +153,7 @@ class LocalRaddle:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop the processes. What is in the cluster goes with the cluster."""
+        """Stops the processes. What is in the cluster goes with the cluster."""
         for process in reversed(self._processes):
             process.stop()
 
@@ -199,7 +199,7 @@ class LocalRaddle:
         return self._process(name, "controller", options, f"http://127.0.0.1:{port}")
 
     def start_agent(self, node: str, root: str = "/", options: Sequence[str] = ()) -> Process:
-        """Start the agent of a registered node, with a token that is bound to that node as a kubelet's are."""
+        """Starts the agent of a registered node, with a token that is bound to that node as a kubelet's are."""
         process = self._process(
             f"agent-{node}",
             "agent",
@@ -270,7 +270,7 @@ class LocalRaddle:
         allocatable_cpus: int | None = None,
         pods: int = 110,
     ) -> NodeHandle:
-        """Register a node that is the machine recorded below `root`.
+        """Registers a node that is the machine recorded below `root`.
 
         `publish` also writes its NodeCPUTopology, as the agent would there; without it an agent must be started.
         """

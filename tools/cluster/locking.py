@@ -17,7 +17,7 @@ POLL_SECONDS = 0.2
 
 @contextlib.contextmanager
 def exclusive(path: Path, what: str, progress: Progress) -> Iterator[None]:
-    """Hold the lock file `path`; while another process holds it, say so and wait. `what` is being built under it."""
+    """Holds the lock file `path`, and says so where it has to wait for it. `what` is being built under it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
         if not _try(file):

@@ -23,7 +23,7 @@ class TestNamespace:
     __test__ = False  # pytest takes a class of this name for tests
 
     def __init__(self, raddle: LocalRaddle, name: str) -> None:
-        """Describe it; nothing is made."""
+        """Describes it; nothing is made."""
         self.raddle, self.cluster, self.name = raddle, raddle.cluster, name
         self.client: Client = raddle.cluster.client
         self.pods_path = f"/api/v1/namespaces/{name}/pods"
@@ -31,30 +31,30 @@ class TestNamespace:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def store(self, *objects: Mapping[str, Any]) -> None:
-        """Apply objects into the namespace; the webhook has not seen them yet (see `governed`)."""
+        """Applies objects into the namespace; the webhook has not seen them yet (see `governed`)."""
         for one in objects:
             self.client.apply({**one, "metadata": {"namespace": self.name, **one["metadata"]}})
 
     def apply(self, *objects: Mapping[str, Any]) -> None:
-        """Apply objects into the namespace; policies are known to the webhook when this returns."""
+        """Applies objects into the namespace; policies are known to the webhook when this returns."""
         self.store(*objects)
         self.wait_for_webhook()
 
     def create(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Create a pod and return it as the API server has stored it."""
+        """Creates a pod and returns it as the API server has stored it."""
         return self.client.post(self.pods_path, body)
 
     def delete(self, name: str) -> None:
-        """Delete a pod at once."""
+        """Deletes a pod at once."""
         self.client.delete(f"{self.pods_path}/{name}")
 
     def label(self, **labels: str | None) -> None:
-        """Set labels of the namespace."""
+        """Sets labels of the namespace."""
         self.client.merge(f"/api/v1/namespaces/{self.name}", {"metadata": {"labels": labels}})
         self.wait_for_webhook()
 
     def remove_workloads(self) -> None:
-        """Delete Deployments and pods at once: without a kubelet nobody would confirm a pod's end."""
+        """Deletes Deployments and pods at once: without a kubelet nobody would confirm a pod's end."""
         self.client.delete(f"/apis/apps/v1/namespaces/{self.name}/deployments")
         wait(
             lambda: not self.client.get(f"/apis/apps/v1/namespaces/{self.name}/replicasets")["items"],
@@ -63,7 +63,7 @@ class TestNamespace:
         self.client.delete(self.pods_path)
 
     def remove(self) -> None:
-        """Delete the namespace with all that is in it."""
+        """Deletes the namespace with all that is in it."""
         self.remove_workloads()
         self.client.delete(f"/api/v1/namespaces/{self.name}")
 
@@ -103,12 +103,12 @@ class TestNamespace:
     # --- what the webhook knows ---------------------------------------------------------------------------------------
 
     def knows(self, node: str) -> bool:
-        """Tell whether the webhook has facts of a node: then a pod that names it has its values at CREATE."""
+        """Whether the webhook has facts of a node: then a pod that names it has its values at CREATE."""
         plan = plan_of(self.probe(pod(name="probe", nodeName=node)))
         return plan is not None and plan.node == node
 
     def governed(self, policy_name: str = "policy") -> None:
-        """Wait until the webhook gives values of this policy to a pod of the app `app`."""
+        """Waits until the webhook gives values of this policy to a pod of the app `app`."""
         probe = pod(name="probe", labels={"app": "app"})
         wait(
             lambda: governed_by(self.probe(probe)) == f"InferenceThreading/{policy_name}",
@@ -116,7 +116,7 @@ class TestNamespace:
         )
 
     def wait_for_webhook(self) -> None:
-        """Wait until the webhook has seen all that was written before, by a probe that needs the newest state."""
+        """Waits until the webhook has seen all that was written before, by a probe that needs the newest state."""
         labels = {"raddle-test/marker": str(time.monotonic_ns())}
         self.store(policy("seen", podSelector={"matchLabels": labels}))
         found = self.client.get(f"/api/v1/namespaces/{self.name}")

@@ -26,18 +26,18 @@ class NodeHandle:
     """A registered node. `uid` is that of its Node object: another node of the same name has another."""
 
     def __init__(self, nodes: Nodes, name: str, uid: str, boot_id: str) -> None:
-        """Describe a node that was just made."""
+        """Describes a node that was just made."""
         self._nodes = nodes
         self.name = name
         self.uid = uid
         self.boot_id = boot_id
 
     def delete(self) -> None:
-        """Delete the node and its lease; deleting it twice is no error."""
+        """Deletes the node and its lease; deleting it twice is no error."""
         self._nodes.forget(self.name, self.uid)
 
     def stop_heartbeat(self) -> None:
-        """Let the node's lease grow old, as a node that lost its network does."""
+        """Lets the node's lease grow old, as a node that lost its network does."""
         self._nodes.stop_heartbeat(self.name)
 
 
@@ -66,7 +66,7 @@ class Nodes:
         architecture: str,
         topology: Mapping[str, Any] | None,
     ) -> NodeHandle:
-        """Make the node as `Cluster.register_node` says, replacing one of this name."""
+        """Makes the node as `Cluster.register_node` says, replacing one of this name."""
         boot = boot_id or str(uuid.uuid4())
         capacity = {"cpu": str(cpus), "memory": memory, "pods": str(pods), "ephemeral-storage": "100Gi"}
         manifest = _node(name, capacity, labels, boot, architecture)
@@ -89,7 +89,7 @@ class Nodes:
         return NodeHandle(self, name, uid, boot)
 
     def forget(self, name: str, uid: str) -> None:
-        """Delete the node of this name and UID, and its lease; a newer node of that name is left alone."""
+        """Deletes the node of this name and UID, and its lease; a newer node of that name is left alone."""
         try:
             if self._client.get(f"{NODES}/{name}")["metadata"]["uid"] != uid:
                 return
@@ -101,12 +101,12 @@ class Nodes:
         self._client.delete(f"{LEASES}/{name}", missing_ok=True)
 
     def stop_heartbeat(self, name: str) -> None:
-        """Renew this node's lease no more."""
+        """Renews this node's lease no more."""
         with self._lock:
             self._beating.discard(name)
 
     def mark_running(self, namespace: str, name: str) -> None:
-        """Set a pod's phase, conditions and container statuses as if all its containers had started just now."""
+        """Sets a pod's phase, conditions and container statuses as if all its containers had started just now."""
         path = f"/api/v1/namespaces/{namespace}/pods/{name}"
         now = _now()
         conditions = [
@@ -130,7 +130,7 @@ class Nodes:
         self._client.merge(f"{path}/status", {"status": status})
 
     def close(self) -> None:
-        """Stop the thread and close the connections; the nodes stay as they are."""
+        """Stops the thread and closes the connections; the nodes stay as they are."""
         self._closed.set()
         if self._thread is not None:
             self._thread.join()

@@ -46,13 +46,13 @@ def _builder(subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurve
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read."""
+    """Writes a file that only its owner can read."""
     path.touch(mode=0o600)
     path.write_bytes(content)
 
 
 def write_service_account_keys(private: Path, public: Path) -> None:
-    """Write the RSA key pair that signs service account tokens, as PEM."""
+    """Writes the RSA key pair that signs service account tokens, as PEM."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     write_private(private, _key_pem(key))
     public.write_bytes(
@@ -64,7 +64,7 @@ class Authority:
     """A certificate authority whose certificate and key lie in `directory` as ca.crt and ca.key."""
 
     def __init__(self, directory: Path) -> None:
-        """Make the authority and write its files."""
+        """Makes the authority and writes its files."""
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name("devcluster")
         certificate = (

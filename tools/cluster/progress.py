@@ -21,20 +21,20 @@ class Progress:
     """Says what is going on and for how long, on standard error unless another stream is given."""
 
     def __init__(self, stream: TextIO | None = None, *, name: str = "devcluster") -> None:
-        """Start the clock; `name` begins each line."""
+        """Starts the clock; `name` begins each line."""
         self._name = name
         self._stream = stream if stream is not None else sys.stderr
         self._terminal = self._stream.isatty()
         self._start = self._shown = time.monotonic()
 
     def say(self, text: str) -> None:
-        """Print a line that stays."""
+        """Prints a line that stays."""
         self._shown = time.monotonic()
         self._stream.write(f"{CLEAR_LINE if self._terminal else ''}{self._name}: {text}\n")
         self._stream.flush()
 
     def tick(self, text: str) -> None:
-        """Show how a step is doing: at once on a terminal, every 15 s elsewhere."""
+        """Shows how a step is doing: at once on a terminal, every 15 s elsewhere."""
         now = time.monotonic()
         line = f"{self._name}: {text} ({now - self._start:.0f} s)"
         if self._terminal:

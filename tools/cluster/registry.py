@@ -42,7 +42,7 @@ def clusters_folder() -> Path:
 
 
 def create(name: str) -> tuple[Path, TextIO]:
-    """Make a cluster's directory; return it and its held lock, which the owner keeps open."""
+    """Makes a cluster's directory; returns it and its held lock, which the owner keeps open."""
     folder = clusters_folder()
     unborn = Path(tempfile.mkdtemp(prefix=UNBORN_PREFIX, dir=folder))
     lock = (unborn / LOCK).open("w")
@@ -53,7 +53,7 @@ def create(name: str) -> tuple[Path, TextIO]:
 
 
 def write_state(directory: Path, state: Mapping[str, Any]) -> None:
-    """Write what `list` shows of a cluster."""
+    """Writes what `list` shows of a cluster."""
     (directory / STATE).write_text(json.dumps(state))
 
 
@@ -73,7 +73,7 @@ def kept() -> list[Path]:
 
 
 def sweep(*, also_kept: bool = False) -> list[Path]:
-    """End the processes of clusters without an owner, remove their directories, and return these."""
+    """Ends the processes of clusters without an owner, removes their directories, and returns these."""
     removed = []
     for directory in _directories():
         if _is_dead(directory) and (also_kept or not (directory / KEPT).exists()):
@@ -104,7 +104,7 @@ def _is_dead(directory: Path) -> bool:
 
 
 def _kill_processes_in(directory: Path) -> None:
-    """Kill the components that run in this directory; a shell that somebody opened there is left alone."""
+    """Kills the components that run in this directory; a shell that somebody opened there is left alone."""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             program = (process / "cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")

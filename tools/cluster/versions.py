@@ -42,7 +42,7 @@ DEFAULT_VPA = Version(1, 8, 1)
 
 
 def fits(component: str, found: Version, wanted: Version) -> bool:
-    """Tell whether an existing `component` may be used where `wanted` is asked for.
+    """Whether an existing `component` may be used where `wanted` is asked for.
 
     `wanted` is the Kubernetes version, or Helm's for helm. Servers and the kubelet: the same minor. kubectl: one minor
     to either side, as its skew policy says. etcd: 3.5 or a later 3.x. helm: the same major, and no older minor.

@@ -45,7 +45,7 @@ console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
 
 @contextmanager
 def step(what: str) -> Iterator[None]:
-    """Say what is being done, and how long it took."""
+    """Says what is being done, and how long it took."""
     start = time.monotonic()
     console.print(f"[bold]==>[/] {escape(what)}")
     yield
@@ -76,7 +76,7 @@ def main(*, keep: bool, load: bool, folder: Path, write: bool) -> None:
 
 
 def run(*, keep: bool, load: bool, folder: Path, write: bool) -> None:
-    """Run all steps in order."""
+    """Runs all steps in order."""
     with ExitStack() as stack:
         with step("Start etcd, the API server, scheduler and controller manager"):
             cluster = stack.enter_context(Cluster(name="raddle-demo"))
@@ -109,7 +109,7 @@ def run(*, keep: bool, load: bool, folder: Path, write: bool) -> None:
 
 
 def register_nodes(raddle: LocalRaddle) -> None:
-    """Register this machine and the three that the project carries; this machine's agent publishes for itself."""
+    """Registers this machine and the three that the project carries; this machine's agent publishes for itself."""
     raddle.register_machine("this-machine", "/", labels={"shape": "here"}, publish=False)
     for name, (shape, kubelet) in NODES.items():
         labels = {"shape": "big", "cpu-manager": kubelet.cpu_manager_policy}
@@ -117,7 +117,7 @@ def register_nodes(raddle: LocalRaddle) -> None:
 
 
 def show_nodes(cluster: Cluster) -> None:
-    """Print what the nodes are made of; two were recorded from a kernel in QEMU, the hybrid one written by hand."""
+    """Prints what the nodes are made of; two were recorded from a kernel in QEMU, the hybrid one written by hand."""
     here = sysfs.read_machine()
     count = cpuset.count(here.online)
     console.print(
@@ -128,7 +128,7 @@ def show_nodes(cluster: Cluster) -> None:
 
 
 def topologies_known(raddle: LocalRaddle) -> bool:
-    """Tell whether the webhook knows every node, and the controller has compared each with its Node."""
+    """Whether the webhook knows every node, and the controller has compared each with its Node."""
     items = raddle.cluster.client.get("/apis/raddle.dev/v1alpha1/nodecputopologies")["items"]
     fresh = [item for item in items if item.get("status", {}).get("conditions")]
     known = raddle.webhook.metric("raddle_webhook_cache_objects", kind="NodeCPUTopology")
@@ -136,7 +136,7 @@ def topologies_known(raddle: LocalRaddle) -> bool:
 
 
 def apply(cluster: Cluster) -> None:
-    """Apply the demo's manifests as a user would, the Deployments once the shim is in their namespace."""
+    """Applies the demo's manifests as a user would, the Deployments once the shim is in their namespace."""
     policies = Path(__file__).parent / "manifests" / "policies.yaml"
     cluster.kubectl("apply", "-f", str(policies))
     path = f"/api/v1/namespaces/{deployments.NAMESPACE}/configmaps"
@@ -162,20 +162,20 @@ def wait_until_bound(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def statuses_complete(cluster: Cluster, pods: int) -> bool:
-    """Tell whether the policies' statuses count all pods."""
+    """Whether the policies' statuses count all pods."""
     base = "/apis/raddle.dev/v1alpha1"
     policies = [item for kind in POLICIES for item in cluster.client.get(f"{base}/{kind}")["items"]]
     return bool(sum(policy.get("status", {}).get("injectedPods", 0) for policy in policies) == pods)
 
 
 def show(cluster: Cluster, *arguments: str) -> None:
-    """Print a kubectl command and what it says."""
+    """Prints a kubectl command and what it says."""
     console.print(f"[bold]$[/] kubectl {' '.join(arguments)}")
     print(cluster.kubectl(*arguments).stdout)
 
 
 def explain(cluster: Cluster, pod: dict[str, Any]) -> None:
-    """Print `raddle explain` of a pod."""
+    """Prints `raddle explain` of a pod."""
     arguments = ["explain", f"pod/{pod['metadata']['name']}", "-n", pod["metadata"]["namespace"]]
     console.print(f"[bold]$[/] kubectl raddle {' '.join(arguments)}")
     command = [sys.executable, "-m", "raddle_operator", *arguments]
@@ -184,12 +184,12 @@ def explain(cluster: Cluster, pod: dict[str, Any]) -> None:
 
 
 def save(pods: list[dict[str, Any]], folder: Path) -> None:
-    """Write the pods as they are in the cluster, for looking at."""
+    """Writes the pods as they are in the cluster, for looking at."""
     (folder / "pods.json").write_text(json.dumps(pods, indent=2))
 
 
 def closing(cluster: Cluster, folder: Path, *, keep: bool) -> None:
-    """Say where things are; with `keep` wait for Ctrl-C."""
+    """Says where things are; with `keep` it waits for Ctrl-C."""
     console.print(
         f"[bold]==>[/] The chart is {folder / 'load.svg'}, the pods as the cluster has them {folder / 'pods.json'}."
     )
