@@ -11,8 +11,7 @@ import jsonpatch
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from fuzz import podmaker, reviews
+from support import podmaker, reviews
 
 
 @pytest.mark.seeds(5000, few=3)

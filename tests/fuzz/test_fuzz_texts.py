@@ -6,14 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support import native_parts, text_readers
 
-from fuzz import plan
-from runtimes import fetching, pythons
+from runtimes import pythons
 
-ROOT = Path(__file__).parents[2]
-FUZZERS = ROOT / "tools" / "fuzz"
+RUNTIME = Path(__file__).parents[2] / "runtime"
 INPUTS = 20_000
-SANITIZERS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
 @pytest.fixture(scope="module")
@@ -23,15 +21,12 @@ def engine():
 
 @pytest.fixture(scope="module")
 def native(tmp_path_factory):
-    program = tmp_path_factory.mktemp("native") / "plan_fuzz"
-    command = [fetching.tool("cc"), *SANITIZERS, f"-I{ROOT / 'runtime' / 'native'}", "-o", program]
-    subprocess.run([*command, FUZZERS / "plan_fuzz.c", "-lm", "-ldl", "-lpthread"], check=True)
-    return program
+    return native_parts.compiled(tmp_path_factory.mktemp("native"), Path(__file__).with_name("plan_fuzz.c"), ())
 
 
-def tried(command, cwd, raddle=ROOT / "runtime"):
+def tried(command, cwd, runtime=RUNTIME):
     """What a fuzzer says where an input breaks a promise, with that input, which libFuzzer writes into its folder."""
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(raddle), str(ROOT / "tools")])}
+    environ = {**os.environ, "PYTHONPATH": str(runtime)}
     done = subprocess.run(
         [*map(str, command)], env=environ, cwd=cwd, capture_output=True, text=True, timeout=280, check=False
     )
@@ -42,7 +37,7 @@ def tried(command, cwd, raddle=ROOT / "runtime"):
 @pytest.mark.seeds(20)
 def test_readers_in_python_keep_their_promises_for_any_input(seeds, engine, tmp_path):
     for seed in seeds:
-        assert tried([engine, plan.__file__, INPUTS, seed + 1], tmp_path) == ""
+        assert tried([engine, text_readers.__file__, INPUTS, seed + 1], tmp_path) == ""
 
 
 @pytest.mark.seeds(20)
@@ -51,14 +46,14 @@ def test_readers_in_c_keep_their_promises_for_any_input(seeds, native, tmp_path)
         assert tried([native, INPUTS, seed + 1], tmp_path) == ""
 
 
-@pytest.mark.parametrize("text", plan.SEEDS)
+@pytest.mark.parametrize("text", text_readers.TEXTS)
 def test_the_texts_that_fuzzing_starts_from_are_readable_themselves(text):
-    plan.check(b"\xe8\x03\0\0" + b"\xff" * 8 + b"\x02" + text.encode())
+    text_readers.check(b"\xe8\x03\0\0" + b"\xff" * 8 + b"\x02" + text.encode())
 
 
 def test_a_reader_that_forgets_a_check_is_found(engine, tmp_path):
-    broken = shutil.copytree(ROOT / "runtime" / "raddle", tmp_path / "raddle") / "env.py"
+    broken = shutil.copytree(RUNTIME / "raddle", tmp_path / "raddle") / "env.py"
     check = "digits.isascii() and digits.isdigit() and "
     assert check in broken.read_text()
     broken.write_text(broken.read_text().replace(check, ""))
-    assert "invalid literal for int()" in tried([engine, plan.__file__, 200_000, 7], tmp_path, tmp_path)
+    assert "invalid literal for int()" in tried([engine, text_readers.__file__, 200_000, 7], tmp_path, tmp_path)

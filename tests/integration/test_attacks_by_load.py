@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
+from support import podmaker, reviews
 from support.attackers import (
     CONTROLLER_BYTES,
     CREATE_SECONDS,
@@ -28,7 +29,6 @@ from cluster import ApiError
 from cluster.namespaces import POLICIES, fresh
 from cluster.objects import governed_by, injected, policy
 from cluster.waiting import settled, wait
-from fuzz import podmaker, reviews
 from raddle import env
 
 CREATORS = 4

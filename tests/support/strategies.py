@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from kubernetes.utils.quantity import parse_quantity
 
 from cluster import objects
-from fuzz import podmaker
+from support import podmaker
 
-# Beside what the fuzzer draws from (fuzz.podmaker): quantities and texts that the API server lets through.
+# Beside what the fuzzer draws from (support.podmaker): quantities and texts that the API server lets through.
 CPUS = ("0", "100m", "0.5", "500m", "1", "1000m", "1500m", "2", "2.5", "3", "4", "8", "64", "1e2", "1E", "1n")
 LITERALS = (
     *podmaker.TEXTS, "/app", "/opt/raddle", "--max-old-space-size=64 ", "--require /opt/raddle/node/raddle.cjs",

@@ -18,7 +18,6 @@ from typing import Any
 
 import jsonpatch
 
-from fuzz import podmaker
 from raddle_operator.webhook.admission import Admission
 from raddle_operator.webhook.caches import Caches
 from raddle_operator.webhook.decision_log import DecisionLog
@@ -26,6 +25,7 @@ from raddle_operator.webhook.metrics import WebhookMetrics
 from raddle_operator.webhook.review import UnreadableError
 from raddle_operator.webhook.settings import WebhookSettings
 from raddle_operator.webhook.sources import MemorySources
+from support import podmaker
 
 CASES_A_WORLD = 200
 # jsonpatch takes longer than all the rest.

@@ -1,11 +1,10 @@
 /* Fuzzes what the native shim reads of untrusted text: RADDLE_PLAN, CPU lists, an ELF file's headers.
  *
- * LLVMFuzzerTestOneInput is libFuzzer's entry: clang -fsanitize=fuzzer,address,undefined -DRD_LIBFUZZER. Without clang
- * the program makes its inputs itself, by mutating plans that use every kind of key: plan_fuzz <inputs> [seed].
- * Besides what the sanitizers find, every plan that is accepted has to keep its promises: values within their bounds, a
- * text of its own that reads back as the same plan, counts that are never raised.
+ * LLVMFuzzerTestOneInput is libFuzzer's entry: clang -fsanitize=fuzzer,address,undefined -DRD_HOSTED -DRD_LIBFUZZER.
+ * Without clang the program makes its inputs itself, by mutating plans that use every kind of key: plan_fuzz <inputs>
+ * [seed]. Besides what the sanitizers find, every plan that is accepted has to keep its promises: values within their
+ * bounds, a text of its own that reads back as the same plan, counts that are never raised.
  */
-#define RD_HOSTED
 #include "sys.c"
 
 #include "cpuset.c"

@@ -1,4 +1,4 @@
-"""Random pods, policies and clusters for `fuzz.reviews`: what users write, what they forge, and what is no pod.
+"""Random pods, policies and clusters for `support.reviews`: what users write, what they forge, and what is no pod.
 
 Seeded and quick, unlike the strategies of the tests, which find small examples instead.
 """

@@ -1,4 +1,4 @@
-"""Fuzzes what reads untrusted text in Python: RADDLE_PLAN, the plan annotation, reports. `plan.py INPUTS SEED`.
+"""Fuzzes what reads untrusted text in Python: RADDLE_PLAN, the plan annotation, reports. `text_readers.py INPUTS SEED`.
 
 The engine is atheris (libFuzzer with Python's coverage): tests/fuzz/test_fuzz_texts.py has an environment with it.
 Whatever the text, the readers return bounded values or raise their one documented error.
@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-SEEDS = (
+TEXTS = (
     "v=1;intra=4;env_intra=3;inter=1;spin=bounded;spin_us=200;mode=sequential;aff=none;excl=0;streams=1;workers=1;existing=respect",
     "v=1;intra=8;global=1;global_intra=16;runs=4;floor=1;min=2;min_inter=2;mode=parallel;excl=8;graph=all",
     "v=1;excl=4;cpus=0-15;cores=0-7|8-15;nodes=0-3,8-11|4-7,12-15;l3=0-3|4-7;kinds=0-1|2-7;slow=1;isolated=2;gpu_nodes=1",
@@ -119,9 +119,9 @@ def fuzz(inputs: int, seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         corpus, words = Path(folder, "corpus"), Path(folder, "words")
         corpus.mkdir()
-        for number, text in enumerate(SEEDS):
+        for number, text in enumerate(TEXTS):
             (corpus / str(number)).write_bytes(struct.pack("<IQB", 1500, 0xFF, 1 + number) + text.encode())
-        keys = sorted({part for text in SEEDS for part in re.findall(r"[A-Za-z_.]{2,}", text)} | set(env._KEYS))  # noqa: SLF001
+        keys = sorted({part for text in TEXTS for part in re.findall(r"[A-Za-z_.]{2,}", text)} | set(env._KEYS))
         words.write_text("".join(f'"{word}"\n' for word in keys))
         options = [f"-runs={inputs}", f"-seed={seed}", "-max_len=4200", f"-dict={words}", "-verbosity=0", str(corpus)]
         atheris.Setup([sys.argv[0], *options], check)
