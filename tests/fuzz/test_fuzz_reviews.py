@@ -9,8 +9,6 @@ import random
 
 import jsonpatch
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support import podmaker, reviews
 
 
@@ -49,47 +47,6 @@ def test_the_cases_are_no_idle_ones():
     assert len(counts) > 8
 
 
-@pytest.mark.parametrize(
-    "operation",
-    [
-        {"op": "remove", "path": "/a/3"},
-        {"op": "replace", "path": "/a/1", "value": 1},
-        {"op": "add", "path": "/a/2", "value": 1},
-        {"op": "remove", "path": "/b"},
-        {"op": "replace", "path": "/b", "value": 1},
-        {"op": "add", "path": "/b/c", "value": 1},
-    ],
-)
-def test_a_patch_that_does_not_apply_is_noticed(operation):
-    with pytest.raises(LookupError):
-        reviews.apply({"a": [0]}, [operation])
-
-
-KEYS = st.sampled_from(("a", "b", "~", "/", "a/b~c"))
-PATCHES = st.lists(
-    st.tuples(st.sampled_from(("add", "remove", "replace")), KEYS, st.integers(0, 3) | st.just("-")), max_size=6
-)
-
-
-@given(PATCHES)
-def test_patches_are_applied_as_jsonpatch_applies_them(steps):
-    document = {"a": [1, 2], "~": {"/": 3}, "a/b~c": 4}
-    operations = []
-    for kind, key, place in steps:
-        name = key.replace("~", "~0").replace("/", "~1")
-        path = f"/{name}/{place}" if key == "a" else f"/{name}"
-        operations.append({"op": kind, "path": path, **({"value": {"new": 1}} if kind != "remove" else {})})
-    try:
-        ours = reviews.apply(document, operations)
-    except (LookupError, TypeError, ValueError):
-        ours = None
-    try:
-        theirs = jsonpatch.apply_patch(document, operations)
-    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError):
-        theirs = None
-    assert ours == theirs
-
-
 def test_pods_are_equal_for_an_equal_seed():
     made = [json.dumps(podmaker.pod(random.Random(7))) for _ in range(2)]
     assert made[0] == made[1]
@@ -116,7 +73,7 @@ def test_a_users_init_container_by_raddles_name_stays_though_a_policy_names_it()
             response = await world.answer(
                 "pods", json.dumps(reviews.review(seen[-1], namespace="models", name="", uid="u")).encode()
             )
-            seen.append(reviews.apply(seen[-1], reviews.patch_of(response)))
+            seen.append(jsonpatch.apply_patch(seen[-1], reviews.patch_of(response)))
 
     seen = [pod]
     asyncio.run(twice())
