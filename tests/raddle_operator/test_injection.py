@@ -6,27 +6,18 @@ import copy
 import json
 from dataclasses import replace
 
-import jsonpatch
 import pytest
+from support.injections import DOOR_ITEMS, KNOWN, SHIM, decide, inject, withheld
 
-from cluster import decided, objects
+from cluster import objects
 from raddle import env
 from raddle.cpus.topology import Kubelet, Machine, NUMANode
 from raddle.planning.wire import read_plan_text
 from raddle_operator.injection import shipped
-from raddle_operator.injection.decide import MAX_PLANNED_CONTAINERS, Facts, Settings
+from raddle_operator.injection.decide import MAX_PLANNED_CONTAINERS, Facts
 from raddle_operator.injection.volumes import SAFE_TO_EVICT, ShimDelivery
 from raddle_operator.objects.reasons import SkipReason
 
-ITEMS = [{"key": "sitecustomize.py", "path": "python/sitecustomize.py"}]
-DOOR_ITEMS = [*ITEMS, {"key": "ld.so.preload", "path": "ld.so.preload"}]
-SHIM = ShimDelivery(
-    config_map="raddle-shim-0123456789",
-    items=ITEMS,
-    door_items={"x86_64": DOOR_ITEMS},
-    image="example.test/raddle:1",
-)
-KNOWN = Facts(architectures=frozenset({"x86_64"}))
 LIMITS = {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}}
 NODE = Machine(
     online=0xFF, cores=tuple(1 << n for n in range(8)), numa_nodes=(NUMANode(0, 0xF), NUMANode(1, 0xF0)),
@@ -44,17 +35,6 @@ def container(name="serve", **parts):
 
 def pod(*containers, **more):
     return objects.pod(*(containers or [container()]), name="p", **more)
-
-
-def decide(obj, spec=None, *, facts=None, settings=None, opt_in="enabled"):
-    policy = objects.policy("fast", "ns", **(spec or {}))
-    return decided.decide(obj, policy, facts or KNOWN, settings or Settings(shim=SHIM), opt_in)
-
-
-def inject(obj, spec=None, **more):
-    """The pod as it is stored, and the decision."""
-    decision = decide(obj, spec, **more)
-    return jsonpatch.apply_patch(obj, decision.operations), decision
 
 
 def environment(patched, name="serve"):
@@ -120,13 +100,13 @@ def test_a_container_gets_its_counts_its_plan_and_the_shim(obj):
 
 
 def test_a_container_grows_by_at_most_two_and_a_half_kilobytes():
-    settings = Settings(shim=shipped.shim())
+    shim = shipped.shim()
 
     def size(obj):
         return len(json.dumps(obj, separators=(",", ":")))
 
     def grown(obj):
-        return size(inject(obj, settings=settings)[0]) - size(obj)
+        return size(inject(obj, shim=shim)[0]) - size(obj)
 
     one, two = pod(container("a")), pod(container("a"), container("b"))
     assert grown(two) - grown(one) <= 2500
@@ -230,8 +210,7 @@ def test_with_env_from_there_are_no_count_variables_unless_the_policy_overrides(
     # What a shim finds in the variable is Raddle's only where Raddle sets it.
     fields = env.decode(patched["metadata"]["annotations"]["shim.raddle.dev/serve"])
     assert (fields["intra"], "env_intra" in fields) == (2, counts)
-    withheld = [skip.reason for skip in decision.containers[0].withheld]
-    assert withheld == ([] if counts else [SkipReason.ENV_FROM_PRESENT])
+    assert [reason for reason, _ in withheld(decision)] == ([] if counts else [SkipReason.ENV_FROM_PRESENT])
 
 
 def test_with_env_from_and_no_shim_nothing_is_left_to_give():
@@ -275,7 +254,7 @@ def test_where_the_door_is_closed_python_finds_the_shim_by_what_is_known_of_the_
     patched, decision = inject(obj, {"imageEnv": image_env, "shim": "ConfigMap"})
     found = {name: value for name, value in environment(patched).items() if name.startswith("PYTHON")}
     assert found == expected
-    assert [skip.reason for skip in decision.containers[0].withheld] == ([] if expected else [UNKNOWN])
+    assert [reason for reason, _ in withheld(decision)] == ([] if expected else [UNKNOWN])
 
 
 @pytest.mark.parametrize("name", ["PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "NODE_OPTIONS", "LD_PRELOAD"])
@@ -321,7 +300,7 @@ def test_where_no_way_is_safe_there_is_no_shim_and_the_plan_reckons_with_that(en
     four = {"limits": {"cpu": "4"}, "requests": {"cpu": "4"}}
     spec = {"imageEnv": image_env, "shim": "ConfigMap"}
     patched, decision = inject(pod(container(env=entries, resources=four)), spec)
-    assert [skip.reason for skip in decision.containers[0].withheld] == [SkipReason.IMAGE_ENV_UNKNOWN]
+    assert [reason for reason, _ in withheld(decision)] == [SkipReason.IMAGE_ENV_UNKNOWN]
     found = environment(patched)
     assert "RADDLE_PLAN" not in found
     assert "volumes" not in patched["spec"]
@@ -334,29 +313,29 @@ def test_where_no_way_is_safe_there_is_no_shim_and_the_plan_reckons_with_that(en
 
 
 @pytest.mark.parametrize(
-    ("obj", "spec", "facts", "settings"),
+    ("obj", "spec", "facts", "shim"),
     [
-        (pod(), {}, Facts(), Settings()),
-        (pod(), {}, Facts(config_map_present=False), Settings(shim=SHIM)),
-        (pod(), {"shim": "ImageVolume"}, Facts(), Settings(shim=ShimDelivery(config_map="raddle-shim-x"))),
-        (pod(), {"shim": "InitContainer"}, Facts(), Settings(shim=ShimDelivery(config_map="raddle-shim-x"))),
-        (pod(volumes=[{"name": "raddle-shim", "hostPath": {"path": "/"}}]), {}, Facts(), Settings(shim=SHIM)),
-        (pod(container(volumeMounts=[{"name": "d", "mountPath": "/opt/raddle"}])), {}, Facts(), Settings(shim=SHIM)),
-        (pod(container(volumeMounts=[{"name": "d", "mountPath": "/opt/raddle/x/"}])), {}, Facts(), Settings(shim=SHIM)),
-        (pod(container(volumeMounts=[{"name": "d", "mountPath": "/opt"}])), {}, Facts(), Settings(shim=SHIM)),
+        (pod(), {}, Facts(), ShimDelivery()),
+        (pod(), {}, Facts(config_map_present=False), SHIM),
+        (pod(), {"shim": "ImageVolume"}, Facts(), ShimDelivery(config_map="raddle-shim-x")),
+        (pod(), {"shim": "InitContainer"}, Facts(), ShimDelivery(config_map="raddle-shim-x")),
+        (pod(volumes=[{"name": "raddle-shim", "hostPath": {"path": "/"}}]), {}, Facts(), SHIM),
+        (pod(container(volumeMounts=[{"name": "d", "mountPath": "/opt/raddle"}])), {}, Facts(), SHIM),
+        (pod(container(volumeMounts=[{"name": "d", "mountPath": "/opt/raddle/x/"}])), {}, Facts(), SHIM),
+        (pod(container(volumeMounts=[{"name": "d", "mountPath": "/opt"}])), {}, Facts(), SHIM),
         (
-            pod(initContainers=[container("raddle-shim")]), {"shim": "InitContainer"}, Facts(), Settings(shim=SHIM),
+            pod(initContainers=[container("raddle-shim")]), {"shim": "InitContainer"}, Facts(), SHIM,
         ),
         (
             pod(initContainers=[container("first")]), {"shim": "InitContainer", "containers": ["first"]}, Facts(),
-            Settings(shim=SHIM),
+            SHIM,
         ),
     ],
 )  # fmt: skip
-def test_a_shim_that_cannot_be_delivered_is_missing_and_the_counts_are_given_all_the_same(obj, spec, facts, settings):
+def test_a_shim_that_cannot_be_delivered_is_missing_and_the_counts_are_given_all_the_same(obj, spec, facts, shim):
     before = copy.deepcopy(obj["spec"].get("volumes"))
-    patched, decision = inject(obj, spec, facts=facts, settings=settings)
-    assert [skip.reason for skip in decision.containers[0].withheld] == [SkipReason.SHIM_MISSING]
+    patched, decision = inject(obj, spec, facts=facts, shim=shim)
+    assert [reason for reason, _ in withheld(decision)] == [SkipReason.SHIM_MISSING]
     assert patched["spec"].get("volumes") == before
     assert "ORT_INTRA_OP_NUM_THREADS" in environment(patched, decision.containers[0].name)
 
@@ -521,8 +500,7 @@ def test_variables_that_another_webhook_added_behind_ours_are_no_reason_to_write
 
 
 def test_a_shim_of_an_older_release_is_replaced():
-    old = Settings(shim=replace(SHIM, config_map="raddle-shim-old"))
-    patched, _ = inject(pod(), settings=old)
+    patched, _ = inject(pod(), shim=replace(SHIM, config_map="raddle-shim-old"))
     again, _ = inject(patched)
     assert again["spec"]["volumes"][0]["configMap"]["name"] == SHIM.config_map
     assert len(again["spec"]["volumes"]) == 1

@@ -6,22 +6,15 @@ import copy
 import zlib
 from dataclasses import replace
 
-import jsonpatch
 import pytest
+from support.injections import DOOR_ITEMS, ITEMS, KNOWN, decide, inject, withheld
 
-from cluster import decided, objects
+from cluster import objects
 from raddle import env
 from raddle.planning.wire import read_plan_text
-from raddle_operator.injection.decide import Facts, Settings
-from raddle_operator.injection.volumes import ShimDelivery
+from raddle_operator.injection.decide import Facts
 from raddle_operator.objects.reasons import SkipReason
 
-ITEMS = [{"key": "sitecustomize.py", "path": "python/sitecustomize.py"}]
-DOOR_ITEMS = [*ITEMS, {"key": "ld.so.preload", "path": "ld.so.preload"}]
-SHIM = ShimDelivery(
-    config_map="raddle-shim-0123456789", items=ITEMS, door_items={"x86_64": DOOR_ITEMS, "aarch64": DOOR_ITEMS[::-1]}
-)
-ONE_KIND = Facts(architectures=frozenset({"x86_64"}))
 DOOR = "/etc/ld.so.preload"
 THEIRS = {"name": "oneagent", "mountPath": DOOR, "subPath": "ld.so.preload"}
 
@@ -33,23 +26,6 @@ def container(name="serve", **parts):
 
 def pod(*containers, **more):
     return objects.pod(*(containers or [container()]), name="p", **more)
-
-
-def decide(obj, spec=None, *, facts=ONE_KIND, door=True, opt_in="enabled"):
-    policy = objects.policy("fast", "ns", **(spec or {}))
-    return decided.decide(obj, policy, facts, Settings(shim=SHIM, door=door), opt_in)
-
-
-def inject(obj, spec=None, **more):
-    """The pod as it is stored, and the decision; a second look must find nothing to change."""
-    decision = decide(obj, spec, **more)
-    patched = jsonpatch.apply_patch(obj, decision.operations)
-    assert decide(patched, spec, **more).operations == []
-    return patched, decision
-
-
-def withheld(decision, name="serve"):
-    return [(s.reason, s.detail) for one in decision.containers if one.name == name for s in one.withheld]
 
 
 def mounted(patched, path=DOOR):
@@ -176,7 +152,7 @@ def test_whole_gpus_are_no_hindrance():
             "set nodeSelector kubernetes.io/arch",
         ),
         (pod(nodeSelector={"kubernetes.io/arch": "s390x"}), {}, SkipReason.SHIM_MISSING, "no native shim for s390x"),
-        (pod(), {"facts": replace(ONE_KIND, config_map_present=False)}, SkipReason.SHIM_MISSING, "has no ConfigMap"),
+        (pod(), {"facts": replace(KNOWN, config_map_present=False)}, SkipReason.SHIM_MISSING, "has no ConfigMap"),
     ],
 )
 def test_where_the_door_is_closed_the_reason_says_by_what_and_the_counts_are_given(obj, more, reason, words):

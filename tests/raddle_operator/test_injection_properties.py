@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import jsonpatch
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import strategies
+from support.injections import SHIM
 from support.machines import small_machines
 
 from raddle import env
@@ -21,29 +23,17 @@ from raddle_operator.injection.binding import BindingOutcome, rebind
 from raddle_operator.injection.decide import MAX_ANNOTATIONS_BYTES, Facts, Settings, decide_object
 from raddle_operator.injection.literals import VARIABLES
 from raddle_operator.injection.matching import Policies
-from raddle_operator.injection.volumes import SHIM_INIT_CONTAINER, SHIM_VOLUME, ShimDelivery
+from raddle_operator.injection.volumes import SHIM_INIT_CONTAINER, SHIM_VOLUME
 from raddle_operator.objects.pods import EXTENDED, ORIGINAL
 from raddle_operator.objects.policy import policy_from_object
 
-ITEMS = [{"key": "sitecustomize.py", "path": "python/sitecustomize.py"}]
-DOOR_ITEMS = [*ITEMS, {"key": "ld.so.preload", "path": "ld.so.preload"}]
+NEW = replace(SHIM, config_map="raddle-shim-new")
 SETTINGS = st.sampled_from(
     [
         Settings(),
-        Settings(shim=ShimDelivery(config_map="raddle-shim-new", items=ITEMS)),
-        Settings(shim=ShimDelivery(config_map="raddle-shim-new", items=ITEMS, image="example.test/raddle:1")),
-    ]
-    + [
-        Settings(
-            shim=ShimDelivery(
-                config_map="raddle-shim-new",
-                items=ITEMS,
-                door_items={"x86_64": DOOR_ITEMS, "aarch64": DOOR_ITEMS},
-                image="example.test/raddle:1",
-            ),
-            door=door,
-        )
-        for door in (True, True, False)
+        Settings(shim=replace(NEW, door_items={}, image="")),
+        Settings(shim=replace(NEW, door_items={})),
+        *(Settings(shim=NEW, door=door) for door in (True, True, False)),
     ]
 )
 NAMESPACES = st.sampled_from(("enabled", "enabled", "enabled", "labelled", "disabled"))
@@ -166,11 +156,11 @@ def the_door_is_there_whole_or_not_at_all_and_needs_no_variable_of_a_loader(patc
         mounts = {m["mountPath"] for m in container.get("volumeMounts", []) if m["name"] == SHIM_VOLUME}
         if "/etc/ld.so.preload" in mounts and shim.get("name") == "raddle-shim-new":
             assert mounts == {"/etc/ld.so.preload", "/opt/raddle"}
-            assert shim["items"] == DOOR_ITEMS
+            assert shim["items"] in NEW.door_items.values()
             ours = injected.literals_of({"metadata": {}, "spec": {"containers": [container]}})[container["name"]]
             assert not {"PYTHONPATH", "PYTHONUSERBASE", "NODE_OPTIONS", "LD_PRELOAD"} & set(ours)
         elif "/opt/raddle" in mounts and shim.get("name") == "raddle-shim-new":
-            assert shim["items"] == ITEMS
+            assert shim["items"] == NEW.items
 
 
 def every_reference_to_an_annotation_of_ours_finds_a_value_within_its_bounds(patched):

@@ -5,26 +5,18 @@ from __future__ import annotations
 import copy
 import json
 
-import jsonpatch
 import pytest
+from support.injections import ITEMS, KNOWN, SHIM, inject, withheld
 
-from cluster import decided, objects
+from cluster import objects
 from raddle import delivery, env
 from raddle.cpus.topology import Machine
 from raddle.planning import families
 from raddle.planning.wire import read_plan_text
-from raddle_operator.injection.decide import Facts, Settings
+from raddle_operator.injection.decide import Facts
 from raddle_operator.injection.volumes import SAFE_TO_EVICT, ShimDelivery
 from raddle_operator.objects.reasons import SkipReason
 
-ITEMS = [{"key": "sitecustomize.py", "path": "python/sitecustomize.py"}]
-SHIM = ShimDelivery(
-    config_map="raddle-shim-0123456789",
-    items=ITEMS,
-    door_items={"x86_64": ITEMS, "aarch64": ITEMS},
-    image="example.test/raddle:1",
-)
-SEEN = Facts(architectures=frozenset({"x86_64"}))
 LIMITS = {"limits": {"cpu": "4", "memory": "1Gi"}, "requests": {"cpu": "2", "memory": "1Gi"}}
 PYTHON = "/opt/raddle/python"
 LIBRARY = "/opt/raddle/native/x86_64/libraddle.so"
@@ -41,19 +33,6 @@ def container(name="serve", **parts):
 
 def pod(*containers, **more):
     return objects.pod(*(containers or [container()]), name="p", **more)
-
-
-def decide(obj, spec=None, *, facts=SEEN, shim=SHIM, opt_in="enabled"):
-    policy = objects.policy("fast", "ns", **(spec or {}))
-    return decided.decide(obj, policy, facts, Settings(shim=shim), opt_in)
-
-
-def inject(obj, spec=None, **more):
-    """The pod as it is stored, and the decision; a second look must find nothing to change."""
-    decision = decide(obj, spec, **more)
-    patched = jsonpatch.apply_patch(obj, decision.operations)
-    assert decide(patched, spec, **more).operations == []
-    return patched, decision
 
 
 def opted_out(patched, spec):
@@ -75,10 +54,6 @@ def entries(patched, name="serve"):
 def values(patched, name="serve"):
     """Variable -> literal value, or the source that it comes from."""
     return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in entries(patched, name)}
-
-
-def withheld(decision):
-    return [(skip.reason, skip.detail) for outcome in decision.containers for skip in outcome.withheld]
 
 
 # --- PYTHONPATH and LD_PRELOAD: one list, three ways to know it -----------------------------------------------------
@@ -164,7 +139,7 @@ def test_env_from_may_hide_the_list_so_it_is_not_replaced_by_the_images(name, pa
 @pytest.mark.parametrize(
     ("facts", "shim", "reason"),
     [
-        (SEEN, ShimDelivery(config_map="raddle-shim-0123456789", items=ITEMS), "this build has no"),
+        (KNOWN, ShimDelivery(config_map="raddle-shim-0123456789", items=ITEMS), "this build has no"),
         (Facts(config_map_present=False), SHIM, "no ConfigMap"),
     ],
 )
@@ -186,7 +161,7 @@ def test_a_native_shim_without_its_files_is_a_contradiction_that_is_told():
 @pytest.mark.parametrize("way", ["ImageVolume", "InitContainer"])
 def test_what_brings_the_files_before_the_start_needs_no_config_map(way):
     spec = {"shim": way, "nativeShim": "Preload", "imageEnv": {"LD_PRELOAD": "", "PYTHONPATH": ""}}
-    patched, decision = inject(pod(), spec, facts=Facts(config_map_present=False, architectures=SEEN.architectures))
+    patched, decision = inject(pod(), spec, facts=Facts(config_map_present=False, architectures=KNOWN.architectures))
     assert values(patched)["PYTHONPATH"] == PYTHON
     assert values(patched)["LD_PRELOAD"] == LIBRARY
     assert withheld(decision) == []
