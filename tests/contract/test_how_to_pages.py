@@ -1,4 +1,4 @@
-"""The pages that show `raddle plan` show what it prints now, for the files that they show."""
+"""The pages that show `raddle plan` and `raddle topology` show what they print now, for the files that they show."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from click.testing import CliRunner
 
 import machines
 from raddle_operator.cli import main
+from raddle_operator.cli.topology import topology
 
 HOW_TO = Path(__file__).resolve().parents[2] / "docs" / "how-to"
-PAGES = ("choose-an-objective", "read-a-plan")
+PAGES = ("choose-an-objective", "read-a-plan", "read-a-machine")
 FILES = re.compile(r"```yaml\n# (\S+\.yaml)\n(.*?)```", re.DOTALL)
-BLOCKS = re.compile(r"(```console\n\$ raddle (plan [^\n]*)\n)(.*?)```", re.DOTALL)
+# The one block of a machine that is not recorded has no --root.
+BLOCKS = re.compile(r"(```console\n\$ raddle ((?:plan|topology --root machine)[^\n]*)\n)(.*?)```", re.DOTALL)
 
 
 def printed(command):
-    done = CliRunner().invoke(main, shlex.split(command))
+    done = CliRunner(env={"COLUMNS": "80"}).invoke(main, shlex.split(command))
     assert done.exit_code == 0, done.output
     return "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())
 
@@ -30,7 +32,8 @@ def test_what_the_page_shows_is_what_is_printed(name, tmp_path, monkeypatch, req
     text = page.read_text()
     for file, content in FILES.findall(text):
         (tmp_path / file).write_text(content)
-    (tmp_path / "machine").symlink_to(machines.path("2s4n-16c32t"))
+    (machine,) = set(re.findall(r"tools/machines\.py (\S+)\s+machine`", text))
+    (tmp_path / "machine").symlink_to(machines.path(machine))
     monkeypatch.chdir(tmp_path)
     made = BLOCKS.sub(lambda block: f"{block[1]}{printed(block[2])}```", text)
     if request.config.getoption("--update-golden"):
@@ -44,3 +47,16 @@ def test_the_page_reads_a_reports_histogram_as_it_is_counted():
     page = (HOW_TO / "choose-an-objective.md").read_text()
     key, low, high = map(int, re.search(r"`(\d+)` is (\d+) to (\d+) ms", page).groups())
     assert (low, high) == (round(2 ** (key - 1) / 1e6), round(2**key / 1e6))
+
+
+def test_a_machine_is_shown_alone_and_with_a_pool():
+    commands = [block[2] for block in BLOCKS.finditer((HOW_TO / "read-a-machine.md").read_text())]
+    assert commands == ["topology --root machine", "topology --root machine --exclusive 0-7"]
+
+
+def test_every_option_of_the_table_of_drawings_is_one():
+    _, _, table = (HOW_TO / "read-a-machine.md").read_text().partition("| draw | with |")
+    options = {option for parameter in topology.params for option in parameter.opts}
+    named = set(re.findall(r"(?<![\w-])-{1,2}[a-z]+", table))
+    assert named
+    assert named <= options
