@@ -53,24 +53,22 @@ def control_plane(version: Version = DEFAULT_KUBERNETES) -> build.Program:
 
 def kubelet(version: Version = DEFAULT_KUBERNETES) -> build.Program:
     """The kubelet, for real nodes; a cluster of this tool runs none by itself."""
-    return build.Program(
-        name="kubelet",
-        version=version,
-        modules=(KUBERNETES,),
-        commands=("kubelet",),
-        package=f"{KUBERNETES}/cmd/kubelet",
-        variables=_component_variables(version),
-    )
+    return _kubernetes("kubelet", version)
 
 
 def kube_proxy(version: Version = DEFAULT_KUBERNETES) -> build.Program:
     """Kube-proxy, for real nodes whose pods use Services."""
+    return _kubernetes("kube-proxy", version)
+
+
+def _kubernetes(name: str, version: Version) -> build.Program:
+    """A program of Kubernetes as it is."""
     return build.Program(
-        name="kube-proxy",
+        name=name,
         version=version,
         modules=(KUBERNETES,),
-        commands=("kube-proxy",),
-        package=f"{KUBERNETES}/cmd/kube-proxy",
+        commands=(name,),
+        package=f"{KUBERNETES}/cmd/{name}",
         variables=_component_variables(version),
     )
 
