@@ -12,7 +12,7 @@ import os
 import platform
 import statistics
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -90,15 +90,20 @@ def added(without: Sequence[float], with_it: Sequence[float]) -> tuple[float, fl
     return statistics.median(with_it) - statistics.median(without), apart(without)
 
 
-def spread(values: Sequence[float]) -> str:
-    """Median and range: "1.43 (1.4–1.51)"; the value alone if there is one."""
-    middle = short(statistics.median(values))
-    return middle if len(values) == 1 else f"{middle} ({short(min(values))}–{short(max(values))})"
-
-
 def short(value: float) -> str:
     """Three significant digits, never an exponent: 0.0123, 1.43, 49.8, 1881."""
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def whole(value: float) -> str:
+    """A whole number."""
+    return f"{value:.0f}"
+
+
+def spread(values: Sequence[float], form: Callable[[float], str] = short) -> str:
+    """Median and range: "1.43 (1.4–1.51)"; one of them if they read the same."""
+    low, middle, high = (form(value) for value in (min(values), statistics.median(values), max(values)))
+    return middle if low == high else f"{middle} ({low}–{high})"
 
 
 def markdown_table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

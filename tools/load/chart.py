@@ -13,6 +13,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+import report
 from load.compare import Row
 
 # Okabe and Ito's palette, told apart with every common colour blindness: vermilion, blue, green, orange, purple, sky.
@@ -53,8 +54,9 @@ def _panel(axis: Axes, rows: Sequence[Row], name: str, title: str) -> None:
     for place, row in enumerate(rows):
         values = row.values(name)
         axis.plot(values, [place] * len(values), "o", markersize=3, color="black", alpha=0.55, markeredgewidth=0)
-        label = f"{medians[place]:.3g}" if medians[place] < 100 else f"{medians[place]:.0f}"
-        axis.annotate(label, (max(values), place), xytext=(5, 0), textcoords="offset points", va="center")
+        axis.annotate(
+            report.short(medians[place]), (max(values), place), xytext=(5, 0), textcoords="offset points", va="center"
+        )
     axis.set_xlim(0, (highest or 1.0) * 1.25)
     axis.spines[["top", "right"]].set_visible(False)
     axis.tick_params(axis="y", length=0)

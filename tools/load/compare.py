@@ -19,6 +19,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+import report
 from load import models
 from load.measure import Cell, Run, Variant, run
 from raddle_operator.cli import quota
@@ -26,12 +27,12 @@ from raddle_operator.cli import quota
 Progress = Callable[[str], None]
 # figure -> (heading, how it prints); smaller is better for all of them.
 FIGURES = {
-    "p50_ms": ("p50\nms", "{:.3g}"),
-    "p99_ms": ("p99\nms", "{:.3g}"),
-    "cpu_ms_per_request": ("CPU ms\na request", "{:.3g}"),
-    "cpu_percent": ("CPU %\nof limit", "{:.0f}"),
-    "throttled_percent": ("throttled\nperiods %", "{:.0f}"),
-    "missed": ("missed", "{:.0f}"),
+    "p50_ms": ("p50\nms", report.short),
+    "p99_ms": ("p99\nms", report.short),
+    "cpu_ms_per_request": ("CPU ms\na request", report.short),
+    "cpu_percent": ("CPU %\nof limit", report.whole),
+    "throttled_percent": ("throttled\nperiods %", report.whole),
+    "missed": ("missed", report.whole),
 }
 
 
@@ -58,16 +59,8 @@ class Row:
 
     def text(self, figure: str) -> str:
         """Median and range for people: "1.43 (1.4–1.51)", or "–" where it can't be known."""
-        values, form = self.values(figure), FIGURES[figure][1]
-        if not values:
-            return "–"
-        low, middle, high = (number(form, value) for value in (min(values), statistics.median(values), max(values)))
-        return middle if low == high else f"{middle} ({low}–{high})"
-
-
-def number(form: str, value: float) -> str:
-    """The value in this format, without an exponent."""
-    return f"{value:.0f}" if value >= 100 else form.format(value)
+        values, (_, form) = self.values(figure), FIGURES[figure]
+        return report.spread(values, form) if values else "–"
 
 
 def compare(
