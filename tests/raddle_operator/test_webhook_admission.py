@@ -42,25 +42,6 @@ def decision(response):
 # ---- pods
 
 
-@pytest.mark.parametrize(
-    ("inject", "label", "expected"),
-    [
-        ("enabled", None, "changed"),
-        ("enabled", "disabled", "skipped OptedOut"),
-        ("labelled", None, "skipped OptedOut"),
-        ("labelled", "enabled", "changed"),
-        ("disabled", "enabled", "skipped OptedOut"),
-        (None, "enabled", "skipped OptedOut"),
-    ],
-)
-async def test_opt_in_by_namespace_and_pod(here, inject, label, expected):
-    here.memory.namespaces.put(webhooks.namespace(inject=inject))
-    obj = webhooks.pod()
-    if label:
-        obj["metadata"]["labels"]["raddle.dev/inject"] = label
-    assert decision(await here.create(obj)) == expected
-
-
 async def test_a_namespace_without_the_label_counts_as_the_settings_say(tmp_path):
     async with webhooks.running(tmp_path, webhooks.stocked(), default_inject="enabled") as here:
         here.memory.namespaces.put(webhooks.namespace(inject=None))
