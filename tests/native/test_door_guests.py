@@ -15,6 +15,7 @@ from support.runtimes import door_lab, torch_lab
 from support.runtimes.native_programs import HERE, Kind, need
 
 from doorcheck.surroundings import CLOSE
+from raddle_operator.cli import door
 from runtimes import libonnxruntime
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the programs are built for x86-64")
@@ -33,8 +34,14 @@ GO = "/usr/local/go/bin/go"
 
 def run(command, environ=None, *, opened, first=(), folder=None, **options):
     """(status, standard output, standard error) of the command with the door or without; `first` is run before it."""
-    script = 'exec "$@"' if opened else CLOSE
-    whole = [*door_lab.prefix(folder), "sh", "-c", script, "raddle", *first, *(str(word) for word in command)]
+    start = door_lab.prefix(folder)
+    if opened:
+        # What is mounted ahead of a command is its own.
+        start = (*start, "unshare", "--mount", "sh", "-c", 'exec "$@"')
+    else:
+        # To close the door is to change the mounts, which others share.
+        start = (*door.inside(folder or door_lab.tree()), "sh", "-c", CLOSE)
+    whole = [*start, "raddle", *first, *(str(word) for word in command)]
     environ = GIVEN if environ is None else environ
     done = subprocess.run(whole, env=environ, capture_output=True, text=True, timeout=120, check=False, **options)
     return done.returncode, done.stdout, done.stderr

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
+import os
 import platform
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -33,7 +36,25 @@ def prefix(folder: Path | None = None) -> tuple[str, ...]:
     problem = _problem()
     if problem:
         pytest.skip(f"no mount namespace of its own: {problem}")
-    return door.inside(folder or tree())
+    return _entered(folder or tree())
+
+
+@functools.cache
+def _entered(folder: Path) -> tuple[str, ...]:
+    """The door's mounts are made once for a tree: a process holds their namespace to the end, and commands enter it.
+
+    What a command writes into /etc and /opt is there for the next one.
+    """
+    if os.geteuid() != 0 or not shutil.which("nsenter"):
+        return door.inside(folder)
+    command = (*door.inside(folder), "sh", "-c", "echo; exec cat")
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdout
+    assert holder.stdout.readline(), "the door's mounts failed"
+    atexit.register(holder.communicate)
+    # A directory is left when a mount namespace is entered.
+    enter = f'exec nsenter --mount=/proc/{holder.pid}/ns/mnt --wdns="$(pwd -P)" -- "$@"'
+    return ("sh", "-c", enter, "sh")
 
 
 _problem = functools.cache(door.problem)

@@ -127,7 +127,8 @@ class Lab:
         if image.tree is not None:
             mounts = (delivery.MOUNT_PATH, delivery.PRELOAD_FILE) if by_door else ()
             places = (self.folder, self.model.parent, image.packages, *image.binds, "/proc", "/sys", "/dev", *mounts)
-            start = (*start, "sh", "-c", ROOT, "root", str(image.tree), *map(str, filter(None, places)), "--")
+            root = ("unshare", "--mount", "sh", "-c", ROOT, "root")
+            start = (*start, *root, str(image.tree), *map(str, filter(None, places)), "--")
         command = [*start, *command]
         done = subprocess.run(
             list(map(str, command)),
