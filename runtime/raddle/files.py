@@ -36,10 +36,10 @@ def read_text(path: str, dir_fd: int | None = None, to_end: bool = False, limit_
     return b"".join(chunks).decode("utf-8", "replace")
 
 
-def text_or_nothing(path: str) -> str:
-    """The file's text; "" where it can't be read, which a parser takes for an absent fact."""
+def text_or_nothing(path: str, to_end: bool = False, limit_bytes: int = LIMIT_BYTES) -> str:
+    """As `read_text`; "" where the file can't be read, which a parser takes for an absent fact."""
     try:
-        return read_text(path)
+        return read_text(path, None, to_end, limit_bytes)
     except (OSError, ValueError) as error:
         errors.let_through(error)
         return ""

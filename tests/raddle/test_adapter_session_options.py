@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raddle import env, keys, log
-from raddle.adapters import onnxruntime
+from raddle.adapters import onnxruntime, version_of
 from raddle.adapters.onnxruntime.affinity import MAX_AFFINITY_TEXT, affinity_text
 from raddle.cpus import cpuset
 from raddle.report import record
@@ -248,7 +248,7 @@ def test_the_record_of_sessions_is_bounded():
     [("1.31.1", (1, 31)), ("1.20.0.dev20260901", (1, 20)), ("", ()), ("x.y", ()), ("2", (2,))],
 )
 def test_a_version_is_read_as_far_as_it_is_numbers(version, found):
-    assert onnxruntime.version_of(version) == found
+    assert version_of(version) == found
 
 
 def test_a_session_that_fails_in_the_global_pool_is_made_there_with_its_own_values():

@@ -14,7 +14,8 @@ from support.runtimes.torch_stand_in import Torch
 
 from raddle import env, log
 from raddle.adapters import torch as adapter
-from raddle.adapters.torch.counts import Choice, choose, environment_count, parallel_summary, version_of
+from raddle.adapters import version_of
+from raddle.adapters.torch.counts import Choice, choose, environment_count, parallel_summary
 from raddle.adapters.torch.inter_op import InterOp
 from raddle.process.current import Facts
 from raddle.report import summary

@@ -8,3 +8,25 @@ effective() -> dict         what the runtime itself says it uses now, for the re
 
 docs/how-to/add-a-runtime.md adds one.
 """
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from raddle import errors
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """(2, 7) of "2.7.1+cpu" or "2.7.0.dev20260901"; () where there is no such start."""
+    parts = text.split(".")[:2]
+    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else ()
+
+
+def frame(depth: int) -> Any:
+    """A caller's frame, 1: of this function's; None where no Python code called: a thread's function, one at exit."""
+    try:
+        return sys._getframe(depth)  # noqa: SLF001
+    except ValueError as error:
+        errors.let_through(error)
+        return None

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 
-from raddle import errors, files
+from raddle import files
 
 # A host may have thousands of mounts.
 _MOUNTS_LIMIT_BYTES = 4 * 1024 * 1024
@@ -181,9 +181,5 @@ def _names(path: str) -> list[str]:
 
 
 def read(path: str, limit_bytes: int = files.LIMIT_BYTES) -> str:
-    """The file's text; "" where it can't be read, which each parser takes for an absent fact."""
-    try:
-        return files.read_text(path, to_end=True, limit_bytes=limit_bytes)
-    except (OSError, ValueError) as error:
-        errors.let_through(error)
-        return ""
+    """The text of a file of procfs; "" where it can't be read."""
+    return files.text_or_nothing(path, True, limit_bytes)

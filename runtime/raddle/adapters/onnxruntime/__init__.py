@@ -11,6 +11,7 @@ import sys
 from typing import Any, Iterable
 
 from raddle import env, log
+from raddle.adapters import version_of
 from raddle.adapters.onnxruntime.capabilities import RuntimeCapabilities
 from raddle.adapters.onnxruntime.runtime import Runtime
 from raddle.adapters.onnxruntime.session_class import replace
@@ -86,9 +87,3 @@ def install(module: Any, plan_text: str) -> None:
         _loaded[:] = [runtime]
     except Exception as error:
         log.failed("onnxruntime is left alone", error)
-
-
-def version_of(text: str) -> tuple[int, ...]:
-    """(1, 31) of "1.31.1" or "1.31.0.dev20260901"; () where there is no such start."""
-    parts = text.split(".")[:2]
-    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else ()

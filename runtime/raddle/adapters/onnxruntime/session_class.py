@@ -7,21 +7,13 @@ import sys
 from typing import Any, Callable
 
 from raddle import errors, log
+from raddle.adapters import frame
 from raddle.adapters.metadata import stand_in
 from raddle.adapters.onnxruntime.runtime import Runtime
 from raddle.adapters.onnxruntime.session_options import living
 from raddle.report import observe
 
 _RUNS = ("run", "run_with_iobinding", "run_with_ort_values", "run_with_ortvaluevector", "run_async")
-
-
-def _caller() -> Any:
-    """The frame that calls the caller of this function; None where no Python code does, as in a bare thread."""
-    try:
-        return sys._getframe(2)  # noqa: SLF001
-    except ValueError as error:
-        errors.let_through(error)
-        return None
 
 
 def replace(runtime: Runtime) -> None:
@@ -51,7 +43,7 @@ def wrapped(runtime: Runtime) -> Any:
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             try:
-                runtime.construct(self, original.__init__, args, kwargs, _caller())
+                runtime.construct(self, original.__init__, args, kwargs, frame(2))
             except BaseException as error:
                 error.__traceback__ = errors.without_frames(error)
                 raise

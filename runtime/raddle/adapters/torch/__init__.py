@@ -21,6 +21,7 @@ import sys
 from typing import Any, Callable, Mapping
 
 from raddle import env, errors, files, log
+from raddle.adapters import frame, version_of
 from raddle.adapters.torch.counts import (
     IN_THE_CODE,
     MKL,
@@ -29,7 +30,6 @@ from raddle.adapters.torch.counts import (
     choose,
     native_threads,
     parallel_summary,
-    version_of,
 )
 from raddle.adapters.torch.first_use import FirstUse
 from raddle.adapters.torch.inter_op import InterOp, replace
@@ -158,7 +158,7 @@ class _Torch:
         # A call in a child is a decision.
         self.in_child.end()
         # A lambda's frame is in between. A DataLoader's worker asks for one thread, and must have it.
-        if not _is_in(_frame(3), ("torch",)):
+        if not _is_in(frame(3), ("torch",)):
             asked = asked_count(args, kwargs)
             if choice.override and asked > 0:
                 if asked != choice.intra:
@@ -229,15 +229,6 @@ class _Torch:
                     self.in_child.before(holder, "get_num_threads")
         except Exception as error:
             errors.let_through(error)
-
-
-def _frame(depth: int) -> Any:
-    """The frame of a caller, None where no Python code called: a thread's function, one at exit."""
-    try:
-        return sys._getframe(depth)  # noqa: SLF001
-    except ValueError as error:
-        errors.let_through(error)
-        return None
 
 
 def _is_in(frame: Any, packages: tuple[str, ...]) -> bool:

@@ -110,12 +110,6 @@ def parallel_summary(text: str) -> dict[str, Any]:
     return found
 
 
-def version_of(text: str) -> tuple[int, ...]:
-    """(2, 7) of "2.7.1+cpu"; () where there is no such start."""
-    parts = text.split(".")[:2]
-    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else ()
-
-
 def native_threads() -> int:
     """Threads of this process that Python doesn't know. Raises OSError without /proc."""
     return len(os.listdir("/proc/self/task")) - len(sys._current_frames())  # noqa: SLF001

@@ -14,8 +14,9 @@ import os
 from typing import Any, Callable
 
 from raddle import RLock, errors, log
+from raddle.adapters import version_of
 from raddle.adapters.metadata import copy_metadata
-from raddle.adapters.torch.counts import IN_THE_CODE, Choice, asked_count, native_threads, version_of
+from raddle.adapters.torch.counts import IN_THE_CODE, Choice, asked_count, native_threads
 from raddle.adapters.torch.first_use import FirstUse
 
 _REQUIRED = ("ScriptMethod", "ScriptFunction", "fork")
