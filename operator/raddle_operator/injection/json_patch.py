@@ -99,11 +99,8 @@ def _are_the_same(wanted: Sequence[Entry], present: Sequence[Entry]) -> bool:
     """Whether both lists have the same entries, in any order."""
     if len(wanted) != len(present):
         return False
-    if wanted == present:
-        return True
     # By text: comparing each with each takes minutes for the longest list that a pod may have.
-    texts = {_text(entry) for entry in present}
-    return all(_text(entry) in texts for entry in wanted)
+    return wanted == present or sorted(map(_text, wanted)) == sorted(map(_text, present))
 
 
 def _text(entry: Entry) -> str:
