@@ -25,7 +25,16 @@ GPUS = ("nvidia.com/gpu", "nvidia.com/gpumem", "", "", "", "")
 
 def pods():
     """A pod that the API server could show to a webhook, injected ones and odd ones among them."""
-    return st.randoms(use_true_random=False).map(lambda choice: valid(podmaker.pod(choice), choice))
+    return st.randoms(use_true_random=False).map(_Sparse).map(lambda choice: valid(podmaker.pod(choice), choice))
+
+
+class _Sparse(Random):
+    """Choices of which the simplest, to which examples shrink, leave out what may be absent."""
+
+    def __init__(self, choice: Random) -> None:
+        super().__init__(0)
+        self.choice, self.randint, self.randrange = choice.choice, choice.randint, choice.randrange
+        self.random = lambda: 1 - choice.random()
 
 
 def valid(pod: dict[str, Any], choice: Random) -> dict[str, Any]:
