@@ -65,9 +65,7 @@ def apply(obj, decision):
 def the_patch_applies_and_a_second_decision_changes_nothing(patched, decision, rest):
     again = decide_object(patched, *rest)
     assert again.operations == []
-    # Of how: each change holds the container as it came in, the second time with ours in it.
-    told = [[outcome._replace(change=None) for outcome in one.containers] for one in (decision, again)]
-    assert (again.skip, told[1]) == (decision.skip, told[0])
+    assert (again.skip, again.containers) == (decision.skip, decision.containers)
 
 
 def the_qos_class_and_the_users_own_parts_stay(obj, patched):
