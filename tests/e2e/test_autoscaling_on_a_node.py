@@ -17,8 +17,8 @@ DOCUMENT = report.ROOT / "docs" / "explanation" / "autoscalers.md"
 
 @pytest.fixture(scope="module")
 def site(host, progress):
-    autoscalers.start(host.cluster, progress)
-    return host
+    with autoscalers.running(host.cluster, progress):
+        yield host
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ shortened by their own flags, so that minutes show what takes hours.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from cluster import Cluster, binaries
@@ -25,8 +26,9 @@ WAIT_SECONDS = 120.0
 RESOLUTION_SECONDS = 10
 
 
-def start(cluster: Cluster, progress: Progress) -> None:
-    """Start metrics-server and the recommender, which end with the cluster, and wait until metrics are served.
+@contextmanager
+def running(cluster: Cluster, progress: Progress) -> Iterator[None]:
+    """metrics-server and the recommender, once metrics are served.
 
     Raises DevclusterError with what they say when that fails; builds them where they are not yet.
     """
@@ -36,17 +38,21 @@ def start(cluster: Cluster, progress: Progress) -> None:
         cluster.client.apply(manifest)
     identity = str(cluster.user("autoscalers", ["system:masters"]))
     components = [cluster.component("metrics-server"), cluster.component("vpa-recommender")]
-    components[0].start([str(server), *_metrics_flags(cluster, identity)])
-    components[1].start([str(recommender), *_recommender_flags(identity)])
-
-    wait_alive(
-        lambda: cluster.client.get(f"/apis/{METRICS}/nodes")["items"],
-        "metrics of the node are served",
-        WAIT_SECONDS,
-        components,
-        refusals=waiting.REFUSALS,
-        progress=progress,
-    )
+    try:
+        components[0].start([str(server), *_metrics_flags(cluster, identity)])
+        components[1].start([str(recommender), *_recommender_flags(identity)])
+        wait_alive(
+            lambda: cluster.client.get(f"/apis/{METRICS}/nodes")["items"],
+            "metrics of the node are served",
+            WAIT_SECONDS,
+            components,
+            refusals=waiting.REFUSALS,
+            progress=progress,
+        )
+        yield
+    finally:
+        for component in components:
+            component.kill()
 
 
 def _metrics_flags(cluster: Cluster, identity: str) -> list[str]:
