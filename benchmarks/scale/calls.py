@@ -27,7 +27,7 @@ class Call(NamedTuple):
 
 
 def policy() -> dict[str, Any]:
-    """Return an audit policy that keeps one line a stage of our accounts' requests, and nothing of others'."""
+    """An audit policy that keeps one line a stage of our accounts' requests, and nothing of others'."""
     return {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
@@ -40,7 +40,7 @@ def policy() -> dict[str, Any]:
 
 
 def count(lines: Iterable[str]) -> Counter[Call]:
-    """Return how often each kind of request is in these lines of the log."""
+    """How often each kind of request is in these lines of the log."""
     found: Counter[Call] = Counter()
     for line in lines:
         event = json.loads(line)
@@ -60,11 +60,11 @@ class Log:
         self._path = path
 
     def mark(self) -> int:
-        """Return where the log ends now."""
+        """Where the log ends now."""
         return self._path.stat().st_size if self._path.exists() else 0
 
     def since(self, mark: int) -> Counter[Call]:
-        """Return the calls whose lines were written whole since a mark."""
+        """The calls whose lines were written whole since a mark."""
         with self._path.open("rb") as file:
             file.seek(mark)
             text = file.read().decode()

@@ -113,6 +113,6 @@ class Watch:
         self.start_s = time.monotonic()
 
     def change(self, right_s: float) -> Change:
-        """Return what has been spent since the start."""
+        """What has been spent since the start."""
         spent_s = cpu_s(self._process) - self._cpu_s
         return Change(right_s=right_s, cpu_s=spent_s, writes=self._writes() - self._before)

@@ -11,13 +11,13 @@ _CONNECTION: Final = re.compile(r"^\S+\s+\d+\s+\d+\s+(\S+)\s+\S+\s+users:\(\(\S*
 
 
 def received(text: str, pid: int) -> dict[str, int]:
-    """Return the bytes received by each connection of a process, by its own address, from what `ss -tinpHO` says."""
+    """The bytes received by each connection of a process, by its own address, from what `ss -tinpHO` says."""
     matches = (_CONNECTION.match(line) for line in text.splitlines())
     return {found[1]: int(found[3]) for found in matches if found and int(found[2]) == pid}
 
 
 def of_process(pid: int) -> dict[str, int] | None:
-    """Return `received` for a process now; None where there is no `ss`."""
+    """`received` for a process now; None where there is no `ss`."""
     if shutil.which("ss") is None:
         return None
     said = subprocess.run(["ss", "-tinpHO"], check=True, capture_output=True, text=True).stdout
@@ -25,7 +25,7 @@ def of_process(pid: int) -> dict[str, int] | None:
 
 
 def between(before: dict[str, int] | None, after: dict[str, int] | None) -> int | None:
-    """Return the bytes received from one time to another by the connections that are open at the later one."""
+    """The bytes received from one time to another by the connections that are open at the later one."""
     if before is None or after is None:
         return None
     return sum(count - before.get(address, 0) for address, count in after.items())

@@ -46,7 +46,7 @@ class PolicyRow(NamedTuple):
 
 
 def pod_row(obj: Object) -> PodRow:
-    """Return the row of a pod, from its metadata."""
+    """The row of a pod, from its metadata."""
     metadata = obj["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     plans = [json.loads(text) for key, text in annotations.items() if key.startswith(env.PLAN_PREFIX)]
@@ -60,7 +60,7 @@ def pod_row(obj: Object) -> PodRow:
 
 
 def policy_row(obj: Object, kind: str) -> PolicyRow:
-    """Return the row of a policy of a kind."""
+    """The row of a policy of a kind."""
     metadata = obj["metadata"]
     return PolicyRow(
         key=(metadata.get("namespace") or "", metadata["name"]),
@@ -84,7 +84,7 @@ def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 
 def expected(pods: Iterable[PodRow], policies: Iterable[PolicyRow]) -> dict[PolicyKey, Counts]:
-    """Return the counts of each policy: a cluster policy (of tier Admin here) comes before the namespace's own.
+    """The counts of each policy: a cluster policy (of tier Admin here) comes before the namespace's own.
 
     Raises ValueError when two policies of a namespace select one pod.
     """

@@ -64,12 +64,12 @@ class RenderError(ValueError):
 
 @cache
 def helm() -> Path:
-    """Return Helm's path; it is built where there is none."""
+    """Helm's path; it is built where there is none."""
     return binaries.find(binaries.helm(), ["helm"])["helm"]
 
 
 def run_helm(*arguments: str) -> str:
-    """Return Helm's standard output, where Helm has no cluster to ask. Raises RenderError when it fails."""
+    """Helm's standard output, where Helm has no cluster to ask. Raises RenderError when it fails."""
     done = subprocess.run([str(helm()), *arguments], check=False, capture_output=True, text=True)
     if done.returncode:
         # In a checkout the chart's CRDs are links, of which Helm tells each time.
@@ -81,7 +81,7 @@ def run_helm(*arguments: str) -> str:
 def render(
     values: Mapping[str, Any], *, chart: Path = CHART, kubernetes: str = LOWEST_KUBERNETES, options: Iterable[str] = ()
 ) -> str:
-    """Return the manifests for these values (beyond the defaults) as YAML. Raises RenderError when Helm refuses."""
+    """The manifests for these values (beyond the defaults) as YAML. Raises RenderError when Helm refuses."""
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         json.dump(values, file)
         file.flush()
@@ -92,7 +92,7 @@ def render(
 
 
 def objects(values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the manifests for these values as objects, in Helm's order. Nobody may change them: they are kept."""
+    """The manifests for these values as objects, in Helm's order. Nobody may change them: they are kept."""
     return list(_objects(json.dumps(values)))
 
 
@@ -103,7 +103,7 @@ def _objects(values: str) -> tuple[dict[str, Any], ...]:
 
 
 def difference(values: Mapping[str, Any]) -> str:
-    """Return what these values make different from the default rendering: objects gone, objects new, and a diff."""
+    """What these values make different from the default rendering: objects gone, objects new, and a diff."""
     default, other = _by_name(render(DEFAULT)), _by_name(render(values))
     lines = [f"gone: {name}" for name in default if name not in other]
     for name, text in other.items():
@@ -126,7 +126,7 @@ def _by_name(text: str) -> dict[str, list[str]]:
 
 
 def install_manifest(options: Iterable[str] = ()) -> str:
-    """Return what `kubectl apply` needs: the namespace, and all that Helm would install (its tests are none of it)."""
+    """What `kubectl apply` needs: the namespace, and all that Helm would install (its tests are none of it)."""
     return INSTALL_HEADER + run_helm(
         "template", "raddle", str(CHART), "--namespace", NAMESPACE, "--skip-tests",
         "--kube-version", str(DEFAULT_KUBERNETES), *options,

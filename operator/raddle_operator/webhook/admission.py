@@ -66,7 +66,7 @@ class Admission:
         self._settings: Final = decide.Settings(shim=shim, door=settings.door, unlabelled=settings.default_inject)
 
     async def pod(self, body: bytes, deadline_s: float) -> bytes:
-        """Answer the review of a pod's creation. Raises UnreadableError only."""
+        """Answers the review of a pod's creation. Raises UnreadableError only."""
         review = reviews.read(body, reviews.POD)
         try:
             found = self._remembered(review) or await self._of_unknown_namespace(review, deadline_s)
@@ -75,7 +75,7 @@ class Admission:
         return self._answer("pods", review, found)
 
     async def binding(self, body: bytes, deadline_s: float) -> bytes:
-        """Answer the review of a binding, by the deadline at the latest. Raises UnreadableError only."""
+        """Answers the review of a binding, by the deadline at the latest. Raises UnreadableError only."""
         review = reviews.read(body, reviews.BINDING)
         try:
             found = await self._of_binding(review, deadline_s)

@@ -63,7 +63,7 @@ class Caches:
         )
 
     async def until_synced(self) -> None:
-        """Wait until the caches are complete (but for the shims', which may be forbidden)."""
+        """Waits until the caches are complete (but for the shims', which may be forbidden)."""
         sources = self._sources
         await asyncio.gather(
             sources.policies.synced.wait(),
@@ -82,18 +82,18 @@ class Caches:
         return self._policies
 
     def namespace_labels(self, name: str) -> Mapping[str, str] | None:
-        """Return a namespace's labels; None where it is not known (yet)."""
+        """A namespace's labels; None where it is not known (yet)."""
         return self._sources.namespaces.store.get(("", name))
 
     def node(self, name: str) -> NodeFacts | None:
-        """Return a node's topology, by its agent or else by NFD; None where none is known."""
+        """A node's topology, by its agent or else by NFD; None where none is known."""
         facts = self._sources.topologies.store.get(("", name))
         if facts is None and self._reported is not None:
             facts = self._reported.get(name)
         return facts
 
     def nodes(self) -> Iterator[str]:
-        """Return the names of the nodes that are known."""
+        """The names of the nodes that are known."""
         by_agents = (name for _, name in self._sources.topologies.store)
         if self._reported is None:
             return by_agents
@@ -124,11 +124,11 @@ class Caches:
         return any((namespace, name) in shims.store for shims in self._sources.shims)
 
     def unbound(self, namespace: str, name: str) -> Unbound | None:
-        """Return an injected pod that has no node yet; None where none of that name is known (yet)."""
+        """An injected pod that has no node yet; None where none of that name is known (yet)."""
         return self._sources.unbound.store.get((namespace, name))
 
     def states(self) -> Iterator[CacheState]:
-        """Return the size and age of each cache."""
+        """The size and age of each cache."""
         sources = self._sources
         yield CacheState("InferenceThreading", len(sources.policies.store), sources.policies.age_s)
         yield CacheState(

@@ -33,7 +33,7 @@ class DecisionCache(Generic[T]):
         return self._values.get(key) if version == self._version else None
 
     def put(self, key: bytes, version: int, value: T) -> None:
-        """Keep a value. The oldest goes where there are too many."""
+        """Keeps a value. The oldest goes where there are too many."""
         if version != self._version:
             self._values.clear()
             self._version = version

@@ -25,7 +25,7 @@ class DecisionLog:
         self._failures: dict[str, tuple[float, int]] = {}
 
     def decision(self, path: str, decision: str, reason: str, namespace: str, name: str, detail: str) -> None:
-        """Write one decision as key=value, or count it for the next line that is written."""
+        """Writes one decision as key=value, or counts it for the next line that is written."""
         if not self._admits() or not log.isEnabledFor(logging.INFO):
             return
         unlogged, self._unlogged = self._unlogged, 0
@@ -41,7 +41,7 @@ class DecisionLog:
         )
 
     def failure(self, what: str, error: BaseException) -> None:
-        """Write an error of ours with its traceback, one kind once a minute."""
+        """Writes an error of ours with its traceback, one kind once a minute."""
         kind = f"{what}: {type(error).__name__}"
         now_s = self._now_s()
         written_at_s, unlogged = self._failures.get(kind, (-REPEAT_AFTER_S, 0))
@@ -54,7 +54,7 @@ class DecisionLog:
         log.error("%s (%d more since the last such line)", kind, unlogged, exc_info=error)
 
     def refusal(self, what: str, detail: str) -> None:
-        """Write that a request could not be answered with a review, one kind once a minute."""
+        """Writes that a request could not be answered with a review, one kind once a minute."""
         now_s = self._now_s()
         written_at_s, unlogged = self._failures.get(what, (-REPEAT_AFTER_S, 0))
         if now_s - written_at_s < REPEAT_AFTER_S:

@@ -50,7 +50,7 @@ class Lookup:
         self._running = 0
 
     async def namespace(self, name: str) -> Mapping[str, str]:
-        """Return a namespace's labels. Raises LookupFailedError."""
+        """A namespace's labels. Raises LookupFailedError."""
         labels = self._caches.namespace_labels(name)
         if labels is not None:
             return labels
@@ -61,7 +61,7 @@ class Lookup:
         return await self._late(("", name), self._caches.namespace_waiters, lambda _: True, fetch)
 
     async def unbound(self, namespace: str, name: str, uid: str) -> Unbound | None:
-        """Return the injected pod that is being bound; None where the pod is not injected. Raises LookupFailedError.
+        """The injected pod that is being bound; None where the pod is not injected. Raises LookupFailedError.
 
         ``uid`` "" (the binder did not say) takes the pod of that name.
         """

@@ -39,7 +39,7 @@ class HasCaches(Protocol):
     """Something that can say how its caches are."""
 
     def states(self) -> Iterable[CacheState]:
-        """Return the state of each cache."""
+        """The state of each cache."""
         ...
 
 
@@ -115,36 +115,36 @@ class WebhookMetrics:
         self._withheld_children = {str(reason): self._withheld.labels(reason) for reason in SkipReason}
 
     def request(self, path: str, decision: str, reason: str) -> None:
-        """Count one request."""
+        """Counts one request."""
         child = self._request_children.get((path, decision, reason))
         if child is None:
             child = self._request_children[path, decision, reason] = self._requests.labels(path, decision, reason)
         child.inc()
 
     def duration(self, path: str, seconds: float) -> None:
-        """Add one answer's time to the histogram."""
+        """Adds one answer's time to the histogram."""
         self._seconds_children[path].observe(seconds)
 
     def binding(self, outcome: BindingOutcome) -> None:
-        """Count what became of one binding."""
+        """Counts what became of one binding."""
         self._binding_children[outcome].inc()
 
     def withheld(self, reason: SkipReason) -> None:
-        """Count a pod that got values, but for this reason not all of them."""
+        """Counts a pod that got values, but for this reason not all of them."""
         self._withheld_children[reason].inc()
 
     def families(self) -> Iterable[Metric]:
-        """Return all metrics as they are now."""
+        """All metrics as they are now."""
         return self._registry.collect()
 
     def watch(self, caches: HasCaches) -> None:
-        """Show the sizes and ages of these caches."""
+        """Shows the sizes and ages of these caches."""
         self._registry.register(_CacheCollector(caches))
 
     def value(self, name: str, **labels: str) -> float:
-        """Return one sample's value, 0 where it has never been counted."""
+        """One sample's value, 0 where it has never been counted."""
         return self._registry.get_sample_value(name, labels) or 0.0
 
     def text(self) -> bytes:
-        """Return all metrics in Prometheus' text form."""
+        """All metrics in Prometheus' text form."""
         return generate_latest(self._registry)

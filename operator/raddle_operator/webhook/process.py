@@ -49,7 +49,7 @@ class Webhook:
         self.metrics.watch(self._caches)
 
     def unready(self) -> str:
-        """Return why the process is not ready; "" when it is."""
+        """Why the process is not ready; "" when it is."""
         if self._stopping:
             return "stopping"
         if self._certificate.loaded is None:
@@ -63,7 +63,7 @@ class Webhook:
         return ""
 
     async def serve(self) -> None:
-        """Open the listeners as soon as each can serve, and keep the certificate fresh, until cancelled."""
+        """Opens the listeners as soon as each can serve, and keeps the certificate fresh, until cancelled."""
         if self._settings.health_port is not None:
             self.addresses["health"] = await self._server.listen(self._settings.health_port)
         async with asyncio.TaskGroup() as group:
@@ -72,7 +72,7 @@ class Webhook:
             group.create_task(self._become_ready())
 
     async def stop(self) -> None:
-        """Fail readiness, go on serving for the delay, then drain."""
+        """Fails readiness, goes on serving for the delay, then drains."""
         self._stopping = True
         self._server.draining = True
         self.metrics.ready.set(0)
@@ -82,7 +82,7 @@ class Webhook:
         log.info("stopped")
 
     async def close(self) -> None:
-        """Close the listeners, and let requests under way finish. Needed on every way out: uvloop waits for them."""
+        """Closes the listeners, and lets requests under way finish. Needed on every way out: uvloop waits for them."""
         self._stopping = True
         await self._server.close()
 
@@ -133,7 +133,7 @@ class Webhook:
 
 
 async def serve_until(stop: asyncio.Event, webhook: Webhook, *others: Coroutine[Any, Any, Any]) -> None:
-    """Run a webhook, with what feeds it, until ``stop`` is set; then drain. Raises what ends any of them early."""
+    """Runs a webhook, with what feeds it, until ``stop`` is set; then drains. Raises what ends any of them early."""
     tasks = [asyncio.create_task(work) for work in (webhook.serve(), *others)]
     stopping = asyncio.create_task(stop.wait())
     try:
@@ -169,7 +169,7 @@ async def _main(settings: WebhookSettings) -> None:
 
 
 def run(settings: WebhookSettings) -> None:
-    """Run the webhook until SIGTERM or SIGINT, then drain and return.
+    """Runs the webhook until SIGTERM or SIGINT, then drains and returns.
 
     Raises ConfigError where there are no credentials, OSError where a port is taken.
     """

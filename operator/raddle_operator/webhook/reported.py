@@ -21,7 +21,7 @@ class ReportedNodes:
         self._shapes: Final[dict[tuple[NodeReport, ZonesReport | None], Shape | None]] = {}
 
     def get(self, name: str) -> NodeFacts | None:
-        """Return a node's facts; None where NFD says too little of it, or nothing."""
+        """A node's facts; None where NFD says too little of it, or nothing."""
         node = self._reported.nodes.store.get(("", name))
         if node is None:
             return None
@@ -36,5 +36,5 @@ class ReportedNodes:
         return None if shape is None else NodeFacts(shape, fresh=True)
 
     def names(self) -> Iterator[str]:
-        """Return the names of all nodes that say anything."""
+        """The names of all nodes that say anything."""
         return (name for _, name in self._reported.nodes.store)

@@ -79,7 +79,7 @@ class _Connections(web.Server):
         super().connection_lost(handler, exc)
 
     def heard(self, handler: RequestHandler) -> None:
-        """Note that a connection says something."""
+        """Notes that a connection says something."""
         self._silent.pop(handler, None)
 
     def _close_silent(self, handler: RequestHandler) -> None:
@@ -130,7 +130,7 @@ class Server:
         return BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=limit)
 
     async def listen(self, port: int, context: ssl.SSLContext | None = None) -> int:
-        """Open a listener and return its port. Raises OSError where the port is taken."""
+        """Opens a listener and returns its port. Raises OSError where the port is taken."""
         loop = asyncio.get_running_loop()
         patience_s = None if context is None else self._settings.handshake_timeout_s
         listener = await loop.create_server(
@@ -146,7 +146,7 @@ class Server:
         return int(listener.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
-        """Stop accepting, let requests under way finish (10 s at most), close every connection. Twice is once."""
+        """Stops accepting, lets requests under way finish (10 s at most), closes every connection. Twice is once."""
         self.draining = True
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
@@ -214,7 +214,7 @@ class Server:
         return web.Response(body=data, headers=_JSON)
 
     async def _body(self, request: BaseRequest) -> bytes:
-        """Return the body. What is there counts, not what is announced: that would cost a client nothing."""
+        """The body. What is there counts, not what is announced: that would cost a client nothing."""
         if request.content.is_eof():
             return await request.read()
         settings, body = self._settings, bytearray()
@@ -260,7 +260,7 @@ class Server:
 
 @lru_cache(maxsize=64)
 def timeout_of(query: str) -> float:
-    """Return the seconds that the API server waits, as the URL's query says (``timeout=1s``); 1 where it says none."""
+    """The seconds that the API server waits, as the URL's query says (``timeout=1s``); 1 where it says none."""
     match = _TIMEOUT.search(query)
     if match is None:
         return DEFAULT_TIMEOUT_S

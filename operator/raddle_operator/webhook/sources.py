@@ -70,7 +70,7 @@ class Source(Protocol[T_co]):
         ...
 
     def subscribe(self, callback: Callable[[Key, T_co | None, T_co | None], None]) -> None:
-        """Call ``callback(key, old, new)`` for every change from now on."""
+        """Calls ``callback(key, old, new)`` for every change from now on."""
         ...
 
 
@@ -109,7 +109,7 @@ class TopologyReader:
         """Those that some node has, by hash."""
 
     def __call__(self, obj: Object) -> NodeFacts | None:
-        """Return the node's facts; None (with one line in the log) for an object that describes no machine."""
+        """The node's facts; None (with one line in the log) for an object that describes no machine."""
         spec = obj.get("spec")
         digest = nodetopology.shape_hash(spec if isinstance(spec, dict) else {})
         shape = self.shapes.get(digest)
@@ -134,7 +134,7 @@ def _is_fresh(obj: Object) -> bool:
 
 
 def read_unbound(obj: Object) -> Unbound:
-    """Return what binding needs of an injected pod. Equal texts are one object: replicas share them."""
+    """What binding needs of an injected pod. Equal texts are one object: replicas share them."""
     metadata = obj["metadata"]
     annotations = metadata.get("annotations") or {}
     kept = {
@@ -146,17 +146,17 @@ def read_unbound(obj: Object) -> Unbound:
 
 
 def read_labels(obj: Object) -> Mapping[str, str]:
-    """Return an object's labels."""
+    """An object's labels."""
     return dict(obj["metadata"].get("labels") or {})
 
 
 def read_shim(obj: Object) -> str:
-    """Return the content hash of a shim ConfigMap."""
+    """The content hash of a shim ConfigMap."""
     return str((obj["metadata"].get("labels") or {}).get(SHIM_LABEL) or "")
 
 
 def policy_reader(resource: Resource) -> Callable[[Object], PolicyObject | None]:
-    """Return the reader of one kind of policy; one that can't be used is left out, with one line in the log."""
+    """The reader of one kind of policy; one that can't be used is left out, with one line in the log."""
 
     def read(obj: Object) -> PolicyObject | None:
         try:
@@ -191,7 +191,7 @@ class Reported:
 
 
 def informers(kube: Kube, settings: WebhookSettings) -> tuple[Sources, list[Informer[object]]]:
-    """Return sources that follow the API server, and the informers to run for that."""
+    """Sources that follow the API server, and the informers to run for that."""
     started: list[Informer[object]] = []
 
     def informer(resource: Resource, read: Callable[[Object], T | None], **selection: object) -> Informer[T]:
@@ -240,15 +240,15 @@ class MemorySource(Generic[T]):
             self.synced.set()
 
     def subscribe(self, callback: Callback[T]) -> None:
-        """Call ``callback(key, old, new)`` for every change from now on."""
+        """Calls ``callback(key, old, new)`` for every change from now on."""
         self._callbacks.append(callback)
 
     def put(self, obj: Object) -> None:
-        """Add or replace an object, given as JSON."""
+        """Adds or replaces an object, given as JSON."""
         self._set(key_of(obj), self._read(obj))
 
     def remove(self, obj: Object) -> None:
-        """Take an object out."""
+        """Takes an object out."""
         self._set(key_of(obj), None)
 
     def _set(self, key: Key, new: T | None) -> None:
@@ -274,7 +274,7 @@ class MemorySources:
 
     @classmethod
     def empty(cls, *, synced: bool = True) -> MemorySources:
-        """Return sources with nothing in them, complete or still to come."""
+        """Sources with nothing in them, complete or still to come."""
         return cls(
             MemorySource(policy_reader(INFERENCE_THREADINGS), synced=synced),
             MemorySource(policy_reader(CLUSTER_INFERENCE_THREADINGS), synced=synced),
@@ -287,7 +287,7 @@ class MemorySources:
         )
 
     def sources(self, *, node_feature_discovery: bool = False) -> Sources:
-        """Return them as the caches take them."""
+        """Them as the caches take them."""
         return Sources(
             policies=self.policies,
             cluster_policies=self.cluster_policies,

@@ -75,7 +75,7 @@ class ServingCertificate:
         return context
 
     def load(self) -> bool:
-        """Serve what the files hold now; return whether that is new. Missing files change nothing.
+        """Serves what the files hold now; returns whether that is new. Missing files change nothing.
 
         Raises CertificateError for files that can't be used; then what was loaded goes on serving.
         """

@@ -24,7 +24,7 @@ class Waiters(Generic[T]):
         return len(self._waiting)
 
     def notify(self, key: Key, _old: T | None, new: T | None) -> None:
-        """Tell those who wait for ``key`` that ``new`` is there; None (a deletion) tells them nothing."""
+        """Tells those who wait for ``key`` that ``new`` is there; None (a deletion) tells them nothing."""
         if new is None or key not in self._waiting:
             return
         for wanted, future in self._waiting[key]:
@@ -32,7 +32,7 @@ class Waiters(Generic[T]):
                 future.set_result(new)
 
     async def next(self, key: Key, wanted: Callable[[T], bool]) -> T:
-        """Return the next value of ``key`` that is ``wanted``. Waits as long as the caller lets it."""
+        """The next value of ``key`` that is ``wanted``. Waits as long as the caller lets it."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         waiter = (wanted, future)
         waiting = self._waiting.setdefault(key, [])

@@ -41,7 +41,7 @@ class Value(NamedTuple):
 
 
 def comments(text: str) -> dict[str, str]:
-    """Return the comment above each key of a values.yaml, by dotted path, as one line; keys without one are not in."""
+    """The comment above each key of a values.yaml, by dotted path, as one line; keys without one are not in."""
     found: dict[str, str] = {}
     parents: list[tuple[int, str]] = []
     above: list[str] = []
@@ -61,7 +61,7 @@ def comments(text: str) -> dict[str, str]:
 
 
 def values(defaults: Any, schema: Any, described: dict[str, str]) -> list[Value]:
-    """Return every value in the order of `defaults`."""
+    """Every value in the order of `defaults`."""
     return [
         Value(path, default, allowed(_of(schema, path), schema), described.get(path) or WELL_KNOWN.get(_last(path), ""))
         for path, default in _leaves(defaults, "")
@@ -94,7 +94,7 @@ def _resolved(node: Any, schema: Any) -> Any:
 
 
 def allowed(node: Any, schema: Any) -> str:
-    """Return what a schema takes, in words: `2 to 30`, `A, B or C`, `true or false`, or the name of its type."""
+    """What a schema takes, in words: `2 to 30`, `A, B or C`, `true or false`, or the name of its type."""
     if "enum" in node:
         *rest, last = [f"`{value}`" for value in node["enum"]]
         return f"{', '.join(rest)} or {last}"
@@ -110,7 +110,7 @@ def allowed(node: Any, schema: Any) -> str:
 
 
 def render() -> str:
-    """Return the page."""
+    """The page."""
     text = (CHART / "values.yaml").read_text()
     schema = json.loads((CHART / "values.schema.json").read_text())
     lines = [HEADER]
