@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import os
 import platform
@@ -39,6 +38,10 @@ def prefix(folder: Path | None = None) -> tuple[str, ...]:
     return _entered(folder or tree())
 
 
+# They end with this process, which has the other end of what they read.
+_holders: list[subprocess.Popen[bytes]] = []
+
+
 @functools.cache
 def _entered(folder: Path) -> tuple[str, ...]:
     """The door's mounts are made once for a tree: a process holds their namespace to the end, and commands enter it.
@@ -51,7 +54,7 @@ def _entered(folder: Path) -> tuple[str, ...]:
     holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdout
     assert holder.stdout.readline(), "the door's mounts failed"
-    atexit.register(holder.communicate)
+    _holders.append(holder)
     # A directory is left when a mount namespace is entered.
     enter = f'exec nsenter --mount=/proc/{holder.pid}/ns/mnt --wdns="$(pwd -P)" -- "$@"'
     return ("sh", "-c", enter, "sh")
