@@ -85,7 +85,7 @@ def read_workloads(found: Sequence[Manifest]) -> Iterator[Workload]:
 
 def _check_quantities(pod: Pod) -> None:
     """Raises SpecError for the first CPU or memory quantity that can't be read."""
-    for container in pod.all_containers:
+    for container in pod.containers + pod.init_containers:
         path = f"spec.{container.field}[{container.place}].resources"
         for part, quantities in (("limits", container.limits), ("requests", container.requests)):
             for name in ("cpu", "memory"):

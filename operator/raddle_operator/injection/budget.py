@@ -110,7 +110,7 @@ def is_guaranteed(pod: Pod) -> bool:
     """
     if pod.limits is not None:
         return _equal(pod.requests or {}, pod.limits)
-    return bool(pod.containers) and all(_equal(c.requests, c.limits) for c in pod.all_containers)
+    return bool(pod.containers) and all(_equal(c.requests, c.limits) for c in pod.containers + pod.init_containers)
 
 
 def _equal(requests: Mapping[str, Any], limits: Mapping[str, Any]) -> bool:

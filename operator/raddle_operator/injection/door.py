@@ -86,7 +86,7 @@ def _shared_gpu(pod: Pod) -> str:
     """What in the pod asks for a share of a GPU, in words; "" for nothing."""
     if pod.scheduler in _SCHEDULERS:
         return f"schedulerName {pod.scheduler} is {_SCHEDULERS[pod.scheduler]}'s"
-    for container in pod.all_containers:
+    for container in pod.containers + pod.init_containers:
         for key in container.limits:
             if key.startswith(_RESOURCE_PREFIXES):
                 return _is_of(key, _RESOURCES)

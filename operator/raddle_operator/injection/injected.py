@@ -71,7 +71,7 @@ def strip_injected(pod: Pod) -> Pod:
 
 def _has_traces(pod: Pod) -> bool:
     """Whether a container or a volume may have something of ours."""
-    for container in pod.all_containers:
+    for container in pod.containers + pod.init_containers:
         if container.annotated or not container.env.keys().isdisjoint(_TRACES):
             return True
         if not OUR_VOLUMES.isdisjoint([mount.volume for mount in container.mounts + container.devices]):
@@ -87,10 +87,10 @@ def literals_of(pod: Any) -> dict[str, dict[str, str]]:
     Never raises: {} for what is no pod.
     """
     try:
-        containers = pod_from_object(pod).all_containers
+        read = pod_from_object(pod)
     except SpecError:
         return {}
-    return {container.name: _own_literals(container) for container in containers}
+    return {container.name: _own_literals(container) for container in read.containers + read.init_containers}
 
 
 def _own_literals(container: Container) -> dict[str, str]:
@@ -261,7 +261,7 @@ def _mounted_elsewhere(pod: Pod) -> Collection[str]:
     """
     return {
         mount.volume
-        for container in pod.all_containers
+        for container in pod.containers + pod.init_containers
         for mount in container.mounts
         if mount.volume in OUR_VOLUMES and mount.path not in _paths(mount.volume, container)
     }

@@ -43,7 +43,7 @@ def operations(
     found: list[Operation] = []
     by_place = {(change.container.field, change.container.place): change for change in changes}
     # All but our init container.
-    for container in clean.all_containers:
+    for container in clean.containers + clean.init_containers:
         present = (pod.init_containers if container.field == "initContainers" else pod.containers)[container.place]
         change = by_place.get((container.field, container.place))
         if change is not None or present is not container:

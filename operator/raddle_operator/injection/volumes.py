@@ -102,7 +102,9 @@ def choose(
         image = {"reference": settings.image, "pullPolicy": "IfNotPresent"}
         mount = {**_MOUNT, "subPath": _IN_IMAGE}
         return Shim({"name": SHIM_VOLUME, "image": image}, (mount,), architectures=settings.door_items.keys())
-    if not pod.containers or any(container.name == SHIM_INIT_CONTAINER for container in pod.all_containers):
+    if not pod.containers or any(
+        container.name == SHIM_INIT_CONTAINER for container in pod.containers + pod.init_containers
+    ):
         return _missing(f"the pod has a container {SHIM_INIT_CONTAINER} of its own")
     copies = _init_container(pod, settings.image, settings.copy_command)
     volume = {"name": SHIM_VOLUME, "emptyDir": {"sizeLimit": SIZE_LIMIT}}

@@ -125,11 +125,6 @@ class Pod(NamedTuple):
         """True for the API server's picture of a static pod, which nobody can change."""
         return MIRROR_ANNOTATION in self.annotations
 
-    @property
-    def all_containers(self) -> tuple[Container, ...]:
-        """Regular containers, then init containers."""
-        return self.containers + self.init_containers
-
 
 def pod_from_object(obj: Any) -> Pod:
     """The pod that a JSON object is. Raises SpecError for a shape that no pod has."""

@@ -69,7 +69,7 @@ class Admission:
         """Answers the review of a pod's creation. Raises UnreadableError only."""
         review = reviews.read(body, reviews.POD)
         try:
-            found = self._remembered(review) or await self._of_unknown_namespace(review, deadline_s)
+            found = await self._of_pod(review, deadline_s)
         except Exception as error:  # noqa: BLE001 (the contract: a pod is never denied because of us)
             found = self._failed("pods", error)
         return self._answer("pods", review, found)
@@ -84,44 +84,39 @@ class Admission:
         self._metrics.binding(_binding_outcome(found))
         return self._answer("binding", review, found)
 
-    def _remembered(self, review: Review) -> Verdict | None:
-        """The verdict on a pod, perhaps from an equal one; None where its namespace is not known."""
+    async def _of_pod(self, review: Review, deadline_s: float) -> Verdict:
+        """The verdict on a pod; on one of a known namespace perhaps an equal one's."""
         if review.problem is not None:
             return verdict.of(Outcome.FOREIGN, review.problem)
         if not self._caches.synced:
             return verdict.of(Outcome.SKIPPED, SkipReason.CACHES_NOT_READY)
-        labels = self._caches.namespace_labels(review.namespace)
-        if labels is None:
-            return None
-        key = template_key(review.namespace, review.obj)
-        if key is None:
-            return self._decide(review, labels)
+        key, labels = None, self._caches.namespace_labels(review.namespace)
+        if labels is not None:
+            key = template_key(review.namespace, review.obj)
+        else:
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    labels = await self._lookup.namespace(review.namespace)
+            except LookupFailedError as error:
+                return verdict.of(Outcome.SKIPPED, SkipReason.NAMESPACE_UNKNOWN, error.reason)
+            except TimeoutError:
+                return verdict.of(Outcome.SKIPPED, SkipReason.NAMESPACE_UNKNOWN, "Deadline")
         version = self._caches.version
-        found = self._decided.get(key, version)
-        if found is None:
-            found = self._decide(review, labels)
-            self._decided.put(key, version, found)
-        return found
-
-    async def _of_unknown_namespace(self, review: Review, deadline_s: float) -> Verdict:
-        try:
-            async with asyncio.timeout_at(deadline_s):
-                return self._decide(review, await self._lookup.namespace(review.namespace))
-        except LookupFailedError as error:
-            return verdict.of(Outcome.SKIPPED, SkipReason.NAMESPACE_UNKNOWN, error.reason)
-        except TimeoutError:
-            return verdict.of(Outcome.SKIPPED, SkipReason.NAMESPACE_UNKNOWN, "Deadline")
-
-    def _decide(self, review: Review, labels: Mapping[str, str]) -> Verdict:
+        found = self._decided.get(key, version) if key is not None else None
+        if found is not None:
+            return found
         facts = Facts(
             smallest_cores=self._caches.smallest_cores,
             machines=self._machines,
             config_map_present=self._caches.has_config_map(review.namespace, self._config_map),
             architectures=self._caches.architectures,
         )
-        return verdict.of_pod(
+        found = verdict.of_pod(
             decide.decide_object(review.obj, review.namespace, labels, self._caches.policies, facts, self._settings)
         )
+        if key is not None:
+            self._decided.put(key, version, found)
+        return found
 
     async def _of_binding(self, review: Review, deadline_s: float) -> Verdict:
         if review.problem is not None:

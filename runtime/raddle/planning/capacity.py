@@ -67,14 +67,14 @@ class CPUCapacity(NamedTuple):
 
 def bounded(budget: Budget) -> Budget:
     """The budget with absurd numbers bounded, as text from annotations may hold them."""
-
-    def within(cpus: Optional[float]) -> Optional[float]:
+    quota, request = (
         # NaN compares false with everything, so it ends as None like a negative number does.
-        return max(MIN_QUOTA_CPUS, min(cpus, MAX_QUOTA_CPUS)) if cpus is not None and cpus > 0 else None
-
+        max(MIN_QUOTA_CPUS, min(cpus, MAX_QUOTA_CPUS)) if cpus is not None and cpus > 0 else None
+        for cpus in (budget.quota_cpus, budget.request_cpus)
+    )
     return budget._replace(
-        quota_cpus=within(budget.quota_cpus),
-        request_cpus=within(budget.request_cpus),
+        quota_cpus=quota,
+        request_cpus=request,
         whole_cpus=min(budget.whole_cpus, env.MAX_EXCLUSIVE_CPUS),
         workers=min(max(1, budget.workers), env.MAX_STREAMS),
         cpus=budget.cpus or None,

@@ -269,33 +269,22 @@ def _intra_op(
         why = f"{why}, shared by {streams} streams"
     found = _clamped(threads, why, policy)
     without_shim = found
-    if policy.spinning != "Always" and capacity.kind != "exclusive":
-        bound = _uncontrolled_bound(machine, capacity, streams, budget)
-        if bound < threads:
-            without_shim = _clamped(bound, f"{why}; spins, no shim", policy)
-    found = _with_shim(found, capacity, streams, chosen, budget, policy) if budget.shim else without_shim
+    spins = policy.spinning != "Always" and capacity.kind != "exclusive"
+    if spins and (bound := _uncontrolled_bound(machine, capacity, streams, budget)) < threads:
+        without_shim = _clamped(bound, f"{why}; spins, no shim", policy)
+    # A shim controls spinning, so the count is what the load asks for, else the same as where nothing spins.
+    if not budget.shim:
+        found = without_shim
+    elif chosen is not None:
+        found = chosen.threads, f"{capacity.because}; {_in_words(policy)}"
+    elif _would_gain(capacity, found[0], streams, budget, policy):
+        found = found[0], f"{found[1]}; {WOULD_GAIN}"
     # Where the load asks for fewer, it does so of every process.
     without_shim = min(without_shim, found, key=lambda one: one[0])
     because["intraOp"] = found[1]
     if without_shim[0] != found[0]:
         because["intraOpWithoutShim"] = without_shim[1]
     return found[0], without_shim[0]
-
-
-def _with_shim(
-    found: Tuple[int, str],
-    capacity: CPUCapacity,
-    streams: int,
-    chosen: Optional[model.Setting],
-    budget: Budget,
-    policy: Policy,
-) -> Tuple[int, str]:
-    """The count of processes whose spinning a shim controls: what the load asks for, else as `found` without it."""
-    if chosen is not None:
-        return chosen.threads, f"{capacity.because}; {_in_words(policy)}"
-    if _would_gain(capacity, found[0], streams, budget, policy):
-        return found[0], f"{found[1]}; {WOULD_GAIN}"
-    return found
 
 
 def _in_words(policy: Policy) -> str:
