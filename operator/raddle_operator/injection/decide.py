@@ -280,9 +280,9 @@ def _values(
     given = variables.chosen(
         container, plan, policy, governing.image_env, kept=kept, shim=activation.loads, door=activation.door
     )
-    keys = {prefix: prefix + container.name for prefix in (*given.references.values(), env.PLAN_PREFIX)}
-    edits = variables.edits(container, given, keys, activation.edits, reports=reports)
-    annotations = {key: values[prefix] for prefix, key in keys.items()}
+    edits = variables.edits(container, given, activation.edits, reports=reports)
+    prefixes = (*given.references.values(), env.PLAN_PREFIX)
+    annotations = {prefix + container.name: values[prefix] for prefix in prefixes}
     return plan, given._replace(kept=kept + given.kept), edits, annotations
 
 

@@ -138,15 +138,13 @@ def _literals(clean: Container, plan: Plan, policy: Policy, image_env: Mapping[s
     return literals(plan, policy, sets=sets, image_env=image_env)
 
 
-def edits(
-    clean: Container, found: Variables, keys: Mapping[str, str], activation: Sequence[Edits], *, reports: bool
-) -> Edits:
-    """All changes of the container's environment; `keys` are annotations by prefix, `activation` the shim's own edits.
+def edits(clean: Container, found: Variables, activation: Sequence[Edits], *, reports: bool) -> Edits:
+    """All changes of the container's environment; `activation` are the shim's own edits.
 
     A variable that the container has already is replaced where it stands; of several the last decides, and the others
     go, but for those of lists, where only the last is extended.
     """
-    entries: list[Entry] = [_reference(name, keys[prefix]) for name, prefix in found.references.items()]
+    entries: list[Entry] = [_reference(name, prefix + clean.name) for name, prefix in found.references.items()]
     entries.extend(_listing(clean, found.literals, found.completed, activation))
     others = list(activation)
     by_reference = java_options(clean)[1] if JAVA_OPTIONS in found.literals else None

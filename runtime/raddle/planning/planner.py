@@ -110,10 +110,11 @@ def plan(machine: Optional[Machine], budget: Budget, policy: Policy) -> Plan:
     streams = _streams(budget, policy, because)
     load = _load(capacity, streams, budget, policy)
     chosen = _by_load(load, machine, capacity, budget, policy)
-    intra_op, without_shim = _intra_op(machine, capacity, streams, chosen, budget, policy, because)
+    harmless = _harmless_spinning(machine, capacity, streams, budget)
+    intra_op, without_shim = _intra_op(capacity, streams, harmless, chosen, budget, policy, because)
     parallel = policy.execution_mode == "Parallel"
     inter_op = _inter_op(capacity, parallel, policy, because)
-    omp, blas, other_blas = _openmp_and_blas(machine, capacity, streams, intra_op, budget, policy, because)
+    omp, blas, other_blas = _openmp_and_blas(capacity, harmless, intra_op, policy, because)
     peak = _peak_runnable(budget, policy, intra_op, omp, inter_op if parallel else 1)
     spinning = _spinning(capacity, streams, peak, chosen, budget, policy, because)
     spin_us = BOUNDED_SPIN_US if spinning == "bounded" else 0
@@ -245,15 +246,18 @@ def _expected(
 
 
 def _intra_op(
-    machine: Optional[Machine],
     capacity: CPUCapacity,
     streams: int,
+    harmless: Optional[int],
     chosen: Optional[model.Setting],
     budget: Budget,
     policy: Policy,
     because: Dict[str, str],
 ) -> Tuple[Optional[int], Optional[int]]:
-    """The count that the container is planned with, and the one for its processes that no shim reaches."""
+    """The count that the container is planned with, and the one for its processes that no shim reaches.
+
+    `harmless` is what `_harmless_spinning` says, here and below.
+    """
     if policy.intra_op is not None:
         because["intraOp"] = "policy threads.intraOp"
         return policy.intra_op, policy.intra_op
@@ -269,9 +273,8 @@ def _intra_op(
         why = f"{why}, shared by {streams} streams"
     found = _clamped(threads, why, policy)
     without_shim = found
-    spins = policy.spinning != "Always" and capacity.kind != "exclusive"
-    if spins and (bound := _uncontrolled_bound(machine, capacity, streams, budget)) < threads:
-        without_shim = _clamped(bound, f"{why}; spins, no shim", policy)
+    if policy.spinning != "Always" and harmless is not None and harmless < threads:
+        without_shim = _clamped(harmless, f"{why}; spins, no shim", policy)
     # A shim controls spinning, so the count is what the load asks for, else the same as where nothing spins.
     if not budget.shim:
         found = without_shim
@@ -311,8 +314,12 @@ def _clamped(threads: int, why: str, policy: Policy) -> Tuple[int, str]:
     return clamped, why
 
 
-def _uncontrolled_bound(machine: Optional[Machine], capacity: CPUCapacity, streams: int, budget: Budget) -> int:
-    """Threads of each stream that do little harm while spinning can't be turned off."""
+def _harmless_spinning(
+    machine: Optional[Machine], capacity: CPUCapacity, streams: int, budget: Budget
+) -> Optional[int]:
+    """Threads of each stream that do little harm while spinning can't be turned off; None on exclusive CPUs: all."""
+    if capacity.kind == "exclusive":
+        return None
     if capacity.kind == "quota":
         return max(1, (floor(capacity.budget_cpus or 1.0) - 1) // streams)
     wanted = max(UNCONTROLLED_SPIN_THREADS, ceil(budget.request_cpus or 0))
@@ -413,11 +420,9 @@ def _exclusive_spinning(capacity: CPUCapacity, spinning: str, policy: Policy, be
 
 
 def _openmp_and_blas(
-    machine: Optional[Machine],
     capacity: CPUCapacity,
-    streams: int,
+    harmless: Optional[int],
     intra_op: Optional[int],
-    budget: Budget,
     policy: Policy,
     because: Dict[str, str],
 ) -> Tuple[Optional[int], Optional[int], Optional[int]]:
@@ -437,9 +442,8 @@ def _openmp_and_blas(
         if "joblib" in policy.runtimes:
             # Each of its processes takes the count that it finds in the environment.
             threads, why = 1, "joblib's processes share the CPUs"
-        elif capacity.kind != "exclusive" and policy.spinning in ("Auto", "Bounded") and policy.objective == "Latency":
-            bound = _uncontrolled_bound(machine, capacity, streams, budget)
-            bounded_by = _clamped(bound, "its threads spin at each barrier, and the CPUs are shared", policy)
+        elif harmless is not None and policy.spinning in ("Auto", "Bounded") and policy.objective == "Latency":
+            bounded_by = _clamped(harmless, "its threads spin at each barrier, and the CPUs are shared", policy)
             if bounded_by[0] < threads:
                 threads, why = bounded_by
     omp = None
