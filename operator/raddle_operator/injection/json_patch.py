@@ -47,7 +47,8 @@ def operations(
         present = (pod.init_containers if container.field == "initContainers" else pod.containers)[container.place]
         change = by_place.get((container.field, container.place))
         if change is not None or present is not container:
-            found += _container(present, change or ContainerChange(container))
+            change = change or ContainerChange(container)
+            found += _environment(present, change) + _mounts(present, change)
     added = _wanted_volumes(changes, shim)
     found += _volumes(pod, clean, added)
     found += _init_container(pod, clean, shim.init_container if shim is not None else None)
@@ -60,10 +61,6 @@ def operations(
 
 
 # --- containers -----------------------------------------------------------------------------------------------------
-
-
-def _container(present: Container, change: ContainerChange) -> list[Operation]:
-    return _environment(present, change) + _mounts(present, change)
 
 
 def _environment(container: Container, change: ContainerChange) -> list[Operation]:
