@@ -1,5 +1,7 @@
 """What tests in real runtimes share: the tree that a container would mount, models, releases, and what is proven."""
 
+import contextlib
+
 import pytest
 from support.runtimes import native_lab, ort_lab, shim_lab, torch_lab
 
@@ -16,7 +18,8 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    return ort_lab.Lab(tmp_path_factory.mktemp("ort"))
+    with contextlib.closing(ort_lab.Lab(tmp_path_factory.mktemp("ort"))) as made:
+        yield made
 
 
 @pytest.fixture(scope="module", params=ort_lab.RELEASES)

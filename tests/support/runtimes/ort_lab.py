@@ -1,10 +1,9 @@
-"""Real onnxruntime of several releases under plans: one process a plan, as many at a time as there are CPUs."""
+"""Real onnxruntime of several releases under plans: one process per plan, forks of one per release and environment."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +43,12 @@ class Lab:
         self.mounted = shim_lab.mount(folder / "mount")
         self.model = shim_lab.write_model(folder / "chain.onnx")
         self.levels = shim_lab.write_levels_model(folder / "levels.onnx")
+        self._probers: dict[object, shim_lab.Prober] = {}
+
+    def close(self) -> None:
+        """Ends its processes."""
+        for prober in self._probers.values():
+            prober.close()
 
     def wide(self, columns: int) -> Path:
         """A model whose runs take two blocks of columns / 256 MiB each."""
@@ -55,19 +60,20 @@ class Lab:
     ) -> dict[str, Any]:
         """What shim_probe.py saw under the plan (None: without Raddle), of `sessions` or one with default options."""
         extra = dict(kwargs.pop("extra", {}))
-        if plan is not None:
-            extra = {**shim_lab.python_path(self.mounted), env.PLAN: f"v=1;{plan}".rstrip(";"), **extra}
-        return shim_lab.probe(pythons.release(release), self.model, sessions or [None], env=extra, **kwargs)
+        python, asked = pythons.release(release), sessions or [None]
+        if plan is None:
+            return shim_lab.probe(python, self.model, asked, env=extra, **kwargs)
+        extra = {**shim_lab.python_path(self.mounted), env.PLAN: f"v=1;{plan}".rstrip(";"), **extra}
+        if not kwargs.keys().isdisjoint(("cpus", "before")):
+            return shim_lab.probe(python, self.model, asked, env=extra, **kwargs)
+        planned = {env.PLAN: extra.pop(env.PLAN)}
+        key = (release, *sorted(extra.items()))
+        if key not in self._probers:
+            self._probers[key] = shim_lab.Prober(python, {**extra, env.PLAN: "v=1"})
+        return self._probers[key].probe(self.model, asked, environ=planned, **kwargs)
 
     def probes(
         self, release: str, plans: Mapping[str, tuple[str | None, Sequence[Mapping[str, Any] | None]]], **kwargs: Any
     ) -> dict[str, Any]:
         """Name -> what was seen under that plan by those sessions."""
-        # Made here, where a missing Python can still skip the test.
-        pythons.release(release)
-        with ThreadPoolExecutor(len(CPUS)) as pool:
-            made = {
-                name: pool.submit(self.probe, release, plan, *sessions, name=name, **kwargs)
-                for name, (plan, sessions) in plans.items()
-            }
-            return {name: one.result() for name, one in made.items()}
+        return {name: self.probe(release, plan, *sessions, **kwargs) for name, (plan, sessions) in plans.items()}

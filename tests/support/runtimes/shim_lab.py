@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -213,19 +214,65 @@ def probe(
     cpus: Sequence[int] | None = None,
     before: Callable[[], None] | None = None,
     first: str = "",
-    name: str = "",
 ) -> dict[str, Any]:
-    """What shim_probe.py saw: {"sessions": [...], "records": [...], "stderr": text}; `first` is its `before`.
+    """What shim_probe.py saw: {"sessions": [...], "records": [...], "stderr": text}; `first` is its `before`."""
+    asked = {"model": str(model), "sessions": list(sessions), "idle_s": idle_s, "before": first}
+    done = python(executable, str(PROBE), json.dumps(asked), env=env, cpus=cpus, before=before, check=False)
+    return _seen(done.returncode, done.stdout, done.stderr)
 
-    Probes that run at the same time are taken for workers of one server, unless they have another `name` (of letters).
+
+def _seen(status: int, stdout: str, stderr: str) -> dict[str, Any]:
+    if status:
+        raise AssertionError(f"the probe failed:\n{stdout}\n{stderr}")
+    seen: dict[str, Any] = json.loads(stdout.splitlines()[-1])
+    return {**seen, "stderr": stderr}
+
+
+class Prober:
+    """A process that was started with the shim and has imported numpy; each probe is a fork of it, one at a time.
+
+    Its environment's plan only has the shim loaded: the shim reads the plan when onnxruntime is imported, in the fork.
     """
-    asked = {"name": name, "model": str(model), "sessions": list(sessions), "idle_s": idle_s, "before": first}
-    request = json.dumps(asked)
-    done = python(executable, str(PROBE), request, env=env, cpus=cpus, before=before, check=False)
-    if done.returncode:
-        raise AssertionError(f"the probe failed:\n{done.stdout}\n{done.stderr}")
-    seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return {**seen, "stderr": done.stderr}
+
+    def __init__(self, executable: Path | str, env: Mapping[str, str]) -> None:
+        # The shim writes to no other file than what was standard error when it was loaded: all forks have the same.
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by close
+        self._process = subprocess.Popen(
+            [str(executable), str(PROBE)],
+            env=environment(env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+
+    def probe(
+        self,
+        model: Path,
+        sessions: Sequence[Mapping[str, Any] | None],
+        *,
+        environ: Mapping[str, str],
+        idle_s: float = 0.0,
+        first: str = "",
+    ) -> dict[str, Any]:
+        """What `probe` returns, with these variables set in place of the process's own."""
+        asked = {"model": str(model), "sessions": list(sessions), "idle_s": idle_s, "before": first}
+        assert self._process.stdin
+        assert self._process.stdout
+        said = self._said()
+        self._process.stdin.write(json.dumps({**asked, "environ": dict(environ)}) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline() or '[1, ""]'
+        return _seen(*json.loads(answer), self._said()[len(said) :])
+
+    def _said(self) -> str:
+        """Standard error of all forks so far."""
+        return os.pread(self._errors.fileno(), 2**20, 0).decode()
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.communicate(timeout=120)
+        self._errors.close()
 
 
 @contextlib.contextmanager

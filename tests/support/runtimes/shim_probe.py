@@ -1,7 +1,9 @@
 """Makes sessions as an application would, and prints as JSON what can be seen of them from inside the process.
 
 Runs under Python 3.8 and onnxruntime 1.7 too. Argument: {"model": path, "idle_s": seconds, "before": code to run before
-onnxruntime is imported, "sessions": [null or options, ...]}; options, all of them optional:
+onnxruntime is imported, "environ": {variables to set before that}, "sessions": [null or options, ...]}. Without an
+argument standard input has such a request in each line, each served by a fork of its own after numpy is imported; its
+exit status and what it printed are a line of JSON. Options, all of them optional:
     intra, inter, parallel, graph   attributes of SessionOptions
     enable_..., use_...      its switches, by their own names
     entries: {key: value}    session config entries
@@ -26,17 +28,49 @@ onnxruntime is imported, "sessions": [null or options, ...]}; options, all of th
 
 import contextlib
 import json
+import os
 import pathlib
+import signal
 import sys
 import time
 
+# numpy's OpenBLAS would start a thread per CPU, which spin at first; nothing here multiplies by it.
+BLAS = "OPENBLAS_NUM_THREADS"
+GIVEN = os.environ.get(BLAS)
+os.environ[BLAS] = "1"
+import numpy as np  # noqa: E402
+
+del os.environ[BLAS]
+if GIVEN is not None:
+    os.environ[BLAS] = GIVEN
+
 # What stands in for onnxruntime's own functions here has frames of its.
 __name__ = "onnxruntime.shim_probe"
+LIMIT_S = 120
 
-REQUEST = json.loads(sys.argv[1])
+
+def served():
+    """The request that this process serves: its argument, or in a fork one of standard input's; the others' parent ends."""
+    if len(sys.argv) > 1:
+        return json.loads(sys.argv[1])
+    for line in sys.stdin:
+        # One at a time: forks that live together are taken for workers of one server.
+        with os.fdopen(os.memfd_create("out"), "r+b") as out:
+            child = os.fork()
+            if child == 0:
+                os.dup2(out.fileno(), sys.stdout.fileno())
+                signal.alarm(LIMIT_S)
+                return json.loads(line)
+            status = os.waitpid(child, 0)[1]
+            out.seek(0)
+            print(json.dumps([status, out.read().decode()]), flush=True)
+    sys.exit()
+
+
+REQUEST = served()
+os.environ.update(REQUEST.get("environ") or {})
 exec(REQUEST.get("before") or "")  # an application's own start, written in the test
 
-import numpy as np  # noqa: E402
 import onnxruntime as ort  # noqa: E402
 from onnxruntime.capi import _pybind_state  # noqa: E402
 
