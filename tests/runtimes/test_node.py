@@ -66,7 +66,7 @@ def test_the_graph_is_optimized_to_the_planned_level(proves, version, level, nod
     """The default level puts the second node back, in another form."""
     verbose = {"logSeverityLevel": 0}
     planned = run(application(version) / "app.cjs", verbose, text=plan(graph=level), **convolution())
-    stock = run(application(version) / "app.cjs", verbose, **convolution())
+    stock = node_lab.stock(application(version) / "app.cjs", verbose, **convolution())
     assert [re.findall(r"Number of nodes: (\d+)", seen.stderr) for seen in (planned, stock)] == [[str(nodes)], ["2"]]
     proves(RUNTIME, version, "graph level")
 

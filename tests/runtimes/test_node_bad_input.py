@@ -26,7 +26,7 @@ PLANS = [
 @pytest.mark.parametrize(("text", "why"), PLANS, ids=[why[:30] for _, why in PLANS])
 def test_a_plan_that_cannot_be_used_leaves_the_process_alone(text, why):
     seen = run(application(NEWEST) / "app.cjs", {}, {"intraOpNumThreads": 3}, text=text)
-    stock = run(application(NEWEST) / "app.cjs", {}, {"intraOpNumThreads": 3})
+    stock = node_lab.stock(application(NEWEST) / "app.cjs", {}, {"intraOpNumThreads": 3})
     assert seen.threads == stock.threads
     (line,) = seen.lines
     assert line.startswith("raddle: onnxruntime is left alone: ")

@@ -44,6 +44,8 @@ def package():
 def count(packages, model):
     """How many threads a session of default options runs."""
     sys.path.append(packages)
+    # numpy's own threads would spin when they start.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     import onnxruntime
 
     before = len(os.listdir("/proc/self/task"))

@@ -113,6 +113,7 @@ class Lab:
         shutil.copy(APP, self.app)
         self.image = functools.cache(lambda name: LAYOUTS[name](self))
         self.stock = functools.cache(lambda name: self.run(self.image(name)._replace(packages="")))
+        self.stock_count = functools.cache(lambda name: self.run(self.image(name))[0]["count"])
 
     def made(self, name: str) -> Path:
         """An empty folder of this name."""
