@@ -17,6 +17,12 @@ OLD, NEWEST = "ort-1.16.3", "ort-1.31.1"
 PLAN = "v=1;intra=2;min=2;inter=1;mode=sequential;graph=basic;spin={};spin_us=200"
 
 
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """Of the smallest kind: a session is made for each line, or three."""
+    return str(shim_lab.write_tiny_model(tmp_path_factory.mktemp("model") / "tiny.onnx"))
+
+
 AT_EACH_LINE = (
     shim_lab.AT_LINE
     + """
@@ -92,11 +98,9 @@ print(json.dumps([number, lost, edited, unplanned, log.complaints, sorted(seen)]
 
 
 @pytest.mark.parametrize(("release", "spin"), [(OLD, "never"), (NEWEST, "bounded")])
-def test_what_a_signal_handler_raises_reaches_the_application_wherever_it_comes(lab, release, spin):
+def test_what_a_signal_handler_raises_reaches_the_application_wherever_it_comes(lab, model, release, spin):
     settings = {**shim_lab.python_path(lab.mounted), env.PLAN: PLAN.format(spin)}
-    done = shim_lab.python(
-        pythons.release(release), "-c", AT_EACH_LINE + RAISING, str(lab.model), env=settings, check=False
-    )
+    done = shim_lab.python(pythons.release(release), "-c", AT_EACH_LINE + RAISING, model, env=settings, check=False)
     assert done.returncode == 0, done.stderr
     lines, lost, edited, unplanned, complaints, frames = json.loads(done.stdout.splitlines()[-1])
     assert lines > 200
@@ -127,11 +131,9 @@ print(json.dumps([number, wrong, log.complaints]))
 
 
 @pytest.mark.parametrize(("release", "spin"), [(OLD, "never"), (NEWEST, "bounded")])
-def test_a_signal_handler_can_make_a_session_wherever_it_comes(lab, release, spin):
+def test_a_signal_handler_can_make_a_session_wherever_it_comes(lab, model, release, spin):
     settings = {**shim_lab.python_path(lab.mounted), env.PLAN: PLAN.format(spin)}
-    done = shim_lab.python(
-        pythons.release(release), "-c", AT_EACH_LINE + RELOADING, str(lab.model), env=settings, check=False
-    )
+    done = shim_lab.python(pythons.release(release), "-c", AT_EACH_LINE + RELOADING, model, env=settings, check=False)
     assert done.returncode == 0, done.stderr
     lines, wrong, complaints = json.loads(done.stdout.splitlines()[-1])
     assert lines > 200
@@ -151,7 +153,7 @@ print(json.dumps(ran))
 """
 
 
-def test_no_python_code_runs_where_a_session_is_dropped_since_what_a_handler_raises_there_is_lost(lab):
+def test_no_python_code_runs_where_a_session_is_dropped_since_what_a_handler_raises_there_is_lost(lab, model):
     settings = {**shim_lab.python_path(lab.mounted), env.PLAN: PLAN.format("bounded")}
-    done = shim_lab.python(pythons.release(NEWEST), "-c", AT_EACH_LINE + DROPPING, str(lab.model), env=settings)
+    done = shim_lab.python(pythons.release(NEWEST), "-c", AT_EACH_LINE + DROPPING, model, env=settings)
     assert json.loads(done.stdout) == []

@@ -141,6 +141,15 @@ def write_model(path: Path) -> Path:
     return _write(path, graph)
 
 
+def write_tiny_model(path: Path) -> Path:
+    """A model of one operator on one number, for those who make thousands of sessions."""
+    from onnx import TensorProto, helper
+
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("input", "output")]
+    node = helper.make_node("Relu", ["input"], ["output"])
+    return _write(path, helper.make_graph([node], "tiny", ends[:1], ends[1:]))
+
+
 def write_levels_model(path: Path) -> Path:
     """A model of which each graph optimization level makes other operators: see LEVELS."""
     import numpy as np
