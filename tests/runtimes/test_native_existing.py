@@ -35,11 +35,11 @@ def test_spinning_in_the_code_wins_unless_the_policy_overrides(kind, version, pr
     own = "entry.session.intra_op.allow_spinning=1"
     with started(kind, version, PLAN) as caller:
         caller.session(own)
-        assert caller.busy_cpu_s(caller.pool()) > 0.005
+        assert caller.spins(caller.pool(), 0.005)
         assert "spinning as in the code" in caller.lines[0]
     with started(kind, version, f"{PLAN};existing=override") as caller:
         caller.session(own)
-        assert caller.idle_cpu_s(caller.pool()) < 0.004
+        assert caller.sleeps(caller.pool())
     proven(kind, version, "existing values")
 
 

@@ -93,7 +93,7 @@ def test_one_global_pool_serves_every_session_and_sleeps(kind, version, proven):
         caller.session(None, name="t")
         caller.session("", name="u")
         assert [thread.name for thread in caller.pool()] == ["ort-gintra/1"]
-        assert caller.idle_cpu_s(caller.pool()) < 0.004
+        assert caller.sleeps(caller.pool())
         assert caller.end() == 0
     proven(kind, version, "global pool")
 
@@ -113,7 +113,7 @@ def test_a_global_pool_of_the_codes_own_gets_the_plan_where_it_sets_nothing(kind
     with started(kind, version, PLAN, make_env="env intra=0") as caller:
         caller.session("shared=1")
         assert [thread.name for thread in caller.pool()] == ["ort-gintra/1"]
-        assert caller.idle_cpu_s(caller.pool()) < 0.004
+        assert caller.sleeps(caller.pool())
     with started(kind, version, PLAN, make_env="env intra=3 spin=0") as caller:
         caller.session("shared=1")
         assert sorted(thread.name for thread in caller.pool()) == ["ort-gintra/1", "ort-gintra/2"]

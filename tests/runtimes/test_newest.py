@@ -87,7 +87,7 @@ def test_the_newest_library_has_the_plan_in_c_and_java(of, registry, existing, w
             caller.session(options, name=name)
             made.append(len(caller.pool()) - before)
         assert made == workers, caller.stderr
-        assert caller.idle_cpu_s(caller.pool(), "own") < 0.004
+        assert caller.sleeps(caller.pool(), "own")
         assert any(SAID in line for line in caller.lines)
         assert caller.end() == 0
 
@@ -103,9 +103,9 @@ def test_npm_s_newest_has_the_plan_in_node(of, existing, threads):
     assert seen.sessions[3] == node_lab.run(application / "app.cjs", sessions[3]).sessions[0]
 
 
-@pytest.mark.parametrize(("existing", "left"), [("respect", 3), ("override", 2)])
-def test_debian_s_newest_torch_has_the_plan(of, mounted, existing, left):
+def test_debian_s_newest_torch_has_the_plan(of, mounted):
     python = newest.torch(of("debian"))
-    ours = {**shim_lab.python_path(mounted), env.PLAN: f"v=1;omp=2;torch_inter=2;existing={existing}"}
     _, _, _, *refused = json.loads(shim_lab.python(python, "-c", TORCH, env={}).stdout)
-    assert json.loads(shim_lab.python(python, "-c", TORCH, env=ours).stdout) == [2, 2, left, *refused]
+    for existing, left in (("respect", 3), ("override", 2)):
+        ours = {**shim_lab.python_path(mounted), env.PLAN: f"v=1;omp=2;torch_inter=2;existing={existing}"}
+        assert json.loads(shim_lab.python(python, "-c", TORCH, env=ours).stdout) == [2, 2, left, *refused], existing

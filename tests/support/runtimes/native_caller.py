@@ -21,6 +21,8 @@ from support.runtimes.native_lab import Program, model, preload, program
 
 TIMEOUT_S = 60
 IDLE_S = 0.15
+# What a thread that goes to sleep at once may use in that time.
+NONE_S = 0.004
 # Each release by the C API; and each way to reach it, with the oldest and the newest that there is.
 C = tuple(("c", version) for version in VERSIONS)
 CALLERS = (*C, ("cpp", VERSIONS[-1]), ("java", MAVEN_VERSIONS[0]), ("java", MAVEN_VERSIONS[-1]))
@@ -217,9 +219,13 @@ class Caller:
         """CPU time of the pool's threads in the time after a run: the least of three, for threads that must sleep."""
         return min(self._after_runs(pool, name))
 
-    def busy_cpu_s(self, pool: Iterable[Thread], name: str = "s") -> float:
-        """The same, the most of three, for threads that must spin: others use this machine too."""
-        return max(self._after_runs(pool, name))
+    def sleeps(self, pool: Iterable[Thread], name: str = "s") -> bool:
+        """Whether that time is as good as none; the first run of three that shows it is the last."""
+        return any(used_s < NONE_S for used_s in self._after_runs(pool, name))
+
+    def spins(self, pool: Iterable[Thread], more_than_s: float, name: str = "s") -> bool:
+        """Whether it is more than that after one of three runs: others use this machine too."""
+        return any(used_s > more_than_s for used_s in self._after_runs(pool, name))
 
     def _after_runs(self, pool: Iterable[Thread], name: str) -> Iterator[float]:
         for _ in range(3):
