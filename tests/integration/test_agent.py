@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
+import fcntl
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -15,6 +19,7 @@ import pytest
 
 import machines
 from cluster import ApiError, Cluster
+from cluster.waiting import wait
 from raddle.machine.sysfs import read_machine
 from raddle_operator.agent.client import AgentClient, from_kubeconfig
 from raddle_operator.objects.nodetopology import from_object
@@ -26,6 +31,7 @@ CRD = ROOT / "crds" / "nodecputopologies.yaml"
 TOPOLOGIES = "/apis/raddle.dev/v1alpha1/nodecputopologies"
 NODE = "worker"
 WAIT_S = 60
+STOCK = 128
 
 
 @pytest.fixture(scope="module")
@@ -51,21 +57,62 @@ def running_agent(cluster, root, *options):
     command = [sys.executable, "-m", "raddle_operator", "agent", "--node-name", NODE, "--root", str(root)]
     command += ["--kubeconfig", cluster.environment()["KUBECONFIG"], "--kubelet-config", "Proxy", *options]
     paths = os.pathsep.join(str(ROOT / folder) for folder in ("operator", "runtime"))
-    process = subprocess.Popen(
-        command, env=os.environ | {"PYTHONPATH": paths}, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    with log(cluster).open("wb") as said:
+        process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": paths}, stderr=said, stdout=said)
     try:
         yield process
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            _, errors = process.communicate(timeout=10)
+            process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             process.kill()
-            _, errors = process.communicate()
-        print(errors)
-    assert process.returncode == 0, errors
-    assert "Traceback" not in errors
+            process.wait()
+        said = log(cluster).read_text()
+        print(said)
+    assert process.returncode == 0, said
+    assert "Traceback" not in said
+
+
+def log(cluster):
+    """What the agent that was started last says."""
+    return cluster.directory / "agent.log"
+
+
+@pytest.fixture
+def root(tmp_path, request):
+    """The files of a machine, which a test may change: of another one than 2s16c32t by a parameter."""
+    name = getattr(request, "param", "2s16c32t")
+    return machines.unpack((machines.ARCHIVES / f"{name}.txt").read_text(), tmp_path)
+
+
+def online(root):
+    return root / "sys/devices/system/cpu/online"
+
+
+def read_again(root, times=10):
+    """Returns once the agent has read the machine so many times more."""
+    text, beside = online(root).read_bytes(), root / "beside"
+    os.mkfifo(beside)
+    fifo = os.open(beside, os.O_RDWR)
+    try:
+        # In this mode each reading takes one of the writes, of which there are more than are waited for.
+        fcntl.fcntl(fifo, fcntl.F_SETFL, os.O_DIRECT)
+        fcntl.fcntl(fifo, fcntl.F_SETPIPE_SZ, STOCK * resource.getpagesize())
+        for _ in range(STOCK):
+            os.write(fifo, text)
+        beside.replace(online(root))
+        left = array.array("i", [0])
+
+        def taken():
+            fcntl.ioctl(fifo, termios.FIONREAD, left)
+            return STOCK - left[0] // len(text)
+
+        wait(lambda: taken() >= times, "the agent reads the machine again")
+        beside.write_bytes(text)
+        beside.replace(online(root))
+    finally:
+        os.close(fifo)
 
 
 @pytest.fixture
@@ -100,12 +147,10 @@ def any_topology(obj):
     return True
 
 
-def test_it_publishes_the_machine_once(cluster, node, watcher):
-    root = machines.path("2s16c32t")
+def test_it_publishes_the_machine_once(cluster, node, watcher, root):
     with running_agent(cluster, root, "--reread-s", "0.2") as process:
         first = awaited(cluster, watcher, any_topology)
-        # Ten readings of the machine later nothing was written again.
-        time.sleep(2)
+        read_again(root)
         assert topology(cluster)["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
         status = Path(f"/proc/{process.pid}/status").read_text()
         print(next(line for line in status.splitlines() if line.startswith("VmRSS")))
@@ -123,12 +168,12 @@ def test_it_publishes_the_machine_once(cluster, node, watcher):
     assert first["spec"]["kubelet"]["cpuManagerPolicy"] == "unknown"
 
 
-def test_a_second_agent_finds_nothing_to_write(cluster, node, watcher):
-    root = machines.path("hybrid-6p8e-20t")
+@pytest.mark.parametrize("root", ["hybrid-6p8e-20t"], indirect=True)
+def test_a_second_agent_finds_nothing_to_write(cluster, node, watcher, root):
     with running_agent(cluster, root):
         first = awaited(cluster, watcher, any_topology)
     with running_agent(cluster, root, "--reread-s", "0.2"):
-        time.sleep(3)
+        read_again(root)
         assert topology(cluster)["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
 
@@ -149,24 +194,25 @@ def test_it_restores_an_object_that_was_edited(cluster, node, watcher):
         assert restored["metadata"]["generation"] == first["metadata"]["generation"] + 2
 
 
-def test_an_owner_that_somebody_added_is_no_reason_to_write_for_ever(cluster, node, watcher, capsys):
+def test_an_owner_that_somebody_added_is_no_reason_to_write_for_ever(cluster, node, watcher, root):
     other = cluster.client.get("/api/v1/namespaces/default")["metadata"]
     owner = {"apiVersion": "v1", "kind": "Namespace", "name": other["name"], "uid": other["uid"]}
-    with running_agent(cluster, machines.path("2s16c32t"), "--reread-s", "0.2"):
+    with running_agent(cluster, root, "--reread-s", "0.2"):
         first = awaited(cluster, watcher, any_topology)
         owners = [*first["metadata"]["ownerReferences"], owner]
         cluster.client.merge(f"{TOPOLOGIES}/{NODE}", {"metadata": {"ownerReferences": owners}})
-        time.sleep(3)
-    assert capsys.readouterr().out.count("reason=owner") == 1
+        wait(lambda: "reason=owner" in log(cluster).read_text(), "the agent writes its own owner")
+        read_again(root)
+    assert log(cluster).read_text().count("reason=owner") == 1
 
 
-def test_it_leaves_the_status_to_the_controller(cluster, node, watcher):
-    with running_agent(cluster, machines.path("2s16c32t"), "--reread-s", "0.2"):
+def test_it_leaves_the_status_to_the_controller(cluster, node, watcher, root):
+    with running_agent(cluster, root, "--reread-s", "0.2"):
         awaited(cluster, watcher, any_topology)
         status = {"status": {"observedGeneration": 1}}
         cluster.client.merge(f"{TOPOLOGIES}/{NODE}/status", status)
         written = topology(cluster)
-        time.sleep(1)
+        read_again(root)
         assert topology(cluster) == written
         assert written["status"] == status["status"]
 
@@ -184,9 +230,9 @@ def test_it_follows_a_node_that_was_created_again(cluster, node, watcher):
         assert last["spec"] == found["spec"]
 
 
-def test_it_waits_for_its_node(cluster, watcher):
-    with running_agent(cluster, machines.path("2s16c32t"), "--reread-s", "0.2"):
-        time.sleep(2)
+def test_it_waits_for_its_node(cluster, watcher, root):
+    with running_agent(cluster, root, "--reread-s", "0.2"):
+        read_again(root)
         assert topology(cluster) is None
         cluster.client.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
         try:
@@ -195,12 +241,10 @@ def test_it_waits_for_its_node(cluster, watcher):
             cluster.client.delete(f"/api/v1/nodes/{NODE}")
 
 
-def test_it_publishes_a_cpu_that_goes_offline(cluster, node, watcher, tmp_path):
-    archive = machines.ARCHIVES / "2s16c32t.txt"
-    root = machines.unpack(archive.read_text(), tmp_path)
+def test_it_publishes_a_cpu_that_goes_offline(cluster, node, watcher, root):
     with running_agent(cluster, root, "--reread-s", "0.2"):
         awaited(cluster, watcher, any_topology)
-        (root / "sys/devices/system/cpu/online").write_text("0-30\n")
+        online(root).write_text("0-30\n")
         found = awaited(cluster, watcher, lambda obj: obj["spec"]["counts"]["cpus"] == 31)
         assert found["spec"]["cpus"] == {"online": "0-30", "offline": "31"}
 
