@@ -49,7 +49,7 @@ LONGEST = ("tests/integration", "tests/chart", "tests/runtimes", "tests/native")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """With `--dist loadfile`, those files of tests/integration that share the session's cluster go to the same worker."""
+    """With `--dist loadfile`, files that share a cluster of the session go to the same worker."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -57,11 +57,14 @@ def pytest_xdist_make_scheduler(config, log):
     class Files(LoadFileScheduling):
         def _split_scope(self, nodeid):
             file = super()._split_scope(nodeid)
-            return "cluster" if _shares_cluster(file) else file
+            return _shared_cluster(file) or file
 
     @functools.cache
-    def _shares_cluster(file):
-        return file.startswith("tests/integration/") and "Cluster(" not in (config.rootpath / file).read_text()
+    def _shared_cluster(file):
+        text = (config.rootpath / file).read_text()
+        if "api_server)" in text:
+            return "api_server"
+        return "cluster" if file.startswith("tests/integration/") and "Cluster(" not in text else ""
 
     return Files(config, log)
 
@@ -111,6 +114,24 @@ def cluster(kubernetes):
     from cluster import Cluster
 
     with Cluster(version=kubernetes) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def api_server(pytestconfig):
+    """A real API server and no controllers, shared by one test session: with the CRDs and the namespace raddle-system.
+
+    No policies are left there: those of the whole cluster are seen in every namespace.
+    """
+    from cluster import Cluster
+
+    crds = str(pytestconfig.rootpath / "crds")
+    # Off by default in 1.34: the server would drop an image volume and its mounts from the pod, silently.
+    gates = {"ImageVolume": True}
+    with Cluster(scheduler=False, controller_manager=False, feature_gates=gates, name="api-server") as running:
+        running.kubectl("apply", "--server-side", "-f", crds)
+        running.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", crds)
+        running.kubectl("create", "namespace", "raddle-system")
         yield running
 
 

@@ -1,12 +1,12 @@
 """Every example applies to a real API server as it is, asks for something a planner can use, and is explained."""
 
+import itertools
 from pathlib import Path
 
 import pytest
 import yaml
 
 import machines
-from cluster import Cluster
 from cluster.client import APPLY_PATCH
 from raddle import env
 from raddle.machine import sysfs
@@ -29,11 +29,10 @@ def policies(path):
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    with Cluster(scheduler=False, controller_manager=False, name="examples") as cluster:
-        cluster.kubectl("apply", "--server-side", "-f", str(REPOSITORY / "crds"))
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(REPOSITORY / "crds"))
-        yield cluster
+def cluster(api_server):
+    yield api_server
+    for one in itertools.chain.from_iterable(map(policies, EXAMPLES)):
+        api_server.client.delete(api_server.client.path_of(one), missing_ok=True)
 
 
 @pytest.mark.cluster

@@ -14,7 +14,7 @@ import pytest
 from support.controllers import ControllerThread
 from support.waiting import until
 
-from cluster import Cluster, objects
+from cluster import objects
 from raddle import delivery
 from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.kube import (
@@ -38,12 +38,8 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def cluster(request):
-    with Cluster(scheduler=False, controller_manager=False) as running:
-        running.kubectl("apply", "-f", str(request.config.rootpath / "crds"))
-        running.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-        running.kubectl("create", "namespace", "raddle-system")
-        yield running
+def cluster(api_server):
+    return api_server
 
 
 def free_port():

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 import yaml
 from support import image_envs
 
-from cluster import ApiError, Cluster, objects
+from cluster import ApiError, objects
 from cluster.waiting import wait
 from raddle.planning import entries, families
 
 pytestmark = pytest.mark.cluster
 
-CRDS = Path(__file__).parents[2] / "crds"
 POLICIES = "/apis/raddle.dev/v1alpha1/namespaces/default/inferencethreadings"
 CLUSTER_POLICIES = "/apis/raddle.dev/v1alpha1/clusterinferencethreadings"
 TOPOLOGIES = "/apis/raddle.dev/v1alpha1/nodecputopologies"
@@ -23,11 +21,10 @@ TRY = "?dryRun=All&fieldValidation=Strict"
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    with Cluster(scheduler=False, controller_manager=False, name="crds") as cluster:
-        cluster.kubectl("apply", "--server-side", "-f", str(CRDS))
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRDS))
-        yield cluster
+def cluster(api_server):
+    yield api_server
+    for collection in (POLICIES, CLUSTER_POLICIES, TOPOLOGIES):
+        api_server.client.delete(collection)
 
 
 def policy(spec, *, name="latency", kind="InferenceThreading"):

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from support.waiting import until
 
-from cluster import Cluster
 from raddle_operator import kube as k
 from raddle_operator.kube import CONFIG_MAPS, NAMESPACES, Kube
 from raddle_operator.kube.informer import Informer
@@ -19,9 +18,8 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    with Cluster(scheduler=False, controller_manager=False) as running:
-        yield running
+def cluster(api_server):
+    return api_server
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import pytest
 from support.leading import Leading
 from support.waiting import until
 
-from cluster import Cluster
 from raddle_operator.kube import LEASES, NAMESPACES
 from raddle_operator.kube.leader import Elector, LeadershipLostError, Timing
 
@@ -41,10 +40,8 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    with Cluster(scheduler=False, controller_manager=False) as running:
-        running.kubectl("create", "namespace", NAMESPACE)
-        yield running
+def cluster(api_server):
+    return api_server
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from __future__ import annotations
 import jsonpatch
 import pytest
 
-from cluster import Cluster
 from raddle import delivery, env
 from raddle.planning import families
 from raddle_operator.injection.decide import Facts, Settings, decide_object
@@ -50,14 +49,11 @@ BY_REFERENCE = [
 
 
 @pytest.fixture(scope="module")
-def client():
-    # Off by default in 1.34: the server would drop an image volume and its mounts from the pod, silently.
-    gates = {"ImageVolume": True}
-    with Cluster(scheduler=False, controller_manager=False, feature_gates=gates) as running:
-        client = running.client
-        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-        client.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": labels}})
-        yield client
+def client(api_server):
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
+    api_server.client.apply(namespace)
+    return api_server.client
 
 
 def pod(**container):
