@@ -1,9 +1,12 @@
 """What tests in real runtimes share: the tree that a container would mount, models, releases, and what is proven."""
 
 import contextlib
+from pathlib import Path
 
 import pytest
 from support.runtimes import native_lab, ort_lab, shim_lab, torch_lab
+
+from raddle import env as variables
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +42,24 @@ def proven(proves):
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory):
+def forked(tmp_path_factory):
+    """forked(release, *steps, env={...}): torch_lab.Importer.probe, one importer for all that have the same counts."""
+    folder, importers = tmp_path_factory.mktemp("models"), {}
+
+    def run(release, *steps, env, **kwargs):
+        counts = tuple((name, env[name]) for name in torch_lab.COUNTS if env.get(name))
+        key = (release, counts)
+        if key not in importers:
+            importers[key] = torch_lab.Importer(release.python, folder, dict(counts))
+        return importers[key].probe(*steps, env=env, **kwargs)
+
+    yield run
+    for one in importers.values():
+        one.end()
+
+
+@pytest.fixture(scope="module")
+def models(forked):
     """The folder of a TorchScript file with two forked branches, saved by torch without Raddle."""
-    torch_lab.installed()
-    folder = tmp_path_factory.mktemp("models")
-    torch_lab.probe(folder, ["save"], env={})
-    return folder
+    (folder,), _ = forked(torch_lab.installed(), ["save"], env={variables.OMP: "2"})
+    return Path(folder)

@@ -1,6 +1,5 @@
 """Real PyTorch under a plan: torch's own report, the threads that the kernel shows, and who wins over whom."""
 
-import json
 import os
 import re
 from pathlib import Path
@@ -23,21 +22,23 @@ BOTH = pytest.mark.parametrize("having", [torch_lab.installed, torch_lab.trixie]
 
 @pytest.fixture
 def planned(mounted, models):
-    """Steps of torch_probe.py under this plan: planned("omp=2", ["intra"], env={...}); two CPUs unless told otherwise."""
+    """Steps of torch_probe.py under this plan in a new process: planned(release, "omp=2", ["intra"], env={...})."""
 
-    def run(plan, *steps, env=None, release=None, **kwargs):
-        if release is not None:
-            kwargs["python"] = release.python
-        variables = {**shim_lab.python_path(mounted), "RADDLE_PLAN": "v=1;" + plan, **(env or {})}
-        return torch_lab.probe(models, *steps, env=variables, **{"cpus": CPUS, **kwargs})
+    def run(release, plan, *steps, env):
+        variables = {**shim_lab.python_path(mounted), "RADDLE_PLAN": "v=1;" + plan, **env}
+        return torch_lab.probe(models, *steps, env=variables, python=release.python, cpus=CPUS)
 
     return run
 
 
 @pytest.fixture
-def stock(models):
-    def run(*steps, env=None, **kwargs):
-        return torch_lab.probe(models, *steps, env=env or {}, cpus=CPUS, **kwargs)[0]
+def imported(mounted, models, forked):
+    """As planned, in a process that is forked from one that has imported torch, with two CPUs or those given."""
+
+    def run(release, plan, *steps, env, cpus=CPUS):
+        variables = {**shim_lab.python_path(mounted), "RADDLE_PLAN": "v=1;" + plan, **env}
+        (_, *seen), said = forked(release, ["imported"], *steps, env=variables, cpus=cpus)
+        return seen, said
 
     return run
 
@@ -60,7 +61,7 @@ def counts(info):
 def test_a_script_runs_on_exactly_the_planned_threads(planned, proves, having, intra, inter, total, named):
     release = having()
     steps = ["threads"], ["inter"], ["script"], ["info"], ["effective"], ["records"]
-    seen, said = planned(f"omp={intra};torch_inter={inter}", *steps, env={OMP: str(intra)}, release=release)
+    seen, said = planned(release, f"omp={intra};torch_inter={inter}", *steps, env={OMP: str(intra)})
     before, answered, after, info, effective, records = seen
     # Nothing has been started by the import, and nothing by Raddle.
     assert (before["total"], answered) == (1, inter)
@@ -79,21 +80,21 @@ def test_a_script_runs_on_exactly_the_planned_threads(planned, proves, having, i
     proves("PyTorch", release.version, "counts")
 
 
-def test_the_examples_pod_has_one_thread_for_each_forked_branch_and_the_caller(mounted, models):
+def test_the_examples_pod_has_one_thread_for_each_forked_branch_and_the_caller(imported):
     _, policy, deployment = yaml.safe_load_all(EXAMPLE.read_text())
     variables = families_lab.injected(deployment["spec"]["template"], policy)
-    shim = {name: variables[name] for name in ("RADDLE_PLAN", OMP)}
-    seen, _ = torch_lab.probe(models, ["script"], ["info"], env={**shim_lab.python_path(mounted), **shim}, cpus=CPUS)
+    plan = variables["RADDLE_PLAN"].removeprefix("v=1;")
+    seen, _ = imported(torch_lab.installed(), plan, ["script"], ["info"], env={OMP: variables[OMP]})
     assert (seen[0]["total"], seen[0]["pool"], counts(seen[1])) == (3, 2, [1, 2])
 
 
-def test_exclusive_cpus_tie_no_thread_since_request_threads_would_inherit_it(planned, stock):
+def test_exclusive_cpus_tie_no_thread_since_request_threads_would_inherit_it(imported, models):
     plan = f"omp=2;torch_inter=1;aff=core;excl=2;cpus={_listed(CPUS)};streams=1"
-    seen, _ = planned(plan, ["eager"], ["eager_thread"], env={OMP: "2"})
+    seen, _ = imported(torch_lab.installed(), plan, ["eager"], ["eager_thread"], env={OMP: "2"})
     assert (seen[0]["cpus"], seen[1]) == ([_listed(CPUS)], CPUS)
     # What libgomp makes of a bound team: anyone who calls torch is tied to the first place.
     bound = {OMP: "2", "OMP_PROC_BIND": "close", "OMP_PLACES": f"{{{CPUS[0]}}},{{{CPUS[1]}}}"}
-    assert stock(["eager_thread"], env=bound) == [[CPUS[0]]]
+    assert torch_lab.probe(models, ["eager_thread"], env=bound, cpus=CPUS)[0] == [[CPUS[0]]]
 
 
 def _listed(cpus):
@@ -117,11 +118,13 @@ def _listed(cpus):
     ],
 )
 def test_the_code_wins_over_mkls_variable_and_that_over_openmps(
-    planned, proves, having, existing, variables, intra, reason
+    planned, imported, proves, having, existing, variables, intra, reason
 ):
     release = having()
+    # One release's cases in processes of their own, with the variables before they start; the other's are forked.
+    probed = planned if having is torch_lab.trixie else imported
     steps = ["intra"], ["eager"], ["set_intra", 4], ["intra"], ["set_inter", 3], ["script"], ["inter"], ["records"]
-    seen, said = planned(f"{PLAN};existing={existing}", *steps, env=variables, release=release)
+    seen, said = probed(release, f"{PLAN};existing={existing}", *steps, env=variables)
     before, team, _, after, _, _, inter, records = seen
     # set_num_threads also starts torch's other pool (pthreadpool), asleep and as large: so it is left alone mostly.
     asleep = 1 if "not set" in reason or "overridden" in reason else 0
@@ -140,10 +143,10 @@ def test_the_code_wins_over_mkls_variable_and_that_over_openmps(
 
 
 @BOTH
-def test_an_inter_op_count_that_comes_after_the_first_script_fails_no_process(planned, having):
+def test_an_inter_op_count_that_comes_after_the_first_script_fails_no_process(imported, having):
     # torch 1.13 is killed by such a call, newer ones raise; ours must not be the reason.
     steps = ["uses"], ["hooks"], ["set_inter", 3], ["inter"]
-    (used, hooks, _, inter), said = planned(PLAN, *steps, env={OMP: "2"}, release=having())
+    (used, hooks, _, inter), said = imported(having(), PLAN, *steps, env={OMP: "2"})
     assert inter == 2
     # TorchScript does what it does, and from its first run on nothing stands before it.
     assert (set(used), len(used), hooks) == ({2.0}, 23, [])
@@ -152,54 +155,33 @@ def test_an_inter_op_count_that_comes_after_the_first_script_fails_no_process(pl
     ]
 
 
-NUMPYS = """
-import numpy, torch
-@torch.jit.script
-def more(x):
-    return x + 1
-more(torch.ones(1))
-torch.set_num_interop_threads(numpy.int64(3))
-print(torch.get_num_interop_threads())
-"""
+@BOTH
+def test_nor_does_a_count_of_numpys_own_type(imported, having):
+    (_, _, inter), _ = imported(having(), PLAN, ["uses"], ["set_inter_numpys", 3], ["inter"], env={OMP: "2"})
+    assert inter == 2
 
 
 @BOTH
-def test_nor_does_a_count_of_numpys_own_type(mounted, tmp_path, having):
-    program = tmp_path / "program.py"
-    program.write_text(NUMPYS)
-    variables = {**shim_lab.python_path(mounted), "RADDLE_PLAN": "v=1;" + PLAN, OMP: "2"}
-    done = shim_lab.python(having().python, str(program), env=variables, cpus=CPUS, check=False)
-    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
-
-
-@BOTH
-def test_a_pool_that_was_made_behind_pythons_back_is_noticed_and_left(planned, having):
-    seen, said = planned(PLAN, ["native_pool"], ["script"], ["inter"], env={OMP: "2"}, release=having())
+def test_a_pool_that_was_made_behind_pythons_back_is_noticed_and_left(imported, having):
+    seen, said = imported(having(), PLAN, ["native_pool"], ["script"], ["inter"], env={OMP: "2"})
     made = seen[0]["pool"]
     assert made >= 1
     assert seen[2] == made
     assert lines(said)[1:] == [f"raddle: torch keeps {made} inter-op threads: they may have been set before"]
 
 
-def test_a_torch_that_was_imported_before_the_shim_gets_what_is_safe(mounted, models):
-    late = (
-        "import sys, runpy, torch\n"
-        "torch.set_num_interop_threads(3)\n"
-        f"sys.path.insert(0, {str(mounted / 'python')!r})\n"
-        "import raddle.shim\n"
-        "assert raddle.shim.activate()\n"
-        "sys.argv.pop(0)\n"
-        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
-    )
-    program = ["-c", late, str(torch_lab.PROBE)]
-    variables = {"RADDLE_PLAN": "v=1;" + PLAN}
-    seen, said = torch_lab.probe(models, ["intra"], ["script"], ["inter"], env=variables, program=program, cpus=CPUS)
+def test_a_torch_that_was_imported_before_the_shim_gets_what_is_safe(mounted, models, forked):
+    variables = {**shim_lab.python_path(mounted), "RADDLE_PLAN": "v=1;" + PLAN}
+    steps = ["set_inter", 3], ["shim"], ["intra"], ["script"], ["inter"]
+    (_, activated, *seen), said = forked(torch_lab.installed(), *steps, env=variables, cpus=CPUS)
+    assert activated
     assert (seen[0], seen[2]) == (2, 3)
     assert lines(said)[1:] == ["raddle: torch keeps 3 inter-op threads: they may have been set before"]
 
 
-def test_a_plan_that_does_not_fit_the_cpus_is_cut(planned):
-    seen, said = planned(PLAN, ["intra"], ["script"], ["info"], env={OMP: "2"}, cpus=CPUS[:1])
+def test_a_plan_that_does_not_fit_the_cpus_is_cut(imported):
+    steps = ["intra"], ["script"], ["info"]
+    seen, said = imported(torch_lab.installed(), PLAN, *steps, env={OMP: "2"}, cpus=CPUS[:1])
     assert (seen[0], seen[1]["pool"], counts(seen[2])) == (1, 1, [1, 1])
     reason = "planned 2, cut to cpuset of 1"
     (line,) = lines(said)
@@ -213,18 +195,18 @@ def test_a_plan_that_does_not_fit_the_cpus_is_cut(planned):
         ("v=1;omp=4096", "raddle: torch is left alone: plan field omp='4096' must be an integer from 1 to 1024"),
     ],
 )
-def test_no_plan_and_a_bad_one_leave_torch_as_it_is(mounted, models, plan, said):
-    variables = {**shim_lab.python_path(mounted), "RADDLE_PLAN": plan, OMP: "2"}
-    seen, stderr = torch_lab.probe(models, ["is_torchs_own"], ["intra"], ["records"], env=variables, cpus=CPUS)
+def test_no_plan_and_a_bad_one_leave_torch_as_it_is(imported, plan, said):
+    steps = ["is_torchs_own"], ["intra"], ["records"]
+    seen, stderr = imported(torch_lab.installed(), "", *steps, env={"RADDLE_PLAN": plan, OMP: "2"})
     assert seen[:2] == [True, 2]
     assert seen[2] == []
     assert "\n".join(lines(stderr)) == said
 
 
-def test_a_fork_after_parallel_work_is_warned_about_and_a_data_loaders_is_not(planned):
+def test_a_fork_after_parallel_work_is_warned_about_and_a_data_loaders_is_not(imported):
     # Its worker asks torch for one thread, and has it under override too.
     steps = ["fork"], ["loader"], ["eager"], ["loader"], ["fork"]
-    seen, said = planned(PLAN + ";existing=override", *steps, env={OMP: "2"})
+    seen, said = imported(torch_lab.installed(), PLAN + ";existing=override", *steps, env={OMP: "2"})
     assert (seen[1], seen[3]) == (1, 1)
     (warning,) = lines(said)[1:]
     assert re.fullmatch(
@@ -232,47 +214,13 @@ def test_a_fork_after_parallel_work_is_warned_about_and_a_data_loaders_is_not(pl
     )
 
 
-FORKED = """
-import ctypes, json, multiprocessing, sys, torch
-given, model = torch.ones(1, 4), torch.nn.Linear(4, 4)
-if sys.argv[1] == "set":
-    torch.set_num_threads(2)
-if sys.argv[1] == "openmp":
-    # torch tells OpenMP its own at the first call.
-    torch.get_num_threads()
-    with open("/proc/self/maps") as maps:
-        for library in {line.split()[-1] for line in maps if "omp.so" in line}:
-            ctypes.CDLL(library).omp_set_num_threads(3)
-    assert torch.get_num_threads() == 3
-
-def work(barrier, said):
-    barrier.wait(60)
-    model(given)
-    said.put((torch.get_num_threads(), torch.nn.Module.__call__ is call, type(torch.get_num_threads).__name__))
-    barrier.wait(60)
-
-call = torch.nn.Module.__call__
-context = multiprocessing.get_context("fork")
-barrier, said = context.Barrier(2), context.Queue()
-workers = [context.Process(target=work, args=(barrier, said)) for _ in range(2)]
-for worker in workers:
-    worker.start()
-print(json.dumps([said.get(timeout=60) for _ in workers]))
-for worker in workers:
-    worker.join()
-"""
-
-
 @pytest.mark.parametrize(("how", "count"), [("alone", 1), ("set", 2), ("openmp", 3)])
 @BOTH
-def test_workers_forked_after_the_import_divide_the_cpus_unless_the_code_has_set_a_count(
-    mounted, models, having, how, count
-):
-    variables = {**shim_lab.python_path(mounted), "RADDLE_PLAN": "v=1;omp=2", OMP: "2"}
-    done = shim_lab.python(having().python, "-c", FORKED, how, env=variables, cpus=CPUS)
+def test_workers_forked_after_the_import_divide_the_cpus_unless_the_code_has_set_a_count(imported, having, how, count):
+    (seen,), said = imported(having(), "omp=2", ["workers", how], env={OMP: "2"})
     # And nothing of ours is left in the way of the next call.
-    assert json.loads(done.stdout) == [[count, True, "builtin_function_or_method"]] * 2
-    assert done.stderr.count("shared by 2 workers") == (how == "alone")
+    assert seen == [[count, True, "builtin_function_or_method"]] * 2
+    assert said.count("shared by 2 workers") == (how == "alone")
 
 
 def test_torchruns_own_count_of_one_thread_a_process_is_not_beaten(mounted, tmp_path):

@@ -12,7 +12,7 @@ if len(CPUS) < 2:
     pytest.skip("needs two CPUs: a team of one has no threads to count", allow_module_level=True)
 
 CALLERS = (1, 4, 8)
-ROUNDS = 60
+ROUNDS = 20
 
 
 @pytest.mark.parametrize(
@@ -24,14 +24,16 @@ ROUNDS = 60
         ("script", 2.0, {"executionMode": "Parallel", "interOp": 2}),
     ],
 )
-def test_callers_at_once_run_on_no_more_threads_than_the_plan_reckons_with(mounted, models, kind, limit_cpus, threads):
+def test_callers_at_once_run_on_no_more_threads_than_the_plan_reckons_with(
+    mounted, models, forked, kind, limit_cpus, threads
+):
     plans = [torch_lab.planned(limit_cpus, threads=threads, budget={"concurrentRuns": callers}) for callers in CALLERS]
     # The counts don't change with the callers of one process; only what they come to does.
     counts = {(plan.omp, plan.torch_inter_op) for plan, _ in plans}
     assert len(counts) == 1
     variables = {**shim_lab.python_path(mounted), **plans[0][1]}
     steps = [["callers", callers, kind, ROUNDS] for callers in CALLERS]
-    worked, _ = torch_lab.probe(models, *steps, env=variables, cpus=CPUS)
+    (_, *worked), _ = forked(torch_lab.installed(), ["imported"], *steps, env=variables, cpus=CPUS)
     for (plan, _), callers, count in zip(plans, CALLERS, worked, strict=True):
         assert callers <= count <= plan.peak_runnable["torch"], (callers, count)
 

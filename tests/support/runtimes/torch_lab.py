@@ -12,6 +12,7 @@ import json
 import platform
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from support.runtimes import families_lab, shim_lab
 
 PYTHON = Path("/usr/bin/python3")
 PROBE = Path(__file__).with_name("torch_probe.py")
+COUNTS = (env.OMP, "MKL_NUM_THREADS")
 RUNTIMES = ("onnxruntime", "torch", "openmp", "blas")
 LIBTORCH_VERSION = "2.7.1"
 # at::launch and its kin have no C header in the package: these declarations are ATen/Parallel.h's.
@@ -127,19 +129,50 @@ def planned(limit_cpus: float, **spec: Any) -> tuple[Plan, dict[str, str]]:
 
 
 def probe(
-    folder: Path,
-    *steps: Sequence[Any],
-    env: Mapping[str, str],
-    python: Path = PYTHON,
-    program: Sequence[str] = (),
-    **kwargs: Any,
+    folder: Path, *steps: Sequence[Any], env: Mapping[str, str], python: Path = PYTHON, **kwargs: Any
 ) -> tuple[list[Any], str]:
-    """What each step saw, and stderr. `program` is what Python runs in the place of the probe, with its arguments."""
-    arguments = [*(program or [str(PROBE)]), str(folder), json.dumps(steps)]
-    done = shim_lab.python(python, *arguments, env=env, check=False, **kwargs)
-    if done.returncode:
-        raise AssertionError(f"the probe failed with {done.returncode}:\n{done.stdout}\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+    """What each step saw in a process of its own, and stderr."""
+    done = shim_lab.python(python, str(PROBE), str(folder), json.dumps(steps), env=env, check=False, **kwargs)
+    return _seen(done.returncode, done.stdout, done.stderr)
+
+
+def _seen(status: int, stdout: str, stderr: str) -> tuple[list[Any], str]:
+    if status:
+        raise AssertionError(f"the probe failed with {status}:\n{stdout}\n{stderr}")
+    return json.loads(stdout.splitlines()[-1]), stderr
+
+
+class Importer:
+    """A process that has imported torch once, without Raddle; each probe is in one that is forked from it.
+
+    For variants of what a process of its own shows as well. It starts with the COUNTS of its children, as torch may read
+    them while it is imported, and starts no thread, so that a fork loses nothing. With "imported" as its first step a
+    child activates the shim, whose hook sees an import in which only torch's own execution is left out.
+    """
+
+    def __init__(self, python: Path, folder: Path, counts: Mapping[str, str]) -> None:
+        self._folder = folder
+        command = [python, PROBE, folder]
+        self._process = subprocess.Popen(
+            command, env=shim_lab.environment(counts), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def probe(self, *steps: Sequence[Any], env: Mapping[str, str], cpus: Sequence[int] = ()) -> tuple[list[Any], str]:
+        """What each step saw in a forked process, and stderr."""
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+            said = [Path(folder, name) for name in ("stdout", "stderr")]
+            asked = {"steps": steps, "env": shim_lab.environment(env), "cpus": cpus, "stdout": str(said[0])}
+            assert self._process.stdin
+            assert self._process.stdout
+            self._process.stdin.write(json.dumps({**asked, "stderr": str(said[1])}) + "\n")
+            self._process.stdin.flush()
+            status = self._process.stdout.readline()
+            assert status, f"the process that has imported torch ended with {self._process.wait()}"
+            return _seen(int(status), *(path.read_text() for path in said))
+
+    def end(self) -> None:
+        """Ends the process."""
+        self._process.communicate()
 
 
 def with_onnxruntime() -> Path:

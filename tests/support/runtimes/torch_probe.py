@@ -1,11 +1,15 @@
 """Uses torch as an application would, step by step, and prints as JSON what each step saw of its own process.
 
 Run by Debian's Python. Arguments: the folder of saved models, and a JSON list of steps, [name, argument, ...] each.
+Without steps it imports torch once, and forks a process that takes the steps of each line of its input: see `forked`.
 """
 
 import contextlib
 import copy
+import ctypes
+import importlib
 import json
+import multiprocessing
 import os
 import pathlib
 import sys
@@ -64,6 +68,7 @@ class Forks(torch.nn.Module):
 
 def save():
     torch.jit.script(Forks()).save(str(FOLDER / "forks.pt"))
+    return str(FOLDER)
 
 
 def loaded():
@@ -224,6 +229,96 @@ def hooks():
     return [repr(run) for run in runs if type(run).__name__ == "function"]
 
 
+def set_inter_numpys(count):
+    """Asks for an inter-op count of numpy's own type."""
+    import numpy as np
+
+    torch.set_num_interop_threads(np.int64(count))
+
+
+def workers(how):
+    """Of two forked workers: the thread count, whether a module is called as before, and the type of torch's getter."""
+    given, model = torch.ones(1, 4), torch.nn.Linear(4, 4)
+    if how == "set":
+        torch.set_num_threads(2)
+    if how == "openmp":
+        # torch tells OpenMP its own at the first call.
+        torch.get_num_threads()
+        maps = pathlib.Path("/proc/self/maps").read_text().splitlines()
+        for library in {line.split()[-1] for line in maps if "omp.so" in line}:
+            ctypes.CDLL(library).omp_set_num_threads(3)
+        assert torch.get_num_threads() == 3
+    call = torch.nn.Module.__call__
+    context = multiprocessing.get_context("fork")
+    barrier, said = context.Barrier(2), context.Queue()
+
+    def work():
+        barrier.wait(60)
+        model(given)
+        said.put((torch.get_num_threads(), torch.nn.Module.__call__ is call, type(torch.get_num_threads).__name__))
+        barrier.wait(60)
+
+    working = [context.Process(target=work) for _ in range(2)]
+    for worker in working:
+        worker.start()
+    seen = [said.get(timeout=60) for _ in working]
+    for worker in working:
+        worker.join()
+    return seen
+
+
+class Executed:
+    """A finder and loader of torch as it has been executed already: only that is left out of an import."""
+
+    def find_spec(self, name, path=None, target=None):
+        spec = copy.copy(torch.__spec__) if name == "torch" else None
+        if spec:
+            spec.loader = self
+        return spec
+
+    def create_module(self, spec):
+        return torch
+
+    def exec_module(self, module):
+        pass
+
+
+def shim():
+    """Activates Raddle as sitecustomize does; whether it waits for runtimes."""
+    sys.path.insert(0, os.environ["PYTHONPATH"])
+    return importlib.import_module("raddle.shim").activate()
+
+
+def imported():
+    """Activates Raddle, and imports torch under its hook."""
+    del sys.modules["torch"]
+    sys.meta_path.insert(0, Executed())
+    shim()
+    assert importlib.import_module("torch") is torch
+
+
+def forked():
+    """The steps of a line of input, in a process forked for it with this line's variables, CPUs and output files.
+
+    The parent never returns: it prints each child's exit status, and ends with its input.
+    """
+    for line in sys.stdin:
+        # Nothing that a fork would lose.
+        assert threads()["total"] == 1
+        child = os.fork()
+        if not child:
+            asked = json.loads(line)
+            for number, path in ((1, asked["stdout"]), (2, asked["stderr"])):
+                os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
+            os.environ.clear()
+            os.environ.update(asked["env"])
+            if asked["cpus"]:
+                os.sched_setaffinity(0, asked["cpus"])
+            return asked["steps"]
+        print(os.waitpid(child, 0)[1], flush=True)
+    os._exit(0)
+
+
 def is_torchs_own():
     names = ("set_num_threads", "set_num_interop_threads", "get_num_interop_threads")
     return hooks() == [] and all(type(getattr(torch, name)).__name__ == "builtin_function_or_method" for name in names)
@@ -241,21 +336,28 @@ def records():
     return record.sessions
 
 
-STEPS = {
-    "intra": torch.get_num_threads,
-    "inter": torch.get_num_interop_threads,
-    "set_intra": torch.set_num_threads,
-    "set_inter": torch.set_num_interop_threads,
-    "info": torch.__config__.parallel_info,
+# By their names: Raddle may have replaced them since.
+TORCHS = {
+    "intra": "get_num_threads",
+    "inter": "get_num_interop_threads",
+    "set_intra": "set_num_threads",
+    "set_inter": "set_num_interop_threads",
 }
+STEPS = {"info": torch.__config__.parallel_info}
 for function in (
     *(threads, save, script, eager, eager_thread, callers, requests, fork, loader, native_pool, uses, hooks),
-    *(is_torchs_own, effective, records),
+    *(is_torchs_own, effective, records, set_inter_numpys, workers, shim, imported),
 ):
     STEPS[function.__name__] = function
 
+
+def taken(name, *arguments):
+    return (getattr(torch, TORCHS[name]) if name in TORCHS else STEPS[name])(*arguments)
+
+
 if __name__ == "__main__":
-    seen = [STEPS[name](*arguments) for name, *arguments in json.loads(sys.argv[2])]
+    asked = json.loads(sys.argv[2]) if sys.argv[2:] else forked()
+    seen = [taken(*step) for step in asked]
     sys.stdout.write("\n" + json.dumps(seen) + "\n")
     sys.stdout.flush()
     # torch 1.13 now and then aborts while it takes its pool down at exit, without Raddle too.
