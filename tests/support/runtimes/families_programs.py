@@ -111,10 +111,13 @@ NUMEXPR = """
 import json, numexpr
 print(json.dumps({"count": numexpr.get_num_threads(), "version": numexpr.__version__}))
 """
+# argv: "inside" to ask one of its processes too.
 JOBLIB = """
-import joblib, json, os
-(inside,) = joblib.Parallel(n_jobs=2)(joblib.delayed(os.getenv)("OMP_NUM_THREADS") for _ in range(1))
-print(json.dumps({"count": joblib.effective_n_jobs(-1), "version": joblib.__version__, "inside": inside}))
+import joblib, json, os, sys
+said = {"count": joblib.effective_n_jobs(-1), "version": joblib.__version__}
+if "inside" in sys.argv:
+    (said["inside"],) = joblib.Parallel(n_jobs=2)(joblib.delayed(os.getenv)("OMP_NUM_THREADS") for _ in range(1))
+print(json.dumps(said))
 """
 PYTHON = """
 import json, os, platform
