@@ -19,6 +19,8 @@ from runtimes.fetching import tool
 
 HERE = Path(__file__).parents[2] / "native"
 NATIVE = build.SOURCES
+# What compilers have made, by all that it depends on.
+KEPT = build.ROOT / "build" / "programs"
 PLAN = "v=1;intra=2;inter=1;spin=never"
 LINE = "raddle: onnxruntime 1.23.9: intra_op=2, inter_op=1, spinning off, affinity none"
 
@@ -52,7 +54,7 @@ def _kept(command, target):
             depends.append(part)
     # Sources include each other.
     depends += [path.read_text() for folder in (NATIVE, HERE) for path in sorted(folder.glob("*.[ch]"))]
-    return build.ROOT / "build" / "programs" / hashlib.sha256("\0".join(depends).encode()).hexdigest()[:20]
+    return KEPT / hashlib.sha256("\0".join(depends).encode()).hexdigest()[:20]
 
 
 class Kind:
