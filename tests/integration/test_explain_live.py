@@ -11,19 +11,19 @@ import json
 import os
 import ssl
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 import yaml
 from aiohttp import WSMsgType, web
+from click.testing import CliRunner
 from support.runtimes import door_lab
 
 from cluster import Cluster
 from cluster.local_raddle import LocalRaddle
 from raddle import delivery
-from raddle_operator import certificates
+from raddle_operator import certificates, cli
 
 pytestmark = pytest.mark.cluster
 
@@ -138,8 +138,9 @@ def pod(cluster, tmp_path):
         plain = {"apiVersion": "v1", "kind": "Pod", "metadata": _meta(name, labels=labels or {})}
         (tmp_path / "policy.yaml").write_text(POLICY)
         (tmp_path / "pod.yaml").write_text(yaml.safe_dump({**plain, "spec": {"containers": listed}}))
-        command = [sys.executable, "-m", "raddle_operator", "plan", "-f", str(tmp_path), "-o", "yaml"]
-        planned = yaml.safe_load(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        done = CliRunner().invoke(cli.main, ["plan", "-f", str(tmp_path), "-o", "yaml"])
+        assert done.exit_code == 0, done.stderr
+        planned = yaml.safe_load(done.stdout)
         planned["spec"]["nodeName"] = "here"
         planned["spec"]["volumes"] = [{"name": "door", "emptyDir": {}}]
         for one in planned["spec"]["containers"]:
@@ -172,15 +173,15 @@ def pod(cluster, tmp_path):
 
 
 def explain(cluster, *arguments, kubeconfig=None):
-    command = [sys.executable, "-m", "raddle_operator", "explain", *arguments, "-n", "default"]
+    command = ["explain", *arguments, "-n", "default"]
     command += ["--kubeconfig", str(kubeconfig)] if kubeconfig else []
-    return subprocess.run(command, env=cluster.environment(), capture_output=True, text=True, timeout=60, check=False)
+    return CliRunner(env=cluster.environment()).invoke(cli.main, command)
 
 
 def test_a_pod_s_processes_are_listed_below_its_numbers(cluster, pod):
     pod(REACHED)
     done = explain(cluster, "--live", "pod/app")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert "governed by InferenceThreading/all" in done.stdout
     assert "live, container serve: reached: 1 of 1 process with a runtime" in done.stdout
     assert ["sleep", "open", "1", "libgomp", "OMP_NUM_THREADS=2"] in [
@@ -211,10 +212,10 @@ def test_containers_that_say_nothing_say_why_and_are_counted(cluster, pod):
     assert rows[CRASHED].rstrip().endswith("it does not run: CrashLoopBackOff")
     assert "there is no /opt/raddle/raddle in it" in rows[MISSING]
     last = "reached in 1 of 5 injected containers, 3 gave no answer, 1 without a runtime"
-    assert (done.stdout.splitlines()[-1], done.returncode) == (last, 1)
+    assert (done.stdout.splitlines()[-1], done.exit_code) == (last, 1)
     some = explain(cluster, "--live", "-l", "app=a")
     assert some.stdout.splitlines()[-1] == "reached in 1 of 2 injected containers, 1 without a runtime"
-    assert some.returncode == 0
+    assert some.exit_code == 0
     everywhere = json.loads(explain(cluster, "--live", "-A", "-o", "json").stdout)
     assert (everywhere["injected"], everywhere["reached"], everywhere["unanswered"]) == (5, 1, 3)
 
@@ -235,10 +236,10 @@ def test_without_the_right_it_says_which_is_missing(cluster, pod):
     reader = cluster.user(name)
     done = explain(cluster, "--live", "app", kubeconfig=reader)
     assert "you may not run a command in it: that takes the rights to get and to create pods/exec" in done.stdout
-    assert done.returncode == 1
+    assert done.exit_code == 1
     rules.append({"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"]})
     cluster.client.apply({"apiVersion": api, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules})
-    assert explain(cluster, "--live", "app", kubeconfig=reader).returncode == 0
+    assert explain(cluster, "--live", "app", kubeconfig=reader).exit_code == 0
 
 
 def test_a_pod_that_has_nothing_is_not_asked(cluster):
@@ -247,6 +248,6 @@ def test_a_pod_that_has_nothing_is_not_asked(cluster):
     cluster.client.post("/api/v1/namespaces/default/pods", {**plain, "spec": spec})
     done = explain(cluster, "--live", "stock")
     assert "Raddle has set nothing" in done.stdout
-    assert done.returncode == 0
+    assert done.exit_code == 0
     assert explain(cluster, "--live").stdout == "reached in 0 of 0 injected containers\n"
     cluster.client.delete("/api/v1/namespaces/default/pods/stock")
