@@ -51,13 +51,16 @@ def everything(cluster):
 # --- Upgrade and back -------------------------------------------------------------------------------------------------------
 
 
+def names(cluster, path):
+    return [item["metadata"]["name"] for item in cluster.client.get(path)["items"]]
+
+
 def columns(cluster):
     return len(cluster.client.get(KIND)["spec"]["versions"][0]["additionalPrinterColumns"])
 
 
 def network_policies(cluster):
-    found = cluster.client.get(f"/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies")
-    return [item["metadata"]["name"] for item in found["items"]]
+    return names(cluster, f"/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies")
 
 
 @pytest.mark.parametrize("frozen", PREVIOUS, ids=lambda path: path.stem)
@@ -129,9 +132,12 @@ def test_uninstalling_leaves_crds_policies_and_what_running_pods_mount_and_nothi
             "metadata": {"name": "running", "namespace": "models", "labels": {"app": "model"}},
             "spec": {"containers": [{"name": "main", "image": "model", "resources": {"limits": {"cpu": "2"}}}]},
         }
-        ours = {f"{NAMESPACE} secret/raddle-webhook-tls", f"{NAMESPACE} lease.coordination.k8s.io/raddle-controller"}
-        wait(lambda: ours <= everything(cluster), "the controller made its Lease and the Secret")
-        wait(lambda: any("raddle-shim-" in one for one in everything(cluster)), "the shim's ConfigMap is there")
+        leases = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+        wait(lambda: "raddle-controller" in names(cluster, leases), "the controller made its Lease")
+        secrets = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+        wait(lambda: "raddle-webhook-tls" in names(cluster, secrets), "the controller made the Secret")
+        maps = "/api/v1/namespaces/models/configmaps"
+        wait(lambda: any("raddle-shim-" in one for one in names(cluster, maps)), "the shim's ConfigMap is there")
         wait(lambda: raddle.controller.log, "the controller runs")
         path = "/api/v1/namespaces/models/pods"
         cluster.client.post(path, pod)
@@ -151,3 +157,15 @@ def test_uninstalling_leaves_crds_policies_and_what_running_pods_mount_and_nothi
     assert {f"models configmap/{name}" for name in removed} == shims
     assert crds == set(release.CRD_NAMES)
     proves("Kubernetes", str(kubernetes), "uninstall")
+
+
+def test_crds_go_with_the_release_only_where_that_was_asked_for(bare):
+    cluster = bare
+    release.helm(cluster, "install", chart.CHART)
+    options = ("--namespace", NAMESPACE, "--reuse-values", "--set", "crds.keep=false")
+    cluster.helm("upgrade", "raddle", str(chart.CHART), *options)
+    cluster.helm("uninstall", "raddle", "--namespace", NAMESPACE)
+    # An API server on a busy machine may take minutes for the rest of it.
+    format_ = "jsonpath={range .items[*]}{.metadata.name}={.metadata.deletionTimestamp}{'\\n'}{end}"
+    left = cluster.kubectl("get", "crd", "-o", format_).stdout.split()
+    assert [line for line in left if line.endswith("=")] == []
