@@ -28,8 +28,6 @@ FOLDER, PLAN, TRIED = os.path.dirname(raddle.__file__), sys.argv[1], json.loads(
 KINDS = [TimeoutError, type("SoftTimeLimit", (Exception,), {}), RuntimeError, ValueError]
 module = torch.nn.Linear(2, 2)
 given = torch.ones(2)
-# What the first call sets up in torch is not Raddle's, and each child has it from here.
-module(given)
 
 def traced(call, at):
     # What becomes of the error that a handler raises at this step; without one all steps, by file and line.
