@@ -71,12 +71,18 @@ def strip_injected(pod: Pod) -> Pod:
 
 def _has_traces(pod: Pod) -> bool:
     """Whether a container or a volume may have something of ours."""
-    for container in pod.containers + pod.init_containers:
-        if container.annotated or not container.env.keys().isdisjoint(_TRACES):
-            return True
-        if not OUR_VOLUMES.isdisjoint([mount.volume for mount in container.mounts + container.devices]):
-            return True
-    return not OUR_VOLUMES.isdisjoint([volume.name for volume in pod.volumes])
+    return not OUR_VOLUMES.isdisjoint([volume.name for volume in pod.volumes]) or any(
+        _may_have_variables(container) or _mounts_any(container, OUR_VOLUMES)
+        for container in pod.containers + pod.init_containers
+    )
+
+
+def _may_have_variables(container: Container) -> bool:
+    return container.annotated or not container.env.keys().isdisjoint(_TRACES)
+
+
+def _mounts_any(container: Container, volumes: frozenset[str]) -> bool:
+    return not volumes.isdisjoint([mount.volume for mount in container.mounts + container.devices])
 
 
 def literals_of(pod: Any) -> dict[str, dict[str, str]]:
@@ -103,9 +109,9 @@ def _own_literals(container: Container) -> dict[str, str]:
 
 
 def _strip(container: Container, owned: frozenset[str]) -> Container:
-    if container.annotated or not container.env.keys().isdisjoint(_TRACES):
+    if _may_have_variables(container):
         container = _strip_variables(container)
-    if not owned.isdisjoint([mount.volume for mount in container.mounts + container.devices]):
+    if _mounts_any(container, owned):
         mounts, devices = (
             tuple(mount for mount in found if mount.volume not in owned)
             for found in (container.mounts, container.devices)

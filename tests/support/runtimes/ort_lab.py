@@ -48,7 +48,7 @@ class Lab:
     def close(self) -> None:
         """Ends its processes."""
         for prober in self._probers.values():
-            prober.close()
+            prober.end()
 
     def wide(self, columns: int) -> Path:
         """A model whose runs take two blocks of columns / 256 MiB each."""

@@ -14,7 +14,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -237,7 +237,28 @@ def _seen(status: int, stdout: str, stderr: str) -> dict[str, Any]:
     return {**seen, "stderr": stderr}
 
 
-class Prober:
+class ForkServer:
+    """A process that forks itself for each line of JSON, and says a line when the fork has ended."""
+
+    def __init__(self, command: Sequence[Path | str], env: Mapping[str, str], errors: IO[Any] | None = None) -> None:
+        self._process = subprocess.Popen(
+            command, env=environment(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+
+    def ask(self, **asked: Any) -> str:
+        """Its answer; "" where it has ended."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline()
+
+    def end(self) -> None:
+        """Ends the process."""
+        self._process.communicate(timeout=120)
+
+
+class Prober(ForkServer):
     """A process that was started with the shim and has imported numpy; each probe is a fork of it, one at a time.
 
     Its environment's plan only has the shim loaded: the shim reads the plan when onnxruntime is imported, in the fork.
@@ -245,15 +266,8 @@ class Prober:
 
     def __init__(self, executable: Path | str, env: Mapping[str, str]) -> None:
         # The shim writes to no other file than what was standard error when it was loaded: all forks have the same.
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by close
-        self._process = subprocess.Popen(
-            [str(executable), str(PROBE)],
-            env=environment(env),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-        )
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by end
+        super().__init__([executable, PROBE], env, self._errors)
 
     def probe(
         self,
@@ -266,21 +280,17 @@ class Prober:
     ) -> dict[str, Any]:
         """What `probe` returns, with these variables set in place of the process's own."""
         asked = {"model": str(model), "sessions": list(sessions), "idle_s": idle_s, "before": first}
-        assert self._process.stdin
-        assert self._process.stdout
         said = self._said()
-        self._process.stdin.write(json.dumps({**asked, "environ": dict(environ)}) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline() or '[1, ""]'
+        answer = self.ask(**asked, environ=dict(environ)) or '[1, ""]'
         return _seen(*json.loads(answer), self._said()[len(said) :])
 
     def _said(self) -> str:
         """Standard error of all forks so far."""
         return os.pread(self._errors.fileno(), 2**20, 0).decode()
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Ends the process."""
-        self._process.communicate(timeout=120)
+        super().end()
         self._errors.close()
 
 

@@ -142,7 +142,7 @@ def _seen(status: int, stdout: str, stderr: str) -> tuple[list[Any], str]:
     return json.loads(stdout.splitlines()[-1]), stderr
 
 
-class Importer:
+class Importer(shim_lab.ForkServer):
     """A process that has imported torch once, without Raddle; each probe is in one that is forked from it.
 
     For variants of what a process of its own shows as well. It starts with the COUNTS of its children, as torch may read
@@ -152,27 +152,16 @@ class Importer:
 
     def __init__(self, python: Path, folder: Path, counts: Mapping[str, str]) -> None:
         self._folder = folder
-        command = [python, PROBE, folder]
-        self._process = subprocess.Popen(
-            command, env=shim_lab.environment(counts), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        super().__init__([python, PROBE, folder], counts)
 
     def probe(self, *steps: Sequence[Any], env: Mapping[str, str], cpus: Sequence[int] = ()) -> tuple[list[Any], str]:
         """What each step saw in a forked process, and stderr."""
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
             said = [Path(folder, name) for name in ("stdout", "stderr")]
-            asked = {"steps": steps, "env": shim_lab.environment(env), "cpus": cpus, "stdout": str(said[0])}
-            assert self._process.stdin
-            assert self._process.stdout
-            self._process.stdin.write(json.dumps({**asked, "stderr": str(said[1])}) + "\n")
-            self._process.stdin.flush()
-            status = self._process.stdout.readline()
+            outputs = {"stdout": str(said[0]), "stderr": str(said[1])}
+            status = self.ask(steps=steps, env=shim_lab.environment(env), cpus=cpus, **outputs)
             assert status, f"the process that has imported torch ended with {self._process.wait()}"
             return _seen(int(status), *(path.read_text() for path in said))
-
-    def end(self) -> None:
-        """Ends the process."""
-        self._process.communicate()
 
 
 def with_onnxruntime() -> Path:
