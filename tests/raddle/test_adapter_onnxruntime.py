@@ -1,9 +1,11 @@
 """Real onnxruntime in processes of its own: threads are counted by the kernel, CPU time is measured."""
 
+import contextlib
+import functools
 import os
 
 import pytest
-from support.runtimes import shim_lab
+from support.runtimes import ort_lab, shim_lab
 
 from raddle import env
 from runtimes import pythons
@@ -21,29 +23,31 @@ AFFINITY = "session.intra_op_thread_affinities"
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return shim_lab.write_model(tmp_path_factory.mktemp("model") / "chain.onnx")
+def lab(tmp_path_factory):
+    with contextlib.closing(ort_lab.Lab(tmp_path_factory.mktemp("ort"))) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
-def mounted(tmp_path_factory):
-    return shim_lab.mount(tmp_path_factory.mktemp("mount"))
+def model(lab):
+    return lab.model
 
 
 @pytest.fixture(scope="module")
-def planned(mounted, model):
+def mounted(lab):
+    return lab.mounted
+
+
+@pytest.fixture(scope="module")
+def planned(lab):
     """Sessions under a plan, in this very Python: planned("intra=2", None, {"intra": 3})."""
-
-    def make(plan, *sessions, **kwargs):
-        environment = {**shim_lab.python_path(mounted), env.PLAN: "v=1;" + plan, **kwargs.pop("extra", {})}
-        return shim_lab.probe(shim_lab.THIS_PYTHON, model, sessions or [None], env=environment, **kwargs)
-
-    return make
+    return functools.partial(lab.probe_in, shim_lab.THIS_PYTHON)
 
 
-def stock(model, *sessions, **kwargs):
+@pytest.fixture(scope="module")
+def stock(lab):
     """The same without Raddle."""
-    return shim_lab.probe(shim_lab.THIS_PYTHON, model, sessions or [None], env={}, **kwargs)
+    return functools.partial(lab.probe_in, shim_lab.THIS_PYTHON, None)
 
 
 def test_the_user_site_loads_the_shim_as_well(mounted, model):
@@ -95,9 +99,9 @@ def test_spinning_follows_the_plan_unless_the_code_sets_it(planned, plan, expect
         assert "already exists" not in found["stderr"]
 
 
-def test_bounded_spinning_burns_less_than_the_default(planned, model):
+def test_bounded_spinning_burns_less_than_the_default(planned, stock):
     bounded = planned("intra=2;spin=bounded;spin_us=200", {}, idle_s=0.4)["sessions"][0]["idle_cpu_s"]
-    free = stock(model, {"intra": 2}, idle_s=0.4)["sessions"][0]["idle_cpu_s"]
+    free = stock({"intra": 2}, idle_s=0.4)["sessions"][0]["idle_cpu_s"]
     assert bounded < free / 4
 
 
@@ -150,17 +154,17 @@ def test_a_narrower_mask_than_planned_for_cuts_the_pool(planned):
     )
 
 
-def test_workers_stay_within_an_inherited_mask_that_stock_escapes(planned, model):
-    escaped = stock(model, cpus=CPUS[:1])["sessions"][0]
+def test_workers_stay_within_an_inherited_mask_that_stock_escapes(planned, stock):
+    escaped = stock(cpus=CPUS[:1])["sessions"][0]
     held = planned("intra=2;min=2;spin=never", cpus=CPUS[:1])["sessions"][0]
     assert held["affinity"] == [str(CPUS[0])]
     # Stock pins each worker to a core of the machine, whatever the mask says.
     assert any(mask != str(CPUS[0]) for mask in escaped["affinity"])
 
 
-def test_no_pinning_error_is_logged_in_a_cpuset_where_stock_logs_one(planned, model):
+def test_no_pinning_error_is_logged_in_a_cpuset_where_stock_logs_one(planned, stock):
     with shim_lab.one_cpu() as enter:
-        assert "pthread_setaffinity_np failed" in stock(model, before=enter)["stderr"]
+        assert "pthread_setaffinity_np failed" in stock(before=enter)["stderr"]
         found = planned("intra=2;inter=1;spin=never", before=enter)
     assert found["stderr"].count("\n") == 1
     assert found["sessions"][0]["pool"] == 0
@@ -219,12 +223,12 @@ def test_the_code_s_affinity_decides_the_count_that_it_was_written_for(planned):
     assert overridden["affinity"] not in ([str(CPUS[0])], [str(CPUS[1])])
 
 
-def test_affinity_that_the_code_has_written_for_all_cores_is_as_without_raddle_under_a_plan_for_fewer(planned, model):
-    workers = stock(model, cpus=CPUS[:2])["sessions"][0]["pool"]
+def test_affinity_that_the_code_has_written_for_all_cores_is_as_without_raddle_under_a_plan_for_fewer(planned, stock):
+    workers = stock(cpus=CPUS[:2])["sessions"][0]["pool"]
     if not workers:
         pytest.skip("the first two CPUs are one core")
     code = {"entries": {AFFINITY: ";".join([str(CPUS[1] + 1)] * workers)}}
-    bare = stock(model, code, cpus=CPUS[:2])["sessions"][0]
+    bare = stock(code, cpus=CPUS[:2])["sessions"][0]
     extra = {env.ORT_INTRA: "1"}
     found = planned("intra=1;spin=never", code, cpus=CPUS[:2], extra=extra)["sessions"][0]
     assert (found["pool"], found["affinity"]) == (bare["pool"], bare["affinity"]) == (workers, [str(CPUS[1])] * workers)

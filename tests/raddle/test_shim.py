@@ -26,8 +26,14 @@ def interpreter(request):
     return pythons.interpreter(request.param)
 
 
+@pytest.fixture(scope="module")
+def mounted(tmp_path_factory):
+    return shim_lab.mount(tmp_path_factory.mktemp("mount"))
+
+
 @pytest.fixture
-def mounted(tmp_path):
+def unused(tmp_path):
+    """A mount of which no interpreter has compiled anything yet."""
     return shim_lab.mount(tmp_path / "raddle")
 
 
@@ -83,12 +89,12 @@ def test_path_and_user_site_are_what_they_are_without_the_shim(interpreter, moun
 
 
 @both_ways
-def test_nothing_is_written_beside_the_mounted_code(interpreter, mounted, way):
-    before = list(mounted.rglob("*"))
-    said(interpreter, MODULES, {**way(mounted), env.PLAN: PLAN})
+def test_nothing_is_written_beside_the_mounted_code(interpreter, unused, way):
+    before = list(unused.rglob("*"))
+    said(interpreter, MODULES, {**way(unused), env.PLAN: PLAN})
     # site itself imports sitecustomize, before any code of ours can ask it not to write.
-    cached = {mounted / "python" / "__pycache__"}
-    assert {path for path in mounted.rglob("*") if path.parent not in cached} - cached == set(before)
+    cached = {unused / "python" / "__pycache__"}
+    assert {path for path in unused.rglob("*") if path.parent not in cached} - cached == set(before)
 
 
 @both_ways
@@ -115,11 +121,11 @@ def test_the_next_sitecustomize_on_the_path_runs_as_well(interpreter, mounted, t
 
 
 @pytest.mark.parametrize(
-    "spelling", ["{0}/python/", "{0}/python:{0}/python", "{0}/python:{0}/link", "{0}/link//:{0}/python"]
+    "spelling", ["{0}/python/", "{0}/python:{0}/python", "{0}/python:{1}/link", "{1}/link//:{0}/python"]
 )
-def test_the_folder_may_be_on_the_path_twice_and_in_any_spelling(interpreter, mounted, spelling):
-    (mounted / "link").symlink_to("python")
-    paths = {"PYTHONPATH": spelling.format(mounted), env.PLAN: PLAN}
+def test_the_folder_may_be_on_the_path_twice_and_in_any_spelling(interpreter, mounted, spelling, tmp_path):
+    (tmp_path / "link").symlink_to(mounted / "python")
+    paths = {"PYTHONPATH": spelling.format(mounted, tmp_path), env.PLAN: PLAN}
     assert said(interpreter, ACTIVE, paths) is True
 
 
@@ -358,9 +364,10 @@ def test_a_broken_plan_is_not_spoken_of_by_processes_that_use_no_runtime(interpr
         ("shim.py", 0),
     ],
 )
-def test_an_incomplete_mount_leaves_the_application_alone(interpreter, mounted, stand_in, lost, said_lines):
-    (mounted / "python" / "raddle" / lost).unlink()
-    done = used(interpreter, mounted, stand_in, "v=1;intra=1")
+def test_an_incomplete_mount_leaves_the_application_alone(interpreter, mounted, stand_in, lost, said_lines, tmp_path):
+    incomplete = shutil.copytree(mounted, tmp_path / "incomplete")
+    (incomplete / "python" / "raddle" / lost).unlink()
+    done = used(interpreter, incomplete, stand_in, "v=1;intra=1")
     assert json.loads(done.stdout)[0] == 0
     assert done.stderr.count("raddle: onnxruntime is left alone, its adapter can't be loaded: ") == said_lines
     assert done.stderr.count("\n") == said_lines
@@ -503,9 +510,9 @@ except Limit:
 
 @pytest.mark.parametrize("file", ["hook.py", "env.py", "errors.py", "record.py"])
 def test_what_a_signal_handler_raises_while_the_shim_is_loaded_reaches_the_application(
-    interpreter, mounted, stand_in, file
+    interpreter, unused, stand_in, file
 ):
-    paths = os.pathsep.join([str(mounted / "python"), str(stand_in.parent)])
+    paths = os.pathsep.join([str(unused / "python"), str(stand_in.parent)])
     code = LIMITED + USE
     variables = {"PYTHONPATH": paths, env.PLAN: "v=1;intra=1", "RADDLE_LOG": "0"}
     done = shim_lab.python(interpreter, "-c", code, "/" + file, env=variables, check=False)

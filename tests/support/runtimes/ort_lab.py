@@ -58,18 +58,24 @@ class Lab:
     def probe(
         self, release: str, plan: str | None, *sessions: Mapping[str, Any] | None, **kwargs: Any
     ) -> dict[str, Any]:
+        """What `probe_in` returns, of a release."""
+        return self.probe_in(pythons.release(release), plan, *sessions, **kwargs)
+
+    def probe_in(
+        self, python: Path | str, plan: str | None, *sessions: Mapping[str, Any] | None, **kwargs: Any
+    ) -> dict[str, Any]:
         """What shim_probe.py saw under the plan (None: without Raddle), of `sessions` or one with default options."""
-        extra = dict(kwargs.pop("extra", {}))
-        python, asked = pythons.release(release), sessions or [None]
-        if plan is None:
-            return shim_lab.probe(python, self.model, asked, env=extra, **kwargs)
-        extra = {**shim_lab.python_path(self.mounted), env.PLAN: f"v=1;{plan}".rstrip(";"), **extra}
-        if not kwargs.keys().isdisjoint(("cpus", "before")):
-            return shim_lab.probe(python, self.model, asked, env=extra, **kwargs)
-        planned = {env.PLAN: extra.pop(env.PLAN)}
-        key = (release, *sorted(extra.items()))
+        variables, asked = dict(kwargs.pop("extra", {})), sessions or [None]
+        loaded, planned = {}, {}
+        if plan is not None:
+            loaded = {**shim_lab.python_path(self.mounted), env.PLAN: "v=1"}
+            planned = {env.PLAN: variables.pop(env.PLAN, f"v=1;{plan}".rstrip(";"))}
+        variables = {**loaded, **variables}
+        if "before" in kwargs:
+            return shim_lab.probe(python, self.model, asked, env={**variables, **planned}, **kwargs)
+        key = (python, *sorted(variables.items()))
         if key not in self._probers:
-            self._probers[key] = shim_lab.Prober(python, {**extra, env.PLAN: "v=1"})
+            self._probers[key] = shim_lab.Prober(python, variables)
         return self._probers[key].probe(self.model, asked, environ=planned, **kwargs)
 
     def probes(

@@ -277,10 +277,11 @@ class Prober(ForkServer):
         *,
         environ: Mapping[str, str],
         idle_s: float = 0.0,
+        cpus: Sequence[int] = (),
         first: str = "",
     ) -> dict[str, Any]:
-        """What `probe` returns, with these variables set in place of the process's own."""
-        asked = {"model": str(model), "sessions": list(sessions), "idle_s": idle_s, "before": first}
+        """What `probe` returns, with these variables set in place of the process's own; no `cpus`: its own mask."""
+        asked = {"model": str(model), "sessions": list(sessions), "idle_s": idle_s, "before": first, "cpus": cpus}
         said = self._said()
         answer = self.ask(**asked, environ=dict(environ)) or '[1, ""]'
         return _seen(*json.loads(answer), self._said()[len(said) :])

@@ -1,8 +1,8 @@
 """Makes sessions as an application would, and prints as JSON what can be seen of them from inside the process.
 
 Runs under Python 3.8 and onnxruntime 1.7 too. Argument: {"model": path, "idle_s": seconds, "before": code to run before
-onnxruntime is imported, "environ": {variables to set before that}, "sessions": [null or options, ...]}. Without an
-argument standard input has such a request in each line, each served by a fork of its own after numpy is imported; its
+onnxruntime is imported, "environ": {variables to set before that}, "cpus": [its mask, set before that; none: as it is],
+"sessions": [null or options, ...]}. Without an argument standard input has such a request in each line, each served by a fork of its own after numpy is imported; its
 exit status and what it printed are a line of JSON. Options, all of them optional:
     intra, inter, parallel, graph   attributes of SessionOptions
     enable_..., use_...      its switches, by their own names
@@ -69,6 +69,8 @@ def served():
 
 REQUEST = served()
 os.environ.update(REQUEST.get("environ") or {})
+if REQUEST.get("cpus"):
+    os.sched_setaffinity(0, REQUEST["cpus"])
 exec(REQUEST.get("before") or "")  # an application's own start, written in the test
 
 import onnxruntime as ort  # noqa: E402
