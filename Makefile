@@ -8,6 +8,8 @@ unexport PYTHONDONTWRITEBYTECODE
 PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 # Programs in Go, API servers and kubectl among them, collect garbage less often, for more memory.
 test coverage: export GOGC := 400
+# OpenBLAS's threads sleep at once: by default they spin for tens of milliseconds in each process that imports numpy.
+test coverage: export OPENBLAS_THREAD_TIMEOUT := 4
 
 .PHONY: help
 help: ## Print what can be made

@@ -244,6 +244,8 @@ def test_callers_at_a_limit_of_one_cpu_are_throttled_less_than_stock(callers, py
 def test_numpys_pool_does_not_undo_the_plan_beside_a_session(python, mounted, model):
     env = process_lab.container_env([str(python)], mounted, limit_cpus=1)
     assert env["OMP_NUM_THREADS"] == "1"
+    # OpenBLAS's own: both runs are to differ in the number of threads only.
+    env["OPENBLAS_THREAD_TIMEOUT"] = "26"
     # A machine with more CPUs would give numpy as many threads; here they are asked for.
     left_alone = {name: value for name, value in env.items() if name != "OMP_NUM_THREADS"} | {
         "OPENBLAS_NUM_THREADS": "8"

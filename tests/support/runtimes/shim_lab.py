@@ -83,9 +83,12 @@ def mount(folder: Path) -> Path:
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """A clean environment with `extra` in it: neither the session's Python settings nor Raddle's own leak in."""
+    """A clean environment with `extra` in it: neither the session's Python settings nor Raddle's own leak in.
+
+    OpenBLAS's threads, which start when numpy is imported, sleep at once: by default they spin for tens of milliseconds.
+    """
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH") if name in os.environ}
-    return {**kept, **extra}
+    return {**kept, "OPENBLAS_THREAD_TIMEOUT": "4", **extra}
 
 
 def python(
