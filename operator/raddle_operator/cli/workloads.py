@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from raddle_operator.cli import manifests, schema
+from raddle_operator.cli import manifests
 from raddle_operator.cli.manifests import Manifest
 from raddle_operator.objects.pods import Pod, pod_from_object
 from raddle_operator.objects.policy import PolicyObject, policy_from_object
@@ -47,6 +47,8 @@ def read_policies(found: Sequence[Manifest]) -> Iterator[PolicyObject]:
     for manifest in found:
         if manifest.kind not in POLICY_KINDS:
             continue
+        from raddle_operator.cli import schema  # jsonschema takes a quarter of a start that reads no policy
+
         schema.check(manifest)
         obj = {**copy.deepcopy(manifest.obj), "metadata": {**manifest.metadata}}
         if manifest.kind == "InferenceThreading":
