@@ -225,9 +225,11 @@ class LocalRaddle:
         self._processes.append(process)
         return process
 
-    def _token(self, account: str, *options: str) -> str:
-        made = self.cluster.kubectl("create", "token", account, "--namespace", NAMESPACE, *options)
-        return made.stdout.strip()
+    def _token(self, account: str, bound_to: Mapping[str, Any] | None = None) -> str:
+        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+        made = self.cluster.client.post(path, {**request, "spec": {"boundObjectRef": bound_to}})
+        return str(made["status"]["token"])
 
     def _node_token(self, node: str) -> str:
         pod = {
@@ -240,12 +242,10 @@ class LocalRaddle:
                 "containers": [{"name": "agent", "image": "raddle"}],
             },
         }
-        made = self.cluster.client.post(f"/api/v1/namespaces/{NAMESPACE}/pods", pod)
-        uid = str(made["metadata"]["uid"])
+        made = self.cluster.client.post(f"/api/v1/namespaces/{NAMESPACE}/pods", pod)["metadata"]
         return self._token(
-            "raddle-agent", "--bound-object-kind", "Pod", "--bound-object-name", f"raddle-agent-{node}",
-            "--bound-object-uid", uid,
-        )  # fmt: skip
+            "raddle-agent", {"apiVersion": "v1", "kind": "Pod", "name": made["name"], "uid": made["uid"]}
+        )
 
     def _kubeconfig(self, name: str, token: str) -> Path:
         config = yaml.safe_load(self.cluster.kubeconfig.read_text())
