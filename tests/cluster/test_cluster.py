@@ -114,24 +114,19 @@ def test_programs_named_by_kubebuilder_assets_are_used_without_a_build(monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_clusters_run_side_by_side_and_share_nothing(cluster):
-    with Cluster(scheduler=False, controller_manager=False) as other:
-        assert other.server != cluster.server
-        other.kubectl("create", "namespace", "only-here")
-        assert cluster.kubectl("get", "namespace", "only-here", check=False).returncode == 1
-        assert {state["directory"] for state in registry.living()} >= {str(cluster.directory), str(other.directory)}
-        pids, directory = other.pids(), other.directory
-    assert not any(runs(pid) for pid in pids.values())
-    assert not directory.exists()
-    assert set(cluster.pids()) == {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
-
-
-def test_an_exception_ends_the_cluster_too():
+def test_two_clusters_run_side_by_side_and_share_nothing_and_an_exception_ends_one_too(cluster):
     broken = Cluster(scheduler=False, controller_manager=False)
     pids = {}
 
     def fail():
         with broken:
+            assert broken.server != cluster.server
+            broken.kubectl("create", "namespace", "only-here")
+            assert cluster.kubectl("get", "namespace", "only-here", check=False).returncode == 1
+            assert {state["directory"] for state in registry.living()} >= {
+                str(cluster.directory),
+                str(broken.directory),
+            }
             pids.update(broken.pids())
             raise ZeroDivisionError
 
@@ -140,6 +135,7 @@ def test_an_exception_ends_the_cluster_too():
     assert set(pids) == {"etcd", "kube-apiserver"}
     assert not any(runs(pid) for pid in pids.values())
     assert not broken.directory.exists()
+    assert set(cluster.pids()) == {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 
 
 def test_a_component_that_can_not_start_is_shown_with_the_end_of_its_log():
@@ -239,23 +235,25 @@ def test_a_user_may_do_what_its_roles_say_and_no_more(cluster):
     assert cluster.user("alice") != Path(kubeconfig)
 
 
-def test_a_restarted_api_server_keeps_its_port_and_its_data(cluster):
+def test_a_restarted_api_server_keeps_its_port_and_its_data_until_the_cluster_ends():
     with Cluster(scheduler=False, controller_manager=False) as other:
         other.kubectl("create", "configmap", "kept", "--from-literal=a=b")
-        server, before = other.server, other.pids()
-        other.restart("apiserver")
+        server, directory, before = other.server, other.directory, other.pids()
+        other.stop("apiserver")
+        assert set(other.pids()) == {"etcd"}
+        with pytest.raises(OSError, match="refused"):
+            other.new_client().get("/readyz")
+        other.start("apiserver")
         other.restart("etcd")
         after = other.pids()
         assert other.server == server
         assert set(after) == set(before)
         assert set(after.values()).isdisjoint(before.values())
         assert other.client.get("/api/v1/namespaces/default/configmaps/kept")["data"] == {"a": "b"}
-        other.stop("apiserver")
-        assert set(other.pids()) == {"etcd"}
-        with pytest.raises(OSError, match="refused"):
-            other.new_client().get("/readyz")
         with pytest.raises(DevclusterError, match="got 'scheduler', this cluster has etcd, kube-apiserver"):
             other.restart("scheduler")
+    assert not any(runs(pid) for pid in after.values())
+    assert not directory.exists()
 
 
 def test_a_command_runs_in_a_cluster_of_its_own_and_its_exit_code_is_kept(capfd):
