@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from support.attackers import Caller
 
 from cluster import Cluster
+from cluster.namespaces import TOPOLOGIES
 from cluster.objects import topology
 from cluster.waiting import wait
 
@@ -70,11 +71,14 @@ def cluster():
             )
         for node in ("worker-a", "worker-b"):
             cluster.register_node(node, cpus=4)
-        mallory = As(cluster, cluster.user("mallory"))
         pod = new_pod(cluster, "models")
         # A policy is in force some 100 ms after it was created; each try has to change something.
-        await_refusal(lambda: mallory.annotate(pod, {"raddle.dev/probe": str(next(_numbers))}), FORBIDDEN_ANNOTATION)
-        await_refusal(lambda: As.account(cluster, "raddle-agent").apply(topology("nowhere")), "its own node only")
+        with Somebody.user(cluster, "mallory") as mallory:
+            await_refusal(
+                lambda: mallory.annotate(pod, {"raddle.dev/probe": str(next(_numbers))}), FORBIDDEN_ANNOTATION
+            )
+        with Somebody.account(cluster, "raddle-agent", NAMESPACE) as agent:
+            await_refusal(lambda: agent.publish(topology("nowhere")), "its own node only")
         yield cluster
 
 
@@ -83,39 +87,17 @@ def await_refusal(attempt: Callable[[], str], text: str) -> None:
     wait(lambda: text in attempt(), f"{text!r} is in force")
 
 
-class As:
-    """kubectl as somebody; each call returns standard error, which is empty when it went well."""
-
-    def __init__(self, cluster: Cluster, kubeconfig: Path) -> None:
-        self.cluster = cluster
-        self.kubeconfig = kubeconfig
-
-    @classmethod
-    def account(cls, cluster: Cluster, name: str, *token_options: str) -> As:
-        """A service account of Raddle, by a token as the kubelet gives one to a pod."""
-        token = cluster.kubectl("create", "token", name, "-n", NAMESPACE, *token_options).stdout.strip()
-        config = yaml.safe_load(cluster.kubeconfig.read_text())
-        config["users"][0]["user"] = {"token": token}
-        path = cluster.directory / f"{name}-{next(_numbers)}.kubeconfig"
-        path.write_text(yaml.safe_dump(config))
-        return cls(cluster, path)
-
-    def run(self, *arguments: str, text: str | None = None) -> str:
-        done = self.cluster.kubectl("--kubeconfig", str(self.kubeconfig), *arguments, input=text, check=False)
-        assert done.stderr or not done.returncode
-        return done.stderr if done.returncode else ""
+class Somebody(Caller):
+    """A caller whose changes return the API server's message where it refuses them, and "" where it takes them."""
 
     def patch(self, pod: Pod, patch: dict[str, Any], subresource: str | None = None) -> str:
-        where = ["--subresource", subresource] if subresource else []
-        return self.run(
-            "patch", "pod", pod.name, "-n", pod.namespace, "--type=merge", *where, "-p", yaml.safe_dump(patch)
-        )
+        return self.merge(pod.path + (f"/{subresource}" if subresource else ""), patch).message
 
     def annotate(self, pod: Pod, annotations: dict[str, str | None], subresource: str | None = None) -> str:
         return self.patch(pod, {"metadata": {"annotations": annotations}}, subresource)
 
-    def apply(self, manifest: dict[str, Any]) -> str:
-        return self.run("apply", "--server-side", "--force-conflicts", "-f", "-", text=yaml.safe_dump(manifest))
+    def publish(self, manifest: dict[str, Any]) -> str:
+        return self.apply(f"{TOPOLOGIES}/{manifest['metadata']['name']}", manifest).message
 
 
 _numbers = itertools.count()
@@ -144,7 +126,8 @@ def new_pod(cluster: Cluster, namespace: str, **metadata: Any) -> Pod:
 
 @pytest.fixture
 def mallory(cluster):
-    return As(cluster, cluster.user("mallory"))
+    with Somebody.user(cluster, "mallory") as caller:
+        yield caller
 
 
 @pytest.fixture
@@ -239,7 +222,8 @@ def test_a_binding_still_changes_our_annotations(cluster, pod):
 
 
 def test_raddles_controller_is_not_bound_by_it(cluster, pod):
-    assert As.account(cluster, "raddle-controller").annotate(pod, {"raddle.dev/governed-by": "x"}) == ""
+    with Somebody.account(cluster, "raddle-controller", NAMESPACE) as controller:
+        assert controller.annotate(pod, {"raddle.dev/governed-by": "x"}) == ""
 
 
 @pytest.mark.parametrize("subresource", ["ephemeralcontainers", "resize"])
@@ -247,7 +231,7 @@ def test_other_subresources_change_no_annotation(cluster, mallory, pod, subresou
     """They are not matched by the policy, because the API server takes no metadata from them."""
     pod_now = cluster.client.get(pod.path)
     pod_now["metadata"]["annotations"] = {"threads.raddle.dev/serve": "1024"}
-    mallory.run("replace", "--subresource", subresource, "-f", "-", text=yaml.safe_dump(pod_now))
+    assert mallory.request("PUT", f"{pod.path}/{subresource}", pod_now).message == ""
     mallory.annotate(pod, {"threads.raddle.dev/serve": "1024"}, subresource)
     assert cluster.client.get(pod.path)["metadata"]["annotations"] == INJECTED
 
@@ -255,57 +239,47 @@ def test_other_subresources_change_no_annotation(cluster, mallory, pod, subresou
 # --- An agent writes its own node's topology only ---------------------------------------------------------------------
 
 
-def agent(cluster: Cluster, node: str) -> As:
-    """The agent by the token of its pod on a node."""
-    pod = Pod(NAMESPACE, f"agent-{next(_numbers)}")
+@pytest.fixture
+def worker(cluster):
+    """The agent of worker-a by the token of its pod."""
     made = cluster.client.post(
         f"/api/v1/namespaces/{NAMESPACE}/pods",
         {
-            "metadata": {"name": pod.name},
+            "metadata": {"name": f"agent-{next(_numbers)}"},
             "spec": {
                 "serviceAccountName": "raddle-agent",
-                "nodeName": node,
+                "nodeName": "worker-a",
                 "containers": [{"name": "agent", "image": "raddle"}],
             },
         },
     )
-    bound = [
-        "--bound-object-kind",
-        "Pod",
-        "--bound-object-name",
-        pod.name,
-        "--bound-object-uid",
-        made["metadata"]["uid"],
-    ]
-    return As.account(cluster, "raddle-agent", *bound)
+    with Somebody.account(cluster, "raddle-agent", NAMESPACE, bound_to=made) as caller:
+        yield caller
 
 
-def test_an_agent_creates_and_updates_its_own_nodes_topology(cluster):
-    worker = agent(cluster, "worker-a")
-    assert worker.apply(topology("worker-a")) == ""
-    assert worker.apply(topology("worker-a", labels={"a": "b"})) == ""
+def test_an_agent_creates_and_updates_its_own_nodes_topology(worker):
+    assert worker.publish(topology("worker-a")) == ""
+    assert worker.publish(topology("worker-a", labels={"a": "b"})) == ""
 
 
-def test_an_agent_writes_no_other_nodes_topology(cluster):
+def test_an_agent_writes_no_other_nodes_topology(cluster, worker):
     cluster.client.apply(topology("worker-b"))
-    worker = agent(cluster, "worker-a")
     for node in ("worker-b", "worker-c"):
-        assert f"NodeCPUTopology of its own node only, worker-a; not {node}" in worker.apply(topology(node))
+        assert f"NodeCPUTopology of its own node only, worker-a; not {node}" in worker.publish(topology(node))
 
 
 def test_an_agents_token_that_names_no_node_writes_nothing(cluster):
-    refused = As.account(cluster, "raddle-agent").apply(topology("worker-a"))
+    with Somebody.account(cluster, "raddle-agent", NAMESPACE) as nowhere:
+        refused = nowhere.publish(topology("worker-a"))
     assert "this token names no node: use the token of a pod that is bound to its node" in refused
 
 
-def test_an_agent_can_not_delete_a_topology_or_write_its_status(cluster):
+def test_an_agent_can_not_delete_a_topology_or_write_its_status(cluster, worker):
     cluster.client.apply(topology("worker-a"))
-    worker = agent(cluster, "worker-a")
-    assert "forbidden" in worker.run("delete", "nct", "worker-a")
-    assert "forbidden" in worker.run(
-        "patch", "nct", "worker-a", "--subresource=status", "--type=merge", "-p", "status: {}"
-    )
+    path = f"{TOPOLOGIES}/worker-a"
+    assert "forbidden" in worker.request("DELETE", path).message
+    assert "forbidden" in worker.merge(f"{path}/status", {"status": {}}).message
 
 
-def test_others_write_topologies_as_far_as_rbac_lets_them(cluster, mallory):
-    assert mallory.apply(topology("worker-d")) == ""
+def test_others_write_topologies_as_far_as_rbac_lets_them(mallory):
+    assert mallory.publish(topology("worker-d")) == ""
