@@ -9,7 +9,7 @@ from support import chart_release as release
 
 from cluster import Cluster
 from cluster.local_raddle import LocalRaddle
-from cluster.waiting import wait
+from cluster.waiting import settled, wait
 from generate import chart
 
 pytestmark = pytest.mark.cluster
@@ -142,7 +142,7 @@ def test_uninstalling_leaves_crds_policies_and_what_running_pods_mount_and_nothi
         path = "/api/v1/namespaces/models/pods"
         cluster.client.post(path, pod)
         running = cluster.client.get(f"{path}/running")["spec"]
-    shims = {one for one in everything(cluster) if one.startswith("models configmap/raddle-shim-")}
+    shims = {f"models configmap/{name}" for name in names(cluster, maps) if name.startswith("raddle-shim-")}
     assert len(shims) == 1
     notes = release.notes(cluster)
 
@@ -150,7 +150,7 @@ def test_uninstalling_leaves_crds_policies_and_what_running_pods_mount_and_nothi
 
     expected = shims | release.LEFT_OVER | {"models inferencethreading.raddle.dev/kept", "models pod/running"}
     # Owned objects go some moments after their owner.
-    wait(lambda: everything(cluster) - before <= expected, f"left: {everything(cluster) - before - expected}")
+    assert settled(lambda: everything(cluster) - before - expected, set()) == set()
     assert expected <= everything(cluster)
     assert cluster.client.get(f"{path}/running")["spec"] == running
     removed, crds = release.removed_by(notes, cluster)
