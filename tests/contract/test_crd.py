@@ -29,7 +29,7 @@ BUILT_IN = ("podSelector", "namespaceSelector", "imageEnv", "onnxruntime.configE
 
 
 def spec_schema(kind: str) -> dict[str, Any]:
-    crd = yaml.safe_load((REPOSITORY / "crds" / f"{kind}.yaml").read_text())
+    crd = yaml.load((REPOSITORY / "crds" / f"{kind}.yaml").read_text(), yaml.CSafeLoader)
     (version,) = crd["spec"]["versions"]
     return version["schema"]["openAPIV3Schema"]["properties"]["spec"]
 

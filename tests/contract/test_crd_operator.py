@@ -22,7 +22,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def crd_schema(kind):
-    crd = yaml.safe_load((REPOSITORY / "crds" / f"{kind}.yaml").read_text())
+    crd = yaml.load((REPOSITORY / "crds" / f"{kind}.yaml").read_text(), yaml.CSafeLoader)
     return crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
 
 

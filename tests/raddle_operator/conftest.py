@@ -18,5 +18,5 @@ def pytest_asyncio_loop_factories(config, item):
 
 @pytest.fixture(scope="module")
 def schema():
-    crd = yaml.safe_load(CRD.read_text())
+    crd = yaml.load(CRD.read_text(), yaml.CSafeLoader)
     return Draft202012Validator(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])

@@ -9,7 +9,7 @@ from generate import chart
 NAMESPACE = chart.NAMESPACE
 PREVIOUS = chart.REPOSITORY / "tests" / "chart" / "previous"
 CRDS = sorted((chart.REPOSITORY / "crds").glob("*.yaml"))
-CRD_NAMES = [yaml.safe_load(path.read_text())["metadata"]["name"] for path in CRDS]
+CRD_NAMES = [yaml.load(path.read_text(), yaml.CSafeLoader)["metadata"]["name"] for path in CRDS]
 # What an uninstall leaves beside CRDs, policies and what running pods mount; the API server made the last three.
 LEFT_OVER = frozenset(
     {
@@ -35,7 +35,7 @@ def earlier(frozen, folder):
     templates = folder / "templates"
     templates.mkdir(parents=True)
     (folder / "Chart.yaml").write_text(yaml.safe_dump({"apiVersion": "v2", "name": "raddle", "version": "0.0.9"}))
-    crds = [yaml.safe_load(path.read_text()) for path in CRDS]
+    crds = [yaml.load(path.read_text(), yaml.CSafeLoader) for path in CRDS]
     for crd in crds:
         del crd["spec"]["versions"][0]["additionalPrinterColumns"][-1]
     text = yaml.safe_dump_all(crds) + "\n---\n" + frozen.read_text()
