@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import http.client
-import json
 import os
 import platform
 import signal
@@ -293,8 +292,8 @@ class LocalRaddle:
 
     def events(self, namespace: str, reason: str) -> list[dict[str, Any]]:
         """The events of a namespace with this reason."""
-        made = self.cluster.kubectl("get", "events.events.k8s.io", "--namespace", namespace, "--output", "json")
-        return [event for event in json.loads(made.stdout)["items"] if event.get("reason") == reason]
+        items = self.cluster.client.get(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")["items"]
+        return [event for event in items if event.get("reason") == reason]
 
 
 def _manifest(node: str, machine: Machine) -> dict[str, Any]:
