@@ -30,7 +30,8 @@ class Block:
     `latencies_ms` are counted from when each request was due, in that order; one without an answer has the time that it
     had waited. `seconds` is how long the block lasted. `cpu_s` is the CPU time of the program; None: not known.
     `periods` and `throttled_periods` are CFS periods, None without a quota. `disturbed` says what of the machine's
-    others may have changed it, in words for people; () where nothing did.
+    others may have changed it, in words for people; () where nothing did. `conditions` are figures of the machine
+    meanwhile, by name, those that can be had there.
     """
 
     latencies_ms: tuple[float, ...]
@@ -41,6 +42,7 @@ class Block:
     throttled_periods: int | None = None
     throttled_s: float | None = None
     disturbed: tuple[str, ...] = ()
+    conditions: tuple[tuple[str, float], ...] = ()
 
     @property
     def throughput(self) -> float:
