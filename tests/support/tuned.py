@@ -82,5 +82,6 @@ results = st.builds(
     front=st.lists(candidates, max_size=3).map(tuple),
     trials=st.lists(trials, max_size=4).map(tuple),
     remarks=st.lists(texts, max_size=3).map(tuple),
+    capacity=maybe(positive),
 )
-tunings = st.builds(Tuning, name=texts, finished=texts, key=keys, result=results)
+tunings = st.builds(Tuning, name=texts, finished=texts, key=keys, result=results, planned=candidates)
