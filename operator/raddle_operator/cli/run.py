@@ -28,7 +28,7 @@ from raddle_operator.cli.manifests import Manifest, ManifestError
 from raddle_operator.injection.matching import Policies
 from raddle_operator.local import quota
 from raddle_operator.local.container import Container, enter
-from raddle_operator.objects.policy import PolicyObject, policy_from_object
+from raddle_operator.objects.policy import PolicyObject
 from raddle_operator.objects.quantities import QuantityError
 from raddle_operator.objects.quantities import parse as quantity
 from raddle_operator.objects.selectors import EVERYTHING
@@ -66,7 +66,8 @@ _IGNORED_BY_PYTHON: Final = {signal.SIGPIPE, signal.SIGXFSZ}
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_@%+=.,/-]+")
 
 
-def _limit(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+def cpu_limit(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """The option's value. Raises BadParameter where it is no quantity."""
     del ctx, param
     try:
         if value is not None:
@@ -77,7 +78,7 @@ def _limit(ctx: click.Context, param: click.Parameter, value: str | None) -> str
 
 
 @click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
-@click.option("--limit", metavar="CPUS", callback=_limit, help="The container's limits.cpu: 4, 500m. Absent: none.")
+@click.option("--limit", metavar="CPUS", callback=cpu_limit, help="The container's limits.cpu: 4, 500m. Absent: none.")
 @click.option(
     "-f",
     "--filename",
@@ -125,13 +126,20 @@ def _say(note: str) -> None:
 
 def _policy(sources: Sequence[str]) -> PolicyObject:
     """The policy of the files, or the default one. Raises ManifestError unless there is exactly one."""
-    if not sources:
-        metadata = {"name": "default", "namespace": _NAMESPACE}
-        return policy_from_object({"kind": "InferenceThreading", "metadata": metadata, "spec": {"podSelector": {}}})
-    found = list(workloads.read_policies(manifests.load(sources)))
+    found = list(workloads.read_policies(manifests.load(sources) if sources else [default_policy()]))
     if len(found) != 1:
         raise ManifestError(f"the files hold {len(found)} policies ({', '.join(workloads.POLICY_KINDS)}); give one")
-    policy = found[0]
+    return for_everything(found[0])
+
+
+def default_policy() -> Manifest:
+    """A policy that leaves everything to Raddle."""
+    obj = {"apiVersion": "raddle.dev/v1alpha1", "kind": "InferenceThreading", "metadata": {"name": "default"}}
+    return Manifest(file="the policy", obj={**obj, "spec": {"podSelector": {}}}, node=yaml.MappingNode("", []))
+
+
+def for_everything(policy: PolicyObject) -> PolicyObject:
+    """The policy, whatever it selects."""
     return replace(
         policy,
         namespace=_NAMESPACE if policy.namespace else "",

@@ -1,8 +1,7 @@
-"""The runners of a model alone: in Python, Node.js and C the same program, each in its language's way."""
+"""The runner of a model alone."""
 
 from __future__ import annotations
 
-import platform
 import shutil
 import sys
 from collections.abc import Mapping
@@ -15,12 +14,10 @@ import numpy as np
 import raddle
 from raddle_operator.trials.inputs import Array
 
-RUNNERS: Final = ("python", "node", "c")
+RUNNERS: Final = ("python",)
 # What a runner takes itself, beside what the environment and the shim decide.
 CAN: Final[Mapping[str, tuple[str, ...]]] = {
     "python": ("instances", "ioBinding"),
-    "node": ("instances",),
-    "c": ("instances", "ioBinding"),
 }
 _HERE: Final = Path(raddle.__file__).parent
 
@@ -33,8 +30,7 @@ class RunnerError(ValueError):
 class Runner:
     """How a model is run: a language of RUNNERS, and what has the runtime there.
 
-    That is a Python, a folder with node_modules, or a libonnxruntime.so. None: the Python that runs this, the current
-    folder, what the loader finds.
+    That is a Python. None: the one that runs this.
     """
 
     language: str = "python"
@@ -54,25 +50,7 @@ def _python(runtime: Path | None) -> list[str]:
     return [python, str(_HERE / "runner" / "run_model.py")]
 
 
-def _node(runtime: Path | None) -> list[str]:
-    node = shutil.which("node")
-    if node is None:
-        raise RunnerError("there is no node on the PATH")
-    folder = (runtime or Path()).absolute()
-    packages = folder if folder.name == "node_modules" else folder / "node_modules"
-    if not (packages / "onnxruntime-node").is_dir():
-        raise RunnerError(f"{packages} has no onnxruntime-node; name the folder with --runtime")
-    return [node, str(_HERE / "runner" / "run_model.cjs"), str(packages / "onnxruntime-node")]
-
-
-def _c(runtime: Path | None) -> list[str]:
-    program = _HERE / "_native" / platform.machine() / "run-model"
-    if not program.is_file():
-        raise RunnerError(f"the runner in C is not built for {platform.machine()}: python -m native build")
-    return [str(program), "libonnxruntime.so.1" if runtime is None else str(runtime.absolute())]
-
-
-_COMMANDS: Final = {"python": _python, "node": _node, "c": _c}
+_COMMANDS: Final = {"python": _python}
 
 
 def write_inputs(folder: Path, arrays: Mapping[str, Array]) -> None:
