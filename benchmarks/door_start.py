@@ -24,7 +24,7 @@ from pathlib import Path
 from doorcheck.check import GOVERNED
 from doorcheck.surroundings import CLOSE
 from raddle import delivery
-from raddle_operator.cli import door
+from raddle_operator.local import door
 from report import BUDGET_HEADINGS, Budget, apart, machine, markdown_table, options, publish, spread
 
 TIMER = Path(__file__).with_name("door_timer.c")

@@ -47,8 +47,9 @@ USER_SITES = (
 )
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-# What plans and what reads a machine stays outside: the plan carries what a shim needs of either.
-_OUTSIDE = {"machine", "planning", "delivery.py", "__pycache__", "_native", "_python"}
+# What plans and what reads a machine stays outside: the plan carries what a shim needs of either. Runners are
+# for a tuning only.
+_OUTSIDE = {"machine", "planning", "runner", "delivery.py", "__pycache__", "_native", "_python"}
 # OpenTelemetry's sitecustomize doesn't run the next one on the path; it runs what a distribution's entry point names.
 _DIST_INFO = "dist-info"
 _LIBRARY = "libraddle.so"

@@ -10,7 +10,7 @@ from load import chart, compare, measure, models, neighbour, serving, variants
 from load.measure import Cell, Variant
 from raddle import env
 from raddle.planning.policy import Policy
-from raddle_operator.cli import quota
+from raddle_operator.local import quota
 
 pytestmark = pytest.mark.runtime
 UNAVAILABLE = quota.available()

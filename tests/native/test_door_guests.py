@@ -15,7 +15,7 @@ from support.runtimes import door_lab, torch_lab
 from support.runtimes.native_programs import HERE, Kind, need
 
 from doorcheck.surroundings import CLOSE
-from raddle_operator.cli import door
+from raddle_operator.local import door
 from runtimes import libonnxruntime
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the programs are built for x86-64")

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from raddle_operator.cli import quota
+from raddle_operator.local import quota
 
 pytestmark = pytest.mark.kernel
 UNAVAILABLE = quota.available()
@@ -114,7 +114,7 @@ def test_v2_counters_of_a_group_that_never_had_a_quota_are_zero(tmp_path):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can drop to another user")
 def test_where_no_group_can_be_made_the_reason_is_said():
     # Imported while still root: the interpreter may lie where others can't read.
-    code = "from raddle_operator.cli import quota; import os; os.setgroups([]); os.setgid(65534); os.setuid(65534)"
+    code = "from raddle_operator.local import quota; import os; os.setgroups([]); os.setgid(65534); os.setuid(65534)"
     told = subprocess.run(
         [sys.executable, "-c", f"{code}; print(quota.available())"],
         env={"PYTHONPATH": os.pathsep.join(sys.path)},

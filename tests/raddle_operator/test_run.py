@@ -19,7 +19,8 @@ from click.testing import CliRunner
 import machines
 from cluster.waiting import wait
 from raddle import delivery, env
-from raddle_operator.cli import door, main, quota, run
+from raddle_operator.cli import main, run
+from raddle_operator.local import container, door, quota
 
 RADDLE = str(Path(sys.executable).with_name("raddle"))
 POLICY = """\
@@ -367,13 +368,13 @@ def test_a_temporary_folder_that_the_mounts_would_hide_is_no_reason_not_to_run()
 
 def test_where_nothing_is_mounted_the_library_is_preloaded_before_what_the_image_preloads(tmp_path, monkeypatch):
     monkeypatch.setenv("LD_PRELOAD", "/lib/other.so")
-    given = run.Container(
+    given = container.Container(
         cpus=None,
         variables={env.PLAN: "v=1", env.REPORT: delivery.REPORT_PATH},
         mounts=(delivery.MOUNT_PATH, delivery.PRELOAD_FILE),
         notes=(),
     )
-    found = run._without_mounts(given, tmp_path)
+    found = container.without_mounts(given, tmp_path)
     assert found["LD_PRELOAD"] == f"{tmp_path}/libraddle.so:/lib/other.so"
     assert found[env.REPORT] == delivery.REPORT_PATH
 
@@ -383,11 +384,12 @@ def test_who_is_not_root_runs_it_too_with_what_can_be_had(temporary, tmp_path):
     # Imported while still root: the interpreter may lie where others can't read.
     temporary.chmod(0o777)
     code = (
-        "from raddle_operator.cli import door, explain, quota, run; import os, sys\n"
+        "from raddle_operator.cli import explain, run; from raddle_operator.local import container, door, quota\n"
+        "import os, sys\n"
         "from raddle import delivery; from raddle_operator.injection import shipped; shipped.shim()\n"
         "given = run.container('1', run._policy(()), __import__('pathlib').Path('/'))\n"
         "object.__setattr__(given, 'mounts', (delivery.MOUNT_PATH, delivery.PRELOAD_FILE))\n"
-        "run.Container.write_files = lambda given, folder: os.system(f'cp -r {sys.argv[1]}/. {folder}')\n"
+        "container.Container.write_files = lambda given, folder: os.system(f'cp -r {sys.argv[1]}/. {folder}')\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "os.environ.update(PATH='/usr/bin:/bin', HOME='/tmp'); os.chdir('/')\n"
         "sys.exit(run._run(given, ('sh', '-c', 'id -u; cat /etc/ld.so.preload; grep Cap /proc/self/status; env')))\n"

@@ -14,7 +14,7 @@ from support.runtimes import door_lab, process_lab
 from cluster.waiting import wait
 from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import Policy
-from raddle_operator.cli import quota
+from raddle_operator.local import quota
 
 pytestmark = pytest.mark.runtime
 

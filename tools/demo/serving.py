@@ -13,7 +13,7 @@ from rich.markup import escape
 import report
 from cluster import Cluster, kubelet_env
 from load import chart, compare
-from raddle_operator.cli.quota import UnavailableError
+from raddle_operator.local.quota import UnavailableError
 from raddle_operator.objects.quantities import parse
 
 # README's headings -> the figures' names

@@ -22,7 +22,7 @@ from doorcheck import check
 from doorcheck.programs import programs
 from doorcheck.surroundings import Surroundings
 from raddle import delivery
-from raddle_operator.cli import door
+from raddle_operator.local import door
 from report import ROOT, markdown_table, revision, write_section
 
 DOCUMENT = ROOT / "docs" / "explanation" / "the-door.md"

@@ -14,7 +14,7 @@ from typing import Final, Self
 from doorcheck import starter
 from doorcheck.programs import PYTHONS
 from raddle import delivery
-from raddle_operator.cli import door
+from raddle_operator.local import door
 
 # First the folders that programs are from; the rest of $HOME is hidden, so that a user without rights can get there.
 _HIDE: Final = """

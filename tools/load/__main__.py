@@ -18,7 +18,7 @@ from load import table as load_table
 from load.compare import FIGURES, print_table, rows
 from load.measure import Cell, Run, Variant
 from load.store import Store
-from raddle_operator.cli import quota
+from raddle_operator.local import quota
 
 # What a table of a cell takes; a pipe has 80.
 _COLUMNS = 140

@@ -22,7 +22,7 @@ from rich.table import Table
 import report
 from load import models
 from load.measure import Cell, Run, Variant, run
-from raddle_operator.cli import quota
+from raddle_operator.local import quota
 
 Progress = Callable[[str], None]
 # figure -> (heading, how it prints); smaller is better for all of them.

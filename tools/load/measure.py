@@ -23,7 +23,7 @@ from typing import Any
 
 from load import generator, models, neighbour, serving
 from raddle import env
-from raddle_operator.cli import quota
+from raddle_operator.local import quota
 
 _START_TIMEOUT_S = 120.0  # importing numpy and ONNX Runtime within a tenth of a CPU is slow
 _WARM_UP_S = 0.3

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from raddle_operator.cli import quota
+from raddle_operator.local import quota
 
 REQUESTED_CPUS = 1.0
 _SPIN = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])}); print(flush=True)\nwhile True: pass"

@@ -20,7 +20,7 @@ from load.compare import Progress, Row, rows
 from load.measure import Cell
 from load.store import Store
 from load.verdict import FIGURES, GOALS, Comparison
-from raddle_operator.cli import quota
+from raddle_operator.local import quota
 from unavailable import UnavailableError
 
 RUN_TIMES = (models.SMALL, models.MEDIUM, models.LARGE)

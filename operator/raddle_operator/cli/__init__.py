@@ -17,6 +17,7 @@ from raddle import __version__
 COMMANDS: Final = {
     "plan": ("plan", "Show what a policy would set on workloads, and why. Needs no cluster."),
     "run": ("run", "Run a program with what a container would get. Needs no cluster."),
+    "tune": ("tune", "Find the best settings for a model or a server here, and prove them. Needs no cluster."),
     "explain": ("explain", "Say why a running pod has the numbers it has, or why it was skipped."),
     "topology": ("topology", "Show a machine: sockets, NUMA nodes, caches, cores, and what may be used."),
     "selftest": ("selftest", "Check that the webhook answers (`helm test` runs it)."),

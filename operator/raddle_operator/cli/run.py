@@ -15,7 +15,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -23,10 +23,12 @@ import click
 import yaml
 
 from raddle import delivery, env
-from raddle_operator.cli import door, manifests, plan, quota, workloads
+from raddle_operator.cli import manifests, plan, workloads
 from raddle_operator.cli.manifests import Manifest, ManifestError
 from raddle_operator.injection.matching import Policies
-from raddle_operator.objects.policy import PolicyObject, policy_from_object
+from raddle_operator.local import quota
+from raddle_operator.local.container import Container, enter
+from raddle_operator.objects.policy import PolicyObject
 from raddle_operator.objects.quantities import QuantityError
 from raddle_operator.objects.quantities import parse as quantity
 from raddle_operator.objects.selectors import EVERYTHING
@@ -48,9 +50,6 @@ found; 2 bad input.
 _NAME: Final = "main"
 _NAMESPACE: Final = "default"
 _ANNOTATION: Final = re.compile(r"metadata\.annotations\['(.*)'\]")
-# Shells and systemd-run on the way to the program set the first, and drop variables that they could not name.
-_SET_ON_THE_WAY: Final = ("PWD", "OLDPWD", "SHLVL", "_", "INVOCATION_ID")
-_SHELL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What one who wants the program to end or to act sends to us, who stand for it.
 _FORWARDED: Final = {
     signal.SIGHUP,
@@ -67,29 +66,8 @@ _IGNORED_BY_PYTHON: Final = {signal.SIGPIPE, signal.SIGXFSZ}
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_@%+=.,/-]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
-    """What a container gets. `cpus` None: no limit. `mounts`: where something is mounted, in order.
-
-    `notes` say what it does not get, and why.
-    """
-
-    cpus: float | None
-    variables: Mapping[str, str]
-    mounts: tuple[str, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def has_door(self) -> bool:
-        """Whether the loader is told of the library by a file."""
-        return delivery.PRELOAD_FILE in self.mounts
-
-    def write_files(self, folder: Path) -> None:
-        """Writes what is mounted on delivery.MOUNT_PATH, for programs of this machine. Raises OSError."""
-        delivery.write(str(folder), platform.machine() if self.has_door else None)
-
-
-def _limit(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+def cpu_limit(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """The option's value. Raises BadParameter where it is no quantity."""
     del ctx, param
     try:
         if value is not None:
@@ -100,7 +78,7 @@ def _limit(ctx: click.Context, param: click.Parameter, value: str | None) -> str
 
 
 @click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
-@click.option("--limit", metavar="CPUS", callback=_limit, help="The container's limits.cpu: 4, 500m. Absent: none.")
+@click.option("--limit", metavar="CPUS", callback=cpu_limit, help="The container's limits.cpu: 4, 500m. Absent: none.")
 @click.option(
     "-f",
     "--filename",
@@ -148,13 +126,20 @@ def _say(note: str) -> None:
 
 def _policy(sources: Sequence[str]) -> PolicyObject:
     """The policy of the files, or the default one. Raises ManifestError unless there is exactly one."""
-    if not sources:
-        metadata = {"name": "default", "namespace": _NAMESPACE}
-        return policy_from_object({"kind": "InferenceThreading", "metadata": metadata, "spec": {"podSelector": {}}})
-    found = list(workloads.read_policies(manifests.load(sources)))
+    found = list(workloads.read_policies(manifests.load(sources) if sources else [default_policy()]))
     if len(found) != 1:
         raise ManifestError(f"the files hold {len(found)} policies ({', '.join(workloads.POLICY_KINDS)}); give one")
-    policy = found[0]
+    return for_everything(found[0])
+
+
+def default_policy() -> Manifest:
+    """A policy that leaves everything to Raddle."""
+    obj = {"apiVersion": "raddle.dev/v1alpha1", "kind": "InferenceThreading", "metadata": {"name": "default"}}
+    return Manifest(file="the policy", obj={**obj, "spec": {"podSelector": {}}}, node=yaml.MappingNode("", []))
+
+
+def for_everything(policy: PolicyObject) -> PolicyObject:
+    """The policy, whatever it selects."""
     return replace(
         policy,
         namespace=_NAMESPACE if policy.namespace else "",
@@ -258,61 +243,9 @@ def _kept(given: Container) -> Path:
 
 def _run(given: Container, command: tuple[str, ...]) -> int:
     """Runs the program with all that this machine lets it have; returns the exit status for it."""
-    variables = dict(given.variables)
     with contextlib.ExitStack() as stack:
-        prefix: list[str] = []
-        if given.mounts:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-run-")))
-            # As readable as a mounted ConfigMap: the program may be another user's.
-            folder.chmod(0o755)
-            given.write_files(folder)
-            problem = door.problem(folder)
-            if problem:
-                variables = _without_mounts(given, folder)
-                way = "the shim is preloaded by LD_PRELOAD" if given.has_door else f"the shim's files are in {folder}"
-                _say(f"nothing can be mounted here ({problem}); {way}")
-            else:
-                prefix = [*door.inside(folder)]
-        if given.cpus is not None:
-            prefix = [*_quota(given.cpus, stack), *prefix]
-        environment = {**os.environ, **variables}
-        return _outcome([*prefix, *(_unchanged(environment) if prefix else ()), *command], environment)
-
-
-def _without_mounts(given: Container, folder: Path) -> dict[str, str]:
-    """The variables where the files are not in their place but in the folder."""
-    there = re.compile(rf"{delivery.MOUNT_PATH}(?![\w-])")
-    found = {name: there.sub(lambda _: str(folder), value) for name, value in given.variables.items()}
-    if given.has_door:
-        library = str(folder / Path(delivery.LIBRARY).name)
-        found["LD_PRELOAD"] = ":".join(filter(None, (library, os.environ.get("LD_PRELOAD"))))
-    return found
-
-
-def _quota(cpus: float, stack: contextlib.ExitStack) -> Sequence[str]:
-    """What gives the command behind it the quota, () where nothing does; what that takes goes with the stack."""
-    problem = quota.available()
-    if problem is None:
-        try:
-            return stack.enter_context(quota.limited(cpus, requested_cpus=cpus)).command([])
-        except quota.UnavailableError as error:
-            problem = str(error)  # so much that the kernel can't count it
-    scope = quota.scope(cpus)
-    if scope:
-        return scope
-    _say(f"{problem}; systemd-run makes none either: the program runs without")
-    return ()
-
-
-def _unchanged(environment: Mapping[str, str]) -> Iterator[str]:
-    """Yields a command that gives the program the variables which do not come through, and no others."""
-    yield "env"
-    for name in _SET_ON_THE_WAY:
-        if name not in environment:
-            yield from ("-u", name)
-    for name, value in environment.items():
-        if name in _SET_ON_THE_WAY or _SHELL_NAME.fullmatch(name) is None:
-            yield f"{name}={value}"
+        entered = enter(given, command, stack, _say)
+        return _outcome(entered.argv, entered.environment)
 
 
 def _outcome(command: list[str], environment: Mapping[str, str]) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from raddle import delivery
-from raddle_operator.cli import door
+from raddle_operator.local import door
 
 
 @functools.cache

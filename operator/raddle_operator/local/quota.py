@@ -65,6 +65,10 @@ class Group:
         enter = "".join(f'echo $$ > "${{{i + 1}}}/cgroup.procs" && ' for i in range(len(self.paths)))
         return ["/bin/sh", "-ec", f'{enter}shift {len(self.paths)} && exec "$@"', "sh", *map(str, self.paths), *argv]
 
+    def pids(self) -> list[int]:
+        """The processes that are in it now."""
+        return [int(pid) for pid in _words(self.paths[0] / "cgroup.procs")]
+
     def usage(self) -> Usage:
         """The kernel's counters now: cpu.stat, and with v1 cpuacct.usage (0 CPU seconds where that is not mounted)."""
         stat = dict(line.split() for line in (self.paths[0] / "cpu.stat").read_text().splitlines())

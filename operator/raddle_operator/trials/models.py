@@ -1,0 +1,69 @@
+"""The runner of a model alone."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+import raddle
+from raddle_operator.trials.inputs import Array
+
+RUNNERS: Final = ("python",)
+# What a runner takes itself, beside what the environment and the shim decide.
+CAN: Final[Mapping[str, tuple[str, ...]]] = {
+    "python": ("instances", "ioBinding"),
+}
+_HERE: Final = Path(raddle.__file__).parent
+
+
+class RunnerError(ValueError):
+    """A runner can't be had; the message says what is missing, in words for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runner:
+    """How a model is run: a language of RUNNERS, and what has the runtime there.
+
+    That is a Python. None: the one that runs this.
+    """
+
+    language: str = "python"
+    runtime: Path | None = None
+
+    def command(self, model: Path, inputs: Path, *, io_binding: bool = False) -> list[str]:
+        """The command line, but for the socket. Raises RunnerError."""
+        arguments = [str(model.absolute()), str(inputs), "io-binding" if io_binding else "plain"]
+        return [*_COMMANDS[self.language](self.runtime), *arguments]
+
+
+def _python(runtime: Path | None) -> list[str]:
+    # Not -I: the image's own site and the shim's are part of what is measured.
+    python = sys.executable if runtime is None else str(runtime.absolute())
+    if shutil.which(python) is None:
+        raise RunnerError(f"{python} is no Python")
+    return [python, str(_HERE / "runner" / "run_model.py")]
+
+
+_COMMANDS: Final = {"python": _python}
+
+
+def write_inputs(folder: Path, arrays: Mapping[str, Array]) -> None:
+    """Writes the arrays as the runners read them (run_model.py). Raises OSError."""
+    lines = []
+    for number, (name, array) in enumerate(arrays.items()):
+        file = f"{number}.raw"
+        strings = array.dtype.kind in "USO"
+        kind = "str" if strings else array.dtype.name
+        if strings:
+            content = b"".join(str(value).encode() + b"\0" for value in array.flat)
+        else:
+            content = np.ascontiguousarray(array).tobytes()
+        (folder / file).write_bytes(content)
+        lines.append(f"{kind} {','.join(map(str, array.shape)) or '-'} {file} {name}\n")
+    (folder / "inputs").write_text("".join(lines))

@@ -1,0 +1,256 @@
+"""Blocks of real runners and real servers, started as containers: what they show, what fails, and that nothing is left.
+
+No timing is asserted.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from support import tiny_models
+
+from raddle_operator.local import quota
+from raddle_operator.local.container import Container
+from raddle_operator.trials import inputs, models, programs
+from raddle_operator.trials.http_load import Request
+from raddle_operator.trials.measuring import Measuring
+from raddle_operator.tuning.candidate import Candidate
+from raddle_operator.tuning.measured import Ask, Block, Failure
+
+NOTHING = Candidate()
+ONE = Candidate.of({"threads.intraOp": 1})
+needs_quota = pytest.mark.skipif(quota.available() is not None, reason=str(quota.available()))
+
+
+def ask(candidate=NOTHING, rate=50.0, seconds=0.2, seed=1):
+    return Ask(candidate=candidate, rate=rate, seconds=seconds, seed=seed, phase="test")
+
+
+def given(cpus=None, **variables):
+    return Container(cpus=cpus, variables=variables, mounts=(), notes=())
+
+
+def written(folder, arrays):
+    path = folder / "inputs"
+    path.mkdir()
+    models.write_inputs(path, arrays)
+    return path
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def measuring(said, monkeypatch, tmp_path):
+    """measuring(start): measures what `start(candidate)` starts; at the end no process and no folder is left."""
+    made, folder = [], tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+
+    def make(start, **more):
+        made.append(Measuring(start=start, say=said.append, warm_up_s=0.02, **more))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.__exit__()
+    assert not list(folder.glob("raddle-*"))
+    assert not psutil.Process().children(recursive=True)
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/raddle-quota-{os.getpid()}-*"))
+
+
+@pytest.fixture
+def model(tmp_path):
+    return tiny_models.write(tmp_path)
+
+
+def python(model, tmp_path, said, cpus=None, instances=1, arrays=None, io_binding=False):
+    folder = tmp_path / "inputs"
+    if not folder.exists():
+        made = inputs.made(inputs.read(model)) if arrays is None else arrays
+        written(tmp_path, made)
+    command = models.Runner().command(model, folder, io_binding=io_binding)
+    return lambda candidate: programs.runners(given(cpus), command, instances, said.append)
+
+
+# --- runners --------------------------------------------------------------------------------------------------------
+
+
+def test_a_block_of_a_runner_has_a_latency_for_each_request(measuring, model, tmp_path, said):
+    block = measuring(python(model, tmp_path, said)).measure(ask())
+    assert isinstance(block, Block), block
+    assert (len(block.latencies_ms), block.missed, said) == (10, 0, [])
+    assert block.cpu_s is not None
+    assert {"steal_percent", "others_percent"} <= dict(block.conditions).keys()
+
+
+@needs_quota
+def test_a_block_under_a_quota_counts_its_periods(measuring, model, tmp_path, said):
+    block = measuring(python(model, tmp_path, said, cpus=0.5, instances=2)).measure(ask(rate=None))
+    assert isinstance(block, Block), block
+    assert block.periods
+    assert block.throttled_periods is not None
+
+
+def test_a_model_that_does_not_load_says_why(measuring, tmp_path, said):
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"no model")
+    failure = measuring(python(broken, tmp_path, said, arrays={})).measure(ask())
+    assert isinstance(failure, Failure)
+    assert "broken.onnx" in failure.reason
+
+
+def test_inputs_that_do_not_fit_are_said(measuring, model, tmp_path, said):
+    arrays = {"x": np.ones((1, 2, 3), np.float32)}
+    failure = measuring(python(model, tmp_path, said, arrays=arrays)).measure(ask())
+    assert isinstance(failure, Failure)
+    assert "invalid dimensions" in failure.reason
+
+
+def test_a_runner_is_asked_with_io_binding(measuring, model, tmp_path, said):
+    block = measuring(python(model, tmp_path, said, io_binding=True)).measure(ask())
+    assert isinstance(block, Block), block
+
+
+# --- servers --------------------------------------------------------------------------------------------------------
+
+# A server of aiohttp: it answers /ask as `how` says.
+SERVER = """
+import asyncio, os, sys
+from aiohttp import web
+how, port = sys.argv[1:3]
+asked = 0
+async def ask(request):
+    global asked
+    asked += 1
+    body = await request.read()
+    if how == "never":
+        await asyncio.sleep(3600)
+    if how == "500" or (how == "sometimes" and asked > 2 and asked % 50 == 0):
+        return web.Response(status=500, text="no model here")
+    if how == "dies" and asked > 3:
+        os._exit(7)
+    if body != b"\\x00question":
+        return web.Response(status=400, text="not the question")
+    return web.Response(text="answer")
+app = web.Application()
+app.router.add_post("/ask", ask)
+if how == "not at all":
+    sys.exit("no such model")
+if how == "forks" and os.fork():
+    os.wait()
+web.run_app(app, host="127.0.0.1", port=int(port), print=None)
+"""
+
+
+@pytest.fixture
+def server(tmp_path, said):
+    """server(how, ...): starts one for each candidate."""
+    (tmp_path / "server.py").write_text(SERVER)
+    (tmp_path / "question").write_bytes(b"\x00question")
+
+    def make(how, path="ask", body="question", start_s=60.0, port="{port}"):
+        url = f"http://127.0.0.1:{port}/{path}"
+        command = (sys.executable, str(tmp_path / "server.py"), how, port)
+        found = programs.Server(command=command, request=Request(url=url, file=str(tmp_path / body)), start_s=start_s)
+        return lambda candidate: programs.server(given(0.9 if not quota.available() else None), found, 2, said.append)
+
+    return make
+
+
+def test_a_server_is_asked_over_http(measuring, server, said):
+    one = measuring(server("well"))
+    block = one.measure(ask())
+    assert isinstance(block, Block), block
+    assert (len(block.latencies_ms), block.missed, said) == (10, 0, [])
+    closed = one.measure(ask(rate=None))
+    assert isinstance(closed, Block), closed
+    assert len(closed.latencies_ms) > 2
+
+
+@pytest.mark.parametrize(
+    ("how", "path", "why"),
+    [
+        ("500", "ask", "it answers 500 Internal Server Error: no model here"),
+        ("never", "ask", "it takes connections and does not answer"),
+        ("not at all", "ask", "ended with status 1: no such model"),
+        ("well", "elsewhere", "it answers 404 Not Found"),
+    ],
+)
+def test_a_server_that_gives_no_good_answer_is_said(how, path, why, measuring, server):
+    failure = measuring(server(how, path=path, start_s=60.0 if how == "not at all" else 2.0)).measure(ask())
+    assert isinstance(failure, Failure)
+    assert why in failure.reason
+
+
+def test_a_request_that_the_server_refuses_is_not_tried_for_long(measuring, server, tmp_path):
+    (tmp_path / "other").write_bytes(b"what?")
+    failure = measuring(server("well", body="other")).measure(ask())
+    assert isinstance(failure, Failure)
+    assert "it answers 400 Bad Request: not the question" in failure.reason
+
+
+def test_a_server_that_dies_under_load_is_said(measuring, server):
+    failure = measuring(server("dies")).measure(ask())
+    assert isinstance(failure, Failure)
+    assert "the program ended with status 7" in failure.reason
+
+
+def test_single_failed_answers_are_missed_and_said(measuring, server, said):
+    block = measuring(server("sometimes")).measure(ask(rate=200, seconds=0.3))
+    assert isinstance(block, Block), block
+    assert block.missed == 1
+    assert said == ["1 of 60 requests failed: 500 Internal Server Error: no model here"]
+
+
+def test_processes_that_a_server_starts_end_with_it(measuring, server):
+    assert isinstance(measuring(server("forks")).measure(ask()), Block)
+
+
+# --- several candidates ---------------------------------------------------------------------------------------------
+
+
+def states(program):
+    return {psutil.Process(pid).status() for pid in program.processes.pids()}
+
+
+def test_all_are_stopped_that_are_not_measured(measuring, model, tmp_path, said):
+    one = measuring(python(model, tmp_path, said))
+    for candidate in (NOTHING, ONE, NOTHING):
+        assert isinstance(one.measure(ask(candidate)), Block)
+    for candidate in (NOTHING, ONE):
+        assert states(one.program(candidate)) == {psutil.STATUS_STOPPED}
+
+
+def test_no_more_are_kept_than_asked_for_the_one_longest_unused_ends_first(measuring, model, tmp_path, said):
+    started = []
+    start = python(model, tmp_path, said)
+
+    def counted(candidate):
+        started.append(candidate)
+        return start(candidate)
+
+    one = measuring(counted, kept=1)
+    for candidate in (NOTHING, NOTHING, ONE, NOTHING):
+        assert isinstance(one.measure(ask(candidate, seconds=0.1)), Block)
+    assert started == [NOTHING, ONE, NOTHING]
+
+
+def test_one_that_has_ended_meanwhile_fails_and_is_started_again(measuring, model, tmp_path, said):
+    one = measuring(python(model, tmp_path, said))
+    assert isinstance(one.measure(ask()), Block)
+    for pid in one.program(NOTHING).processes.pids():
+        os.kill(pid, signal.SIGKILL)
+    failure = one.measure(ask())
+    assert isinstance(failure, Failure)
+    assert "the program ended by SIGKILL" in failure.reason
+    assert isinstance(one.measure(ask()), Block)
