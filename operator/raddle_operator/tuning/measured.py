@@ -11,12 +11,15 @@ from raddle_operator.tuning.candidate import Candidate
 class Ask:
     """A block to be measured: `rate` requests a second arrive by chance (Poisson); None: each follows the last answer.
 
-    Two asks one after the other for different candidates never run at the same time.
+    The chance is drawn from `seed`: blocks with the same seed, rate and seconds have requests at the same moments, so
+    that what the arrivals do to the latencies is the same in both. Without a rate there are as many callers as the
+    program has instances. Two asks one after the other for different candidates never run at the same time.
     """
 
     candidate: Candidate
     rate: float | None
     seconds: float
+    seed: int
     phase: str
 
 

@@ -58,11 +58,13 @@ class BoundTest:
 class Result:
     """One tuning on one kind of node.
 
-    `figure` names what was compared: `p99_ms`, `throughput`, `cpu_ms_per_request`. `noise_percent` is how far two equal
+    `figure` names what was compared: `slowest_tenth_ms` (the mean latency of the slowest tenth of the requests, which
+    is known from far fewer of them than p99), `throughput`, `cpu_ms_per_request`. `noise_percent` is how far two equal
     candidates may lie apart in it (A/A). `gain` is the winner against the baseline on fresh blocks, signed so that
-    below zero is better in p99 and CPU, above in throughput; None where the winner is the baseline. `contributions` is
-    what each setting of the winner adds, by path. `front` are the candidates that no other beats in p99, throughput and
-    CPU time together. `remarks` are validity lines for people.
+    below zero is better in latency and CPU, above in throughput; None where the winner is the baseline. `contributions`
+    is what each setting of the winner adds, by path. `front` are the candidates that no other beats in p99, throughput
+    and CPU time together. `trials` are all candidates under the objective's load. `remarks` are validity lines for
+    people. `capacity` is how many requests a second are served where each follows the last answer; None: not measured.
     """
 
     objective: Objective
@@ -77,3 +79,4 @@ class Result:
     front: tuple[Candidate, ...]
     trials: tuple[Trial, ...]
     remarks: tuple[str, ...]
+    capacity: float | None = None
