@@ -1,0 +1,177 @@
+"""What was measured so far, and what the budget still allows."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from raddle.planning.kinds import PolicyError
+from raddle_operator.tuning import statistics
+from raddle_operator.tuning.candidate import Candidate
+from raddle_operator.tuning.measured import Ask, Block, Failure
+from raddle_operator.tuning.objective import Kind, Objective
+from raddle_operator.tuning.result import BoundTest, Trial
+from raddle_operator.tuning.space import Case
+from raddle_operator.tuning.statistics import Noise
+
+# What a driver sends for an ask; None: someone wants the search to end with what is known.
+Answer = Block | Failure | None
+Measuring = Generator[Ask, Answer, None]
+
+# A block has so many requests at the objective's rate, within these seconds: more of them know their own figure better,
+# shorter ones are nearer to each other.
+_QUERIES: Final = 100
+_BLOCK_S: Final = (1.0, 10.0)
+# At rates so low that this comes to less, a block lasts longer.
+_LEAST_QUERIES: Final = 20
+_CLOSED_S: Final = 2.0
+# A disturbed block is measured again so often, then taken as it is.
+_REPEATS: Final = 2
+
+
+class BudgetError(Exception):
+    """The budget is used up, or someone wants an end."""
+
+
+class BaselineError(Exception):
+    """The baseline itself can't be measured, so that there is nothing to compare with; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a search may take: seconds of measured load and candidates, the plan's own among them."""
+
+    seconds: float = 180.0
+    trials: int = 64
+
+
+@dataclass(slots=True)
+class Book:
+    """All blocks of one search, by candidate. `noise` is known after the A/A."""
+
+    case: Case
+    objective: Objective
+    limits: Limits
+    baseline: Candidate
+    noise: Noise = field(default_factory=lambda: Noise(0.0, 1))
+    spent_s: float = 0.0
+    disturbed: list[str] = field(default_factory=list)
+    blocks: dict[Candidate, list[tuple[Ask, Block]]] = field(default_factory=dict)
+    skipped: dict[Candidate, str] = field(default_factory=dict)
+    _seed: int = 0
+    _keys: dict[Hashable, Candidate] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float | None:
+        """Requests a second that the objective is about; None: as many as are served."""
+        return None if self.objective.kind is Kind.THROUGHPUT else self.objective.rate
+
+    @property
+    def block_s(self) -> float:
+        """How long a block is, in seconds."""
+        if self.rate is None:
+            return _CLOSED_S
+        least, most = _BLOCK_S
+        return max(least, min(most, _QUERIES / self.rate), _LEAST_QUERIES / self.rate)
+
+    def rounds_until(self, share: float, candidates: int) -> int:
+        """Rounds of so many candidates that fit until this share of the budget is spent."""
+        return int((share * self.limits.seconds - self.spent_s) / (candidates * self.block_s) + 1e-9)
+
+    def known(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """The candidates that can be measured, each once: of those that come to the same, the one met first.
+
+        Those that can't be planned are skipped with the reason, and so are new ones when the trials are used up.
+        """
+        found: dict[Candidate, None] = {}
+        for candidate in candidates:
+            try:
+                same = self._keys.setdefault(self.case.key(candidate), candidate)
+            except PolicyError as error:
+                self.skipped.setdefault(candidate, str(error))
+                continue
+            if same in self.skipped:
+                continue
+            if same not in self.blocks and len(self.blocks) >= self.limits.trials:
+                self.skipped[same] = f"the budget of {self.limits.trials} trials was used up"
+                continue
+            self.blocks.setdefault(same, [])
+            found[same] = None
+        return list(found)
+
+    def round(self, candidates: Sequence[Candidate], phase: str) -> Generator[Ask, Answer, list[float]]:
+        """The losses of one block of each, with the same arrivals, in this order; inf for one that failed."""
+        self._seed += 1
+        losses = []
+        for candidate in candidates:
+            block = yield from self.measure(candidate, phase, self.rate, self.block_s)
+            found = None if block is None else statistics.loss(self.objective.kind, block)
+            if block is not None and found is None:
+                self._skip(candidate, f"no {statistics.FIGURES[self.objective.kind]}: nothing answered, or not known")
+            losses.append(float("inf") if found is None else found)
+        return losses
+
+    def measure(
+        self, candidate: Candidate, phase: str, rate: float | None, seconds: float
+    ) -> Generator[Ask, Answer, Block | None]:
+        """One block, None where the candidate can't be measured.
+
+        Raises BudgetError where it would be too much, BaselineError where the baseline fails.
+        """
+        if candidate in self.skipped:
+            return None
+        ask = Ask(candidate=candidate, rate=rate, seconds=seconds, seed=self._seed, phase=phase)
+        repeats = _REPEATS
+        while self.spent_s + seconds <= self.limits.seconds:
+            answer = yield ask
+            if answer is None:
+                break
+            if isinstance(answer, Failure):
+                self._skip(candidate, answer.reason)
+                return None
+            self.spent_s += max(seconds, answer.seconds)
+            if answer.disturbed:
+                self.disturbed.append(", ".join(answer.disturbed))
+                repeats -= 1
+                if repeats >= 0:
+                    continue
+            self.blocks.setdefault(candidate, []).append((ask, answer))
+            return answer
+        raise BudgetError
+
+    def _skip(self, candidate: Candidate, reason: str) -> None:
+        if candidate == self.baseline:
+            raise BaselineError(f"{candidate.title} can't be measured: {reason}")
+        self.skipped[candidate] = reason
+
+    def under_load(self, candidate: Candidate, phases: Sequence[str] = ()) -> list[Block]:
+        """The candidate's blocks at the objective's rate; of these phases only, where they are named."""
+        return [
+            block
+            for ask, block in self.blocks.get(candidate, ())
+            if ask.rate == self.rate and (not phases or ask.phase in phases)
+        ]
+
+    def bound_test(self, candidate: Candidate, phases: Sequence[str] = ()) -> BoundTest | None:
+        """What the blocks say of the objective's bound; None without one."""
+        bound_ms = self.objective.p99_ms
+        return None if bound_ms is None else statistics.bound_test(bound_ms, self.under_load(candidate, phases))
+
+    def breaks_bound(self, candidate: Candidate) -> bool:
+        """Whether the candidate's p99 is surely above the bound."""
+        test = self.bound_test(candidate)
+        return test is not None and statistics.surely_above(test)
+
+    def trials(self) -> tuple[Trial, ...]:
+        """All candidates that were measured or skipped, in the order in which they were met."""
+        return tuple(
+            Trial(
+                candidate=candidate,
+                phases=tuple(dict.fromkeys(ask.phase for ask, _ in self.blocks.get(candidate, ()))),
+                blocks=tuple(self.under_load(candidate)),
+                skipped=self.skipped.get(candidate, ""),
+            )
+            for candidate in dict.fromkeys([*self.blocks, *self.skipped])
+            if self.blocks.get(candidate) or candidate in self.skipped
+        )
