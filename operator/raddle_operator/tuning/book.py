@@ -163,6 +163,11 @@ class Book:
         test = self.bound_test(candidate)
         return test is not None and statistics.surely_above(test)
 
+    def seems_late(self, candidate: Candidate) -> bool:
+        """Whether more than one in a hundred of the candidate's requests were later than the bound."""
+        test = self.bound_test(candidate)
+        return test is not None and test.over > statistics.LATE * test.queries
+
     def trials(self) -> tuple[Trial, ...]:
         """All candidates that were measured or skipped, in the order in which they were met."""
         return tuple(

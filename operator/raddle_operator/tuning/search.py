@@ -29,8 +29,8 @@ Search = Generator[Ask, Answer, Result]
 # Blocks of the baseline against itself, in pairs.
 _AA_PAIRS: Final = 4
 # Which share of the budget is spent when a stage ends.
-_UNTIL: Final = {"threads": 0.2, "shape": 0.34, "settings": 0.46, "race": 0.56, "proof": 0.95}
-_ROUNDS: Final = 3
+_UNTIL: Final = {"threads": 0.18, "shape": 0.36, "again": 0.45, "settings": 0.54, "race": 0.62, "proof": 0.95}
+_ROUNDS: Final = 8
 _RACE_ROUNDS: Final = 12
 _FINALISTS: Final = 4
 # A setting that is no better by chance at more than this is not put together with others.
@@ -165,6 +165,9 @@ class _Search:
         best = (yield from self._threads())[:2]
         shape = [axis for axis in self.space.axes if axis.name in _SHAPE]
         best = (yield from self._around(best, shape, "shape"))[:2]
+        # What spinning is worth depends on threads and instances, and they on it.
+        again = [axis for axis in shape if axis.name == SPINNING] + self._nearby(best[0])
+        best = (yield from self._around(best[:1], again, "again"))[:2]
         rest = [axis for axis in self.space.axes if axis.name not in (*_SHAPE, THREADS)]
         best = (yield from self._around(best[:1], rest, "settings")) + best
         return [*list(dict.fromkeys(best))[: _FINALISTS - 1], self.book.baseline]
@@ -186,6 +189,16 @@ class _Search:
             order = list(dict.fromkeys([*pair, *order]))
         return order
 
+    def _nearby(self, candidate: Candidate) -> list[Axis]:
+        """Half as many threads and twice as many, within the bounds of the space; [] where these are the user's."""
+        axis, count = self.space.axis(THREADS), self._count(candidate)
+        if axis is None or not axis.open:
+            return []
+        most = max(self._count(choice) for _, choice in axis.choices)
+        counts = {count // 2, 2 * count} - {0}
+        choices = [(near, Candidate.of({THREADS: near})) for near in sorted(counts) if near <= most]
+        return [Axis(THREADS, tuple(choices))]
+
     def _count(self, candidate: Candidate) -> int:
         return self.space.case.planned(candidate)[1].intra_op or 1
 
@@ -196,10 +209,12 @@ class _Search:
     def _around(
         self, centres: Sequence[Candidate], axes: Sequence[Axis], phase: str
     ) -> Generator[Ask, Answer, list[Candidate]]:
-        """The best of the centres and of all that differ from one of them on one axis.
+        """The best of the centres, as many as there is time for, and of all that differ from one of them on one axis.
 
         Before these the one that has all together that helped, where that is more than one thing.
         """
+        choices = 1 + sum(len(axis.choices) for axis in axes)
+        centres = centres[: max(1, self.book.rounds_until(_UNTIL[phase], choices))]
         made: dict[Candidate, tuple[Candidate, Axis, Candidate]] = {}
         for centre in centres:
             for axis in axes:
@@ -213,6 +228,9 @@ class _Search:
         if best not in made or best in centres:
             return list(ranking.order) or [best]
         centre, together, used = made[best][0], best, {made[best][1].name}
+        if centre in ranking.order and ranking.behind(centre, best, self.book.noise) >= _HELPS:
+            # One of many is ahead by luck: what is simpler stays.
+            return list(dict.fromkeys([centre, *ranking.order]))
         for candidate in ranking.order[1:]:
             if candidate in centres:
                 continue
@@ -224,12 +242,12 @@ class _Search:
         return list(dict.fromkeys([*self.book.known([together]), *ranking.order]))
 
     def _proven(self, order: Sequence[Candidate]) -> Generator[Ask, Answer, Verdict]:
-        """Whether the first is better than the baseline; the next where it fails meanwhile."""
+        """Whether the first is better than the baseline; the next one where it fails or breaks the bound meanwhile."""
         for candidate in order:
             if candidate == self.book.baseline:
                 break
             verdict = yield from self._compared(candidate)
-            if verdict is not None:
+            if verdict is not None and not self.book.breaks_bound(candidate):
                 return verdict
         self.winner, self.gain = self.book.baseline, None
         return Verdict.NO_DIFFERENCE

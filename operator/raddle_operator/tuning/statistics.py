@@ -28,7 +28,7 @@ FIGURES: Final = {
 # `python -m tuning figures` compares.
 _TAIL: Final = 0.1
 _CONFIDENCE: Final = 0.99
-_LATE: Final = 0.01
+LATE: Final = 0.01
 
 
 def slowest_tenth_ms(latencies_ms: Sequence[float]) -> float:
@@ -53,7 +53,7 @@ def loss(kind: Kind, block: Block) -> float | None:
 def p99_ms(blocks: Sequence[Block]) -> float | None:
     """The 99th percentile of all requests of the blocks; None where there are none."""
     latencies_ms = [latency for block in blocks for latency in block.latencies_ms]
-    return float(np.quantile(latencies_ms, 1 - _LATE, method="inverted_cdf")) if latencies_ms else None
+    return float(np.quantile(latencies_ms, 1 - LATE, method="inverted_cdf")) if latencies_ms else None
 
 
 def cpu_ms_per_request(blocks: Sequence[Block]) -> float | None:
@@ -72,14 +72,14 @@ def bound_test(bound_ms: float, blocks: Sequence[Block]) -> BoundTest:
     over = sum(sum(latency > bound_ms for latency in block.latencies_ms) for block in blocks)
     over = max(over, sum(block.missed for block in blocks))
     # In time before the one that is one too late: the negative binomial distribution's.
-    in_time = int(stats.nbinom.isf(1 - _CONFIDENCE, over + 1, _LATE)) + 1
+    in_time = int(stats.nbinom.isf(1 - _CONFIDENCE, over + 1, LATE)) + 1
     queries = sum(len(block.latencies_ms) for block in blocks)
     return BoundTest(bound_ms=bound_ms, queries=queries, over=over, needed=in_time + over)
 
 
 def surely_above(test: BoundTest) -> bool:
     """Whether p99 is above the bound with 99 % confidence."""
-    return bool(stats.binom.sf(test.over - 1, test.queries, _LATE) < 1 - _CONFIDENCE)
+    return bool(stats.binom.sf(test.over - 1, test.queries, LATE) < 1 - _CONFIDENCE)
 
 
 @dataclass(frozen=True, slots=True)
