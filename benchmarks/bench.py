@@ -21,6 +21,7 @@ BENCHMARKS = {
     "core": ["core", "--write"],
     "scale": ["scale", "--write"],
     "following": ["following", "--write"],
+    "tuning": ["tuning", "--write"],
     "shim": ["shim", "--write"],
     "node": ["node_shim", "--write"],
     "native": ["native_shim", "--write"],

@@ -18,7 +18,13 @@ OPERATOR = sorted((ROOT / "operator").rglob("*.py"))
 PACKAGE = ROOT / "operator" / "raddle_operator"
 
 # Packages whose modules look at their arguments only.
-PURE = [PACKAGE / "objects", PACKAGE / "injection", ROOT / "runtime/raddle/planning", ROOT / "runtime/raddle/cpus"]
+PURE = [
+    PACKAGE / "objects",
+    PACKAGE / "injection",
+    PACKAGE / "tuning",
+    ROOT / "runtime/raddle/planning",
+    ROOT / "runtime/raddle/cpus",
+]
 # It reads what is installed, once.
 NOT_PURE = {"shipped"}
 # What a decision may not look at: the clock, the process, the network, the cluster.

@@ -1,0 +1,107 @@
+"""What is true of a surface, without noise: its best candidate, and how far behind it another one is."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from raddle_operator.tuning import statistics
+from raddle_operator.tuning.candidate import Candidate, Value
+from raddle_operator.tuning.objective import Kind
+from raddle_operator.tuning.space import INSTANCES, SPIN_US, SPINNING, THREADS
+from tuning.peers import block_s
+from tuning.surface import SHAPE, Player, Surface
+
+FIGURE = {Kind.LATENCY: "p99_ms", Kind.THROUGHPUT: "throughput", Kind.COST: "cpu_ms_per_request"}
+# Pairs of fresh blocks by which two candidates would be told apart.
+PAIRS = 24
+_SHORT = 4_000
+_WORTH_A_LONG_LOOK = 8
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Answers for one surface, each kept."""
+
+    surface: Surface
+
+    def __hash__(self) -> int:
+        return hash(self.surface.name)
+
+    @functools.cache  # noqa: B019
+    def cost(self, candidate: Candidate, requests: int = 40_000) -> float:
+        """The objective's figure, the reciprocal for throughput; inf where the bound is not kept."""
+        found = self.surface.true(candidate, requests)
+        objective = self.surface.objective
+        if found is None or (objective.p99_ms is not None and found["p99_ms"] > objective.p99_ms):
+            return math.inf
+        figure = found[FIGURE[objective.kind]]
+        return 1 / figure if objective.kind is Kind.THROUGHPUT else figure
+
+    @functools.cached_property
+    def best(self) -> Candidate:
+        """The best of all shapes that the surface has, with each factor's best value."""
+        wanted = self.surface.objective.kind is Kind.COST
+        factors = {}
+        for path, values in self.surface.factors.items():
+            value, times = min(values.items(), key=lambda pair: pair[1][wanted])
+            if times[wanted] < 1 and not path.startswith(SHAPE):
+                factors[path] = value
+        shapes = []
+        for (spins, instances), counts in self.surface.shapes.items():
+            for threads in counts:
+                settings = {**factors, THREADS: threads, **_spinning(spins)}
+                if instances > 1:
+                    settings |= {INSTANCES: instances, "budget.workersPerContainer": instances}
+                shapes.append(Candidate.of(settings))
+        shapes.sort(key=lambda candidate: self.cost(candidate, _SHORT))
+        return min([*shapes[:_WORTH_A_LONG_LOOK], Candidate()], key=self.cost)
+
+    def regret(self, candidate: Candidate) -> float:
+        """How much worse than the best, in percent."""
+        return 100 * (self.cost(candidate) / self.cost(self.best) - 1)
+
+    def told_apart(self, candidate: Candidate, player: Player) -> bool:
+        """Whether so many fresh pairs show that the best is better."""
+        kind, differences = self.surface.objective.kind, []
+        for pair in range(PAIRS):
+            turns = [candidate, self.best] if pair % 2 else [self.best, candidate]
+            blocks = {one: player.block(one, block_s(self.surface), pair) for one in turns}
+            losses = {one: statistics.loss(kind, block) or 0.0 for one, block in blocks.items()}
+            differences.append(losses[candidate] - losses[self.best])
+        found = statistics.interval(Kind.LATENCY, differences)
+        return found.low > 0
+
+
+def _spinning(spins: str) -> dict[str, str | int]:
+    if spins in ("never", "always"):
+        return {SPINNING: spins.capitalize()}
+    return {SPINNING: "Bounded", f"onnxruntime.configEntries.{SPIN_US}": int(spins)}
+
+
+def flat(surface: Surface, planted: float) -> Surface:
+    """The surface where no setting matters but IO binding, which makes all this much faster (0.03: 3 %)."""
+    times, _ = surface.times(Candidate()) or (None, 0)
+    assert times is not None
+    shapes = {key: dict.fromkeys(counts, times) for key, counts in surface.shapes.items()}
+    factors: dict[str, dict[Value, tuple[float, float]]] = {"program.ioBinding": {True: (1 - planted, 1 - planted)}}
+    # Another instance would spare requests their waiting, which is a gain.
+    case = replace(surface.case, can=("ioBinding",))
+    return replace(surface, case=case, shapes=shapes, factors=factors)
+
+
+def differences(
+    surface: Surface, other: Candidate, player: Player, pairs: int
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Losses of the other less the plan's, of so many pairs."""
+    kind, found = surface.objective.kind, []
+    for pair in range(pairs):
+        losses = [
+            statistics.loss(kind, player.block(one, block_s(surface), pair)) or 0.0
+            for one in ([Candidate(), other] if pair % 2 else [other, Candidate()])
+        ]
+        found.append((losses[1] - losses[0]) * (1 if pair % 2 else -1))
+    return np.array(found)
