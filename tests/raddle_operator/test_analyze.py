@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -13,6 +16,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
+from support.runtimes import torch_lab
 
 from load import models
 from raddle_operator.analysis import analysis, cuda_graphs, graph, measure, node_times, onnx_model, scaling
@@ -291,3 +295,28 @@ def test_a_model_that_fails_with_its_inputs_says_so(tmp_path):
     arrays = {"ids": np.full(8, 7)}
     with pytest.raises(measure.RunError, match="indices element out of data bounds"):
         measure.measured(path, arrays, [1])
+
+
+SCRIPT = """
+import sys, torch
+class Forks(torch.nn.Module):
+    def forward(self, x):
+        other = torch.jit.fork(torch.relu, x)
+        return torch.tanh(x) + torch.jit.wait(other)
+torch.jit.save(torch.jit.script(Forks()), sys.argv[1])
+from raddle_operator.cli import main
+main(["analyze", sys.argv[1], "-o", "json"])
+"""
+
+
+@pytest.mark.runtime
+def test_what_torchscript_forks_runs_side_by_side(tmp_path):
+    (tmp_path / "forks.py").write_text(SCRIPT)
+    # Debian's Python has torch, and is the same as ours, whose packages it sees.
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [torch_lab.installed().python, tmp_path / "forks.py", tmp_path / "forks.pt"]
+    ended = subprocess.run(list(map(str, command)), env=env, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    assert found["parallel"] == {"canPay": True, "gainAtMost": 1.5, "maxInterOp": 2, "forks": 1}
+    assert [kind["name"] for kind in found["kinds"]] == ["aten::add", "aten::relu", "aten::tanh"]
