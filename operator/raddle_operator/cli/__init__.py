@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "tune": ("tune", "Find the best settings for a model or a server here, and prove them. Needs no cluster."),
     "explain": ("explain", "Say why a running pod has the numbers it has, or why it was skipped."),
     "topology": ("topology", "Show a machine: sockets, NUMA nodes, caches, cores, and what may be used."),
+    "analyze": ("analyze", "Show what a model is made of, and what scales with threads. Needs no cluster."),
     "selftest": ("selftest", "Check that the webhook answers (`helm test` runs it)."),
     "controller": ("processes", "Run the controller (in the cluster)."),
     "webhook": ("processes", "Run the admission webhook (in the cluster)."),
@@ -57,6 +58,7 @@ Examples:
   raddle plan -f policy.yaml -f deployment.yaml
   raddle plan -f policy.yaml -f deployment.yaml --machine / -o json
   raddle run --limit 4 -- python serve.py
+  raddle analyze model.onnx
   kubectl raddle explain pod/resnet-7d9f -n models
   raddle topology
 """

@@ -63,7 +63,7 @@ class ModelInput:
         """Type and shape for people: `float [batch, 3, 224, 224]`, a dimension without number or name as `?`."""
         kind = self.type.removeprefix("tensor(").removesuffix(")") if self.type.startswith("tensor(") else self.type
         if self.shape is None:
-            return f"{kind} of any shape"
+            return f"{kind} of any shape" if "tensor" in self.type.lower() else kind
         return f"{kind} [{', '.join('?' if dim is None else str(dim) for dim in self.shape)}]"
 
 
