@@ -166,6 +166,7 @@ def test_making_the_cluster_kind_leaves_its_source_alone():
         ("inferencethreadings", "InferenceThreading", "Namespaced", "ift"),
         ("clusterinferencethreadings", "ClusterInferenceThreading", "Cluster", "cift"),
         ("nodecputopologies", "NodeCPUTopology", "Cluster", "nct"),
+        ("inferencetunings", "InferenceTuning", "Namespaced", "itu"),
     ],
 )
 def test_names_are_those_of_the_contract(stem, kind, scope, short):

@@ -119,8 +119,9 @@ def test_every_rule_says_what_to_do_when_it_refuses(path):
             assert not message.endswith("."), message
 
 
-def test_the_three_kinds_are_there():
-    assert [path.stem for path in CRDS] == ["clusterinferencethreadings", "inferencethreadings", "nodecputopologies"]
+def test_the_four_kinds_are_there():
+    names = ["clusterinferencethreadings", "inferencethreadings", "inferencetunings", "nodecputopologies"]
+    assert [path.stem for path in CRDS] == names
 
 
 GOOD_STRING = {"type": "string", "description": "Some text.", "maxLength": 5}

@@ -6,7 +6,7 @@ import json
 
 import pytest
 import yaml
-from support import image_envs
+from support import image_envs, tunings
 
 from cluster import ApiError, objects
 from cluster.waiting import wait
@@ -17,13 +17,14 @@ pytestmark = pytest.mark.cluster
 POLICIES = "/apis/raddle.dev/v1alpha1/namespaces/default/inferencethreadings"
 CLUSTER_POLICIES = "/apis/raddle.dev/v1alpha1/clusterinferencethreadings"
 TOPOLOGIES = "/apis/raddle.dev/v1alpha1/nodecputopologies"
+TUNINGS = "/apis/raddle.dev/v1alpha1/namespaces/default/inferencetunings"
 TRY = "?dryRun=All&fieldValidation=Strict"
 
 
 @pytest.fixture(scope="module")
 def cluster(api_server):
     yield api_server
-    for collection in (POLICIES, CLUSTER_POLICIES, TOPOLOGIES):
+    for collection in (POLICIES, CLUSTER_POLICIES, TOPOLOGIES, TUNINGS):
         api_server.client.delete(collection)
 
 
@@ -487,6 +488,8 @@ def discovered(cluster):
         "cift.spec.nativeShim",
         "nct.spec.kubelet",
         "nct.spec.cores",
+        "itu.spec.server.request",
+        "itu.status.classes.gain",
     ],
 )
 def test_kubectl_explains(discovered, field):
@@ -590,3 +593,37 @@ def test_plain_yaml_words_reach_the_schema_as_text(cluster):
     text = yaml.safe_dump(policy(words))
     assert "'" not in text
     cluster.kubectl("create", "--dry-run=server", "-f", "-", input=text)
+
+
+def test_a_tuning_that_says_no_more_than_it_must_is_filled_in(cluster):
+    assert cluster.client.post(TUNINGS + TRY, tunings.tuning())["spec"] == {
+        "workload": tunings.WORKLOAD,
+        "server": tunings.SERVER,
+        "objective": tunings.LATENCY,
+        "nodeClasses": {"selector": {}, "nodesPerClass": 2},
+        "budget": {"minutes": 30},
+        "parallelism": 1,
+    }
+
+
+@pytest.mark.parametrize("case", tunings.ACCEPTED)
+def test_accepts_a_tuning_of(cluster, case):
+    cluster.client.post(TUNINGS + TRY, tunings.tuning(**tunings.ACCEPTED[case]))
+
+
+@pytest.mark.parametrize("case", tunings.REFUSED)
+def test_refuses_a_tuning_of_what_the_operators_reader_refuses(cluster, case):
+    """Of a field in the wrong place the API server names the parent."""
+    field, spec = tunings.REFUSED[case]
+    said = refusal(cluster, tunings.tuning(**spec), TUNINGS)
+    assert field in said
+    assert "\n" not in said
+
+
+def test_a_tuning_shows_its_gain_in_a_table(cluster):
+    cluster.client.apply(tunings.tuning(namespace="default"))
+    status = {"verdict": "Better", "gain": "p99 -18 % [-23, -12]", "nodeClass": "AMD EPYC 9754, 32 cores", "trials": 31}
+    cluster.client.merge(TUNINGS + "/ranker/status", {"status": status})
+    header, row = cluster.kubectl("get", "itu", "ranker").stdout.splitlines()
+    assert header.split() == ["NAME", "VERDICT", "GAIN", "NODE", "CLASS", "RUNNING", "AGE"]
+    assert "Better    p99 -18 % [-23, -12]   AMD EPYC 9754, 32 cores" in row

@@ -17,6 +17,7 @@ from raddle_operator.cli.manifests import Manifest
 FILES = {
     "InferenceThreading": "inferencethreadings.yaml",
     "ClusterInferenceThreading": "clusterinferencethreadings.yaml",
+    "InferenceTuning": "inferencetunings.yaml",
     "NodeCPUTopology": "nodecputopologies.yaml",
 }
 

@@ -61,6 +61,9 @@ INFERENCE_THREADINGS: Final = Resource(
 CLUSTER_INFERENCE_THREADINGS: Final = Resource(
     "raddle.dev", "v1alpha1", "clusterinferencethreadings", namespaced=False, kind="ClusterInferenceThreading"
 )
+INFERENCE_TUNINGS: Final = Resource(
+    "raddle.dev", "v1alpha1", "inferencetunings", namespaced=True, kind="InferenceTuning"
+)
 NODE_CPU_TOPOLOGIES: Final = Resource(
     "raddle.dev", "v1alpha1", "nodecputopologies", namespaced=False, kind="NodeCPUTopology"
 )

@@ -79,14 +79,16 @@ def _read_word(path: str, value: Any, allowed: Tuple[str, ...]) -> str:
     return str(value)
 
 
-def _read_count(path: str, value: Any, allowed: Tuple[int, int]) -> int:
+def read_count(path: str, value: Any, allowed: Tuple[int, int]) -> int:
+    """A whole number within the bounds. Raises PolicyError."""
     low, high = allowed
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise PolicyError(path, value, f"an integer from {low} to {high}")
     return value
 
 
-def _read_duration_us(path: str, value: Any, allowed: Tuple[int, int]) -> int:
+def read_duration_us(path: str, value: Any, allowed: Tuple[int, int]) -> int:
+    """The microseconds of a duration such as 33ms. Raises PolicyError."""
     low, high = allowed
     if isinstance(value, str) and len(value) <= _MAX_DURATION and re.fullmatch(_DURATION, value):
         duration_us = sum(float(number) * _UNITS_US[unit] for number, unit in _DURATION_PART.findall(value))
@@ -95,7 +97,8 @@ def _read_duration_us(path: str, value: Any, allowed: Tuple[int, int]) -> int:
     raise PolicyError(path, value, "a duration from 1us to 1h, such as 33ms")
 
 
-def _read_rate(path: str, value: Any, allowed: Tuple[int, int]) -> float:
+def read_rate(path: str, value: Any, allowed: Tuple[int, int]) -> float:
+    """A number above the lower bound, at most the upper. Raises PolicyError."""
     low, high = allowed
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low < value <= high:
         raise PolicyError(path, value, f"a number above {low}, at most {high}")
@@ -162,7 +165,7 @@ def count(path: str, allowed: Tuple[int, int], default: Optional[int], text: str
     """A whole number. Unless it is filled in, the schema has no default: absent says more than the default does."""
     low, high = allowed
     schema = {"type": "integer", "format": "int32", "minimum": low, "maximum": high}
-    ROWS.append(Field(path, text, _read_count, allowed, schema, default if filled_in else None))
+    ROWS.append(Field(path, text, read_count, allowed, schema, default if filled_in else None))
     return default
 
 
@@ -175,13 +178,13 @@ def flag(path: str, default: Optional[bool], text: str, *, key: str = "", switch
 def duration_us(path: str, text: str) -> Any:
     """Microseconds of a duration such as 33ms, from one microsecond to an hour; None: absent."""
     schema = {"type": "string", "maxLength": _MAX_DURATION, "pattern": f"^{_DURATION}$"}
-    ROWS.append(Field(path, text, _read_duration_us, (1, 3600 * 10**6), schema, None))
+    ROWS.append(Field(path, text, read_duration_us, (1, 3600 * 10**6), schema, None))
 
 
 def rate(path: str, highest: int, text: str) -> Any:
     """A number above zero; None: absent."""
     schema = {"type": "number", "minimum": 0, "exclusiveMinimum": True, "maximum": highest}
-    ROWS.append(Field(path, text, _read_rate, (0, highest), schema, None))
+    ROWS.append(Field(path, text, read_rate, (0, highest), schema, None))
 
 
 def words(path: str, allowed: Tuple[str, ...], default: Tuple[str, ...], text: str, item: str) -> Any:

@@ -9,7 +9,7 @@ import yaml
 
 from report import ROOT
 
-KINDS = ("inferencethreadings", "clusterinferencethreadings", "nodecputopologies")
+KINDS = ("inferencethreadings", "clusterinferencethreadings", "inferencetunings", "nodecputopologies")
 
 HEADER = """\
 <!-- Made by `make generate` (tools/generate/docs/apireference.py) from crds/: edit those, not this page. -->
