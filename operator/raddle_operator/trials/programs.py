@@ -24,6 +24,7 @@ from raddle_operator.trials.http_load import Request
 from raddle_operator.trials.load import Caller, LoadError
 
 # Importing ONNX Runtime and loading a model within a tenth of a CPU is slow.
+_MOST_SOCKET_BYTES: Final = 107
 START_S: Final = 120.0
 _LINES: Final = 3
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
@@ -160,7 +161,7 @@ def runners(
     with contextlib.ExitStack() as stack:
         processes, folder = stack.enter_context(_entered(given, command, say))
         listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        path = folder / "socket"
+        path = _short(folder, stack) / "socket"
         listener.bind(str(path))
         path.chmod(0o777)
         listener.listen(instances)
@@ -176,6 +177,15 @@ def runners(
         caller = Caller(runner_load.__name__, [str(number) for number in numbers], links=numbers)
         stack.callback(caller.close)
         yield Program(caller=caller, processes=processes, said=said, started_s=time.monotonic() - before_s)
+
+
+def _short(folder: Path, stack: contextlib.ExitStack) -> Path:
+    """The folder by a name in which a socket's path has room: sun_path holds 107 bytes, see unix(7)."""
+    if len(os.fsencode(folder / "socket")) <= _MOST_SOCKET_BYTES:
+        return folder
+    opened = os.open(folder, os.O_PATH)
+    stack.callback(os.close, opened)
+    return Path(f"/proc/{os.getpid()}/fd/{opened}")
 
 
 def _accepted(listener: socket.socket, processes: Processes, end_s: float) -> socket.socket:
