@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.document import Tuning
+from raddle_operator.tuning.figure import FIGURES
 from raddle_operator.tuning.key import Key, NodeClass
 from raddle_operator.tuning.measured import Block
 from raddle_operator.tuning.objective import Kind, Objective
@@ -72,7 +73,7 @@ results = st.builds(
     Result,
     objective=objectives,
     verdict=st.sampled_from(Verdict),
-    figure=texts,
+    figure=st.sampled_from(list(FIGURES)),
     baseline=candidates,
     winner=candidates,
     gain=maybe(intervals),

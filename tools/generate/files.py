@@ -9,7 +9,16 @@ from typing import Final
 
 import machines
 from generate import chart, crds, dashboard, keys
-from generate.docs import apireference, chartvalues, families, machinepictures, metrics, reach, skipreasons
+from generate.docs import (
+    apireference,
+    chartvalues,
+    families,
+    machinepictures,
+    metrics,
+    reach,
+    skipreasons,
+    tuningpictures,
+)
 from report import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -30,6 +39,7 @@ FILES: Final[Mapping[Path, Callable[[], str]]] = {
     **{PICTURES / f"{name}.svg": partial(machinepictures.picture, name) for name in machines.names()},
     PICTURES / "example.svg": machinepictures.example,
     PICTURES / "README.md": machinepictures.page,
+    ROOT / "docs" / "images" / "tuning" / "example.svg": tuningpictures.pictures,
     chart.CHART / "files" / "monitoring" / "dashboard.json": dashboard.render,
     GOLDEN / "default.yaml": partial(chart.render, chart.DEFAULT),
     **{

@@ -28,9 +28,10 @@ import yaml
 from raddle.cpus.topology import Machine
 from raddle.planning.kinds import PolicyError
 from raddle.planning.planner import Budget
-from raddle_operator.cli import manifests, output, plan, workloads
+from raddle_operator.cli import manifests, plan, workloads
 from raddle_operator.cli.manifests import Manifest, ManifestError
 from raddle_operator.cli.run import container, cpu_limit, default_policy, for_everything
+from raddle_operator.cli.tuned import writing
 from raddle_operator.local.container import Container
 from raddle_operator.objects.quantities import parse as quantity
 from raddle_operator.trials import inputs as model_inputs
@@ -38,18 +39,17 @@ from raddle_operator.trials import models, programs
 from raddle_operator.trials.http_load import Request
 from raddle_operator.trials.measuring import Measuring, Start
 from raddle_operator.trials.programs import Program, TrialError
-from raddle_operator.tuning import document, search
+from raddle_operator.tuning import search
 from raddle_operator.tuning.candidate import Candidate, Value
 from raddle_operator.tuning.document import Tuning
 from raddle_operator.tuning.key import Key, NodeClass
 from raddle_operator.tuning.measured import Ask, Block, Failure
 from raddle_operator.tuning.objective import Kind, Objective
-from raddle_operator.tuning.result import Result, Verdict
 from raddle_operator.tuning.space import Case, Space, SpaceError, space
 
 EPILOG = """\b
 Examples:
-  raddle tune model.onnx --limit 2 --rate 50 --p99 20ms
+  raddle tune model.onnx --limit 2 --rate 50 --p99 20ms --report tuned.html
   raddle tune model.onnx --limit 4 --objective throughput --runtime venv/bin/python
   raddle tune model.onnx --limit 2 --rate 50 --space threads.intraOp=1,2 --dry-run
   raddle tune --limit 2 --rate 20 --http http://127.0.0.1:{port}/predict --request cat.json \\
@@ -68,12 +68,6 @@ _BESIDE_S: Final = 0.6
 # How the shim tells of it, on standard error.
 _SHIM_SAID: Final = re.compile(r"raddle: onnxruntime (\d+(?:\.\d+)+)")
 _BASELINE: Final = Candidate()
-_WORDS: Final = {
-    Verdict.BETTER: "better than the plan",
-    Verdict.NO_DIFFERENCE: "no significant difference: keep the plan",
-    Verdict.INCONCLUSIVE: "inconclusive: it ended before the difference was certain",
-    Verdict.BOUND_NOT_MET: "the objective is not met",
-}
 
 
 class TuneError(click.ClickException):
@@ -161,6 +155,12 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be measured, and for how long.")
 @click.option("-o", "--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    callback=writing.report_path,
+    help="Write a page (FILE.html), its pictures (.svg) or the JSON (.json) too.",
+)
 @click.argument("model_or_command", metavar="MODEL | -- COMMAND", nargs=-1, type=click.UNPROCESSED)
 def tune(
     limit: str | None,
@@ -181,6 +181,7 @@ def tune(
     start_s: float,
     dry_run: bool,
     form: str,
+    report: Path | None,
     model_or_command: tuple[str, ...],
 ) -> None:
     """Find the best settings for a model, or a server, on this machine under a CPU limit."""
@@ -214,11 +215,8 @@ def tune(
                 sys.exit(ended.status)
     key = base.key(subject.digest, aim, first)
     finished = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    tuned = Tuning(name=subject.name, finished=finished, key=key, result=result, planned=_planned(searched))
-    if form == "json":
-        output.write(document.to_document(tuned), "json")
-    else:
-        _print(tuned)
+    found = Tuning(name=subject.name, finished=finished, key=key, result=result, planned=_planned(searched))
+    writing.write(found, form=form, report=report)
     sys.exit(status)
 
 
@@ -529,19 +527,3 @@ def _planned(searched: Space) -> Candidate:
     if made.intra_op is not None:
         found["threads.intraOp"] = made.intra_op
     return Candidate.of(found)
-
-
-def _print(tuned: Tuning) -> None:
-    result: Result = tuned.result
-    click.echo(f"{tuned.name}, {tuned.key.limit}, {tuned.key.node_class.title}")
-    click.echo(f"{_WORDS[result.verdict]} (noise {result.noise_percent:.1f} %)")
-    if result.gain is not None:
-        gain = result.gain
-        click.echo(f"{result.winner.title}: {result.figure} {gain.percent:+.1f} % [{gain.low:+.1f}, {gain.high:+.1f}]")
-    for remark in result.remarks:
-        click.echo(f"- {remark}")
-    if result.winner != result.baseline:
-        click.echo("\nspec:")
-        click.echo(
-            "\n".join("  " + line for line in yaml.safe_dump(result.winner.spec(), sort_keys=False).splitlines())
-        )

@@ -18,6 +18,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from raddle.machine.fields import DocumentError
 from raddle_operator.tuning.candidate import Candidate
+from raddle_operator.tuning.figure import FIGURES
 from raddle_operator.tuning.key import Key
 from raddle_operator.tuning.measured import Block
 from raddle_operator.tuning.result import Result
@@ -70,6 +71,8 @@ def from_document(document: Any) -> Tuning:
         raise DocumentError("version", document.get("version"), f"{VERSION}, the one that this Raddle reads")
     found = _Reader().read(Tuning, document, "")
     assert isinstance(found, Tuning)
+    if found.result.figure not in FIGURES:
+        raise DocumentError("result.figure", found.result.figure, "one of " + ", ".join(FIGURES))
     return found
 
 
@@ -127,7 +130,7 @@ def _mean(ascending: Sequence[float]) -> float:
 def _ranks(count: int) -> list[int]:
     """Where the groups of so many ascending values begin, and where the last one ends."""
     half = MOST_LATENCIES // 2
-    tenth = count // 10
+    tenth = round(count / 10)
     return [
         *((count - tenth) * step // half for step in range(half)),
         *(count - tenth + tenth * step // half for step in range(half + 1)),

@@ -1,0 +1,51 @@
+"""Writes a tuning where people asked for it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from raddle_operator.cli import output
+from raddle_operator.tuning.document import Tuning, from_document, to_document
+
+_KINDS: Final = (".html", ".svg", ".json")
+
+
+def report_path(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+    """For click: the path of a report. Raises BadParameter where its suffix is of none that can be made."""
+    del ctx, param
+    if value is not None and value.suffix not in _KINDS:
+        raise click.BadParameter(f"{value}: reports end in {', '.join(_KINDS)}")
+    return value
+
+
+def write(tuning: Tuning, *, form: str, report: Path | None = None) -> None:
+    """Prints the tuning as "text" or "json", and writes a report in the format that its suffix names.
+
+    Raises ClickException where that can't be written.
+    """
+    document = to_document(tuning)
+    kept = from_document(document)
+    if form == "json":
+        output.write(document, form)
+    else:
+        from raddle_operator.cli.tuned import table
+
+        table.show(kept)
+    if report is not None:
+        try:
+            report.write_text(_report(kept, document, report.suffix), encoding="utf-8")
+        except OSError as error:
+            raise click.ClickException(f"{report}: {error.strerror}") from None
+
+
+def _report(tuning: Tuning, document: dict[str, Any], suffix: str) -> str:
+    if suffix == ".json":
+        return json.dumps(document, ensure_ascii=False) + "\n"
+    # matplotlib takes a second to be imported.
+    from raddle_operator.cli.tuned import charts, page
+
+    return charts.file(tuning) if suffix == ".svg" else page.page(tuning)
