@@ -178,5 +178,5 @@ class Book:
                 skipped=self.skipped.get(candidate, ""),
             )
             for candidate in dict.fromkeys([*self.blocks, *self.skipped])
-            if self.blocks.get(candidate) or candidate in self.skipped
+            if self.under_load(candidate) or candidate in self.skipped
         )
