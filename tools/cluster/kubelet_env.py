@@ -100,11 +100,12 @@ def _mounts(client: Client, pod: Mapping[str, Any], spec: Mapping[str, Any], roo
             folder.mkdir(parents=True, exist_ok=True)
             folders[mount["mountPath"]] = folder / mount["subPath"] if single else folder
         if source is not None:
-            _write(client, pod, source, folder)
+            write_config_map(client, pod, source, folder)
     return folders
 
 
-def _write(client: Client, pod: Mapping[str, Any], source: Mapping[str, Any], folder: Path) -> None:
+def write_config_map(client: Client, pod: Mapping[str, Any], source: Mapping[str, Any], folder: Path) -> None:
+    """Writes the files of a volume whose configMap is `source`. Raises ApiError where it is missing and needed."""
     try:
         config_map = _config_map(client, pod, source["name"])
     except ApiError:

@@ -1,0 +1,295 @@
+"""A pod's containers as processes of this machine, where no kubelet runs: what `make demo-tune` and tests look at.
+
+Each container has a mount and a PID namespace of its own, the pod's volumes where it mounts them, the environment that
+a kubelet would make (kubelet_env), its CPU limit as a cgroup, and this machine's files for an image: what it writes
+beside its volumes is gone with it. The pod's status says what a kubelet would say of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+from cluster.client import ApiError, Client
+from cluster.kubelet_env import variables, write_config_map
+from raddle_operator.local import quota
+from raddle_operator.objects.quantities import parse
+
+# As kubelets read of /dev/termination-log, and of the log's end.
+_MOST_TERMINATION: Final = 4096
+_POLL_S: Final = 0.5
+# $1 an empty folder, $2 the container's cgroups, then source and target of each mount, --, chroot, UID:GID, and the
+# command.
+# What is mounted below / is mounted again, since an overlay doesn't show it.
+_CONTAINER: Final = """
+set -e
+folder=$1 groups=$2; shift 2
+mount -t tmpfs none "$folder"
+root=$folder/root
+mkdir "$folder/upper" "$folder/work" "$root"
+mount -t overlay none -o "lowerdir=/,upperdir=$folder/upper,workdir=$folder/work" "$root"
+while read -r _ _ _ _ at _; do
+    case $at in
+        / | "$folder"* | /proc | /proc/* | /sys | /sys/* | /dev | /dev/*) ;;
+        *) if [ -e "$root$at" ]; then mount --bind "$at" "$root$at" 2>/dev/null || true; fi ;;
+    esac
+done < /proc/self/mountinfo
+mount -t proc none "$root/proc"
+mount --rbind /sys "$root/sys"
+mount -t tmpfs none "$root/sys/fs/cgroup"
+case $groups in
+    *:*) for kind in cpu cpuacct; do
+            mkdir "$root/sys/fs/cgroup/$kind"
+            mount --bind "${groups%%:*}" "$root/sys/fs/cgroup/$kind"
+            groups=${groups#*:}
+        done ;;
+    ?*) mount --bind "$groups" "$root/sys/fs/cgroup" ;;
+esac
+mount -t tmpfs none "$root/dev"
+mkdir "$root/dev/shm"
+for name in null zero full random urandom; do
+    : > "$root/dev/$name"
+    mount --bind "/dev/$name" "$root/dev/$name"
+done
+while [ "$1" != -- ]; do
+    if [ -d "$1" ]; then mkdir -p "$root$2"; else mkdir -p "$root${2%/*}"; : > "$root$2"; fi
+    mount --bind "$1" "$root$2"
+    shift 2
+done
+chroot=$2; shift 2
+user=$1; shift
+exec "$chroot" --userspec "$user" "$root" "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """What an image would bring: its entrypoint and its environment; `user` is a UID and GID."""
+
+    entrypoint: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    user: str = "0:0"
+
+
+@dataclass(slots=True)
+class _Running:
+    container: Mapping[str, Any]
+    process: subprocess.Popen[bytes]
+    terminated: Path
+    started: str
+
+
+class LocalPod:
+    """One pod from its start to `stop`, or to the end of its containers that are no sidecars.
+
+    `images` are by the name that containers have. What a container says goes to `log(container)`.
+    """
+
+    def __init__(self, client: Client, pod: Mapping[str, Any], images: Mapping[str, Image], folder: Path) -> None:
+        """Describes it; `start` starts it. `client` is its own: it is used in a thread."""
+        self._client = client
+        self._pod = pod
+        self._images = images
+        self._folder = folder
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"pod {pod['metadata']['name']}", daemon=True)
+        self._path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+        self.processes: dict[str, int] = {}
+
+    def start(self) -> Self:
+        """Starts the containers, without waiting for anything."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Kills what still runs."""
+        self._ended.set()
+        self._thread.join()
+
+    def log(self, container: str) -> str:
+        """All that a container has said until now."""
+        path = self._folder / f"{container}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    # --- the thread -------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        spec = self._pod["spec"]
+        sidecars = [one for one in spec.get("initContainers", []) if one.get("restartPolicy") == "Always"]
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._client.close)
+            volumes = self._volumes(stack)
+            for container in spec.get("initContainers", []):
+                if container not in sidecars and self._start(container, volumes, stack).process.wait() != 0:
+                    self._write_status([], [], phase="Failed")
+                    return
+            beside = [self._start(container, volumes, stack) for container in sidecars]
+            found = [self._start(container, volumes, stack) for container in spec["containers"]]
+            self._write_status(beside, found)
+            while any(one.process.poll() is None for one in found):
+                if self._ended.wait(_POLL_S) or not self._exists():
+                    return
+            for one in beside:
+                one.process.kill()
+                one.process.wait()
+            failed = any(one.process.returncode for one in found)
+            self._write_status(beside, found, phase="Failed" if failed else "Succeeded")
+
+    def _volumes(self, stack: contextlib.ExitStack) -> dict[str, Path]:
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-pod-")))
+        root.chmod(0o755)
+        found = {}
+        for volume in self._pod["spec"].get("volumes", []):
+            if "projected" in volume:  # the ServiceAccount's token, which nothing here asks with
+                continue
+            folder = root / volume["name"]
+            folder.mkdir()
+            folder.chmod(0o777)
+            if "configMap" in volume:
+                write_config_map(self._client, self._pod, volume["configMap"], folder)
+            elif "emptyDir" not in volume:
+                raise NotImplementedError(f"volume {volume['name']}: {sorted(volume)}")
+            found[volume["name"]] = folder
+        return found
+
+    def _start(
+        self, container: Mapping[str, Any], volumes: Mapping[str, Path], stack: contextlib.ExitStack
+    ) -> _Running:
+        name = container["name"]
+        image = self._images[container["image"]]
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-container-")))
+        terminated = self._folder / f"{name}.terminated"
+        terminated.write_text("")
+        terminated.chmod(0o666)
+        mounts = [str(terminated), container.get("terminationMessagePath", "/dev/termination-log")]
+        for mount in container.get("volumeMounts", []):
+            if mount["name"] not in volumes:
+                continue
+            mounts += [str(volumes[mount["name"]] / mount.get("subPath", "")).rstrip("/"), mount["mountPath"]]
+        limit = container.get("resources", {}).get("limits", {}).get("cpu")
+        group = stack.enter_context(quota.limited(float(parse(limit)) if limit else None))
+        program = [*(container.get("command") or image.entrypoint), *container.get("args", [])]
+        # Beside the PATH of the container, which need not have it.
+        chroot = shutil.which("chroot", path=f"{os.defpath}:/usr/sbin:/sbin") or "chroot"
+        script = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _CONTAINER, "container"]
+        groups = ":".join(str(path) for path in (group.paths[0], group.paths[-1])[: 3 - group.version])
+        command = group.command([*script, str(root), groups, *mounts, "--", chroot, image.user, *program])
+        environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", **image.environment}
+        environment |= variables(self._pod, name, self._client)
+        with (self._folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        stack.callback(process.wait)
+        stack.callback(process.kill)
+        self.processes[name] = process.pid
+        return _Running(container, process, terminated, _now())
+
+    def _exists(self) -> bool:
+        try:
+            found = self._client.get(self._path)
+        except ApiError:
+            return False
+        return "deletionTimestamp" not in found["metadata"]
+
+    def _write_status(self, beside: Sequence[_Running], found: Sequence[_Running], phase: str = "Running") -> None:
+        now = _now()
+        kinds = ("PodScheduled", "PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready")
+        ready = ("ContainersReady", "Ready") if phase != "Running" else ()
+        conditions = [
+            {"type": kind, "status": "False" if kind in ready else "True", "lastTransitionTime": now} for kind in kinds
+        ]
+        status = {
+            "phase": phase,
+            "startTime": now,
+            "conditions": conditions,
+            "initContainerStatuses": list(map(_status, beside)),
+            "containerStatuses": list(map(_status, found)),
+        }
+        with contextlib.suppress(ApiError):  # deleted meanwhile
+            self._client.merge(f"{self._path}/status", {"status": status})
+
+
+def _status(one: _Running) -> dict[str, Any]:
+    code = one.process.poll()
+    state: dict[str, Any] = {"running": {"startedAt": one.started}}
+    if code is not None:
+        message = one.terminated.read_text(errors="replace")[:_MOST_TERMINATION]
+        ended = {"exitCode": code if code >= 0 else 128 - code, "reason": "Error" if code else "Completed"}
+        state = {"terminated": {**ended, "message": message, "startedAt": one.started, "finishedAt": _now()}}
+    return {
+        "name": one.container["name"],
+        "image": one.container["image"],
+        "imageID": "",
+        "containerID": f"local://{one.process.pid}",
+        "ready": code is None,
+        "started": code is None,
+        "restartCount": 0,
+        "state": state,
+    }
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def problem() -> str | None:
+    """Why this machine can't run a pod's containers so; None where it can."""
+    if os.geteuid() != 0:
+        return "only root may make a container's mounts"
+    return quota.available()
+
+
+class LocalPods:
+    """Runs the pods of one node that carry a label, as they are bound to it, until the end of the block."""
+
+    def __init__(
+        self, new_client: Callable[[], Client], node: str, selector: str, images: Mapping[str, Image], folder: Path
+    ) -> None:
+        """Describes it; entering starts to look."""
+        self._new_client = new_client
+        self._node = node
+        self._selector = selector
+        self._images = images
+        self._folder = folder
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, name=f"pods of {node}", daemon=True)
+        self.pods: dict[str, LocalPod] = {}
+
+    def __enter__(self) -> Self:
+        """Starts to look for pods."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Kills all that runs."""
+        self._ended.set()
+        self._thread.join()
+        for pod in self.pods.values():
+            pod.stop()
+
+    def _look(self) -> None:
+        with self._new_client() as client:
+            while not self._ended.wait(_POLL_S):
+                for pod in _items(client, self._node, self._selector):
+                    uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
+                    if uid not in self.pods:
+                        started = LocalPod(self._new_client(), pod, self._images, self._folder / name)
+                        self.pods[uid] = started.start()
+
+
+def _items(client: Client, node: str, selector: str) -> Iterator[dict[str, Any]]:
+    query = {"fieldSelector": f"spec.nodeName={node}", "labelSelector": selector}
+    for pod in client.get("/api/v1/pods", **query)["items"]:
+        if pod["status"].get("phase") == "Pending" and "deletionTimestamp" not in pod["metadata"]:
+            yield pod
