@@ -263,7 +263,7 @@ def test_an_account_may_not(cluster, account, verb, resource, options, kubernete
 
 
 def test_the_controller_applies_its_own_secret_and_no_other(cluster):
-    token = cluster.kubectl("create", "token", "raddle-controller", "-n", NAMESPACE).stdout.strip()
+    token = cluster.account_token("raddle-controller", NAMESPACE)
 
     def apply(name):
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": {"tls.crt": "x"}}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ import yaml
 from generate import crds
 from raddle.planning import families, policy
 
-REPOSITORY = Path(__file__).parents[2]
 # Fields of the spec that decide who is governed or what is reported, but no number: raddle.planning.policy doesn't read them.
 NOT_PLANNED_WITH = {
     "podSelector",
@@ -29,8 +27,7 @@ BUILT_IN = ("podSelector", "namespaceSelector", "imageEnv", "onnxruntime.configE
 
 
 def spec_schema(kind: str) -> dict[str, Any]:
-    crd = yaml.load((REPOSITORY / "crds" / f"{kind}.yaml").read_text(), yaml.CSafeLoader)
-    (version,) = crd["spec"]["versions"]
+    (version,) = crds.read(kind)["spec"]["versions"]
     return version["schema"]["openAPIV3Schema"]["properties"]["spec"]
 
 
@@ -170,7 +167,7 @@ def test_making_the_cluster_kind_leaves_its_source_alone():
     ],
 )
 def test_names_are_those_of_the_contract(stem, kind, scope, short):
-    crd = yaml.safe_load((REPOSITORY / "crds" / f"{stem}.yaml").read_text())
+    crd = crds.read(stem)
     assert crd["metadata"]["name"] == f"{stem}.raddle.dev"
     assert crd["spec"]["group"] == "raddle.dev"
     assert crd["spec"]["scope"] == scope
@@ -185,5 +182,5 @@ def test_names_are_those_of_the_contract(stem, kind, scope, short):
 
 
 def test_uninstalling_keeps_the_kinds_and_their_objects():
-    for path in (REPOSITORY / "crds").glob("*.yaml"):
-        assert yaml.safe_load(path.read_text())["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    for path in crds.FOLDER.glob("*.yaml"):
+        assert crds.read(path.stem)["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}

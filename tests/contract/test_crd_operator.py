@@ -1,14 +1,13 @@
 """The CRDs and the operator's readers and writers say the same."""
 
 import re
-from pathlib import Path
 
 import jsonschema
 import pytest
-import yaml
 
 import machines
 from cluster import objects
+from generate import crds
 from raddle.cpus.topology import Kubelet
 from raddle.machine import sysfs
 from raddle_operator.cli import schema
@@ -18,12 +17,9 @@ from raddle_operator.objects import policy as spec
 from raddle_operator.objects.pods import EXTENDED
 from raddle_operator.objects.reasons import SkipReason
 
-REPOSITORY = Path(__file__).parents[2]
-
 
 def crd_schema(kind):
-    crd = yaml.load((REPOSITORY / "crds" / f"{kind}.yaml").read_text(), yaml.CSafeLoader)
-    return crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    return crds.read(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
 
 
 CLUSTER_SPEC = crd_schema("clusterinferencethreadings")["spec"]["properties"]

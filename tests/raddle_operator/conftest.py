@@ -1,14 +1,12 @@
 """The webhook's tests run on the event loop that production has: uvloop brings a TLS of its own. A schema."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 import uvloop
-import yaml
 from jsonschema import Draft202012Validator
 
-CRD = Path(__file__).parents[2] / "crds" / "nodecputopologies.yaml"
+from generate import crds
 
 
 def pytest_asyncio_loop_factories(config, item):
@@ -18,5 +16,4 @@ def pytest_asyncio_loop_factories(config, item):
 
 @pytest.fixture(scope="module")
 def schema():
-    crd = yaml.load(CRD.read_text(), yaml.CSafeLoader)
-    return Draft202012Validator(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    return Draft202012Validator(crds.read("nodecputopologies")["spec"]["versions"][0]["schema"]["openAPIV3Schema"])

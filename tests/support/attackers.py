@@ -53,13 +53,7 @@ class Caller:
     @classmethod
     def account(cls, cluster, name, namespace, bound_to=None):
         """A service account by a new token, bound to a pod where one is given, as the kubelet binds them."""
-        spec = {"expirationSeconds": 3600}
-        if bound_to is not None:
-            metadata = bound_to["metadata"]
-            owner = {"name": metadata["name"], "uid": metadata["uid"]}
-            spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", **owner}
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-        return cls(cluster, token=cluster.client.post(path, {"spec": spec})["status"]["token"])
+        return cls(cluster, token=cluster.account_token(name, namespace, bound_to))
 
     @classmethod
     def user(cls, cluster, name):

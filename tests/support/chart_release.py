@@ -4,12 +4,12 @@ import json
 
 import yaml
 
-from generate import chart
+from generate import chart, crds
 
 NAMESPACE = chart.NAMESPACE
 PREVIOUS = chart.REPOSITORY / "tests" / "chart" / "previous"
-CRDS = sorted((chart.REPOSITORY / "crds").glob("*.yaml"))
-CRD_NAMES = [yaml.load(path.read_text(), yaml.CSafeLoader)["metadata"]["name"] for path in CRDS]
+CRDS = sorted(crds.FOLDER.glob("*.yaml"))
+CRD_NAMES = [crds.read(path.stem)["metadata"]["name"] for path in CRDS]
 # What an uninstall leaves beside CRDs, policies and what running pods mount; the API server made the last three.
 LEFT_OVER = frozenset(
     {
@@ -35,10 +35,10 @@ def earlier(frozen, folder):
     templates = folder / "templates"
     templates.mkdir(parents=True)
     (folder / "Chart.yaml").write_text(yaml.safe_dump({"apiVersion": "v2", "name": "raddle", "version": "0.0.9"}))
-    crds = [yaml.load(path.read_text(), yaml.CSafeLoader) for path in CRDS]
-    for crd in crds:
+    made = [crds.read(path.stem) for path in CRDS]
+    for crd in made:
         del crd["spec"]["versions"][0]["additionalPrinterColumns"][-1]
-    text = yaml.safe_dump_all(crds) + "\n---\n" + frozen.read_text()
+    text = yaml.safe_dump_all(made) + "\n---\n" + frozen.read_text()
     (templates / "all.yaml").write_text('{{ .Files.Get "all.yaml" }}')
     (folder / "all.yaml").write_text(text)
     return folder

@@ -166,6 +166,15 @@ class Cluster:
         """A kubeconfig by which its holder is `name`, a member of `groups`; what it may do is up to RBAC."""
         return self._credentials.user(self.server, name, groups)
 
+    def account_token(self, name: str, namespace: str, bound_to: Mapping[str, Any] | None = None) -> str:
+        """A new token of a service account for an hour, bound to a pod as the kubelet binds those of pods."""
+        spec: dict[str, Any] = {"expirationSeconds": 3600}
+        if bound_to is not None:
+            owner = {key: bound_to["metadata"][key] for key in ("name", "uid")}
+            spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", **owner}
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        return str(self.client.post(path, {"spec": spec})["status"]["token"])
+
     @property
     def nodes(self) -> Nodes:
         """The registered nodes, whose leases one thread keeps fresh."""

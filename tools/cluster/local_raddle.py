@@ -217,18 +217,12 @@ class LocalRaddle:
         *,
         token: str | None = None,
     ) -> Process:
-        kubeconfig = self._kubeconfig(name, token or self._token(f"raddle-{command}"))
+        kubeconfig = self._kubeconfig(name, token or self.cluster.account_token(f"raddle-{command}", NAMESPACE))
         line = [sys.executable, "-m", "raddle_operator", command, "--kubeconfig", str(kubeconfig), *options]
         line = [*self._prefixes.get(name, ()), *line]
         process = Process(self.cluster.component(name), line, health_url)
         self._processes.append(process)
         return process
-
-    def _token(self, account: str, bound_to: Mapping[str, Any] | None = None) -> str:
-        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
-        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
-        made = self.cluster.client.post(path, {**request, "spec": {"boundObjectRef": bound_to}})
-        return str(made["status"]["token"])
 
     def _node_token(self, node: str) -> str:
         pod = {
@@ -241,10 +235,8 @@ class LocalRaddle:
                 "containers": [{"name": "agent", "image": "raddle"}],
             },
         }
-        made = self.cluster.client.post(f"/api/v1/namespaces/{NAMESPACE}/pods", pod)["metadata"]
-        return self._token(
-            "raddle-agent", {"apiVersion": "v1", "kind": "Pod", "name": made["name"], "uid": made["uid"]}
-        )
+        made = self.cluster.client.post(f"/api/v1/namespaces/{NAMESPACE}/pods", pod)
+        return self.cluster.account_token("raddle-agent", NAMESPACE, made)
 
     def _kubeconfig(self, name: str, token: str) -> Path:
         config = yaml.safe_load(self.cluster.kubeconfig.read_text())

@@ -19,6 +19,7 @@ from raddle.planning import entries
 from raddle.planning.policy import FIELDS
 
 FRAME = Path(__file__).with_name("inferencethreading.yaml")
+FOLDER = Path(__file__).parents[2] / "crds"
 
 HEADER = """\
 # Made by `make generate` (tools/generate/crds.py) from runtime/raddle/planning/policy.py, the table of its fields, and
@@ -68,6 +69,12 @@ def _list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.Node:
 
 _Dumper.add_representer(str, _text)
 _Dumper.add_representer(list, _list)
+
+
+def read(plural: str) -> dict[str, Any]:
+    """The CRD of crds/ whose kind has this plural."""
+    crd: dict[str, Any] = yaml.load((FOLDER / f"{plural}.yaml").read_text(), yaml.CSafeLoader)
+    return crd
 
 
 def namespaced() -> str:

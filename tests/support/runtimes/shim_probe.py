@@ -2,8 +2,9 @@
 
 Runs under Python 3.8 and onnxruntime 1.7 too. Argument: {"model": path, "idle_s": seconds, "before": code to run before
 onnxruntime is imported, "environ": {variables to set before that}, "cpus": [its mask, set before that; none: as it is],
-"sessions": [null or options, ...]}. Without an argument standard input has such a request in each line, each served by a fork of its own after numpy is imported; its
-exit status and what it printed are a line of JSON. Options, all of them optional:
+"sessions": [null or options, ...]}. Without an argument standard input has such a request in each line, each served by a
+fork of its own after numpy is imported; its exit status and what it printed are a line of JSON. Options, all of them
+optional:
     intra, inter, parallel, graph   attributes of SessionOptions
     enable_..., use_...      its switches, by their own names
     entries: {key: value}    session config entries

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import yaml
-
-from report import ROOT
+from generate import crds
 
 KINDS = ("inferencethreadings", "clusterinferencethreadings", "inferencetunings", "nodecputopologies")
 
@@ -23,15 +21,15 @@ Group `raddle.dev`, version `v1alpha1`. The schemas are [`crds/`](../../crds); `
 """
 
 
-def render(crds: list[dict[str, Any]] | None = None) -> str:
+def render(found: list[dict[str, Any]] | None = None) -> str:
     """The page for these CRDs, or for the project's, as Markdown."""
-    crds = load() if crds is None else crds
-    return HEADER + "".join(_kind_row(crd) for crd in crds) + "".join(_kind_section(crd) for crd in crds)
+    found = load() if found is None else found
+    return HEADER + "".join(_kind_row(crd) for crd in found) + "".join(_kind_section(crd) for crd in found)
 
 
 def load() -> list[dict[str, Any]]:
     """The project's CRDs, in the page's order."""
-    return [yaml.load((ROOT / "crds" / f"{kind}.yaml").read_text(), yaml.CSafeLoader) for kind in KINDS]
+    return [crds.read(kind) for kind in KINDS]
 
 
 def _kind_row(crd: dict[str, Any]) -> str:
