@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
-import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from raddle_operator.trials import ending
 from raddle_operator.trials.base import Base
 from raddle_operator.trials.measuring import Measuring
 from raddle_operator.trials.programs import Program
@@ -27,31 +26,6 @@ BASELINE: Final = Candidate()
 _BESIDE_S: Final = 0.6
 
 
-class EndedError(BaseException):
-    """A signal that asks for an end; `status` is the exit status for it."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__()
-        self.status = status
-
-
-@contextlib.contextmanager
-def signals() -> Iterator[None]:
-    """Ctrl-C and SIGTERM raise EndedError once; from then on what was begun is ended in order."""
-
-    def end(number: int, _: object) -> None:
-        for one in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(one, signal.SIG_IGN)
-        raise EndedError(128 + number)
-
-    before = {one: signal.signal(one, end) for one in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
-
-
 def load_s(aim: Objective, budget_s: float) -> float:
     """Seconds of load that fit into the budget, beside what each block takes besides."""
     block_s = 2.0 if aim.rate is None or aim.kind is Kind.THROUGHPUT else max(1.0, min(10.0, 100 / aim.rate))
@@ -60,7 +34,7 @@ def load_s(aim: Objective, budget_s: float) -> float:
 
 @dataclass(slots=True, kw_only=True)
 class Driver:
-    """Answers a search; `status` is the exit status, of a signal where one ended it.
+    """Answers a search.
 
     `told` is called before each block with what is asked and the seconds that are left of the budget.
     """
@@ -68,20 +42,18 @@ class Driver:
     measuring: Measuring
     budget_s: float
     told: Callable[[Ask, float], None]
-    status: int = 0
     begun_s: float = 0.0
 
     def measure(self, ask: Ask) -> Block | Failure | None:
         """None when the budget is used up or a signal has come."""
         self.begun_s = self.begun_s or time.monotonic()
         spent_s = time.monotonic() - self.begun_s
-        if self.status or spent_s > self.budget_s:
+        if ending.status() or spent_s > self.budget_s:
             return None
         self.told(ask, self.budget_s - spent_s)
         try:
             answer = self.measuring.measure(ask)
-        except EndedError as ended:
-            self.status = ended.status
+        except ending.EndedError:
             return None
         if isinstance(answer, Failure):
             self.measuring.say(f"{ask.candidate.title}: {answer.reason}")

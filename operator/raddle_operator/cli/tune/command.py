@@ -23,7 +23,7 @@ from raddle_operator.cli.tune import options
 from raddle_operator.cli.tuned import writing
 from raddle_operator.local.container import Container
 from raddle_operator.objects.quantities import parse as quantity
-from raddle_operator.trials import driving, inputs, models, programs
+from raddle_operator.trials import driving, ending, inputs, models, programs
 from raddle_operator.trials.base import Base
 from raddle_operator.trials.http_load import Request
 from raddle_operator.trials.measuring import Measuring
@@ -134,6 +134,7 @@ def tune(
     """Find the best settings for a model, or a server, on this machine under a CPU limit."""
     aim = options.objective(objective, rate, p99_ms)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(ending.signals())
         base = _base(limit, sources)
         subject: Subject
         if url is not None:
@@ -147,22 +148,22 @@ def tune(
         start = subject.start(base, _once(_say))
         measuring = stack.enter_context(Measuring(start=start, say=_say, kept=subject.kept))
         driver = driving.Driver(measuring=measuring, budget_s=budget_s, told=_tell)
-        with driving.signals():
-            try:
-                first = measuring.program(driving.BASELINE)
-                searched = _space(base.case(first, subject.can), narrowed)
-                limits = search.Limits(seconds=driving.load_s(aim, budget_s), trials=trials)
-                if dry_run:
-                    _say_plan(aim, searched, limits, budget_s)
-                    return
-                result = search.drive(search.tune(aim, searched, limits, driving.BASELINE), driver.measure)
-            except (TrialError, search.BaselineError) as error:
-                raise TuneError(str(error)) from None
-            except driving.EndedError as ended:
-                sys.exit(ended.status)
-    found = driving.tuning(subject, base, searched.case, first, result)
-    writing.write(found, form=form, report=report)
-    sys.exit(driver.status)
+        try:
+            first = measuring.program(driving.BASELINE)
+            searched = _space(base.case(first, subject.can), narrowed)
+            limits = search.Limits(seconds=driving.load_s(aim, budget_s), trials=trials)
+            if dry_run:
+                _say_plan(aim, searched, limits, budget_s)
+                return
+            result = search.drive(search.tune(aim, searched, limits, driving.BASELINE), driver.measure)
+        except (TrialError, search.BaselineError) as error:
+            raise TuneError(str(error)) from None
+        except ending.EndedError as ended:
+            _say("ended before anything was measured")
+            sys.exit(ended.status)
+        measuring.close()
+        writing.write(driving.tuning(subject, base, searched.case, first, result), form=form, report=report)
+        sys.exit(ending.status())
 
 
 # --- what is tuned --------------------------------------------------------------------------------------------------
