@@ -75,6 +75,25 @@ def test_a_search_that_runs_out_of_budget_says_what_is_known(model):
     assert "ended before all was measured" in tuning.result.remarks
 
 
+def test_a_record_is_gone_on_with_and_one_of_another_question_refused(model, tmp_path):
+    record = tmp_path / "record"
+
+    def again(*more):
+        command = [RADDLE, "tune", model, "--rate", "200", "--budget", "4s", "--resume", str(record), "-o", "json"]
+        return subprocess.run([*command, *more], check=False, capture_output=True, text=True)
+
+    assert again().returncode == 0
+    question, first, *_ = record.read_text().splitlines(keepends=True)
+    # As a crash leaves it.
+    record.write_text(question + first + '{"ask": {')
+    assert f"{record} has 1 blocks and" in again().stderr
+    assert record.read_text().startswith(question + first)
+    assert len(record.read_text().splitlines()) > 2
+    refused = again("--limit", "1")
+    assert refused.returncode == 2
+    assert "key.limitCPUs is null there, 1.0 now" in refused.stderr
+
+
 # --- an end that someone asks for -----------------------------------------------------------------------------------
 
 

@@ -12,7 +12,9 @@ from raddle_operator.trials import ending
 from raddle_operator.trials.base import Base
 from raddle_operator.trials.measuring import Measuring
 from raddle_operator.trials.programs import Program
+from raddle_operator.trials.record import Record, RecordError
 from raddle_operator.trials.subject import Subject
+from raddle_operator.tuning import search
 from raddle_operator.tuning.candidate import Candidate, Value
 from raddle_operator.tuning.document import Tuning
 from raddle_operator.tuning.measured import Ask, Block, Failure
@@ -34,7 +36,7 @@ def load_s(aim: Objective, budget_s: float) -> float:
 
 @dataclass(slots=True, kw_only=True)
 class Driver:
-    """Answers a search.
+    """Answers a search, first by what was recorded, then by measuring, and records that.
 
     `told` is called before each block with what is asked and the seconds that are left of the budget.
     """
@@ -42,11 +44,20 @@ class Driver:
     measuring: Measuring
     budget_s: float
     told: Callable[[Ask, float], None]
+    record: Record | None = None
     begun_s: float = 0.0
 
-    def measure(self, ask: Ask) -> Block | Failure | None:
+    def drive(self, asking: search.Search) -> Result:
+        """What the search comes to. Raises RecordError, BaselineError."""
+        recorded = () if self.record is None else self.record.answers
+        self.begun_s = time.monotonic() - (0.0 if self.record is None else self.record.spent_s)
+        try:
+            return search.drive(asking, self._measure, recorded)
+        except search.ReplayError as error:
+            raise RecordError(str(error)) from None
+
+    def _measure(self, ask: Ask) -> Block | Failure | None:
         """None when the budget is used up or a signal has come."""
-        self.begun_s = self.begun_s or time.monotonic()
         spent_s = time.monotonic() - self.begun_s
         if ending.status() or spent_s > self.budget_s:
             return None
@@ -57,6 +68,9 @@ class Driver:
             return None
         if isinstance(answer, Failure):
             self.measuring.say(f"{ask.candidate.title}: {answer.reason}")
+        # A baseline that fails ends the search; next time it may be another thing.
+        if self.record is not None and not (isinstance(answer, Failure) and ask.candidate == BASELINE):
+            self.record.add(ask, answer, time.monotonic() - self.begun_s)
         return answer
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -32,6 +33,10 @@ class Subject(Protocol):
     @property
     def digest(self) -> str:
         """The model's, as in Key."""
+
+    @property
+    def asked(self) -> str:
+        """A digest of what it is asked with."""
 
     @property
     def kept(self) -> int:
@@ -85,6 +90,11 @@ class Model:
         with self.path.open("rb") as file:
             return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
 
+    @property
+    def asked(self) -> str:
+        """Of the inputs."""
+        return _digest(*(path.read_bytes() for path in sorted(self.inputs.iterdir())))
+
     def start(self, base: Base, say: Callable[[str], None]) -> Start:
         """Starts a candidate's runners."""
 
@@ -124,6 +134,19 @@ class Served:
         """Its models are its own."""
         return ""
 
+    @property
+    def asked(self) -> str:
+        """Of the request."""
+        request = self.server.request
+        return _digest(json.dumps([request.url, dict(request.headers)]).encode(), request.body() or b"")
+
     def start(self, base: Base, say: Callable[[str], None]) -> Start:
         """Starts a candidate's server."""
         return lambda candidate: programs.server(base.container(candidate), self.server, self.callers, say)
+
+
+def _digest(*parts: bytes) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(hashlib.sha256(part).digest())
+    return "sha256:" + found.hexdigest()

@@ -20,6 +20,7 @@ from raddle_operator.cli import manifests, plan, workloads
 from raddle_operator.cli.manifests import Manifest, ManifestError
 from raddle_operator.cli.run import container, cpu_limit, default_policy, for_everything
 from raddle_operator.cli.tune import options
+from raddle_operator.cli.tune.progress import Progress
 from raddle_operator.cli.tuned import writing
 from raddle_operator.local.container import Container
 from raddle_operator.objects.quantities import parse as quantity
@@ -28,10 +29,10 @@ from raddle_operator.trials.base import Base
 from raddle_operator.trials.http_load import Request
 from raddle_operator.trials.measuring import Measuring
 from raddle_operator.trials.programs import TrialError
+from raddle_operator.trials.record import Record, RecordError, question
 from raddle_operator.trials.subject import Model, Served, Subject
 from raddle_operator.tuning import search
 from raddle_operator.tuning.candidate import Value
-from raddle_operator.tuning.measured import Ask
 from raddle_operator.tuning.objective import Kind, Objective
 from raddle_operator.tuning.space import Case, Space, SpaceError, space
 
@@ -100,6 +101,13 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="TIME",
     help="How long a program may take to come up.",
 )
+@click.option(
+    "--resume",
+    "record_path",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    metavar="FILE",
+    help="Keep every block in this file, and go on where it ends: after Ctrl-C, or a crash.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be measured, and for how long.")
 @click.option("-o", "--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
@@ -126,6 +134,7 @@ def tune(
     headers: Mapping[str, str],
     callers: int | None,
     start_s: float,
+    record_path: Path | None,
     dry_run: bool,
     form: str,
     report: Path | None,
@@ -145,24 +154,34 @@ def tune(
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-tune-")))
             folder.chmod(0o755)
             subject = _model(model_or_command, models.Runner(runtime=runtime), folder, npz, shapes, start_s)
-        start = subject.start(base, _once(_say))
-        measuring = stack.enter_context(Measuring(start=start, say=_say, kept=subject.kept))
-        driver = driving.Driver(measuring=measuring, budget_s=budget_s, told=_tell)
-        try:
-            first = measuring.program(driving.BASELINE)
-            searched = _space(base.case(first, subject.can), narrowed)
-            limits = search.Limits(seconds=driving.load_s(aim, budget_s), trials=trials)
-            if dry_run:
-                _say_plan(aim, searched, limits, budget_s)
-                return
-            result = search.drive(search.tune(aim, searched, limits, driving.BASELINE), driver.measure)
-        except (TrialError, search.BaselineError) as error:
-            raise TuneError(str(error)) from None
-        except ending.EndedError as ended:
-            _say("ended before anything was measured")
-            sys.exit(ended.status)
-        measuring.close()
+        shown = Progress(budget_s)
+        stack.enter_context(shown.shown())
+        measuring = Measuring(start=subject.start(base, _once(shown.say)), say=shown.say, kept=subject.kept)
+        with measuring:
+            try:
+                first = measuring.program(driving.BASELINE)
+                searched = _space(base.case(first, subject.can), narrowed)
+                limits = search.Limits(seconds=driving.load_s(aim, budget_s), trials=trials)
+                if dry_run:
+                    _say_plan(aim, searched, limits, budget_s)
+                    return
+                driver = driving.Driver(measuring=measuring, budget_s=budget_s, told=shown.tell)
+                if record_path is not None:
+                    key = base.key(subject.digest, aim, first)
+                    asked = question(subject.name, subject.asked, key, searched, budget_s=budget_s, trials=trials)
+                    driver.record = stack.enter_context(_record(record_path, asked, shown))
+                result = driver.drive(search.tune(aim, searched, limits, driving.BASELINE))
+            except (TrialError, search.BaselineError) as error:
+                raise TuneError(str(error)) from None
+            except RecordError as error:
+                raise ManifestError(str(error)) from None
+            except ending.EndedError as ended:
+                shown.say("ended before anything was measured")
+                sys.exit(ended.status)
+        shown.close()
         writing.write(driving.tuning(subject, base, searched.case, first, result), form=form, report=report)
+        if ending.status() and record_path is not None:
+            shown.say(f"the same command goes on where it was ended; {record_path} has all blocks")
         sys.exit(ending.status())
 
 
@@ -233,11 +252,15 @@ def _space(case: Case, narrowed: Mapping[str, Sequence[Value]]) -> Space:
         raise ManifestError(str(error)) from None
 
 
+def _record(path: Path, asked: Mapping[str, Any], shown: Progress) -> Record:
+    """Raises RecordError."""
+    record = Record.of(path, asked)
+    if record.answers:
+        shown.say(f"{path} has {len(record.answers)} blocks and {record.spent_s:.0f} s of the budget: it goes on there")
+    return record
+
+
 # --- what is said ---------------------------------------------------------------------------------------------------
-
-
-def _say(note: str) -> None:
-    click.echo(f"raddle tune: {note}", err=True)
 
 
 def _once(say: Callable[[str], None]) -> Callable[[str], None]:
@@ -249,12 +272,6 @@ def _once(say: Callable[[str], None]) -> Callable[[str], None]:
             say(note)
 
     return once
-
-
-def _tell(ask: Ask, left_s: float) -> None:
-    line = f"{ask.phase}: {ask.candidate.title}, {left_s:.0f} s left"
-    terminal = sys.stderr.isatty()
-    click.echo(f"\r\033[K{line}" if terminal else f"raddle tune: {line}", err=True, nl=not terminal)
 
 
 def _say_plan(aim: Objective, searched: Space, limits: search.Limits, budget_s: float) -> None:
