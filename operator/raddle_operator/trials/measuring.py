@@ -52,6 +52,10 @@ class Measuring:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all programs."""
         while self._programs:
             self._end(next(iter(self._programs)))
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from raddle_operator.local import container, quota
 from raddle_operator.local.container import Container, Entered
-from raddle_operator.trials import http_load, runner_load
+from raddle_operator.trials import ending, http_load, runner_load
 from raddle_operator.trials.http_load import Request
 from raddle_operator.trials.load import Caller, LoadError
 
@@ -209,10 +209,15 @@ def _said(link: socket.socket, processes: Processes, end_s: float) -> Mapping[st
 
 def _await(readable: socket.socket, processes: Processes, end_s: float) -> None:
     """Until there is something to read. Raises TrialError where a process ends first, or it takes too long."""
-    while not select.select([readable], [], [], 0.1)[0]:
+    while not _readable(readable):
         processes.check()
         if time.monotonic() > end_s:
             raise TrialError(f"the runner is not ready in time{processes.last_words()}")
+
+
+def _readable(link: socket.socket) -> bool:
+    with ending.awaited():
+        return bool(select.select([link], [], [], 0.1)[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +245,8 @@ def server(given: Container, how: Server, instances: int, say: Callable[[str], N
         processes, _ = stack.enter_context(_entered(given, command, say))
         processes.start()
         try:
-            asyncio.run(http_load.answered(request, how.start_s, processes.check))
+            with ending.awaited():
+                asyncio.run(http_load.answered(request, how.start_s, processes.check))
         except LoadError as error:
             raise TrialError(f"{error}{processes.last_words()}") from None
         document = json.dumps({**asdict(request), "callers": instances})

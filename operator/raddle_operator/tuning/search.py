@@ -22,7 +22,7 @@ from raddle_operator.tuning.race import race
 from raddle_operator.tuning.result import BoundTest, Interval, Result, Verdict
 from raddle_operator.tuning.space import INSTANCES, SPINNING, THREADS, Axis, Space
 
-__all__ = ["Answer", "BaselineError", "Limits", "drive", "estimate", "replay", "tune"]
+__all__ = ["Answer", "BaselineError", "Limits", "ReplayError", "drive", "estimate", "replay", "tune"]
 
 Search = Generator[Ask, Answer, Result]
 
@@ -54,6 +54,10 @@ _SLACK: Final = 1.02
 _SHAPE: Final = (SPINNING, INSTANCES, "threads.interOp")
 
 
+class ReplayError(ValueError):
+    """Answers that were recorded are of another search."""
+
+
 def tune(objective: Objective, space: Space, limits: Limits | None = None, baseline: Candidate | None = None) -> Search:
     """Yields what to measure and is sent what came of it, None for "end now"; returns what is known at its end.
 
@@ -75,13 +79,13 @@ def tune(objective: Objective, space: Space, limits: Limits | None = None, basel
 def replay(search: Search, recorded: Iterable[tuple[Ask, Answer]]) -> Ask | Result:
     """What a search comes to that is sent these answers first: its next ask, or the result where it ends with them.
 
-    Raises ValueError where the search would have asked something else.
+    Raises ReplayError where the search would have asked something else.
     """
     try:
         ask = next(search)
         for asked, answer in recorded:
             if ask != asked:
-                raise ValueError(f"another search was recorded: it asked {asked}, this one {ask}")
+                raise ReplayError(f"another search was recorded: it asked {asked}, this one {ask}")
             ask = search.send(answer)
     except StopIteration as end:
         result: Result = end.value
@@ -89,15 +93,19 @@ def replay(search: Search, recorded: Iterable[tuple[Ask, Answer]]) -> Ask | Resu
     return ask
 
 
-def drive(search: Search, measure: Callable[[Ask], Answer]) -> Result:
-    """The search's result, each ask answered by `measure`."""
+def drive(search: Search, measure: Callable[[Ask], Answer], recorded: Iterable[tuple[Ask, Answer]] = ()) -> Result:
+    """The search's result, each ask answered by `measure`, the first of them by what was recorded.
+
+    Raises ReplayError as `replay`.
+    """
+    found = replay(search, recorded)
     try:
-        ask = next(search)
-        while True:
-            ask = search.send(measure(ask))
+        while isinstance(found, Ask):
+            found = search.send(measure(found))
     except StopIteration as end:
-        result: Result = end.value
-        return result
+        found = end.value
+    assert isinstance(found, Result)
+    return found
 
 
 def estimate(objective: Objective, space: Space, limits: Limits | None = None) -> tuple[int, float]:
