@@ -42,6 +42,8 @@ def tune(*arguments):
         (["MODEL", "--request", "MODEL"], "name it with --http URL"),
         (["--http", "http://127.0.0.1:1/"], "which server?"),
         (["MODEL", "--runtime", "/"], "/ is no Python"),
+        (["MODEL", "--runner", "node", "--runtime", "/"], "/node_modules has no onnxruntime-node"),
+        (["MODEL", "--runner", "c", "--runtime", "/"], "/ is no file; the runner in C takes a libonnxruntime.so"),
     ],
 )
 def test_bad_input_is_named_and_starts_nothing(arguments, said, model):

@@ -13,7 +13,7 @@ def write(folder: Path, *, side: int = 8) -> Path:
     node = helper.make_node("MatMul", ["x", "x"], ["y"])
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", side, side]) for name in "xy")
     graph = helper.make_graph([node], "tiny", [x], [y])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     path = folder / "tiny.onnx"
     onnx.save(model, path)
     return path

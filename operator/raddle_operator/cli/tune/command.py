@@ -40,6 +40,7 @@ EPILOG = """\b
 Examples:
   raddle tune model.onnx --limit 2 --rate 50 --p99 20ms --report tuned.html
   raddle tune model.onnx --limit 4 --objective throughput --runtime venv/bin/python
+  raddle tune model.onnx --limit 2 --rate 50 --runner node --runtime app/node_modules
   raddle tune model.onnx --limit 2 --rate 50 --space threads.intraOp=1,2 --dry-run
   raddle tune --limit 2 --rate 20 --http http://127.0.0.1:{port}/predict --request cat.json \\
       -- python serve.py --port {port}
@@ -78,9 +79,17 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option("-f", "--filename", "sources", multiple=True, help="File with the policy that is the baseline.")
 @click.option(
+    "--runner",
+    type=click.Choice(models.RUNNERS),
+    default=models.RUNNERS[0],
+    show_default=True,
+    help="What runs a model: a program in Python, in Node.js or in C.",
+)
+@click.option(
     "--runtime",
     type=click.Path(exists=True, path_type=Path),
-    help="The Python that has the model's runtime. Absent: Raddle's own.",
+    help="What has its runtime: a Python, a folder with node_modules, a libonnxruntime.so. Absent: Raddle's own Python,"
+    " this folder, what the loader finds.",
 )
 @click.option("--inputs", "npz", type=_FILE, help="An .npz file with the model's inputs. Absent: they are made.")
 @click.option(
@@ -126,6 +135,7 @@ def tune(
     trials: int,
     narrowed: Mapping[str, Sequence[Value]],
     sources: Sequence[str],
+    runner: str,
     runtime: Path | None,
     npz: Path | None,
     shapes: Mapping[str, inputs.Shape],
@@ -153,7 +163,9 @@ def tune(
                 raise click.UsageError("--request and --header are for a server; name it with --http URL")
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-tune-")))
             folder.chmod(0o755)
-            subject = _model(model_or_command, models.Runner(runtime=runtime), folder, npz, shapes, start_s)
+            subject = _model(
+                model_or_command, models.Runner(language=runner, runtime=runtime), folder, npz, shapes, start_s
+            )
         shown = Progress(budget_s)
         stack.enter_context(shown.shown())
         measuring = Measuring(start=subject.start(base, _once(shown.say)), say=shown.say, kept=subject.kept)
