@@ -42,12 +42,18 @@ def tune(*arguments):
         (["MODEL", "--request", "MODEL"], "name it with --http URL"),
         (["--http", "http://127.0.0.1:1/"], "which server?"),
         (["MODEL", "--runtime", "/"], "/ is no Python"),
+        (["/nowhere.pt", "--shape", "x=1"], "/nowhere.pt: No such file"),
+        (["SCRIPT"], "say each, in their order, with --shape image=1,3,224,224 (floats), or give an .npz file"),
+        (["SCRIPT", "--shape", "x=1", "--runner", "c"], "a TorchScript model is run in Python; leave out --runner c"),
         (["MODEL", "--runner", "node", "--runtime", "/"], "/node_modules has no onnxruntime-node"),
         (["MODEL", "--runner", "c", "--runtime", "/"], "/ is no file; the runner in C takes a libonnxruntime.so"),
     ],
 )
-def test_bad_input_is_named_and_starts_nothing(arguments, said, model):
-    result = tune(*(model if one == "MODEL" else one for one in arguments))
+def test_bad_input_is_named_and_starts_nothing(arguments, said, model, tmp_path):
+    script = tmp_path / "model.pt"
+    script.touch()
+    names = {"MODEL": model, "SCRIPT": str(script)}
+    result = tune(*(names.get(one, one) for one in arguments))
     assert result.exit_code == 2
     assert said in result.output
 
@@ -56,6 +62,13 @@ def test_a_dry_run_says_what_would_be_measured(model):
     result = tune(model, "--limit", "1", "--rate", "50", "--dry-run")
     assert result.exit_code == 0
     assert "threads.intraOp: 1, 2" in result.output
+
+
+def test_operators_that_can_run_beside_each_other_are_tried_so(tmp_path, model):
+    wide = str(tiny_models.write_wide(tmp_path, branches=3))
+    options = ["--limit", "1", "--rate", "50", "--dry-run"]
+    assert "threads.interOp: 2, 3" in tune(wide, *options).output
+    assert "threads.interOp: not searched: no operators of the model" in tune(model, *options).output
 
 
 def test_a_model_that_does_not_load_ends_with_the_reason(model):

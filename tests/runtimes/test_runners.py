@@ -6,6 +6,7 @@ import contextlib
 import platform
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -179,6 +180,57 @@ def test_a_model_that_does_not_load_says_why(runner, tmp_path):
 def test_inputs_that_do_not_fit_are_said(runner, model, tmp_path):
     arrays = {"x": np.ones((1, 2, 3), np.float32)}
     with pytest.raises(TrialError, match="invalid dimensions"), started(runner, model, tmp_path, arrays=arrays):
+        pass
+
+
+# --- TorchScript ----------------------------------------------------------------------------------------------------
+
+FORKS = """
+import sys, torch
+class Forks(torch.nn.Module):
+    def forward(self, x, y):
+        other = torch.jit.fork(torch.matmul, x, y)
+        return torch.matmul(y, x) + torch.jit.wait(other)
+torch.jit.save(torch.jit.script(Forks()), sys.argv[1])
+"""
+SHAPES = {"x": (400, 400), "y": (400, 400)}
+
+
+@pytest.fixture(scope="module")
+def torch():
+    """The runner of a Python that has torch."""
+    return models.Runner(runtime=torch_lab.installed().python)
+
+
+@pytest.fixture(scope="module")
+def script(torch, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("script")
+    (folder / "forks.py").write_text(FORKS)
+    subprocess.run([torch.runtime, folder / "forks.py", folder / "forks.pt"], check=True)
+    return folder / "forks.pt"
+
+
+@pytest.mark.parametrize(("threads", "beside"), [(1, 1), (2, 1), (1, 2)])
+def test_both_pools_of_a_candidate_reach_torch(torch, script, tmp_path, threads, beside):
+    arrays = inputs.asked(script, None, SHAPES)
+    parallel = {"threads_executionMode": "Parallel", "threads_interOp": beside} if beside > 1 else {}
+    given = under(threads_intraOp=threads, **parallel)
+    with started(torch, script, tmp_path, given, arrays=arrays) as program:
+        assert (program.said["runtime"], program.said["forks"]) == ("torch", 1)
+        assert f"intra_op={threads}, inter_op={beside}" in program.processes.output()
+        assert asked(program).missed == 0
+
+
+def test_a_missing_input_of_a_script_is_named(torch, script, tmp_path):
+    arrays = inputs.asked(script, None, {"x": (4, 4)})
+    with pytest.raises(TrialError, match="argument 'y'"), started(torch, script, tmp_path, arrays=arrays):
+        pass
+
+
+def test_a_python_without_torch_is_named(script, tmp_path):
+    arrays = inputs.asked(script, None, SHAPES)
+    wanted = f"No module named 'torch' ({sys.executable})"
+    with pytest.raises(TrialError, match=re.escape(wanted)), started(models.Runner(), script, tmp_path, arrays=arrays):
         pass
 
 

@@ -26,6 +26,8 @@ _SHIM_SAID: Final = re.compile(r"raddle: onnxruntime (\d+(?:\.\d+)+)")
 class Base:
     """`spec` is the policy's, `cpus` limits.cpu (None: no limit), `machine` the one that the candidates work on.
 
+    `allocators` are those that the image has, as in Case.
+
     `applied` gives what a container gets under a policy of this spec. It may raise an error of its own.
     """
 
@@ -33,6 +35,7 @@ class Base:
     cpus: float | None
     machine: Machine
     applied: Callable[[Mapping[str, Any]], Container]
+    allocators: tuple[str, ...] = ()
 
     @property
     def callers(self) -> int:
@@ -43,8 +46,11 @@ class Base:
         """What the candidate's container gets. Raises as `applied`."""
         return self.applied(candidate.over(self.spec))
 
-    def case(self, first: Program, can: tuple[str, ...]) -> Case:
-        """What is searched, by what the first program says of itself; `can` is what programs take themselves."""
+    def case(self, first: Program, can: tuple[str, ...], max_inter_op: int = 1) -> Case:
+        """What is searched, by what the first program says of itself; `can` is what programs take themselves.
+
+        `max_inter_op` is how many operators can run beside each other, where the program does not say it.
+        """
         said = first.said
         version = said.get("version", "") if said.get("runtime") == "onnxruntime" else ""
         shim = _SHIM_SAID.search(first.processes.output())
@@ -56,6 +62,8 @@ class Base:
             spec=self.spec,
             onnxruntime=tuple(map(int, re.findall(r"\d+", version)[:3])) or None,
             providers=tuple(said.get("providers") or ("CPUExecutionProvider",)),
+            allocators=self.allocators,
+            max_inter_op=max(max_inter_op, 1 + said.get("forks", 0)),
             can=can,
         )
 

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 import raddle
-from raddle_operator.trials.inputs import Array
+from raddle_operator.trials.inputs import TORCHSCRIPT, Array
 
 RUNNERS: Final = ("python", "node", "c")
 # What a runner takes itself, beside what the environment and the shim decide.
@@ -42,6 +42,8 @@ class Runner:
 
     def command(self, model: Path, inputs: Path, *, io_binding: bool = False) -> list[str]:
         """The command line, but for the socket. Raises RunnerError."""
+        if model.suffix in TORCHSCRIPT and self.language != "python":
+            raise RunnerError(f"{model}: a TorchScript model is run in Python; leave out --runner {self.language}")
         arguments = [str(model.absolute()), str(inputs), "io-binding" if io_binding else "plain"]
         return [*_COMMANDS[self.language](self.runtime), *arguments]
 

@@ -39,6 +39,10 @@ class Subject(Protocol):
         """A digest of what it is asked with."""
 
     @property
+    def max_inter_op(self) -> int:
+        """How many operators can run beside each other, as in Case."""
+
+    @property
     def kept(self) -> int:
         """How many of its programs may live at the same time."""
 
@@ -54,6 +58,7 @@ class Model:
     runner: models.Runner
     inputs: Path
     start_s: float = programs.START_S
+    max_inter_op: int = 1
     kept: int = 4
 
     @classmethod
@@ -68,10 +73,7 @@ class Model:
         start_s: float = programs.START_S,
     ) -> Model:
         """The model with its inputs in the folder: those of the file, without one made. Raises InputError, OSError."""
-        wanted = model_inputs.read(path)
-        models.write_inputs(
-            folder, model_inputs.made(wanted, shapes) if npz is None else model_inputs.read_npz(npz, wanted)
-        )
+        models.write_inputs(folder, model_inputs.asked(path, npz, shapes))
         return cls(path=path, runner=runner, inputs=folder, start_s=start_s)
 
     @property
@@ -128,6 +130,11 @@ class Served:
     def can(self) -> tuple[str, ...]:
         """Nothing: its settings are its own."""
         return ()
+
+    @property
+    def max_inter_op(self) -> int:
+        """1: its models are its own."""
+        return 1
 
     @property
     def digest(self) -> str:

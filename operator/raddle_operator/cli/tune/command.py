@@ -10,18 +10,21 @@ import contextlib
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from raddle.planning.kinds import PolicyError
+from raddle_operator.analysis import analysis, onnx_model
 from raddle_operator.cli import manifests, plan, workloads
 from raddle_operator.cli.manifests import Manifest, ManifestError
 from raddle_operator.cli.run import container, cpu_limit, default_policy, for_everything
 from raddle_operator.cli.tune import options
 from raddle_operator.cli.tune.progress import Progress
 from raddle_operator.cli.tuned import writing
+from raddle_operator.local import allocators
 from raddle_operator.local.container import Container
 from raddle_operator.objects.quantities import parse as quantity
 from raddle_operator.trials import driving, ending, inputs, models, programs
@@ -172,7 +175,7 @@ def tune(
         with measuring:
             try:
                 first = measuring.program(driving.BASELINE)
-                searched = _space(base.case(first, subject.can), narrowed)
+                searched = _space(base.case(first, subject.can, subject.max_inter_op), narrowed)
                 limits = search.Limits(seconds=driving.load_s(aim, budget_s), trials=trials)
                 if dry_run:
                     _say_plan(aim, searched, limits, budget_s)
@@ -217,7 +220,13 @@ def _base(limit: str | None, sources: Sequence[str]) -> Base:
         return container(limit, for_everything(found), Path("/"))
 
     cpus = None if limit is None else float(quantity(limit)) or None
-    base = Base(spec=policy.obj.get("spec") or {}, cpus=cpus, machine=machine, applied=applied)
+    base = Base(
+        spec=policy.obj.get("spec") or {},
+        cpus=cpus,
+        machine=machine,
+        applied=applied,
+        allocators=allocators.present(),
+    )
     base.container(driving.BASELINE)
     return base
 
@@ -236,6 +245,10 @@ def _model(
     try:
         model = Model.of(Path(arguments[0]), runner, folder, npz=npz, shapes=shapes, start_s=start_s)
         runner.command(model.path, folder)
+        if model.path.suffix not in inputs.TORCHSCRIPT:
+            # TorchScript's forks are counted by its runner, which has torch.
+            wide = analysis.of_onnx(onnx_model.read(model.path), None)
+            model = replace(model, max_inter_op=wide.max_inter_op)
     except (inputs.InputError, models.RunnerError) as error:
         raise ManifestError(str(error)) from None
     return model
