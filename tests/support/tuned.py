@@ -43,6 +43,7 @@ keys = st.builds(
     objective=objectives,
     runtime=texts,
     runtime_version=texts,
+    exclusive=st.booleans(),
 )
 candidates = st.dictionaries(texts, st.booleans() | st.integers() | figures | texts, max_size=4).map(Candidate.of)
 
