@@ -23,7 +23,18 @@ from raddle_operator.tuning.key import Key
 from raddle_operator.tuning.measured import Block
 from raddle_operator.tuning.result import Result
 
-__all__ = ["MOST_LATENCIES", "VERSION", "DocumentError", "Tuning", "as_json", "from_document", "read", "to_document"]
+__all__ = [
+    "MOST_LATENCIES",
+    "VERSION",
+    "DocumentError",
+    "Tuning",
+    "as_json",
+    "from_document",
+    "from_written",
+    "read",
+    "to_document",
+    "written",
+]
 
 VERSION: Final = 1
 # A block's latencies are written as they came up to so many. Of more, so many means are, of requests that took about as
@@ -58,7 +69,7 @@ def to_document(tuning: Tuning) -> dict[str, Any]:
     Those come back in ascending order, as many, each as the mean of those beside it: of a thousandth of all in the
     slowest tenth, so that its mean is exact and p99 nearly so, of nine thousandths in the rest.
     """
-    return {"version": VERSION, **_written(tuning)}
+    return written(tuning)
 
 
 def from_document(document: Any) -> Tuning:
@@ -66,14 +77,24 @@ def from_document(document: Any) -> Tuning:
 
     Raises DocumentError, naming the field, for anything that is no tuning of this version.
     """
+    found = from_written(Tuning, document)
+    if found.result.figure not in FIGURES:
+        raise DocumentError("result.figure", found.result.figure, "one of " + ", ".join(FIGURES))
+    return found
+
+
+def written(value: Any) -> dict[str, Any]:
+    """The JSON object of a dataclass of this package's types, with the version that `from_written` asks for."""
+    return {"version": VERSION, **_written(value)}
+
+
+def from_written(kind: type[_T], document: Any) -> _T:
+    """What `written` wrote of such a dataclass. Raises DocumentError, naming the field, as `from_document` does."""
     if not isinstance(document, Mapping):
         raise DocumentError("document", document, "an object")
     if document.get("version") != VERSION:
         raise DocumentError("version", document.get("version"), f"{VERSION}, the one that this Raddle reads")
-    found = read(Tuning, document, "")
-    if found.result.figure not in FIGURES:
-        raise DocumentError("result.figure", found.result.figure, "one of " + ", ".join(FIGURES))
-    return found
+    return read(kind, document, "")
 
 
 def as_json(value: Any) -> Any:
