@@ -19,7 +19,7 @@ from raddle.planning.planner import Budget
 from raddle.planning.policy import Policy
 from raddle.planning.wire import Tuned, read_plan_text
 from raddle_operator.injection.binding import rebind
-from raddle_operator.injection.tuned import Place, follow
+from raddle_operator.injection.tuned import NOT_READ, Place, follow
 from raddle_operator.objects.pods import pod_from_object, workload_of
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.objective import Kind, Objective
@@ -211,7 +211,7 @@ def test_a_tuning_that_is_not_there_is_said_with_its_namespace():
 def test_a_cluster_that_does_not_tune_says_so():
     plan, _ = bound(None)
     assert plan.values["intraOp"] == 4
-    assert "tuning.enabled is false" in plan.because["tuned"]
+    assert plan.because["tuned"] == NOT_READ
 
 
 # --- Auto -----------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from raddle_operator.tuning.summary import Summary
 Tunings = Mapping[tuple[str, str], TuningResults]
 """What tunings have found, by namespace and name."""
 
+NOT_READ: Final = "InferenceTunings are not read (chart value tuning.enabled)"
 _INSTANCES: Final = f"{PROGRAM}.instances"
 _WORKERS: Final = "budget.workersPerContainer"
 _MAX_TITLE: Final = 160
@@ -42,12 +43,16 @@ class Followed(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The container that is planned for, and its node; None where that is not known."""
+    """The container that is planned for, and its node; None where that is not known.
+
+    `image_id` is the digest of its image as the node runs it, "" where nobody has told.
+    """
 
     namespace: str
     container: str
     tuned: Tuned
     machine: Machine | None
+    image_id: str = ""
 
 
 def follow(policy: Policy, budget: Budget, place: Place, tunings: Tunings | None) -> Followed | None:
@@ -73,7 +78,7 @@ _Result = tuple[TuningResults, ClassResult, Summary]
 def _named(name: str, place: Place, tunings: Tunings | None) -> str | list[_Result]:
     """The results on the node's class, the newest first, at least one; or why there are none."""
     if tunings is None:
-        return "InferenceTunings are not read: the chart's tuning.enabled is false"
+        return NOT_READ
     if place.machine is None:
         return "the node is not known yet"
     if name == AUTO:
@@ -142,7 +147,7 @@ def _misfits(
     if measured and measured != place.container:
         yield f"the container is {place.container}, it was tuned for {measured}"
     image = place.tuned.image
-    digest = image.partition("@")[2]
+    digest = place.image_id or image.partition("@")[2]
     if not (digest and key.image) and result.image and image != result.image:
         yield f"the image is {image}, it was tuned for {result.image}"
     # A server has the processes that it has, a model alone those of the winner: no policy starts any.
