@@ -95,7 +95,7 @@ async def answered(request: Request, within_s: float, check: Callable[[], None])
             except (aiohttp.ClientError, OSError) as error:
                 said = str(error) or type(error).__name__
             await asyncio.sleep(_BETWEEN_ATTEMPTS_S)
-    raise LoadError(f"{request.url}: no good answer within {within_s:g} s: {said}")
+    raise LoadError(f"{request.url}: no good answer within {within_s:.0f} s: {said}")
 
 
 class Server:

@@ -13,13 +13,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from raddle_operator.local import container, quota
 from raddle_operator.local.container import Container, Entered
-from raddle_operator.trials import ending, http_load, runner_load
+from raddle_operator.trials import ending, http_load, kserve, runner_load
 from raddle_operator.trials.http_load import Request
 from raddle_operator.trials.load import Caller, LoadError
 
@@ -222,10 +222,14 @@ def _readable(link: socket.socket) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """How a server is started and asked. `{port}` in the command and the URL stands for a free port."""
+    """How a server is started and asked. `{port}` in the command and the URL stands for a free port.
+
+    With `kserve` the request's URL is a model's by the KServe v2 protocol, and what is posted is made of these inputs.
+    """
 
     command: tuple[str, ...]
     request: Request
+    kserve: kserve.Inputs | None = None
     start_s: float = START_S
 
     @property
@@ -236,23 +240,41 @@ class Server:
 
 @contextlib.contextmanager
 def server(given: Container, how: Server, instances: int, say: Callable[[str], None]) -> Iterator[Program]:
-    """A server that has answered. Raises TrialError where it does not come up, or refuses the request."""
+    """A server that has answered.
+
+    Raises TrialError where it does not come up, or refuses the request; InputError where none can be made.
+    """
     before_s = time.monotonic()
     port = str(_free_port())
     command = [part.replace("{port}", port) for part in how.command]
-    request = Request(url=how.request.url.replace("{port}", port), file=how.request.file, headers=how.request.headers)
+    request = replace(how.request, url=how.request.url.replace("{port}", port))
     with contextlib.ExitStack() as stack:
-        processes, _ = stack.enter_context(_entered(given, command, say))
+        processes, folder = stack.enter_context(_entered(given, command, say))
         processes.start()
-        try:
+
+        def answer(request: Request) -> bytes:
             with ending.awaited():
-                asyncio.run(http_load.answered(request, how.start_s, processes.check))
+                left_s = max(1.0, before_s + how.start_s - time.monotonic())
+                return asyncio.run(http_load.answered(request, left_s, processes.check))
+
+        try:
+            if how.kserve is not None:
+                request = _kserve_request(request, how.kserve, answer, folder / "request")
+            answer(request)
         except LoadError as error:
             raise TrialError(f"{error}{processes.last_words()}") from None
         document = json.dumps({**asdict(request), "callers": instances})
         caller = Caller(http_load.__name__, [document])
         stack.callback(caller.close)
         yield Program(caller=caller, processes=processes, said={}, started_s=time.monotonic() - before_s)
+
+
+def _kserve_request(model: Request, given: kserve.Inputs, answer: Callable[[Request], bytes], file: Path) -> Request:
+    """What is posted to the model, written into the file. Raises InputError, and what `answer` does."""
+    metadata = answer(model)
+    body, headers = kserve.request(answer(replace(model, url=kserve.server_url(model.url))), metadata, given)
+    file.write_bytes(body)
+    return Request(url=f"{model.url}/infer", file=str(file), headers={**headers, **model.headers})
 
 
 def _free_port() -> int:

@@ -144,8 +144,10 @@ class Served:
     @property
     def asked(self) -> str:
         """Of the request."""
-        request = self.server.request
-        return _digest(json.dumps([request.url, dict(request.headers)]).encode(), request.body() or b"")
+        request, kserve = self.server.request, self.server.kserve
+        said = [request.url, dict(request.headers), dict(kserve.shapes) if kserve else {}]
+        npz = kserve.npz.read_bytes() if kserve and kserve.npz else b""
+        return _digest(json.dumps(said).encode(), request.body() or b"", npz)
 
     def start(self, base: Base, say: Callable[[str], None]) -> Start:
         """Starts a candidate's server."""

@@ -27,11 +27,12 @@ from raddle_operator.cli.tuned import writing
 from raddle_operator.local import allocators
 from raddle_operator.local.container import Container
 from raddle_operator.objects.quantities import parse as quantity
-from raddle_operator.trials import driving, ending, inputs, models, programs
+from raddle_operator.trials import driving, ending, inputs, models
 from raddle_operator.trials.base import Base
 from raddle_operator.trials.http_load import Request
+from raddle_operator.trials.kserve import Inputs
 from raddle_operator.trials.measuring import Measuring
-from raddle_operator.trials.programs import TrialError
+from raddle_operator.trials.programs import Server, TrialError
 from raddle_operator.trials.record import Record, RecordError, question
 from raddle_operator.trials.subject import Model, Served, Subject
 from raddle_operator.tuning import search
@@ -47,6 +48,7 @@ Examples:
   raddle tune model.onnx --limit 2 --rate 50 --space threads.intraOp=1,2 --dry-run
   raddle tune --limit 2 --rate 20 --http http://127.0.0.1:{port}/predict --request cat.json \\
       -- python serve.py --port {port}
+  raddle tune --limit 2 --rate 20 --kserve-v2 http://127.0.0.1:{port}/v2/models/ranker -- ./start.sh {port}
 
 \b
 Ctrl-C ends the measuring; what is known until then is said.
@@ -98,7 +100,16 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--shape", "shapes", multiple=True, metavar="NAME=1,3", callback=options.shapes, help="Of an input that is made."
 )
-@click.option("--http", "url", metavar="URL", help="Tune the server that COMMAND starts, asked there.")
+@click.option(
+    "--http", "url", metavar="URL", callback=options.url, help="Tune the server that COMMAND starts, asked there."
+)
+@click.option(
+    "--kserve-v2",
+    "model_url",
+    metavar="URL",
+    callback=options.model_url,
+    help="Tune the server that COMMAND starts; URL is its model's: http://HOST:PORT/v2/models/NAME.",
+)
 @click.option("--request", "posted", type=_FILE, help="What is posted to the server, as it is. Absent: a GET.")
 @click.option(
     "--header", "headers", multiple=True, metavar="NAME: VALUE", callback=options.headers, help="Of the request."
@@ -143,6 +154,7 @@ def tune(
     npz: Path | None,
     shapes: Mapping[str, inputs.Shape],
     url: str | None,
+    model_url: str | None,
     posted: Path | None,
     headers: Mapping[str, str],
     callers: int | None,
@@ -155,15 +167,19 @@ def tune(
 ) -> None:
     """Find the best settings for a model, or a server, on this machine under a CPU limit."""
     aim = options.objective(objective, rate, p99_ms)
+    options.check(
+        url, model_url, request=posted, header=headers, callers=callers, inputs=npz, shape=shapes, runtime=runtime
+    )
+    served = _request(url or model_url, posted, headers)
     with contextlib.ExitStack() as stack:
         stack.enter_context(ending.signals())
         base = _base(limit, sources)
         subject: Subject
-        if url is not None:
-            subject = _served(model_or_command, url, posted, headers, start_s, callers or base.callers)
+        if served is not None:
+            kserve = Inputs(npz=npz, shapes=shapes) if model_url is not None else None
+            server = Server(command=_command(model_or_command), request=served, kserve=kserve, start_s=start_s)
+            subject = Served(server=server, callers=callers or base.callers)
         else:
-            if posted is not None or headers:
-                raise click.UsageError("--request and --header are for a server; name it with --http URL")
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-tune-")))
             folder.chmod(0o755)
             subject = _model(
@@ -188,7 +204,7 @@ def tune(
                 result = driver.drive(search.tune(aim, searched, limits, driving.BASELINE))
             except (TrialError, search.BaselineError) as error:
                 raise TuneError(str(error)) from None
-            except RecordError as error:
+            except (RecordError, inputs.InputError) as error:
                 raise ManifestError(str(error)) from None
             except ending.EndedError as ended:
                 shown.say("ended before anything was measured")
@@ -254,20 +270,18 @@ def _model(
     return model
 
 
-def _served(
-    command: tuple[str, ...],
-    url: str,
-    posted: Path | None,
-    headers: Mapping[str, str],
-    start_s: float,
-    callers: int,
-) -> Served:
-    """Raises UsageError."""
-    if not command:
-        raise click.UsageError("which server? raddle tune --http URL --request FILE -- COMMAND")
+def _request(url: str | None, posted: Path | None, headers: Mapping[str, str]) -> Request | None:
+    if url is None:
+        return None
     kind = {"Content-Type": "application/json"} if posted is not None and posted.suffix == ".json" else {}
-    request = Request(url=url, file=str(posted) if posted else None, headers={**kind, **headers})
-    return Served(server=programs.Server(command=command, request=request, start_s=start_s), callers=callers)
+    return Request(url=url, file=str(posted) if posted else None, headers={**kind, **headers})
+
+
+def _command(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Raises UsageError."""
+    if not arguments:
+        raise click.UsageError("which server? raddle tune --http URL --request FILE -- COMMAND")
+    return arguments
 
 
 def _space(case: Case, narrowed: Mapping[str, Sequence[Value]]) -> Space:
