@@ -1,7 +1,7 @@
 """What a server of the KServe v2 protocol (Open Inference Protocol) is asked: its model's inputs, made, as a request.
 
-kserve/open-inference-protocol, specification/protocol/inference_rest.md; tensors as bytes by the extension
-binary_tensor_data, triton-inference-server/server, docs/protocol/extension_binary_data.md.
+The protocol is kserve/open-inference-protocol's inference_rest.md; tensors as bytes are its extension
+binary_tensor_data, extension_binary_data.md of triton-inference-server/server.
 """
 
 from __future__ import annotations
