@@ -17,11 +17,12 @@ from raddle_operator.trials.inputs import TORCHSCRIPT, Array
 
 RUNNERS: Final = ("python", "node", "c")
 # What a runner takes itself, beside what the environment and the shim decide.
-CAN: Final[Mapping[str, tuple[str, ...]]] = {
+_CAN: Final[Mapping[str, tuple[str, ...]]] = {
     "python": ("instances", "ioBinding"),
     "node": ("instances",),
     "c": ("instances", "ioBinding"),
 }
+_CAN_SCRIPT: Final = ("instances",)
 _HERE: Final = Path(raddle.__file__).parent
 
 
@@ -39,6 +40,10 @@ class Runner:
 
     language: str = "python"
     runtime: Path | None = None
+
+    def can(self, model: Path) -> tuple[str, ...]:
+        """What it takes itself for the model, as in Case."""
+        return _CAN_SCRIPT if model.suffix in TORCHSCRIPT else _CAN[self.language]
 
     def command(self, model: Path, inputs: Path, *, io_binding: bool = False) -> list[str]:
         """The command line, but for the socket. Raises RunnerError."""

@@ -84,7 +84,7 @@ class Model:
     @property
     def can(self) -> tuple[str, ...]:
         """What the runner takes itself."""
-        return models.CAN[self.runner.language]
+        return self.runner.can(self.path)
 
     @property
     def digest(self) -> str:
