@@ -22,7 +22,7 @@ from raddle_operator.tuning.race import race
 from raddle_operator.tuning.result import BoundTest, Interval, Result, Verdict
 from raddle_operator.tuning.space import INSTANCES, SPINNING, THREADS, Axis, Space
 
-__all__ = ["Answer", "BaselineError", "Limits", "ReplayError", "drive", "estimate", "replay", "tune"]
+__all__ = ["Answer", "BaselineError", "Limits", "ReplayError", "confirm", "drive", "estimate", "replay", "tune"]
 
 Search = Generator[Ask, Answer, Result]
 
@@ -64,16 +64,28 @@ def tune(objective: Objective, space: Space, limits: Limits | None = None, basel
     The same answers lead to the same asks. `baseline` absent: all is left to the plan. Raises BaselineError where the
     baseline can't be measured, PolicyError where it can't be planned.
     """
+    search = _begun(objective, space, limits, baseline)
+    return (yield from search.ended(search.run()))
+
+
+def confirm(
+    objective: Objective,
+    space: Space,
+    candidate: Candidate,
+    limits: Limits | None = None,
+    baseline: Candidate | None = None,
+) -> Search:
+    """As `tune`, where another node of the same kind has found the candidate: the noise and the proof alone."""
+    search = _begun(objective, space, limits, baseline)
+    return (yield from search.ended(search.run_proof(candidate)))
+
+
+def _begun(objective: Objective, space: Space, limits: Limits | None, baseline: Candidate | None) -> _Search:
     baseline = baseline or Candidate()
     space.case.key(baseline)
     book = Book(case=space.case, objective=objective, limits=limits or Limits(), baseline=baseline)
-    search = _Search(space=space, book=book, winner=baseline)
     book.known([baseline])
-    try:
-        yield from search.run()
-    except BudgetError:
-        search.remarks.append("ended before all was measured")
-    return search.result()
+    return _Search(space=space, book=book, winner=baseline)
 
 
 def replay(search: Search, recorded: Iterable[tuple[Ask, Answer]]) -> Ask | Result:
@@ -132,6 +144,21 @@ class _Search:
     bound: BoundTest | None = None
     contributions: list[tuple[str, Interval]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+
+    def ended(self, run: Generator[Ask, Answer, None]) -> Search:
+        """The result of the run, of as much of it as the budget allows."""
+        try:
+            yield from run
+        except BudgetError:
+            self.remarks.append("ended before all was measured")
+        return self.result()
+
+    def run_proof(self, candidate: Candidate) -> Generator[Ask, Answer, None]:
+        yield from self._noise()
+        self.verdict = yield from self._proven(self.book.known([candidate]))
+        if candidate in self.book.skipped:
+            self.remarks.append(f"{candidate.title}: {self.book.skipped[candidate]}")
+        yield from self._keep_bound()
 
     def run(self) -> Generator[Ask, Answer, None]:
         if not (yield from self._serves()):
