@@ -12,6 +12,7 @@ from typing import Any, Final
 from raddle.cpus.topology import Machine
 from raddle.planning.planner import Budget
 from raddle_operator.local.container import Container
+from raddle_operator.trials.processes import Place, here
 from raddle_operator.trials.programs import Program
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.key import Key, NodeClass
@@ -26,9 +27,8 @@ _SHIM_SAID: Final = re.compile(r"raddle: onnxruntime (\d+(?:\.\d+)+)")
 class Base:
     """`spec` is the policy's, `cpus` limits.cpu (None: no limit), `machine` the one that the candidates work on.
 
-    `allocators` are those that the image has, as in Case.
-
-    `applied` gives what a container gets under a policy of this spec. It may raise an error of its own.
+    `applied` gives what a container gets under a policy of this spec. It may raise an error of its own. `place` is
+    where programs are started, `allocators` those that the image has, as in Case.
     """
 
     spec: Mapping[str, Any]
@@ -36,6 +36,7 @@ class Base:
     machine: Machine
     applied: Callable[[Mapping[str, Any]], Container]
     allocators: tuple[str, ...] = ()
+    place: Place = here
 
     @property
     def callers(self) -> int:

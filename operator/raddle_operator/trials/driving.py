@@ -28,10 +28,13 @@ BASELINE: Final = Candidate()
 _BESIDE_S: Final = 0.6
 
 
-def load_s(aim: Objective, budget_s: float) -> float:
-    """Seconds of load that fit into the budget, beside what each block takes besides."""
+def load_s(aim: Objective, budget_s: float, start_s: float | None = None) -> float:
+    """Seconds of load that fit into the budget, beside what each block takes besides.
+
+    `start_s` is what the start of a program takes where each block needs one; None: programs are kept.
+    """
     block_s = 2.0 if aim.rate is None or aim.kind is Kind.THROUGHPUT else max(1.0, min(10.0, 100 / aim.rate))
-    return budget_s * block_s / (1.25 * block_s + _BESIDE_S)
+    return budget_s * block_s / ((1.25 * block_s if start_s is None else block_s + start_s) + _BESIDE_S)
 
 
 @dataclass(slots=True, kw_only=True)

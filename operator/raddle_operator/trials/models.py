@@ -26,6 +26,11 @@ _CAN_SCRIPT: Final = ("instances",)
 _HERE: Final = Path(raddle.__file__).parent
 
 
+def can(language: str, model: Path) -> tuple[str, ...]:
+    """What the language's runner takes itself for the model, as in Case."""
+    return _CAN_SCRIPT if model.suffix in TORCHSCRIPT else _CAN[language]
+
+
 class RunnerError(ValueError):
     """A runner can't be had; the message says what is missing, in words for people."""
 
@@ -40,10 +45,6 @@ class Runner:
 
     language: str = "python"
     runtime: Path | None = None
-
-    def can(self, model: Path) -> tuple[str, ...]:
-        """What it takes itself for the model, as in Case."""
-        return _CAN_SCRIPT if model.suffix in TORCHSCRIPT else _CAN[self.language]
 
     def command(self, model: Path, inputs: Path, *, io_binding: bool = False) -> list[str]:
         """The command line, but for the socket. Raises RunnerError."""

@@ -19,6 +19,17 @@ from raddle_operator.trials.programs import Program
 from raddle_operator.tuning.candidate import Candidate
 
 
+class Runner(Protocol):
+    """How a model is run alone: `models.Runner` here, `pod.Runner` in a container."""
+
+    @property
+    def language(self) -> str:
+        """One of models.RUNNERS."""
+
+    def command(self, model: Path, inputs: Path, *, io_binding: bool = False) -> list[str]:
+        """The command line, but for the socket."""
+
+
 class Subject(Protocol):
     """One that can be tuned."""
 
@@ -52,11 +63,12 @@ class Subject(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model alone, by a runner. `inputs` is a folder as `models.write_inputs` writes it."""
+    """A model alone, by a runner. `inputs` is a folder as `models.write_inputs` writes it, `digest` as in Key."""
 
     path: Path
-    runner: models.Runner
+    runner: Runner
     inputs: Path
+    digest: str
     start_s: float = programs.START_S
     max_inter_op: int = 1
     kept: int = 4
@@ -65,16 +77,23 @@ class Model:
     def of(
         cls,
         path: Path,
-        runner: models.Runner,
+        runner: Runner,
         folder: Path,
         *,
+        file: Path | None = None,
         npz: Path | None = None,
         shapes: Mapping[str, model_inputs.Shape] | None = None,
         start_s: float = programs.START_S,
     ) -> Model:
-        """The model with its inputs in the folder: those of the file, without one made. Raises InputError, OSError."""
-        models.write_inputs(folder, model_inputs.asked(path, npz, shapes))
-        return cls(path=path, runner=runner, inputs=folder, start_s=start_s)
+        """The model with its inputs in the folder: those of `npz`, without one made. Raises InputError, OSError.
+
+        `file` is the model here, where `path` is elsewhere.
+        """
+        file = file or path
+        models.write_inputs(folder, model_inputs.asked(file, npz, shapes))
+        with file.open("rb") as opened:
+            digest = "sha256:" + hashlib.file_digest(opened, "sha256").hexdigest()
+        return cls(path=path, runner=runner, inputs=folder, digest=digest, start_s=start_s)
 
     @property
     def name(self) -> str:
@@ -84,13 +103,7 @@ class Model:
     @property
     def can(self) -> tuple[str, ...]:
         """What the runner takes itself."""
-        return self.runner.can(self.path)
-
-    @property
-    def digest(self) -> str:
-        """Of the model's file."""
-        with self.path.open("rb") as file:
-            return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+        return models.can(self.runner.language, self.path)
 
     @property
     def asked(self) -> str:
@@ -104,7 +117,8 @@ class Model:
             program = candidate.program()
             command = self.runner.command(self.path, self.inputs, io_binding=bool(program.get("ioBinding")))
             instances = int(program.get("instances", 1))
-            return programs.runners(base.container(candidate), command, instances, say, start_s=self.start_s)
+            given = base.container(candidate)
+            return programs.runners(given, command, instances, say, place=base.place, start_s=self.start_s)
 
         return start
 
@@ -151,7 +165,9 @@ class Served:
 
     def start(self, base: Base, say: Callable[[str], None]) -> Start:
         """Starts a candidate's server."""
-        return lambda candidate: programs.server(base.container(candidate), self.server, self.callers, say)
+        return lambda candidate: programs.server(
+            base.container(candidate), self.server, self.callers, say, place=base.place
+        )
 
 
 def _digest(*parts: bytes) -> str:
