@@ -121,7 +121,7 @@ def test_each_instance_answers_one_request_at_a_time(runner, model, tmp_path, in
 
 @pytest.mark.parametrize("io_binding", [False, True])
 def test_inputs_of_every_type_and_shape_are_given(runner, tmp_path, io_binding):
-    if io_binding and "ioBinding" not in runner.can(tmp_path):
+    if io_binding and "ioBinding" not in models.can(runner.language, tmp_path):
         pytest.skip(f"the runner in {runner.language} has no I/O binding")
     # Python's I/O binding takes no strings.
     types = {name: kind for name, kind in TYPES.items() if name != "str" or not io_binding}
@@ -216,7 +216,7 @@ def test_both_pools_of_a_candidate_reach_torch(torch, script, tmp_path, threads,
     parallel = {"threads_executionMode": "Parallel", "threads_interOp": beside} if beside > 1 else {}
     given = under(threads_intraOp=threads, **parallel)
     with started(torch, script, tmp_path, given, arrays=arrays) as program:
-        assert (program.said["runtime"], program.said["forks"], torch.can(script)) == ("torch", 1, ("instances",))
+        assert (program.said["runtime"], program.said["forks"], models.can(torch.language, script)) == ("torch", 1, ("instances",))
         assert f"intra_op={threads}, inter_op={beside}" in program.processes.output()
         assert asked(program).missed == 0
 
