@@ -31,6 +31,8 @@ UNUSED = tuple(
     f"kubernetes/{client}/{kind}/[!_]*.py" for client in ("client", "aio/client") for kind in ("models", "api")
 )
 KEPT = ("v1_managed_fields_entry.py", "v1_object_meta.py", "v1_owner_reference.py")
+# They run models alone, for `raddle tune`; an image without onnx reads none.
+RUNNERS = ("raddle/runner", "raddle/_native/*/run-model")
 LAUNCHER = """\
 #!/usr/local/bin/python3
 from raddle_operator.cli import main
@@ -65,7 +67,7 @@ def main(arguments: list[str]) -> None:
 
 
 def build_native() -> None:
-    """Builds the native shim for every architecture, installing compilers with apt-get where one is missing.
+    """Builds the native parts for every architecture, installing compilers with apt-get where one is missing.
 
     Every image holds all of them, since the operator delivers the shim to nodes of any kind.
     """
@@ -80,6 +82,7 @@ def build_native() -> None:
 
     for machine in ARCHITECTURES.values():
         build.library(machine)
+        build.runner(machine)
 
 
 def packages(machine: str, requirements: Path, out: Path) -> None:
@@ -109,8 +112,11 @@ def build_wheel(folder: Path) -> Path:
 
 
 def prune(library: Path) -> None:
-    """Removes what is never imported, and what tells one build from another."""
+    """Removes what is never used, and what tells one build from another."""
     shutil.rmtree(library / "bin", ignore_errors=True)
+    if not (library / "onnx").is_dir():
+        for path in [found for pattern in RUNNERS for found in library.glob(pattern)]:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
     for pattern in (*UNUSED, "*.dist-info/direct_url.json", "*.dist-info/REQUESTED", "*.dist-info/RECORD"):
         for path in library.glob(pattern):
             if path.name not in KEPT:

@@ -21,6 +21,7 @@ PACKAGE = ROOT / "operator" / "raddle_operator"
 PURE = [
     PACKAGE / "objects",
     PACKAGE / "injection",
+    PACKAGE / "jobs",
     PACKAGE / "tuning",
     ROOT / "runtime/raddle/planning",
     ROOT / "runtime/raddle/cpus",

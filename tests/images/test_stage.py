@@ -47,6 +47,20 @@ def test_pruning_leaves_packages_of_the_client_importable_and_takes_its_models(t
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()) == sorted(kept)
 
 
+@pytest.mark.parametrize("reads_models", [False, True])
+def test_only_an_image_that_reads_models_has_what_runs_them(tmp_path, reads_models):
+    runners = {"raddle/runner/run_model.py", "raddle/_native/x86_64/run-model"}
+    others = {"raddle/shim.py", "raddle/_native/x86_64/libraddle.so"} | (
+        {"onnx/__init__.py"} if reads_models else set()
+    )
+    for name in runners | others:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    stage.prune(tmp_path)
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == (others | runners if reads_models else others)
+
+
 def test_the_shims_image_serves_a_runtime_that_ignores_the_subpath_of_an_image_volume(tmp_path):
     stage.shim_files(tmp_path)
     below = tmp_path / delivery.MOUNT_PATH.lstrip("/")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raddle.planning import families
-from raddle.planning.policy import Policy, PolicyError, from_settings, parse, to_settings
+from raddle.planning.policy import Policy, PolicyError, from_settings, overlaid, parse, to_settings
 
 
 def test_an_empty_spec_leaves_everything_to_raddle():
@@ -38,6 +38,7 @@ def test_every_field_is_read():
         },
         "allocator": "Jemalloc",
         "existingValues": "Override",
+        "tuning": "ranker",
         "observe": "Runs",
         "reports": True,
         "shim": "None",
@@ -73,6 +74,7 @@ def test_every_field_is_read():
         acknowledge=("use_tf32", "session.set_denormal_as_zero"),
         allocator="Jemalloc",
         existing_values="Override",
+        tuning="ranker",
         observe="Runs",
         reports=True,
         shim="None",
@@ -147,6 +149,8 @@ def test_every_field_is_read():
                 "it must be named in onnxruntime.acknowledge too: it changes results or needs your help"
             ),
         ),
+        ({"tuning": "auto/2"}, "tuning: 'auto/2' is not allowed; it must be Auto or the name of an object"),
+        ({"tuning": "x" * 64}, f"tuning: '{'x' * 64}' is not allowed; it must be Auto or the name of an object"),
         (
             {"placement": {"numa": "SingleNUMANode"}, "budget": {"source": "Node"}},
             "placement.numa: 'SingleNUMANode' is not allowed; it must be Auto or Any when budget.source is Node",
@@ -182,6 +186,55 @@ def test_what_is_no_run_time_is_refused(text):
 def test_what_is_no_request_rate_is_refused(rate):
     with pytest.raises(PolicyError, match=r"load\.requestsPerSecond"):
         parse({"load": {"requestsPerSecond": rate}})
+
+
+def test_what_is_laid_over_a_policy_replaces_only_what_it_says():
+    policy = parse({"objective": "Throughput", "threads": {"intraOp": 4, "spinning": "Never"}})
+    assert overlaid(policy, {"threads": {"intraOp": 3}}) == policy._replace(intra_op=3)
+    assert overlaid(policy, {}) == policy
+
+
+@pytest.mark.parametrize(
+    ("before", "over"),
+    [({"intraOpPercent": 50}, {"intraOp": 3}), ({"intraOp": 3}, {"intraOpPercent": 50})],
+)
+def test_a_count_that_is_laid_over_a_policy_replaces_its_percentage_and_the_reverse(before, over):
+    assert overlaid(parse({"threads": before}), {"threads": over}) == parse({"threads": over})
+
+
+def test_entries_and_options_are_laid_over_a_policy_key_by_key():
+    backoff, spin_us, cuda = "session.intra_op.spin_backoff_max", "session.intra_op.spin_duration_us", "gpu_mem_limit"
+    policy = parse(
+        {
+            "onnxruntime": {
+                "configEntries": {backoff: "2", spin_us: "50"},
+                "providerOptions": {"CUDAExecutionProvider": {cuda: "1024"}},
+            }
+        }
+    )
+    over = {
+        "onnxruntime": {
+            "configEntries": {spin_us: "200"},
+            "providerOptions": {
+                "CUDAExecutionProvider": {"cudnn_conv_use_max_workspace": "0"},
+                "XnnpackExecutionProvider": {"intra_op_num_threads": "2"},
+            },
+        }
+    }
+    made = overlaid(policy, over)
+    assert dict(made.config_entries) == {backoff: "2", spin_us: "200"}
+    assert dict(made.provider_options) == {
+        "CUDAExecutionProvider": (("cudnn_conv_use_max_workspace", "0"), (cuda, "1024")),
+        "XnnpackExecutionProvider": (("intra_op_num_threads", "2"),),
+    }
+
+
+@pytest.mark.parametrize(
+    "over", [{"threads": {"intraOp": 3}}, {"threads": {"interOp": 2}}, {"threads": {"intraOp": 0}}]
+)
+def test_what_can_not_be_laid_over_a_policy_is_refused(over):
+    with pytest.raises(PolicyError):
+        overlaid(parse({"threads": {"maxIntraOp": 2}}), over)
 
 
 json_values = st.recursive(

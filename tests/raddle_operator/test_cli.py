@@ -5,17 +5,20 @@ from __future__ import annotations
 import io
 import json
 import textwrap
+from dataclasses import replace
 
 import click
 import pytest
 import yaml
 from click.testing import CliRunner
 from rich.console import Console
+from support import tunings
 
 import machines
 from generate import chart
 from raddle import delivery, env
 from raddle.cpus.topology import Machine
+from raddle.machine import sysfs
 from raddle_operator.cli import COMMANDS, cluster, explain, main, manifests
 from raddle_operator.objects.policy import policy_from_object
 
@@ -100,6 +103,48 @@ def test_plan_advises_how_many_instances_fill_the_cpus_for_throughput(run):
     because = "4 cores an instance, none across two L3 domains"
     assert workload["containers"][0]["because"]["layout"] == because
     assert "advice" not in plan(run).stdout
+
+
+TUNED_FOR = machines.path("2s16c32t")
+TUNING_LINE = "intraOp 3, slowest tenth -18.0 % [-23.0, -12.0] on "
+
+
+def tuning_files(spec="  tuning: resnet\n", **key):
+    """A policy that names a tuning, its workload, and the tuning with a result for that machine."""
+    found = tunings.summary(sysfs.read_machine(str(TUNED_FOR)), key={"limit_cpus": 12.0, **key})
+    workload = {"kind": "Deployment", "name": "resnet"}
+    of_class = tunings.of_class(found, image="registry.example/resnet:1")
+    tuning = tunings.found(of_class, name="resnet", namespace="default", workload=workload)
+    return {"policy.yaml": POLICY + spec, "deployment.yaml": DEPLOYMENT, "tuning.yaml": yaml.safe_dump(tuning)}
+
+
+@pytest.mark.parametrize("spec", ["  tuning: resnet\n", "  tuning: Auto\n"])
+def test_plan_follows_the_tuning_that_is_among_the_files(run, spec):
+    result = plan(run, "--machine", str(TUNED_FOR), files=tuning_files(spec))
+    assert f"tuning deployment/resnet serve: tuned: {TUNING_LINE}" in result.stdout
+    (workload,) = json.loads(plan(run, "--machine", str(TUNED_FOR), "-o", "json", files=tuning_files(spec)).stdout)
+    (container,) = workload["containers"]
+    assert (container["values"]["intraOp"], container["tuned"]) == (3, "resnet")
+    assert container["because"]["tuned"].startswith(TUNING_LINE)
+
+
+def test_plan_says_why_a_tuning_does_not_hold(run):
+    said = "tuning deployment/resnet serve: not tuned: "
+    result = plan(run, "--machine", str(TUNED_FOR), files=tuning_files(limit_cpus=2.0))
+    reason = "InferenceTuning resnet: the CPU limit is 12 CPUs, it was tuned for 2 CPUs"
+    assert said + reason in result.stdout.splitlines()
+    assert said + "the node is not known yet" in plan(run, files=tuning_files()).stdout.splitlines()
+    files = tuning_files()
+    del files["tuning.yaml"]
+    result = plan(run, "--machine", str(TUNED_FOR), files=files)
+    assert said + "there is no InferenceTuning resnet in namespace default" in result.stdout.splitlines()
+
+
+def test_a_tuning_among_the_files_that_is_none_is_refused_with_its_line(run):
+    files = {**tuning_files(), "tuning.yaml": tuning_files()["tuning.yaml"].replace("Better", "Fine")}
+    result = plan(run, files=files)
+    assert result.exit_code == 2
+    assert "status.classes[0].verdict: 'Fine' is not allowed" in result.stderr
 
 
 def test_plan_for_a_topology_file_needs_no_recorded_machine(run, tmp_path):
@@ -425,6 +470,48 @@ def test_explain_names_the_policy_whose_settings_are_others_now(run, later, stal
     assert explain.changed_since(snapshot) == stale_against
     snapshot.pod["metadata"]["labels"] = {"app": "another"}
     assert explain.changed_since(snapshot) is None
+
+
+def tuned_snapshot(run, image_id="", **key):
+    """A pod that follows a tuning, in a cluster where it has found something since; its node tells the image's digest."""
+    files = tuning_files(image="sha256:1a")
+    (pod,) = yaml.safe_load_all(plan(run, "--machine", str(TUNED_FOR), "-o", "yaml", files=files).stdout)
+    pod["status"] = {"containerStatuses": [{"name": "serve", "imageID": image_id}]}
+    now = yaml.safe_load(tuning_files(**{"image": "sha256:1a", **key})["tuning.yaml"])
+    machine = sysfs.read_machine(str(TUNED_FOR))
+    made = {"namespace": "default", "namespace_labels": {}, "policies": (), "machine": machine}
+    return cluster.Snapshot(pod=pod, tunings=tunings.by_name(now), **made)
+
+
+@pytest.mark.parametrize(
+    ("changes", "now"),
+    [
+        ({}, None),
+        ({"image_id": "registry.example/resnet@sha256:1a"}, None),
+        (
+            {"image_id": "registry.example/resnet@sha256:77"},
+            "not tuned: InferenceTuning resnet: the image is sha256:77, it was tuned for sha256:1a",
+        ),
+        (
+            {"limit_cpus": 8.0},
+            "not tuned: InferenceTuning resnet: the CPU limit is 12 CPUs, it was tuned for 8 CPUs",
+        ),
+    ],
+)
+def test_explain_quotes_the_tuning_and_says_when_it_no_longer_fits(run, changes, now):
+    snapshot = tuned_snapshot(run, **changes)
+    text = io.StringIO()
+    explain.show(Console(file=text, width=200), snapshot, wide=False)
+    assert f"  tuned: {TUNING_LINE}" in text.getvalue()
+    assert (f"  Now: {now}" in text.getvalue()) is (now is not None)
+    document = explain._document(snapshot)
+    assert document["tunedNow"] == ({"serve": now} if now else {})
+    assert document["containers"][0]["tuned"] == "resnet"
+
+
+def test_explain_does_not_guess_where_nobody_may_look_at_tunings(run):
+    snapshot = replace(tuned_snapshot(run, limit_cpus=8.0), tunings=None)
+    assert explain._document(snapshot)["tunedNow"] == {}
 
 
 @pytest.mark.parametrize(("limit", "resized"), [("12", None), ("12000m", None), ("500m", 0.5), (None, None)])

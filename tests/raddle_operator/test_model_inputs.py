@@ -147,3 +147,35 @@ def test_a_file_that_is_no_model_says_so(tmp_path):
             inputs.read(tmp_path / name)
     with pytest.raises(InputError, match=r"absent\.onnx: No such file"):
         inputs.read(tmp_path / "absent.onnx")
+
+
+# --- TorchScript ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "model.pt"
+    path.touch()
+    return path
+
+
+def test_inputs_of_a_script_are_floats_of_the_shapes_that_are_said_in_their_order(script):
+    arrays = inputs.asked(script, None, {"tokens": (1, 8), "mask": (8,)})
+    assert [(name, array.dtype.name, array.shape) for name, array in arrays.items()] == [
+        ("tokens", "float32", (1, 8)),
+        ("mask", "float32", (8,)),
+    ]
+
+
+def test_inputs_of_a_script_are_of_any_type_in_a_file(script, tmp_path):
+    given = {"b": np.arange(3), "a": np.ones(2, np.float16)}
+    inputs.write_npz(tmp_path / "given.npz", given)
+    arrays = inputs.asked(script, tmp_path / "given.npz")
+    assert list(arrays) == ["b", "a"]
+    assert arrays["b"].dtype == given["b"].dtype
+
+
+def test_text_for_a_script_is_refused(script, tmp_path):
+    inputs.write_npz(tmp_path / "given.npz", {"text": np.array(["a"])})
+    with pytest.raises(InputError, match=r"given\.npz: input text is text, which no TorchScript model takes"):
+        inputs.asked(script, tmp_path / "given.npz")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cluster import objects
 from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import Policy
-from raddle.planning.wire import plan_text
+from raddle.planning.wire import Tuned, plan_text
 from raddle_operator.controller.examine import verdict
 from raddle_operator.controller.facts import (
     NamespaceFacts,
@@ -309,6 +309,72 @@ def test_conditions_say_what_is_the_case(spec, counts, options, expected):
     assert all(item["observedGeneration"] == 3 for item in found)
 
 
+ANEW = "a pod looks when it is bound, so restarted ones look again"
+TUNED = [
+    (Tally(), "False NoPodsYet", "no pod has been created since the policy names a tuning"),
+    (Tally(tuned=Counter(ranker=2)), "True Tuned", "2 pods follow InferenceTuning ranker"),
+    (
+        Tally(tuned=Counter(ranker=2), untuned=Counter({"the limit is another": 1})),
+        "True PartlyTuned",
+        f"2 of 3 pods follow InferenceTuning ranker; the others the plan: the limit is another (1 pod); {ANEW}",
+    ),
+    (
+        Tally(untuned=Counter({"it has no result yet": 1, "there is none": 2})),
+        "False NotTuned",
+        f"3 pods follow the plan: there is none (2 pods); it has no result yet (1 pod); {ANEW}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("counts", "said", "message"), TUNED)
+def test_a_policy_that_names_a_tuning_says_which_pods_follow_it(counts, said, message):
+    status = policy_status(record(tuning="ranker"), counts, now_s=NOW_S)
+    found = condition(status, "Tuned")
+    assert f"{found['status']} {found['reason']}" == said
+    assert found["message"] == message
+
+
+def test_a_policy_that_names_no_tuning_says_nothing_of_any():
+    status = policy_status(record(), Tally(untuned=Counter(x=1)), now_s=NOW_S)
+    assert "Tuned" not in {item["type"] for item in status["conditions"]}
+
+
+def tuned_plan(because, by=""):
+    made = plan(None, Budget(quota_cpus=2.0), Policy())
+    made = made._replace(because={**made.because, "tuned": because})
+    policy = Policy(tuning="ranker")
+    return plan_text(made, Budget(quota_cpus=2.0), policy, "InferenceThreading/p", None, Tuned("image", "", by))
+
+
+OTHER_LIMIT, FOLLOWED = tuned_plan('the "limit" is another'), tuned_plan("intraOp 3", "ranker")
+
+
+@pytest.mark.parametrize(
+    ("texts", "tuned", "untuned"),
+    [
+        ([FOLLOWED], "ranker", ""),
+        ([OTHER_LIMIT], "", 'the "limit" is another'),
+        # A proxy beside the server that was tuned.
+        ([OTHER_LIMIT, FOLLOWED], "ranker", ""),
+        ([throughput_plan(Budget())], "", ""),
+        # Annotations are untrusted, and the status has to be one that can be written.
+        ([r'{"because":{"tuned":"\ud800 \n"}}'], "", "   "),
+        ([r'{"because":{"tuned":"\uzzzz"}}'], "", ""),
+        ([r'{"because":{"x":"\"tuned\":{\"by\":\"ranker\"}"}}'], "", ""),
+        (['{"tuned":{"by":"Ranker?"}}'], "", ""),
+    ],
+)
+def test_what_a_pods_plans_say_of_a_tuning_is_read(texts, tuned, untuned):
+    annotations = {f"plan.raddle.dev/c{number}": text for number, text in enumerate(texts)}
+    labels = {"raddle.dev/injected": "true"}
+    found = PodReader().read({"metadata": metadata(labels=labels, annotations=annotations)})
+    assert (found.tuned, found.untuned) == (tuned, untuned)
+    counts = counted([dataclasses.replace(found, labels=pod(injected=True).labels)], policy()).policies[
+        key_of(policy())
+    ]
+    assert (sum(counts.tuned.values()), sum(counts.untuned.values())) == (bool(tuned), bool(untuned))
+
+
 def test_an_unusable_policy_says_which_field():
     status = policy_status(record(mode="Whatever"), Tally(), now_s=NOW_S)
     assert "spec.mode" in condition(status, "Accepted")["message"]
@@ -368,6 +434,8 @@ tallies = st.builds(
     resized=st.integers(0, 9),
     skipped=st.builds(Counter, st.dictionaries(st.sampled_from(["A", "B"]), st.integers(1, 9))),
     rivals=st.sets(st.sampled_from("xyz")),
+    tuned=st.builds(Counter, st.dictionaries(st.sampled_from("ab"), st.integers(1, 9))),
+    untuned=st.builds(Counter, st.dictionaries(st.sampled_from("ab"), st.integers(1, 9))),
 )
 
 

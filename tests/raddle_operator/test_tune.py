@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 from support import tiny_models
 
 from raddle_operator.cli import main
+from raddle_operator.trials import ending
 from raddle_operator.tuning import document
 
 RADDLE = str(Path(sys.executable).with_name("raddle"))
@@ -37,13 +39,28 @@ def tune(*arguments):
         (["MODEL", "--rate", "1", "--p99", "20"], "'--p99': '20' is no time; write it as 20ms, in us, ms, s"),
         (["MODEL", "--objective", "cost"], "--objective cost needs --rate"),
         (["MODEL", "--shape", "z=1"], "no input is named z"),
-        (["MODEL", "--request", "MODEL"], "name it with --http URL"),
+        (["MODEL", "--request", "MODEL"], "--request goes with --http only"),
+        (
+            ["--http", "http://127.0.0.1:1/", "--shape", "x=1", "--", "true"],
+            "--shape goes with MODEL or --kserve-v2 only",
+        ),
+        (["--http", "127.0.0.1:1"], "'--http': '127.0.0.1:1' is no URL"),
+        (["--kserve-v2", "http://127.0.0.1:1/"], "'--kserve-v2': 'http://127.0.0.1:1/' is no model of the KServe v2"),
+        (["--http", "http://a/", "--kserve-v2", "http://a/v2/models/m"], "--http and --kserve-v2 exclude each other"),
         (["--http", "http://127.0.0.1:1/"], "which server?"),
         (["MODEL", "--runtime", "/"], "/ is no Python"),
+        (["/nowhere.pt", "--shape", "x=1"], "/nowhere.pt: No such file"),
+        (["SCRIPT"], "say each, in their order, with --shape image=1,3,224,224 (floats), or give an .npz file"),
+        (["SCRIPT", "--shape", "x=1", "--runner", "c"], "a TorchScript model is run in Python; leave out --runner c"),
+        (["MODEL", "--runner", "node", "--runtime", "/"], "/node_modules has no onnxruntime-node"),
+        (["MODEL", "--runner", "c", "--runtime", "/"], "/ is no file; the runner in C takes a libonnxruntime.so"),
     ],
 )
-def test_bad_input_is_named_and_starts_nothing(arguments, said, model):
-    result = tune(*(model if one == "MODEL" else one for one in arguments))
+def test_bad_input_is_named_and_starts_nothing(arguments, said, model, tmp_path):
+    script = tmp_path / "model.pt"
+    script.touch()
+    names = {"MODEL": model, "SCRIPT": str(script)}
+    result = tune(*(names.get(one, one) for one in arguments))
     assert result.exit_code == 2
     assert said in result.output
 
@@ -52,6 +69,13 @@ def test_a_dry_run_says_what_would_be_measured(model):
     result = tune(model, "--limit", "1", "--rate", "50", "--dry-run")
     assert result.exit_code == 0
     assert "threads.intraOp: 1, 2" in result.output
+
+
+def test_operators_that_can_run_beside_each_other_are_tried_so(tmp_path, model):
+    wide = str(tiny_models.write_wide(tmp_path, branches=3))
+    options = ["--limit", "1", "--rate", "50", "--dry-run"]
+    assert "threads.interOp: 2, 3" in tune(wide, *options).output
+    assert "threads.interOp: not searched: no operators of the model" in tune(model, *options).output
 
 
 def test_a_model_that_does_not_load_ends_with_the_reason(model):
@@ -73,20 +97,108 @@ def test_a_search_that_runs_out_of_budget_says_what_is_known(model):
     assert "ended before all was measured" in tuning.result.remarks
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_measuring_and_leaves_nothing(model, number):
-    # A shell that starts the tests in the background has them ignore it.
-    process = subprocess.Popen(
-        ["env", "--default-signal=INT", RADDLE, "tune", model, "--rate", "50", "-o", "json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert "capacity" in process.stderr.readline()
+def test_a_record_is_gone_on_with_and_one_of_another_question_refused(model, tmp_path):
+    record = tmp_path / "record"
+
+    def again(*more):
+        command = [RADDLE, "tune", model, "--rate", "200", "--budget", "4s", "--resume", str(record), "-o", "json"]
+        return subprocess.run([*command, *more], check=False, capture_output=True, text=True)
+
+    assert again().returncode == 0
+    question, first, *_ = record.read_text().splitlines(keepends=True)
+    # As a crash leaves it.
+    record.write_text(question + first + '{"ask": {')
+    assert f"{record} has 1 blocks and" in again().stderr
+    assert record.read_text().startswith(question + first)
+    assert len(record.read_text().splitlines()) > 2
+    refused = again("--limit", "1")
+    assert refused.returncode == 2
+    assert "key.limitCPUs is null there, 1.0 now" in refused.stderr
+
+
+# --- an end that someone asks for -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """begun(...): `raddle tune` with these arguments. At the end no folder and no cgroup of it is left."""
+    folder, pids = tmp_path / "temporary", []
+    folder.mkdir()
+
+    def begin(*arguments):
+        # A shell that starts the tests in the background has them ignore SIGINT.
+        process = subprocess.Popen(
+            ["env", "--default-signal=INT", RADDLE, "tune", *arguments, "--rate", "50", "-o", "json"],
+            env={**os.environ, "TMPDIR": str(folder)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        pids.append(process.pid)
+        return process
+
+    yield begin
+    assert not list(folder.glob("raddle-*"))
+    for pid in pids:
+        assert not list(Path("/sys/fs/cgroup").glob(f"**/raddle-quota-{pid}-*"))
+
+
+def ended(process, number):
+    """Its output, after this signal; no process that it started is left."""
     children = psutil.Process(process.pid).children(recursive=True)
     assert children
     process.send_signal(number)
-    out, _ = process.communicate(timeout=60)
+    said = process.communicate(timeout=60)
     assert process.returncode == 128 + number
+    # Of one whose parent was killed too the machine's init may take its time to learn.
+    assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    return said
+
+
+SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+
+
+@SIGNALS
+def test_a_signal_ends_the_measuring_and_what_is_known_is_said(begun, model, number):
+    process = begun(model)
+    assert "capacity" in process.stderr.readline()
+    out, _ = ended(process, number)
     assert document.from_document(json.loads(out)).result.verdict == "Inconclusive"
-    assert not [child for child in children if child.is_running()]
+
+
+@SIGNALS
+def test_a_signal_before_the_first_program_is_up_leaves_nothing(begun, model, tmp_path, number):
+    os.mkfifo(tmp_path / "started")
+    never_up = tmp_path / "python"
+    never_up.write_text(f"#!/bin/sh\necho > {tmp_path / 'started'}\nexec sleep 3600\n")
+    never_up.chmod(0o755)
+    process = begun(model, "--runtime", str(never_up))
+    (tmp_path / "started").read_text()
+    assert ended(process, number) == ("", "raddle tune: ended before anything was measured\n")
+
+
+@SIGNALS
+def test_a_signal_while_a_server_comes_up_leaves_nothing(begun, tmp_path, number):
+    os.mkfifo(tmp_path / "started")
+    command = ["sh", "-c", f"echo > {tmp_path / 'started'}; sleep 3600"]
+    process = begun("--http", "http://127.0.0.1:{port}/", "--", *command)
+    (tmp_path / "started").read_text()
+    assert ended(process, number) == ("", "raddle tune: ended before anything was measured\n")
+
+
+@SIGNALS
+def test_a_signal_is_kept_until_something_is_awaited(number):
+    with ending.signals():
+        signal.raise_signal(number)
+        assert ending.status() == 128 + number
+        with pytest.raises(ending.EndedError), ending.awaited():
+            pytest.fail("awaited in spite of it")
+
+
+@SIGNALS
+def test_a_signal_breaks_off_what_is_awaited_once(number):
+    with ending.signals():
+        with pytest.raises(ending.EndedError) as error, ending.awaited():
+            signal.raise_signal(number)
+        assert error.value.status == 128 + number
+        signal.raise_signal(number)

@@ -44,6 +44,7 @@ OTHERS = {
     ),
     "limit": ({"limit_cpus": 1.0}, "the CPU limit is 1 CPU, it was tuned for 2 CPUs"),
     "no limit": ({"limit_cpus": None}, "the CPU limit is no limit, it was tuned for 2 CPUs"),
+    "exclusive CPUs": ({"exclusive": True}, "the CPU limit is 2 exclusive CPUs, it was tuned for 2 CPUs"),
     "runtime": ({"runtime": "torch", "runtime_version": "2.9.0"}, "the runtime is torch, it was tuned for onnxruntime"),
     "version": ({"runtime_version": "1.30.1"}, "onnxruntime is 1.30.1, it was tuned for 1.29.0"),
     "objective": (

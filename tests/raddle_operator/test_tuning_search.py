@@ -15,7 +15,7 @@ from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.measured import Ask, Block, Failure
 from raddle_operator.tuning.objective import Kind, Objective
 from raddle_operator.tuning.result import Verdict
-from raddle_operator.tuning.search import BaselineError, Limits, drive, estimate, replay, tune
+from raddle_operator.tuning.search import BaselineError, Limits, confirm, drive, estimate, replay, tune
 from raddle_operator.tuning.space import Case, space
 
 CASE = Case(budget=Budget(quota_cpus=4.0), onnxruntime=(1, 29), can=("instances", "ioBinding"))
@@ -253,3 +253,44 @@ def test_an_interval_has_its_difference_inside_and_a_throughput_the_other_sign(f
 def test_a_block_without_answers_has_no_figure():
     assert statistics.loss(Kind.LATENCY, Block(latencies_ms=(5.0,), missed=1, seconds=1.0)) is None
     assert statistics.loss(Kind.COST, Block(latencies_ms=(5.0,), missed=0, seconds=1.0)) is None
+
+
+# --- confirming what another node found -----------------------------------------------------------------------------
+
+WINNER = Candidate.of({"program.ioBinding": True})
+
+
+def confirmed(machine, candidate=WINNER, **limits):
+    return drive(confirm(LATENCY, SPACE, candidate, Limits(**limits)), machine)
+
+
+def test_a_winner_of_another_node_is_measured_against_the_plan_and_nothing_else():
+    machine = Machine(lambda candidate: io_binding(candidate, 0.2))
+    result = confirmed(machine)
+    assert (result.verdict, result.winner) == (Verdict.BETTER, WINNER)
+    assert -25 < result.gain.percent < -15
+    assert {ask.candidate for ask in machine.asked} == {Candidate(), WINNER}
+    assert list(dict.fromkeys(ask.phase for ask in machine.asked)) == ["A/A", "proof"]
+
+
+def test_a_winner_that_is_none_here_is_not_confirmed():
+    result = confirmed(Machine())
+    assert (result.verdict, result.winner) == (Verdict.NO_DIFFERENCE, Candidate())
+    assert "no certain gain" in result.remarks[0]
+
+
+def test_a_winner_that_fails_here_is_not_confirmed_and_says_why():
+    result = confirmed(Machine(fails=lambda candidate: candidate == WINNER))
+    assert (result.verdict, result.winner) == (Verdict.NO_DIFFERENCE, Candidate())
+    assert "ioBinding True: it crashed" in result.remarks
+
+
+def test_a_winner_that_can_not_be_planned_here_is_not_confirmed_and_says_why():
+    result = confirmed(Machine(), Candidate.of({"threads.intraOp": 0}))
+    assert result.verdict is Verdict.NO_DIFFERENCE
+    assert "intraOp 0: " in result.remarks[0]
+
+
+def test_a_proof_that_runs_out_of_budget_is_inconclusive():
+    result = confirmed(Machine(), seconds=20.0)
+    assert (result.verdict, result.remarks) == (Verdict.INCONCLUSIVE, ("ended before all was measured",))

@@ -5,7 +5,7 @@ import json
 import logging
 
 import pytest
-from support import webhooks
+from support import tunings, webhooks
 from support.waiting import until
 
 from raddle_operator.kube import Forbidden, NotFound, Unavailable
@@ -207,6 +207,39 @@ async def test_a_bound_pod_gets_the_nodes_values_for_the_keys_it_has(here):
     assert json.loads(annotations[PLAN])["node"] == "big"
     assert annotations.keys() <= pod["metadata"]["annotations"].keys(), "nothing validates what a Binding adds"
     assert here.count("raddle_webhook_bindings_total", outcome="NodeSpecific") == 1
+
+
+@pytest.mark.parametrize(("tuning", "threads"), [(True, 3), (False, 4)])
+async def test_a_tunings_result_is_planned_with_where_the_webhook_is_told_to_read_them(tmp_path, tuning, threads):
+    memory = webhooks.stocked()
+    memory.policies.put(webhooks.policy(tuning="ranker"))
+    of_class = tunings.of_class(tunings.summary(webhooks.machine()), image="registry.example/app:1")
+    memory.tunings.put(tunings.found(of_class, namespace="models"))
+    async with webhooks.running(tmp_path, memory, tuning=tuning) as here:
+        memory.unbound.put(await injected(here, cpu="4"))
+        response = await here.bind(webhooks.binding())
+        assert planned(webhooks.patched(webhooks.binding(), response)["metadata"]["annotations"]) == threads
+
+
+async def test_a_tunings_result_counts_from_the_next_pod_on_that_is_created_on_a_known_node(tmp_path):
+    memory = webhooks.stocked()
+    memory.policies.put(webhooks.policy(tuning="ranker"))
+    async with webhooks.running(tmp_path, memory, tuning=True) as here:
+        obj = webhooks.pod(nodeName="n1")
+        del obj["metadata"]["name"]
+        annotations = webhooks.patched(obj, await here.create(obj))["metadata"]["annotations"]
+        assert planned(annotations) == 4
+        of_class = tunings.of_class(tunings.summary(webhooks.machine()), image="registry.example/app:1")
+        memory.tunings.put(tunings.found(of_class, namespace="models"))
+        annotations = webhooks.patched(obj, await here.create(obj))["metadata"]["annotations"]
+        assert planned(annotations) == 3
+
+
+async def test_a_tuning_that_can_not_be_read_is_left_out_with_one_line_in_the_log(tmp_path, caplog):
+    memory = webhooks.stocked()
+    memory.tunings.put({"metadata": {"name": "ranker", "namespace": "models"}, "status": {"classes": 3}})
+    assert not memory.tunings.store
+    assert "InferenceTuning models/ranker is left out: status.classes" in caplog.text
 
 
 @pytest.mark.parametrize("path", ["pods/binding", "bindings"])

@@ -43,6 +43,7 @@ keys = st.builds(
     objective=objectives,
     runtime=texts,
     runtime_version=texts,
+    exclusive=st.booleans(),
 )
 candidates = st.dictionaries(texts, st.booleans() | st.integers() | figures | texts, max_size=4).map(Candidate.of)
 
@@ -50,7 +51,7 @@ candidates = st.dictionaries(texts, st.booleans() | st.integers() | figures | te
 def blocks(most=20):
     return st.builds(
         Block,
-        latencies_ms=st.lists(figures, max_size=most).map(tuple),
+        latencies_ms=st.lists(positive, max_size=most).map(tuple),
         missed=counts,
         seconds=positive,
         cpu_s=maybe(positive),

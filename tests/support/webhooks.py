@@ -176,7 +176,8 @@ async def running(folder, memory=None, *, kube=None, **changes):
     if not (folder / "tls.crt").exists():
         local_issue(folder, ["127.0.0.1", "localhost"])
     told = settings(folder, **changes)
-    webhook = Webhook(told, memory.sources(node_feature_discovery=told.node_feature_discovery), kube)
+    sources = memory.sources(node_feature_discovery=told.node_feature_discovery, tuning=told.tuning)
+    webhook = Webhook(told, sources, kube)
     stop = asyncio.Event()
     stopped = asyncio.create_task(serve_until(stop, webhook))
     await until(lambda: "https" in webhook.addresses or stopped.done())

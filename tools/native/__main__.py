@@ -1,4 +1,4 @@
-"""`python -m native build`: makes the native shim for each architecture that there is a compiler for."""
+"""`python -m native build`: makes the native shim, and the runner in C, for each architecture with a compiler here."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from unavailable import UnavailableError
 
 
 def main() -> None:
-    """Builds, and says how large the libraries are."""
+    """Builds, and says how large they are."""
     parser = argparse.ArgumentParser(prog="native", description=build.__doc__)
     parser.add_argument("what", choices=("build",))
     parser.parse_args()
     for architecture in build.ARCHITECTURES:
         try:
-            path = build.library(architecture)
+            made = (build.library(architecture), build.runner(architecture))
         except UnavailableError as reason:
             print(f"==> {architecture} is left out: {reason}")
-        else:
+            continue
+        for path in made:
             print(f"==> {path.relative_to(build.ROOT)}: {path.stat().st_size} bytes")
 
 

@@ -1,18 +1,20 @@
-"""Compiles runtime/native into runtime/raddle/_native/<architecture>/libraddle.so.
+"""Compiles runtime/native into runtime/raddle/_native/<architecture>/libraddle.so, and beside it the runner in C.
 
 The library is linked to nothing, so one compiler makes it for every libc, and the same sources, compiler and options
-give the same bytes. It is made again only when one of these changes. The architecture that is not this machine's needs
-a cross compiler (Debian's gcc-aarch64-linux-gnu); without one it is left out.
+give the same bytes. The runner of a model, run-model, is for `raddle tune` only, and for glibc. Each is made again only
+when one of these changes. The architecture that is not this machine's needs a cross compiler (Debian's
+gcc-aarch64-linux-gnu and libc6-dev-arm64-cross); without one it is left out.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -50,6 +52,16 @@ LINK = (
     # Run by itself, it is the program of program.c.
     "-Wl,-soname,libraddle.so,-e,rd_start",
 )
+RUNNER = ROOT / "runtime" / "raddle" / "runner" / "run_model.c"
+# For any glibc from 2.17 on: see the file. Before 2.34 dlopen was in a library of its own.
+RUNNER_OPTIONS = (
+    "-std=gnu11",
+    "-Os",
+    "-fno-ident",
+    f"-I{os.path.relpath(SOURCES, RUNNER.parent)}",
+    "-Wl,--wrap=__libc_start_main,--build-id=none,-z,now,-z,noexecstack,-s",
+)
+RUNNER_LIBRARIES = ("-Wl,--no-as-needed", "-l:libdl.so.2")
 
 
 def compiler(architecture: str) -> str:
@@ -64,17 +76,24 @@ def compiler(architecture: str) -> str:
 
 def library(architecture: str) -> Path:
     """The library, made when it isn't there or is out of date. Raises UnavailableError, CalledProcessError."""
-    command = _command(architecture)
-    sources = _sources()
-    path = TARGET / architecture / "libraddle.so"
+    return _made(TARGET / architecture / "libraddle.so", _command(architecture), _sources())
+
+
+def runner(architecture: str) -> Path:
+    """The runner in C, made when it isn't there or is out of date. Raises UnavailableError, CalledProcessError."""
+    command = [compiler(architecture), *WARNINGS, *RUNNER_OPTIONS]
+    return _made(TARGET / architecture / "run-model", command, [RUNNER], RUNNER_LIBRARIES)
+
+
+def _made(path: Path, command: Sequence[str], sources: Sequence[Path], libraries: Sequence[str] = ()) -> Path:
     stamp = path.with_suffix(".stamp")
-    wanted = _fingerprint(command, sources)
+    wanted = _fingerprint([*command, *libraries], sources)
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path.parent / ".lock"):
         if path.is_file() and stamp.is_file() and stamp.read_text() == wanted:
             return path
         unfinished = path.with_suffix(".new")
-        link(architecture, unfinished)
+        _compile(command, sources, unfinished, libraries)
         unfinished.replace(path)
         stamp.write_text(wanted)
     return path
@@ -82,9 +101,13 @@ def library(architecture: str) -> Path:
 
 def link(architecture: str, path: Path) -> None:
     """Makes the library again at the path. Raises UnavailableError and CalledProcessError."""
+    _compile(_command(architecture), _sources(), path)
+
+
+def _compile(command: Sequence[str], sources: Sequence[Path], path: Path, libraries: Sequence[str] = ()) -> None:
     # Names without folders, so that none of this machine's gets into the file.
-    names = [source.name for source in _sources()]
-    subprocess.run([*_command(architecture), "-o", str(path.absolute()), *names], cwd=SOURCES, check=True)
+    names = [source.name for source in sources]
+    subprocess.run([*command, "-o", str(path.absolute()), *names, *libraries], cwd=sources[0].parent, check=True)
 
 
 def _command(architecture: str) -> list[str]:
@@ -95,7 +118,7 @@ def _sources() -> list[Path]:
     return sorted(SOURCES.glob("*.c"))
 
 
-def _fingerprint(command: list[str], sources: list[Path]) -> str:
+def _fingerprint(command: Sequence[str], sources: Sequence[Path]) -> str:
     version = subprocess.run([command[0], "--version"], capture_output=True, check=True).stdout
     digest = hashlib.sha256(version + "\0".join(command).encode())
     for file in [*sources, *sorted(SOURCES.glob("*.h"))]:

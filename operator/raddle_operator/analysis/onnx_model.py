@@ -62,9 +62,13 @@ def read(path: Path) -> Model:
 
 
 def nodes(graph: onnx.GraphProto) -> tuple[Node, ...]:
-    """The nodes of a graph and what each needs, in the file's order where that is one in which they can run."""
-    makers = {output: index for index, node in enumerate(graph.node) for output in node.output if output}
-    needs = [sorted({makers[name] for name in _used(node) if name in makers}) for node in graph.node]
+    """The nodes of a graph and what each needs, in the file's order where that is one in which they can run.
+
+    Without those of kind Constant: ONNX Runtime takes them for weights.
+    """
+    every = [node for node in graph.node if node.op_type != "Constant"]
+    makers = {output: index for index, node in enumerate(every) for output in node.output if output}
+    needs = [sorted({makers[name] for name in _used(node) if name in makers}) for node in every]
     order: Sequence[int] = range(len(needs))
     if any(need >= index for index, found in enumerate(needs) for need in found):
         try:
@@ -74,8 +78,8 @@ def nodes(graph: onnx.GraphProto) -> tuple[Node, ...]:
     places = {index: place for place, index in enumerate(order)}
     return tuple(
         Node(
-            name=graph.node[index].name or next(iter(graph.node[index].output), ""),
-            kind=graph.node[index].op_type,
+            name=every[index].name or next(iter(every[index].output), ""),
+            kind=every[index].op_type,
             needs=tuple(sorted(places[need] for need in needs[index])),
         )
         for index in order

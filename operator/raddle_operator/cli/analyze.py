@@ -60,9 +60,10 @@ def analyze(model: Path, shapes: tuple[str, ...], npz: Path | None, svg: Path | 
         raise click.UsageError("--shape and --inputs exclude each other")
     try:
         from raddle_operator.analysis import analysis
+        from raddle_operator.trials import inputs
     except ImportError as error:
         raise click.ClickException(f"{error}; pip install 'raddle[tune]' brings what it needs") from None
-    if model.suffix in {".pt", ".pth", ".ts", ".torchscript"}:
+    if model.suffix in inputs.TORCHSCRIPT:
         if shapes or npz:
             raise click.UsageError("--shape and --inputs are for ONNX models: a TorchScript model is not run")
         found = _of_torchscript(model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,9 +15,11 @@ import yaml
 from raddle import env
 from raddle.cpus.topology import Machine
 from raddle_operator.injection.matching import DISABLED, ENABLED, LABELLED
+from raddle_operator.injection.tuned import Tunings
 from raddle_operator.kube import (
     CLUSTER_INFERENCE_THREADINGS,
     INFERENCE_THREADINGS,
+    INFERENCE_TUNINGS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NODE_CPU_TOPOLOGIES,
@@ -33,6 +35,7 @@ from raddle_operator.kube import (
 )
 from raddle_operator.objects import nfd, nodecheck, nodetopology
 from raddle_operator.objects.policy import PolicyObject, SpecError, policy_from_object
+from raddle_operator.objects.tuning import results_from_object
 
 CONFIGURATION: Final = "raddle"
 """The chart's MutatingWebhookConfiguration."""
@@ -43,7 +46,8 @@ class Snapshot:
     """A pod and all that decides what it gets, as the cluster holds it now.
 
     `machine` is the pod's node, None where it has none or its topology is not known; `architectures` are those of all
-    nodes that Raddle knows; `unlabelled` is what a namespace without the label counts as.
+    nodes that Raddle knows; `unlabelled` is what a namespace without the label counts as. `tunings` are the
+    namespace's, None where no policy there names one, or one may not look.
     """
 
     pod: Object
@@ -53,6 +57,7 @@ class Snapshot:
     machine: Machine | None = None
     architectures: frozenset[str] = frozenset()
     unlabelled: str = DISABLED
+    tunings: Tunings | None = None
 
     @property
     def annotations(self) -> Mapping[str, str]:
@@ -108,17 +113,20 @@ async def read(name: str, namespace: str | None, kubeconfig: Path | None, contex
         its_machine = await _machine_of(kube, (pod.get("spec") or {}).get("nodeName"))
         architectures = await _architectures(kube)
         unlabelled = await _unlabelled(kube)
-    # Items of a list need not carry their kind.
-    objects = [{**obj, "kind": INFERENCE_THREADINGS.kind} for obj in own.items]
-    objects += [{**obj, "kind": CLUSTER_INFERENCE_THREADINGS.kind} for obj in everywhere.items]
+        # Items of a list need not carry their kind.
+        objects = [{**obj, "kind": INFERENCE_THREADINGS.kind} for obj in own.items]
+        objects += [{**obj, "kind": CLUSTER_INFERENCE_THREADINGS.kind} for obj in everywhere.items]
+        policies = tuple(_policies(objects))
+        tunings = await _tunings(kube, place) if any(policy.policy.tuning for policy in policies) else None
     return Snapshot(
         pod=pod,
         namespace=place,
         namespace_labels=labels,
-        policies=tuple(_policies(objects)),
+        policies=policies,
         machine=its_machine,
         architectures=architectures,
         unlabelled=unlabelled,
+        tunings=tunings,
     )
 
 
@@ -158,6 +166,21 @@ async def _machine_of(kube: Kube, node: str | None) -> Machine | None:
         return nodecheck.machine_of(await kube.get(NODE_CPU_TOPOLOGIES, node))
     except (NotFound, Forbidden, nodetopology.TopologyError):
         return None
+
+
+async def _tunings(kube: Kube, namespace: str) -> Tunings | None:
+    """What the namespace's tunings have found; None where one may not look, or the cluster has no such kind."""
+    try:
+        found = await kube.list(INFERENCE_TUNINGS, namespace)
+    except (NotFound, Forbidden):
+        return None
+    read = {}
+    for obj in found.items:
+        # One that can't be read is left out by the webhook too.
+        with suppress(SpecError):
+            results = results_from_object(obj)
+            read[namespace, results.name] = results
+    return read
 
 
 def _policies(objects: list[Object]) -> list[PolicyObject]:

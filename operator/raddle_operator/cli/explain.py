@@ -15,11 +15,13 @@ from rich.markup import escape
 from rich.padding import Padding
 
 from raddle import delivery, env
+from raddle.planning import wire
 from raddle_operator.cli import cluster, output, plan
 from raddle_operator.cli import live as inside
 from raddle_operator.injection import decide, injected, shipped, volumes
 from raddle_operator.injection import explain as pure
 from raddle_operator.injection.matching import Policies, select
+from raddle_operator.injection.tuned import NOT_READ, Place, follow
 from raddle_operator.objects import quantities
 from raddle_operator.objects.reasons import Skip, SkipReason
 
@@ -113,7 +115,7 @@ def show(console: Console, snapshot: cluster.Snapshot, *, wide: bool) -> None:
     if (newer := changed_since(snapshot)) is not None:
         console.print(f"[yellow]Stale:[/] made with other settings than {escape(newer)} has now; a new pod gets those")
     for one in explanations:
-        _print(console, one, resized_to(snapshot, one), wide=wide)
+        _print(console, one, snapshot, wide=wide)
 
 
 def explained(snapshot: cluster.Snapshot) -> list[pure.ContainerExplanation]:
@@ -205,14 +207,45 @@ def why_not(snapshot: cluster.Snapshot) -> Skip:
     return Skip(reason=SkipReason.WEBHOOK_MISSED, detail=detail)
 
 
-def _print(console: Console, one: pure.ContainerExplanation, resized_cpus: float | None, *, wide: bool) -> None:
+def tuned_now(snapshot: cluster.Snapshot, one: pure.ContainerExplanation) -> str | None:
+    """What the tuning comes to now, where that is something else; None where it is not.
+
+    The node has told which image it runs, and a tuning may have found more since.
+    """
+    if snapshot.tunings is None or snapshot.machine is None or one.node is None:
+        return None
+    recorded = wire.read_plan_text(snapshot.annotations[env.PLAN_PREFIX + one.container])
+    made_with = recorded.because.get(wire.TUNED, NOT_READ)
+    if recorded.tuned is None or made_with == NOT_READ:
+        return None
+    image_id = _image_id(snapshot.pod, one.container)
+    place = Place(snapshot.namespace, one.container, recorded.tuned, snapshot.machine, image_id)
+    now = follow(recorded.policy, recorded.budget, place, snapshot.tunings)
+    if now is None or now.because == made_with:
+        return None
+    return pure.tuning(now.tuned.by, {wire.TUNED: now.because})
+
+
+def _image_id(pod: Mapping[str, Any], container: str) -> str:
+    """The digest of the image that the node runs, "" where it has told none."""
+    status = pod.get("status") or {}
+    told = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
+    ids = (str(one.get("imageID") or "") for one in told if one.get("name") == container)
+    return next(ids, "").rpartition("@")[2]
+
+
+def _print(console: Console, one: pure.ContainerExplanation, snapshot: cluster.Snapshot, *, wide: bool) -> None:
     console.print(f"\ncontainer [bold]{escape(one.container)}[/], governed by {escape(one.governed_by or '?')}")
     if one.problem:
         console.print(f"  [yellow]its plan can't be read:[/] {escape(one.problem)}")
         return
     made_for = f"values for node {one.node}" if one.node else "safe values, right on any node"
     console.print(f"  {escape(made_for)}")
-    if resized_cpus is not None:
+    if line := pure.tuning(one.tuned, one.because):
+        console.print(f"  {escape(line)}")
+    if (now := tuned_now(snapshot, one)) is not None:
+        console.print(f"  [yellow]Now:[/] {escape(now)}")
+    if (resized_cpus := resized_to(snapshot, one)) is not None:
         planned = "without a limit" if one.planned_cpus is None else f"for {one.planned_cpus:g} CPUs"
         advice = "shims count with the limit as it is; a new pod gets its numbers"
         console.print(f"  [yellow]Resized:[/] planned {planned}, the limit is {resized_cpus:g} now; {advice}")
@@ -248,6 +281,7 @@ def _document(snapshot: cluster.Snapshot) -> Mapping[str, Any]:
         "injected": (metadata.get("labels") or {}).get(env.INJECTED_LABEL) == "true",
         "containers": [_plain(asdict(one)) for one in explanations],
         "staleAgainst": changed_since(snapshot),
+        "tunedNow": {one.container: now for one in explanations if (now := tuned_now(snapshot, one)) is not None},
         "resizedTo": {one.container: cpus for one in explanations if (cpus := resized_to(snapshot, one)) is not None},
         "skipped": None if skip is None else {"reason": str(skip.reason), "detail": skip.detail},
     }

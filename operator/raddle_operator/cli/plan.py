@@ -18,10 +18,11 @@ from raddle.machine import sysfs
 from raddle.planning import wire
 from raddle_operator.cli import manifests, output
 from raddle_operator.cli.manifests import ManifestError
-from raddle_operator.cli.workloads import TEMPLATES, Workload, read_policies, read_workloads
+from raddle_operator.cli.workloads import TEMPLATES, Workload, read_policies, read_tunings, read_workloads
 from raddle_operator.injection import binding, explain, injected, shipped
 from raddle_operator.injection import decide as injection
 from raddle_operator.injection.matching import Policies
+from raddle_operator.injection.tuned import Tunings
 from raddle_operator.objects import nodetopology
 from raddle_operator.objects.reasons import SkipReason
 
@@ -68,13 +69,13 @@ def plan(sources: Sequence[str], node: str | None, root: Path | None, form: str)
         raise click.UsageError("--node and --machine exclude each other")
     found = manifests.load(sources)
     policies = Policies(list(read_policies(found)))
-    workloads = list(read_workloads(found))
+    workloads, tunings = list(read_workloads(found)), read_tunings(found)
     if not workloads:
         raise ManifestError(f"the files hold no workload: {', '.join(TEMPLATES)}")
     name, machine = machine_of(node, root)
     labels = {m.metadata.get("name"): m.metadata.get("labels") or {} for m in found if m.kind == "Namespace"}
     planned = [
-        decide(one, policies, labels.get(one.namespace, {env.INJECT_LABEL: "enabled"}), name, machine)
+        decide(one, policies, labels.get(one.namespace, {env.INJECT_LABEL: "enabled"}), name, machine, tunings)
         for one in workloads
     ]
     if form == "json":
@@ -116,22 +117,29 @@ def decide(
     namespace_labels: Mapping[str, str],
     node: str | None,
     machine: Machine | None,
+    tunings: Tunings | None = None,
 ) -> Planned:
     """What the webhook would do at CREATE and, where the machine is known, at binding."""
     smallest = cores_within(machine, machine.online) if machine is not None else None
     # Manifests don't say it; a cluster has nodes of one kind more often than not.
     architecture = machine.architecture if machine is not None else delivery.ARCHITECTURES[0]
     architectures = frozenset({architecture} - {""})
-    facts = injection.Facts(smallest_cores=smallest, architectures=architectures)
+    facts = injection.Facts(smallest_cores=smallest, architectures=architectures, tunings=tunings)
     decision = injection.decide_object(
-        workload.pod, workload.namespace, namespace_labels, policies, facts, injection.Settings(shim=shipped.shim())
+        _owned(workload), workload.namespace, namespace_labels, policies, facts, injection.Settings(shim=shipped.shim())
     )
     pod = apply(workload.pod, decision.operations)
     if node is not None and machine is not None and decision.injected:
         annotations = pod["metadata"].get("annotations", {})
-        rebound = binding.rebind(annotations, node, machine)
+        rebound = binding.rebind(annotations, node, machine, namespace=workload.namespace, tunings=tunings)
         annotations.update(rebound.annotations)
     return Planned(workload=workload, decision=decision, pod=pod)
+
+
+def _owned(workload: Workload) -> manifests.Object:
+    """The pod as its workload's: by it `tuning: Auto` finds the tuning."""
+    owner = {"kind": workload.manifest.kind, "name": workload.manifest.metadata.get("name"), "controller": True}
+    return {**workload.pod, "metadata": {**workload.pod["metadata"], "ownerReferences": [owner]}}
 
 
 def apply(pod: manifests.Object, operations: Sequence[Mapping[str, Any]]) -> manifests.Object:
@@ -168,6 +176,7 @@ def as_json(planned: Planned) -> manifests.Object:
                 "values": dict(recorded.values) if recorded else {},
                 "because": dict(recorded.because) if recorded else {},
                 "node": recorded.node if recorded else None,
+                "tuned": recorded.tuned.by if recorded and recorded.tuned else "",
                 "variables": list(outcome.variables),
                 "literals": dict(literals.get(outcome.name, {})),
                 "kept": list(outcome.kept),
@@ -209,12 +218,23 @@ def _print(planned: Sequence[Planned], node: str | None) -> None:
             for skip in outcome.withheld:
                 console.print(f"[yellow]note[/] {escape(f'{one.workload.title} {outcome.name}: {skip}')}")
             recorded = _recorded(one.pod, outcome.name)
-            for kind, text in (("advice", _layout(recorded)), ("model", _expected(recorded))):
+            for kind, text in (
+                ("tuning", _tuning(recorded)),
+                ("advice", _layout(recorded)),
+                ("model", _expected(recorded)),
+            ):
                 if text:
                     console.print(f"[dim]{kind}[/] {escape(f'{one.workload.title} {outcome.name}: {text}')}")
             if outcome.kept:
                 note = f"{one.workload.title} {outcome.name}: kept as the pod spec sets it: {', '.join(outcome.kept)}"
                 console.print(f"[yellow]note[/] {escape(note)}")
+
+
+def _tuning(recorded: wire.Recorded | None) -> str:
+    """What the policy's tuning comes to, "" where it names none."""
+    if recorded is None or recorded.tuned is None:
+        return ""
+    return explain.tuning(recorded.tuned.by, recorded.because)
 
 
 def _layout(recorded: wire.Recorded | None) -> str:

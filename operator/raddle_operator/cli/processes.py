@@ -126,6 +126,7 @@ def controller(log_level: str, **options: Any) -> None:
     is_flag=True,
     help="Plan by what Node Feature Discovery says of nodes that have no agent.",
 )
+@option("--tuning", is_flag=True, help="Plan with the results of the InferenceTunings that policies name.")
 @option("--drain-delay", "drain_delay_s", default=5.0, help="Seconds between SIGTERM and closing the port.")
 @option(
     "--lookup-timeout",

@@ -28,6 +28,7 @@ from raddle_operator.cli.manifests import Manifest, ManifestError
 from raddle_operator.injection.matching import Policies
 from raddle_operator.local import quota
 from raddle_operator.local.container import Container, enter
+from raddle_operator.objects.pods import ORIGINAL
 from raddle_operator.objects.policy import PolicyObject
 from raddle_operator.objects.quantities import QuantityError
 from raddle_operator.objects.quantities import parse as quantity
@@ -151,39 +152,52 @@ def for_everything(policy: PolicyObject) -> PolicyObject:
 
 def container(limit: str | None, policy: PolicyObject, root: Path) -> Container:
     """What a container with this CPU limit gets on the machine. Raises ManifestError where there is none."""
+    resources = {} if limit is None else {"limits": {"cpu": limit}}
+    found = of_container({"name": _NAME, "image": _NAME, "resources": resources}, policy, root)
+    return replace(found, variables={name: value.replace("$$", "$") for name, value in found.variables.items()})
+
+
+def of_container(
+    obj: manifests.Object, policy: PolicyObject, root: Path, labels: Mapping[str, str] | None = None
+) -> Container:
+    """What a pod's container gets on the machine beside its own; the variables as its spec would write them.
+
+    `labels` are the pod's. Raises ManifestError where there is no machine, or the container is none.
+    """
     name, machine = plan.machine_of(None, root)
     if machine is not None:
         # The files are for programs that run here.
         machine = machine._replace(architecture=platform.machine())
-    resources = {} if limit is None else {"limits": {"cpu": limit}}
     pod = {
         "kind": "Pod",
-        "metadata": {"name": "raddle-run", "namespace": _NAMESPACE},
-        "spec": {"containers": [{"name": _NAME, "image": _NAME, "resources": resources}]},
+        "metadata": {"name": "raddle-run", "namespace": _NAMESPACE, "labels": {**(labels or {})}},
+        "spec": {"containers": [obj]},
     }
     made = Manifest(file="the pod", obj=pod, node=yaml.MappingNode("", []))
     workload = next(workloads.read_workloads([made]))
     planned = plan.decide(workload, Policies([policy]), {env.INJECT_LABEL: "enabled"}, name, machine)
     decision, found = planned.decision, planned.pod["spec"]["containers"][0]
     skips = [decision.skip, *(skip for one in decision.containers for skip in (one.skip, *one.withheld))]
+    own, annotations = obj.get("env") or [], planned.pod["metadata"].get("annotations", {})
+    limit = ((obj.get("resources") or {}).get("limits") or {}).get("cpu")
     return Container(
-        cpus=float(quantity(limit)) or None if limit is not None else None,
-        variables=_resolved(found.get("env", []), planned.pod["metadata"].get("annotations", {})),
+        cpus=None if limit is None else float(quantity(limit)) or None,
+        variables=dict(_written(entry, annotations) for entry in found.get("env", []) if entry not in own),
         mounts=tuple(mount["mountPath"] for mount in found.get("volumeMounts", [])),
         notes=tuple(dict.fromkeys(str(skip) for skip in skips if skip is not None)),
     )
 
 
-def _resolved(entries: Sequence[manifests.Object], annotations: Mapping[str, str]) -> dict[str, str]:
-    """The values that a kubelet gives these entries; a pod that sets none of its own refers to none of them."""
-    found = {}
-    for entry in entries:
-        if "value" in entry:
-            found[entry["name"]] = entry["value"].replace("$$", "$")
-        else:
-            key = _ANNOTATION.fullmatch(entry["valueFrom"]["fieldRef"]["fieldPath"])
-            found[entry["name"]] = annotations.get(key[1], "") if key is not None else ""
-    return found
+def _written(entry: manifests.Object, annotations: Mapping[str, str]) -> tuple[str, str]:
+    """The name and the value of an entry that the container has not itself."""
+    name = str(entry["name"])
+    if "value" in entry:
+        return name, entry["value"]
+    key = _ANNOTATION.fullmatch(entry["valueFrom"].get("fieldRef", {}).get("fieldPath", ""))
+    if key is not None:
+        return name, annotations.get(key[1], "").replace("$", "$$")
+    # A reference of its own under another name.
+    return name, f"$({name.removeprefix(ORIGINAL)})"
 
 
 # --- for containers elsewhere ---------------------------------------------------------------------------------------

@@ -9,11 +9,13 @@ from typing import Any, Final
 
 from raddle_operator.cli import manifests
 from raddle_operator.cli.manifests import Manifest
+from raddle_operator.objects import tuning
 from raddle_operator.objects.pods import Pod, pod_from_object
 from raddle_operator.objects.policy import PolicyObject, policy_from_object
 from raddle_operator.objects.quantities import QuantityError
 from raddle_operator.objects.quantities import parse as quantity
 from raddle_operator.objects.reading import SpecError, as_object
+from raddle_operator.objects.tuning import TuningResults
 
 POLICY_KINDS: Final = ("InferenceThreading", "ClusterInferenceThreading")
 # Kind -> where its pod template lies.
@@ -57,6 +59,23 @@ def read_policies(found: Sequence[Manifest]) -> Iterator[PolicyObject]:
             yield policy_from_object(obj)
         except SpecError as error:
             raise manifest.error(error.path, error.message) from None
+
+
+def read_tunings(found: Sequence[Manifest]) -> dict[tuple[str, str], TuningResults]:
+    """What the tunings among the manifests have found, by namespace and name. Raises ManifestError as above."""
+    read = {}
+    for manifest in found:
+        if manifest.kind != tuning.KIND:
+            continue
+        from raddle_operator.cli import schema
+
+        schema.check(manifest)
+        try:
+            results = tuning.results_from_object(manifest.obj)
+        except SpecError as error:
+            raise manifest.error(error.path, error.message) from None
+        read[str(manifest.metadata.get("namespace") or "default"), results.name] = results
+    return read
 
 
 def read_workloads(found: Sequence[Manifest]) -> Iterator[Workload]:

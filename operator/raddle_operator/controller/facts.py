@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ _CPU: Final = "f:cpu"
 _INSTANCES: Final = r'\{"workers":([1-9][0-9]{0,4}),"threads":([1-9][0-9]{0,4})'
 _LAYOUT: Final = re.compile(rf'"layout":{_INSTANCES}(?:,"others":\[{_INSTANCES}\}}(?:,{_INSTANCES}\}}){{0,2}}\])?\}}')
 
+_TUNED: Final = re.compile(r'"tuned":\{"by":"([-a-z0-9]{1,63})"')
+_BECAUSE_TUNED: Final = re.compile(r'"tuned":("(?:[^"\\]|\\.){1,512}")')
+
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -35,6 +39,8 @@ class PodFacts:
     ``safe_values``: a plan on it was made without knowing its node. ``shimless``: one was made for a process that the
     shim does not reach, so spinning can't be controlled. ``resized``: a CPU limit or request was changed in place
     since. ``layouts``: advice for Throughput in its plans, such as ``16x4`` (workers x threads), each once.
+    ``tuned``: the InferenceTuning that one of its plans follows; ``untuned``: why none does. Both are empty where the
+    policy names none.
     """
 
     labels: Labels
@@ -45,6 +51,8 @@ class PodFacts:
     shimless: bool = False
     resized: bool = False
     layouts: tuple[str, ...] = ()
+    tuned: str = ""
+    untuned: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +127,7 @@ class PodReader:
             return None
         labels: Mapping[str, str] = metadata.get("labels") or {}
         plans = [text for key, text in annotations.items() if key.startswith(env.PLAN_PREFIX)]
+        tuned = _first(_TUNED, plans)
         facts = PodFacts(
             labels=self._shared(labels),
             created_s=epoch_s(metadata["creationTimestamp"]),
@@ -128,6 +137,8 @@ class PodReader:
             shimless=any(_NO_SHIM in text for text in plans),
             resized=bool(plans) and _is_resized(metadata),
             layouts=self._layouts(plans),
+            tuned=self._text(tuned),
+            untuned="" if tuned else self._text(_unquoted(_first(_BECAUSE_TUNED, plans))),
         )
         return self._facts.setdefault(facts, facts)
 
@@ -148,6 +159,20 @@ class PodReader:
 
     def _text(self, text: str) -> str:
         return self._texts.setdefault(text, text)
+
+
+def _first(wanted: re.Pattern[str], plans: Iterable[str]) -> str:
+    """What the first plan that has it says, "" where none does."""
+    return next((found[1] for text in plans if (found := wanted.search(text))), "")
+
+
+def _unquoted(text: str) -> str:
+    """What a text of JSON says, printable; "" for what is none: annotations are untrusted, and statuses quote it."""
+    try:
+        found = str(json.loads(text)) if text else ""
+    except ValueError:
+        return ""
+    return "".join(character if character.isprintable() else " " for character in found)
 
 
 def read_namespace(obj: Object) -> NamespaceFacts:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from raddle_operator.controller import metrics
 from raddle_operator.controller.freshness import FRESH, VALID
-from raddle_operator.controller.status import ACCEPTED, DEGRADED, READY, status_matches
+from raddle_operator.controller.status import ACCEPTED, DEGRADED, READY, TUNED, status_matches
 from raddle_operator.kube import Conflict, Kube, KubeError, NotFound, Object, Resource
 from raddle_operator.kube.events import Recorder, Reference
 from raddle_operator.kube.informer import Key
@@ -18,8 +18,15 @@ from raddle_operator.kube.informer import Key
 log = logging.getLogger(__name__)
 
 FIELD_MANAGER: Final = "raddle-controller"
-_EXPECTED: Final[Mapping[str, str]] = {ACCEPTED: "True", READY: "True", DEGRADED: "False", FRESH: "True", VALID: "True"}
-_NOT_ALARMING: Final = frozenset({"NoPodsMatched", "SpinningNotControlled", "NodeGone"})
+_EXPECTED: Final[Mapping[str, str]] = {
+    ACCEPTED: "True",
+    READY: "True",
+    DEGRADED: "False",
+    TUNED: "True",
+    FRESH: "True",
+    VALID: "True",
+}
+_NOT_ALARMING: Final = frozenset({"NoPodsMatched", "SpinningNotControlled", "NodeGone", "NoPodsYet", "NotTuned"})
 
 
 class StatusWriter:

@@ -28,7 +28,7 @@ Case = tuple[str, Labels, str, int]
 NAMES_SHOWN: Final = 5
 LAYOUTS_SHOWN: Final = 16
 MESSAGE_CHARACTERS: Final = 1024
-ACCEPTED, READY, DEGRADED = "Accepted", "Ready", "Degraded"
+ACCEPTED, READY, DEGRADED, TUNED = "Accepted", "Ready", "Degraded", "Tuned"
 
 
 def case_of(namespace: str, labels: Labels, policy: PolicyObject) -> Case:
@@ -45,6 +45,7 @@ class Tally:
     them, so they have no values until they restart. ``missed``: those that should have got values, by name;
     ``rivals``: the policies that win over this one for some pod, at the same rank and priority. ``pending``: pods of
     which it is not known yet why they have no values. ``layouts``: how many pods have each advice for Throughput.
+    ``tuned``: how many follow each InferenceTuning, by name; ``untuned``: how many follow none for each reason.
     """
 
     matched: int = 0
@@ -59,6 +60,8 @@ class Tally:
     rivals: set[str] = field(default_factory=set)
     pending: int = 0
     layouts: Counter[str] = field(default_factory=Counter)
+    tuned: Counter[str] = field(default_factory=Counter)
+    untuned: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: Tally) -> Tally:
         """The tally of both sets of pods; of the names as many as are shown."""
@@ -75,6 +78,8 @@ class Tally:
             rivals=self.rivals | other.rivals,
             pending=self.pending + other.pending,
             layouts=self.layouts + other.layouts,
+            tuned=self.tuned + other.tuned,
+            untuned=self.untuned + other.untuned,
         )
 
     def skip(self, name: str, reason: SkipReason | None) -> None:
@@ -185,6 +190,8 @@ def _count(counts: Tally, policy: PolicyObject, pod: PodFacts, reached_s: int) -
         counts.shimless += pod.shimless
         counts.resized += pod.resized
         counts.layouts.update(pod.layouts)
+        counts.tuned.update(filter(None, (pod.tuned,)))
+        counts.untuned.update(filter(None, (pod.untuned,)))
     elif policy.mode == "Observe":
         counts.skipped[SkipReason.OBSERVED] += 1
     elif pod.created_s <= reached_s:  # times are whole seconds: the same second may have been before
@@ -218,6 +225,8 @@ def policy_status(
     """
     accepted = _accepted(record, tally, too_many=too_many)
     wanted = [_ready(record, tally, accepted), accepted, _degraded(record, tally, shimless)]
+    if record.policy is not None and record.policy.policy.tuning is not None:
+        wanted.append(_tuned(tally))
     skipped = [{"reason": reason, "count": count} for reason, count in sorted(tally.skipped.items()) if count]
     return {
         "observedGeneration": record.generation,
@@ -270,6 +279,23 @@ def _ready(record: PolicyRecord, tally: Tally, accepted: Mapping[str, str]) -> d
     if record.policy.mode == "Observe":
         return condition(READY, "True", "Observing", f"mode Observe: {_pods(tally.matched)} planned for, none changed")
     return condition(READY, "True", "InForce", message)
+
+
+def _tuned(tally: Tally) -> dict[str, str]:
+    """Whether pods follow the tuning that the policy names, by what their plans say of it."""
+    tuned, untuned = sum(tally.tuned.values()), sum(tally.untuned.values())
+    names = f"InferenceTuning {_listed(sorted(tally.tuned))}"
+    by_count = sorted(tally.untuned.items(), key=lambda found: (-found[1], found[0]))
+    reasons = _listed([f"{reason} ({_pods(count)})" for reason, count in by_count], separator="; ")
+    anew = "a pod looks when it is bound, so restarted ones look again"
+    if not tuned + untuned:
+        return condition(TUNED, "False", "NoPodsYet", "no pod has been created since the policy names a tuning")
+    if not untuned:
+        return condition(TUNED, "True", "Tuned", f"{_pods(tuned)} follow {names}")
+    if not tuned:
+        return condition(TUNED, "False", "NotTuned", f"{_pods(untuned)} follow the plan: {reasons}; {anew}")
+    message = f"{tuned} of {_pods(tuned + untuned)} follow {names}; the others the plan: {reasons}; {anew}"
+    return condition(TUNED, "True", "PartlyTuned", message)
 
 
 def _degraded(record: PolicyRecord, tally: Tally, shimless: Sequence[str]) -> dict[str, str]:
@@ -331,8 +357,8 @@ def _pods(count: int) -> str:
     return "1 pod" if count == 1 else f"{count} pods"
 
 
-def _listed(names: Sequence[str], total: int | None = None) -> str:
+def _listed(names: Sequence[str], total: int | None = None, separator: str = ", ") -> str:
     """Some names and how many more there are."""
     shown = names[:NAMES_SHOWN]
     more = (len(names) if total is None else total) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    return separator.join(shown) + (f" and {more} more" if more > 0 else "")

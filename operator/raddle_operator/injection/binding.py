@@ -16,6 +16,7 @@ from raddle.cpus.topology import Machine
 from raddle.planning import wire
 from raddle_operator.injection import plan_annotations
 from raddle_operator.injection.decide import MAX_PLANNED_CONTAINERS
+from raddle_operator.injection.tuned import Place, Tunings, follow
 
 # TotalAnnotationSizeLimitB of apimachinery. Nothing checks it at binding, and a pod above it can't be updated any more,
 # not even by its kubelet.
@@ -59,10 +60,17 @@ class BindingDecision:
 
 
 def rebind(
-    annotations: Mapping[str, str], node: str, machine: Machine | None, *, other_bytes: int = 0
+    annotations: Mapping[str, str],
+    node: str,
+    machine: Machine | None,
+    *,
+    namespace: str = "",
+    tunings: Tunings | None = None,
+    other_bytes: int = 0,
 ) -> BindingDecision:
     """The node's values for a pod with these annotations; `machine` is the node's, None where it is not known.
 
+    `tunings` are looked at for policies that name one, in the pod's `namespace`; None: nobody reads them.
     `other_bytes` is the size of the pod's annotations that are not among these: they may have grown since CREATE.
     Never raises: annotations are untrusted.
     """
@@ -77,7 +85,7 @@ def rebind(
         try:
             if place >= MAX_PLANNED_CONTAINERS:
                 raise wire.WireError(f"more than {MAX_PLANNED_CONTAINERS} plans")  # noqa: TRY301 (one way out)
-            found.update(_values(annotations, container, node, machine))
+            found.update(_values(annotations, container, node, machine, namespace, tunings))
         except wire.WireError as error:
             problems.append(f"{container[:63]}: {error}")
     total = other_bytes + plan_annotations.size_of({**annotations, **found})
@@ -88,9 +96,20 @@ def rebind(
     return BindingDecision(outcome=outcome, annotations=found, detail="; ".join(problems)[:512])
 
 
-def _values(annotations: Mapping[str, str], container: str, node: str, machine: Machine) -> dict[str, str]:
+def _values(
+    annotations: Mapping[str, str],
+    container: str,
+    node: str,
+    machine: Machine,
+    namespace: str,
+    tunings: Tunings | None,
+) -> dict[str, str]:
     """The container's annotations with the node's values. Raises WireError; then none of them is to change."""
     recorded = wire.read_plan_text(annotations[env.PLAN_PREFIX + container])
+    followed = None
+    if recorded.tuned is not None:
+        place = Place(namespace, container, recorded.tuned, machine)
+        followed = follow(recorded.policy, recorded.budget, place, tunings)
     _, values = plan_annotations.compose(
         machine,
         recorded.budget,
@@ -99,6 +118,7 @@ def _values(annotations: Mapping[str, str], container: str, node: str, machine: 
         hidden=env.THREADS_PREFIX + container not in annotations,
         governed_by=recorded.governed_by,
         node=node,
+        followed=followed,
     )
     found = {}
     for prefix in env.CONTAINER_PREFIXES:

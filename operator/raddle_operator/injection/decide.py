@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from raddle import delivery, env
 from raddle.cpus.topology import Machine
 from raddle.planning.planner import Budget, Plan
+from raddle.planning.wire import Tuned
 from raddle_operator.injection import door, plan_annotations, variables, volumes
 from raddle_operator.injection.activation import ShimActivation, activate, architecture_of
 from raddle_operator.injection.budget import Resources, container_budget, pod_resources
@@ -24,10 +25,11 @@ from raddle_operator.injection.injected import strip_injected
 from raddle_operator.injection.json_patch import ContainerChange, Operation, operations
 from raddle_operator.injection.matching import DISABLED, Policies, govern
 from raddle_operator.injection.plan_annotations import compose, safe_values
+from raddle_operator.injection.tuned import Place, Tunings, follow
 from raddle_operator.injection.variables import Variables
 from raddle_operator.injection.volumes import Shim, ShimDelivery
 from raddle_operator.injection.workers import SIDECARS, binds_itself, workers
-from raddle_operator.objects.pods import Container, Pod, pod_from_object
+from raddle_operator.objects.pods import Container, Pod, pod_from_object, workload_of
 from raddle_operator.objects.policy import PolicyObject
 from raddle_operator.objects.quantities import QuantityError
 from raddle_operator.objects.reading import SpecError
@@ -60,13 +62,15 @@ class Facts:
 
     `smallest_cores`: physical cores of the smallest known node, None where none is known. `machines`: node name ->
     machine, for pods whose node is known when they are created. `config_map_present`: whether the pod's namespace has
-    the shim ConfigMap. `architectures`: those of all known nodes, as uname names them.
+    the shim ConfigMap. `architectures`: those of all known nodes, as uname names them. `tunings`: what tunings have
+    found, for pods whose node is known; None where nobody reads them.
     """
 
     smallest_cores: int | None = None
     machines: Mapping[str, Machine] = field(default_factory=dict)
     config_map_present: bool = True
     architectures: frozenset[str] = frozenset()
+    tunings: Tunings | None = None
 
 
 class ContainerOutcome(NamedTuple):
@@ -131,7 +135,7 @@ def decide_object(
     if pod.os.lower() == "windows":
         return Decision(operations=operations(pod, clean), policy=policy, skip=Skip(reason=SkipReason.WINDOWS_POD))
     machine = facts.machines.get(pod.node_name) if pod.node_name else None
-    outcomes, changes, shim, skip = _plan_containers(clean, policy, facts, settings, machine)
+    outcomes, changes, shim, skip = _plan_containers(clean, namespace, policy, facts, settings, machine)
     skip = skip or _not_written(pod, policy, changes)
     return Decision(
         operations=operations(pod, clean, policy, changes, shim) if skip is None else operations(pod, clean),
@@ -143,7 +147,7 @@ def decide_object(
 
 
 def _plan_containers(
-    pod: Pod, policy: PolicyObject, facts: Facts, settings: Settings, machine: Machine | None
+    pod: Pod, namespace: str, policy: PolicyObject, facts: Facts, settings: Settings, machine: Machine | None
 ) -> tuple[list[ContainerOutcome], list[ContainerChange], Shim | None, Skip | None]:
     """What each container gets that the policy chooses, how the shim reaches it, and why none of them gets anything."""
     containers, outcomes = _chosen_containers(pod, policy)
@@ -167,6 +171,7 @@ def _plan_containers(
         return outcomes, [], None, Skip(reason=SkipReason.MALFORMED, detail=f"resources: {error}")
     common = _Common(
         pod=pod,
+        namespace=namespace,
         policy=policy,
         resources=resources,
         shim=shim,
@@ -174,6 +179,7 @@ def _plan_containers(
         door_closed=opened if isinstance(opened, Skip) else None,
         machine=machine,
         smallest_cores=facts.smallest_cores,
+        tunings=facts.tunings,
     )
     changes: list[ContainerChange] = []
     for container in containers:
@@ -211,6 +217,7 @@ class _Common(NamedTuple):
     """What holds for all containers of a pod, which is without ours; see the modules that it comes from."""
 
     pod: Pod
+    namespace: str
     policy: PolicyObject
     resources: Resources
     shim: Shim | Skip | None
@@ -218,6 +225,7 @@ class _Common(NamedTuple):
     door_closed: Skip | None
     machine: Machine | None
     smallest_cores: int | None
+    tunings: Tunings | None
 
 
 def _plan_container(container: Container, common: _Common) -> tuple[ContainerOutcome, ContainerChange | None]:
@@ -238,7 +246,8 @@ def _plan_container(container: Container, common: _Common) -> tuple[ContainerOut
         return _skipped(name, SkipReason.MALFORMED, f"resources: {error}"), None
     mounts, no_reports = _mounts(container, common, activation)
     reports = any(mount["name"] == volumes.REPORT_VOLUME for mount in mounts)
-    if common.machine is None and not activation.edits and variables.sets_nothing(container, governing.image_env):
+    alike = common.machine is None and policy.tuning is None and not activation.edits
+    if alike and variables.sets_nothing(container, governing.image_env):
         plan, given, edits, annotations = _values_by_name(name, budget, governing, activation, reports)
     else:
         plan, given, edits, annotations = _values(container, budget, governing, activation, reports, common)
@@ -268,13 +277,19 @@ def _values(
 
     `reports`: the container has a place for them. Without `common` the node is not known.
     """
-    policy = governing.policy
+    policy, followed = governing.policy, None
     kept, hidden = variables.kept_counts(container, policy), variables.hidden(container, policy)
+    if common is not None and policy.tuning is not None:
+        program = Tuned(container.image, workload_of(common.pod))
+        place = Place(common.namespace, container.name, program, common.machine)
+        followed = follow(policy, budget, place, common.tunings)
     if common is None or common.machine is None:
-        plan, values = safe_values(budget, policy, kept, hidden, governing.reference)
+        plan, values = safe_values(budget, policy, kept, hidden, governing.reference, None, followed)
     else:
         node = common.pod.node_name
-        plan, values = compose(common.machine, budget, policy, kept, hidden, governing.reference, node)
+        plan, values = compose(common.machine, budget, policy, kept, hidden, governing.reference, node, followed)
+    if followed is not None:
+        policy = followed.policy
     if plan.cap is None and policy.intra_op is None:
         return plan, Variables({}, {}), Edits(), {}
     given = variables.chosen(

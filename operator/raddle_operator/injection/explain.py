@@ -17,10 +17,10 @@ class ContainerExplanation:
     """One container: its plan's values, each with the input that decided it.
 
     `node` is the node that the plan was made for, None for safe values; `planned_cpus` the limit that it counted with,
-    None without one; `variables` are the environment variables
-    that Raddle sets, with the values that they have when a container starts now; `kept` those that stay as the pod
-    spec sets them. `withheld` is what the container does not get, and why. `problem` is why the plan can't be read,
-    "" where it can.
+    None without one; `variables` are the environment variables that Raddle sets, with the values that they have when a
+    container starts now; `kept` those that stay as the pod spec sets them. `tuned` is the InferenceTuning whose result
+    the plan follows, "" for none; because["tuned"] says why, where the policy names one. `withheld` is what the
+    container does not get, and why. `problem` is why the plan can't be read, "" where it can.
     """
 
     container: str
@@ -31,6 +31,7 @@ class ContainerExplanation:
     because: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     kept: tuple[str, ...] = ()
+    tuned: str = ""
     withheld: tuple[Skip, ...] = ()
     problem: str = ""
 
@@ -75,7 +76,14 @@ def _explain(
         because={name: why for name, why in recorded.because.items() if name not in plan_annotations.COUNTS},
         variables=variables,
         kept=tuple(name for name in plan_annotations.COUNTS if name in recorded.because),
+        tuned=recorded.tuned.by if recorded.tuned is not None else "",
     )
+
+
+def tuning(tuned: str, because: Mapping[str, str]) -> str:
+    """What a tuning comes to in a plan, with its reasons, in a line; "" where its policy names none."""
+    said = because.get(wire.TUNED, "")
+    return f"{'tuned' if tuned else 'not tuned'}: {said}" if said else ""
 
 
 def spinning(values: Mapping[str, Any]) -> str:

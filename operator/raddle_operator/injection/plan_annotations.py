@@ -11,6 +11,7 @@ from raddle.cpus.topology import Machine
 from raddle.planning import wire
 from raddle.planning.planner import Budget, Plan, plan
 from raddle.planning.policy import Policy
+from raddle_operator.injection.tuned import Followed
 
 # Variable -> (the prefix of the annotation that it reads, the plan's field), in the order in which they are injected.
 COUNTS: Final[Mapping[str, tuple[str, str]]] = {
@@ -58,25 +59,29 @@ def compose(
     hidden: bool = False,
     governed_by: str = "",
     node: str | None = None,
+    followed: Followed | None = None,
 ) -> tuple[Plan, Mapping[str, str]]:
     """The plan of one container, without what the pod spec keeps, and its annotations' values by prefix.
 
     `kept` names variables that the pod spec sets and that stay; `hidden`: others may be set out of sight, and Raddle
-    sets no counts there.
+    sets no counts there. `followed` is what the policy's tuning comes to, None where it names none.
     """
-    made = plan(machine, budget, policy)
+    used = policy if followed is None else followed.policy
+    made = plan(machine, budget, used)
+    if followed is not None:
+        made = made._replace(because={**made.because, wire.TUNED: followed.because})
     if kept:
         dropped: dict[str, Any] = {COUNTS[name][1]: None for name in kept}
         if env.ORT_INTRA in kept:
             dropped["intra_op"] = None
         because = {**made.because, **dict.fromkeys(kept, KEPT_REASON)}
         made = made._replace(**dropped, because=because)
-    if hidden or "onnxruntime" not in policy.runtimes:
+    if hidden or "onnxruntime" not in used.runtimes:
         # The variable is not Raddle's: what a shim finds there is the user's, whatever the count.
         made = made._replace(intra_op_without_shim=made.intra_op)
     values = {
-        env.SHIM_PREFIX: wire.shim_text(made, policy, machine),
-        env.PLAN_PREFIX: wire.plan_text(made, budget, policy, governed_by, node),
+        env.SHIM_PREFIX: wire.shim_text(made, used, machine),
+        env.PLAN_PREFIX: wire.plan_text(made, budget, policy, governed_by, node, followed.tuned if followed else None),
     }
     for prefix, field in COUNTS.values():
         count = getattr(made, field)

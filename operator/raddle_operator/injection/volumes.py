@@ -129,22 +129,21 @@ def _init_container(pod: Pod, image: str, copy_command: Sequence[str]) -> Mappin
     Anything else could change the QoS class, or what a LimitRange or a quota says of the pod.
     """
     first = pod.containers[0]
-    theirs = first.security_context
-    security: dict[str, Any] = {name: theirs[name] for name in _SHARED_SECURITY if name in theirs}
-    security |= {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
     resources = {"limits": first.limits, "requests": first.requests}
     return {
         "name": SHIM_INIT_CONTAINER,
         "image": image,
         "command": [*copy_command, delivery.MOUNT_PATH + "/.", STAGING],
         "resources": {part: dict(quantities) for part, quantities in resources.items() if quantities},
-        "securityContext": security,
+        "securityContext": {**narrow_security(first.security_context), "readOnlyRootFilesystem": True},
         "volumeMounts": [{"name": SHIM_VOLUME, "mountPath": STAGING}],
     }
+
+
+def narrow_security(theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """The security context of a container of ours beside one of theirs: its user, and no right that isn't needed."""
+    shared = {name: theirs[name] for name in _SHARED_SECURITY if name in theirs}
+    return {**shared, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 # --- reports --------------------------------------------------------------------------------------------------------

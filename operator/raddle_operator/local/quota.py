@@ -14,7 +14,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,13 +35,15 @@ class UnavailableError(Exception):
 class Usage:
     """Totals since the group was made: CFS periods, and CPU and throttled time in seconds.
 
-    `periods` counts only periods in which the group was runnable. `throttled_s` is summed over CPUs.
+    `periods` counts only periods in which the group was runnable. `throttled_s` is summed over CPUs. `stalled_s` is how
+    long one of its tasks waited for a CPU (PSI), None where that is not to be had.
     """
 
     cpu_s: float = 0.0
     periods: int = 0
     throttled_periods: int = 0
     throttled_s: float = 0.0
+    stalled_s: float | None = None
 
     def since(self, earlier: Usage) -> Usage:
         """What was added after `earlier` was read."""
@@ -50,6 +52,9 @@ class Usage:
             periods=self.periods - earlier.periods,
             throttled_periods=self.throttled_periods - earlier.throttled_periods,
             throttled_s=self.throttled_s - earlier.throttled_s,
+            stalled_s=None
+            if self.stalled_s is None or earlier.stalled_s is None
+            else self.stalled_s - earlier.stalled_s,
         )
 
 
@@ -71,19 +76,34 @@ class Group:
 
     def usage(self) -> Usage:
         """The kernel's counters now: cpu.stat, and with v1 cpuacct.usage (0 CPU seconds where that is not mounted)."""
-        stat = dict(line.split() for line in (self.paths[0] / "cpu.stat").read_text().splitlines())
-        if self.version == 2:
-            cpu_s, throttled_s = int(stat["usage_usec"]) / 1e6, int(stat.get("throttled_usec", 0)) / 1e6
-        else:
-            account = self.paths[-1] / "cpuacct.usage"
-            cpu_s = int(account.read_text()) / 1e9 if account.exists() else 0.0
-            throttled_s = int(stat["throttled_time"]) / 1e9
-        return Usage(
-            cpu_s=cpu_s,
-            periods=int(stat.get("nr_periods", 0)),
-            throttled_periods=int(stat.get("nr_throttled", 0)),
-            throttled_s=throttled_s,
-        )
+        files = (self.paths[0] / "cpu.stat", self.paths[0] / "cpu.pressure", self.paths[-1] / "cpuacct.usage")
+        return usage_of({path.name: path.read_text() for path in files if path.exists()})
+
+
+def usage_of(files: Mapping[str, str]) -> Usage:
+    """What a group's files say, by their names: cpu.stat, which must be there, cpu.pressure, cpuacct.usage of v1."""
+    stat = dict(line.split() for line in files["cpu.stat"].splitlines())
+    if "usage_usec" in stat:
+        cpu_s, throttled_s = int(stat["usage_usec"]) / 1e6, int(stat.get("throttled_usec", 0)) / 1e6
+    else:
+        cpu_s = int(files.get("cpuacct.usage", 0)) / 1e9
+        throttled_s = int(stat.get("throttled_time", 0)) / 1e9
+    return Usage(
+        cpu_s=cpu_s,
+        periods=int(stat.get("nr_periods", 0)),
+        throttled_periods=int(stat.get("nr_throttled", 0)),
+        throttled_s=throttled_s,
+        stalled_s=stalled_s(files.get("cpu.pressure", "")),
+    )
+
+
+def stalled_s(pressure: str) -> float | None:
+    """How long, of all time, some task waited for a CPU, by a cpu.pressure; None where it says nothing.
+
+    Documentation/accounting/psi.rst: `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`, in microseconds.
+    """
+    some, _, total = pressure.partition("\n")[0].rpartition("total=")
+    return int(total) / 1e6 if some else None
 
 
 @contextlib.contextmanager

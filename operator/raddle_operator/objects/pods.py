@@ -25,6 +25,9 @@ ORIGINAL: Final = "ORIGINAL_"
 WORKER_VARIABLES: Final = ("WEB_CONCURRENCY", "GUNICORN_CMD_ARGS", "UVICORN_WORKERS", "TS_DEFAULT_WORKERS_PER_MODEL")
 _OURS: Final = tuple(f"metadata.annotations['{prefix}" for prefix in env.CONTAINER_PREFIXES)
 _ARCHITECTURE: Final = "kubernetes.io/arch"
+_TEMPLATE_HASH: Final = "pod-template-hash"
+# The kinds of workloads that a tuning can measure.
+WORKLOADS: Final = ("Deployment", "StatefulSet", "DaemonSet")
 
 
 class EnvEntry(NamedTuple):
@@ -153,6 +156,24 @@ def pod_from_object(obj: Any) -> Pod:
         scheduler=text(spec, "schedulerName", "spec"),
         raw=obj,
     )
+
+
+def workload_of(pod: Pod) -> str:
+    """The workload that the pod belongs to, `Deployment/ranker`; "" for none of those that can be tuned.
+
+    A Deployment is told by its ReplicaSet: its name ends in the label that the pods have from it.
+    """
+    owners = as_object(pod.raw["metadata"], "metadata").get("ownerReferences")
+    for owner in owners if isinstance(owners, list) else ():
+        if not isinstance(owner, dict) or owner.get("controller") is not True:
+            continue
+        kind, name = str(owner.get("kind")), str(owner.get("name"))
+        if kind in WORKLOADS:
+            return f"{kind}/{name}"
+        deployment, _, template = name.rpartition("-")
+        if kind == "ReplicaSet" and deployment and template == pod.labels.get(_TEMPLATE_HASH):
+            return f"Deployment/{deployment}"
+    return ""
 
 
 def with_entries(container: Container, entries: Sequence[Mapping[str, Any]]) -> Container:

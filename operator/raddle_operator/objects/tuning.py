@@ -1,4 +1,4 @@
-"""The only reader of InferenceTunings: their JSON in, one frozen value out.
+"""The only reader of InferenceTunings: their JSON in, one frozen value out for what they ask, one for what was found.
 
 crds/inferencetunings.yaml is the source of truth for its form; tests/contract/test_crd_tuning.py holds this to it.
 """
@@ -11,13 +11,16 @@ from typing import Any, Final
 
 from raddle.planning import kinds
 from raddle.planning.kinds import PolicyError
+from raddle_operator.objects.pods import WORKLOADS
 from raddle_operator.objects.quantities import QuantityError, parse
-from raddle_operator.objects.reading import SpecError, as_object, mapping, text, texts
+from raddle_operator.objects.reading import SpecError, as_object, mapping, sequence, text, texts
 from raddle_operator.objects.selectors import Selector, SelectorError, compile_selector
+from raddle_operator.tuning import summary
+from raddle_operator.tuning.result import Verdict
+from raddle_operator.tuning.summary import Summary
 
 KIND: Final = "InferenceTuning"
 MAX_CLASSES: Final = 16
-_WORKLOADS: Final = ("Deployment", "StatefulSet", "DaemonSet")
 _API_VERSIONS: Final = ("apps/v1",)
 _RUNNERS: Final = ("Python", "Node", "C")
 _OBJECTIVES: Final = ("Latency", "Throughput", "Cost")
@@ -34,6 +37,11 @@ class Workload:
     kind: str
     name: str
     container: str
+
+    @property
+    def reference(self) -> str:
+        """`Deployment/ranker`, as `pods.workload_of` says whose a pod is."""
+        return f"{self.kind}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +143,7 @@ def _workload(spec: Mapping[str, Any]) -> Workload | None:
     found, path = mapping(spec, "workload", "spec"), "spec.workload"
     _word(found, "apiVersion", path, _API_VERSIONS)
     return Workload(
-        kind=_word(found, "kind", path, _WORKLOADS, required=True),
+        kind=_word(found, "kind", path, WORKLOADS, required=True),
         name=_required(found, "name", path),
         container=text(found, "container", path),
     )
@@ -227,3 +235,60 @@ def _required(parent: Mapping[str, Any], key: str, path: str) -> str:
     if not found:
         raise SpecError(f"{path}.{key}", "must be set")
     return found
+
+
+# --- what was found -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassResult:
+    """What was found on one class of nodes.
+
+    `verdict` is None while it is measured. `summary` is that of the node that decides for the class, None where none
+    does or it can't be read. `image` is the container's as its pod names it, "" where that isn't told.
+    """
+
+    verdict: Verdict | None
+    summary: Summary | None
+    image: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningResults:
+    """What one InferenceTuning has found until now. `workload` None: it measures an image."""
+
+    name: str
+    workload: Workload | None
+    classes: tuple[ClassResult, ...]
+
+
+def results_from_object(obj: Any) -> TuningResults:
+    """The status of the tuning that a JSON object is. Raises SpecError for a shape that no tuning has."""
+    obj = as_object(obj, "tuning")
+    status = mapping(obj, "status", "")
+    found = (as_object(one, "status.classes") for one in sequence(status, "classes", "status"))
+    return TuningResults(
+        name=text(mapping(obj, "metadata", ""), "name", "metadata"),
+        workload=_workload(mapping(obj, "spec", "")),
+        classes=tuple(_class_result(one) for one in found),
+    )
+
+
+def _class_result(found: Mapping[str, Any]) -> ClassResult:
+    path = "status.classes"
+    decided_by, nodes = text(found, "decidedBy", path), sequence(found, "nodes", path)
+    outcomes = (text(node, "outcome", path) for node in nodes if decided_by and node.get("name") == decided_by)
+    verdict = text(found, "verdict", path)
+    return ClassResult(
+        verdict=Verdict(verdict) if verdict in list(Verdict) else None,
+        summary=_summary(next(outcomes, "")),
+        image=text(mapping(found, "key", path), "image", path),
+    )
+
+
+def _summary(outcome: str) -> Summary | None:
+    try:
+        found = summary.from_text(outcome)
+    except summary.DocumentError:
+        return None
+    return found if isinstance(found, Summary) else None

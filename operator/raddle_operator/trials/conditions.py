@@ -21,8 +21,8 @@ _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 class Reading:
     """Totals at one moment, in seconds since the machine was started. None: not to be had here.
 
-    `stalled_s` is how long, of all time, some task of the machine waited for a CPU (PSI); `own_stalled_s` how long one
-    of the group did. `mhz` is the mean of the CPUs' frequencies now.
+    `stalled_s` is how long, of all time, some task of the machine waited for a CPU (PSI). `mhz` is the mean of the
+    CPUs' frequencies now.
     """
 
     at_s: float
@@ -31,12 +31,11 @@ class Reading:
     steal_s: float
     usage: quota.Usage
     stalled_s: float | None
-    own_stalled_s: float | None
     mhz: float | None
 
 
-def read(usage: quota.Usage, group: quota.Group | None) -> Reading:
-    """The machine now. `usage` is what the group, or what stands for it, has used until now."""
+def read(usage: quota.Usage) -> Reading:
+    """The machine now. `usage` is what is measured has used until now."""
     # proc(5), /proc/stat: user nice system idle iowait irq softirq steal; guest time is within user.
     spent = [int(word) / _TICKS_PER_S for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     idle_s, steal_s = spent[3] + spent[4], spent[7]
@@ -46,8 +45,7 @@ def read(usage: quota.Usage, group: quota.Group | None) -> Reading:
         busy_s=sum(spent) - idle_s - steal_s,
         steal_s=steal_s,
         usage=usage,
-        stalled_s=_stalled_s(Path("/proc/pressure/cpu")),
-        own_stalled_s=_stalled_s(group.paths[0] / "cpu.pressure") if group is not None else None,
+        stalled_s=_stalled_s(),
         mhz=_mhz(),
     )
 
@@ -101,7 +99,7 @@ def between(before: Reading, after: Reading, known_s: float) -> Meanwhile:
         steal_percent=100 * (after.steal_s - before.steal_s) / total_s,
         others_percent=max(0.0, 100 * others_s / total_s),
         stalled_percent=_share(before.stalled_s, after.stalled_s, seconds),
-        own_stalled_percent=_share(before.own_stalled_s, after.own_stalled_s, seconds),
+        own_stalled_percent=_share(before.usage.stalled_s, after.usage.stalled_s, seconds),
         mhz=after.mhz,
     )
 
@@ -110,13 +108,11 @@ def _share(before_s: float | None, after_s: float | None, seconds: float) -> flo
     return None if before_s is None or after_s is None else 100 * (after_s - before_s) / max(seconds, 1e-6)
 
 
-def _stalled_s(path: Path) -> float | None:
-    """Documentation/accounting/psi.rst: `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`, in microseconds."""
+def _stalled_s() -> float | None:
     try:
-        some = path.read_text().splitlines()[0]
-    except (OSError, IndexError):
+        return quota.stalled_s(Path("/proc/pressure/cpu").read_text())
+    except OSError:
         return None
-    return int(some.rpartition("total=")[2]) / 1e6
 
 
 def _mhz() -> float | None:

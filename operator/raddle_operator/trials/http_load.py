@@ -78,7 +78,7 @@ async def answered(request: Request, within_s: float, check: Callable[[], None])
     Raises LoadError where none comes within this time, or one that more time won't change.
     """
     end_s = time.monotonic() + within_s
-    said = "it does not answer"
+    refused, said = False, "it does not answer"
     posted = request.body()
     async with session() as client:
         while (left_s := end_s - time.monotonic()) > 0:
@@ -87,15 +87,16 @@ async def answered(request: Request, within_s: float, check: Callable[[], None])
                 async with asyncio.timeout(min(left_s, _ATTEMPT_S)):
                     return await ask(client, request, posted)
             except RefusedError as error:
-                said = f"it answers {error}"
+                refused, said = True, f"it answers {error}"
                 if error.status in _REFUSALS:
                     raise LoadError(f"{request.url}: {said}") from None
             except TimeoutError:
-                said = "it takes connections and does not answer"
+                # The last attempt is short; what it answered before says more.
+                said = said if refused else "it takes connections and does not answer"
             except (aiohttp.ClientError, OSError) as error:
                 said = str(error) or type(error).__name__
             await asyncio.sleep(_BETWEEN_ATTEMPTS_S)
-    raise LoadError(f"{request.url}: no good answer within {within_s:g} s: {said}")
+    raise LoadError(f"{request.url}: no good answer within {within_s:.0f} s: {said}")
 
 
 class Server:

@@ -37,6 +37,8 @@ _DTYPES: Final[Mapping[str, type[np.generic]]] = {
     "tensor(string)": np.str_,
 }
 _WORDS: Final = ("the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog")
+# What torch.jit.save writes; the runner in Python knows it by the same.
+TORCHSCRIPT: Final = (".pt", ".pth", ".ts", ".torchscript")
 # Inputs whose ones mean "all of it": attention_mask, token lengths.
 _ONES: Final = ("mask", "length")
 # What one array may take: a dimension that was written wrongly must not fill the memory.
@@ -65,6 +67,32 @@ class ModelInput:
         if self.shape is None:
             return f"{kind} of any shape" if "tensor" in self.type.lower() else kind
         return f"{kind} [{', '.join('?' if dim is None else str(dim) for dim in self.shape)}]"
+
+
+def asked(path: Path, npz: Path | None, shapes: Mapping[str, Shape] | None = None) -> dict[str, Array]:
+    """What a model is asked with: the arrays of the .npz file, without one those that are made. Raises InputError."""
+    if path.suffix in TORCHSCRIPT:
+        return _asked_of_script(path, npz, shapes or {})
+    wanted = read(path)
+    return made(wanted, shapes) if npz is None else read_npz(npz, wanted)
+
+
+def _asked_of_script(path: Path, npz: Path | None, shapes: Mapping[str, Shape]) -> dict[str, Array]:
+    """In the order in which they are given: the file says neither their types nor their shapes."""
+    if not path.is_file():
+        raise InputError(f"{path}: No such file")
+    if npz is None:
+        if not shapes:
+            raise InputError(
+                f"{path}: a TorchScript model does not say the shapes of its inputs; say each, in their order, with"
+                " --shape image=1,3,224,224 (floats), or give an .npz file with --inputs"
+            )
+        return made([ModelInput(name=name, type="tensor(float)", shape=None) for name in shapes], shapes)
+    arrays = _arrays(npz)
+    for name, array in arrays.items():
+        if array.dtype.kind in "US":
+            raise InputError(f"{npz}: input {name} is text, which no TorchScript model takes")
+    return arrays
 
 
 def read(path: Path) -> tuple[ModelInput, ...]:
@@ -177,16 +205,7 @@ def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
 
 def read_npz(path: Path, inputs: Sequence[ModelInput]) -> dict[str, Array]:
     """The arrays of a file, of the types and shapes that the inputs have. Raises InputError that names the input."""
-    try:
-        # numpy reads an array alone too, and tells of what is no archive by asking for pickle.
-        with zipfile.ZipFile(path):
-            pass
-        with np.load(path, allow_pickle=False) as found:
-            arrays = {name: found[name] for name in found.files}
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: is no .npz file of plain arrays: {error}") from None
+    arrays = _arrays(path)
     for one in inputs:
         if one.name not in arrays:
             raise InputError(f"{path}: has no input {one.name} ({one.text}); it has {', '.join(arrays) or 'none'}")
@@ -195,6 +214,20 @@ def read_npz(path: Path, inputs: Sequence[ModelInput]) -> dict[str, Array]:
     if unknown:
         raise InputError(f"{path}: the model has no input {', '.join(sorted(unknown))}; it has {_names(inputs)}")
     return arrays
+
+
+def _arrays(path: Path) -> dict[str, Array]:
+    """The arrays of an .npz file, in its order. Raises InputError."""
+    try:
+        # numpy reads an array alone too, and tells of what is no archive by asking for pickle.
+        with zipfile.ZipFile(path):
+            pass
+        with np.load(path, allow_pickle=False) as found:
+            return {name: found[name] for name in found.files}
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path}: is no .npz file of plain arrays: {error}") from None
 
 
 def _check(path: Path, one: ModelInput, array: Array) -> None:

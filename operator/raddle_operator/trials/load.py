@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import IO, Any, Final
 
+from raddle_operator.trials import ending
+
 # A request that is unanswered so long after the end is missed.
 GRACE_S: Final = 2.0
 # Two CFS periods: what the warm-up burned is refilled.
@@ -69,7 +71,11 @@ class Caller:
             text=True,
             start_new_session=True,  # Ctrl-C is for the program that measures, which ends this one in order
         )
-        self._answer()
+        try:
+            self._answer()
+        except BaseException:
+            self.close()
+            raise
 
     @contextlib.contextmanager
     def offered(self, offer: Offer) -> Iterator[Callable[[], Seen]]:
@@ -85,7 +91,8 @@ class Caller:
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        with ending.awaited():
+            line = self._process.stdout.readline()
         if not line:
             raise self._broken()
         found: dict[str, Any] = json.loads(line)

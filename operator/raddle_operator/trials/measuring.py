@@ -52,6 +52,10 @@ class Measuring:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all programs."""
         while self._programs:
             self._end(next(iter(self._programs)))
 
@@ -105,9 +109,9 @@ def _block(program: Program, ask: Ask, warm_up_s: float, say: Callable[[str], No
     offer = Offer(rate=ask.rate, seconds=ask.seconds, seed=ask.seed, warm_up_s=warm_up_s)
     try:
         with program.caller.offered(offer) as seen_at_end:
-            before = conditions.read(processes.usage(), processes.group)
+            before = conditions.read(processes.usage())
             seen = seen_at_end()
-            after = conditions.read(processes.usage(), processes.group)
+            after = conditions.read(processes.usage())
     except LoadError:
         # That it has ended says more than that its answer did not come.
         processes.check()

@@ -1,7 +1,8 @@
-"""The runner of a model alone."""
+"""The runners of a model alone: in Python, Node.js and C the same program, each in its language's way."""
 
 from __future__ import annotations
 
+import platform
 import shutil
 import sys
 from collections.abc import Mapping
@@ -12,14 +13,22 @@ from typing import Final
 import numpy as np
 
 import raddle
-from raddle_operator.trials.inputs import Array
+from raddle_operator.trials.inputs import TORCHSCRIPT, Array
 
-RUNNERS: Final = ("python",)
+RUNNERS: Final = ("python", "node", "c")
 # What a runner takes itself, beside what the environment and the shim decide.
-CAN: Final[Mapping[str, tuple[str, ...]]] = {
+_CAN: Final[Mapping[str, tuple[str, ...]]] = {
     "python": ("instances", "ioBinding"),
+    "node": ("instances",),
+    "c": ("instances", "ioBinding"),
 }
+_CAN_SCRIPT: Final = ("instances",)
 _HERE: Final = Path(raddle.__file__).parent
+
+
+def can(language: str, model: Path) -> tuple[str, ...]:
+    """What the language's runner takes itself for the model, as in Case."""
+    return _CAN_SCRIPT if model.suffix in TORCHSCRIPT else _CAN[language]
 
 
 class RunnerError(ValueError):
@@ -30,7 +39,8 @@ class RunnerError(ValueError):
 class Runner:
     """How a model is run: a language of RUNNERS, and what has the runtime there.
 
-    That is a Python. None: the one that runs this.
+    That is a Python, a folder with node_modules, or a libonnxruntime.so. None: the Python that runs this, the current
+    folder, what the loader finds.
     """
 
     language: str = "python"
@@ -38,6 +48,8 @@ class Runner:
 
     def command(self, model: Path, inputs: Path, *, io_binding: bool = False) -> list[str]:
         """The command line, but for the socket. Raises RunnerError."""
+        if model.suffix in TORCHSCRIPT and self.language != "python":
+            raise RunnerError(f"{model}: a TorchScript model is run in Python; leave out --runner {self.language}")
         arguments = [str(model.absolute()), str(inputs), "io-binding" if io_binding else "plain"]
         return [*_COMMANDS[self.language](self.runtime), *arguments]
 
@@ -50,7 +62,27 @@ def _python(runtime: Path | None) -> list[str]:
     return [python, str(_HERE / "runner" / "run_model.py")]
 
 
-_COMMANDS: Final = {"python": _python}
+def _node(runtime: Path | None) -> list[str]:
+    node = shutil.which("node")
+    if node is None:
+        raise RunnerError("no node is on the PATH")
+    folder = (runtime or Path()).absolute()
+    packages = folder if folder.name == "node_modules" else folder / "node_modules"
+    if not (packages / "onnxruntime-node").is_dir():
+        raise RunnerError(f"{packages} has no onnxruntime-node; name a folder that has it with --runtime")
+    return [node, str(_HERE / "runner" / "run_model.cjs"), str(packages / "onnxruntime-node")]
+
+
+def _c(runtime: Path | None) -> list[str]:
+    program = _HERE / "_native" / platform.machine() / "run-model"
+    if not program.is_file():
+        raise RunnerError(f"this installation has no runner in C for {platform.machine()}: python -m native build")
+    if runtime is not None and not runtime.is_file():
+        raise RunnerError(f"{runtime} is no file; the runner in C takes a libonnxruntime.so")
+    return [str(program), "libonnxruntime.so.1" if runtime is None else str(runtime.absolute())]
+
+
+_COMMANDS: Final = {"python": _python, "node": _node, "c": _c}
 
 
 def write_inputs(folder: Path, arrays: Mapping[str, Array]) -> None:

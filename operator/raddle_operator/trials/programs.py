@@ -7,31 +7,24 @@ import contextlib
 import json
 import os
 import select
-import signal
 import socket
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from raddle_operator.local import container, quota
-from raddle_operator.local.container import Container, Entered
-from raddle_operator.trials import http_load, runner_load
+from raddle_operator.local.container import Container
+from raddle_operator.trials import ending, http_load, kserve, runner_load
 from raddle_operator.trials.http_load import Request
 from raddle_operator.trials.load import Caller, LoadError
+from raddle_operator.trials.processes import Place, Processes, TrialError, here, last_words
+
+__all__ = ["START_S", "Program", "Request", "Server", "TrialError", "runners", "server"]
 
 # Importing ONNX Runtime and loading a model within a tenth of a CPU is slow.
 _MOST_SOCKET_BYTES: Final = 107
 START_S: Final = 120.0
-_LINES: Final = 3
-_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
-
-
-class TrialError(Exception):
-    """A candidate can't be measured; the message says why, in words for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,111 +40,15 @@ class Program:
     started_s: float
 
 
-class Processes:
-    """All processes of a program, whoever of them started which."""
-
-    def __init__(self, entered: Entered, folder: Path) -> None:
-        self._entered = entered
-        self._stderr = folder / "stderr"
-        self._started: list[subprocess.Popen[bytes]] = []
-
-    @property
-    def group(self) -> quota.Group | None:
-        """The cgroup that they are in, None where none could be made."""
-        return self._entered.group
-
-    def start(self, arguments: Sequence[str] = ()) -> None:
-        """Starts the command with these arguments behind it. Raises TrialError."""
-        with self._stderr.open("ab") as stderr:
-            try:
-                process = subprocess.Popen(
-                    [*self._entered.argv, *arguments],
-                    env=dict(self._entered.environment),
-                    stdin=subprocess.DEVNULL,
-                    stdout=stderr,
-                    stderr=stderr,
-                    start_new_session=True,  # Ctrl-C is for the program that measures, which ends this one in order
-                )
-            except OSError as error:
-                raise TrialError(f"{self._entered.argv[0]}: {error.strerror}") from None
-        self._started.append(process)
-
-    def check(self) -> None:
-        """Raises TrialError where one that was started has ended, with the end of what it said."""
-        for process in self._started:
-            code = process.poll()
-            if code is not None:
-                how = f"with status {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
-                raise TrialError(f"the program ended {how}{self.last_words()}")
-
-    def output(self) -> str:
-        """All that they have said until now."""
-        return self._stderr.read_text(errors="replace")
-
-    def last_words(self) -> str:
-        """The end of what they have said, as the rest of a sentence; "" where they said nothing."""
-        lines = self.output().strip().splitlines()[-_LINES:]
-        return ": " + "; ".join(line.strip() for line in lines) if lines else ""
-
-    def usage(self) -> quota.Usage:
-        """What they have used until now; without a cgroup only CPU time of those that were started."""
-        if self._entered.group is not None:
-            return self._entered.group.usage()
-        return quota.Usage(cpu_s=sum(_cpu_s(process.pid) for process in self._started))
-
-    def pause(self) -> None:
-        """Stops them, so that they take nothing from another program."""
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Lets them go on."""
-        self._signal(signal.SIGCONT)
-
-    def end(self) -> None:
-        """Kills them."""
-        self._signal(signal.SIGKILL)
-        for process in self._started:
-            process.wait()
-
-    def pids(self) -> set[int]:
-        """The processes that are there now; without a cgroup those that were started."""
-        started = {process.pid for process in self._started if process.poll() is None}
-        return started.union(self._entered.group.pids() if self._entered.group is not None else ())
-
-    def _signal(self, number: signal.Signals) -> None:
-        for process in self._started:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
-        # Those that made a session of their own.
-        for pid in self.pids():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-
-
-def _cpu_s(pid: int) -> float:
-    """proc_pid_stat(5): utime and stime are fields 14 and 15; the command in field 2 may hold spaces."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
-
-
-@contextlib.contextmanager
-def _entered(given: Container, command: Sequence[str], say: Callable[[str], None]) -> Iterator[tuple[Processes, Path]]:
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-trial-")))
-        # The program may become another user.
-        folder.chmod(0o755)
-        entered = container.enter(given, command, stack, say, measured=True)
-        processes = Processes(entered, folder)
-        stack.callback(processes.end)
-        yield processes, folder
-
-
 @contextlib.contextmanager
 def runners(
-    given: Container, command: Sequence[str], instances: int, say: Callable[[str], None], *, start_s: float = START_S
+    given: Container,
+    command: Sequence[str],
+    instances: int,
+    say: Callable[[str], None],
+    *,
+    place: Place = here,
+    start_s: float = START_S,
 ) -> Iterator[Program]:
     """So many runners of a model in one quota, each the command with the socket's path behind it.
 
@@ -159,7 +56,7 @@ def runners(
     """
     before_s = time.monotonic()
     with contextlib.ExitStack() as stack:
-        processes, folder = stack.enter_context(_entered(given, command, say))
+        processes, folder = stack.enter_context(place(given, command, say))
         listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         path = _short(folder, stack) / "socket"
         listener.bind(str(path))
@@ -199,7 +96,7 @@ def _said(link: socket.socket, processes: Processes, end_s: float) -> Mapping[st
         _await(link, processes, end_s)
         part = link.recv(4096)
         if not part:
-            raise TrialError(f"the runner ended before it was ready{processes.last_words()}")
+            raise TrialError(f"the runner ended before it was ready{last_words(processes.output())}")
         line += part
     said: Mapping[str, Any] = json.loads(line)
     if "error" in said:
@@ -209,18 +106,27 @@ def _said(link: socket.socket, processes: Processes, end_s: float) -> Mapping[st
 
 def _await(readable: socket.socket, processes: Processes, end_s: float) -> None:
     """Until there is something to read. Raises TrialError where a process ends first, or it takes too long."""
-    while not select.select([readable], [], [], 0.1)[0]:
+    while not _readable(readable):
         processes.check()
         if time.monotonic() > end_s:
-            raise TrialError(f"the runner is not ready in time{processes.last_words()}")
+            raise TrialError(f"the runner is not ready in time{last_words(processes.output())}")
+
+
+def _readable(link: socket.socket) -> bool:
+    with ending.awaited():
+        return bool(select.select([link], [], [], 0.1)[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """How a server is started and asked. `{port}` in the command and the URL stands for a free port."""
+    """How a server is started and asked. `{port}` in the command and the URL stands for a free port.
+
+    With `kserve` the request's URL is a model's by the KServe v2 protocol, and what is posted is made of these inputs.
+    """
 
     command: tuple[str, ...]
     request: Request
+    kserve: kserve.Inputs | None = None
     start_s: float = START_S
 
     @property
@@ -230,23 +136,44 @@ class Server:
 
 
 @contextlib.contextmanager
-def server(given: Container, how: Server, instances: int, say: Callable[[str], None]) -> Iterator[Program]:
-    """A server that has answered. Raises TrialError where it does not come up, or refuses the request."""
+def server(
+    given: Container, how: Server, instances: int, say: Callable[[str], None], *, place: Place = here
+) -> Iterator[Program]:
+    """A server that has answered.
+
+    Raises TrialError where it does not come up, or refuses the request; InputError where none can be made.
+    """
     before_s = time.monotonic()
     port = str(_free_port())
     command = [part.replace("{port}", port) for part in how.command]
-    request = Request(url=how.request.url.replace("{port}", port), file=how.request.file, headers=how.request.headers)
+    request = replace(how.request, url=how.request.url.replace("{port}", port))
     with contextlib.ExitStack() as stack:
-        processes, _ = stack.enter_context(_entered(given, command, say))
+        processes, folder = stack.enter_context(place(given, command, say))
         processes.start()
+
+        def answer(request: Request) -> bytes:
+            with ending.awaited():
+                left_s = max(1.0, before_s + how.start_s - time.monotonic())
+                return asyncio.run(http_load.answered(request, left_s, processes.check))
+
         try:
-            asyncio.run(http_load.answered(request, how.start_s, processes.check))
+            if how.kserve is not None:
+                request = _kserve_request(request, how.kserve, answer, folder / "request")
+            answer(request)
         except LoadError as error:
-            raise TrialError(f"{error}{processes.last_words()}") from None
+            raise TrialError(f"{error}{last_words(processes.output())}") from None
         document = json.dumps({**asdict(request), "callers": instances})
         caller = Caller(http_load.__name__, [document])
         stack.callback(caller.close)
         yield Program(caller=caller, processes=processes, said={}, started_s=time.monotonic() - before_s)
+
+
+def _kserve_request(model: Request, given: kserve.Inputs, answer: Callable[[Request], bytes], file: Path) -> Request:
+    """What is posted to the model, written into the file. Raises InputError, and what `answer` does."""
+    metadata = answer(model)
+    body, headers = kserve.request(answer(replace(model, url=kserve.server_url(model.url))), metadata, given)
+    file.write_bytes(body)
+    return Request(url=f"{model.url}/infer", file=str(file), headers={**headers, **model.headers})
 
 
 def _free_port() -> int:

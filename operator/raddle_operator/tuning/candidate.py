@@ -53,6 +53,10 @@ class Candidate:
             at[steps[-1]] = value if entry == path else str(value)
         return made
 
+    def over(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """A policy's spec with these settings over it, at each depth."""
+        return _over(spec, self.spec())
+
     def program(self) -> dict[str, Value]:
         """What the program is told: `instances`, `ioBinding`, `batchSize`, those that are set."""
         start = PROGRAM + "."
@@ -62,3 +66,11 @@ class Candidate:
     def title(self) -> str:
         """For people: `intraOp 3, spinning Never`; "the plan" where nothing is set."""
         return ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in self.settings) or "the plan"
+
+
+def _over(spec: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    made = dict(spec)
+    for name, value in patch.items():
+        below = made.get(name)
+        made[name] = _over(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return made

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import cache
 from itertools import chain, pairwise, repeat
 from statistics import fmean
-from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from raddle.machine.fields import DocumentError
 from raddle_operator.tuning.candidate import Candidate
@@ -23,7 +23,18 @@ from raddle_operator.tuning.key import Key
 from raddle_operator.tuning.measured import Block
 from raddle_operator.tuning.result import Result
 
-__all__ = ["MOST_LATENCIES", "VERSION", "DocumentError", "Tuning", "from_document", "to_document"]
+__all__ = [
+    "MOST_LATENCIES",
+    "VERSION",
+    "DocumentError",
+    "Tuning",
+    "as_json",
+    "from_document",
+    "from_written",
+    "read",
+    "to_document",
+    "written",
+]
 
 VERSION: Final = 1
 # A block's latencies are written as they came up to so many. Of more, so many means are, of requests that took about as
@@ -33,6 +44,7 @@ MOST_LATENCIES: Final = 200
 # A document from elsewhere must not take more memory than so many latencies do.
 _MOST_REQUESTS: Final = 10_000_000
 
+_T = TypeVar("_T")
 _MEANS: Final = "latencyMeansMs"
 _OPTIONAL: Final = (Union, types.UnionType)
 
@@ -57,7 +69,7 @@ def to_document(tuning: Tuning) -> dict[str, Any]:
     Those come back in ascending order, as many, each as the mean of those beside it: of a thousandth of all in the
     slowest tenth, so that its mean is exact and p99 nearly so, of nine thousandths in the rest.
     """
-    return {"version": VERSION, **_written(tuning)}
+    return written(tuning)
 
 
 def from_document(document: Any) -> Tuning:
@@ -65,14 +77,35 @@ def from_document(document: Any) -> Tuning:
 
     Raises DocumentError, naming the field, for anything that is no tuning of this version.
     """
+    found = from_written(Tuning, document)
+    if found.result.figure not in FIGURES:
+        raise DocumentError("result.figure", found.result.figure, "one of " + ", ".join(FIGURES))
+    return found
+
+
+def written(value: Any) -> dict[str, Any]:
+    """The JSON object of a dataclass of this package's types, with the version that `from_written` asks for."""
+    return {"version": VERSION, **_written(value)}
+
+
+def from_written(kind: type[_T], document: Any) -> _T:
+    """What `written` wrote of such a dataclass. Raises DocumentError, naming the field, as `from_document` does."""
     if not isinstance(document, Mapping):
         raise DocumentError("document", document, "an object")
     if document.get("version") != VERSION:
         raise DocumentError("version", document.get("version"), f"{VERSION}, the one that this Raddle reads")
-    found = _Reader().read(Tuning, document, "")
-    assert isinstance(found, Tuning)
-    if found.result.figure not in FIGURES:
-        raise DocumentError("result.figure", found.result.figure, "one of " + ", ".join(FIGURES))
+    return read(kind, document, "")
+
+
+def as_json(value: Any) -> Any:
+    """A value of one of the types that a tuning has, as in its document, but with all latencies. `read` reads it."""
+    return _written(value, shortened=False)
+
+
+def read(kind: type[_T], value: Any, path: str) -> _T:
+    """The value as this type. Raises DocumentError, naming the field from `path` on."""
+    found = _Reader().read(kind, value, path)
+    assert isinstance(found, kind)
     return found
 
 
@@ -95,17 +128,20 @@ def _is_map(kind: Any) -> bool:
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
-def _written(value: Any, kind: Any = None) -> Any:
+def _written(value: Any, kind: Any = None, *, shortened: bool = True) -> Any:
+    def below(item: Any, kind: Any = None) -> Any:
+        return _written(item, kind, shortened=shortened)
+
     if isinstance(value, Candidate):
         return dict(value.settings)
     if is_dataclass(value):
         kinds = get_type_hints(type(value))
-        made = {_camel(one.name): _written(getattr(value, one.name), kinds[one.name]) for one in fields(value)}
-        return made if not isinstance(value, Block) else _shortened(made)
+        made = {_camel(one.name): below(getattr(value, one.name), kinds[one.name]) for one in fields(value)}
+        return _shortened(made) if shortened and isinstance(value, Block) else made
     if isinstance(value, tuple):
         if _is_map(kind):
-            return {name: _written(item) for name, item in value}
-        return [_written(item) for item in value]
+            return {name: below(item) for name, item in value}
+        return [below(item) for item in value]
     return value.value if isinstance(value, StrEnum) else value
 
 

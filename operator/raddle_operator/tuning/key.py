@@ -65,6 +65,7 @@ class NodeClass:
 class Key:
     """`model` and `image` are digests (`sha256:...`), `limit_cpus` is limits.cpu, None: no limit.
 
+    `exclusive`: the container has its CPUs for itself, by the kubelet's static CPU manager.
     `runtime` is a policy's name for it (`onnxruntime`). "" where something isn't known or isn't there: a server's
     model, the image of a program on this machine.
     """
@@ -76,20 +77,21 @@ class Key:
     objective: Objective
     runtime: str
     runtime_version: str
+    exclusive: bool = False
 
     @property
     def limit(self) -> str:
-        """For people: `2 CPUs`, `0.5 CPUs`, `no limit`."""
+        """For people: `2 CPUs`, `2 exclusive CPUs`, `0.5 CPUs`, `no limit`."""
         if self.limit_cpus is None:
             return "no limit"
-        return f"{self.limit_cpus:g} CPU{'' if self.limit_cpus == 1 else 's'}"
+        return f"{self.limit_cpus:g} {'exclusive ' * self.exclusive}CPU{'' if self.limit_cpus == 1 else 's'}"
 
 
 def misfit(key: Key, there: Key) -> str:
     """Why a result for `key` isn't valid where `there` holds, all reasons in words for people; "" where it is.
 
-    Node class and limit have to be the same. The rest is compared where both sides know it: a webhook knows no model's
-    digest, and few policies say a rate.
+    Node class, limit and exclusive CPUs have to be the same. The rest is compared where both sides know it: a webhook
+    knows no model's digest, and few policies say a rate.
     """
     return "; ".join(f"{what} is {found}, it was tuned for {tuned}" for what, tuned, found in _differences(key, there))
 
@@ -98,7 +100,7 @@ def _differences(key: Key, there: Key) -> Iterator[tuple[str, str, str]]:
     """Yields what differs: its name, what it was tuned for, what it is there."""
     if key.node_class != there.node_class:
         yield "the node", *_told_apart(key.node_class, there.node_class)
-    if key.limit_cpus != there.limit_cpus:
+    if (key.limit_cpus, key.exclusive) != (there.limit_cpus, there.exclusive):
         yield "the CPU limit", key.limit, there.limit
     known = (
         ("the model", key.model[:_SHOWN], there.model[:_SHOWN], key.model == there.model),

@@ -22,7 +22,7 @@ from raddle_operator.tuning.race import race
 from raddle_operator.tuning.result import BoundTest, Interval, Result, Verdict
 from raddle_operator.tuning.space import INSTANCES, SPINNING, THREADS, Axis, Space
 
-__all__ = ["Answer", "BaselineError", "Limits", "drive", "estimate", "replay", "tune"]
+__all__ = ["Answer", "BaselineError", "Limits", "ReplayError", "confirm", "drive", "estimate", "replay", "tune"]
 
 Search = Generator[Ask, Answer, Result]
 
@@ -54,34 +54,50 @@ _SLACK: Final = 1.02
 _SHAPE: Final = (SPINNING, INSTANCES, "threads.interOp")
 
 
+class ReplayError(ValueError):
+    """Answers that were recorded are of another search."""
+
+
 def tune(objective: Objective, space: Space, limits: Limits | None = None, baseline: Candidate | None = None) -> Search:
     """Yields what to measure and is sent what came of it, None for "end now"; returns what is known at its end.
 
     The same answers lead to the same asks. `baseline` absent: all is left to the plan. Raises BaselineError where the
     baseline can't be measured, PolicyError where it can't be planned.
     """
+    search = _begun(objective, space, limits, baseline)
+    return (yield from search.ended(search.run()))
+
+
+def confirm(
+    objective: Objective,
+    space: Space,
+    candidate: Candidate,
+    limits: Limits | None = None,
+    baseline: Candidate | None = None,
+) -> Search:
+    """As `tune`, where another node of the same kind has found the candidate: the noise and the proof alone."""
+    search = _begun(objective, space, limits, baseline)
+    return (yield from search.ended(search.run_proof(candidate)))
+
+
+def _begun(objective: Objective, space: Space, limits: Limits | None, baseline: Candidate | None) -> _Search:
     baseline = baseline or Candidate()
     space.case.key(baseline)
     book = Book(case=space.case, objective=objective, limits=limits or Limits(), baseline=baseline)
-    search = _Search(space=space, book=book, winner=baseline)
     book.known([baseline])
-    try:
-        yield from search.run()
-    except BudgetError:
-        search.remarks.append("ended before all was measured")
-    return search.result()
+    return _Search(space=space, book=book, winner=baseline)
 
 
 def replay(search: Search, recorded: Iterable[tuple[Ask, Answer]]) -> Ask | Result:
     """What a search comes to that is sent these answers first: its next ask, or the result where it ends with them.
 
-    Raises ValueError where the search would have asked something else.
+    Raises ReplayError where the search would have asked something else.
     """
     try:
         ask = next(search)
         for asked, answer in recorded:
             if ask != asked:
-                raise ValueError(f"another search was recorded: it asked {asked}, this one {ask}")
+                raise ReplayError(f"another search was recorded: it asked {asked}, this one {ask}")
             ask = search.send(answer)
     except StopIteration as end:
         result: Result = end.value
@@ -89,15 +105,19 @@ def replay(search: Search, recorded: Iterable[tuple[Ask, Answer]]) -> Ask | Resu
     return ask
 
 
-def drive(search: Search, measure: Callable[[Ask], Answer]) -> Result:
-    """The search's result, each ask answered by `measure`."""
+def drive(search: Search, measure: Callable[[Ask], Answer], recorded: Iterable[tuple[Ask, Answer]] = ()) -> Result:
+    """The search's result, each ask answered by `measure`, the first of them by what was recorded.
+
+    Raises ReplayError as `replay`.
+    """
+    found = replay(search, recorded)
     try:
-        ask = next(search)
-        while True:
-            ask = search.send(measure(ask))
+        while isinstance(found, Ask):
+            found = search.send(measure(found))
     except StopIteration as end:
-        result: Result = end.value
-        return result
+        found = end.value
+    assert isinstance(found, Result)
+    return found
 
 
 def estimate(objective: Objective, space: Space, limits: Limits | None = None) -> tuple[int, float]:
@@ -124,6 +144,21 @@ class _Search:
     bound: BoundTest | None = None
     contributions: list[tuple[str, Interval]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+
+    def ended(self, run: Generator[Ask, Answer, None]) -> Search:
+        """The result of the run, of as much of it as the budget allows."""
+        try:
+            yield from run
+        except BudgetError:
+            self.remarks.append("ended before all was measured")
+        return self.result()
+
+    def run_proof(self, candidate: Candidate) -> Generator[Ask, Answer, None]:
+        yield from self._noise()
+        self.verdict = yield from self._proven(self.book.known([candidate]))
+        if candidate in self.book.skipped:
+            self.remarks.append(f"{candidate.title}: {self.book.skipped[candidate]}")
+        yield from self._keep_bound()
 
     def run(self) -> Generator[Ask, Answer, None]:
         if not (yield from self._serves()):

@@ -63,7 +63,7 @@ class Case:
 
     def planned(self, candidate: Candidate) -> tuple[policy.Policy, Plan]:
         """What the candidate asks for, and what the plan makes of it. Raises PolicyError for what can't be asked."""
-        wanted = policy.parse(_over(self.spec, candidate.spec()))
+        wanted = policy.parse(candidate.over(self.spec))
         return wanted, plan(self.machine, self.budget, wanted)
 
     def key(self, candidate: Candidate) -> Hashable:
@@ -182,15 +182,6 @@ def _narrowed(name: str, found: Choices, wanted: Sequence[Value]) -> Choices:
         if value not in found:
             raise SpaceError(f"space.{name}: {value!r} is none of {', '.join(map(str, found))}")
     return {value: settings for value, settings in found.items() if value in wanted}
-
-
-def _over(spec: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec with the patch over it, at each depth."""
-    made = dict(spec)
-    for name, value in patch.items():
-        below = made.get(name)
-        made[name] = _over(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
-    return made
 
 
 # --- the axes -------------------------------------------------------------------------------------------------------

@@ -110,6 +110,7 @@ class Admission:
             machines=self._machines,
             config_map_present=self._caches.has_config_map(review.namespace, self._config_map),
             architectures=self._caches.architectures,
+            tunings=self._caches.tunings,
         )
         found = verdict.of_pod(
             decide.decide_object(review.obj, review.namespace, labels, self._caches.policies, facts, self._settings)
@@ -146,7 +147,14 @@ class Admission:
         if facts is not None and not facts.fresh:
             return verdict.of(Outcome.SKIPPED, BindingOutcome.TOPOLOGY_STALE, f"node {node}")
         machine = None if facts is None else facts.shape.machine
-        found = binding.rebind(pod.annotations, node, machine, other_bytes=pod.other_bytes)
+        found = binding.rebind(
+            pod.annotations,
+            node,
+            machine,
+            namespace=review.namespace,
+            tunings=self._caches.tunings,
+            other_bytes=pod.other_bytes,
+        )
         return verdict.of(
             Outcome.CHANGED if found.annotations else Outcome.SKIPPED,
             found.outcome,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from raddle_operator.injection.matching import Policies
+from raddle_operator.injection.tuned import Tunings
 from raddle_operator.kube.informer import CacheState, Key
 from raddle_operator.objects.policy import PolicyObject
 from raddle_operator.webhook.reported import ReportedNodes
@@ -19,6 +20,7 @@ class Caches:
 
     def __init__(self, sources: Sources) -> None:
         self._sources: Final = sources
+        self._tunings: Final = () if sources.tunings is None else (sources.tunings,)
         self._policies: Policies | None = None
         self._shapes_are_known = False
         self._smallest_cores: int | None = None
@@ -42,6 +44,7 @@ class Caches:
             sources.topologies,
             sources.namespaces,
             *sources.shims,
+            *self._tunings,
         ):
             source.subscribe(self._changed)
 
@@ -55,7 +58,7 @@ class Caches:
     def _all_synced(self) -> bool:
         sources = self._sources
         needed = (sources.policies, sources.cluster_policies, sources.namespaces, sources.topologies, sources.unbound)
-        optional: list[Source[object]] = [*sources.shims]
+        optional: list[Source[object]] = [*sources.shims, *self._tunings]
         if sources.reported is not None:
             optional += [sources.reported.nodes, sources.reported.zones]
         return all(source.synced.is_set() for source in needed) and all(
@@ -123,6 +126,11 @@ class Caches:
         """Whether the namespace has a shim ConfigMap of this name; without the right to look none is there."""
         return any((namespace, name) in shims.store for shims in self._sources.shims)
 
+    @property
+    def tunings(self) -> Tunings | None:
+        """What tunings have found, by namespace and name; None where they are not asked for."""
+        return None if self._sources.tunings is None else self._sources.tunings.store
+
     def unbound(self, namespace: str, name: str) -> Unbound | None:
         """An injected pod that has no node yet; None where none of that name is known (yet)."""
         return self._sources.unbound.store.get((namespace, name))
@@ -141,6 +149,8 @@ class Caches:
             reported = sources.reported
             yield CacheState("Node", len(reported.nodes.store), reported.nodes.age_s)
             yield CacheState("NodeResourceTopology", len(reported.zones.store), reported.zones.age_s)
+        for tunings in self._tunings:
+            yield CacheState("InferenceTuning", len(tunings.store), tunings.age_s)
         ages = [shims.age_s for shims in sources.shims if shims.age_s is not None]
         yield CacheState("ShimConfigMap", sum(len(shims.store) for shims in sources.shims), max(ages, default=None))
 

@@ -38,6 +38,8 @@ class WebhookSettings:
     """Where the shim's ConfigMap may be looked for; empty: everywhere. Without the right it counts as absent."""
     node_feature_discovery: bool = False
     """Whether nodes without a NodeCPUTopology are planned for by what Node Feature Discovery says of them."""
+    tuning: bool = False
+    """Whether policies may name InferenceTunings; they are not looked at otherwise."""
     shim_image: str = ""
     """The image that holds the shim, for policies that ask for ImageVolume or InitContainer; "": they get none."""
     certificate_check_s: float = 10.0

@@ -22,6 +22,7 @@ from raddle_operator.kube import (
     CLUSTER_INFERENCE_THREADINGS,
     CONFIG_MAPS,
     INFERENCE_THREADINGS,
+    INFERENCE_TUNINGS,
     NAMESPACES,
     NODE_CPU_TOPOLOGIES,
     NODE_RESOURCE_TOPOLOGIES,
@@ -35,6 +36,7 @@ from raddle_operator.kube.informer import Informer, Key, key_of
 from raddle_operator.objects import nfd, nodecheck, nodetopology
 from raddle_operator.objects.nfd import NodeReport, ZonesReport
 from raddle_operator.objects.policy import PolicyObject, SpecError, policy_from_object
+from raddle_operator.objects.tuning import TuningResults, results_from_object
 from raddle_operator.webhook.settings import WebhookSettings
 
 log = logging.getLogger(__name__)
@@ -169,9 +171,21 @@ def policy_reader(resource: Resource) -> Callable[[Object], PolicyObject | None]
     return read
 
 
+def read_tuning(obj: Object) -> TuningResults | None:
+    """What a tuning has found; one that can't be read is left out, with one line in the log."""
+    try:
+        return results_from_object(obj)
+    except SpecError as error:
+        log.warning("InferenceTuning %s is left out: %s", "/".join(key_of(obj)), error)
+        return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Everything that the caches read. ``shims`` may stay unsynced: without the right to look, none is there."""
+    """Everything that the caches read. ``shims`` may stay unsynced: without the right to look, none is there.
+
+    ``tunings`` may too; None: nobody asks for them.
+    """
 
     policies: Source[PolicyObject]
     cluster_policies: Source[PolicyObject]
@@ -180,6 +194,7 @@ class Sources:
     unbound: Source[Unbound]
     shims: tuple[Source[str], ...]
     reported: Reported | None = None
+    tunings: Source[TuningResults] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +236,7 @@ def informers(kube: Kube, settings: WebhookSettings) -> tuple[Sources, list[Info
             for namespace in settings.shim_namespaces or ("",)
         ),
         reported=reported,
+        tunings=informer(INFERENCE_TUNINGS, read_tuning) if settings.tuning else None,
     )
     return sources, started
 
@@ -271,6 +287,7 @@ class MemorySources:
     shims: MemorySource[str]
     nodes: MemorySource[NodeReport]
     zones: MemorySource[ZonesReport]
+    tunings: MemorySource[TuningResults]
 
     @classmethod
     def empty(cls, *, synced: bool = True) -> MemorySources:
@@ -284,9 +301,10 @@ class MemorySources:
             MemorySource(read_shim, synced=synced),
             MemorySource(nfd.read_node, synced=synced),
             MemorySource(nfd.read_zones, synced=synced),
+            MemorySource(read_tuning, synced=synced),
         )
 
-    def sources(self, *, node_feature_discovery: bool = False) -> Sources:
+    def sources(self, *, node_feature_discovery: bool = False, tuning: bool = False) -> Sources:
         """Them as the caches take them."""
         return Sources(
             policies=self.policies,
@@ -296,4 +314,5 @@ class MemorySources:
             unbound=self.unbound,
             shims=(self.shims,),
             reported=Reported(nodes=self.nodes, zones=self.zones) if node_feature_discovery else None,
+            tunings=self.tunings if tuning else None,
         )

@@ -12,6 +12,8 @@ from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Tuple
 
 from raddle.planning import entries
 
+_MAX_NAME = 63
+_NAME = "[a-z0-9][-a-z0-9]*"
 _MAX_DURATION = 32
 _DURATION = r"([0-9]{1,10}([.][0-9]{1,3})?(h|m|s|ms|us)){1,4}"
 _DURATION_PART = re.compile(r"([0-9.]+)([a-z]+)")
@@ -112,6 +114,13 @@ def _read_words(path: str, value: Any, allowed: Tuple[str, ...]) -> Tuple[str, .
     return tuple(item for item in allowed if item in chosen)
 
 
+def _read_name(path: str, value: Any, allowed: Tuple[str, ...]) -> str:
+    is_name = isinstance(value, str) and len(value) <= _MAX_NAME and re.fullmatch(_NAME, value)
+    if value not in allowed and not is_name:
+        raise PolicyError(path, value, f"{', '.join(allowed)} or the name of an object")
+    return str(value)
+
+
 def _read_names(path: str, value: Any, allowed: Tuple[str, ...]) -> Tuple[str, ...]:
     return _read_words(path, value, allowed) if value != [] else ()
 
@@ -159,6 +168,12 @@ def word(path: str, allowed: Tuple[str, ...], default: Optional[str], text: str,
     """One of the words; None where the application's own stays."""
     ROWS.append(Field(path, text, _read_word, allowed, {"type": "string", "enum": list(allowed)}, default, key))
     return default
+
+
+def name(path: str, word: str, text: str) -> Any:
+    """The name of an object, or the word, which is none because of its capital; None: absent."""
+    schema = {"type": "string", "maxLength": _MAX_NAME, "pattern": f"^({word}|{_NAME})$"}
+    ROWS.append(Field(path, text, _read_name, (word,), schema, None))
 
 
 def count(path: str, allowed: Tuple[int, int], default: Optional[int], text: str, *, filled_in: bool = True) -> Any:

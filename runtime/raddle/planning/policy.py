@@ -6,13 +6,15 @@ reference are made from the rows; so a switch of ONNX Runtime that sessions are 
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from raddle import env
 from raddle.planning import entries, families, kinds
 from raddle.planning.kinds import Field, PolicyError, Switch
 
 THREADS = (1, env.MAX_THREADS)
+# The tuning of the pod's own workload.
+AUTO = "Auto"
 _PROVIDERS = ". ".join(f"{name}: {entries.listed(options)}" for name, (_, options) in entries.PROVIDERS.items())
 
 
@@ -247,6 +249,14 @@ class Policy(NamedTuple):
         "What happens where the pod spec or the code already sets a value. Respect: it stays, and the plan says so. "
         "Override: Raddle's value replaces it. 0 and -1 in code count as not set.",
     )
+    tuning: Optional[str] = kinds.name(
+        "tuning",
+        AUTO,
+        "The InferenceTuning of the pod's namespace whose result is planned with, where image, limit and kind of node "
+        "are those that it was found with: the winner's values then replace those of this policy. Auto: the newest one "
+        "of the pod's own workload that fits. Where none does, and before the pod is bound, the plan is the one "
+        "without. Needs the chart's tuning.enabled.",
+    )
     observe: str = kinds.word(
         "observe",
         ("Sessions", "Runs", "None"),
@@ -285,6 +295,8 @@ class Policy(NamedTuple):
 # Policy's field -> its row.
 FIELDS: Dict[str, Field] = dict(zip(Policy._fields, kinds.ROWS))
 _STEPS = [(name, field, field.path.split(".")) for name, field in FIELDS.items()]
+# A count and the percentage in place of it, of which a policy has one.
+_EITHER = (("intra_op", "intra_op_percent"), ("inter_op", "inter_op_percent"))
 
 
 def parse(spec: Mapping[str, Any]) -> Policy:
@@ -293,6 +305,37 @@ def parse(spec: Mapping[str, Any]) -> Policy:
     Raises PolicyError for a value outside its bounds and for combinations that can't work
     (the API server refuses the same by CEL; `raddle plan` on a file has no API server).
     """
+    policy = Policy(**_read(spec))
+    _check_combinations(policy)
+    return policy
+
+
+def overlaid(policy: Policy, spec: Mapping[str, Any]) -> Policy:
+    """The policy with what another spec says in place of its own; entries and options are replaced key by key.
+
+    Raises PolicyError for what the spec can't say, alone or beside the rest of the policy.
+    """
+    found = _read(spec)
+    for count, percent in _EITHER:
+        if count in found or percent in found:
+            found = {count: None, percent: None, **found}
+    if "config_entries" in found:
+        found["config_entries"] = _with_pairs(policy.config_entries, found["config_entries"])
+    if "provider_options" in found:
+        before = dict(policy.provider_options)
+        options = {name: _with_pairs(before.get(name, ()), pairs) for name, pairs in found["provider_options"]}
+        found["provider_options"] = _with_pairs(policy.provider_options, options.items())
+    made = policy._replace(**found)
+    _check_combinations(made)
+    return made
+
+
+def _with_pairs(before: Iterable[Tuple[str, Any]], after: Iterable[Tuple[str, Any]]) -> Tuple[Tuple[str, Any], ...]:
+    return tuple(sorted({**dict(before), **dict(after)}.items()))
+
+
+def _read(spec: Mapping[str, Any]) -> Dict[str, Any]:
+    """The fields of a Policy that the spec sets. Raises PolicyError for a value outside its bounds."""
     found: Dict[str, Any] = {}
     for name, field, steps in _STEPS:
         value: Any = spec
@@ -306,9 +349,7 @@ def parse(spec: Mapping[str, Any]) -> Policy:
                 break
         if value is not None:
             found[name] = field.read(field.path, value, field.allowed)
-    policy = Policy(**found)
-    _check_combinations(policy)
-    return policy
+    return found
 
 
 def _check_combinations(policy: Policy) -> None:

@@ -3,7 +3,8 @@
 `shim_text` is RADDLE_PLAN, for machines (see `env`). `plan_text` is the plan.raddle.dev/<container> annotation:
 compact JSON for people, for tools, and for the webhook at binding, which finds there all that it needs to plan
 again: {"v":1, "set":{values}, "because":{value: reason}, "node":name or null, "budget":{...}, "policy":{...},
-"by":"Kind/name"}. Annotations are untrusted: reading checks every value and raises WireError.
+"by":"Kind/name"}, and where the policy names a tuning "tuned":{"by","image","workload"}. Annotations are untrusted:
+reading checks every value and raises WireError.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ _BUDGET_FIELDS: Tuple[Tuple[str, type], ...] = (
     ("because", str),
 )
 _MAX_BECAUSE = 160
+# The reason that says what came of the policy's tuning; it has more to quote, and goes last where room is short.
+TUNED = "tuned"
+_MAX_TUNED = 480
+_MAX_PROGRAM = 256
 _NO_LIMIT = Budget()
 
 
@@ -43,8 +48,24 @@ class WireError(ValueError):
     """An annotation that can't be read; the message names the part."""
 
 
+class Tuned(NamedTuple):
+    """What a tuning's result is looked up by at binding, and the one that the plan was made with.
+
+    image      the container's, as the pod names it
+    workload   whose pod it is, `Deployment/ranker`; "": nobody's
+    by         the InferenceTuning whose result holds for the plan; "": none does
+    """
+
+    image: str
+    workload: str
+    by: str = ""
+
+
 class Recorded(NamedTuple):
-    """What a plan annotation says: the inputs to plan again, and the node it was made for (None: safe values)."""
+    """What a plan annotation says: the inputs to plan again, and the node it was made for (None: safe values).
+
+    `tuned` is None where the policy names no tuning. `policy` is the policy's own, without a tuning's result.
+    """
 
     budget: Budget
     policy: Policy
@@ -52,6 +73,7 @@ class Recorded(NamedTuple):
     governed_by: str
     values: Mapping[str, Any]
     because: Mapping[str, str]
+    tuned: Optional[Tuned] = None
 
 
 def settings_hash(policy: Policy) -> str:
@@ -229,12 +251,19 @@ def _expected(plan: Plan) -> Optional[Dict[str, float]]:
     return {name: float(f"{value:.3g}") for name, value in figures.items()}
 
 
-def plan_text(plan: Plan, budget: Budget, policy: Policy, governed_by: str, node: Optional[str] = None) -> str:
+def plan_text(
+    plan: Plan,
+    budget: Budget,
+    policy: Policy,
+    governed_by: str,
+    node: Optional[str] = None,
+    tuned: Optional[Tuned] = None,
+) -> str:
     """The plan annotation: at most env.RESERVED_PLAN bytes (reasons are shortened, then left out, to fit)."""
     known = {name: getattr(budget, name) for name, _ in _BUDGET_FIELDS}
     known = {name: value for name, value in known.items() if value != getattr(_NO_LIMIT, name)}
     known["because"] = budget.because[:_MAX_BECAUSE]
-    because = {name: text[:_MAX_BECAUSE] for name, text in plan.because.items()}
+    because = {name: text[: _MAX_TUNED if name == TUNED else _MAX_BECAUSE] for name, text in plan.because.items()}
     document = {
         "v": VERSION,
         "set": values(plan),
@@ -244,12 +273,18 @@ def plan_text(plan: Plan, budget: Budget, policy: Policy, governed_by: str, node
         "policy": _settings(policy),
         "by": governed_by,
     }
+    if tuned is not None:
+        # A name that is cut is nobody's: then no tuning fits.
+        named = {"image": tuned.image[:_MAX_PROGRAM], "workload": tuned.workload[:_MAX_PROGRAM]}
+        document["tuned"] = {"by": tuned.by, **named}
     text = _dump(document)
-    while len(text) > env.RESERVED_PLAN and (because or known["because"]):
+    while len(text) > env.RESERVED_PLAN and (because or known["because"] or "tuned" in document):
         if because:
-            because.pop(max(because, key=lambda name: len(because[name])))
-        else:
+            because.pop(max(because, key=lambda name: (name != TUNED, len(because[name]))))
+        elif known["because"]:
             known["because"] = ""
+        else:
+            del document["tuned"]
         document["truncated"] = True
         text = _dump(document)
     return text
@@ -283,7 +318,14 @@ def read_plan_text(text: str) -> Recorded:
     except (PolicyError, TypeError) as error:
         raise WireError(f"plan annotation: policy: {error}") from None
     because = {str(name): str(reason) for name, reason in parts["because"].items()}
-    return Recorded(_read_budget(parts["budget"]), policy, node, by, parts["set"], because)
+    tuned = _read_tuned(document["tuned"]) if "tuned" in document else None
+    return Recorded(_read_budget(parts["budget"]), policy, node, by, parts["set"], because, tuned)
+
+
+def _read_tuned(part: Any) -> Tuned:
+    if not isinstance(part, dict) or not all(isinstance(part.get(name), str) for name in Tuned._fields):
+        raise WireError("plan annotation: tuned must be an object of texts")
+    return Tuned(**{name: part[name] for name in Tuned._fields})
 
 
 def _read_budget(part: Mapping[str, Any]) -> Budget:

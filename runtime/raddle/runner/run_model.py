@@ -2,8 +2,8 @@
 
 It makes a session as code does that sets nothing, so that the environment and the shim decide. Then it connects to the
 Unix socket and sends a line of JSON: `runtime`, `version`, `providers`, `threads` (those that the session has, the
-caller with them), or `error`. Each line that comes is a request; it is sent back once the model has run. It ends when
-the other side closes. run_model.cjs and run_model.c speak the same.
+caller with them), of TorchScript how many `forks` are written in it, or `error`. Each line that comes is a request; it
+is sent back once the model has run. It ends when the other side closes. run_model.cjs and run_model.c speak the same.
 
 INPUTS is a folder. Each line of its file `inputs` is `TYPE DIMENSIONS FILE NAME`: numpy's name of the type, the
 dimensions with commas between them (`-` for none), the file with the values as they lie in memory; of strings, in UTF-8
@@ -90,6 +90,8 @@ def torch_jit(model: str, given: List[Input]) -> Tuple[Callable[[], object], Dic
     before = threads()
     run()
     said = {"runtime": "torch", "version": str(torch.__version__), "providers": [], "threads": threads() - before + 1}
+    # What it may run on the inter-op threads, beside the caller.
+    said["forks"] = len(network.inlined_graph.findAllNodes("prim::fork"))
     return run, said
 
 
@@ -130,9 +132,10 @@ def main(arguments: List[str]) -> int:
     except (BrokenPipeError, ConnectionResetError):
         pass
     except Exception as error:
+        where = f" ({sys.executable})" if isinstance(error, ImportError) else ""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
             link.connect(path)
-            _send(link, {"error": f"{type(error).__name__}: {error}"})
+            _send(link, {"error": f"{type(error).__name__}: {error}{where}"})
         return 1
     return 0
 

@@ -95,15 +95,20 @@ def unpacked(suite: str, name: str) -> Release:
     return Release(home / "python", (home / "version").read_text())
 
 
-@functools.cache
 def python_of(suite: str) -> Path:
     """The tree of a suite's smallest Python, with the C library that it needs, in the cache."""
+    return tree(suite, "python3-minimal", f"python-{suite}")
+
+
+@functools.cache
+def tree(suite: str, package: str, name: str) -> Path:
+    """The tree of a package of a suite and of all that it needs, in the cache by this name."""
     if platform.machine() != "x86_64":
         pytest.skip("Debian's packages are unpacked for x86-64 only")
-    home = fetching.CACHE / "torch" / f"python-{suite}"
+    home = fetching.CACHE / "torch" / name
     with fetching.made(home) as folder:
         if folder:
-            _unpack(suite, "python3-minimal", folder)
+            _unpack(suite, package, folder)
     return home
 
 

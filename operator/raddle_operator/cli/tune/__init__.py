@@ -1,0 +1,1 @@
+"""`raddle tune`: options and what people see; the measuring is `trials`, the deciding `tuning`."""

@@ -1,0 +1,267 @@
+"""A tuning's Job for one node: the workload's container, in which candidates run one after the other, and the tuner.
+
+The pod has what the container needs and nothing else of its template: no label, so that no Service finds it, no port,
+no probe, no token of a service account, no priority that would push other pods away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from raddle import env
+from raddle.delivery import MOUNT_PATH
+from raddle_operator.injection import door, volumes
+from raddle_operator.injection.volumes import Shim, ShimDelivery
+from raddle_operator.jobs.plan import Start
+from raddle_operator.jobs.run import (
+    GENERATION_ANNOTATION,
+    NODE_ANNOTATION,
+    START_WITHIN_S,
+    TRY_ANNOTATION,
+    TUNER,
+    TUNING_LABEL,
+)
+from raddle_operator.jobs.template import Template
+from raddle_operator.objects.pods import pod_from_object
+from raddle_operator.objects.reasons import Skip
+from raddle_operator.objects.tuning import KIND, TuningObject
+
+API_VERSION: Final = "raddle.dev/v1alpha1"
+FOLDER: Final = "/raddle.tuning"
+"""What the measured container and the tuner share."""
+REQUEST_FOLDER: Final = "/raddle.request"
+"""Where the tuner finds the request of a ConfigMap, as REQUEST_FILE."""
+REQUEST_FILE: Final = "body"
+KEEP_S: Final = 24 * 3600
+"""So long a Job that has ended stays, for its log."""
+_SPARE_S: Final = START_WITHIN_S + 600
+"""Beside the budget: until the pod runs, and until the last program has ended."""
+_GRACE_S: Final = 10
+_RESOURCES: Final = {"cpu": "1", "memory": "1Gi"}
+"""Of the tuner, as requests and limits: a Guaranteed pod stays one, and so gets exclusive CPUs where others do."""
+
+_FOLDER_VOLUME: Final = "raddle-tuning"
+_REQUEST_VOLUME: Final = "raddle-request"
+# Parts of the container and of the pod's spec that decide how the program runs.
+_OF_CONTAINER: Final = (
+    "name",
+    "image",
+    "imagePullPolicy",
+    "env",
+    "envFrom",
+    "resources",
+    "securityContext",
+    "volumeDevices",
+    "volumeMounts",
+    "workingDir",
+)
+_OF_POD: Final = (
+    "dnsConfig",
+    "dnsPolicy",
+    "enableServiceLinks",
+    "hostAliases",
+    "hostUsers",
+    "imagePullSecrets",
+    "nodeSelector",
+    "os",
+    "runtimeClassName",
+    "schedulerName",
+    "securityContext",
+    "serviceAccountName",  # some clusters allow by it which security contexts a pod may have
+    "tolerations",
+)
+# Nobody moves a pod that measures, and no mesh adds a proxy, which would take CPU time and outlive it.
+_ANNOTATIONS: Final = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+    "linkerd.io/inject": "disabled",
+}
+_LABELS: Final = {
+    env.INJECT_LABEL: "disabled",
+    "app.kubernetes.io/managed-by": "raddle",
+    "sidecar.istio.io/inject": "false",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the operator was started with: the tuner's image, and whether pods may have the door."""
+
+    image: str
+    supervisor: str
+    door: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """One Job. `obj` is the tuning's JSON; `policy` the one that governs the workload's pods, None where none does.
+
+    `shim` is that policy's wish, and `delivery` how pods of the namespace can have it; `architecture` is the node's, as
+    uname names it.
+    """
+
+    tuning: TuningObject
+    obj: Mapping[str, Any]
+    template: Template
+    start: Start
+    policy: Mapping[str, Any] | None
+    shim: str
+    delivery: ShimDelivery
+    architecture: str
+
+
+def job_name(tuning: TuningObject, start: Start) -> str:
+    """The same for the same pod, so that whoever makes it again finds that it is there. At most 63 characters."""
+    of = "\0".join((tuning.uid, str(tuning.generation), start.node, str(start.attempt)))
+    digest = hashlib.sha256(of.encode()).hexdigest()[:10]
+    return f"{tuning.name.replace('.', '-')[:52].rstrip('-')}-{digest}"
+
+
+def manifest(wanted: Wanted, settings: Settings) -> dict[str, Any]:
+    """The Job as it is created. Raises SpecError for a template that no pod has."""
+    tuning, start = wanted.tuning, wanted.start
+    labels = {TUNING_LABEL: tuning.name, **_LABELS}
+    owner = {"apiVersion": API_VERSION, "kind": KIND, "name": tuning.name, "uid": tuning.uid, "controller": True}
+    annotations = {
+        NODE_ANNOTATION: start.node,
+        GENERATION_ANNOTATION: str(tuning.generation),
+        TRY_ANNOTATION: str(start.attempt),
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": job_name(tuning, start),
+            "namespace": tuning.namespace,
+            "labels": labels,
+            "annotations": annotations,
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": tuning.minutes * 60 + _SPARE_S,
+            "ttlSecondsAfterFinished": KEEP_S,
+            "template": {
+                "metadata": {"labels": labels, "annotations": dict(_ANNOTATIONS)},
+                "spec": _pod_spec(wanted, settings),
+            },
+        },
+    }
+
+
+def _pod_spec(wanted: Wanted, settings: Settings) -> dict[str, Any]:
+    template, server = wanted.template, wanted.tuning.server
+    measured = {name: template.container[name] for name in _OF_CONTAINER if name in template.container}
+    measured |= {"restartPolicy": "Always", "command": ["/bin/sh", "-c", settings.supervisor]}
+    given = json.dumps(_given(wanted), separators=(",", ":"))
+    tuner: dict[str, Any] = {
+        "name": TUNER,
+        "image": settings.image,
+        # A `$(NAME)` in a variable would be replaced, and `$$` is `$`.
+        "env": [{"name": "RADDLE_TUNING", "value": given.replace("$", "$$")}],
+        "resources": {"requests": _RESOURCES, "limits": _RESOURCES},
+        "securityContext": {
+            "seccompProfile": {"type": "RuntimeDefault"},
+            **volumes.narrow_security(template.container.get("securityContext") or {}),
+        },
+        "volumeMounts": [],
+    }
+    before = list(_fillers(template))
+    spec: dict[str, Any] = {
+        **{name: template.spec[name] for name in _OF_POD if name in template.spec},
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": _GRACE_S,
+        "affinity": _pinned(wanted.start.node),
+        "initContainers": [*before, measured],
+        "containers": [tuner],
+        "volumes": list(_volumes(template, [measured, *before])),
+    }
+    _add_shim(spec, wanted, settings)
+    measured = spec["initContainers"][-1]
+    shared = {"name": _FOLDER_VOLUME, "mountPath": FOLDER}
+    spec["volumes"].append({"name": _FOLDER_VOLUME, "emptyDir": {}})
+    measured["volumeMounts"] = [*measured.get("volumeMounts", ()), shared]
+    tuner["volumeMounts"].append(shared)
+    if server is not None and server.config_map:
+        items = [{"key": server.key, "path": REQUEST_FILE}]
+        spec["volumes"].append({"name": _REQUEST_VOLUME, "configMap": {"name": server.config_map, "items": items}})
+        tuner["volumeMounts"].append({"name": _REQUEST_VOLUME, "mountPath": REQUEST_FOLDER, "readOnly": True})
+    return spec
+
+
+def _given(wanted: Wanted) -> dict[str, Any]:
+    """All that the tuner is told."""
+    tuning, template, winner = wanted.tuning, wanted.template, wanted.start.winner
+    metadata = {"namespace": tuning.namespace, "name": tuning.name, "uid": tuning.uid, "generation": tuning.generation}
+    image = str(template.container.get("image") or "")
+    digest = image.partition("@")[2]
+    return {
+        "tuning": {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": wanted.obj["spec"]},
+        "container": template.container,
+        "policy": wanted.policy,
+        "confirm": None if winner is None else dict(winner.settings),
+        "image": digest if digest.startswith("sha256:") else "",
+    }
+
+
+def _pinned(node: str) -> dict[str, Any]:
+    """To the one node. What else the template's affinity asks was looked at when the node was chosen."""
+    fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
+    required = {"nodeSelectorTerms": [{"matchFields": fields}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def _mounted(container: Mapping[str, Any]) -> set[str]:
+    """The names of the volumes that a container uses."""
+    return {one["name"] for field in ("volumeMounts", "volumeDevices") for one in container.get(field) or ()}
+
+
+def _fillers(template: Template) -> Iterator[dict[str, Any]]:
+    """Yields the init containers that fill a volume for the measured one, such as with its model."""
+    mounted = _mounted(template.container)
+    empty = {one["name"] for one in template.spec.get("volumes") or () if "emptyDir" in one}
+    for container in template.spec.get("initContainers") or ():
+        if container.get("restartPolicy") != "Always" and _mounted(container) & mounted & empty:
+            yield {**container}
+
+
+def _volumes(template: Template, containers: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yields the volumes that these containers use, so that nothing of the workload's is written."""
+    mounted = set().union(*map(_mounted, containers))
+    for volume in template.spec.get("volumes") or ():
+        if volume["name"] not in mounted:
+            continue
+        if "persistentVolumeClaim" in volume:
+            yield {**volume, "persistentVolumeClaim": {**volume["persistentVolumeClaim"], "readOnly": True}}
+        elif "projected" in volume:
+            sources = [one for one in volume["projected"].get("sources") or () if "serviceAccountToken" not in one]
+            yield {**volume, "projected": {**volume["projected"], "sources": sources}}
+        else:
+            yield {**volume}
+    for name in sorted(template.claims & mounted):
+        # Which of the replicas' would it be?
+        yield {"name": name, "emptyDir": {}}
+
+
+def _add_shim(spec: dict[str, Any], wanted: Wanted, settings: Settings) -> None:
+    """Gives the measured container the shim's files as the workload's pods get them."""
+    pod = pod_from_object({"metadata": {"labels": dict(wanted.template.labels)}, "spec": spec})
+    measured, delivery = pod.init_containers[-1], wanted.delivery
+    opened: str | Skip = ""
+    if wanted.shim == "Auto":
+        shipped = delivery.door_items.keys()
+        opened = door.opened(pod, [measured], wanted.architecture, shipped=shipped, switch=settings.door)
+    by_door = opened if isinstance(opened, str) else ""
+    shim = volumes.choose(pod, wanted.shim, delivery, config_map_present=True, by_door=by_door)
+    if not isinstance(shim, Shim) or volumes.in_the_way(measured, MOUNT_PATH):
+        return
+    spec["volumes"].append(dict(shim.volume))
+    *before, last = spec["initContainers"]
+    last["volumeMounts"] = [*last.get("volumeMounts", ()), *map(dict, shim.mounts)]
+    if shim.init_container is not None:
+        spec["initContainers"] = [*before, dict(shim.init_container), last]

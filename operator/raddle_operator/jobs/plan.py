@@ -1,0 +1,275 @@
+"""What is to be done for a tuning: which Jobs to start and to stop, and what is known of each class of nodes.
+
+The first node of a class searches; other nodes try its winner again, until as many agree as were asked for. A decision
+depends on what there is and not on what happened when, so it may be made again at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum, unique
+from typing import Final
+
+from raddle_operator.jobs.places import LOST_AFTER_S, Node, Places, is_lost
+from raddle_operator.jobs.run import POD_WITHIN_S, START_WITHIN_S, Run, State
+from raddle_operator.objects.tuning import MAX_CLASSES, TuningObject
+from raddle_operator.tuning.candidate import Candidate
+from raddle_operator.tuning.result import Verdict
+from raddle_operator.tuning.summary import Summary
+
+MOST_TRIES: Final = 3
+"""So many pods a node gets, where something came in the way of the last one."""
+MOST_FAILED: Final = 3
+"""After so many nodes that failed a class is given up: the next would fail too."""
+
+
+@unique
+class NodeState(StrEnum):
+    """Where a node of a class stands."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    MEASURED = "Measured"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRecord:
+    """One node of a class. `tries` is how many pods it had; `outcome` is there once it is measured.
+
+    `message` says why it waits, or why it failed.
+    """
+
+    name: str
+    state: NodeState = NodeState.PENDING
+    tries: int = 0
+    outcome: Summary | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassRecord:
+    """One class of nodes and what is known of it.
+
+    `verdict` None: it is not known yet. `decided_by` is the node whose outcome counts for the class, None without one.
+    `message` says what a class without a verdict waits for, and of an inconclusive one why it is.
+    """
+
+    title: str
+    nodes: tuple[NodeRecord, ...] = ()
+    verdict: Verdict | None = None
+    decided_by: NodeRecord | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """A Job to be made. `winner` None: it searches; else it compares that with the plan."""
+
+    node: str
+    attempt: int
+    winner: Candidate | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be done now. `again_s`: after so long, changes or not, None: only when something changes."""
+
+    classes: tuple[ClassRecord, ...]
+    start: tuple[Start, ...] = ()
+    stop: tuple[str, ...] = ()
+    again_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What there is. `runs` are all Jobs of the tuning, `nodes` all nodes by name, `places` those that can be measured.
+
+    `known` is what the status says, () for another generation's. `busy` are nodes where other tunings measure: node to
+    that tuning's name. `refused` says of nodes why the API server did not take their Job.
+    """
+
+    known: tuple[ClassRecord, ...]
+    places: Places
+    nodes: Mapping[str, Node]
+    runs: Sequence[Run]
+    now_s: float
+    busy: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+def decide(tuning: TuningObject, world: World) -> Plan:
+    """What is to be done for a tuning that can be carried out."""
+    ours = {}
+    for run in sorted(world.runs, key=lambda run: run.job.attempt):
+        if run.job.generation == tuning.generation:
+            ours[run.job.node] = run
+    before = {one.title: one.nodes for one in world.known}
+    titles = sorted({*before, *world.places.classes}, key=lambda title: (title not in before, title))[:MAX_CLASSES]
+    classes = []
+    for title in sorted(titles):
+        nodes = tuple(_brought_up(one, ours.get(one.name), world) for one in before.get(title, ()))
+        classes.append(_judged(title, nodes, world.places.classes.get(title, ()), tuning.nodes_per_class))
+    wanted = {one.name: one for each in classes for one in each.nodes}
+    stop = [run for run in world.runs if run.state.is_active and not _is_wanted(run, ours, wanted, world)]
+    classes, start = _started(classes, tuning, world)
+    return Plan(
+        classes=tuple(classes),
+        start=tuple(start),
+        stop=tuple(sorted(run.job.name for run in stop if run.state is not State.ENDING)),
+        again_s=_again_s(ours.values(), wanted, world),
+    )
+
+
+def stopped(world: World) -> Plan:
+    """What is to be done for a tuning that can't be carried out: what is measured stays known, nothing runs."""
+    return Plan(
+        classes=tuple(replace(one, nodes=tuple(node for node in one.nodes if node.outcome)) for one in world.known),
+        stop=tuple(sorted(run.job.name for run in world.runs if run.state.is_active and run.state is not State.ENDING)),
+    )
+
+
+# --- a node ---------------------------------------------------------------------------------------------------------
+
+
+def _brought_up(node: NodeRecord, run: Run | None, world: World) -> NodeRecord:
+    """The record of a node by what became of its newest Job."""
+    if node.state in (NodeState.MEASURED, NodeState.FAILED):
+        return node
+    if run is not None and run.outcome is not None:
+        return NodeRecord(name=node.name, state=NodeState.MEASURED, tries=run.job.attempt, outcome=run.outcome)
+    if is_lost(world.nodes.get(node.name), world.now_s):
+        return replace(node, state=NodeState.FAILED, message="the node is lost: it is gone or not Ready")
+    if run is None or run.state is State.ENDING:
+        return replace(node, state=NodeState.PENDING, message="")
+    node = replace(node, tries=run.job.attempt, message=run.message)
+    waited_s = world.now_s - run.since_s
+    match run.state:
+        case State.FAILED:
+            return replace(node, state=NodeState.FAILED)
+        case State.DISRUPTED:
+            return replace(node, state=NodeState.FAILED if run.job.attempt >= MOST_TRIES else NodeState.PENDING)
+        case State.RUNNING:
+            return replace(node, state=NodeState.RUNNING, message="")
+        case State.WAITING if waited_s >= START_WITHIN_S:
+            message = f"its pod did not start in {START_WITHIN_S // 60} minutes: {run.message or 'nobody says why'}"
+            return replace(node, state=NodeState.FAILED, message=message)
+        case State.NO_POD:
+            # This pod was never made, and its number is free. A Job gets one at once, or there is something in the way.
+            message = run.message if waited_s >= POD_WITHIN_S else ""
+            return replace(node, state=NodeState.PENDING, tries=run.job.attempt - 1, message=message)
+    return replace(node, state=NodeState.PENDING)
+
+
+def _is_wanted(run: Run, ours: Mapping[str, Run], wanted: Mapping[str, NodeRecord], world: World) -> bool:
+    """Whether a Job that has not ended may go on."""
+    node = wanted.get(run.job.node)
+    if ours.get(run.job.node) is not run or node is None or node.state in (NodeState.MEASURED, NodeState.FAILED):
+        return False
+    # One that gets no pod is made again, so that its time begins anew.
+    return run.state is not State.NO_POD or world.now_s - run.since_s < START_WITHIN_S
+
+
+# --- a class --------------------------------------------------------------------------------------------------------
+
+
+def _judged(title: str, nodes: tuple[NodeRecord, ...], places: Sequence[str], needed: int) -> ClassRecord:
+    """The class with its verdict, or with the nodes that it takes next."""
+    found = ClassRecord(title=title, nodes=nodes)
+    failed = [one for one in nodes if one.state is NodeState.FAILED]
+    alive = [one for one in nodes if one.state is not NodeState.FAILED]
+    measured = [one for one in alive if one.outcome is not None]
+    if alive[:1] != measured[:1]:
+        return found  # the first one searches
+    if measured:
+        ended = _verdict(measured, needed)
+        if ended is not None:
+            return _concluded(found, measured, ended)
+    if len(failed) >= MOST_FAILED:
+        why = "; ".join(f"{one.name}: {one.message}" for one in failed)
+        return replace(_concluded(found, measured, Verdict.INCONCLUSIVE), message=f"{len(failed)} nodes failed: {why}")
+    free = [name for name in places if all(one.name != name for one in nodes)]
+    missing = needed - len(alive)
+    if missing > len(free):
+        return replace(found, message=_too_few(len(alive) + len(free), needed, failed))
+    more = free[: missing if measured else 1]
+    return replace(found, nodes=nodes + tuple(NodeRecord(name=name) for name in more))
+
+
+def _verdict(measured: Sequence[NodeRecord], needed: int) -> Verdict | None:
+    """What the outcomes come to, the first of which is the search's; None: more nodes are needed."""
+    verdicts = [one.outcome.verdict for one in measured if one.outcome is not None]
+    if verdicts[0] is not Verdict.BETTER:
+        return verdicts[0]
+    if any(one is not Verdict.BETTER for one in verdicts):
+        return Verdict.INCONCLUSIVE
+    return Verdict.BETTER if len(verdicts) >= needed else None
+
+
+def _concluded(found: ClassRecord, measured: Sequence[NodeRecord], verdict: Verdict) -> ClassRecord:
+    """The class with a verdict; of its nodes those that came to an end."""
+    first = measured[0] if measured else None
+    decided_by, message = first, ""
+    if verdict is Verdict.BETTER:
+        decided_by = min(measured, key=_gained_percent)
+    elif verdict is Verdict.INCONCLUSIVE and first is not None and first.outcome is not None:
+        others = [one.name for one in measured if one.outcome is not None and one.outcome.verdict is not Verdict.BETTER]
+        agrees = (
+            f"{first.name} found {first.outcome.winner.title} to be better than the plan, {', '.join(others)} did not"
+        )
+        message = "the budget ended before it was certain" if others[:1] == [first.name] else agrees
+    ended = tuple(one for one in found.nodes if one.state in (NodeState.MEASURED, NodeState.FAILED))
+    return replace(found, nodes=ended, verdict=verdict, decided_by=decided_by, message=message)
+
+
+def _gained_percent(node: NodeRecord) -> float:
+    assert node.outcome is not None, "only measured nodes are compared"
+    return abs(node.outcome.gain.percent) if node.outcome.gain is not None else 0.0
+
+
+def _too_few(there: int, needed: int, failed: Sequence[NodeRecord]) -> str:
+    said = f"{there} of the {needed} nodes that nodeClasses.nodesPerClass asks for can be measured"
+    for one in failed:
+        said += f"; {one.name} failed: {one.message}"
+    return f"{said}; it waits for more, or for a smaller nodesPerClass"
+
+
+# --- starting -------------------------------------------------------------------------------------------------------
+
+
+def _started(
+    classes: Iterable[ClassRecord], tuning: TuningObject, world: World
+) -> tuple[list[ClassRecord], list[Start]]:
+    """The classes, and the Jobs to be made now: a node has one at a time, all tunings' taken together."""
+    active = [run.job.node for run in world.runs if run.state.is_active]
+    slots = tuning.parallelism - len(active)
+    found: list[ClassRecord] = []
+    start: list[Start] = []
+    for one in classes:
+        searched = next((node for node in one.nodes if node.state is not NodeState.FAILED), None)
+        winner = searched.outcome.winner if searched is not None and searched.outcome is not None else None
+        nodes = []
+        for node in one.nodes:
+            waits = node.state is NodeState.PENDING and node.name not in active
+            if waits and node.name in world.busy:
+                node = replace(node, message=f"tuning {world.busy[node.name]} measures there")  # noqa: PLW2901
+            elif waits and len(start) < slots:
+                start.append(Start(node=node.name, attempt=node.tries + 1, winner=winner))
+                node = replace(node, message=world.refused.get(node.name, node.message))  # noqa: PLW2901
+            nodes.append(node)
+        found.append(replace(one, nodes=tuple(nodes)))
+    return found, start
+
+
+def _again_s(runs: Iterable[Run], wanted: Mapping[str, NodeRecord], world: World) -> float | None:
+    """When time alone may change the decision."""
+    due = []
+    for run in runs:
+        if run.state in (State.NO_POD, State.WAITING):
+            due += [run.since_s + after for after in (POD_WITHIN_S, START_WITHIN_S)]
+    for name, node in wanted.items():
+        there = world.nodes.get(name)
+        if node.state in (NodeState.PENDING, NodeState.RUNNING) and there is not None and there.unready_s is not None:
+            due.append(there.unready_s + LOST_AFTER_S)
+    return min((at - world.now_s for at in due if at > world.now_s), default=None)

@@ -1,0 +1,266 @@
+"""What an InferenceTuning's status says, and reading it back: results live there, since Jobs go."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from raddle_operator.jobs.places import Places
+from raddle_operator.jobs.plan import ClassRecord, NodeRecord, NodeState, Plan
+from raddle_operator.jobs.template import RefusedError
+from raddle_operator.objects.reading import SpecError, as_object, sequence, text
+from raddle_operator.tuning import advice, summary
+from raddle_operator.tuning.candidate import Candidate
+from raddle_operator.tuning.figure import FIGURES
+from raddle_operator.tuning.key import Key
+from raddle_operator.tuning.result import Verdict
+from raddle_operator.tuning.summary import DocumentError, Summary
+
+ACCEPTED, RUNNING, VALID, INCONCLUSIVE = "Accepted", "Running", "Valid", "Inconclusive"
+MIXED: Final = "Mixed"
+_NAMES_SHOWN: Final = 5
+_MESSAGE_CHARACTERS: Final = 1024
+_MOST_SETTINGS: Final = 32
+_UNFINISHED: Final = (NodeState.PENDING, NodeState.RUNNING)
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def known(status: Mapping[str, Any], generation: int) -> tuple[ClassRecord, ...]:
+    """What a status of ours says of each class; () where it speaks of another generation of the tuning.
+
+    A part that can't be read is left out, so that it is measured again.
+    """
+    if status.get("observedGeneration") != generation:
+        return ()
+    try:
+        classes = [as_object(one, "status.classes") for one in sequence(status, "classes", "status")]
+        return tuple(
+            ClassRecord(title=text(one, "nodeClass", "status.classes"), nodes=tuple(_nodes(one))) for one in classes
+        )
+    except SpecError:
+        return ()
+
+
+def _nodes(one: Mapping[str, Any]) -> Iterator[NodeRecord]:
+    for found in sequence(one, "nodes", "status.classes"):
+        node = as_object(found, "status.classes.nodes")
+        outcome = _outcome(text(node, "outcome", "status.classes.nodes"))
+        state = node.get("state")
+        if state not in list(NodeState) or (state == NodeState.MEASURED and outcome is None):
+            continue
+        yield NodeRecord(
+            name=text(node, "name", "status.classes.nodes"),
+            state=NodeState(state),
+            tries=int(node.get("tries") or 0),
+            outcome=outcome,
+            message=text(node, "message", "status.classes.nodes"),
+        )
+
+
+def _outcome(said: str) -> Summary | None:
+    try:
+        found = summary.from_text(said)
+    except DocumentError:
+        return None
+    return found if isinstance(found, Summary) else None
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+
+
+def tuning_status(
+    plan: Plan, *, generation: int, image: str, places: Places | None, refused: RefusedError | None
+) -> dict[str, Any]:
+    """The whole status but for the conditions' times. `image` is what was measured, as its pods name it.
+
+    `places` are the nodes that can be measured, None where that was not looked at; `refused` says why the tuning can't
+    be carried out, None where it can.
+    """
+    classes = plan.classes
+    status: dict[str, Any] = {
+        "observedGeneration": generation,
+        "trials": sum(node.outcome.trials for one in classes for node in one.nodes if node.outcome),
+        "classes": [_class(one, image) for one in classes],
+        "conditions": list(_conditions(classes, places, refused)),
+    }
+    if classes:
+        status["nodeClass"] = classes[0].title if len(classes) == 1 else f"{len(classes)} classes"
+    verdicts = {one.verdict for one in classes}
+    if classes and None not in verdicts:
+        status["verdict"] = str(classes[0].verdict) if len(verdicts) == 1 else MIXED
+    if gains := [(abs(found.gain.percent), advice.signed(found.gain)) for found in _better(classes) if found.gain]:
+        status["gain"] = min(gains)[1]
+    return status
+
+
+def _better(classes: Iterable[ClassRecord]) -> Iterator[Summary]:
+    """Yields the outcome that counts of each class whose winner is better than the plan."""
+    for one in classes:
+        if one.verdict is Verdict.BETTER and one.decided_by is not None and one.decided_by.outcome is not None:
+            yield one.decided_by.outcome
+
+
+def _class(one: ClassRecord, image: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"nodeClass": one.title, "nodes": [_node(node) for node in one.nodes]}
+    outcomes = [node.outcome for node in one.nodes if node.outcome is not None]
+    if outcomes:
+        found["trials"] = sum(outcome.trials for outcome in outcomes)
+    decided = one.decided_by.outcome if one.decided_by is not None else None
+    if one.verdict is not None:
+        found["verdict"] = str(one.verdict)
+    if one.decided_by is None or decided is None:
+        return found
+    found |= {
+        "decidedBy": one.decided_by.name,
+        "figure": decided.figure,
+        "noisePercent": decided.noise_percent,
+        "baseline": _settings(decided.baseline),
+        "winner": _settings(decided.winner),
+        "key": _key(decided.key, image),
+        "measured": max(outcome.finished for outcome in outcomes),
+    }
+    if decided.gain is not None:
+        found["gain"] = {"percent": decided.gain.percent, "low": decided.gain.low, "high": decided.gain.high}
+    return found
+
+
+def _node(node: NodeRecord) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": node.name, "state": str(node.state), "tries": node.tries}
+    if node.outcome is not None:
+        found["outcome"] = summary.to_text(node.outcome)
+    if node.message:
+        found["message"] = node.message[:_MESSAGE_CHARACTERS]
+    return found
+
+
+def _settings(candidate: Candidate) -> list[dict[str, str]]:
+    return [{"path": path, "value": _value(value)} for path, value in candidate.settings[:_MOST_SETTINGS]]
+
+
+def _value(value: object) -> str:
+    return value[:64] if isinstance(value, str) else json.dumps(value)
+
+
+def _key(key: Key, image: str) -> dict[str, str]:
+    said = {
+        "image": image,
+        "imageID": key.image,
+        "cpus": "" if key.limit_cpus is None else f"{key.limit_cpus:g}",
+        "objective": str(key.objective.kind),
+        "runtime": f"{key.runtime} {key.runtime_version}".strip(),
+        "model": key.model,
+    }
+    return {name: value for name, value in said.items() if value}
+
+
+# --- conditions -----------------------------------------------------------------------------------------------------
+
+
+def _conditions(
+    classes: Sequence[ClassRecord], places: Places | None, refused: RefusedError | None
+) -> Iterator[dict[str, str]]:
+    refused = refused or (None if places is None else _no_place(places))
+    if refused is not None:
+        yield _condition(ACCEPTED, "False", refused.reason, refused.message)
+    else:
+        yield _condition(ACCEPTED, "True", "Accepted", _accepted(places))
+    yield _running(classes, refused)
+    undecided = [f"{one.title}: {one.message}" for one in classes if one.verdict is Verdict.INCONCLUSIVE]
+    open_ones = [one for one in classes if one.verdict is None]
+    if undecided:
+        yield _condition(VALID, "False", "Inconclusive", "; ".join(undecided))
+    elif open_ones or not classes:
+        why = "; ".join(_why_open(one) for one in open_ones) or "see condition Accepted"
+        yield _condition(VALID, "False", "NotMeasuredYet", why)
+    else:
+        yield _condition(VALID, "True", "Measured", "; ".join(map(_said, classes)))
+    if undecided:
+        yield _condition(INCONCLUSIVE, "True", "Inconclusive", "; ".join(undecided))
+    else:
+        yield _condition(INCONCLUSIVE, "False", "Conclusive", "no class of nodes ended without a result")
+
+
+def _no_place(places: Places) -> RefusedError | None:
+    """Why there is no node to measure on; None where there is one."""
+    if places.classes:
+        return None
+    if not places.left_out:
+        return RefusedError("NoNodeMatches", "no node has the labels of spec.nodeClasses.selector")
+    without = [why for why in places.left_out.values() if "NodeCPUTopology" in why]
+    reason = "TopologyMissing" if len(without) == len(places.left_out) else "NoNodeFits"
+    advice_there = "; is the agent running there?" if without else ""
+    return RefusedError(reason, f"no node can be measured: {_listed(places.left_out)}{advice_there}")
+
+
+def _accepted(places: Places | None) -> str:
+    if places is None:
+        return "it can be carried out"
+    nodes = sum(map(len, places.classes.values()))
+    said = f"{_counted(nodes, 'node')} of {_counted(len(places.classes), 'class', 'es')} can be measured"
+    return f"{said}; left out: {_listed(places.left_out)}" if places.left_out else said
+
+
+def _running(classes: Sequence[ClassRecord], refused: RefusedError | None) -> dict[str, str]:
+    at_work = [
+        f"{node.name} {_role(one, node)}" for one in classes for node in one.nodes if _is(node, NodeState.RUNNING)
+    ]
+    if at_work:
+        return _condition(RUNNING, "True", "Measuring", "; ".join(at_work))
+    if any(one.verdict is None for one in classes):
+        return _condition(RUNNING, "False", "Waiting", "; ".join(_why_open(one) for one in classes if not one.verdict))
+    if refused is not None:
+        return _condition(RUNNING, "False", refused.reason, "nothing is measured: see condition Accepted")
+    return _condition(RUNNING, "False", "Finished", "all that can be measured is")
+
+
+def _role(one: ClassRecord, node: NodeRecord) -> str:
+    others = [other for other in one.nodes if other.state is not NodeState.FAILED]
+    return "searches" if others[:1] == [node] else f"tries the winner of {others[0].name} again"
+
+
+def _why_open(one: ClassRecord) -> str:
+    """What a class without a verdict is at, or waits for."""
+    if one.message:
+        return f"{one.title}: {one.message}"
+    nodes = [node for node in one.nodes if node.state in _UNFINISHED]
+    return f"{one.title}: " + "; ".join(f"{node.name} {_at(one, node)}" for node in nodes)
+
+
+def _at(one: ClassRecord, node: NodeRecord) -> str:
+    if _is(node, NodeState.RUNNING):
+        return _role(one, node)
+    return f"waits: {node.message}" if node.message else "waits for its turn or its pod"
+
+
+def _is(node: NodeRecord, state: NodeState) -> bool:
+    return node.state is state
+
+
+def _said(one: ClassRecord) -> str:
+    """A class with a verdict, for people."""
+    decided = one.decided_by.outcome if one.decided_by is not None else None
+    if one.verdict is Verdict.BETTER and decided is not None and decided.gain is not None:
+        measured = [node for node in one.nodes if node.outcome is not None]
+        gained = f"{FIGURES[decided.figure].title} {advice.signed(decided.gain)}"
+        return f"{one.title}: {decided.winner.title}: {gained} on {_counted(len(measured), 'node')}"
+    if one.verdict is Verdict.BOUND_NOT_MET:
+        return f"{one.title}: nothing keeps the bound of p99"
+    return f"{one.title}: no setting is better than the plan"
+
+
+def _listed(left_out: Mapping[str, str]) -> str:
+    """Some nodes with the reason, and how many more there are."""
+    shown = [f"{name}, because {why}" for name, why in list(left_out.items())[:_NAMES_SHOWN]]
+    more = len(left_out) - len(shown)
+    return "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
+
+
+def _counted(count: int, name: str, plural: str = "s") -> str:
+    return f"{count} {name}{'' if count == 1 else plural}"
+
+
+def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:
+    return {"type": kind, "status": status, "reason": reason, "message": message[:_MESSAGE_CHARACTERS]}

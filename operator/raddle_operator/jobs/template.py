@@ -1,0 +1,105 @@
+"""What a tuning measures: a container of a workload's pod template, or an image alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from raddle_operator.jobs.run import TUNER
+from raddle_operator.objects.quantities import QuantityError, parse
+from raddle_operator.objects.reading import as_object, mapping, sequence, text, text_map
+from raddle_operator.objects.tuning import TuningObject
+
+IMAGE_CONTAINER: Final = "measured"
+"""The container of an image that no workload runs."""
+
+
+class RefusedError(Exception):
+    """A tuning that can't be carried out as things are: a word for programs, and a sentence that says what to do."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """A pod template of which `container` is measured, with the limit that it is measured under.
+
+    `labels` and `spec` are the template's, {} for an image alone. `claims` are volumes that each replica of a
+    StatefulSet has for itself, by name.
+    """
+
+    container: Mapping[str, Any]
+    spec: Mapping[str, Any]
+    labels: Mapping[str, str]
+    claims: frozenset[str] = frozenset()
+
+
+def template_of(tuning: TuningObject, workload: Mapping[str, Any] | None) -> Template:
+    """What is measured. `workload` is the object that the tuning names, None where it is not there.
+
+    Raises RefusedError, and SpecError for a shape that no workload has.
+    """
+    if tuning.workload is None:
+        image = {"name": IMAGE_CONTAINER, "image": tuning.image}
+        return _checked(tuning, Template(container=_limited(image, tuning.cpus), spec={}, labels={}))
+    named = f"{tuning.workload.kind.lower()}/{tuning.workload.name}"
+    if workload is None:
+        raise RefusedError("WorkloadNotFound", f"there is no {named} in the namespace; correct spec.workload")
+    spec = mapping(workload, "spec", "")
+    template = mapping(spec, "template", "spec")
+    pod_spec = mapping(template, "spec", "spec.template")
+    claims = (mapping(as_object(one, "spec"), "metadata", "spec") for one in sequence(spec, "volumeClaimTemplates", ""))
+    return _checked(
+        tuning,
+        Template(
+            container=_limited(_container(pod_spec, tuning.workload.container, named), tuning.cpus),
+            spec=pod_spec,
+            labels=text_map(mapping(template, "metadata", "spec.template"), "labels", "spec.template.metadata"),
+            claims=frozenset(text(claim, "name", "spec.volumeClaimTemplates") for claim in claims),
+        ),
+    )
+
+
+def _container(pod_spec: Mapping[str, Any], wanted: str, named: str) -> Mapping[str, Any]:
+    """The container of this name; "" is the first."""
+    path = "spec.template.spec.containers"
+    found = [as_object(one, path) for one in sequence(pod_spec, "containers", "spec.template.spec")]
+    for container in found:
+        if wanted in ("", container.get("name")):
+            return container
+    names = ", ".join(text(one, "name", path) for one in found)
+    raise RefusedError(
+        "ContainerNotFound", f"{named} has no container {wanted}, but {names}; correct spec.workload.container"
+    )
+
+
+def _limited(container: Mapping[str, Any], cpus: str) -> Mapping[str, Any]:
+    """The container under another CPU limit; "" leaves its own. A request above it would be refused."""
+    if not cpus:
+        return container
+    resources = mapping(container, "resources", "container")
+    requests, limits = (dict(mapping(resources, part, "container.resources")) for part in ("requests", "limits"))
+    try:
+        if parse(requests.get("cpu", cpus)) > parse(cpus):
+            requests["cpu"] = cpus
+    except QuantityError as error:
+        raise RefusedError("Invalid", f"the container's resources.requests.cpu: {error}") from None
+    changed = {"limits": {**limits, "cpu": cpus}, **({"requests": requests} if requests else {})}
+    return {**container, "resources": {**resources, **changed}}
+
+
+def _checked(tuning: TuningObject, template: Template) -> Template:
+    """Raises RefusedError where nobody but the image knows which program is to be started, or the pod's names clash."""
+    if template.container.get("name") == TUNER:
+        raise RefusedError("Invalid", f"{TUNER} is the name of a container of Raddle's; give the measured one another")
+    if tuning.server is not None and not tuning.server.command and not template.container.get("command"):
+        message = (
+            f"container {template.container['name']} has no command, so its image's own is started, which can't be "
+            "seen; set spec.server.command"
+        )
+        raise RefusedError("CommandUnknown", message)
+    return template

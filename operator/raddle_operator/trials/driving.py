@@ -1,0 +1,92 @@
+"""A search driven: its asks answered by blocks measured here, within a budget of time, until a signal comes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from raddle_operator.trials import ending
+from raddle_operator.trials.base import Base
+from raddle_operator.trials.measuring import Measuring
+from raddle_operator.trials.programs import Program
+from raddle_operator.trials.record import Record, RecordError
+from raddle_operator.trials.subject import Subject
+from raddle_operator.tuning import search
+from raddle_operator.tuning.candidate import Candidate, Value
+from raddle_operator.tuning.document import Tuning
+from raddle_operator.tuning.measured import Ask, Block, Failure
+from raddle_operator.tuning.objective import Kind, Objective
+from raddle_operator.tuning.result import Result
+from raddle_operator.tuning.space import Case
+
+# The plan's own answer.
+BASELINE: Final = Candidate()
+# What a block takes beside its load: warm-up, a pause, and its share of the program's next start.
+_BESIDE_S: Final = 0.6
+
+
+def load_s(aim: Objective, budget_s: float, start_s: float | None = None) -> float:
+    """Seconds of load that fit into the budget, beside what each block takes besides.
+
+    `start_s` is what the start of a program takes where each block needs one; None: programs are kept.
+    """
+    block_s = 2.0 if aim.rate is None or aim.kind is Kind.THROUGHPUT else max(1.0, min(10.0, 100 / aim.rate))
+    return budget_s * block_s / ((1.25 * block_s if start_s is None else block_s + start_s) + _BESIDE_S)
+
+
+@dataclass(slots=True, kw_only=True)
+class Driver:
+    """Answers a search, first by what was recorded, then by measuring, and records that.
+
+    `told` is called before each block with what is asked and the seconds that are left of the budget.
+    """
+
+    measuring: Measuring
+    budget_s: float
+    told: Callable[[Ask, float], None]
+    record: Record | None = None
+    begun_s: float = 0.0
+
+    def drive(self, asking: search.Search) -> Result:
+        """What the search comes to. Raises RecordError, BaselineError."""
+        recorded = () if self.record is None else self.record.answers
+        self.begun_s = time.monotonic() - (0.0 if self.record is None else self.record.spent_s)
+        try:
+            return search.drive(asking, self._measure, recorded)
+        except search.ReplayError as error:
+            raise RecordError(str(error)) from None
+
+    def _measure(self, ask: Ask) -> Block | Failure | None:
+        """None when the budget is used up or a signal has come."""
+        spent_s = time.monotonic() - self.begun_s
+        if ending.status() or spent_s > self.budget_s:
+            return None
+        self.told(ask, self.budget_s - spent_s)
+        try:
+            answer = self.measuring.measure(ask)
+        except ending.EndedError:
+            return None
+        if isinstance(answer, Failure):
+            self.measuring.say(f"{ask.candidate.title}: {answer.reason}")
+        # A baseline that fails ends the search; next time it may be another thing.
+        if self.record is not None and not (isinstance(answer, Failure) and ask.candidate == BASELINE):
+            self.record.add(ask, answer, time.monotonic() - self.begun_s)
+        return answer
+
+
+def tuning(subject: Subject, base: Base, case: Case, first: Program, result: Result, *, image: str = "") -> Tuning:
+    """The result with what it is of. `first` is a program of the subject, `image` as in Key."""
+    finished = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    key = base.key(subject.digest, result.objective, first, image)
+    return Tuning(name=subject.name, finished=finished, key=key, result=result, planned=_planned(case))
+
+
+def _planned(case: Case) -> Candidate:
+    _, made = case.planned(BASELINE)
+    found: dict[str, Value] = {"threads.spinning": made.spinning.capitalize()}
+    if made.intra_op is not None:
+        found["threads.intraOp"] = made.intra_op
+    return Candidate.of(found)

@@ -1,0 +1,139 @@
+"""A file with every block of a tuning, so that one that was ended goes on where it was.
+
+The first line is the question, each other one an ask with its answer, as JSON.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final, Self
+
+import raddle
+from raddle_operator.tuning import document
+from raddle_operator.tuning.document import DocumentError
+from raddle_operator.tuning.key import Key
+from raddle_operator.tuning.measured import Ask, Block, Failure
+from raddle_operator.tuning.space import Space
+
+_VERSION: Final = 1
+_ABSENT: Final = object()
+_SHOWN: Final = 60
+
+
+class RecordError(ValueError):
+    """The file can't be written, is no record, or one of another question; the message says which, for people."""
+
+
+def question(name: str, asked: str, key: Key, space: Space, *, budget_s: float, trials: int) -> dict[str, Any]:
+    """What the answers are valid for. `name` is the subject's, `asked` a digest of what it is asked with."""
+    return {
+        "version": _VERSION,
+        "raddle": raddle.__version__,
+        "name": name,
+        "asked": asked,
+        "key": document.as_json(key),
+        "budgetS": budget_s,
+        "trials": trials,
+        "spec": dict(space.case.spec),
+        "space": {axis.name: [value for value, _ in axis.choices] for axis in space.axes},
+    }
+
+
+@dataclass(slots=True)
+class Record:
+    """The file, open: `answers` are those that it had, `spent_s` the seconds of the budget that they took."""
+
+    file: IO[str]
+    answers: tuple[tuple[Ask, Block | Failure], ...]
+    spent_s: float
+
+    @classmethod
+    def of(cls, path: Path, asked: Mapping[str, Any]) -> Record:
+        """The record of this question in the file, which is made where it isn't there. Raises RecordError."""
+        if path.exists() and not path.is_file():
+            raise RecordError(f"{path}: is no plain file")
+        try:
+            file = path.open("a+", encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise RecordError(f"{path}: {error.strerror}") from None
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RecordError(f"{path}: another raddle tune writes it") from None
+            file.seek(0)
+            whole, _, _ = file.read().rpartition("\n")
+            # The last line of one that was killed may be cut in two.
+            file.truncate(len(whole.encode()) + bool(whole))
+            lines = whole.split("\n") if whole else []
+            found = list(_read(path, lines, asked))
+            record = cls(file, tuple((ask, answer) for ask, answer, _ in found), found[-1][2] if found else 0.0)
+            if not lines:
+                record.write(asked)
+        except BaseException:
+            file.close()
+            raise
+        return record
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+    def add(self, ask: Ask, answer: Block | Failure, spent_s: float) -> None:
+        """Writes the answer, and the seconds of the budget that are spent with it. Raises RecordError."""
+        kind = "failure" if isinstance(answer, Failure) else "block"
+        self.write({"ask": document.as_json(ask), kind: document.as_json(answer), "spentS": round(spent_s, 3)})
+
+    def write(self, line: Mapping[str, Any]) -> None:
+        """Writes one line, at once. Raises RecordError."""
+        try:
+            self.file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            self.file.flush()
+        except OSError as error:
+            raise RecordError(f"{self.file.name}: {error.strerror}") from None
+
+
+def _read(path: Path, lines: list[str], asked: Mapping[str, Any]) -> Iterator[tuple[Ask, Block | Failure, float]]:
+    for number, text in enumerate(lines, start=1):
+        try:
+            line = json.loads(text)
+            if number > 1:
+                yield _answer(line)
+                continue
+        except (json.JSONDecodeError, DocumentError) as error:
+            raise RecordError(f"{path}:{number}: {error}") from None
+        if not isinstance(line, dict) or line.get("version") != _VERSION:
+            raise RecordError(f"{path}:1: is no record of raddle tune, of version {_VERSION}")
+        differences = "; ".join(_differences("", line, json.loads(json.dumps(asked))))
+        if differences:
+            raise RecordError(f"{path} is of another question: {differences}")
+
+
+def _answer(line: Any) -> tuple[Ask, Block | Failure, float]:
+    if not isinstance(line, dict):
+        raise DocumentError("line", line, "an object")
+    ask = document.read(Ask, line.get("ask"), "ask")
+    spent_s = document.read(float, line.get("spentS"), "spentS")
+    if "failure" in line:
+        return ask, document.read(Failure, line["failure"], "failure"), spent_s
+    return ask, document.read(Block, line.get("block"), "block"), spent_s
+
+
+def _differences(path: str, there: Any, now: Any) -> Iterator[str]:
+    if isinstance(there, dict) and isinstance(now, dict):
+        for name in dict.fromkeys([*there, *now]):
+            below = f"{path}.{name}" if path else name
+            yield from _differences(below, there.get(name, _ABSENT), now.get(name, _ABSENT))
+    elif there != now:
+        yield f"{path} is {_shown(there)} there, {_shown(now)} now"
+
+
+def _shown(value: Any) -> str:
+    text = "absent" if value is _ABSENT else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

@@ -1,0 +1,281 @@
+"""A policy that names a tuning: its winner is planned with where the result is valid, and the plan says why or why not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.injections import KNOWN, inject
+from support.machines import of_size
+from support.tuned import candidates
+from support.tunings import SERVED_IMAGE, by_name, found, of_class, summary
+
+from cluster import objects
+from raddle import env
+from raddle.cpus.topology import Kubelet
+from raddle.planning.planner import Budget
+from raddle.planning.policy import Policy
+from raddle.planning.wire import Tuned, read_plan_text
+from raddle_operator.injection.binding import rebind
+from raddle_operator.injection.tuned import NOT_READ, Place, follow
+from raddle_operator.objects.pods import pod_from_object, workload_of
+from raddle_operator.tuning.candidate import Candidate
+from raddle_operator.tuning.objective import Kind, Objective
+from raddle_operator.tuning.result import Verdict
+
+NODE, OTHER = of_size(32), of_size(16)
+TITLE = "Synthetic, 2 sockets, 2 NUMA nodes, 2 L3 domains, 16 cores, 32 CPUs"
+RANKER = [{"kind": "ReplicaSet", "name": "ranker-7d9f", "controller": True}]
+
+
+def pod(cpu="4", owners=(), image=SERVED_IMAGE, **spec):
+    made = objects.pod(objects.container(cpu=cpu, image=image), name="p", labels={"pod-template-hash": "7d9f"}, **spec)
+    made["metadata"]["ownerReferences"] = list(owners)
+    return made
+
+
+def created(obj, spec, tunings=None):
+    """A pod's annotations as they are before it is bound."""
+    patched, _ = inject(obj, spec, facts=replace(KNOWN, tunings=tunings))
+    return patched["metadata"]["annotations"]
+
+
+def bound(tunings, *, spec=None, machine=NODE, obj=None):
+    """What the plan says once the pod is bound, and what the shim is told."""
+    annotations = created(obj or pod(), spec or {"tuning": "ranker"})
+    changed = rebind(annotations, "n1", machine, namespace="ns", tunings=tunings).annotations
+    return read_plan_text(changed["plan.raddle.dev/serve"]), env.decode(changed["shim.raddle.dev/serve"])
+
+
+def of(**changes):
+    """A tuning of the one class, whose summary has these changes."""
+    return by_name(found(of_class(summary(NODE, **changes))))
+
+
+BETTER = of()
+
+
+# --- what is used ---------------------------------------------------------------------------------------------------
+
+
+def test_a_winner_is_planned_with_where_its_result_is_valid():
+    plan, shim = bound(BETTER)
+    assert (plan.values["intraOp"], shim["intra"]) == (3, 3)
+    assert plan.because["tuned"] == (
+        f"intraOp 3, slowest tenth -18.0 % [-23.0, -12.0] on {TITLE}, 2026-11-23 (InferenceTuning ranker)"
+    )
+    assert plan.tuned == Tuned(SERVED_IMAGE, "", by="ranker")
+
+
+def test_what_is_recorded_is_the_policy_without_it_so_that_another_binding_decides_anew():
+    annotations = created(pod(), {"tuning": "ranker"})
+    annotations |= rebind(annotations, "n1", NODE, namespace="ns", tunings=BETTER).annotations
+    again = rebind(annotations, "n2", OTHER, namespace="ns", tunings=BETTER)
+    plan = read_plan_text(again.annotations["plan.raddle.dev/serve"])
+    assert plan.values["intraOp"] == 4
+    assert plan.policy == Policy(tuning="ranker")
+
+
+def test_the_plan_stays_where_it_is_best_and_says_so():
+    plan, _ = bound(of(verdict=Verdict.NO_DIFFERENCE, winner=Candidate(), gain=None))
+    assert plan.values["intraOp"] == 4
+    assert plan.because["tuned"] == f"the plan is best on {TITLE}, 2026-11-23 (InferenceTuning ranker)"
+    assert plan.tuned.by == "ranker"
+
+
+def test_a_count_that_won_replaces_the_policys_percentage():
+    plan, _ = bound(BETTER, spec={"tuning": "ranker", "threads": {"intraOpPercent": 50}})
+    assert plan.values["intraOp"] == 3
+
+
+def test_what_only_the_program_can_set_is_said_and_not_planned_with():
+    won = Candidate.of({"threads.intraOp": 3, "program.ioBinding": True})
+    plan, _ = bound(of(winner=won))
+    assert plan.values["intraOp"] == 3
+    assert plan.because["tuned"].startswith("intraOp 3, slowest tenth -18.0 %")
+    assert plan.because["tuned"].endswith("; the program has to have ioBinding True for it")
+
+
+def test_instances_of_a_model_alone_have_to_be_the_containers_processes():
+    won = Candidate.of({"program.instances": 2, "budget.workersPerContainer": 2, "threads.intraOp": 1})
+    tunings = of(winner=won, key={"model": "sha256:5e"})
+    plan, _ = bound(tunings)
+    assert plan.values["intraOp"] == 4
+    assert plan.because["tuned"] == (
+        "InferenceTuning ranker: the container has 1 process, it was tuned for 2 processes"
+    )
+    plan, _ = bound(tunings, spec={"tuning": "ranker", "budget": {"workersPerContainer": 2}})
+    assert plan.values["intraOp"] == 1
+
+
+def test_a_pod_whose_node_is_known_when_it_is_created_gets_the_same_at_once():
+    facts = replace(KNOWN, machines={"n1": NODE}, tunings=BETTER)
+    patched, _ = inject(pod(nodeName="n1"), {"tuning": "ranker"}, facts=facts)
+    plan = read_plan_text(patched["metadata"]["annotations"]["plan.raddle.dev/serve"])
+    assert (plan.node, plan.values["intraOp"], plan.tuned.by) == ("n1", 3, "ranker")
+
+
+def test_before_a_pod_is_bound_its_plan_is_the_one_without():
+    annotations = created(pod(), {"tuning": "ranker"}, BETTER)
+    plan = read_plan_text(annotations["plan.raddle.dev/serve"])
+    assert (plan.values["intraOp"], plan.because["tuned"]) == (4, "the node is not known yet")
+
+
+def test_a_policy_that_names_no_tuning_records_nothing_of_it():
+    plan, _ = bound(BETTER, spec={"threads": {"minIntraOp": 1}})
+    assert (plan.values["intraOp"], plan.tuned) == (4, None)
+    assert "tuned" not in plan.because
+
+
+# --- where it does not hold -----------------------------------------------------------------------------------------
+
+STATIC = NODE._replace(kubelet=Kubelet(cpu_manager_policy="static"))
+GUARANTEED = objects.pod(objects.guaranteed(cpu="4", image=SERVED_IMAGE), name="p")
+OF_MAIN = {"workload": {"kind": "Deployment", "name": "ranker", "container": "main"}}
+DIGEST = "sha256:" + "1a" * 32
+MISFITS = {
+    "another node": (
+        {"machine": OTHER},
+        f"the node is Synthetic, 1 socket, 1 NUMA node, 2 L3 domains, 8 cores, 16 CPUs, it was tuned for {TITLE}",
+    ),
+    "another limit": ({"obj": pod(cpu="2")}, "the CPU limit is 2 CPUs, it was tuned for 4 CPUs"),
+    "exclusive CPUs": (
+        {"machine": STATIC, "obj": GUARANTEED},
+        "the CPU limit is 4 exclusive CPUs, it was tuned for 4 CPUs",
+    ),
+    "another image": (
+        {"obj": pod(image="example.test/serve:2")},
+        "the image is example.test/serve:2, it was tuned for example.test/serve:1",
+    ),
+    "another objective": (
+        {"spec": {"tuning": "ranker", "objective": "Throughput"}},
+        "the objective is Throughput, it was tuned for Latency",
+    ),
+    "another rate": (
+        {"spec": {"tuning": "ranker", "load": {"requestsPerSecond": 80}}},
+        "the rate is 80 requests/s, it was tuned for 50 requests/s",
+    ),
+    "another container": (
+        {"tunings": by_name(found(of_class(summary(NODE)), **OF_MAIN))},
+        "the container is serve, it was tuned for main",
+    ),
+    "a bound of the policy": (
+        {"spec": {"tuning": "ranker", "threads": {"maxIntraOp": 2}}},
+        "the policy does not allow the winner: threads.intraOp: 3 is not allowed; it must be from 1 to 2",
+    ),
+    "an end without a winner": (
+        {"tunings": of(verdict=Verdict.INCONCLUSIVE)},
+        "its result on this class of nodes is Inconclusive",
+    ),
+    "nodes that are yet to agree": (
+        {"tunings": by_name(found(of_class(summary(NODE), verdict="")))},
+        "its result on this class of nodes is not there yet",
+    ),
+    "nothing measured": ({"tunings": by_name(found())}, "it has no result yet"),
+}
+
+
+@pytest.mark.parametrize(("there", "reason"), MISFITS.values(), ids=MISFITS)
+def test_what_does_not_fit_is_said_and_the_plan_is_the_one_without(there, reason):
+    plan, _ = bound(**{"tunings": BETTER, **there})
+    assert plan.because["tuned"] == f"InferenceTuning ranker: {reason}"
+    assert plan.tuned.by == ""
+    assert plan.values["intraOp"] != 3
+
+
+def test_exclusive_cpus_fit_where_they_were_measured():
+    plan, _ = bound(of(key={"exclusive": True}), machine=STATIC, obj=GUARANTEED)
+    assert plan.tuned.by == "ranker"
+
+
+@pytest.mark.parametrize(("image", "by"), [(f"mirror.test/serve@{DIGEST}", "ranker"), ("x@sha256:77", "")])
+def test_images_are_told_by_their_digests_where_both_are_known(image, by):
+    plan, _ = bound(of(key={"image": DIGEST}), obj=pod(image=image))
+    assert plan.tuned.by == by
+
+
+def test_a_cost_tuning_is_for_who_names_it_because_no_policy_can_say_cost():
+    plan, _ = bound(of(key={"objective": Objective(kind=Kind.COST, rate=50.0)}, figure="cpu_ms_per_request"))
+    assert plan.because["tuned"].startswith("intraOp 3, CPU a request -18.0 %")
+
+
+def test_a_tuning_that_is_not_there_is_said_with_its_namespace():
+    plan, _ = bound({})
+    assert plan.because["tuned"] == "there is no InferenceTuning ranker in namespace ns"
+    elsewhere = by_name(found(of_class(summary(NODE)), namespace="other"))
+    assert bound(elsewhere)[0].because["tuned"] == "there is no InferenceTuning ranker in namespace ns"
+
+
+def test_a_cluster_that_does_not_tune_says_so():
+    plan, _ = bound(None)
+    assert plan.values["intraOp"] == 4
+    assert plan.because["tuned"] == NOT_READ
+
+
+# --- Auto -----------------------------------------------------------------------------------------------------------
+
+
+def test_auto_is_the_newest_tuning_of_the_pods_workload_that_fits():
+    newest = summary(NODE, winner=Candidate.of({"threads.intraOp": 2}), finished="2026-11-25T10:00:00Z")
+    tunings = by_name(
+        found(of_class(summary(NODE)), name="first"),
+        found(of_class(newest), name="second"),
+        found(of_class(replace(newest, finished="2026-11-26T10:00:00Z"), image="example.test/serve:0"), name="third"),
+        found(of_class(newest), name="others", workload={"kind": "Deployment", "name": "resnet"}),
+        found(of_class(newest), name="elsewhere", namespace="other"),
+        found(name="fourth"),
+    )
+    plan, _ = bound(tunings, spec={"tuning": "Auto"}, obj=pod(owners=RANKER))
+    assert (plan.values["intraOp"], plan.tuned) == (2, Tuned(SERVED_IMAGE, "Deployment/ranker", "second"))
+
+
+def test_auto_says_of_the_newest_why_it_does_not_fit():
+    tunings = by_name(
+        found(of_class(summary(NODE, key={"limit_cpus": 1.0})), name="first"),
+        found(of_class(summary(NODE, key={"limit_cpus": 2.0}, finished="2026-11-25T10:00:00Z")), name="second"),
+    )
+    plan, _ = bound(tunings, spec={"tuning": "Auto"}, obj=pod(owners=RANKER))
+    assert plan.because["tuned"] == "InferenceTuning second: the CPU limit is 4 CPUs, it was tuned for 2 CPUs"
+
+
+@pytest.mark.parametrize(
+    ("owners", "reason"),
+    [
+        ([], "no Deployment, StatefulSet or DaemonSet owns the pod"),
+        ([{"kind": "StatefulSet", "name": "db", "controller": True}], "there is no InferenceTuning of StatefulSet/db"),
+    ],
+)
+def test_auto_says_whose_tuning_is_missing(owners, reason):
+    plan, _ = bound(BETTER, spec={"tuning": "Auto"}, obj=pod(owners=owners))
+    assert plan.because["tuned"].startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("owners", "workload"),
+    [
+        (RANKER, "Deployment/ranker"),
+        ([{"kind": "DaemonSet", "name": "agent", "controller": True}], "DaemonSet/agent"),
+        ([{"kind": "ReplicaSet", "name": "ranker-77aa", "controller": True}], ""),
+        ([{"kind": "ReplicaSet", "name": "ranker", "controller": True}], ""),
+        ([{"kind": "Deployment", "name": "ranker"}], ""),
+        ([{"kind": "Job", "name": "batch", "controller": True}], ""),
+        (["ranker"], ""),
+        ({"kind": "Deployment"}, ""),
+    ],
+)
+def test_whose_a_pod_is_comes_from_its_controller(owners, workload):
+    obj = pod()
+    obj["metadata"]["ownerReferences"] = owners
+    assert workload_of(pod_from_object(obj)) == workload
+
+
+@given(candidates, st.sampled_from(Verdict), st.sampled_from([None, 1.0, 4.0]), st.booleans())
+def test_following_ends_in_a_policy_and_a_reason_whatever_won(winner, verdict, limit_cpus, alone):
+    tunings = of(winner=winner, verdict=verdict, key={"limit_cpus": limit_cpus, "model": "sha256:5e" * alone})
+    policy = Policy(tuning="ranker", min_intra_op=2)
+    place = Place("ns", "serve", Tuned(SERVED_IMAGE, ""), NODE)
+    followed = follow(policy, Budget(quota_cpus=4.0), place, tunings)
+    assert followed.because
+    assert followed.policy == policy or followed.tuned.by == "ranker"

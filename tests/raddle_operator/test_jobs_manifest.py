@@ -1,0 +1,193 @@
+"""The Job that measures a workload's container on one node."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from support.measured import DIGEST, WINNER, tuning_object
+from support.tunings import SERVER, tuning
+
+from cluster import objects
+from raddle_operator.injection import shipped
+from raddle_operator.injection.volumes import ShimDelivery
+from raddle_operator.jobs.manifest import Settings, Wanted, job_name, manifest
+from raddle_operator.jobs.plan import Start
+from raddle_operator.jobs.template import template_of
+from raddle_operator.objects.pods import pod_from_object
+from raddle_operator.objects.tuning import tuning_from_object
+
+SETTINGS = Settings(image="registry.example/raddle-tuner:1", supervisor="while :; do sleep 1; done")
+DELIVERY = ShimDelivery(
+    config_map="raddle-shim-abc",
+    items=({"key": "shim.py", "path": "python/shim.py"},),
+    door_items={"x86_64": ({"key": "ld.so.preload", "path": "ld.so.preload"},)},
+)
+REQUEST = {**SERVER, "request": {"configMap": {"name": "requests", "key": "one"}}}
+SERVING = objects.guaranteed(
+    command=["serve", "--port", "8080"],
+    ports=[{"containerPort": 8080, "hostPort": 8080}],
+    env=[{"name": "MODEL", "value": "$(HOME)/ranker.onnx"}],
+    envFrom=[{"secretRef": {"name": "keys"}}],
+    livenessProbe={"httpGet": {"path": "/", "port": 8080}},
+    lifecycle={"preStop": {"exec": {"command": ["sleep", "5"]}}},
+    securityContext={"runAsUser": 1000, "runAsNonRoot": True, "capabilities": {"add": ["IPC_LOCK"]}},
+    volumeMounts=[
+        {"name": "models", "mountPath": "/models"},
+        {"name": "store", "mountPath": "/store"},
+        {"name": "identity", "mountPath": "/identity"},
+    ],
+)
+POD = {
+    "serviceAccountName": "ranker",
+    "hostNetwork": True,
+    "priorityClassName": "production",
+    "nodeSelector": {"pool": "cpu"},
+    "tolerations": [{"key": "dedicated", "operator": "Exists"}],
+    "imagePullSecrets": [{"name": "registry"}],
+    "securityContext": {"fsGroup": 1000},
+    "affinity": {"podAntiAffinity": {}},
+    "initContainers": [
+        objects.container("fetch", volumeMounts=[{"name": "models", "mountPath": "/models"}]),
+        objects.container("migrate", volumeMounts=[{"name": "store", "mountPath": "/store"}]),
+        objects.container("proxy", restartPolicy="Always", volumeMounts=[{"name": "models", "mountPath": "/m"}]),
+    ],
+    "volumes": [
+        {"name": "models", "emptyDir": {}},
+        {"name": "store", "persistentVolumeClaim": {"claimName": "store"}},
+        {
+            "name": "identity",
+            "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}, {"configMap": {"name": "region"}}]},
+        },
+        {"name": "others", "secret": {"secretName": "others"}},
+    ],
+}
+
+
+def made(start=None, *, shim="Auto", delivery=DELIVERY, workload=None, policy=None, **spec):
+    tuned = tuning_object(**spec)
+    workload = workload or objects.deployment("ranker", 3, SERVING, objects.container("metrics"), **POD)
+    wanted = Wanted(
+        tuning=tuned,
+        obj=tuning(**spec),
+        template=template_of(tuned, workload),
+        start=start or Start(node="node-1", attempt=1),
+        policy=policy,
+        shim=shim,
+        delivery=delivery,
+        architecture="x86_64",
+    )
+    return manifest(wanted, SETTINGS)
+
+
+def pod_spec(job):
+    return job["spec"]["template"]["spec"]
+
+
+def told(job):
+    """What the tuner reads: the kubelet makes one `$` of two."""
+    [entry] = pod_spec(job)["containers"][0]["env"]
+    return json.loads(entry["value"].replace("$$", "$"))
+
+
+def test_the_whole_of_it(golden):
+    golden("tuning-job.yaml", yaml.safe_dump(json.loads(json.dumps(made(server=REQUEST))), sort_keys=False))
+
+
+def test_no_service_finds_its_pods_and_nothing_of_the_server_is_reached_from_outside():
+    job = made()
+    assert "app" not in job["metadata"]["labels"] | job["spec"]["template"]["metadata"]["labels"]
+    spec = pod_spec(job)
+    assert not {"hostNetwork", "priorityClassName"} & spec.keys()
+    assert not {"ports", "livenessProbe", "lifecycle"} & spec["initContainers"][-1].keys()
+
+
+def test_no_token_of_a_service_account_is_in_the_pod():
+    spec = pod_spec(made())
+    assert spec["automountServiceAccountToken"] is False
+    assert "serviceAccountToken" not in json.dumps(spec)
+
+
+def test_what_the_workload_keeps_is_not_written():
+    [store] = [volume for volume in pod_spec(made())["volumes"] if volume["name"] == "store"]
+    assert store["persistentVolumeClaim"] == {"claimName": "store", "readOnly": True}
+
+
+def test_of_its_init_containers_those_run_that_fill_a_volume_for_the_measured_one():
+    assert [one["name"] for one in pod_spec(made())["initContainers"]] == ["fetch", "serve"]
+
+
+def test_a_guaranteed_pod_stays_one_so_that_it_gets_exclusive_cpus_as_the_workload_does():
+    resources = [one["resources"] for one in pod_spec(made())["containers"]]
+    assert all(one["requests"] == one["limits"] and one["limits"].keys() == {"cpu", "memory"} for one in resources)
+
+
+def test_it_runs_on_its_node_only():
+    assert pod_from_object({"metadata": {}, "spec": pod_spec(made())}).node_name == "node-1"
+
+
+def test_the_tuner_is_told_what_to_measure():
+    image = f"registry.example/app@{DIGEST}"
+    workload = objects.deployment("ranker", 1, {**SERVING, "image": image})
+    policy = objects.policy()
+    found = told(made(workload=workload, policy=policy, resources={"limits": {"cpu": "2"}}))
+    assert found["tuning"]["metadata"] == {"namespace": "shop", "name": "ranker", "uid": "tuning-uid", "generation": 1}
+    assert found["tuning"]["spec"] == tuning(resources={"limits": {"cpu": "2"}})["spec"]
+    assert found["container"]["name"] == "serve"
+    assert found["container"]["command"] == ["serve", "--port", "8080"]
+    assert found["container"]["env"] == [{"name": "MODEL", "value": "$(HOME)/ranker.onnx"}]
+    assert found["container"]["resources"]["limits"]["cpu"] == "2"
+    assert (found["policy"], found["image"], found["confirm"]) == (policy, DIGEST, None)
+
+
+def test_another_node_is_told_which_settings_to_compare_with_the_plan():
+    assert told(made(Start(node="b", attempt=1, winner=WINNER)))["confirm"] == dict(WINNER.settings)
+
+
+def test_the_shims_files_are_where_the_workloads_pods_have_them():
+    [shim] = [volume for volume in pod_spec(made())["volumes"] if volume["name"] == "raddle-shim"]
+    assert shim["configMap"]["items"] == list(DELIVERY.door_items["x86_64"])
+    mounts = {one["mountPath"] for one in pod_spec(made())["initContainers"][-1]["volumeMounts"]}
+    assert {"/opt/raddle", "/etc/ld.so.preload", "/raddle.tuning"} <= mounts
+
+
+def test_where_the_door_is_closed_there_are_the_files_alone():
+    workload = objects.deployment("ranker", 1, SERVING)
+    workload["spec"]["template"]["metadata"]["labels"]["raddle.dev/door"] = "closed"
+    mounts = {one["mountPath"] for one in pod_spec(made(workload=workload))["initContainers"][-1]["volumeMounts"]}
+    assert "/opt/raddle" in mounts
+    assert "/etc/ld.so.preload" not in mounts
+
+
+@pytest.mark.parametrize("case", [{"shim": "None"}, {"delivery": ShimDelivery()}], ids=["not wanted", "not to be had"])
+def test_without_a_shim_there_is_no_volume_of_it(case):
+    assert "raddle-shim" not in json.dumps(pod_spec(made(**case))["volumes"])
+
+
+def test_an_init_container_that_copies_the_shim_runs_before_the_measured_one():
+    spec = pod_spec(made(shim="InitContainer", delivery=shipped.shim("registry.example/shim:1")))
+    assert [one["name"] for one in spec["initContainers"]] == ["fetch", "raddle-shim", "serve"]
+
+
+def test_a_volume_that_each_replica_has_for_itself_is_an_empty_one():
+    mounts = [{"name": "data", "mountPath": "/data"}]
+    workload = objects.deployment("ranker", 1, {**SERVING, "volumeMounts": mounts})
+    workload["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "data"}}]
+    assert {"name": "data", "emptyDir": {}} in pod_spec(made(workload=workload))["volumes"]
+
+
+def test_the_same_pod_has_the_same_name_and_no_other_has_it():
+    tuned = tuning_object()
+    starts = [Start(node=node, attempt=attempt) for node in ("a", "b") for attempt in (1, 2)]
+    names = [job_name(one, start) for one in (tuned, tuning_object(generation=2)) for start in starts]
+    assert len(set(names)) == len(names)
+    assert names[0] == job_name(tuned, Start(node="a", attempt=1, winner=WINNER))
+
+
+def test_a_jobs_name_can_be_a_label_of_its_pod():
+    found = tuning(name="ranker." * 8 + "cpu", namespace="shop")
+    found["metadata"] |= {"uid": "u", "generation": 1}
+    name = job_name(tuning_from_object(found), Start(node="a", attempt=1))
+    assert len(name) <= 63
+    assert "." not in name

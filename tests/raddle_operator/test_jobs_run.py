@@ -1,0 +1,153 @@
+"""What became of a tuning's Job: its and its pod's statuses as the Job controller and kubelets write them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.measured import DIGEST, outcome
+
+from raddle_operator.jobs.run import State, job_from_object, pod_from_object, run_of
+from raddle_operator.tuning.summary import Failed, to_text
+
+TIME = "2027-01-15T08:00:00Z"
+TIME_S = 1_800_000_000
+SAID = to_text(outcome())
+
+
+def job(*, condition=None, **metadata):
+    given = {
+        "name": "ranker-1",
+        "uid": "job-uid",
+        "creationTimestamp": TIME,
+        "labels": {"raddle.dev/tuning": "ranker"},
+        "annotations": {
+            "raddle.dev/tuning-node": "a",
+            "raddle.dev/tuning-generation": "3",
+            "raddle.dev/tuning-try": "2",
+        },
+        "ownerReferences": [{"kind": "InferenceTuning", "uid": "tuning-uid", "controller": True}],
+    }
+    conditions = [] if condition is None else [{"status": "True", **condition}]
+    return {"metadata": {**given, **metadata}, "status": {"conditions": conditions}}
+
+
+def pod(*, tuner=None, measured=None, **status):
+    owner = {"kind": "Job", "uid": "job-uid", "controller": True}
+    found = {"phase": "Running", **status}
+    if tuner is not None:
+        found["containerStatuses"] = [{"name": "tuner", "state": tuner}]
+    if measured is not None:
+        found["initContainerStatuses"] = [{"name": "serve", "imageID": f"registry.example/app@{DIGEST}", **measured}]
+    metadata = {"name": "ranker-1-x", "creationTimestamp": TIME, "ownerReferences": [owner]}
+    return {"metadata": metadata, "status": found}
+
+
+def ended(message="", *, reason="Error", code=1):
+    return {"terminated": {"exitCode": code, "reason": reason, "message": message}}
+
+
+def waiting(reason, message=""):
+    return {"waiting": {"reason": reason, "message": message}}
+
+
+DEADLINE = {"type": "Failed", "reason": "DeadlineExceeded"}
+BACKOFF = {"type": "Failed", "reason": "BackoffLimitExceeded"}
+DISRUPTION = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "drained"}
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "Insufficient cpu"}
+OOM = {"lastState": ended(reason="OOMKilled", code=137)}
+
+CASES = {
+    "no pod yet": (job(), None, State.NO_POD, "gets no pod"),
+    "no room": (job(), pod(conditions=[UNSCHEDULABLE]), State.WAITING, "Unschedulable: Insufficient cpu"),
+    "being created": (job(), pod(measured={"state": waiting("PodInitializing")}), State.WAITING, ""),
+    "an image that can't be pulled": (
+        job(),
+        pod(measured={"state": waiting("ImagePullBackOff", "not found")}),
+        State.WAITING,
+        "serve: ImagePullBackOff: not found",
+    ),
+    "the tuner's image": (job(), pod(tuner=waiting("ErrImagePull", "denied")), State.WAITING, "tuner: ErrImagePull"),
+    "an image without a shell": (
+        job(),
+        pod(measured={"state": waiting("CrashLoopBackOff"), "lastState": ended("no such file", reason="StartError")}),
+        State.FAILED,
+        "serve: StartError: no such file; the image needs a shell",
+    ),
+    "at work": (job(), pod(tuner={"running": {"startedAt": TIME}}), State.RUNNING, ""),
+    "measured": (job(), pod(tuner=ended(SAID, reason="Completed", code=0)), State.MEASURED, ""),
+    "an error": (job(), pod(tuner=ended(to_text(Failed("no model there")))), State.FAILED, "no model there"),
+    "silence": (
+        job(),
+        pod(tuner=ended("Traceback\nKeyError: x")),
+        State.FAILED,
+        "the tuner said nothing (Error, exit code 1): KeyError: x; see `kubectl logs job/ranker-1 -c tuner`",
+    ),
+    "out of memory": (
+        job(),
+        pod(tuner=ended(to_text(Failed("it is gone"))), measured=OOM),
+        State.FAILED,
+        "OOMKilled: the measured container needs more memory",
+    ),
+    "evicted": (
+        job(condition=BACKOFF),
+        pod(phase="Failed", reason="Evicted", message="low on memory", tuner=ended(code=137)),
+        State.DISRUPTED,
+        "Evicted: low on memory",
+    ),
+    "drained": (job(), pod(tuner=ended(code=143), conditions=[DISRUPTION]), State.DISRUPTED, "EvictionByEvictionAPI"),
+    "drained when all was said": (
+        job(),
+        pod(tuner=ended(SAID, code=0), conditions=[DISRUPTION]),
+        State.MEASURED,
+        "",
+    ),
+    "refused by the kubelet": (job(), pod(phase="Failed", reason="OutOfcpu"), State.DISRUPTED, "OutOfcpu"),
+    "deleted": (job(condition=BACKOFF), None, State.DISRUPTED, "its pod is gone"),
+    "too slow": (job(condition=DEADLINE), None, State.FAILED, "DeadlineExceeded"),
+    "complete before its pod is seen to be": (
+        job(condition={"type": "Complete"}),
+        pod(tuner={"running": {"startedAt": TIME}}),
+        State.RUNNING,
+        "",
+    ),
+    "being deleted": (job(deletionTimestamp=TIME), pod(tuner=ended(SAID)), State.ENDING, ""),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_job(case):
+    its_job, its_pod, state, message = CASES[case]
+    found = run_of(job_from_object(its_job), its_pod and pod_from_object(its_pod))
+    assert found.state is state
+    assert message in found.message
+    assert bool(found.message) is bool(message)
+
+
+def test_what_was_measured_comes_with_the_image_that_the_node_resolved():
+    unknown = outcome()
+    unknown = replace(unknown, key=replace(unknown.key, image=""))
+    made = pod(tuner=ended(to_text(unknown)), measured={"state": {"running": {}}})
+    found = run_of(job_from_object(job()), pod_from_object(made))
+    assert found.outcome == outcome()
+
+
+def test_a_job_says_whose_it_is():
+    found = job_from_object(job())
+    assert (found.owner, found.tuning, found.node, found.generation, found.attempt) == (
+        "tuning-uid",
+        "ranker",
+        "a",
+        3,
+        2,
+    )
+    assert found.created_s == TIME_S
+    assert pod_from_object(pod()).job == found.uid
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [{}, {"raddle.dev/tuning-node": "a"}, {"raddle.dev/tuning-generation": "x", "raddle.dev/tuning-try": "1"}],
+)
+def test_a_job_that_somebody_else_made_is_not_ours(annotations):
+    assert job_from_object(job(annotations=annotations)) is None

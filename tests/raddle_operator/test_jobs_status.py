@@ -1,0 +1,165 @@
+"""What an InferenceTuning's status says, and that it is read back as it was."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+import yaml
+from support.measured import BIG, NOW_S, SMALL, nodes, outcome, places_of, run, tuning_object
+
+from raddle_operator.cli import schema
+from raddle_operator.controller.status import with_times
+from raddle_operator.jobs.places import Places
+from raddle_operator.jobs.plan import Plan, World, decide, stopped
+from raddle_operator.jobs.run import State
+from raddle_operator.jobs.status import known, tuning_status
+from raddle_operator.jobs.template import RefusedError
+from raddle_operator.tuning.result import Verdict
+
+IMAGE = "registry.example/app:1"
+MACHINES = {"a": BIG, "b": BIG}
+
+
+def seen(*rounds, machines=MACHINES, refused=None, **spec):
+    """The status after each of these lists of Jobs was seen, each time from what the last one said."""
+    tuned, status = tuning_object(**spec), {}
+    there, _ = nodes(**machines)
+    found = places_of(tuned, **machines)
+    for runs in ([], *rounds):
+        world = World(known=known(status, 1), places=found, nodes=there, runs=runs, now_s=NOW_S)
+        plan = decide(tuned, world) if refused is None else stopped(world)
+        status = tuning_status(plan, generation=1, image=IMAGE, places=None if refused else found, refused=refused)
+    status["conditions"] = with_times(status["conditions"], {}, 1, NOW_S)
+    jsonschema.validate(
+        {"spec": {"objective": {"type": "Throughput"}}, "status": status}, schema.schema("InferenceTuning")
+    )
+    return status
+
+
+def conditions(status):
+    return {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
+
+
+def message(status, kind):
+    return next(one["message"] for one in status["conditions"] if one["type"] == kind)
+
+
+BETTER = [
+    run("a", State.MEASURED, outcome=outcome(percent=-12.5)),
+    run("b", State.MEASURED, outcome=outcome(percent=-10.5)),
+]
+
+
+def test_the_whole_of_it(golden):
+    golden("tuning-status.yaml", yaml.safe_dump(seen(BETTER[:1], BETTER), sort_keys=False, width=120))
+
+
+def test_before_anything_is_measured_it_says_where_that_can_be():
+    status = seen(machines={**MACHINES, "c": SMALL, "d": None})
+    assert conditions(status) == {
+        "Accepted": ("True", "Accepted"),
+        "Running": ("False", "Waiting"),
+        "Valid": ("False", "NotMeasuredYet"),
+        "Inconclusive": ("False", "Conclusive"),
+    }
+    expected = (
+        "3 nodes of 2 classes can be measured; left out: d, because it has no NodeCPUTopology that describes a machine"
+    )
+    assert message(status, "Accepted") == expected
+    assert "1 of the 2 nodes that nodeClasses.nodesPerClass asks for" in message(status, "Running")
+    assert (status["nodeClass"], "verdict" in status, "gain" in status) == ("2 classes", False, False)
+
+
+def test_while_pods_measure_it_says_which_do_what():
+    status = seen([BETTER[0]], [BETTER[0], run("b", State.RUNNING)])
+    assert conditions(status)["Running"] == ("True", "Measuring")
+    assert message(status, "Running") == "b tries the winner of a again"
+
+
+def test_a_pod_that_can_not_run_says_why():
+    status = seen([run("a", State.WAITING, message="serve: ImagePullBackOff: not found")])
+    assert conditions(status)["Running"] == ("False", "Waiting")
+    assert message(status, "Running").endswith("a waits: serve: ImagePullBackOff: not found")
+
+
+def test_a_class_is_better_by_the_smallest_gain():
+    status = seen(BETTER[:1], BETTER)
+    assert status["verdict"] == "Better"
+    assert status["gain"] == "-10.5 % [-12.5, -8.5]"
+    assert status["trials"] == 24
+    [found] = status["classes"]
+    assert found["decidedBy"] == "b"
+    assert found["winner"] == [
+        {"path": "spinning.mode", "value": "Never"},
+        {"path": "threads.intraOp", "value": "3"},
+    ]
+    assert found["key"]["imageID"].startswith("sha256:")
+    assert json.loads(found["nodes"][1]["outcome"])["verdict"] == "Better"
+    assert conditions(status)["Valid"] == ("True", "Measured")
+    assert conditions(status)["Running"] == ("False", "Finished")
+
+
+def test_classes_that_end_otherwise_are_mixed():
+    runs = [*BETTER, run("c", State.MEASURED, outcome=outcome(Verdict.BOUND_NOT_MET))]
+    machines = {**MACHINES, "c": SMALL, "d": SMALL}
+    status = seen([BETTER[0], runs[2]], runs, machines=machines, parallelism=2)
+    assert status["verdict"] == "Mixed"
+    assert conditions(status)["Valid"] == ("True", "Measured")
+
+
+def test_nodes_that_disagree_are_inconclusive():
+    runs = [BETTER[0], run("b", State.MEASURED, outcome=outcome(Verdict.NO_DIFFERENCE))]
+    status = seen(runs[:1], runs)
+    assert status["verdict"] == "Inconclusive"
+    assert conditions(status)["Valid"] == ("False", "Inconclusive")
+    assert conditions(status)["Inconclusive"] == ("True", "Inconclusive")
+    assert message(status, "Inconclusive").endswith("to be better than the plan, b did not")
+
+
+def test_what_can_not_be_carried_out_says_why_and_what_to_do():
+    status = seen(refused=RefusedError("WorkloadNotFound", "there is no deployment/ranker; correct spec.workload"))
+    assert conditions(status)["Accepted"] == ("False", "WorkloadNotFound")
+    assert conditions(status)["Running"] == ("False", "WorkloadNotFound")
+
+
+@pytest.mark.parametrize(
+    ("left_out", "reason"),
+    [
+        ({}, "NoNodeMatches"),
+        ({"a": "it has no NodeCPUTopology that describes a machine"}, "TopologyMissing"),
+        ({"a": "it is cordoned"}, "NoNodeFits"),
+    ],
+)
+def test_without_a_node_it_can_not_be_carried_out(left_out, reason):
+    status = tuning_status(
+        Plan(classes=()), generation=1, image=IMAGE, places=Places(classes={}, left_out=left_out), refused=None
+    )
+    assert conditions(status)["Accepted"] == ("False", reason)
+
+
+def test_what_it_says_is_read_back():
+    runs = [BETTER[0], run("b", State.FAILED, message="no model")]
+    status = seen(runs[:1], runs, machines={**MACHINES, "c": BIG})
+    [found] = known(status, 1)
+    assert [(node.name, str(node.state), node.message) for node in found.nodes] == [
+        ("a", "Measured", ""),
+        ("b", "Failed", "no model"),
+        ("c", "Pending", ""),
+    ]
+    assert found.nodes[0].outcome == BETTER[0].outcome
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"observedGeneration": 2},
+        {"classes": "x"},
+        {"classes": [{"nodeClass": "x", "nodes": [{"name": "a", "state": "Measured", "outcome": "{"}]}]},
+        {"classes": [{"nodeClass": "x", "nodes": [{"name": "a", "state": "Odd"}]}]},
+    ],
+)
+def test_what_can_not_be_read_or_speaks_of_another_generation_is_measured_again(spoilt):
+    found = known({**seen(BETTER[:1]), **spoilt}, 1)
+    assert [node for one in found for node in one.nodes] == []
