@@ -509,6 +509,13 @@ def test_explain_quotes_the_tuning_and_says_when_it_no_longer_fits(run, changes,
     assert document["containers"][0]["tuned"] == "resnet"
 
 
+def test_explain_compares_the_runtimes_version_where_a_process_has_said_it(run):
+    snapshot = tuned_snapshot(run)
+    now = "not tuned: InferenceTuning resnet: onnxruntime is 1.30.0, it was tuned for 1.23.2"
+    assert explain._document(snapshot, {"serve": ("onnxruntime", "1.30.0")})["tunedNow"] == {"serve": now}
+    assert explain._document(snapshot, {"serve": ("onnxruntime", "1.23.2")})["tunedNow"] == {}
+
+
 def test_explain_does_not_guess_where_nobody_may_look_at_tunings(run):
     snapshot = replace(tuned_snapshot(run, limit_cpus=8.0), tunings=None)
     assert explain._document(snapshot)["tunedNow"] == {}

@@ -45,7 +45,8 @@ class Followed(NamedTuple):
 class Place(NamedTuple):
     """The container that is planned for, and its node; None where that is not known.
 
-    `image_id` is the digest of its image as the node runs it, "" where nobody has told.
+    `image_id` is the digest of its image as the node runs it, `runtime` what its process has loaded, with the version;
+    "" where nobody has told.
     """
 
     namespace: str
@@ -53,6 +54,8 @@ class Place(NamedTuple):
     tuned: Tuned
     machine: Machine | None
     image_id: str = ""
+    runtime: str = ""
+    runtime_version: str = ""
 
 
 def follow(policy: Policy, budget: Budget, place: Place, tunings: Tunings | None) -> Followed | None:
@@ -163,8 +166,8 @@ def _misfits(
         limit_cpus=budget.quota_cpus,
         exclusive=is_exclusive(place.machine, budget),
         objective=Objective(kind=kind, rate=policy.request_rate),
-        runtime="",
-        runtime_version="",
+        runtime=place.runtime,
+        runtime_version=place.runtime_version,
     )
     yield from filter(None, [misfit(key, there)])
 
