@@ -114,7 +114,7 @@ def tuning_files(spec="  tuning: resnet\n", **key):
     found = tunings.summary(sysfs.read_machine(str(TUNED_FOR)), key={"limit_cpus": 12.0, **key})
     workload = {"kind": "Deployment", "name": "resnet"}
     of_class = tunings.of_class(found, image="registry.example/resnet:1")
-    tuning = tunings.found(of_class, name="resnet", namespace="default", workload=workload)
+    tuning = tunings.with_status(of_class, name="resnet", namespace="default", workload=workload)
     return {"policy.yaml": POLICY + spec, "deployment.yaml": DEPLOYMENT, "tuning.yaml": yaml.safe_dump(tuning)}
 
 
