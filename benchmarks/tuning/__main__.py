@@ -2,6 +2,8 @@
 
 python -m tuning              # from benchmarks/; --quick for a tenth of the runs, --write for docs/benchmarks.md
 python -m tuning simulate     # writes the surfaces that are simulated
+python -m tuning record       # measures surfaces of this machine, goes on where it was ended
+python -m tuning live         # with peers on this machine; --minutes 15 --write, --quick to try it
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from scipy import stats
 import report
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.result import Verdict
-from tuning import peers, simulated
+from tuning import live, peers, simulated
 from tuning.surface import Noise, Player, Surface, all_surfaces
 from tuning.truth import PAIRS, Truth, differences, flat
 
@@ -261,10 +263,16 @@ Figures that could be compared: the standard deviation between two blocks of the
 def main() -> None:
     """Measure and print."""
     parser = report.options(__doc__)
-    parser.add_argument("what", nargs="?", choices=("simulate", "peers", "planted", "tests", "figures"))
+    parser.add_argument(
+        "what", nargs="?", choices=("simulate", "record", "live", "peers", "planted", "tests", "figures")
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs")
     parser.add_argument("--only", default="", help="surfaces whose names have this in them")
+    parser.add_argument("--minutes", type=float, default=15.0, help="of `live`, beside those of a recording")
     arguments = parser.parse_args()
+    if arguments.what in ("record", "live"):
+        live.main(arguments.what, arguments.only, arguments.minutes, quick=arguments.quick, write=arguments.write)
+        return
     part = 0.1 if arguments.quick else 1.0
     if arguments.what == "simulate":
         simulated.write(simulated.SITES)

@@ -1,29 +1,43 @@
 """Surfaces of a real machine: every shape that a space has, measured for long by whatever measures for a search.
 
-Settings that are no part of a shape are measured once each beside the plan and become factors.
+Settings that are no part of a shape are measured beside the plan and become factors. What was measured is kept, so that
+a recording that is ended goes on where it was.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import sys
+import time
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+import report
+from raddle.cpus.topology import Machine, threads_per_core
 from raddle_operator.tuning import statistics
 from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.measured import Ask, Block
-from raddle_operator.tuning.objective import Objective
+from raddle_operator.tuning.key import NodeClass
+from raddle_operator.tuning.measured import Ask, Block, Failure
+from raddle_operator.tuning.objective import Kind, Objective
 from raddle_operator.tuning.search import Answer
 from raddle_operator.tuning.space import INSTANCES, SPIN_US, SPINNING, THREADS, Space
-from report import folded_json
-from tuning.surface import QUANTILES
+from tuning import here
+from tuning.surface import FOLDER, QUANTILES
 
 Measure = Callable[[Ask], Answer]
+# Outside git: models, and blocks of recordings that are not done.
+BUILD: Final = Path(__file__).resolve().parents[2] / "build" / "tuning"
 _SHAPE = (THREADS, SPINNING, INSTANCES)
+# All is measured forwards, then backwards, so that a machine that becomes slower favours none.
+_ROUNDS: Final = 2
+# How much of what the plan can serve arrives: queues are there, and do not grow.
+LOAD: Final = 0.4
+_CAPACITY_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +50,67 @@ class Where:
     l3_domains: int
     exclusive_cpus: int = 0
 
+    @classmethod
+    def of(cls, machine: Machine) -> Where:
+        """The machine as far as a surface's file can tell of it."""
+        return cls(
+            cores=len(machine.cores),
+            threads_per_core=threads_per_core(machine),
+            numa_nodes=sum(1 for node in machine.numa_nodes if node.cpus) or 1,
+            l3_domains=len(machine.l3_domains) or 1,
+        )
+
+
+class Store:
+    """Answers that are kept in a file, a line each, under the conditions in which they hold.
+
+    Lines of other conditions, or that can't be read (it was ended while writing), count as not there.
+    """
+
+    def __init__(self, path: Path, conditions: str, measure: Measure) -> None:
+        self._path = path
+        self._conditions = conditions
+        self._measure = measure
+        self._kept: dict[str, dict[str, Any]] = {}
+        for line in path.read_text().splitlines() if path.exists() else []:
+            try:
+                found = json.loads(line)
+                if found["conditions"] == conditions:
+                    self._kept[found["ask"]] = found
+            except (ValueError, KeyError, TypeError):
+                continue
+
+    def measure(self, ask: Ask) -> Answer:
+        """The kept answer, else one that is measured now and kept."""
+        name = json.dumps(asdict(ask))
+        if name not in self._kept:
+            before_s = time.monotonic()
+            answer = self._measure(ask)
+            seconds = time.monotonic() - before_s
+            if answer is None:
+                return None
+            made = {"conditions": self._conditions, "ask": name, "phase": ask.phase, "seconds": seconds}
+            self._kept[name] = {**made, type(answer).__name__: asdict(answer)}
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("a") as file:
+                file.write(json.dumps(self._kept[name]) + "\n")
+        found = self._kept[name]
+        return _block(found["Block"]) if "Block" in found else Failure(**found["Failure"])
+
+    def minutes(self, phase: str) -> float:
+        """How long the answers of this phase took, starts of programs with them."""
+        return sum(float(found["seconds"]) for found in self._kept.values() if found["phase"] == phase) / 60
+
+
+def _block(found: dict[str, Any]) -> Block:
+    lists = {name: tuple(found[name]) for name in ("latencies_ms", "disturbed")}
+    return Block(**{**found, **lists, "conditions": tuple((name, value) for name, value in found["conditions"])})
+
 
 def record(
-    path: Path, about: str, where: Where, space: Space, objective: Objective, measure: Measure, *, seconds: float = 20.0
+    path: Path, about: str, where: Where, space: Space, objective: Objective, store: Store, *, seconds: float = 10.0
 ) -> None:
-    """Measures and writes a surface: two blocks of so many seconds for each shape and each other choice."""
+    """Measures and writes a surface: blocks of so many seconds in all for each shape, and for each other choice."""
     case = space.case
     found = {
         "about": about,
@@ -53,39 +123,54 @@ def record(
         "onnxruntime": list(case.onnxruntime or ()),
         "allocators": list(case.allocators),
         "can": list(case.can),
-        "factors": _factors(space, objective, measure, seconds),
-        "shapes": list(_shapes(space, objective, measure, seconds)),
+        "shapes": list(_shapes(space, objective, store.measure, seconds)),
+        "factors": _factors(space, objective, store.measure, seconds),
+        "recorded": {
+            "on": NodeClass.of(case.machine).title if case.machine else "",
+            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+            "minutes": round(store.minutes("shape"), 1),
+        },
     }
-    path.write_text(folded_json(found) + "\n")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(report.folded_json(found) + "\n")
 
 
 def _shapes(space: Space, objective: Objective, measure: Measure, seconds: float) -> Iterator[dict[str, Any]]:
-    met = set()
+    """Yields each shape with what it showed. Those that come to the same (spinning of one thread) are measured once."""
+    shapes: dict[tuple[str, int, int], Candidate] = {}
+    same: dict[Hashable, Candidate] = {}
     for candidate in _products(space):
-        policy, plan = space.case.planned(candidate)
-        spins = plan.exclusive_spinning or plan.spinning
-        if spins == "bounded":
-            spins = dict(policy.config_entries).get(SPIN_US, str(plan.spin_us))
-        shape = {"spins": spins, "instances": int(candidate.get(INSTANCES) or 1), "threads": plan.intra_op or 1}
-        if tuple(shape.values()) in met:
-            continue
-        met.add(tuple(shape.values()))
-        blocks = [_measured(measure, candidate, rate, seconds) for rate in (objective.rate, None)]
-        if None not in blocks:
-            opened, closed = (block for block in blocks if block is not None)
+        shapes.setdefault(_shape(space, candidate), same.setdefault(space.case.key(candidate), candidate))
+    candidates = list(dict.fromkeys(shapes.values()))
+    opened = _measured(measure, candidates, "shape", objective.rate, seconds)
+    closed = _measured(measure, candidates, "closed", None, seconds / 2)
+    for (spins, instances, threads), candidate in shapes.items():
+        if opened[candidate] and closed[candidate]:
             yield {
-                **shape,
-                "cpu_ms": statistics.cpu_ms_per_request([opened]) or 0.0,
-                "closed_cpu_ms": statistics.cpu_ms_per_request([closed]) or 0.0,
-                "open_ms": _quantiles(opened),
-                "closed_ms": _quantiles(closed),
+                "spins": spins,
+                "instances": instances,
+                "threads": threads,
+                "settings": dict(candidate.settings),
+                "cpu_ms": _rounded(statistics.cpu_ms_per_request(opened[candidate]) or 0.0),
+                "closed_cpu_ms": _rounded(statistics.cpu_ms_per_request(closed[candidate]) or 0.0),
+                "open_ms": _quantiles(opened[candidate]),
+                "closed_ms": _quantiles(closed[candidate]),
             }
 
 
+def _shape(space: Space, candidate: Candidate) -> tuple[str, int, int]:
+    policy, plan = space.case.planned(candidate)
+    spins = plan.exclusive_spinning or plan.spinning
+    if spins == "bounded":
+        spins = dict(policy.config_entries).get(SPIN_US, str(plan.spin_us))
+    return spins, int(candidate.get(INSTANCES) or 1), plan.intra_op or 1
+
+
 def _products(space: Space) -> Iterator[Candidate]:
-    """All thread counts with all ways to spin, and all instances with all ways to spin."""
+    """The plan, all thread counts with all ways to spin, and all instances with all ways to spin."""
     axes = {axis.name: axis for axis in space.axes if axis.name in _SHAPE}
     spinning = axes.get(SPINNING)
+    yield Candidate()
     for name in (THREADS, INSTANCES):
         axis = axes.get(name)
         for _, choice in axis.choices if axis else ():
@@ -97,22 +182,81 @@ def _products(space: Space) -> Iterator[Candidate]:
 def _factors(space: Space, objective: Objective, measure: Measure, seconds: float) -> dict[str, dict[str, list[float]]]:
     """Path -> value as JSON -> its times and its CPU by the plan's."""
     factors: dict[str, dict[str, list[float]]] = {}
-    for axis in space.axes:
-        for _, choice in axis.choices if axis.name not in _SHAPE else ():
-            one, other = (_measured(measure, each, objective.rate, seconds) for each in (Candidate(), choice))
-            if one is None or other is None or len(choice.settings) > 1:
-                continue
-            times = float(np.median(other.latencies_ms) / np.median(one.latencies_ms))
-            cpu = (statistics.cpu_ms_per_request([other]) or 1.0) / (statistics.cpu_ms_per_request([one]) or 1.0)
-            ((path, value),) = choice.settings
-            factors.setdefault(path, {})[json.dumps(value)] = [round(times, 4), round(cpu, 4)]
+    axes = [axis for axis in space.axes if axis.name not in _SHAPE]
+    choices = [choice for axis in axes for _, choice in axis.choices if len(choice.settings) == 1]
+    found = _measured(measure, [Candidate(), *choices], "setting", objective.rate, seconds)
+    plan = found.pop(Candidate())
+    for choice, blocks in found.items():
+        if not plan or not blocks:
+            continue
+        times = _median_ms(blocks) / _median_ms(plan)
+        cpu = (statistics.cpu_ms_per_request(blocks) or 1.0) / (statistics.cpu_ms_per_request(plan) or 1.0)
+        ((path, value),) = choice.settings
+        factors.setdefault(path, {})[json.dumps(value)] = [round(times, 4), round(cpu, 4)]
     return factors
 
 
-def _measured(measure: Measure, candidate: Candidate, rate: float | None, seconds: float) -> Block | None:
-    block = measure(Ask(candidate=candidate, rate=rate, seconds=seconds, seed=1, phase="record"))
-    return block if isinstance(block, Block) and block.latencies_ms else None
+def _measured(
+    measure: Measure, candidates: Sequence[Candidate], phase: str, rate: float | None, seconds: float
+) -> dict[Candidate, list[Block]]:
+    """Each one's blocks of so many seconds in all; [] where one failed."""
+    found: dict[Candidate, list[Block]] = {candidate: [] for candidate in candidates}
+    for number in range(_ROUNDS):
+        for candidate in candidates[::-1] if number % 2 else candidates:
+            ask = Ask(candidate=candidate, rate=rate, seconds=seconds / _ROUNDS, seed=number, phase=phase)
+            block = measure(ask)
+            if isinstance(block, Block) and block.latencies_ms:
+                found[candidate].append(block)
+    return {candidate: blocks if len(blocks) == _ROUNDS else [] for candidate, blocks in found.items()}
 
 
-def _quantiles(block: Block) -> list[float]:
-    return [float(f"{value:.4g}") for value in np.quantile(block.latencies_ms, QUANTILES)]
+def _median_ms(blocks: Sequence[Block]) -> float:
+    return float(np.median([latency for block in blocks for latency in block.latencies_ms]))
+
+
+def _quantiles(blocks: Sequence[Block]) -> list[float]:
+    latencies_ms = [latency for block in blocks for latency in block.latencies_ms]
+    return [_rounded(float(value)) for value in np.quantile(latencies_ms, QUANTILES)]
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+# --- here -----------------------------------------------------------------------------------------------------------
+
+
+def path_of(name: str, *, quick: bool) -> Path:
+    """The surface of a site; one that was recorded quickly is outside git."""
+    return BUILD / "quick" / f"{name}.json" if quick else FOLDER / f"recorded-{name}.json"
+
+
+def record_here(name: str, found: here.Here, *, quick: bool) -> Path:
+    """The surface's file of a site, recorded where it was not on this machine, or goes on where it was ended."""
+    path = path_of(name, quick=quick)
+    machine = found.base.machine
+    if path.exists() and json.loads(path.read_text())["recorded"]["on"] == NodeClass.of(machine).title:
+        return path
+    seconds, capacity_s = (1.0, 1.0) if quick else (10.0, _CAPACITY_S)
+
+    def measure(ask: Ask) -> Answer:
+        print(f"{name}: {ask.phase}: {ask.candidate.title}", file=sys.stderr, flush=True)
+        return found.measure(ask)
+
+    kept = BUILD / f"{name}{'-quick' if quick else ''}.blocks"
+    store = Store(kept, str(found.key), measure)
+    ask = Ask(candidate=Candidate(), rate=None, seconds=capacity_s, seed=0, phase="capacity")
+    block = store.measure(ask)
+    assert isinstance(block, Block), block
+    rate = float(f"{LOAD * block.throughput:.2g}")
+    record(
+        path,
+        f"{here.SITES[name].model.name}, limit {here.SITES[name].limit}, {rate:g}/s, recorded",
+        Where.of(machine),
+        found.space,
+        Objective(kind=Kind.LATENCY, rate=rate),
+        store,
+        seconds=seconds,
+    )
+    kept.unlink()
+    return path

@@ -5,12 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from raddle.planning.planner import Budget
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.measured import Ask, Block, Failure
-from raddle_operator.tuning.objective import Kind, Objective
-from raddle_operator.tuning.space import Case, space
-from tuning import peers, recorded, simulated, surface, truth
+from tuning import peers, simulated, surface, truth
 
 SMALL = "small-5ms-limit2"
 
@@ -72,23 +69,3 @@ def test_nothing_is_better_than_the_best(small):
         for _, choice in axis.choices
         if known.cost(choice) < math.inf
     )
-
-
-def test_a_machine_is_recorded_and_played(tmp_path):
-    where = recorded.Where(cores=4, threads_per_core=1, numa_nodes=1, l3_domains=1)
-    case = Case(
-        machine=surface.machine_of(recorded.asdict(where)),
-        budget=Budget(quota_cpus=2.0),
-        onnxruntime=(1, 29),
-        can=("ioBinding",),
-    )
-    objective = Objective(kind=Kind.LATENCY, rate=50.0)
-
-    def measure(ask):
-        run_ms = 8.0 / case.planned(ask.candidate)[1].intra_op * (0.5 if ask.candidate.get("program.ioBinding") else 1)
-        return Block(latencies_ms=(run_ms,) * 100, missed=0, seconds=ask.seconds, cpu_s=0.8)
-
-    recorded.record(tmp_path / "here.json", "a test", where, space(case), objective, measure)
-    found = surface.read(tmp_path / "here.json")
-    assert found.times(Candidate.of({"threads.intraOp": 2, "program.ioBinding": True}))[0].open_ms[0] == 2.0
-    assert found.factors["program.ioBinding"] == {True: (0.5, 1.0)}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import jsonschema
 import pytest
-from support.tunings import ACCEPTED, IMAGE, REFUSED, tuning
+from support.machines import of_size
+from support.tunings import ACCEPTED, IMAGE, REFUSED, SERVED_IMAGE, of_class, summary, tuning, with_status
 
 from raddle_operator.cli import schema
 from raddle_operator.objects import tuning as tunings
 from raddle_operator.objects.reading import SpecError
-from raddle_operator.objects.tuning import Server, Workload, tuning_from_object
+from raddle_operator.objects.tuning import Server, Workload, results_from_object, tuning_from_object
+from raddle_operator.tuning.result import Verdict
 
 STATUS = schema.schema("InferenceTuning")["properties"]["status"]["properties"]
 
@@ -55,6 +57,36 @@ def test_a_model_alone_runs_in_python_unless_it_is_told():
 def test_an_image_is_measured_under_the_limit_that_is_named():
     found = tuning_from_object(tuning(**IMAGE))
     assert (found.workload, found.image, found.cpus) == (None, "registry.example/ranker:1", "4")
+
+
+OUTCOME = summary(of_size(32))
+
+
+def results(**changes):
+    """What is read of a tuning with one class, whose status has these changes."""
+    given = with_status({**of_class(OUTCOME), **changes})
+    jsonschema.validate(given, schema.schema("InferenceTuning"))
+    return results_from_object(given).classes
+
+
+def test_a_class_has_the_result_of_the_node_that_decides_for_it():
+    (read,) = results()
+    assert (read.verdict, read.summary, read.image) == (Verdict.BETTER, OUTCOME, SERVED_IMAGE)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"decidedBy": "n2"},
+        {"decidedBy": "gone"},
+        {"nodes": [{"name": "n1", "state": "Measured", "outcome": "no JSON"}]},
+        {"nodes": [{"name": "n1", "state": "Measured", "outcome": '{"version": 1, "error": "out of memory"}'}]},
+    ],
+)
+def test_a_class_without_an_outcome_has_no_result(changes):
+    assert results(**changes) == ()
+    assert results_from_object(with_status()).classes == ()
+    assert results_from_object(tuning()).classes == ()
 
 
 def test_status_has_room_for_every_class():

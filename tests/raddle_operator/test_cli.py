@@ -114,7 +114,7 @@ def tuning_files(spec="  tuning: resnet\n", **key):
     found = tunings.summary(sysfs.read_machine(str(TUNED_FOR)), key={"limit_cpus": 12.0, **key})
     workload = {"kind": "Deployment", "name": "resnet"}
     of_class = tunings.of_class(found, image="registry.example/resnet:1")
-    tuning = tunings.found(of_class, name="resnet", namespace="default", workload=workload)
+    tuning = tunings.with_status(of_class, name="resnet", namespace="default", workload=workload)
     return {"policy.yaml": POLICY + spec, "deployment.yaml": DEPLOYMENT, "tuning.yaml": yaml.safe_dump(tuning)}
 
 
@@ -507,6 +507,13 @@ def test_explain_quotes_the_tuning_and_says_when_it_no_longer_fits(run, changes,
     document = explain._document(snapshot)
     assert document["tunedNow"] == ({"serve": now} if now else {})
     assert document["containers"][0]["tuned"] == "resnet"
+
+
+def test_explain_compares_the_runtimes_version_where_a_process_has_said_it(run):
+    snapshot = tuned_snapshot(run)
+    now = "not tuned: InferenceTuning resnet: onnxruntime is 1.30.0, it was tuned for 1.23.2"
+    assert explain._document(snapshot, {"serve": ("onnxruntime", "1.30.0")})["tunedNow"] == {"serve": now}
+    assert explain._document(snapshot, {"serve": ("onnxruntime", "1.23.2")})["tunedNow"] == {}
 
 
 def test_explain_does_not_guess_where_nobody_may_look_at_tunings(run):

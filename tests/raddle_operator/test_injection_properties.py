@@ -12,11 +12,12 @@ import jsonpatch
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import strategies
+from support import strategies, tunings
 from support.injections import SHIM
 from support.machines import small_machines
 
 from raddle import env
+from raddle.planning.capacity import is_exclusive
 from raddle.planning.wire import read_plan_text
 from raddle_operator.injection import injected, plan_annotations
 from raddle_operator.injection.binding import BindingOutcome, rebind
@@ -26,6 +27,8 @@ from raddle_operator.injection.matching import Policies
 from raddle_operator.injection.volumes import SHIM_INIT_CONTAINER, SHIM_VOLUME
 from raddle_operator.objects.pods import EXTENDED, ORIGINAL
 from raddle_operator.objects.policy import policy_from_object
+from raddle_operator.tuning.candidate import Candidate
+from raddle_operator.tuning.objective import Kind, Objective
 
 NEW = replace(SHIM, config_map="raddle-shim-new")
 SETTINGS = st.sampled_from(
@@ -288,12 +291,32 @@ def no_two_volumes_mounts_or_containers_collide(patched):
 
 def binding_only_overwrites_and_stays_within_what_was_reserved(patched, machine):
     annotations = patched["metadata"].get("annotations", {})
-    bound = rebind(annotations, "node-1", machine)
-    assert set(bound.annotations) <= set(annotations)
-    for key, value in bound.annotations.items():
-        assert len(value.encode()) <= plan_annotations.reserved(plan_annotations.split(key)[0])
-    injected = any(key.startswith(env.PLAN_PREFIX) for key in annotations)
-    assert bound.outcome == (BindingOutcome.NODE_SPECIFIC if injected else BindingOutcome.NOT_INJECTED)
+    plans = [read_plan_text(text) for key, text in annotations.items() if key.startswith(env.PLAN_PREFIX)]
+    for known in (None, *(tuned_for(plan, machine) for plan in plans[:1])):
+        bound = rebind(annotations, "node-1", machine, namespace="ns", tunings=known)
+        assert set(bound.annotations) <= set(annotations)
+        for key, value in bound.annotations.items():
+            assert len(value.encode()) <= plan_annotations.reserved(plan_annotations.split(key)[0])
+        assert bound.outcome == (BindingOutcome.NODE_SPECIFIC if plans else BindingOutcome.NOT_INJECTED)
+
+
+def tuned_for(plan, machine):
+    """A tuning whose result is valid for what was recorded of a container, and changes as much as it can."""
+    won = {
+        "threads.executionMode": "Parallel",
+        "threads.interOp": 2,
+        "threads.intraOp": 2,
+        "threads.spinning": "Always",
+        "onnxruntime.globalThreadPool": True,
+        "onnxruntime.graphOptimizationLevel": "Extended",
+    }
+    key = {
+        "limit_cpus": plan.budget.quota_cpus,
+        "exclusive": is_exclusive(machine, plan.budget),
+        "objective": Objective(kind=Kind(plan.policy.objective)),
+    }
+    found = tunings.summary(machine, winner=Candidate.of(won), key=key)
+    return tunings.by_name(tunings.with_status(tunings.of_class(found, image="")))
 
 
 # A situation costs more to draw than to judge: each one is judged by all.

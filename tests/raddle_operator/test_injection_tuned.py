@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.injections import KNOWN, inject
 from support.machines import of_size
 from support.tuned import candidates
-from support.tunings import SERVED_IMAGE, by_name, found, of_class, summary
+from support.tunings import SERVED_IMAGE, by_name, of_class, summary, with_status
 
 from cluster import objects
 from raddle import env
@@ -51,7 +51,7 @@ def bound(tunings, *, spec=None, machine=NODE, obj=None):
 
 def of(**changes):
     """A tuning of the one class, whose summary has these changes."""
-    return by_name(found(of_class(summary(NODE, **changes))))
+    return by_name(with_status(of_class(summary(NODE, **changes))))
 
 
 BETTER = of()
@@ -158,7 +158,7 @@ MISFITS = {
         "the rate is 80 requests/s, it was tuned for 50 requests/s",
     ),
     "another container": (
-        {"tunings": by_name(found(of_class(summary(NODE)), **OF_MAIN))},
+        {"tunings": by_name(with_status(of_class(summary(NODE)), **OF_MAIN))},
         "the container is serve, it was tuned for main",
     ),
     "a bound of the policy": (
@@ -170,10 +170,10 @@ MISFITS = {
         "its result on this class of nodes is Inconclusive",
     ),
     "nodes that are yet to agree": (
-        {"tunings": by_name(found(of_class(summary(NODE), verdict="")))},
-        "its result on this class of nodes is not there yet",
+        {"tunings": by_name(with_status(of_class(summary(NODE), verdict="")))},
+        "it has no result yet",
     ),
-    "nothing measured": ({"tunings": by_name(found())}, "it has no result yet"),
+    "nothing measured": ({"tunings": by_name(with_status())}, "it has no result yet"),
 }
 
 
@@ -204,7 +204,7 @@ def test_a_cost_tuning_is_for_who_names_it_because_no_policy_can_say_cost():
 def test_a_tuning_that_is_not_there_is_said_with_its_namespace():
     plan, _ = bound({})
     assert plan.because["tuned"] == "there is no InferenceTuning ranker in namespace ns"
-    elsewhere = by_name(found(of_class(summary(NODE)), namespace="other"))
+    elsewhere = by_name(with_status(of_class(summary(NODE)), namespace="other"))
     assert bound(elsewhere)[0].because["tuned"] == "there is no InferenceTuning ranker in namespace ns"
 
 
@@ -220,12 +220,14 @@ def test_a_cluster_that_does_not_tune_says_so():
 def test_auto_is_the_newest_tuning_of_the_pods_workload_that_fits():
     newest = summary(NODE, winner=Candidate.of({"threads.intraOp": 2}), finished="2026-11-25T10:00:00Z")
     tunings = by_name(
-        found(of_class(summary(NODE)), name="first"),
-        found(of_class(newest), name="second"),
-        found(of_class(replace(newest, finished="2026-11-26T10:00:00Z"), image="example.test/serve:0"), name="third"),
-        found(of_class(newest), name="others", workload={"kind": "Deployment", "name": "resnet"}),
-        found(of_class(newest), name="elsewhere", namespace="other"),
-        found(name="fourth"),
+        with_status(of_class(summary(NODE)), name="first"),
+        with_status(of_class(newest), name="second"),
+        with_status(
+            of_class(replace(newest, finished="2026-11-26T10:00:00Z"), image="example.test/serve:0"), name="third"
+        ),
+        with_status(of_class(newest), name="others", workload={"kind": "Deployment", "name": "resnet"}),
+        with_status(of_class(newest), name="elsewhere", namespace="other"),
+        with_status(name="fourth"),
     )
     plan, _ = bound(tunings, spec={"tuning": "Auto"}, obj=pod(owners=RANKER))
     assert (plan.values["intraOp"], plan.tuned) == (2, Tuned(SERVED_IMAGE, "Deployment/ranker", "second"))
@@ -233,8 +235,8 @@ def test_auto_is_the_newest_tuning_of_the_pods_workload_that_fits():
 
 def test_auto_says_of_the_newest_why_it_does_not_fit():
     tunings = by_name(
-        found(of_class(summary(NODE, key={"limit_cpus": 1.0})), name="first"),
-        found(of_class(summary(NODE, key={"limit_cpus": 2.0}, finished="2026-11-25T10:00:00Z")), name="second"),
+        with_status(of_class(summary(NODE, key={"limit_cpus": 1.0})), name="first"),
+        with_status(of_class(summary(NODE, key={"limit_cpus": 2.0}, finished="2026-11-25T10:00:00Z")), name="second"),
     )
     plan, _ = bound(tunings, spec={"tuning": "Auto"}, obj=pod(owners=RANKER))
     assert plan.because["tuned"] == "InferenceTuning second: the CPU limit is 4 CPUs, it was tuned for 2 CPUs"

@@ -57,6 +57,23 @@ def speaking(*messages, wait_s=0.0, seen=None):
     return handler
 
 
+@pytest.mark.parametrize(
+    ("process", "runtimes"),
+    [
+        (SERVES, {"serve": ("onnxruntime", "1.30.0")}),
+        (
+            {**SERVES, "said": None, "report": {"sessions": [{**RECORD, "version": "2.1+cpu"}]}},
+            {"serve": ("x", "2.1+cpu")},
+        ),
+        ({**SERVES, "said": None}, {}),
+        (LEFT, {}),
+        (PLAIN, {}),
+    ],
+)
+def test_the_runtime_is_the_one_that_a_process_says_it_has(process, runtimes):
+    assert live.runtimes([live.Answer(namespace="ns", pod="p", container="serve", processes=(process,))]) == runtimes
+
+
 async def test_a_command_s_output_and_status_come_back_whole(tmp_path):
     seen = []
     handler = speaking((1, b""), (1, b"one "), (2, b"oh"), (1, b"two"), (3, ended(3)), seen=seen)

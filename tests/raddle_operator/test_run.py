@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import re
@@ -321,7 +322,13 @@ def test_a_program_that_ctrl_c_ends_is_told_of_as_a_shell_would(temporary):
     # A shell that starts the tests in the background has them ignore it.
     process = subprocess.Popen(["env", "--default-signal=INT", RADDLE, "run", "--limit", "1", "--", "sleep", "600"])
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    wait(lambda: any(Path("/proc", pid, "comm").read_text() == "sleep\n" for pid in children.read_text().split()))
+
+    def sleeps(pid):
+        # What ran before it may have ended just now.
+        with contextlib.suppress(FileNotFoundError):
+            return Path("/proc", pid, "comm").read_text() == "sleep\n"
+
+    wait(lambda: any(map(sleeps, children.read_text().split())))
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130
     assert not list(temporary.iterdir())

@@ -11,11 +11,13 @@ from html.parser import HTMLParser
 
 import click
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from support.picture_browser import BROWSER, wrong_with
 from support.tuned import tunings
 
 from generate.docs.tuningpictures import example, undecided
+from raddle_operator.cli import main
 from raddle_operator.cli.tuned import charts, page, style, table, writing
 from raddle_operator.cli.tuned.figures import rows
 from raddle_operator.tuning.candidate import Candidate
@@ -44,6 +46,36 @@ def text(tuning, capsys):
 @pytest.mark.parametrize("kind", Kind)
 def test_the_table_of_a_tuning_that_found_something_better(kind, golden, capsys):
     golden(f"tuned-{kind.lower()}.txt", text(example(kind), capsys))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        pytest.param(lambda document: json.dumps(document, indent=2), id="raddle tune -o json"),
+        pytest.param(lambda document: f"measuring\n{{so}}\n{json.dumps(document)}\nended\n", id="a Job's log"),
+    ],
+)
+def test_what_was_found_is_shown_again_from_its_json(written, tmp_path, capsys):
+    source, report = tmp_path / "tuned", tmp_path / "again.html"
+    source.write_text(written(to_document(TUNING)))
+    done = CliRunner().invoke(main, ["tuned", str(source), "--report", str(report)])
+    assert (done.exit_code, done.output) == (0, text(TUNING, capsys))
+    assert report.read_text() == page.page(TUNING)
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        ("", "no JSON of a tuning"),
+        ("ended\n", "no JSON of a tuning"),
+        ('{"version": 7}', "version: 7 is not 1, the one that this Raddle reads"),
+    ],
+)
+def test_what_is_no_tuning_is_refused(written, why, tmp_path):
+    (tmp_path / "tuned").write_text(written)
+    done = CliRunner().invoke(main, ["tuned", str(tmp_path / "tuned")])
+    assert done.exit_code == 2
+    assert why in done.output
 
 
 @pytest.mark.parametrize("verdict", [Verdict.NO_DIFFERENCE, Verdict.INCONCLUSIVE, Verdict.BOUND_NOT_MET])

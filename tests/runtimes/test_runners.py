@@ -216,7 +216,11 @@ def test_both_pools_of_a_candidate_reach_torch(torch, script, tmp_path, threads,
     parallel = {"threads_executionMode": "Parallel", "threads_interOp": beside} if beside > 1 else {}
     given = under(threads_intraOp=threads, **parallel)
     with started(torch, script, tmp_path, given, arrays=arrays) as program:
-        assert (program.said["runtime"], program.said["forks"], models.can(torch.language, script)) == ("torch", 1, ("instances",))
+        assert (program.said["runtime"], program.said["forks"], models.can(torch.language, script)) == (
+            "torch",
+            1,
+            ("instances",),
+        )
         assert f"intra_op={threads}, inter_op={beside}" in program.processes.output()
         assert asked(program).missed == 0
 

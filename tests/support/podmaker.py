@@ -75,6 +75,7 @@ FIELDS: dict[str, tuple[Any, ...]] = {
     "nativeShim": ("Disabled", "Preload"),
     "allocator": ("System", "Jemalloc"),
     "budget": ({"source": "Request"}, {"source": "Node"}, {"workersPerContainer": 4}),
+    "tuning": ("Auto", "ranker"),
     "threads": ({"intraOp": 3}, {"intraOpPercent": 50}, {"maxIntraOp": 2}, {"spinning": "Never"}),
 }
 JUNK: tuple[Any, ...] = (None, True, 0, -1, 1.5, 2**70, "", "x", [], {}, [[]], {"a": None}, [None], "\ud800", 1e308)

@@ -138,7 +138,7 @@ def of_class(found: Summary, verdict: str | None = None, image: str = SERVED_IMA
     return {name: value for name, value in made.items() if value}
 
 
-def found(*classes: Object, name: str = "ranker", namespace: str = "ns", **spec: Any) -> Object:
+def with_status(*classes: Object, name: str = "ranker", namespace: str = "ns", **spec: Any) -> Object:
     """A tuning with a status."""
     return {**tuning(name, namespace, **spec), "status": {"classes": list(classes)}}
 

@@ -96,15 +96,25 @@ def _explain_one(
     answers = asyncio.run(inside.of_pod(snapshot.pod, kubeconfig, context)) if live else []
     if form in {"text", "wide"}:
         console = output.console()
-        show(console, snapshot, wide=form == "wide")
+        show(console, snapshot, inside.runtimes(answers), wide=form == "wide")
         inside.show(console, answers)
     else:
-        output.write({**_document(snapshot), **({"live": inside.document(answers)} if live else {})}, form)
+        output.write(
+            {**_document(snapshot, inside.runtimes(answers)), **({"live": inside.document(answers)} if live else {})},
+            form,
+        )
     return answers
 
 
-def show(console: Console, snapshot: cluster.Snapshot, *, wide: bool) -> None:
-    """Prints all that there is to say of a pod; with `wide` also the variables that only Raddle's own shims read."""
+Runtimes = Mapping[str, tuple[str, str]]
+"""Container -> the runtime that it has loaded, and its version."""
+
+
+def show(console: Console, snapshot: cluster.Snapshot, runtimes: Runtimes | None = None, *, wide: bool) -> None:
+    """Prints all that there is to say of a pod; with `wide` also the variables that only Raddle's own shims read.
+
+    `runtimes` are what its containers have said, None where they were not asked.
+    """
     explanations = explained(snapshot)
     name, node = snapshot.pod["metadata"]["name"], snapshot.pod.get("spec", {}).get("nodeName") or "not bound yet"
     console.print(f"[bold]pod/{escape(name)}[/] in {escape(snapshot.namespace)}, node {escape(node)}")
@@ -115,7 +125,7 @@ def show(console: Console, snapshot: cluster.Snapshot, *, wide: bool) -> None:
     if (newer := changed_since(snapshot)) is not None:
         console.print(f"[yellow]Stale:[/] made with other settings than {escape(newer)} has now; a new pod gets those")
     for one in explanations:
-        _print(console, one, snapshot, wide=wide)
+        _print(console, one, snapshot, tuned_now(snapshot, one, runtimes), wide=wide)
 
 
 def explained(snapshot: cluster.Snapshot) -> list[pure.ContainerExplanation]:
@@ -207,10 +217,12 @@ def why_not(snapshot: cluster.Snapshot) -> Skip:
     return Skip(reason=SkipReason.WEBHOOK_MISSED, detail=detail)
 
 
-def tuned_now(snapshot: cluster.Snapshot, one: pure.ContainerExplanation) -> str | None:
+def tuned_now(
+    snapshot: cluster.Snapshot, one: pure.ContainerExplanation, runtimes: Runtimes | None = None
+) -> str | None:
     """What the tuning comes to now, where that is something else; None where it is not.
 
-    The node has told which image it runs, and a tuning may have found more since.
+    The node has told which image it runs, its process perhaps the runtime, and a tuning may have found more since.
     """
     if snapshot.tunings is None or snapshot.machine is None or one.node is None:
         return None
@@ -219,7 +231,8 @@ def tuned_now(snapshot: cluster.Snapshot, one: pure.ContainerExplanation) -> str
     if recorded.tuned is None or made_with == NOT_READ:
         return None
     image_id = _image_id(snapshot.pod, one.container)
-    place = Place(snapshot.namespace, one.container, recorded.tuned, snapshot.machine, image_id)
+    runtime = (runtimes or {}).get(one.container, ("", ""))
+    place = Place(snapshot.namespace, one.container, recorded.tuned, snapshot.machine, image_id, *runtime)
     now = follow(recorded.policy, recorded.budget, place, snapshot.tunings)
     if now is None or now.because == made_with:
         return None
@@ -234,7 +247,9 @@ def _image_id(pod: Mapping[str, Any], container: str) -> str:
     return next(ids, "").rpartition("@")[2]
 
 
-def _print(console: Console, one: pure.ContainerExplanation, snapshot: cluster.Snapshot, *, wide: bool) -> None:
+def _print(
+    console: Console, one: pure.ContainerExplanation, snapshot: cluster.Snapshot, now: str | None, *, wide: bool
+) -> None:
     console.print(f"\ncontainer [bold]{escape(one.container)}[/], governed by {escape(one.governed_by or '?')}")
     if one.problem:
         console.print(f"  [yellow]its plan can't be read:[/] {escape(one.problem)}")
@@ -243,7 +258,7 @@ def _print(console: Console, one: pure.ContainerExplanation, snapshot: cluster.S
     console.print(f"  {escape(made_for)}")
     if line := pure.tuning(one.tuned, one.because):
         console.print(f"  {escape(line)}")
-    if (now := tuned_now(snapshot, one)) is not None:
+    if now is not None:
         console.print(f"  [yellow]Now:[/] {escape(now)}")
     if (resized_cpus := resized_to(snapshot, one)) is not None:
         planned = "without a limit" if one.planned_cpus is None else f"for {one.planned_cpus:g} CPUs"
@@ -270,10 +285,11 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _document(snapshot: cluster.Snapshot) -> Mapping[str, Any]:
+def _document(snapshot: cluster.Snapshot, runtimes: Runtimes | None = None) -> Mapping[str, Any]:
     explanations = explained(snapshot)
     skip = None if explanations else why_not(snapshot)
     metadata = snapshot.pod.get("metadata", {})
+    now = {one.container: tuned_now(snapshot, one, runtimes) for one in explanations}
     return {
         "pod": metadata.get("name"),
         "namespace": snapshot.namespace,
@@ -281,7 +297,7 @@ def _document(snapshot: cluster.Snapshot) -> Mapping[str, Any]:
         "injected": (metadata.get("labels") or {}).get(env.INJECTED_LABEL) == "true",
         "containers": [_plain(asdict(one)) for one in explanations],
         "staleAgainst": changed_since(snapshot),
-        "tunedNow": {one.container: now for one in explanations if (now := tuned_now(snapshot, one)) is not None},
+        "tunedNow": {container: text for container, text in now.items() if text is not None},
         "resizedTo": {one.container: cpus for one in explanations if (cpus := resized_to(snapshot, one)) is not None},
         "skipped": None if skip is None else {"reason": str(skip.reason), "detail": skip.detail},
     }

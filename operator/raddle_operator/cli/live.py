@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ _ENDED: Final = ("Succeeded", "Failed")
 TIMEOUT_S: Final = 20.0
 NOT_FOUND: Final = (126, 127)
 """What some container runtimes end with where there is no such program."""
+_SAID: Final = re.compile(r"([a-z]+) ([0-9][\w.+-]*): ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +220,12 @@ def _session(report: Any) -> str:
             name: f"{value} ({because[name]})" if name in because else value for name, value in effective.items()
         }
     return f"{session.get('runtime')} {session.get('version')}: {_pairs(effective, ', ')}"
+
+
+def runtimes(answers: Iterable[Answer]) -> dict[str, tuple[str, str]]:
+    """The runtime that each container has loaded, and its version, as far as a process of it says so."""
+    said = ((one.container, _SAID.match(got(process))) for one in answers for process in one.with_runtime)
+    return {container: (found[1], found[2]) for container, found in said if found is not None}
 
 
 def _pairs(values: Any, between: str) -> str:

@@ -31,6 +31,7 @@ Examples:
   raddle plan -f policy.yaml -f deployment.yaml
   raddle plan -f policy.yaml -f deployment.yaml --machine /          as if bound to this machine
   raddle plan -f policy.yaml -f deployment.yaml --node worker-7      as if bound to a node of the cluster
+  raddle plan -f policy.yaml -f deployment.yaml -f tuning.yaml --machine /    with what a tuning has found
   raddle plan -f policies/ -f app/ -o yaml                           the pods as they would be created
   helm template app | raddle plan -f policy.yaml -f - -o json
 

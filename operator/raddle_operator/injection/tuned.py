@@ -18,7 +18,6 @@ from raddle_operator.tuning.figure import FIGURES
 from raddle_operator.tuning.key import Key, NodeClass, misfit
 from raddle_operator.tuning.objective import Kind, Objective
 from raddle_operator.tuning.result import Verdict
-from raddle_operator.tuning.summary import Summary
 
 Tunings = Mapping[tuple[str, str], TuningResults]
 """What tunings have found, by namespace and name."""
@@ -45,7 +44,8 @@ class Followed(NamedTuple):
 class Place(NamedTuple):
     """The container that is planned for, and its node; None where that is not known.
 
-    `image_id` is the digest of its image as the node runs it, "" where nobody has told.
+    `image_id` is the digest of its image as the node runs it, `runtime` what its process has loaded, with the version;
+    "" where nobody has told.
     """
 
     namespace: str
@@ -53,6 +53,15 @@ class Place(NamedTuple):
     tuned: Tuned
     machine: Machine | None
     image_id: str = ""
+    runtime: str = ""
+    runtime_version: str = ""
+
+
+class _Result(NamedTuple):
+    """What a tuning has found for one class of nodes."""
+
+    tuning: TuningResults
+    found: ClassResult
 
 
 def follow(policy: Policy, budget: Budget, place: Place, tunings: Tunings | None) -> Followed | None:
@@ -62,96 +71,80 @@ def follow(policy: Policy, budget: Budget, place: Place, tunings: Tunings | None
     """
     if policy.tuning is None:
         return None
-    found = _named(policy.tuning, place, tunings)
-    reasons = [found] if isinstance(found, str) else []
-    for one in found if isinstance(found, list) else ():
-        followed = _followed(policy, budget, place, *one)
+    results = _results(policy.tuning, place, tunings)
+    reasons = [results] if isinstance(results, str) else []
+    for result in results if isinstance(results, list) else ():
+        followed = _followed(policy, budget, place, result)
         if isinstance(followed, Followed):
             return followed
-        reasons.append(f"InferenceTuning {one[0].name}: {followed}")
+        reasons.append(f"InferenceTuning {result.tuning.name}: {followed}")
     return Followed(policy, place.tuned._replace(by=""), reasons[0])
 
 
-_Result = tuple[TuningResults, ClassResult, Summary]
-
-
-def _named(name: str, place: Place, tunings: Tunings | None) -> str | list[_Result]:
-    """The results on the node's class, the newest first, at least one; or why there are none."""
+def _results(name: str, place: Place, tunings: Tunings | None) -> list[_Result] | str:
+    """What was found for the node's class, the newest first, at least one; or why there is nothing."""
     if tunings is None:
         return NOT_READ
     if place.machine is None:
         return "the node is not known yet"
-    if name == AUTO:
-        workload = place.tuned.workload
-        meant = [
-            tuning
-            for (namespace, _), tuning in tunings.items()
-            if namespace == place.namespace and tuning.workload is not None and tuning.workload.reference == workload
-        ]
-        if not workload:
-            return "no Deployment, StatefulSet or DaemonSet owns the pod"
-        nobody = f"there is no InferenceTuning of {workload}"
+    workload = place.tuned.workload
+    if name != AUTO:
+        meant = [tuning for key, tuning in tunings.items() if key == (place.namespace, name)]
+    elif workload:
+        own = (tuning for (namespace, _), tuning in tunings.items() if namespace == place.namespace)
+        meant = [tuning for tuning in own if tuning.workload is not None and tuning.workload.reference == workload]
     else:
-        named = tunings.get((place.namespace, name))
-        meant = [] if named is None else [named]
-        nobody = f"there is no InferenceTuning {name}"
+        return "no Deployment, StatefulSet or DaemonSet owns the pod"
     if not meant:
-        return f"{nobody} in namespace {place.namespace}"
-    node_class = NodeClass.of(place.machine)
-    found: list[_Result] = []
-    for tuning in meant:
-        ended = [(tuning, one, one.summary) for one in tuning.classes if one.summary is not None]
-        found += [one for one in ended if one[2].key.node_class == node_class]
-    if found:
-        return sorted(found, key=lambda one: one[2].finished, reverse=True)
-    return "; ".join(f"InferenceTuning {tuning.name}: {_no_class(tuning, node_class)}" for tuning in meant)
+        return (
+            f"there is no InferenceTuning {name if name != AUTO else f'of {workload}'} in namespace {place.namespace}"
+        )
+    there = NodeClass.of(place.machine)
+    results = [_Result(tuning, found) for tuning in meant for found in tuning.classes]
+    of_class = [result for result in results if result.found.summary.key.node_class == there]
+    if of_class:
+        return sorted(of_class, key=lambda result: result.found.summary.finished, reverse=True)
+    names = f"InferenceTuning {', '.join(tuning.name for tuning in meant)}"
+    if not results:
+        return f"{names}: it has no result yet"
+    shown = "; ".join(result.found.summary.key.node_class.title for result in results[:_MAX_CLASSES])
+    return f"{names}: the node is {there.title}, it was tuned for {shown}"
 
 
-def _no_class(tuning: TuningResults, there: NodeClass) -> str:
-    found = [one.summary.key.node_class for one in tuning.classes if one.summary is not None]
-    if not found:
-        return "it has no result yet"
-    shown = "; ".join(one.title for one in found[:_MAX_CLASSES])
-    return f"the node is {there.title}, it was tuned for {shown}"
-
-
-def _followed(
-    policy: Policy, budget: Budget, place: Place, tuning: TuningResults, result: ClassResult, summary: Summary
-) -> Followed | str:
-    """What the tuning comes to on a node of the result's class, or why it comes to nothing."""
-    reason = "; ".join(_misfits(policy, budget, place, tuning, result, summary))
+def _followed(policy: Policy, budget: Budget, place: Place, result: _Result) -> Followed | str:
+    """What a result for the node's class comes to, or why to nothing."""
+    summary, verdict = result.found.summary, result.found.verdict
+    reason = "; ".join(_misfits(policy, budget, place, result))
     if reason:
         return reason
-    tuned, source = place.tuned._replace(by=tuning.name), f"{summary.finished[:10]} (InferenceTuning {tuning.name})"
+    tuned = place.tuned._replace(by=result.tuning.name)
     where = summary.key.node_class.title[:_MAX_TITLE]
-    if result.verdict is Verdict.NO_DIFFERENCE:
-        return Followed(policy, tuned, f"the plan is best on {where}, {source}")
-    if result.verdict is not Verdict.BETTER:
-        return f"its result on this class of nodes is {result.verdict or 'not there yet'}"
-    winner = summary.winner
+    source = f"on {where}, {summary.finished[:10]} (InferenceTuning {result.tuning.name})"
+    if verdict is Verdict.NO_DIFFERENCE:
+        return Followed(policy, tuned, f"the plan is best {source}")
+    if verdict is not Verdict.BETTER:
+        return f"its result on this class of nodes is {verdict}"
     try:
-        made = overlaid(policy, winner.spec())
+        made = overlaid(policy, summary.winner.spec())
     except PolicyError as error:
         return f"the policy does not allow the winner: {error}"
     gain = "" if summary.gain is None else f", {FIGURES[summary.figure].title} {signed(summary.gain)}"
-    return Followed(made, tuned, f"{_title(winner)}{gain} on {where}, {source}{_left_to_the_program(winner)}")
+    return Followed(made, tuned, f"{_title(summary.winner)}{gain} {source}{_left_to_the_program(summary.winner)}")
 
 
-def _misfits(
-    policy: Policy, budget: Budget, place: Place, tuning: TuningResults, result: ClassResult, summary: Summary
-) -> Iterator[str]:
+def _misfits(policy: Policy, budget: Budget, place: Place, result: _Result) -> Iterator[str]:
     """Yields what makes the result invalid here."""
     assert place.machine is not None
-    key = summary.key
-    measured = tuning.workload.container if tuning.workload is not None else ""
+    workload, key = result.tuning.workload, result.found.summary.key
+    measured = workload.container if workload is not None else ""
     if measured and measured != place.container:
         yield f"the container is {place.container}, it was tuned for {measured}"
-    image = place.tuned.image
+    image, tuned_image = place.tuned.image, result.found.image
     digest = place.image_id or image.partition("@")[2]
-    if not (digest and key.image) and result.image and image != result.image:
-        yield f"the image is {image}, it was tuned for {result.image}"
+    if not (digest and key.image) and tuned_image and image != tuned_image:
+        yield f"the image is {image}, it was tuned for {tuned_image}"
     # A server has the processes that it has, a model alone those of the winner: no policy starts any.
-    instances = summary.winner.program().get("instances", 1) if key.model else budget.workers
+    instances = result.found.summary.winner.program().get("instances", 1) if key.model else budget.workers
     if instances != budget.workers:
         yield f"the container has {_processes(budget.workers)}, it was tuned for {_processes(instances)}"
     # A policy has no word for Cost.
@@ -163,8 +156,8 @@ def _misfits(
         limit_cpus=budget.quota_cpus,
         exclusive=is_exclusive(place.machine, budget),
         objective=Objective(kind=kind, rate=policy.request_rate),
-        runtime="",
-        runtime_version="",
+        runtime=place.runtime,
+        runtime_version=place.runtime_version,
     )
     yield from filter(None, [misfit(key, there)])
 
@@ -175,12 +168,12 @@ def _processes(count: object) -> str:
 
 def _title(winner: Candidate) -> str:
     """The winner's settings that a policy makes."""
-    settings = tuple(pair for pair in winner.settings if pair[0] not in {*_program(winner), _WORKERS})
-    return Candidate(settings).title[:_MAX_TITLE]
+    others = {_WORKERS, *_program(winner)}
+    return Candidate(tuple(pair for pair in winner.settings if pair[0] not in others)).title[:_MAX_TITLE]
 
 
 def _left_to_the_program(winner: Candidate) -> str:
-    """What else the winner has, for the end of a sentence; "" for nothing."""
+    """What else the winner has, for the end of a sentence; "" for nothing. Instances are there, or it doesn't fit."""
     settings = tuple(pair for pair in winner.settings if pair[0] in _program(winner) - {_INSTANCES})
     return f"; the program has to have {Candidate(settings).title} for it" if settings else ""
 

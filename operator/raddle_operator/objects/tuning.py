@@ -242,20 +242,19 @@ def _required(parent: Mapping[str, Any], key: str, path: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassResult:
-    """What was found on one class of nodes.
+    """What was found on one class of nodes, by the node that decides for it.
 
-    `verdict` is None while it is measured. `summary` is that of the node that decides for the class, None where none
-    does or it can't be read. `image` is the container's as its pod names it, "" where that isn't told.
+    `image` is the container's as its pod names it, "" where that isn't told.
     """
 
-    verdict: Verdict | None
-    summary: Summary | None
+    verdict: Verdict
+    summary: Summary
     image: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningResults:
-    """What one InferenceTuning has found until now. `workload` None: it measures an image."""
+    """What one InferenceTuning has found until now, by class of nodes. `workload` None: it measures an image."""
 
     name: str
     workload: Workload | None
@@ -263,32 +262,30 @@ class TuningResults:
 
 
 def results_from_object(obj: Any) -> TuningResults:
-    """The status of the tuning that a JSON object is. Raises SpecError for a shape that no tuning has."""
+    """What the status of a tuning, as JSON, says. A class whose result can't be read has none.
+
+    Raises SpecError for a shape that no tuning has.
+    """
     obj = as_object(obj, "tuning")
-    status = mapping(obj, "status", "")
-    found = (as_object(one, "status.classes") for one in sequence(status, "classes", "status"))
+    status, path = mapping(obj, "status", ""), "status.classes"
+    found = (_class_result(as_object(one, path), path) for one in sequence(status, "classes", "status"))
     return TuningResults(
         name=text(mapping(obj, "metadata", ""), "name", "metadata"),
         workload=_workload(mapping(obj, "spec", "")),
-        classes=tuple(_class_result(one) for one in found),
+        classes=tuple(one for one in found if one is not None),
     )
 
 
-def _class_result(found: Mapping[str, Any]) -> ClassResult:
-    path = "status.classes"
-    decided_by, nodes = text(found, "decidedBy", path), sequence(found, "nodes", path)
-    outcomes = (text(node, "outcome", path) for node in nodes if decided_by and node.get("name") == decided_by)
+def _class_result(found: Mapping[str, Any], path: str) -> ClassResult | None:
+    """None while the class is measured."""
+    nodes = {node.get("name"): node for node in sequence(found, "nodes", path) if isinstance(node, dict)}
+    outcome = text(nodes.get(text(found, "decidedBy", path)) or {}, "outcome", f"{path}.nodes")
     verdict = text(found, "verdict", path)
-    return ClassResult(
-        verdict=Verdict(verdict) if verdict in list(Verdict) else None,
-        summary=_summary(next(outcomes, "")),
-        image=text(mapping(found, "key", path), "image", path),
-    )
-
-
-def _summary(outcome: str) -> Summary | None:
+    if verdict not in list(Verdict):
+        return None
     try:
-        found = summary.from_text(outcome)
+        said = summary.from_text(outcome)
     except summary.DocumentError:
         return None
-    return found if isinstance(found, Summary) else None
+    image = text(mapping(found, "key", path), "image", path)
+    return ClassResult(verdict=Verdict(verdict), summary=said, image=image) if isinstance(said, Summary) else None

@@ -1,0 +1,113 @@
+"""Models on this machine, each under a CPU limit, measured as `raddle tune` measures them."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from load import models as networks
+from raddle_operator.cli import plan, workloads
+from raddle_operator.cli.run import container, default_policy, for_everything
+from raddle_operator.local.container import Container
+from raddle_operator.objects.quantities import parse as quantity
+from raddle_operator.trials.base import Base
+from raddle_operator.trials.measuring import Measuring
+from raddle_operator.trials.models import Runner
+from raddle_operator.trials.subject import Model
+from raddle_operator.tuning.candidate import Candidate
+from raddle_operator.tuning.key import Key
+from raddle_operator.tuning.measured import Ask, Block, Failure
+from raddle_operator.tuning.objective import Kind, Objective
+from raddle_operator.tuning.space import Space, space
+
+# What a program is told of itself here: that Raddle does nothing for it; that it is another process of the same.
+STOCK: Final = Candidate.of({"program.stock": True})
+AGAIN: Final = Candidate.of({"program.again": True})
+# Each is measured in turns, and shall live on meanwhile.
+_KEPT: Final = 8
+# A disturbed block is measured again so often, then taken as it is, as a search does.
+REPEATS: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A model and a container's limits.cpu."""
+
+    model: networks.Model
+    limit: str
+
+    @property
+    def cpus(self) -> float:
+        """The limit."""
+        return float(quantity(self.limit))
+
+
+SITES: Final = {
+    f"{model.name}-limit{limit}": Site(model=model, limit=limit)
+    for model in (networks.MEDIUM, networks.BELOW_2MS)
+    for limit in ("2", "1")
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Here:
+    """A site whose programs can be measured. `key` is of the plan at no objective in particular.
+
+    A block that others on the machine disturbed is measured again up to `repeats` times.
+    """
+
+    base: Base
+    subject: Model
+    measuring: Measuring
+    space: Space
+    key: Key
+    repeats: int
+
+    def measure(self, ask: Ask) -> Block | Failure:
+        """A block, or why there is none."""
+        for _ in range(self.repeats):
+            found = self.measuring.measure(ask)
+            if isinstance(found, Failure) or not found.disturbed:
+                return found
+        return self.measuring.measure(ask)
+
+
+@contextlib.contextmanager
+def at(site: Site, folder: Path, *, repeats: int = REPEATS) -> Iterator[Here]:
+    """The site with its model in the folder. Raises TrialError where the plan's own program does not come up."""
+    with contextlib.ExitStack() as stack:
+        inputs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-tuning-")))
+        inputs.chmod(0o755)
+        subject = Model.of(site.model.file(folder), Runner(), inputs)
+        base = _base(site)
+        started = subject.start(base, print)
+        stock = subject.start(replace(base, applied=lambda _: _stock(site)), print)
+        measuring = Measuring(
+            start=lambda candidate: (stock if candidate == STOCK else started)(candidate), say=print, kept=_KEPT
+        )
+        stack.enter_context(measuring)
+        first = measuring.program(Candidate())
+        searched = space(base.case(first, subject.can))
+        key = base.key(subject.digest, Objective(kind=Kind.LATENCY), first)
+        yield Here(base=base, subject=subject, measuring=measuring, space=searched, key=key, repeats=repeats)
+
+
+def _base(site: Site) -> Base:
+    """A policy that leaves all to the plan, on this machine."""
+    policy = default_policy()
+    _, machine = plan.machine_of(None, Path("/"))
+    assert machine is not None
+
+    def applied(spec: Mapping[str, Any]) -> Container:
+        (found,) = workloads.read_policies([replace(policy, obj={**policy.obj, "spec": dict(spec)})])
+        return container(site.limit, for_everything(found), Path("/"))
+
+    return Base(spec=policy.obj["spec"], cpus=site.cpus, machine=machine, applied=applied)
+
+
+def _stock(site: Site) -> Container:
+    return Container(cpus=site.cpus, variables={}, mounts=(), notes=())

@@ -1,0 +1,59 @@
+"""`raddle tuned`: what a tuning found, from its JSON, as it was said when it ended."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from raddle_operator.cli.manifests import ManifestError
+from raddle_operator.cli.tuned import writing
+from raddle_operator.tuning.document import DocumentError, Tuning, from_document
+
+EPILOG = """\b
+Examples:
+  raddle tuned tuned.json --report tuned.html
+  kubectl logs job/ranker-1c2d3e4f5a -c tuner | raddle tuned - --report tuned.html
+
+\b
+Exit codes: 0 done, 2 bad input or usage.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.option("-o", "--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    callback=writing.report_path,
+    help="Write a page (FILE.html), its pictures (.svg) or the JSON (.json) too.",
+)
+@click.argument("source", metavar="FILE", type=click.File(encoding="utf-8", errors="replace"))
+def tuned(form: str, report: Path | None, source: IO[str]) -> None:
+    """Show what a tuning found.
+
+    FILE is the JSON of `raddle tune -o json` or `--report FILE.json`, or the log of an InferenceTuning's Job; - is
+    standard input.
+    """
+    writing.write(_read(source.name, source.read()), form=form, report=report)
+
+
+def _read(name: str, text: str) -> Tuning:
+    """The tuning. Raises ManifestError where the text has none."""
+    try:
+        return from_document(_document(text))
+    except DocumentError as error:
+        raise ManifestError(f"{name}: {error}") from None
+    except ValueError:
+        raise ManifestError(f"{name}: no JSON of a tuning; raddle tune -o json writes one") from None
+
+
+def _document(text: str) -> Any:
+    """The whole text as JSON, or the last line that is an object: what a tuner prints at its end. Raises ValueError."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        last = next((line for line in reversed(text.splitlines()) if line.startswith("{")), "")
+        return json.loads(last)
