@@ -23,6 +23,10 @@ setup: ## Make .venv with all packages (the other targets do it themselves)
 demo: setup ## Run the main job on a real local cluster and show what every pod got, and what it gains
 	@$(PYTHON) -m demo $(ARGS)
 
+.PHONY: demo-tune
+demo-tune: setup native ## Tune a model on a local cluster, from an InferenceTuning to a pod that runs with the value (as root)
+	@$(PYTHON) -m demo.tune $(ARGS)
+
 .PHONY: check
 check: setup ## Lint, format, types, shell scripts
 	@tools/scripts/check

@@ -63,10 +63,16 @@ def step(what: str) -> Iterator[None]:
 def main(*, keep: bool, load: bool, folder: Path, write: bool) -> None:
     """Run Raddle's main job from beginning to end on this machine."""
     folder.mkdir(parents=True, exist_ok=True)
-    # Ctrl-C and a supervisor's SIGTERM both unwind, so that everything that was started is stopped.
+    with stopping():
+        run(keep=keep, load=load, folder=folder, write=write)
+
+
+@contextmanager
+def stopping() -> Iterator[None]:
+    """Ctrl-C and a supervisor's SIGTERM unwind, so that everything that was started is stopped; errors are said."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        run(keep=keep, load=load, folder=folder, write=write)
+        yield
     except KeyboardInterrupt:
         console.print("\nStopped.")
         sys.exit(130)
@@ -88,7 +94,7 @@ def run(*, keep: bool, load: bool, folder: Path, write: bool) -> None:
             raddle.start_agent("this-machine")
             for process in (raddle.webhook, raddle.controller):
                 process.wait_ready()
-            wait(lambda: topologies_known(raddle), "every node's topology is known")
+            wait(lambda: topologies_known(raddle, len(NODES) + 1), "every node's topology is known")
         show_nodes(cluster)
         with step("kubectl apply: a cluster policy, a namespace's own policy, five Deployments"):
             apply(cluster)
@@ -127,12 +133,12 @@ def show_nodes(cluster: Cluster) -> None:
     show(cluster, "get", "nodecputopologies")
 
 
-def topologies_known(raddle: LocalRaddle) -> bool:
-    """Whether the webhook knows every node, and the controller has compared each with its Node."""
+def topologies_known(raddle: LocalRaddle, nodes: int) -> bool:
+    """Whether the webhook knows so many nodes, and the controller has compared each with its Node."""
     items = raddle.cluster.client.get("/apis/raddle.dev/v1alpha1/nodecputopologies")["items"]
     fresh = [item for item in items if item.get("status", {}).get("conditions")]
     known = raddle.webhook.metric("raddle_webhook_cache_objects", kind="NodeCPUTopology")
-    return bool(len(fresh) == known == len(NODES) + 1)
+    return bool(len(fresh) == known == nodes)
 
 
 def apply(cluster: Cluster) -> None:

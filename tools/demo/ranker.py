@@ -1,12 +1,14 @@
 """The Deployment's program: it loads the model as code does that sets nothing, says what it runs with, and waits."""
 
-import os
 import signal
+from pathlib import Path
 
 import onnxruntime
 
-before = len(os.listdir("/proc/self/task"))
+TASKS = Path("/proc/self/task")
+
+before = len(list(TASKS.iterdir()))
 session = onnxruntime.InferenceSession("/models/ranker.onnx", providers=["CPUExecutionProvider"])
-threads = len(os.listdir("/proc/self/task")) - before + 1
+threads = len(list(TASKS.iterdir())) - before + 1
 print(f"ready: ONNX Runtime {onnxruntime.__version__} runs the model with {threads} threads", flush=True)
 signal.pause()

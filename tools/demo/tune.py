@@ -1,9 +1,8 @@
-"""An InferenceTuning from beginning to end: it is applied, measured in a Job's pod, and a new pod runs with its value."""
+"""An InferenceTuning from beginning to end: applied, measured in a Job's pod, and a new pod runs with its value."""
 
 from __future__ import annotations
 
 import base64
-import json
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from cluster.local_raddle import LocalRaddle
 from cluster.waiting import wait
 from demo.__main__ import FAST, console, show, step, stopping, topologies_known
 from load import models
-from raddle_operator.objects.labels import TUNING_LABEL
+from raddle_operator.jobs.run import TUNER, TUNING_LABEL
 
 NAMESPACE: Final = "models"
 NODE: Final = "this-machine"
@@ -27,6 +26,7 @@ APP: Final = "ranker"
 # The limit of the Deployment's container, and what the tuning measures under.
 LIMIT: Final = "2"
 _IMAGE: Final = "registry.example/ranker:1"
+_TUNER_IMAGE: Final = "registry.example/raddle-tuner:1"
 _TUNING: Final = f"/apis/raddle.dev/v1alpha1/namespaces/{NAMESPACE}/inferencetunings/{APP}"
 _PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 # The budget of the manifest, what starts take, and the rest.
@@ -36,7 +36,7 @@ _WAIT_S: Final = 300.0
 @click.command(epilog="\b\nExamples:\n  make demo-tune\n  make demo-tune ARGS='--output /tmp/tuned'")
 @click.option(
     "--output", "folder", type=click.Path(path_type=Path), default=Path("build/demo"), show_default=True,
-    help="Where the page and the JSON go.",
+    help="Where the page goes.",
 )  # fmt: skip
 def main(folder: Path) -> None:
     """Tune a model on a local cluster, from an InferenceTuning to a pod that runs with what was found."""
@@ -54,14 +54,20 @@ def run(folder: Path) -> None:
         with step("Start etcd, the API server, scheduler and controller manager"):
             cluster = stack.enter_context(Cluster(name="raddle-demo-tune"))
         with step("Install the chart with tuning.enabled; this machine is the node, its pods are processes here"):
-            values = {"tuning": {"enabled": True}}
-            raddle = stack.enter_context(LocalRaddle(cluster, values=values, controller_options=FAST))
+            raddle = stack.enter_context(
+                LocalRaddle(
+                    cluster,
+                    values={"tuning": {"enabled": True}},
+                    controller_options=(*FAST, "--tuning", "--tuner-image", _TUNER_IMAGE),
+                    webhook_options=("--tuning",),
+                )
+            )
             raddle.register_machine(NODE, "/", publish=False)
             raddle.start_agent(NODE)
             wait(lambda: topologies_known(raddle, 1), "the node's topology is known")
             logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-demo-")))
-            tunings = stack.enter_context(LocalPods(cluster.new_client, NODE, TUNING_LABEL, images(raddle), logs))
-            apps = stack.enter_context(LocalPods(cluster.new_client, NODE, f"app={APP}", images(raddle), logs))
+            tunings = stack.enter_context(LocalPods(cluster.new_client, NODE, TUNING_LABEL, images(), logs))
+            apps = stack.enter_context(LocalPods(cluster.new_client, NODE, f"app={APP}", images(), logs))
         with step("kubectl apply: a Deployment, its policy with `tuning: Auto`, an InferenceTuning"):
             apply(cluster)
             before = ready(cluster, apps, "")
@@ -70,21 +76,24 @@ def run(folder: Path) -> None:
             show(cluster, "get", "inferencetunings,jobs", "-n", NAMESPACE)
             wait(lambda: finished(cluster), "the tuning has a verdict", _WAIT_S)
         show(cluster, "get", "inferencetunings", "-n", NAMESPACE)
-        page(next(iter(tunings.pods.values())).log("tuner"), folder)
+        page(next(iter(tunings.pods.values())).log(TUNER), folder)
         with step("kubectl rollout restart deployment/ranker: a new pod asks for its plan"):
             old = app_pod(cluster)["metadata"]["uid"]
             cluster.kubectl("rollout", "restart", f"deployment/{APP}", "-n", NAMESPACE)
             after = ready(cluster, apps, old)
         console.print(f"    before: {before}\n    now:    {after}")
         explain(cluster, app_pod(cluster, old)["metadata"]["name"])
-        console.print(f"[bold]==>[/] The page is {folder / 'tuned.html'}, its JSON {folder / 'tuned.json'}.")
+        console.print(f"[bold]==>[/] The page is {folder / 'tuned.html'}.")
 
 
-def images(raddle: LocalRaddle) -> dict[str, Image]:
+def images() -> dict[str, Image]:
     """What the images of the demo's pods would bring: this interpreter with its packages."""
-    environment = {"PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     tuner = Image(entrypoint=(sys.executable, "-m", "raddle_operator"), environment=environment)
-    return {_IMAGE: Image(environment=environment), raddle.tuner_image: tuner}
+    return {_IMAGE: Image(environment=environment), _TUNER_IMAGE: tuner}
 
 
 def apply(cluster: Cluster) -> None:
@@ -138,13 +147,13 @@ def finished(cluster: Cluster) -> bool:
 
 
 def page(log: str, folder: Path) -> None:
-    """Writes the tuner's JSON (the last line of its log), and the page that `raddle tune --show` makes of it."""
-    document = next(line for line in reversed(log.splitlines()) if line.startswith("{"))
-    path = folder / "tuned.json"
-    path.write_text(json.dumps(json.loads(document), indent=1) + "\n")
-    command = ["raddle", "tune", "--show", str(path), "--report", str(folder / "tuned.html")]
-    console.print(f"[bold]$[/] {' '.join(command)}")
-    subprocess.run([sys.executable, "-m", "raddle_operator", *command[1:]], check=True)
+    """Shows what the tuner's log says, and writes the page of it."""
+    report = folder / "tuned.html"
+    console.print(
+        f"[bold]$[/] kubectl logs -n {NAMESPACE} -l {TUNING_LABEL} -c {TUNER} | raddle tuned - --report {report}"
+    )
+    command = [sys.executable, "-m", "raddle_operator", "tuned", "-", "--report", str(report)]
+    subprocess.run(command, input=log, text=True, check=True)
 
 
 def explain(cluster: Cluster, pod: str) -> None:
