@@ -1,7 +1,7 @@
 """The images of a run, made from this Python and the developer's environment, without a registry or a builder.
 
-`raddle` (controller, webhook, CLI and agent), the application with ONNX Runtime, in Python, in a virtual environment
-and, where this machine has it, in Node.js, and the sandbox's. They are kept outside the checkout and made again when
+`raddle` (controller, webhook, CLI and agent), the tuner's, the application with ONNX Runtime, in Python, in a virtual
+environment and, where this machine has it, in Node.js, and the sandbox's. They are kept outside the checkout and made again when
 what is in them changes.
 """
 
@@ -36,6 +36,7 @@ APP, NODE_APP = INSIDE / "app.py", INSIDE / "app.cjs"
 RADDLE_IMAGE = f"raddle:{__version__}"
 AGENT_REPOSITORY = "raddle-agent"
 SHIM_IMAGE = f"raddle-shim:{__version__}"
+TUNER_IMAGE = f"raddle-tuner:{__version__}"
 # Longer than it takes a run to hand them to its nodes.
 IN_USE_SECONDS = 1800
 # Instead of a folder: with buildah, as users' images are built.
@@ -44,6 +45,7 @@ APP_IMAGE = "raddle-e2e-app:1"
 VENV_IMAGE = "raddle-e2e-venv:1"
 NODE_IMAGE = "raddle-e2e-node:1"
 RADDLE_EXTRAS = ("operator", "agent", "cli")
+TUNER_EXTRAS = ("tune",)
 APP_EXTRAS = ("ort",)
 SOURCES = ("operator", "runtime", "crds", "pyproject.toml")
 PYTHON = f"/{contents.PYTHON}"
@@ -80,11 +82,14 @@ def tarballs(exported: Path | None, progress: Progress) -> tuple[list[Path], str
             given.append(_shim(progress))
         progress.say(f"Raddle's images, as users get them: {', '.join(path.stem for path in given)}")
         return [*given, *others], AGENT_REPOSITORY if agent else ""
-    base = _kept("base", _packages(RADDLE_EXTRAS), "the base of Raddle's image", _make_base, progress)
-    make_raddle = functools.partial(_make_raddle, base=base / "base.layer")
-    raddle = _kept("raddle", _packages(RADDLE_EXTRAS) + _sources(), "Raddle's image", make_raddle, progress)
+    own = []
+    for name, extras, image in (("raddle", RADDLE_EXTRAS, RADDLE_IMAGE), ("tuner", TUNER_EXTRAS, TUNER_IMAGE)):
+        make_base = functools.partial(_make_base, extras=extras)
+        base = _kept(f"{name}-base", _packages(extras), f"the base of {image}", make_base, progress)
+        make = functools.partial(_make_raddle, base=base / "base.layer", name=image)
+        own.append(_kept(name, _packages(extras) + _sources(), image, make, progress) / "raddle.tar")
     progress.say("Raddle's images are made of the developer's environment (--images build: as users get them)")
-    return [raddle / "raddle.tar", _shim(progress), *others], ""
+    return [*own, _shim(progress), *others], ""
 
 
 def distributions(extras: Iterable[str]) -> list[str]:
@@ -152,15 +157,15 @@ def _text(*sources: Path) -> str:
     return "".join(path.read_text() for path in sources)
 
 
-def _make_base(home: Path) -> None:
+def _make_base(home: Path, extras: Iterable[str]) -> None:
     root = home / "root"
-    contents.python(root, distributions(RADDLE_EXTRAS))
+    contents.python(root, distributions(extras))
     _compile(root)
     archive.layer(root, home / "base.layer")
     shutil.rmtree(root)
 
 
-def _make_raddle(home: Path, base: Path) -> None:
+def _make_raddle(home: Path, base: Path, name: str) -> None:
     root = home / "root"
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(home)]
     done = subprocess.run([*command, str(REPOSITORY)], check=False, capture_output=True, text=True)
@@ -171,7 +176,7 @@ def _make_raddle(home: Path, base: Path) -> None:
         files.extractall(root / contents.SITE_PACKAGES)
     _compile(root)
     entrypoint = [PYTHON, "-m", "raddle_operator"]
-    image = archive.Image(name=RADDLE_IMAGE, entrypoint=entrypoint, env=ENV, user="65532")
+    image = archive.Image(name=name, entrypoint=entrypoint, env=ENV, user="65532")
     archive.write([base, archive.layer(root, home / "raddle.layer")], image, home / "raddle.tar")
     shutil.rmtree(root)
 
