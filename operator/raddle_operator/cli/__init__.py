@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "controller": ("processes", "Run the controller (in the cluster)."),
     "webhook": ("processes", "Run the admission webhook (in the cluster)."),
     "agent": ("processes", "Run the node agent (in the cluster, one per node)."),
+    "tuner": ("tuner", "Measure for an InferenceTuning (in its pods)."),
 }
 
 
