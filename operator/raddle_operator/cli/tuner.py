@@ -170,7 +170,7 @@ def _measured(order: Order, folder: Path, request: Path, stack: contextlib.ExitS
         asks = search.tune(aim, searched, limits, driving.BASELINE)
     else:
         asks = search.confirm(aim, searched, order.confirmed, limits, driving.BASELINE)
-    result = search.drive(asks, driver.measure)
+    result = driver.drive(asks)
     measuring.close()
     return driving.tuning(subject, base, searched.case, first, result, image=order.image)
 
@@ -213,7 +213,7 @@ def _subject(order: Order, base: Base, there: Pod, request: Path, start_s: float
         )
     file = there.folder / "request"
     if server.config_map:
-        file = request / server.key if request.is_dir() else request
+        file = request / server.key
     else:
         file.write_text(server.body)
     asked = Request(url=server.url, file=str(file), headers={"Content-Type": server.content_type})
