@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
 
 import numpy as np
 import onnx
+import psutil
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -18,10 +20,13 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from support.runtimes import torch_lab
 
+from cluster import waiting
 from load import models
-from raddle_operator.analysis import analysis, cuda_graphs, graph, measure, node_times, onnx_model, scaling
+from raddle_operator.analysis import analysis, cuda_graphs, graph, measure, measured, node_times, onnx_model, scaling
 from raddle_operator.analysis.graph import Node
 from raddle_operator.cli import main
+from raddle_operator.cli.analyze import document, text
+from raddle_operator.trials import inputs
 from raddle_operator.trials.inputs import InputError
 
 FLOAT = TensorProto.FLOAT
@@ -83,6 +88,12 @@ def run(*arguments, status=0):
     result = CliRunner().invoke(main, ["analyze", *map(str, arguments)])
     assert result.exit_code == status, result.output
     return result.output
+
+
+def once(path):
+    """What a round with one thread shows."""
+    arrays = inputs.made(onnx_model.read(path).inputs)
+    return measure.measured(path, arrays, [1], most_rounds=1)
 
 
 def as_json(*arguments):
@@ -177,6 +188,53 @@ def test_a_profile_without_a_whole_run_has_no_times():
     assert node_times.read([event("Add", 0, 1)]) is None
 
 
+def rounds(*times):
+    return [node_times.NodeTimes(nodes=(("Add", time),), kinds={"Add": time}, arena_bytes=None) for time in times]
+
+
+def test_of_rounds_the_median_counts():
+    found = node_times.of_rounds(rounds(3.0, 1.0, 2.0))
+    assert (found.nodes, found.kinds) == ((("Add", 2.0),), {"Add": 2.0})
+
+
+def test_rounds_that_did_other_steps_leave_the_fastest_one():
+    other = node_times.NodeTimes(nodes=(("Mul", 5.0),), kinds={"Mul": 5.0}, arena_bytes=None)
+    assert node_times.of_rounds([*rounds(3.0, 4.0), other]).kinds == {"Add": 3.0}
+
+
+@given(st.lists(st.floats(0.1, 9), min_size=1), st.lists(st.floats(0.1, 9), min_size=1), st.floats(1, 100))
+def test_only_rounds_that_do_not_overlap_are_told_apart(one, other, factor):
+    assert scaling.told_apart(one, other) == scaling.told_apart(other, one)
+    assert not scaling.told_apart(one, [*other, min(one)])
+    assert scaling.told_apart(one, [time + factor * max(one) for time in other])
+
+
+def measured_as(*, one, two):
+    """What is measured of a network of one node whose rounds take so long with one and with two threads."""
+    times = {1: one, 2: two}
+    return measured.Measured(
+        version="1.31.1",
+        nodes=(Node(name="only", kind="Add", needs=()),),
+        kinds={"Add": 1},
+        runs={n: measured.RunTime(rounds_ms=tuple(took), median_ms=max(took), count=9) for n, took in times.items()},
+        profiles={n: tuple(rounds(*took)) for n, took in times.items()},
+        memory=measured.Memory(loaded_bytes=1, running_bytes=1, arena_bytes=None),
+    )
+
+
+def test_what_the_rounds_differ_by_as_much_among_themselves_is_not_told_apart(tmp_path):
+    model = onnx_model.read(any_shape(tmp_path / "any.onnx"))
+    noisy = analysis.of_onnx(model, measured_as(one=[2.0, 3.0, 2.5], two=[2.4, 1.0, 1.5]))
+    assert not noisy.told_apart(2)
+    assert document.document(noisy)["runs"]["2"]["toldApart"] is False
+    assert document.document(noisy)["kinds"][0]["toldApart"] is False
+    facts = dict(text.facts(noisy))
+    assert facts["a run takes"] == "2.5 ms with 1 thread, 1.5 ms with 2 threads (not told apart)"
+    assert facts["threads"].startswith("1 and 2 are not told apart")
+    quiet = analysis.of_onnx(model, measured_as(one=[2.0, 3.0, 2.5], two=[1.4, 1.0, 1.5]))
+    assert dict(text.facts(quiet))["a run takes"].endswith("1.4 ms with 2 threads (1.79 times as fast)")
+
+
 # --- what a file says -----------------------------------------------------------------------------------------------
 
 
@@ -222,9 +280,12 @@ def test_branches_side_by_side_are_told_from_a_chain(tmp_path):
     assert analysis.of_onnx(model, None).max_inter_op == 4
     chain = as_json(models.SMALL.file(tmp_path))
     assert chain["graph"]["width"] == pytest.approx(1)
-    assert chain["parallel"] == {"canPay": False, "gainAtMost": 1.0, "maxInterOp": 1, "forks": None}
+    assert chain["parallel"].pop("gainsOfRounds") == [1.0] * 5
+    parallel = {"canPay": False, "gainAtMost": 1.0, "toldApart": True, "maxInterOp": 1, "forks": None}
+    assert chain["parallel"] == parallel
     assert chain["graph"]["unit"] == "ms"
-    assert chain["runs"]["1"]["fastestMs"] > 0
+    assert len(chain["runs"]["1"]["roundsMs"]) == 5
+    assert chain["runs"]["1"]["ms"] > 0
     assert {kind["name"] for kind in chain["kinds"]} >= {"Conv", "GlobalAveragePool"}
 
 
@@ -243,25 +304,23 @@ def test_a_model_with_a_loop_is_profiled_with_the_nodes_inside(tmp_path):
 @pytest.mark.runtime
 def test_weights_in_other_files_and_strings_are_run(tmp_path):
     path = wide(tmp_path / "external.onnx", 2, save_as_external_data=True, location="weights", size_threshold=0)
-    text = run(path)
-    assert "weights 32 KiB, 32 KiB of them in other files" in text
-    assert "SLOWEST NODES" in text
-    assert "text: string [n]" in run(strings(tmp_path / "strings.onnx"))
+    assert set(once(path).kinds) == {"MatMul", "Sum"}
+    assert set(once(strings(tmp_path / "strings.onnx")).kinds) == {"StringNormalizer"}
 
 
 def test_without_inputs_each_node_counts_alike_and_the_text_says_why(tmp_path):
-    text = run(any_shape(tmp_path / "any.onnx"))
-    assert "note: nothing was run: input x is float of any shape; say --shape x=1,3,224,224" in text
-    assert "1 wide: work 1 nodes by critical path 1 nodes" in text
+    said = run(any_shape(tmp_path / "any.onnx"))
+    assert "note: nothing was run: input x is float of any shape; say --shape x=1,3,224,224" in said
+    assert "1 wide: work 1 nodes by critical path 1 nodes" in said
 
 
 @pytest.mark.runtime
 def test_an_unknown_operator_is_bad_input(tmp_path):
     node = helper.make_node("Own", ["x"], ["y"], domain="com.example")
     path = saved(tmp_path / "own.onnx", [node], [info("x", [1])], [info("y", [1])], domains=[("com.example", 1)])
-    text = run(path, status=2)
-    assert "ONNX Runtime does not load it" in text
-    assert "com.example" in text
+    said = run(path, status=2)
+    assert "ONNX Runtime does not load it" in said
+    assert "com.example" in said
 
 
 @pytest.mark.parametrize(
@@ -285,6 +344,84 @@ def test_what_is_no_model_is_bad_input(tmp_path):
     assert re.search(
         "a TorchScript model is read by torch|is no TorchScript model", run(tmp_path / "text.pt", status=2)
     )
+
+
+def branch(path):
+    """An If that takes a product or a sum, as the input says."""
+    branches = {
+        name: helper.make_graph([helper.make_node(kind, ["x", "x"], [name])], name, [], [info(name, [4, 4])])
+        for name, kind in (("then_branch", "MatMul"), ("else_branch", "Add"))
+    }
+    node = helper.make_node("If", ["flag"], ["y"], name="either", **branches)
+    return saved(path, [node], [info("flag", [], TensorProto.BOOL), info("x", [4, 4])], [info("y", [4, 4])])
+
+
+def scan(path):
+    """A Scan that sums up the rows."""
+    body = helper.make_graph(
+        [helper.make_node("Add", ["sum", "row"], ["sum_out"]), helper.make_node("Identity", ["sum_out"], ["so_far"])],
+        "body",
+        [info("sum", [4]), info("row", [4])],
+        [info("sum_out", [4]), info("so_far", [4])],
+    )
+    node = helper.make_node("Scan", ["first", "x"], ["last", "y"], name="rows", num_scan_inputs=1, body=body)
+    return saved(path, [node], [info("first", [4]), info("x", [3, 4])], [info("last", [4]), info("y", [3, 4])])
+
+
+@pytest.mark.runtime
+@pytest.mark.parametrize(("make", "kinds"), [(branch, {"If", "MatMul"}), (scan, {"Scan", "Add", "Identity"})])
+def test_a_branch_and_a_scan_are_run_with_the_nodes_inside(tmp_path, make, kinds):
+    found = once(make(tmp_path / "model.onnx"))
+    (profile,) = found.profiles[1]
+    assert set(profile.kinds) == kinds
+    assert [kind for kind, _ in profile.nodes] == [node.kind for node in found.nodes]
+
+
+def large(path, rows=8_500_000):
+    """A look-up in a table above 2 GiB beside the file; none of it takes room on the disk."""
+    table = TensorProto(name="table", data_type=FLOAT, dims=[rows, 64], data_location=TensorProto.EXTERNAL)
+    for key, value in (("location", "table"), ("offset", "0"), ("length", str(rows * 256))):
+        table.external_data.add(key=key, value=value)
+    with (path.parent / "table").open("wb") as file:
+        file.truncate(rows * 256)
+    node = helper.make_node("Gather", ["table", "ids"], ["y"])
+    return saved(path, [node], [info("ids", [8], TensorProto.INT64)], [info("y", [8, 64])], [table])
+
+
+@pytest.mark.runtime
+def test_a_model_above_2_gib_is_run(tmp_path):
+    path = large(tmp_path / "model.onnx")
+    assert onnx_model.read(path).external_bytes > 1 << 31
+    assert set(once(path).kinds) == {"Gather"}
+
+
+@pytest.mark.runtime
+def test_weights_that_were_cut_off_are_bad_input(tmp_path):
+    path = wide(tmp_path / "model.onnx", 2, save_as_external_data=True, location="weights", size_threshold=0)
+    os.truncate(tmp_path / "weights", 100)
+    said = run(path, status=2)
+    assert "ONNX Runtime does not load it" in said
+    assert "out of bounds" in said
+
+
+@pytest.mark.runtime
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_analysis_and_leaves_nothing(tmp_path, number):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    path = models.SMALL.file(tmp_path)
+    # A shell that starts the tests in the background has them ignore it.
+    command = ["env", "--default-signal=INT", sys.executable, "-c", "from raddle_operator.cli import main; main()"]
+    process = subprocess.Popen(
+        [*command, "analyze", path], env={**os.environ, "TMPDIR": str(temporary)}, stdout=subprocess.PIPE
+    )
+    started = waiting.wait(lambda: psutil.Process(process.pid).children(recursive=True), "a process that runs it")
+    assert list(temporary.iterdir())
+    process.send_signal(number)
+    assert process.communicate(timeout=60) == (b"", None)
+    assert process.returncode == 128 + number
+    assert not [one for one in started if one.is_running()]
+    assert not list(temporary.iterdir())
 
 
 @pytest.mark.runtime
@@ -312,11 +449,16 @@ main(["analyze", sys.argv[1], "-o", "json"])
 @pytest.mark.runtime
 def test_what_torchscript_forks_runs_side_by_side(tmp_path):
     (tmp_path / "forks.py").write_text(SCRIPT)
-    # Debian's Python has torch, and is the same as ours, whose packages it sees.
+    python = torch_lab.installed().python
+    minor = "import sys; print(*sys.version_info[:2], sep='.')"
+    theirs, ours = (subprocess.check_output([one, "-c", minor], text=True).strip() for one in (python, sys.executable))
+    if theirs != ours:
+        pytest.skip(f"the Python that has torch is {theirs}, and can't have the packages of this {ours}")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [torch_lab.installed().python, tmp_path / "forks.py", tmp_path / "forks.pt"]
+    command = [python, tmp_path / "forks.py", tmp_path / "forks.pt"]
     ended = subprocess.run(list(map(str, command)), env=env, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout)
-    assert found["parallel"] == {"canPay": True, "gainAtMost": 1.5, "maxInterOp": 2, "forks": 1}
+    parallel = {"canPay": True, "gainAtMost": 1.5, "gainsOfRounds": [], "toldApart": None, "maxInterOp": 2, "forks": 1}
+    assert found["parallel"] == parallel
     assert [kind["name"] for kind in found["kinds"]] == ["aten::add", "aten::relu", "aten::tanh"]

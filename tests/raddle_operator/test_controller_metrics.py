@@ -16,7 +16,7 @@ MISSED = str(SkipReason.WEBHOOK_MISSED)
 def clean():
     yield
     metrics.measure_pods({})
-    metrics.measure_conditions([], [])
+    metrics.measure_conditions([], [], [])
     metrics.READINGS.__init__()
 
 
@@ -74,7 +74,7 @@ def conditions(**states):
 
 def test_the_sum_over_all_conditions_is_the_number_of_objects():
     policies = [conditions(Accepted="True", Degraded="False"), conditions(Accepted="False", Degraded="False"), {}]
-    metrics.measure_conditions(policies, [conditions(Fresh="Unknown", Valid="False")])
+    metrics.measure_conditions(policies, [conditions(Fresh="Unknown", Valid="False")], [])
     assert value("raddle_policies", accepted="true", degraded="false") == 1
     assert value("raddle_policies", accepted="false", degraded="false") == 1
     assert value("raddle_policies", accepted="unknown", degraded="unknown") == 1

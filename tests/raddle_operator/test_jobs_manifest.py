@@ -17,8 +17,9 @@ from raddle_operator.jobs.plan import Start
 from raddle_operator.jobs.template import template_of
 from raddle_operator.objects.pods import pod_from_object
 from raddle_operator.objects.tuning import tuning_from_object
+from raddle_operator.trials import pod
 
-SETTINGS = Settings(image="registry.example/raddle-tuner:1", supervisor="while :; do sleep 1; done")
+SETTINGS = Settings(image="registry.example/raddle-tuner:1", command=("/bin/sh", "-c", "kill $$"))
 DELIVERY = ShimDelivery(
     config_map="raddle-shim-abc",
     items=({"key": "shim.py", "path": "python/shim.py"},),
@@ -65,7 +66,7 @@ POD = {
 }
 
 
-def made(start=None, *, shim="Auto", delivery=DELIVERY, workload=None, policy=None, **spec):
+def made(start=None, *, shim="Auto", delivery=DELIVERY, workload=None, policy=None, settings=SETTINGS, **spec):
     tuned = tuning_object(**spec)
     workload = workload or objects.deployment("ranker", 3, SERVING, objects.container("metrics"), **POD)
     wanted = Wanted(
@@ -78,7 +79,7 @@ def made(start=None, *, shim="Auto", delivery=DELIVERY, workload=None, policy=No
         delivery=delivery,
         architecture="x86_64",
     )
-    return manifest(wanted, SETTINGS)
+    return manifest(wanted, settings)
 
 
 def pod_spec(job):
@@ -138,7 +139,14 @@ def test_the_tuner_is_told_what_to_measure():
     assert found["container"]["command"] == ["serve", "--port", "8080"]
     assert found["container"]["env"] == [{"name": "MODEL", "value": "$(HOME)/ranker.onnx"}]
     assert found["container"]["resources"]["limits"]["cpu"] == "2"
+    assert "/etc/ld.so.preload" in {mount["mountPath"] for mount in found["container"]["volumeMounts"]}
     assert (found["policy"], found["image"], found["confirm"]) == (policy, DIGEST, None)
+
+
+def test_the_measured_container_takes_orders_where_the_tuner_gives_them():
+    spec = pod_spec(made(settings=Settings(image="tuner", command=tuple(pod.command()))))
+    assert spec["initContainers"][-1]["command"] == [part.replace("$", "$$") for part in pod.command()]
+    assert str(pod.FOLDER) in {mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
 
 
 def test_another_node_is_told_which_settings_to_compare_with_the_plan():

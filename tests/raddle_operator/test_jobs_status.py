@@ -60,7 +60,7 @@ def test_before_anything_is_measured_it_says_where_that_can_be():
     status = seen(machines={**MACHINES, "c": SMALL, "d": None})
     assert conditions(status) == {
         "Accepted": ("True", "Accepted"),
-        "Running": ("False", "Waiting"),
+        "Running": ("False", "Blocked"),
         "Valid": ("False", "NotMeasuredYet"),
         "Inconclusive": ("False", "Conclusive"),
     }
@@ -80,7 +80,7 @@ def test_while_pods_measure_it_says_which_do_what():
 
 def test_a_pod_that_can_not_run_says_why():
     status = seen([run("a", State.WAITING, message="serve: ImagePullBackOff: not found")])
-    assert conditions(status)["Running"] == ("False", "Waiting")
+    assert conditions(status)["Running"] == ("False", "Blocked")
     assert message(status, "Running").endswith("a waits: serve: ImagePullBackOff: not found")
 
 

@@ -15,8 +15,11 @@ import psutil
 import pytest
 from support import tiny_models, tuning_pods
 
+from raddle import delivery, env
+from raddle_operator.cli import run
 from raddle_operator.local import quota
 from raddle_operator.local.container import Container
+from raddle_operator.objects.policy import policy_from_object
 from raddle_operator.trials import pod
 from raddle_operator.trials.base import Base
 from raddle_operator.trials.http_load import Request
@@ -243,6 +246,23 @@ def test_a_server_of_the_container_is_asked(measured):
     block = measured(Served(server=server, callers=2))
     assert isinstance(block, Block), block
     assert block.missed == 0
+
+
+def test_the_shim_that_the_container_has_is_loaded_by_a_candidates_variables(shared):
+    with tuning_pods.folder() as shim, Pod(shared) as one, tuning_pods.container(shared, shim=shim):
+        delivery.write(str(shim))
+        one.await_ready()
+        policy = {**run.default_policy().obj, "metadata": {"name": "default", "namespace": "models"}}
+        container = {"name": "serve", "image": "serve", "resources": {"limits": {"cpu": "2"}}}
+        # By PYTHONPATH, since this environment's Python is of a virtual environment.
+        container["env"] = [{"name": "PYTHONPATH", "value": "/nowhere"}]
+        given = run.for_everything(policy_from_object(policy))
+        made = run.of_container(container, given, Path("/"), {env.DOOR_LABEL: "closed"})
+        script = f"import onnxruntime; onnxruntime.InferenceSession('{tiny_models.write(shim)}')"
+        with one.place(made, [sys.executable, "-c", script], print) as (processes, _):
+            processes.start()
+            assert processes.wait() == 0
+            assert "raddle: onnxruntime" in processes.output()
 
 
 def test_a_runner_is_started_by_the_interpreter_of_the_workload(tmp_path):

@@ -32,8 +32,9 @@ WORKLOADS = (
             "podResources": {"enabled": True, "hostPath": "/data/kubelet/pod-resources"},
         },
         "nodeFeatureDiscovery": {"enabled": True},
+        "tuning": {"enabled": True, "image": {"repository": "example/raddle-tuner", "tag": "1"}},
     },
-    {"agent": {"enabled": False}, "rbac": {"create": False}},
+    {"agent": {"enabled": False}, "rbac": {"create": False}, "tuning": {"enabled": True}},
 )
 NETWORKS = (
     {},

@@ -35,6 +35,8 @@ SHELLS: Mapping[str, Sequence[str]] = {
     "busybox": ("sh", "sleep", "cp"),
 }
 OWN_PROCESSES = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--mount")
+# Its own /opt, so that this machine's stays as it is.
+_OPT = "mount -t tmpfs -o mode=755 none /opt && mkdir /opt/raddle && mount --bind {shim} /opt/raddle && "
 # Where the group's directories come to lie: of v1, where cpu and cpuacct may be apart, or of v2.
 _MOUNTS = {1: ("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpuacct"), 2: ("/sys/fs/cgroup",)}
 
@@ -58,8 +60,9 @@ def container(
     cpus: float | None = None,
     own_processes: bool = True,
     variables: Mapping[str, str] | None = None,
+    shim: Path | None = None,
 ) -> Iterator[psutil.Process]:
-    """The container while it runs: its process 1."""
+    """The container while it runs: its process 1. `shim` is mounted where a container has the shim's files."""
     if os.geteuid() != 0:
         pytest.skip("only root can give processes a namespace and another user")
     found = shutil.which(shell)
@@ -72,13 +75,13 @@ def container(
             (programs / name).symlink_to(found)
         argv = [str(shutil.which("setpriv")), *USER, "sh", *pod.command(shared)[1:]]
         if own_processes:
-            binds = ""
+            binds = "" if shim is None else _OPT.format(shim=shim)
             enter: list[str] = []
             if quota.available() is None:
                 group = stack.enter_context(quota.limited(cpus))
                 enter = group.command([])
                 where = zip(group.paths, _MOUNTS[group.version], strict=False)
-                binds = "".join(f"mount --bind {path} {mount} && " for path, mount in where)
+                binds += "".join(f"mount --bind {path} {mount} && " for path, mount in where)
             argv = [*enter, *OWN_PROCESSES, "/bin/sh", "-c", f'{binds}exec "$@"', "sh", *argv]
         path = os.pathsep.join((str(programs), str(Path(sys.executable).parent), os.environ["PATH"]))
         started = subprocess.Popen(argv, env={**os.environ, **(variables or {}), "PATH": path})

@@ -54,6 +54,7 @@ CASES: Final[Mapping[str, Mapping[str, Any]]] = {
         "certificates": {"source": "CertManager"},
         "shim": {"configMaps": {"namespaces": ["models", "vision"]}},
         "agent": {"kubeletConfig": "Proxy"},
+        "tuning": {"enabled": True},
     },
 }
 

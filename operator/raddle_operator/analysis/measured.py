@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import median
 
 from raddle_operator.analysis.graph import Node
 from raddle_operator.analysis.node_times import NodeTimes
@@ -11,11 +12,16 @@ from raddle_operator.analysis.node_times import NodeTimes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTime:
-    """Of so many runs with one count of threads, in milliseconds."""
+    """Of so many runs with one count of threads, in milliseconds: the fastest of each round, the median of all."""
 
-    fastest_ms: float
+    rounds_ms: tuple[float, ...]
     median_ms: float
     count: int
+
+    @property
+    def ms(self) -> float:
+        """What a run takes where nothing disturbs it: the median of the rounds."""
+        return median(self.rounds_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +38,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Run times and profiles by count of threads, ascending.
+    """Run times and the rounds' profiles by count of threads, ascending.
 
     `nodes` and `kinds` are the graph as ONNX Runtime runs it, after its optimizations. `version` is ONNX Runtime's.
     """
@@ -41,5 +47,5 @@ class Measured:
     nodes: tuple[Node, ...]
     kinds: Mapping[str, int]
     runs: Mapping[int, RunTime]
-    profiles: Mapping[int, NodeTimes]
+    profiles: Mapping[int, tuple[NodeTimes, ...]]
     memory: Memory

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, Final
 
 Event = Mapping[str, Any]
@@ -30,6 +31,19 @@ class NodeTimes:
     nodes: tuple[tuple[str, float], ...]
     kinds: Mapping[str, float]
     arena_bytes: int | None
+
+
+def of_rounds(rounds: Sequence[NodeTimes]) -> NodeTimes:
+    """The median of each node and of each kind; where the rounds did not do the same steps, the fastest round alone."""
+    first = min(rounds, key=lambda one: sum(one.kinds.values()))
+    if len({tuple(kind for kind, _ in one.nodes) for one in rounds}) > 1:
+        return first
+    columns = zip(*(one.nodes for one in rounds), strict=True)
+    return NodeTimes(
+        nodes=tuple((column[0][0], median(time for _, time in column)) for column in columns),
+        kinds={kind: median(one.kinds.get(kind, 0.0) for one in rounds) for kind in first.kinds},
+        arena_bytes=first.arena_bytes,
+    )
 
 
 @dataclass(slots=True)

@@ -21,11 +21,12 @@ COMMANDS: Final = {
     "tuned": ("tuned.command", "Show what a tuning found, from its JSON or the log of its Job."),
     "explain": ("explain", "Say why a running pod has the numbers it has, or why it was skipped."),
     "topology": ("topology", "Show a machine: sockets, NUMA nodes, caches, cores, and what may be used."),
-    "analyze": ("analyze", "Show what a model is made of, and what scales with threads. Needs no cluster."),
+    "analyze": ("analyze.command", "Show what a model is made of, and what scales with threads. Needs no cluster."),
     "selftest": ("selftest", "Check that the webhook answers (`helm test` runs it)."),
     "controller": ("processes", "Run the controller (in the cluster)."),
     "webhook": ("processes", "Run the admission webhook (in the cluster)."),
     "agent": ("processes", "Run the node agent (in the cluster, one per node)."),
+    "tuner": ("tuner", "Measure for an InferenceTuning (in its pods)."),
 }
 
 

@@ -78,6 +78,8 @@ def start_logging(level: str) -> None:
     callback=names,
     help="Namespaces that are never opted in, beside Raddle's own.",
 )
+@option("--tuning/--no-tuning", default=False, help="Carry out InferenceTunings, by Jobs in their namespaces.")
+@option("--tuner-image", default="", help="Image of the container that measures, for --tuning.")
 @option("--issue-certificates/--no-issue-certificates", default=True, help="Issue the webhook's certificate.")
 @option("--webhook-secret", default="raddle-webhook-tls", help="Secret of the webhook's certificate.")
 @option("--resync-s", default=600.0, help="Seconds between full re-lists.")
@@ -88,6 +90,8 @@ def controller(log_level: str, **options: Any) -> None:
     from raddle_operator.controller.process import run
     from raddle_operator.controller.settings import ControllerSettings
 
+    if options["tuning"] and not options["tuner_image"]:
+        raise click.UsageError("--tuning needs --tuner-image, the image of the container that measures")
     start_logging(log_level)
     sys.exit(run(ControllerSettings(**options)))
 

@@ -10,13 +10,17 @@ from typing import Any, Final
 
 from raddle import env
 from raddle.cpus import cpuset
+from raddle_operator.jobs.places import Node, node_from_object
 from raddle_operator.kube import Object, Resource
 from raddle_operator.kube.informer import Key
 from raddle_operator.objects import quantities
+from raddle_operator.objects.nodecheck import machine_of
 from raddle_operator.objects.pods import MIRROR_ANNOTATION
 from raddle_operator.objects.policy import PolicyObject, SpecError, policy_from_object
 from raddle_operator.objects.quantities import QuantityError
 from raddle_operator.objects.times import epoch_s
+from raddle_operator.objects.tuning import TuningObject, tuning_from_object
+from raddle_operator.tuning.key import NodeClass
 
 # As wire.plan_text writes them.
 _SAFE_VALUES: Final = '"node":null'
@@ -70,6 +74,8 @@ class NodeFacts:
 
     boot_id: str
     capacity_cpus: int | None
+    place: Node | None = None
+    """What it is to pods, where tunings are carried out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +110,20 @@ class TopologyRecord:
     status: Object
     architecture: str = ""
     problem: str = ""
+    node_class: NodeClass | None = None
+    """Where tunings are carried out and it describes a machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningRecord:
+    """An InferenceTuning as it is on the server. ``tuning`` is None where it can't be used; ``problem`` says why."""
+
+    uid: str
+    generation: int
+    tuning: TuningObject | None
+    problem: str
+    spec: Object
+    status: Object
 
 
 def has_new_spec(old: PolicyRecord | None, new: PolicyRecord | None) -> bool:
@@ -197,8 +217,11 @@ def _resources(entry: Mapping[str, Any]) -> set[str]:
     return {name for fields in owned for part in fields.values() for name in part or ()}
 
 
-def read_node(obj: Object) -> NodeFacts | None:
-    """The facts of a Node's status; None for one that does not run Linux, of which no agent tells."""
+def read_node(obj: Object, *, tuning: bool = False) -> NodeFacts | None:
+    """The facts of a Node's status; None for one that does not run Linux, of which no agent tells.
+
+    ``tuning``: and what it is to pods.
+    """
     status = obj.get("status") or {}
     if (status.get("nodeInfo") or {}).get("operatingSystem") not in (None, "", "linux"):
         return None
@@ -207,7 +230,8 @@ def read_node(obj: Object) -> NodeFacts | None:
         capacity = int(quantities.parse((status.get("capacity") or {}).get("cpu")))
     except QuantityError:
         capacity = None
-    return NodeFacts(boot_id=str((status.get("nodeInfo") or {}).get("bootID", "")), capacity_cpus=capacity)
+    boot_id = str((status.get("nodeInfo") or {}).get("bootID", ""))
+    return NodeFacts(boot_id=boot_id, capacity_cpus=capacity, place=node_from_object(obj) if tuning else None)
 
 
 def read_policy(resource: Resource, obj: Object) -> PolicyRecord:
@@ -229,13 +253,34 @@ def read_policy(resource: Resource, obj: Object) -> PolicyRecord:
     )
 
 
-def read_topology(obj: Object, problem_of: Callable[[Object], str]) -> TopologyRecord:
-    """The record of a NodeCPUTopology; ``problem_of`` says why one describes no machine (nodecheck.Checker)."""
+def read_tuning(obj: Object) -> TuningRecord:
+    """The record of an InferenceTuning. One that can't be used is a record with a problem, not an error."""
+    metadata, tuning, problem = obj["metadata"], None, ""
+    try:
+        tuning = tuning_from_object(obj)
+    except SpecError as error:
+        problem = str(error)
+    return TuningRecord(
+        uid=metadata["uid"],
+        generation=int(metadata.get("generation") or 0),
+        tuning=tuning,
+        problem=problem,
+        spec=obj.get("spec") or {},
+        status=obj.get("status") or {},
+    )
+
+
+def read_topology(obj: Object, problem_of: Callable[[Object], str], *, tuning: bool = False) -> TopologyRecord:
+    """The record of a NodeCPUTopology; ``problem_of`` says why one describes no machine (nodecheck.Checker).
+
+    ``tuning``: and its class.
+    """
     metadata, spec = obj["metadata"], obj.get("spec") or {}
     try:
         cpus = cpuset.count(cpuset.parse_list(str((spec.get("cpus") or {}).get("online", ""))))
     except ValueError:
         cpus = None
+    problem = problem_of(obj)
     return TopologyRecord(
         uid=metadata["uid"],
         generation=int(metadata.get("generation") or 0),
@@ -244,7 +289,8 @@ def read_topology(obj: Object, problem_of: Callable[[Object], str]) -> TopologyR
         cores=len(spec.get("cores") or ()) or None,
         status=obj.get("status") or {},
         architecture=str(spec.get("architecture") or ""),
-        problem=problem_of(obj),
+        problem=problem,
+        node_class=NodeClass.of(machine_of(obj)) if tuning and not problem else None,
     )
 
 

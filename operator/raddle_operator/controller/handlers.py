@@ -14,20 +14,16 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import kopf
 
 from raddle_operator.controller.controller import Controller
-from raddle_operator.controller.state import WATCHED
+from raddle_operator.kube import Resource
 
 # It writes a line for every event of every object.
 logging.getLogger("kopf.objects").setLevel(logging.WARNING)
-
-REGISTRY: Final = kopf.OperatorRegistry()
-"""Our own: kopf's global one belongs to everyone who imports kopf."""
-_RESOURCES: Final = {resource.plural: resource for resource in WATCHED}
 
 
 class NoDiffBase(kopf.DiffBaseStorage):  # type: ignore[misc]
@@ -45,7 +41,6 @@ class NoDiffBase(kopf.DiffBaseStorage):  # type: ignore[misc]
         """Writes nothing into the user's object."""
 
 
-@kopf.on.startup(registry=REGISTRY)  # type: ignore[untyped-decorator]
 async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
     """Has kopf write nothing, keep little, and not give up on a refusal before a day."""
     settings.persistence.diffbase_storage = NoDiffBase()
@@ -57,7 +52,6 @@ async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.networking.error_backoffs = (1, 2, 4, 8, 15, *itertools.repeat(30, 2880))
 
 
-@kopf.on.startup(registry=REGISTRY, errors=kopf.ErrorsMode.PERMANENT)  # type: ignore[untyped-decorator]
 async def start(memo: Controller, **_: Any) -> None:
     """Answers probes and waits until this process leads. What fails here ends the process: Kubernetes restarts it."""
     try:
@@ -67,7 +61,6 @@ async def start(memo: Controller, **_: Any) -> None:
         raise
 
 
-@kopf.on.login(registry=REGISTRY, backoff=5)  # type: ignore[untyped-decorator]
 async def login(memo: Controller, **_: Any) -> kopf.ConnectionInfo:
     """The credentials of now. Where they can't be read kopf tries again in 5 s."""
     connection = await memo.credentials()
@@ -86,18 +79,24 @@ async def login(memo: Controller, **_: Any) -> kopf.ConnectionInfo:
 
 
 async def changed(
-    memo: Controller, resource: Any, event: Mapping[str, Any], namespace: str | None, name: str, **_: Any
+    memo: Controller, param: Resource, event: Mapping[str, Any], namespace: str | None, name: str, **_: Any
 ) -> None:
-    """Notes a policy, topology, namespace or node that was listed, created, changed or deleted."""
-    key = (namespace or "", name)
-    memo.tell(_RESOURCES[resource.plural], key, dict(event["object"]), event["type"])
+    """Notes an object of a kind that is watched: it was listed, created, changed or deleted."""
+    memo.tell(param, (namespace or "", name), dict(event["object"]), event["type"])
 
 
-for _resource in WATCHED:
-    kopf.on.event(_resource.group, _resource.version, _resource.plural, registry=REGISTRY)(changed)
-
-
-@kopf.on.cleanup(registry=REGISTRY)  # type: ignore[untyped-decorator]
 async def stop(memo: Controller, **_: Any) -> None:
     """Ends the work when kopf has ended its watches."""
     await memo.stop()
+
+
+def registry(watched: Iterable[Resource]) -> kopf.OperatorRegistry:
+    """All of these, for kopf. Our own registry: kopf's global one belongs to everyone who imports kopf."""
+    made = kopf.OperatorRegistry()
+    kopf.on.startup(registry=made)(configure)
+    kopf.on.startup(registry=made, errors=kopf.ErrorsMode.PERMANENT)(start)
+    kopf.on.login(registry=made, backoff=5)(login)
+    for one in watched:
+        kopf.on.event(one.group, one.version, one.plural, param=one, registry=made)(changed)
+    kopf.on.cleanup(registry=made)(stop)
+    return made

@@ -51,6 +51,10 @@ TOPOLOGIES = Gauge(
     "raddle_topologies", "NodeCPUTopologies by the conditions Fresh and Valid of their status", ["fresh", "valid"]
 )
 NODES_WITHOUT_TOPOLOGY = Gauge("raddle_nodes_without_topology", "Linux nodes that have no NodeCPUTopology")
+TUNINGS = Gauge(
+    "raddle_tunings", "InferenceTunings by the conditions Accepted and Valid of their status", ["accepted", "valid"]
+)
+TUNING_JOBS = Counter("raddle_controller_tuning_jobs", "Jobs of InferenceTunings, by what was done", ["outcome"])
 STATUS_WRITES = Counter("raddle_controller_status_writes", "Status writes by kind and outcome", ["kind", "outcome"])
 RECONCILE_SECONDS = Histogram(
     "raddle_controller_reconcile_duration_seconds",
@@ -69,11 +73,12 @@ _POD_STATES: Final = (
     MATCHED_PODS, INJECTED_PODS, SAFE_VALUE_PODS, STALE_PODS, SHIMLESS_PODS, RESIZED_PODS, OLDER_PODS, PENDING_PODS,
 )  # fmt: skip
 _STATES: Final = ("true", "false", "unknown")
-STATUS_KINDS: Final = ("InferenceThreading", "ClusterInferenceThreading", "NodeCPUTopology")
+STATUS_KINDS: Final = ("InferenceThreading", "ClusterInferenceThreading", "NodeCPUTopology", "InferenceTuning")
 _OUTCOMES: Final[Mapping[Counter, tuple[str, ...]]] = {
     RESYNCS: ("done", "failed"),
     SHIM_WRITES: ("created", "there", "removed", "forbidden", "namespace_gone"),
     CERTIFICATE_CHECKS: ("done", "failed"),
+    TUNING_JOBS: ("created", "there", "refused", "deleted"),
 }
 # Known from the start, so that the first of a kind is a change that Prometheus sees.
 for _counter, _words in _OUTCOMES.items():
@@ -152,10 +157,15 @@ def _measure_missed(missed: Tallies[str]) -> None:
         MISSED_PODS.labels(OTHER_NAMESPACES).set(rest)
 
 
-def measure_conditions(policies: Iterable[Mapping[str, Any]], topologies: Iterable[Mapping[str, Any]]) -> None:
-    """Sets the gauges about policies and topologies from their statuses."""
+def measure_conditions(
+    policies: Iterable[Mapping[str, Any]],
+    topologies: Iterable[Mapping[str, Any]],
+    tunings: Iterable[Mapping[str, Any]],
+) -> None:
+    """Sets the gauges about policies, topologies and tunings from their statuses."""
     _measure_two(POLICIES, (ACCEPTED, DEGRADED), policies)
     _measure_two(TOPOLOGIES, (FRESH, VALID), topologies)
+    _measure_two(TUNINGS, (ACCEPTED, VALID), tunings)
 
 
 def _measure_two(gauge: Gauge, kinds: tuple[str, str], statuses: Iterable[Mapping[str, Any]]) -> None:

@@ -13,6 +13,7 @@ from raddle_operator.controller import handlers
 from raddle_operator.controller.controller import Controller
 from raddle_operator.controller.reconcile import HistoryRewoundError
 from raddle_operator.controller.settings import ControllerSettings
+from raddle_operator.controller.state import watched
 from raddle_operator.kube import Kube, KubeError
 from raddle_operator.kube.leader import LeadershipLostError
 
@@ -41,15 +42,15 @@ async def serve(settings: ControllerSettings) -> None:
     """
     async with await Kube.from_settings(settings.kubeconfig, settings.context) as kube:
         controller = Controller(kube, settings)
-        await _operate(controller)
+        await _operate(controller, settings)
     if controller.error is not None:
         raise controller.error
 
 
-async def _operate(controller: Controller) -> None:
+async def _operate(controller: Controller, settings: ControllerSettings) -> None:
     """Runs kopf until SIGTERM, SIGINT, or the controller has ended. Raises what ended it otherwise."""
     await kopf.operator(
-        registry=handlers.REGISTRY,
+        registry=handlers.registry(watched(settings)),
         memo=controller,  # which every handler gets
         # It is for peering only, but kopf would look for the user's name, which a container's may lack.
         identity="raddle",

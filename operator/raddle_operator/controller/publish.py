@@ -11,6 +11,7 @@ from typing import Any, Final
 from raddle_operator.controller import metrics
 from raddle_operator.controller.freshness import FRESH, VALID
 from raddle_operator.controller.status import ACCEPTED, DEGRADED, READY, TUNED, status_matches
+from raddle_operator.jobs.status import INCONCLUSIVE, RUNNING
 from raddle_operator.kube import Conflict, Kube, KubeError, NotFound, Object, Resource
 from raddle_operator.kube.events import Recorder, Reference
 from raddle_operator.kube.informer import Key
@@ -25,8 +26,16 @@ _EXPECTED: Final[Mapping[str, str]] = {
     TUNED: "True",
     FRESH: "True",
     VALID: "True",
+    RUNNING: "False",
+    INCONCLUSIVE: "False",
 }
-_NOT_ALARMING: Final = frozenset({"NoPodsMatched", "SpinningNotControlled", "NodeGone", "NoPodsYet", "NotTuned"})
+_NOT_ALARMING: Final = frozenset(
+    {"NoPodsMatched", "SpinningNotControlled", "NodeGone", "NoPodsYet", "NotTuned", "Measuring"}
+)
+# Steps on the way, which are not worth an event.
+_SILENT: Final = frozenset({"NotMeasuredYet", "Waiting"})
+# As it should not be, whatever the condition's status is.
+_TROUBLE: Final = frozenset({"Blocked"})
 
 
 class StatusWriter:
@@ -90,7 +99,9 @@ class StatusWriter:
             old = before.get(item["type"], {})
             if (old.get("status"), old.get("reason")) == (item["status"], item["reason"]):
                 continue
-            good = item["status"] == _EXPECTED[item["type"]]
+            good = item["status"] == _EXPECTED[item["type"]] and item["reason"] not in _TROUBLE
+            if item["reason"] in _SILENT:
+                continue
             if good and old.get("status") in (None, item["status"]):
                 continue  # all is well and was before, or nothing was known before
             warning = not good and item["reason"] not in _NOT_ALARMING

@@ -25,12 +25,25 @@ from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.controller.shim_reconciler import ShimReconciler
 from raddle_operator.controller.state import POLICY_KINDS, ClusterState
 from raddle_operator.controller.status import PolicyKey, policy_status, status_matches
+from raddle_operator.controller.tuning_reconciler import TuningReconciler
 from raddle_operator.controller.workqueue import KeyedQueue
 from raddle_operator.injection.matching import Policies
 from raddle_operator.injection.volumes import ShimDelivery
-from raddle_operator.kube import NAMESPACES, NODE_CPU_TOPOLOGIES, PODS, Kube, KubeError, Object, Resource
+from raddle_operator.jobs.manifest import Settings as TunerSettings
+from raddle_operator.kube import (
+    INFERENCE_TUNINGS,
+    NAMESPACES,
+    NODE_CPU_TOPOLOGIES,
+    NODES,
+    PODS,
+    Kube,
+    KubeError,
+    Object,
+    Resource,
+)
 from raddle_operator.kube.events import Recorder
 from raddle_operator.kube.informer import Key, backoffs
+from raddle_operator.trials import pod
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +66,10 @@ class Work(NamedTuple):
     """One thing to bring up to date. ``count`` counts every marked namespace in one pass over the pods.
 
     Topologies and shims have a queue and workers of their own: a thousand nodes that come at once, or a first start,
-    make no policy's status late.
+    make no policy's status late. So have tunings, one worker, so that no two begin on one node at the same time.
     """
 
-    what: Literal["count", "examine", "policy", "topology", "shim"]
+    what: Literal["count", "examine", "policy", "topology", "shim", "tuning"]
     kind: str = ""
     namespace: str = ""
     name: str = ""
@@ -80,12 +93,25 @@ class Reconciler:
             group=lambda work: work.namespace,
         )
         self._upkeep: Final[KeyedQueue[Work]] = KeyedQueue()
+        self._tunings: Final[KeyedQueue[Work]] = KeyedQueue(interval_s=lambda _: settings.tally_interval_s)
         self._kube = kube
         self._settings = settings
         self._on_rewind = on_rewind
         self._rewound = False
         self._writer = StatusWriter(kube, recorder, interval_s=settings.status_interval_s)
         self._shim = ShimReconciler(kube, self._shim_of, settings.shim_namespaces) if settings.keep_shim else None
+        self._tuning: TuningReconciler | None = None
+        if settings.tuning:
+            self._tuning = TuningReconciler(
+                kube,
+                self.state,
+                self._writer,
+                recorder,
+                TunerSettings(image=settings.tuner_image, command=tuple(pod.command()), door=settings.door),
+                delivery_in=self._delivery_in,
+                unlabelled=settings.unlabelled,
+                on_change=self._tune_again,
+            )
         self._duty = DutyCycle(COUNTING_SHARE)
         self._counts = PodCounts(settings.unlabelled)
         self._counted = Policies()
@@ -116,6 +142,11 @@ class Reconciler:
             told.add(uid)
 
     def _changed(self, resource: Resource, key: Key, old: Any, new: Any) -> None:
+        if resource is INFERENCE_TUNINGS:
+            self._tunings.add(Work("tuning", namespace=key[0], name=key[1]))
+            return
+        if resource in (NODES, NODE_CPU_TOPOLOGIES, NAMESPACES):
+            self._tune_again()
         if resource is PODS:
             self._count_again((key[0],))
         elif resource is NAMESPACES:
@@ -136,11 +167,19 @@ class Reconciler:
     def _shim_of(self, namespace: str) -> None:
         self._upkeep.add(Work("shim", namespace=namespace))
 
+    def _tune_again(self) -> None:
+        for namespace, name in self.state.tunings:
+            self._tunings.add(Work("tuning", namespace=namespace, name=name))
+
+    def _delivery_in(self, namespace: str) -> ShimDelivery:
+        return ShimDelivery() if self._shim is None else self._shim.delivery_in(namespace)
+
     async def resync(self) -> None:
         """Corrects what is known by lists, then brings everything up to date, changed or not. Raises KubeError."""
         await self.state.resync()
         self._counts.invalidate()
         self._count_again(name for _, name in self.state.namespaces)
+        self._tune_again()
         for work in self._everything():
             (self._upkeep if work.what in _UPKEEP else self.queue).add(work)
 
@@ -168,7 +207,19 @@ class Reconciler:
             await self.state.pods.synced.wait()
             log.info("all lists are complete, work begins")
             group.create_task(self._upkeep.run(self._handle, workers=UPKEEP_WORKERS))
+            if self._tuning is not None:
+                group.create_task(self._run_tunings(self._tuning))
             await self.queue.run(self._handle, workers=WORKERS)
+        raise AssertionError("the queue never ends")
+
+    async def _run_tunings(self, tuning: TuningReconciler) -> NoReturn:
+        """Where Jobs may not be listed tunings wait, and nothing else does."""
+        async with asyncio.TaskGroup() as group:
+            for informer in tuning.informers:
+                group.create_task(informer.run())
+            for informer in tuning.informers:
+                await informer.synced.wait()
+            await self._tunings.run(self._handle)
         raise AssertionError("the queue never ends")
 
     async def _resync_forever(self) -> NoReturn:
@@ -200,6 +251,8 @@ class Reconciler:
                 await self._write_policy(work)
             elif work.what == "topology":
                 await self._write_topology(("", work.name))
+            elif work.what == "tuning":
+                await self._tune(work)
             else:
                 await self._keep_shim(work.namespace)
 
@@ -225,7 +278,7 @@ class Reconciler:
             self.queue.add(Work("examine", namespace=namespace, name=name))
 
     async def _examine(self, work: Work) -> None:
-        shim = ShimDelivery() if self._shim is None else self._shim.delivery_in(work.namespace)
+        shim = self._delivery_in(work.namespace)
         found = await examine(self._kube, self.state, self._settings, shim, (work.namespace, work.name))
         if found is not None:
             self._counts.record(*found)
@@ -271,6 +324,15 @@ class Reconciler:
         if stored is not None:
             self.state.deliver(NODE_CPU_TOPOLOGIES, key, stored)
 
+    async def _tune(self, work: Work) -> None:
+        if self._tuning is None:
+            return
+        again_s = await self._tuning.reconcile((work.namespace, work.name))
+        if again_s is not None:
+            self._tunings.add(work, delay_s=again_s)
+        elif (work.namespace, work.name) not in self.state.tunings:
+            self._tunings.forget(work)
+
     async def _keep_shim(self, namespace: str) -> None:
         facts = self.state.opened(namespace)
         if self._shim is None or facts is None or facts.terminating:
@@ -284,9 +346,13 @@ class Reconciler:
     def measure(self) -> None:
         """Brings the gauges up to date; called when they are about to be read."""
         state = self.state
-        metrics.QUEUE_DEPTH.set(len(self.queue) + len(self._upkeep))
+        metrics.QUEUE_DEPTH.set(len(self.queue) + len(self._upkeep) + len(self._tunings))
         metrics.measure_pods(self._counts.tallies)
         policies = [record.status for store in state.policies.values() for record in store.values()]
-        metrics.measure_conditions(policies, [record.status for record in state.topologies.values()])
+        topologies, tunings = (
+            [record.status for record in store.values()] for store in (state.topologies, state.tunings)
+        )
+        metrics.measure_conditions(policies, topologies, tunings)
         metrics.NODES_WITHOUT_TOPOLOGY.set(len(state.nodes.keys() - state.topologies.keys()))
-        metrics.READINGS.caches = tuple(state.caches())
+        jobs = () if self._tuning is None else (self._tuning.cache(),)
+        metrics.READINGS.caches = (*state.caches(), *jobs)

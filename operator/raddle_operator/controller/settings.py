@@ -40,6 +40,10 @@ class ControllerSettings:
     """Whether the webhook may have pods load the shim by /etc/ld.so.preload."""
     shim_namespaces: tuple[str, ...] = ()
     """Where ConfigMaps may be written; empty: wherever a namespace is opted in."""
+    tuning: bool = False
+    """Carry out InferenceTunings."""
+    tuner_image: str = ""
+    """The image of the container that measures beside the workload's."""
     issue_certificates: bool = True
     """Issue and rotate the webhook's certificate (else cert-manager does)."""
     webhook_configuration: str = "raddle"

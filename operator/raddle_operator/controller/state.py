@@ -20,12 +20,14 @@ from raddle_operator.controller.facts import (
     PodReader,
     PolicyRecord,
     TopologyRecord,
+    TuningRecord,
     has_new_spec,
     key_text,
     read_namespace,
     read_node,
     read_policy,
     read_topology,
+    read_tuning,
 )
 from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.controller.status import PolicyKey
@@ -36,6 +38,7 @@ from raddle_operator.injection.matching import Policies
 from raddle_operator.kube import (
     CLUSTER_INFERENCE_THREADINGS,
     INFERENCE_THREADINGS,
+    INFERENCE_TUNINGS,
     NAMESPACES,
     NODE_CPU_TOPOLOGIES,
     NODES,
@@ -50,10 +53,15 @@ from raddle_operator.objects.nodecheck import Checker
 log = logging.getLogger(__name__)
 
 POLICY_KINDS: Final = {kind.kind: kind for kind in (INFERENCE_THREADINGS, CLUSTER_INFERENCE_THREADINGS)}
-WATCHED: Final = (NAMESPACES, NODES, *POLICY_KINDS.values(), NODE_CPU_TOPOLOGIES)
-"""The kinds that kopf watches."""
+_WATCHED: Final = (NAMESPACES, NODES, *POLICY_KINDS.values(), NODE_CPU_TOPOLOGIES)
 # Pods that have ended stay on the server, and their metadata alone does not say so.
 _LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+def watched(settings: ControllerSettings) -> tuple[Resource, ...]:
+    """The kinds that kopf watches."""
+    return (*_WATCHED, INFERENCE_TUNINGS) if settings.tuning else _WATCHED
+
 
 OnChange = Callable[[Resource, Key, Any, Any], None]
 """``on_change(resource, key, old, new)``: the facts of an object have changed; None for what is not there."""
@@ -74,6 +82,7 @@ class ClusterState:
             name: VersionedStore(functools.partial(self._policy_changed, kind)) for name, kind in POLICY_KINDS.items()
         }
         self.topologies: Final = VersionedStore[Key, TopologyRecord](functools.partial(on_change, NODE_CPU_TOPOLOGIES))
+        self.tunings: Final = VersionedStore[Key, TuningRecord](functools.partial(on_change, INFERENCE_TUNINGS))
         self.nodes: Final = VersionedStore[Key, NodeFacts](functools.partial(on_change, NODES))
         self.namespaces: Final = VersionedStore[Key, NamespaceFacts](self._namespace_changed)
         self.pods: Final[Informer[PodFacts]] = Informer(
@@ -93,15 +102,17 @@ class ClusterState:
         self._stores: dict[Resource, VersionedStore[Key, Any]] = {
             **{kind: self.policies[name] for name, kind in POLICY_KINDS.items()},
             NODE_CPU_TOPOLOGIES: self.topologies,
+            INFERENCE_TUNINGS: self.tunings,
             NAMESPACES: self.namespaces,
             NODES: self.nodes,
         }
         problem_of = Checker().problem
         self._readers: dict[Resource, Callable[[Object], Any]] = {
             **{kind: functools.partial(read_policy, kind) for kind in POLICY_KINDS.values()},
-            NODE_CPU_TOPOLOGIES: lambda obj: read_topology(obj, problem_of),
+            NODE_CPU_TOPOLOGIES: lambda obj: read_topology(obj, problem_of, tuning=settings.tuning),
+            INFERENCE_TUNINGS: read_tuning,
             NAMESPACES: read_namespace,
-            NODES: read_node,
+            NODES: functools.partial(read_node, tuning=settings.tuning),
         }
 
     # ---- what comes in
@@ -116,7 +127,7 @@ class ClusterState:
 
     async def resync(self) -> None:
         """List what kopf watches and correct what is known by it: kopf does not compare lists. Raises KubeError."""
-        for resource in WATCHED:
+        for resource in watched(self._settings):
             found: set[Key] = set()
             async for page in self._kube.pages(resource, chunk_size=CHUNK_SIZE):
                 for item in page.items:
@@ -183,6 +194,6 @@ class ClusterState:
 
     def caches(self) -> Iterator[CacheState]:
         """Yields how many objects of each kind are kept; kopf does not say when it last heard of its kinds."""
-        for resource in WATCHED:
+        for resource in watched(self._settings):
             yield CacheState(resource.kind, len(self._stores[resource]), None)
         yield CacheState(PODS.kind, len(self.pods.store), self.pods.age_s)

@@ -34,8 +34,7 @@ API_VERSION: Final = "raddle.dev/v1alpha1"
 FOLDER: Final = "/raddle.tuning"
 """What the measured container and the tuner share."""
 REQUEST_FOLDER: Final = "/raddle.request"
-"""Where the tuner finds the request of a ConfigMap, as REQUEST_FILE."""
-REQUEST_FILE: Final = "body"
+"""Where the tuner finds the request of a ConfigMap, by its key."""
 KEEP_S: Final = 24 * 3600
 """So long a Job that has ended stays, for its log."""
 _SPARE_S: Final = START_WITHIN_S + 600
@@ -89,10 +88,13 @@ _LABELS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the operator was started with: the tuner's image, and whether pods may have the door."""
+    """What the operator was started with: the tuner's image, and whether pods may have the door.
+
+    `command` starts what takes the tuner's orders in the measured container.
+    """
 
     image: str
-    supervisor: str
+    command: tuple[str, ...]
     door: bool = True
 
 
@@ -156,13 +158,11 @@ def manifest(wanted: Wanted, settings: Settings) -> dict[str, Any]:
 def _pod_spec(wanted: Wanted, settings: Settings) -> dict[str, Any]:
     template, server = wanted.template, wanted.tuning.server
     measured = {name: template.container[name] for name in _OF_CONTAINER if name in template.container}
-    measured |= {"restartPolicy": "Always", "command": ["/bin/sh", "-c", settings.supervisor]}
-    given = json.dumps(_given(wanted), separators=(",", ":"))
+    measured |= {"restartPolicy": "Always", "command": [*map(_escaped, settings.command)]}
     tuner: dict[str, Any] = {
         "name": TUNER,
         "image": settings.image,
-        # A `$(NAME)` in a variable would be replaced, and `$$` is `$`.
-        "env": [{"name": "RADDLE_TUNING", "value": given.replace("$", "$$")}],
+        "args": [TUNER],
         "resources": {"requests": _RESOURCES, "limits": _RESOURCES},
         "securityContext": {
             "seccompProfile": {"type": "RuntimeDefault"},
@@ -182,27 +182,31 @@ def _pod_spec(wanted: Wanted, settings: Settings) -> dict[str, Any]:
         "volumes": list(_volumes(template, [measured, *before])),
     }
     _add_shim(spec, wanted, settings)
-    measured = spec["initContainers"][-1]
+    tuner["env"] = [{"name": "RADDLE_TUNING", "value": _escaped(json.dumps(_given(wanted, measured)))}]
     shared = {"name": _FOLDER_VOLUME, "mountPath": FOLDER}
     spec["volumes"].append({"name": _FOLDER_VOLUME, "emptyDir": {}})
     measured["volumeMounts"] = [*measured.get("volumeMounts", ()), shared]
     tuner["volumeMounts"].append(shared)
     if server is not None and server.config_map:
-        items = [{"key": server.key, "path": REQUEST_FILE}]
+        items = [{"key": server.key, "path": server.key}]
         spec["volumes"].append({"name": _REQUEST_VOLUME, "configMap": {"name": server.config_map, "items": items}})
         tuner["volumeMounts"].append({"name": _REQUEST_VOLUME, "mountPath": REQUEST_FOLDER, "readOnly": True})
     return spec
 
 
-def _given(wanted: Wanted) -> dict[str, Any]:
-    """All that the tuner is told."""
-    tuning, template, winner = wanted.tuning, wanted.template, wanted.start.winner
+def _escaped(text: str) -> str:
+    """The text as the kubelet gives it to a container: it makes `$` of `$$`, and replaces `$(NAME)`."""
+    return text.replace("$", "$$")
+
+
+def _given(wanted: Wanted, measured: Mapping[str, Any]) -> dict[str, Any]:
+    """All that the tuner is told: of the container what the template says, with the shim's mounts."""
+    tuning, container, winner = wanted.tuning, wanted.template.container, wanted.start.winner
     metadata = {"namespace": tuning.namespace, "name": tuning.name, "uid": tuning.uid, "generation": tuning.generation}
-    image = str(template.container.get("image") or "")
-    digest = image.partition("@")[2]
+    digest = str(container.get("image") or "").partition("@")[2]
     return {
         "tuning": {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": wanted.obj["spec"]},
-        "container": template.container,
+        "container": {**container, "volumeMounts": measured.get("volumeMounts", [])},
         "policy": wanted.policy,
         "confirm": None if winner is None else dict(winner.settings),
         "image": digest if digest.startswith("sha256:") else "",

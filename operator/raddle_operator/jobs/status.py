@@ -209,8 +209,11 @@ def _running(classes: Sequence[ClassRecord], refused: RefusedError | None) -> di
     ]
     if at_work:
         return _condition(RUNNING, "True", "Measuring", "; ".join(at_work))
-    if any(one.verdict is None for one in classes):
-        return _condition(RUNNING, "False", "Waiting", "; ".join(_why_open(one) for one in classes if not one.verdict))
+    waiting = [one for one in classes if one.verdict is None]
+    if waiting:
+        said = [node.message for one in waiting for node in one.nodes if node.state in _UNFINISHED]
+        reason = "Blocked" if any(said) or any(one.message for one in waiting) else "Waiting"
+        return _condition(RUNNING, "False", reason, "; ".join(map(_why_open, waiting)))
     if refused is not None:
         return _condition(RUNNING, "False", refused.reason, "nothing is measured: see condition Accepted")
     return _condition(RUNNING, "False", "Finished", "all that can be measured is")

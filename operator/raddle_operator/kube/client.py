@@ -164,13 +164,25 @@ class Kube(Session):
         return await self.request("PATCH", path, query=query, body=patch, content_type=_PATCH_TYPES[kind])
 
     async def delete(
-        self, resource: Resource, name: str, namespace: str = "", *, uid: str = "", resource_version: str = ""
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        propagation: Literal["", "Background"] = "",
     ) -> Object:
-        """Deletes an object; only that ``uid`` and ``resource_version`` where given, else Conflict. Raises NotFound."""
+        """Deletes an object; only that ``uid`` and ``resource_version`` where given, else Conflict. Raises NotFound.
+
+        ``propagation`` "": what it owns goes as its kind has it; a Job's pods would stay.
+        """
         conditions = {key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
         body: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if conditions:
             body["preconditions"] = conditions
+        if propagation:
+            body["propagationPolicy"] = propagation
         return await self.request("DELETE", resource.path(namespace, name), body=body)
 
     # ---- commands

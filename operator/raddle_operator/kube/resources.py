@@ -43,6 +43,9 @@ CONFIG_MAPS: Final = Resource("", "v1", "configmaps", namespaced=True, kind="Con
 SECRETS: Final = Resource("", "v1", "secrets", namespaced=True, kind="Secret")
 SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", namespaced=True, kind="ServiceAccount")
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", namespaced=True, kind="Deployment")
+STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", namespaced=True, kind="StatefulSet")
+DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", namespaced=True, kind="DaemonSet")
+JOBS: Final = Resource("batch", "v1", "jobs", namespaced=True, kind="Job")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", namespaced=True, kind="Lease")
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", namespaced=True, kind="Event")
 MUTATING_WEBHOOKS: Final = Resource(

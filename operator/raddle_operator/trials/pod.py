@@ -116,7 +116,7 @@ class Pod:
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self.folder = folder
-        self._orders = self._answers = -1
+        self._orders = self._answers = self._umask = -1
         self._number = self._starts = self._programs = 0
         self._part = b""
         self._lines: deque[str] = deque()
@@ -125,7 +125,7 @@ class Pod:
     def __enter__(self) -> Self:
         """Raises OSError."""
         # The other container's programs may be another user's.
-        os.umask(0)
+        self._umask = os.umask(0)
         opened = []
         # In this order: the other side waits for the last one.
         for name in ("orders", "answers"):
@@ -137,6 +137,7 @@ class Pod:
         return self
 
     def __exit__(self, *_: object) -> None:
+        os.umask(self._umask)
         for name, opened in (("orders", self._orders), ("answers", self._answers)):
             os.close(opened)
             (self.folder / name).unlink(missing_ok=True)

@@ -43,8 +43,9 @@ LATER: Final[Mapping[tuple[str, str], str]] = {
 CONTROLLER_KINDS: Final[Mapping[str, float | None]] = {
     **dict.fromkeys((*controller.STATUS_KINDS, "Namespace", "Node")),
     "Pod": 0.0,
+    "Job": 0.0,
 }
-CONTROLLER_WORK: Final = ("count", "examine", "policy", "topology", "shim")
+CONTROLLER_WORK: Final = ("count", "examine", "policy", "topology", "shim", "tuning")
 
 HEADER = """\
 <!-- Made by `make generate` (tools/generate/docs/metrics.py) from operator/raddle_operator/webhook/metrics.py and
@@ -98,7 +99,7 @@ def webhook() -> list[Described]:
 def controlling() -> list[Described]:
     """The controller's metrics, as the leader of an empty cluster shows them."""
     controller.measure_pods({})
-    controller.measure_conditions([], [])
+    controller.measure_conditions([], [], [])
     controller.MISSED_PODS.labels(controller.OTHER_NAMESPACES).set(0)
     for work in CONTROLLER_WORK:
         controller.RECONCILE_SECONDS.labels(work)

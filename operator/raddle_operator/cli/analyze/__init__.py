@@ -1,0 +1,1 @@
+"""`raddle analyze`: options, the analysis as JSON and as text; the analysing is `analysis`."""
