@@ -57,7 +57,7 @@ def _value(
     client: Client | None, pod: Mapping[str, Any], entry: Mapping[str, Any], earlier: Mapping[str, str]
 ) -> str | None:
     if "valueFrom" not in entry:
-        return _expand(entry.get("value", ""), earlier)
+        return expand(entry.get("value", ""), earlier)
     source = entry["valueFrom"]
     if "fieldRef" in source:
         match = _ANNOTATION.fullmatch(source["fieldRef"]["fieldPath"])
@@ -78,7 +78,9 @@ def _value(
     raise NotImplementedError(f"valueFrom {sorted(source)}")
 
 
-def _expand(text: str, earlier: Mapping[str, str]) -> str:
+def expand(text: str, earlier: Mapping[str, str]) -> str:
+    """The text of a variable's value, a command or an argument, with what these variables are for `$(NAME)`."""
+
     def replace(match: re.Match[str]) -> str:
         if match[0] == "$$":
             return "$"

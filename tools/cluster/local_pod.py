@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from cluster.client import ApiError, Client
-from cluster.kubelet_env import variables, write_config_map
+from cluster.kubelet_env import expand, variables, write_config_map
 from raddle_operator.local import quota
 from raddle_operator.objects.quantities import parse
 
@@ -178,14 +178,15 @@ class LocalPod:
             mounts += [str(volumes[mount["name"]] / mount.get("subPath", "")).rstrip("/"), mount["mountPath"]]
         limit = container.get("resources", {}).get("limits", {}).get("cpu")
         group = stack.enter_context(quota.limited(float(parse(limit)) if limit else None))
-        program = [*(container.get("command") or image.entrypoint), *container.get("args", [])]
         # Beside the PATH of the container, which need not have it.
         chroot = shutil.which("chroot", path=f"{os.defpath}:/usr/sbin:/sbin") or "chroot"
         script = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _CONTAINER, "container"]
         groups = ":".join(str(path) for path in (group.paths[0], group.paths[-1])[: 3 - group.version])
-        command = group.command([*script, str(root), groups, *mounts, "--", chroot, image.user, *program])
         environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", **image.environment}
         environment |= variables(self._pod, name, self._client)
+        given = [*container.get("command", []), *container.get("args", [])]
+        program = [*(() if "command" in container else image.entrypoint), *(expand(one, environment) for one in given)]
+        command = group.command([*script, str(root), groups, *mounts, "--", chroot, image.user, *program])
         with (self._folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
