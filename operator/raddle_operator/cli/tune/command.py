@@ -256,7 +256,9 @@ def _model(
     start_s: float,
 ) -> Model:
     """Raises ClickException."""
-    if len(arguments) != 1:
+    if len(arguments) > 1:
+        raise click.UsageError(f"one model, not {len(arguments)}: {' '.join(arguments)}; for a server say --http URL")
+    if not arguments:
         raise click.UsageError("which model? raddle tune model.onnx --limit 2 --rate 50, or a server with --http URL")
     try:
         model = Model.of(Path(arguments[0]), runner, folder, npz=npz, shapes=shapes, start_s=start_s)
