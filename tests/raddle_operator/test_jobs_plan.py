@@ -230,8 +230,7 @@ def test_a_lost_nodes_job_is_deleted_and_another_node_is_taken(there):
     assert plan.stop == ("a-1-1",)
     assert states(plan) == {"a": "Failed", "b": "Pending"}
     assert "lost" in message(plan, "a")
-    gone = decide(tuning_object(), replace(lost, known=plan.classes, runs=[]))
-    assert [start.node for start in gone.start] == ["b"]
+    assert [start.node for start in plan.start] == ["b"], "nobody says when the pod there will have ended"
 
 
 def test_a_node_that_is_silent_for_a_moment_goes_on():

@@ -255,7 +255,12 @@ def _started(
     classes: Iterable[ClassRecord], tuning: TuningObject, world: World
 ) -> tuple[list[ClassRecord], list[Start]]:
     """The classes, and the Jobs to be made now: a node has one at a time, all tunings' taken together."""
-    active = [run.job.node for run in world.runs if run.state.is_active]
+    # A lost node does not tell that a pod has ended there.
+    active = [
+        run.job.node
+        for run in world.runs
+        if run.state.is_active and not is_lost(world.nodes.get(run.job.node), world.now_s)
+    ]
     slots = tuning.parallelism - len(active)
     found: list[ClassRecord] = []
     start: list[Start] = []
