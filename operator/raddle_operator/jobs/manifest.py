@@ -67,6 +67,7 @@ _OF_POD: Final = (
     "imagePullSecrets",
     "nodeSelector",
     "os",
+    "resourceClaims",
     "runtimeClassName",
     "schedulerName",
     "securityContext",
