@@ -207,13 +207,25 @@ def reached(start):
         ("agent", "raddle_operator.agent.process"),
         ("operator", "raddle_operator.controller.process"),
         ("operator", "raddle_operator.webhook.process"),
+        ("tune", "raddle_operator.cli.tune.command"),
+        ("tune", "raddle_operator.cli.tuned.command"),
+        ("tune", "raddle_operator.cli.analyze.command"),
+        ("tune", "raddle_operator.cli.tuner"),
     ],
 )
 def test_anyone_who_installs_an_extra_has_what_its_commands_import(extra, start):
+    modules = {"pyyaml": "yaml", "prometheus-client": "prometheus_client", "protobuf": "google"}
+    assert reached(start) <= {modules.get(name, name) for name in asked(extra)}
+
+
+def asked(extra):
+    """The packages of an extra, with those of the extras that it has itself."""
     optional = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    asked = {re.match("[a-z0-9-]+", line)[0] for line in optional[extra]}
-    named = {{"pyyaml": "yaml", "prometheus-client": "prometheus_client"}.get(name, name) for name in asked}
-    assert reached(start) <= named
+    found = set()
+    for line in optional[extra]:
+        name, below = re.match(r"([a-z0-9-]+)(?:\[(.*)\])?", line).groups()
+        found |= {name} if name != "raddle" else set().union(*map(asked, below.split(",")))
+    return found
 
 
 @pytest.mark.parametrize("root", ["operator", "runtime", "tests", "tests/raddle", "tests/raddle_operator"])
