@@ -51,8 +51,8 @@ Examples:
   raddle tune --limit 2 --rate 20 --kserve-v2 http://127.0.0.1:{port}/v2/models/ranker -- ./start.sh {port}
 
 \b
-Ctrl-C ends the measuring; what is known until then is said.
-Exit codes: 0 done, 1 it can't be measured, 2 bad input or usage, 130 ended by Ctrl-C.
+Ctrl-C ends the measuring; what is known until then is said. With --resume FILE the same command goes on there.
+Exit codes: 0 done, 1 it can't be measured, 2 bad input or usage, 130 ended by Ctrl-C, 143 by SIGTERM.
 """
 
 
@@ -317,7 +317,8 @@ def _once(say: Callable[[str], None]) -> Callable[[str], None]:
 
 def _say_plan(aim: Objective, searched: Space, limits: search.Limits, budget_s: float) -> None:
     candidates, _ = search.estimate(aim, searched, limits)
-    click.echo(f"{candidates} of {searched.size} candidates, {budget_s / 60:.3g} minutes at most")
+    most = f"{budget_s / 60:.3g} minutes at most"
+    click.echo(f"{candidates} of {searched.size} candidates where none is better than the plan, {most}")
     for axis in searched.axes:
         click.echo(f"  {axis.name}: {', '.join(str(value) for value, _ in axis.choices)}")
     for name, why in searched.left_out:
