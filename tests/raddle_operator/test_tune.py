@@ -102,6 +102,7 @@ def test_a_search_that_runs_out_of_budget_says_what_is_known(model):
     assert tuning.result.verdict == "Inconclusive"
     assert tuning.key.runtime == "onnxruntime"
     assert "ended before all was measured" in tuning.result.remarks
+    assert "too short to try anything but the plan" in done.stderr
 
 
 def test_a_record_is_gone_on_with_and_one_of_another_question_refused(model, tmp_path):

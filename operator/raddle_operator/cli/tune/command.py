@@ -37,7 +37,7 @@ from raddle_operator.trials.record import Record, RecordError, question
 from raddle_operator.trials.subject import Model, Served, Subject
 from raddle_operator.tuning import search
 from raddle_operator.tuning.candidate import Value
-from raddle_operator.tuning.objective import Kind, Objective
+from raddle_operator.tuning.objective import Kind
 from raddle_operator.tuning.space import Case, Space, SpaceError, space
 
 EPILOG = """\b
@@ -193,8 +193,11 @@ def tune(
                 first = measuring.program(driving.BASELINE)
                 searched = _space(base.case(first, subject.can, subject.max_inter_op), narrowed)
                 limits = search.Limits(seconds=driving.load_s(aim, budget_s), trials=trials)
+                candidates, _ = search.estimate(aim, searched, limits)
+                if candidates < 2 and searched.axes:
+                    shown.say("the budget is too short to try anything but the plan; say --budget 3m or more")
                 if dry_run:
-                    _say_plan(aim, searched, limits, budget_s)
+                    _say_plan(candidates, searched, budget_s)
                     return
                 driver = driving.Driver(measuring=measuring, budget_s=budget_s, told=shown.tell)
                 if record_path is not None:
@@ -315,8 +318,7 @@ def _once(say: Callable[[str], None]) -> Callable[[str], None]:
     return once
 
 
-def _say_plan(aim: Objective, searched: Space, limits: search.Limits, budget_s: float) -> None:
-    candidates, _ = search.estimate(aim, searched, limits)
+def _say_plan(candidates: int, searched: Space, budget_s: float) -> None:
     most = f"{budget_s / 60:.3g} minutes at most"
     click.echo(f"{candidates} of {searched.size} candidates where none is better than the plan, {most}")
     for axis in searched.axes:

@@ -28,12 +28,12 @@ def show(tuning: Tuning) -> None:
     _line(console, f"{objective(result.objective)}; {tuning.finished}")
     console.print()
     _line(console, advice.answer(result), _STYLES.get(result.verdict, "bold yellow"))
-    console.print()
     found = rows(tuning)
     if any(row.figures for row in found):
+        console.print()
         console.print(_trials(found, wide=console.width >= _WIDE))
-    for reason, titles in _not_measured(found):
-        _line(console, f"Not measured: {titles}: {reason}")
+        for reason, titles in _without_figures(found):
+            _line(console, f"{titles}: {reason}")
     if result.contributions:
         console.print()
         table = output.table("setting", "contributes")
@@ -84,7 +84,7 @@ def _trials(found: tuple[Row, ...], *, wide: bool) -> Table:
     return table
 
 
-def _not_measured(found: tuple[Row, ...]) -> Iterator[tuple[str, str]]:
+def _without_figures(found: tuple[Row, ...]) -> Iterator[tuple[str, str]]:
     """Yields each reason with all that have it."""
     reasons: dict[str, list[str]] = {}
     for row in found:
