@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,12 @@ def test_the_context_holds_nothing_that_a_build_or_a_test_run_left_behind():
     parts = {part for path in model.context_files() for part in path.relative_to(ROOT).parts}
     assert {"stage.py", "pyproject.toml", "delivery.py"} <= parts
     assert not parts & {"__pycache__", "_native", ".venv", "tests"}
+
+
+def test_the_context_holds_all_that_the_build_stages_import(tmp_path):
+    model.snapshot(tmp_path)
+    program = "import sys; sys.path += ['images', 'tools', 'runtime']; import stage, native.build, raddle.delivery"
+    subprocess.run([sys.executable, "-I", "-c", program], cwd=tmp_path, check=True)
 
 
 def pins(path):

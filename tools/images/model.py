@@ -18,7 +18,10 @@ from unavailable import UnavailableError
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = ROOT / "images"
 # What the Dockerfiles' build stages read; .dockerignore names the same.
-CONTEXT: Final = ("LICENSE", "README.md", "crds", "images", "operator", "pyproject.toml", "runtime", "tools/native")
+CONTEXT: Final = (
+    *("LICENSE", "README.md", "crds", "images", "operator", "pyproject.toml", "runtime"),
+    *("tools/native", "tools/unavailable.py"),
+)
 _MADE: Final = frozenset({"__pycache__", "_native"})
 # As an image's platform names them, and as `uname -m` does.
 ARCHITECTURES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
