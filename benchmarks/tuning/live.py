@@ -198,8 +198,8 @@ def of_site(name: str, minutes: float, *, quick: bool) -> str:
     disturbed = [said for block in blocks for said in block.disturbed]
     return f"""### {site.model.name}, limits.cpu {site.limit}, {rate:g} requests a second
 
-{len(rounds)} rounds of blocks of {_block_s(rate):g} s. {len(disturbed)} of {len(blocks)} blocks were disturbed, and so
-were those that were measured again in their place{": " + disturbed[0] if disturbed else ""}.
+{len(rounds)} rounds of blocks of {_block_s(rate):g} s. {len(disturbed)} of {len(blocks)} blocks were disturbed by
+others on the machine, in each of {1 + found.repeats} tries{": " + disturbed[0] if disturbed else ""}.
 
 {table(choices, stands, rounds)}"""
 
