@@ -273,3 +273,15 @@ def record_here(name: str, found: here.Here, *, quick: bool) -> Path:
     )
     kept.unlink()
     return path
+
+
+def repeats(*, quick: bool) -> int:
+    """How often a disturbed block is measured again."""
+    return 0 if quick else here.REPEATS
+
+
+def main(names: Sequence[str], *, quick: bool) -> None:
+    """Records these sites."""
+    for name in names:
+        with here.at(here.SITES[name], BUILD, repeats=repeats(quick=quick)) as found:
+            print(record_here(name, found, quick=quick))
