@@ -272,7 +272,7 @@ def _counted(pid: int, group: quota.Group | None, beside: quota.Group | None) ->
     else:
         times = psutil.Process(pid).cpu_times()
         usage = quota.Usage(cpu_s=times.user + times.system)
-    return conditions.read(usage, group), quota.Usage() if beside is None else beside.usage()
+    return conditions.read(usage), quota.Usage() if beside is None else beside.usage()
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:

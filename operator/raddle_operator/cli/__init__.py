@@ -34,7 +34,7 @@ EXTRAS: Final = {
     "tune": "tune",
     "tuned": "tune",
     "analyze": "tune",
-    "tuner": "tune",
+    "tuner": "tuner",
     "controller": "operator",
     "webhook": "operator",
     "agent": "agent",

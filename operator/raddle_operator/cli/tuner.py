@@ -20,7 +20,6 @@ from raddle import delivery, env
 from raddle.planning.kinds import PolicyError
 from raddle_operator.cli import plan
 from raddle_operator.cli.manifests import ManifestError
-from raddle_operator.cli.processes import option
 from raddle_operator.cli.run import default_policy, for_everything, of_container
 from raddle_operator.injection.door import CLOSED
 from raddle_operator.local.container import Container
@@ -103,10 +102,26 @@ class Order:
 
 
 @click.command()
-@option("--order", "tuning", envvar="RADDLE_TUNING", required=True, help="What to measure, as JSON.")
-@option("--folder", default=pod.FOLDER, type=_FOLDER, help="The folder that both containers mount.")
-@option("--request", default=Path("/raddle.request"), type=_FOLDER, help="Where the request's ConfigMap is mounted.")
-@option("--message", default=Path("/dev/termination-log"), type=_FOLDER, help="The container's termination message.")
+@click.option(
+    "--order", "tuning", envvar="RADDLE_TUNING", show_envvar=True, required=True, help="What to measure, as JSON."
+)
+@click.option(
+    "--folder", default=pod.FOLDER, show_default=True, type=_FOLDER, help="The folder that both containers mount."
+)
+@click.option(
+    "--request",
+    default=Path("/raddle.request"),
+    show_default=True,
+    type=_FOLDER,
+    help="Where the request's ConfigMap is mounted.",
+)
+@click.option(
+    "--message",
+    default=Path("/dev/termination-log"),
+    show_default=True,
+    type=_FOLDER,
+    help="The container's termination message.",
+)
 def tuner(tuning: str, folder: Path, request: Path, message: Path) -> None:
     """Measure for an InferenceTuning what runs in the container beside this one."""
     with contextlib.ExitStack() as stack:
