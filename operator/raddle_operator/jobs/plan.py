@@ -154,7 +154,8 @@ def _brought_up(node: NodeRecord, run: Run | None, world: World) -> NodeRecord:
         case State.RUNNING:
             return replace(node, state=NodeState.RUNNING, message="")
         case State.WAITING if waited_s >= START_WITHIN_S:
-            message = f"its pod did not start in {START_WITHIN_S // 60} minutes: {run.message or 'nobody says why'}"
+            unknown = f"as where a volume is missing; `kubectl describe pods -l job-name={run.job.name}` says more"
+            message = f"its pod did not start in {START_WITHIN_S // 60} minutes: {run.message or unknown}"
             return replace(node, state=NodeState.FAILED, message=message)
         case State.NO_POD:
             # This pod was never made, and its number is free. A Job gets one at once, or there is something in the way.
