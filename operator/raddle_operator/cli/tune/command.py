@@ -17,7 +17,7 @@ from typing import Any, Final
 import click
 
 from raddle.planning.kinds import PolicyError
-from raddle_operator.analysis import analysis, onnx_model
+from raddle_operator.analysis import onnx_model
 from raddle_operator.cli import manifests, plan, workloads
 from raddle_operator.cli.manifests import Manifest, ManifestError
 from raddle_operator.cli.run import container, cpu_limit, default_policy, for_everything
@@ -244,7 +244,7 @@ def _base(limit: str | None, sources: Sequence[str]) -> Base:
         cpus=cpus,
         machine=machine,
         applied=applied,
-        allocators=allocators.present(),
+        allocators=allocators.here(),
     )
     base.container(driving.BASELINE)
     return base
@@ -268,8 +268,7 @@ def _model(
         runner.command(model.path, folder)
         if model.path.suffix not in inputs.TORCHSCRIPT:
             # TorchScript's forks are counted by its runner, which has torch.
-            wide = analysis.of_onnx(onnx_model.read(model.path), None)
-            model = replace(model, max_inter_op=wide.max_inter_op)
+            model = replace(model, max_inter_op=onnx_model.max_inter_op(model.path))
     except (inputs.InputError, models.RunnerError) as error:
         raise ManifestError(str(error)) from None
     return model
