@@ -1,4 +1,6 @@
-"""`make bench`: every benchmark but the full load table, one after another, into docs/benchmarks.md.
+"""`make bench`: the benchmarks one after another, into docs/benchmarks.md.
+
+But for the full load table, and the tuning beside its peers: `python -m tuning live --write`.
 
 make bench                     all of them, an hour
 make bench ARGS="core shim"    only these

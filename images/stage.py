@@ -30,6 +30,8 @@ MANYLINUX = ("manylinux_2_34", "manylinux_2_31", "manylinux_2_28", "manylinux_2_
 UNUSED = tuple(
     f"kubernetes/{client}/{kind}/[!_]*.py" for client in ("client", "aio/client") for kind in ("models", "api")
 )
+# Those of numpy and SciPy are large.
+TESTS = ("numpy/**/tests/**/*", "scipy/**/tests/**/*")
 KEPT = ("v1_managed_fields_entry.py", "v1_object_meta.py", "v1_owner_reference.py")
 # They run models alone, for `raddle tune`; an image without onnx reads none.
 RUNNERS = ("raddle/runner", "raddle/_native/*/run-model")
@@ -117,9 +119,9 @@ def prune(library: Path) -> None:
     if not (library / "onnx").is_dir():
         for path in [found for pattern in RUNNERS for found in library.glob(pattern)]:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    for pattern in (*UNUSED, "*.dist-info/direct_url.json", "*.dist-info/REQUESTED", "*.dist-info/RECORD"):
+    for pattern in (*UNUSED, *TESTS, "*.dist-info/direct_url.json", "*.dist-info/REQUESTED", "*.dist-info/RECORD"):
         for path in library.glob(pattern):
-            if path.name not in KEPT:
+            if path.is_file() and path.name not in KEPT:
                 path.unlink()
 
 

@@ -2,8 +2,8 @@
 
 python -m tuning              # from benchmarks/; --quick for a tenth of the runs, --write for docs/benchmarks.md
 python -m tuning simulate     # writes the surfaces that are simulated
-python -m tuning record       # measures surfaces of this machine, goes on where it was ended
-python -m tuning live         # with peers on this machine; --minutes 15 --write, --quick to try it
+python -m tuning record       # measures surfaces of this machine (20 minutes), goes on where it was ended
+python -m tuning live         # peers on this machine for --minutes, after 7 for the surface where it isn't recorded
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scipy import stats
 import report
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.result import Verdict
-from tuning import live, peers, simulated
+from tuning import here, live, peers, recorded, simulated
 from tuning.surface import Noise, Player, Surface, all_surfaces
 from tuning.truth import PAIRS, Truth, differences, flat
 
@@ -267,11 +267,21 @@ def main() -> None:
         "what", nargs="?", choices=("simulate", "record", "live", "peers", "planted", "tests", "figures")
     )
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs")
-    parser.add_argument("--only", default="", help="surfaces whose names have this in them")
-    parser.add_argument("--minutes", type=float, default=15.0, help="of `live`, beside those of a recording")
+    parser.add_argument(
+        "--only", default="", help="surfaces whose names have this in them; models for `record` and `live`"
+    )
+    parser.add_argument("--minutes", type=float, default=15.0, help="of `live`, divided among its models")
     arguments = parser.parse_args()
     if arguments.what in ("record", "live"):
-        live.main(arguments.what, arguments.only, arguments.minutes, quick=arguments.quick, write=arguments.write)
+        names = [name for name in here.SITES if arguments.only in name]
+        if not names:
+            parser.error(f"--only {arguments.only}: no such model; there are {', '.join(here.SITES)}")
+        if arguments.what == "record":
+            recorded.main(names, quick=arguments.quick)
+            return
+        names = names if arguments.only else names[:1]
+        minutes = 1.5 if arguments.quick else arguments.minutes
+        report.publish("tuning-live", live.section(names, minutes, quick=arguments.quick), write=arguments.write)
         return
     part = 0.1 if arguments.quick else 1.0
     if arguments.what == "simulate":

@@ -91,7 +91,7 @@ def at(site: Site, folder: Path, *, repeats: int = REPEATS) -> Iterator[Here]:
         )
         stack.enter_context(measuring)
         first = measuring.program(Candidate())
-        searched = space(base.case(first, subject.can))
+        searched = space(base.case(first, subject.can, subject.max_inter_op))
         key = base.key(subject.digest, Objective(kind=Kind.LATENCY), first)
         yield Here(base=base, subject=subject, measuring=measuring, space=searched, key=key, repeats=repeats)
 

@@ -178,7 +178,7 @@ def against_plan(rounds: Sequence[Mapping[Candidate, Block]], candidate: Candida
 def of_site(name: str, minutes: float, *, quick: bool) -> str:
     """A site's part of the section, measured in so many minutes and those that its recording takes."""
     site = here.SITES[name]
-    with here.at(site, recorded.BUILD, repeats=0 if quick else here.REPEATS) as found:
+    with here.at(site, recorded.BUILD, repeats=recorded.repeats(quick=quick)) as found:
         path = recorded.record_here(name, found, quick=quick)
         rate = json.loads(path.read_text())["rate"]
         end_s = time.monotonic() + 60 * minutes
@@ -198,8 +198,8 @@ def of_site(name: str, minutes: float, *, quick: bool) -> str:
     disturbed = [said for block in blocks for said in block.disturbed]
     return f"""### {site.model.name}, limits.cpu {site.limit}, {rate:g} requests a second
 
-{len(rounds)} rounds of blocks of {_block_s(rate):g} s. {len(disturbed)} of {len(blocks)} blocks were disturbed, and so
-were those that were measured again in their place{": " + disturbed[0] if disturbed else ""}.
+{len(rounds)} rounds of blocks of {_block_s(rate):g} s. {len(disturbed)} of {len(blocks)} blocks were disturbed by
+others on the machine, in each of {1 + found.repeats} tries{": " + disturbed[0] if disturbed else ""}.
 
 {table(choices, stands, rounds)}"""
 
@@ -289,15 +289,3 @@ def _words(gain: Interval) -> str:
 
 def _say(note: str) -> None:
     print(f"tuning live: {note}", file=sys.stderr, flush=True)
-
-
-def main(what: str, only: str, minutes: float, *, quick: bool, write: bool) -> None:
-    """`record` all sites, or `live` on the first; those whose names have `only` in them where it is not ""."""
-    names = [name for name in here.SITES if only in name]
-    if what == "record":
-        for name in names:
-            with here.at(here.SITES[name], recorded.BUILD, repeats=0 if quick else here.REPEATS) as found:
-                _say(f"{recorded.record_here(name, found, quick=quick)}")
-        return
-    names = names if only else names[:1]
-    report.publish("tuning-live", section(names, 1.5 if quick else minutes, quick=quick), write=write)

@@ -7,6 +7,7 @@ a recording that is ended goes on where it was.
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -35,6 +36,9 @@ BUILD: Final = Path(__file__).resolve().parents[2] / "build" / "tuning"
 _SHAPE = (THREADS, SPINNING, INSTANCES)
 # All is measured forwards, then backwards, so that a machine that becomes slower favours none.
 _ROUNDS: Final = 2
+# A setting that is no part of a shape changes little: it is a factor where its interval of so many pairs says so.
+_PAIRS: Final = 6
+_ERROR: Final = 0.01
 # How much of what the plan can serve arrives: queues are there, and do not grow.
 LOAD: Final = 0.4
 _CAPACITY_S: Final = 5.0
@@ -180,38 +184,47 @@ def _products(space: Space) -> Iterator[Candidate]:
 
 
 def _factors(space: Space, objective: Objective, measure: Measure, seconds: float) -> dict[str, dict[str, list[float]]]:
-    """Path -> value as JSON -> its times and its CPU by the plan's."""
+    """Path -> value as JSON -> its times and its CPU by the plan's, 1 where they are not told apart."""
     factors: dict[str, dict[str, list[float]]] = {}
     axes = [axis for axis in space.axes if axis.name not in _SHAPE]
     choices = [choice for axis in axes for _, choice in axis.choices if len(choice.settings) == 1]
-    found = _measured(measure, [Candidate(), *choices], "setting", objective.rate, seconds)
+    found = _measured(measure, [Candidate(), *choices], "setting", objective.rate, seconds, rounds=_PAIRS)
     plan = found.pop(Candidate())
     for choice, blocks in found.items():
         if not plan or not blocks:
             continue
-        times = _median_ms(blocks) / _median_ms(plan)
-        cpu = (statistics.cpu_ms_per_request(blocks) or 1.0) / (statistics.cpu_ms_per_request(plan) or 1.0)
         ((path, value),) = choice.settings
-        factors.setdefault(path, {})[json.dumps(value)] = [round(times, 4), round(cpu, 4)]
+        factors.setdefault(path, {})[json.dumps(value)] = [
+            _factor(plan, blocks, lambda block: float(np.median(block.latencies_ms))),
+            _factor(plan, blocks, lambda block: statistics.cpu_ms_per_request([block]) or 1.0),
+        ]
     return factors
 
 
+def _factor(plan: Sequence[Block], other: Sequence[Block], figure: Callable[[Block], float]) -> float:
+    differences = [math.log(figure(one) / figure(two)) for one, two in zip(other, plan, strict=True)]
+    found = statistics.interval(Kind.LATENCY, differences, error=_ERROR)
+    return 1.0 if found.low <= 0 <= found.high else round(1 + found.percent / 100, 4)
+
+
 def _measured(
-    measure: Measure, candidates: Sequence[Candidate], phase: str, rate: float | None, seconds: float
+    measure: Measure,
+    candidates: Sequence[Candidate],
+    phase: str,
+    rate: float | None,
+    seconds: float,
+    *,
+    rounds: int = _ROUNDS,
 ) -> dict[Candidate, list[Block]]:
     """Each one's blocks of so many seconds in all; [] where one failed."""
     found: dict[Candidate, list[Block]] = {candidate: [] for candidate in candidates}
-    for number in range(_ROUNDS):
+    for number in range(rounds):
         for candidate in candidates[::-1] if number % 2 else candidates:
-            ask = Ask(candidate=candidate, rate=rate, seconds=seconds / _ROUNDS, seed=number, phase=phase)
+            ask = Ask(candidate=candidate, rate=rate, seconds=seconds / rounds, seed=number, phase=phase)
             block = measure(ask)
             if isinstance(block, Block) and block.latencies_ms:
                 found[candidate].append(block)
-    return {candidate: blocks if len(blocks) == _ROUNDS else [] for candidate, blocks in found.items()}
-
-
-def _median_ms(blocks: Sequence[Block]) -> float:
-    return float(np.median([latency for block in blocks for latency in block.latencies_ms]))
+    return {candidate: blocks if len(blocks) == rounds else [] for candidate, blocks in found.items()}
 
 
 def _quantiles(blocks: Sequence[Block]) -> list[float]:
@@ -260,3 +273,15 @@ def record_here(name: str, found: here.Here, *, quick: bool) -> Path:
     )
     kept.unlink()
     return path
+
+
+def repeats(*, quick: bool) -> int:
+    """How often a disturbed block is measured again."""
+    return 0 if quick else here.REPEATS
+
+
+def main(names: Sequence[str], *, quick: bool) -> None:
+    """Records these sites."""
+    for name in names:
+        with here.at(here.SITES[name], BUILD, repeats=repeats(quick=quick)) as found:
+            print(record_here(name, found, quick=quick))

@@ -1,6 +1,7 @@
 """What is measured on a machine: its surface, and the choices of peers beside each other."""
 
 import json
+import random
 from dataclasses import replace
 
 import pytest
@@ -47,6 +48,17 @@ def test_a_machine_is_recorded_and_played(tmp_path):
     found = surface.read(record(tmp_path))
     assert found.times(Candidate.of({"threads.intraOp": 2, "program.ioBinding": True}))[0].open_ms[0] == 2.0
     assert found.factors["program.ioBinding"] == {True: (0.5, 1.0)}
+
+
+def test_a_setting_that_is_not_told_apart_from_the_plan_is_no_factor(tmp_path):
+    chance = random.Random(1)
+
+    def measure(ask):
+        return block(measured(ask).latencies_ms[0] * chance.uniform(0.98, 1.02))
+
+    found = surface.read(record(tmp_path, measure)).factors
+    assert found["onnxruntime.memPattern"] == {False: (1.0, 1.0)}
+    assert found["program.ioBinding"][True][0] == pytest.approx(0.5, abs=0.02)
 
 
 def test_a_recording_that_was_ended_goes_on_where_it_was(tmp_path):

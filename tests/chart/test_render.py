@@ -374,6 +374,42 @@ def test_no_role_has_a_wildcard_or_reads_secrets_of_others():
                     assert rule["resourceNames"] == ["raddle-webhook-tls"]
 
 
+def rights(objects, role):
+    rules = named(objects, "ClusterRole", role)["rules"]
+    return {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+
+
+def test_tunings_give_these_rights_and_no_others(default):
+    asked = chart.objects({"tuning": {"enabled": True}})
+    reading = {("inferencetunings", verb) for verb in ("get", "list", "watch")}
+    writing = {("inferencetunings", verb) for verb in ("create", "update", "patch", "delete", "deletecollection")}
+    jobs = {("jobs", verb) for verb in ("list", "watch", "create", "delete")}
+    workloads = {(kind, "get") for kind in ("deployments", "statefulsets", "daemonsets")}
+    more = {
+        "raddle-controller": {*reading, ("inferencetunings/status", "patch"), *jobs, *workloads},
+        "raddle-webhook": reading,
+        "raddle-view": reading,
+        "raddle-edit": writing,
+        "raddle-admin": {*reading, *writing},
+    }
+    for role, added in more.items():
+        assert rights(asked, role) - rights(default, role) == added
+        assert not rights(default, role) - rights(asked, role)
+
+
+def test_the_controller_carries_out_tunings_with_the_image_that_the_chart_names(default):
+    image = {"repository": "registry.example/tuner", "tag": "2"}
+    for objects, wanted in (
+        (default, {}),
+        (
+            chart.objects({"tuning": {"enabled": True, "image": image}}),
+            {"RADDLE_TUNING": "true", "RADDLE_TUNER_IMAGE": "registry.example/tuner:2"},
+        ),
+    ):
+        env = pod_specs(objects)["raddle-controller"]["containers"][0]["env"]
+        assert {one["name"]: one.get("value") for one in env if "TUN" in one["name"]} == wanted
+
+
 def test_the_shims_config_maps_can_be_kept_to_some_namespaces():
     objects = chart.objects({"shim": {"configMaps": {"namespaces": ["models", "vision"]}}})
     roles = [

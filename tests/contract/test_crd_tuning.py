@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import jsonschema
 import pytest
+import yaml
 from support.machines import of_size
 from support.tunings import ACCEPTED, IMAGE, REFUSED, SERVED_IMAGE, of_class, summary, tuning, with_status
 
@@ -87,6 +91,14 @@ def test_a_class_without_an_outcome_has_no_result(changes):
     assert results(**changes) == ()
     assert results_from_object(with_status()).classes == ()
     assert results_from_object(tuning()).classes == ()
+
+
+def test_the_how_to_shows_a_tuning_that_is_one():
+    page = (Path(__file__).parents[2] / "docs/how-to/tune-in-a-cluster.md").read_text()
+    (text,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    given = yaml.safe_load(text)
+    jsonschema.validate(given, schema.schema("InferenceTuning"))
+    assert tuning_from_object(given).server is not None
 
 
 def test_status_has_room_for_every_class():

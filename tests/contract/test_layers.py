@@ -6,6 +6,7 @@ import ast
 import functools
 import graphlib
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -207,13 +208,32 @@ def reached(start):
         ("agent", "raddle_operator.agent.process"),
         ("operator", "raddle_operator.controller.process"),
         ("operator", "raddle_operator.webhook.process"),
+        ("tune", "raddle_operator.cli.tune.command"),
+        ("tune", "raddle_operator.cli.tuned.command"),
+        ("tune", "raddle_operator.cli.analyze.command"),
     ],
 )
 def test_anyone_who_installs_an_extra_has_what_its_commands_import(extra, start):
+    modules = {"pyyaml": "yaml", "prometheus-client": "prometheus_client", "protobuf": "google"}
+    assert reached(start) <= {modules.get(name, name) for name in asked(extra)}
+
+
+def test_the_tuner_loads_no_package_that_its_image_has_not():
+    # It imports modules of the command line, which import more than that only where a cluster or a file is read.
+    loads = "import sys, raddle_operator.cli.tuner; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True, check=True).stdout.split()
+    others = {name for extra in ("cli", "operator", "agent", "tune") for name in asked(extra)} - asked("tuner")
+    assert not others.intersection(loaded)
+
+
+def asked(extra):
+    """The packages of an extra, with those of the extras that it has itself."""
     optional = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    asked = {re.match("[a-z0-9-]+", line)[0] for line in optional[extra]}
-    named = {{"pyyaml": "yaml", "prometheus-client": "prometheus_client"}.get(name, name) for name in asked}
-    assert reached(start) <= named
+    found = set()
+    for line in optional[extra]:
+        name, below = re.match(r"([a-z0-9-]+)(?:\[(.*)\])?", line).groups()
+        found |= {name} if name != "raddle" else set().union(*map(asked, below.split(",")))
+    return found
 
 
 @pytest.mark.parametrize("root", ["operator", "runtime", "tests", "tests/raddle", "tests/raddle_operator"])

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,11 +73,11 @@ def test_a_read_only_root_costs_nothing_since_no_byte_code_is_written(name):
     assert "PYTHONDONTWRITEBYTECODE=1" in text.split()
 
 
-def test_operator_and_agent_are_built_alike_but_for_their_packages_and_names():
-    """Two files, so that a build needs no arguments; one text, so that a change of one is not forgotten in the other."""
-    operator, agent = (instructions(name) for name in ON_PYTHON)
-    differ = [one[0] for one, other in zip(operator, agent, strict=True) if one != other]
-    assert differ == ["RUN", "LABEL"]
+@pytest.mark.parametrize("name", ON_PYTHON[1:])
+def test_those_on_python_are_built_alike_but_for_their_packages_and_names(name):
+    """A file each, so that a build needs no arguments; one text, so that a change of one is not forgotten in another."""
+    pairs = zip(instructions(ON_PYTHON[0]), instructions(name), strict=True)
+    assert [one[0] for one, other in pairs if one != other] == ["RUN", "LABEL"]
 
 
 def test_the_shim_image_is_built_on_nothing():
@@ -92,6 +94,12 @@ def test_the_context_holds_nothing_that_a_build_or_a_test_run_left_behind():
     parts = {part for path in model.context_files() for part in path.relative_to(ROOT).parts}
     assert {"stage.py", "pyproject.toml", "delivery.py"} <= parts
     assert not parts & {"__pycache__", "_native", ".venv", "tests"}
+
+
+def test_the_context_holds_all_that_the_build_stages_import(tmp_path):
+    model.snapshot(tmp_path)
+    program = "import sys; sys.path += ['images', 'tools', 'runtime']; import stage, native.build, raddle.delivery"
+    subprocess.run([sys.executable, "-I", "-c", program], cwd=tmp_path, check=True)
 
 
 def pins(path):
@@ -116,7 +124,9 @@ def test_the_images_hold_the_versions_that_the_tests_run_with(name):
     assert {package: tested.get(package) for package in shipped} == shipped
 
 
-@pytest.mark.parametrize(("name", "extras"), [("operator", ("operator", "agent", "cli")), ("agent", ("agent",))])
+@pytest.mark.parametrize(
+    ("name", "extras"), [("operator", ("operator", "agent", "cli")), ("agent", ("agent",)), ("tuner", ("tuner",))]
+)
 def test_the_images_hold_what_pyproject_asks_for(name, extras):
     import tomllib
 

@@ -1,5 +1,6 @@
 """What the build stages set, so that two builds of the same sources are the same."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -31,6 +32,8 @@ def test_pruning_leaves_packages_of_the_client_importable_and_takes_its_models(t
         "kubernetes/client/models/v1_object_meta.py",
         "kubernetes/client/rest.py",
         "kopf/api.py",
+        "scipy/stats/__init__.py",
+        "numpy/testing/__init__.py",
         "a.dist-info/METADATA",
     ]
     gone = [
@@ -38,6 +41,8 @@ def test_pruning_leaves_packages_of_the_client_importable_and_takes_its_models(t
         "kubernetes/aio/client/api/core_v1_api.py",
         "a.dist-info/RECORD",
         "a.dist-info/direct_url.json",
+        "scipy/stats/tests/data/levy.npz",
+        "numpy/tests/test_lazyloading.py",
         "bin/rich",
     ]
     for name in kept + gone:
@@ -70,8 +75,6 @@ def test_the_shims_image_serves_a_runtime_that_ignores_the_subpath_of_an_image_v
 
 
 def test_no_process_of_ours_asks_for_what_is_pruned():
-    import subprocess
-
     program = """if True:
         import sys
         import raddle_operator.controller.process, raddle_operator.webhook.process, raddle_operator.controller.handlers
@@ -86,6 +89,16 @@ def test_no_process_of_ours_asks_for_what_is_pruned():
     assert loaded
     asked = {path.name for path in loaded for pattern in stage.UNUSED if path.match(pattern)}
     assert asked == set(stage.KEPT)
+
+
+def test_the_tuner_needs_no_tests_of_its_packages():
+    program = """if True:
+        import sys
+        import raddle_operator.cli.tuner, raddle_operator.trials.http_load, raddle_operator.trials.runner_load
+        print([name for name in sys.modules if ".tests" in name])
+    """
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
 
 
 def test_wheels_are_asked_for_by_the_targets_platform():

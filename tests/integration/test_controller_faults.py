@@ -5,6 +5,7 @@ It runs with the rights that the chart gives it and no others.
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import itertools
 import socket
@@ -123,6 +124,14 @@ async def test_the_charts_rights_are_enough_for_status_events_lease_and_shim(kub
         await soon(lambda: nonempty(kube, CONFIG_MAPS, namespace))
         lease = await kube.get(LEASES, "raddle-controller", SYSTEM)
         assert lease["spec"]["holderIdentity"] == settings.identity
+
+
+async def test_without_rights_on_tunings_all_else_works(kube, settings, namespace):
+    tuning = dataclasses.replace(settings, tuning=True, tuner_image="registry.example/raddle-tuner:1")
+    async with running(tuning):
+        await new_policy(kube, "p", namespace)
+        await has_status(kube, "p", namespace)
+        await soon(lambda: is_ready(tuning))
 
 
 async def nonempty(kube, resource, namespace):

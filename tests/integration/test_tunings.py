@@ -1,4 +1,4 @@
-"""InferenceTunings with the chart's rights on a real API server, whose Job controller and kubelets these tests are."""
+"""InferenceTunings with the chart's rights on a real control plane, whose kubelets these tests are."""
 
 from __future__ import annotations
 
@@ -24,10 +24,8 @@ from raddle_operator.kube import (
     INFERENCE_TUNINGS,
     JOBS,
     NAMESPACES,
-    NODE_CPU_TOPOLOGIES,
     NODES,
     PODS,
-    SERVICE_ACCOUNTS,
     Forbidden,
     NotFound,
     Resource,
@@ -49,7 +47,7 @@ soon = functools.partial(until, seconds=40, refusals=(Unavailable, NotFound, For
 @pytest.fixture(scope="module")
 def cluster(request):
     chart = Path(request.config.rootpath) / "charts" / "raddle"
-    with Cluster(scheduler=False, controller_manager=False) as running:
+    with Cluster() as running:
         running.helm(
             *("install", "raddle", str(chart), "--namespace", SYSTEM, "--create-namespace"),
             *("--set", "workloads.enabled=false", "--set", "webhook.url=https://127.0.0.1:1"),
@@ -90,27 +88,23 @@ async def running(settings):
 class Shop:
     """A namespace with a Deployment, nodes of one class, and what a kubelet says of the pods of its tunings' Jobs."""
 
-    def __init__(self, kube):
+    def __init__(self, cluster, kube):
+        self.cluster = cluster
         self.kube = kube
         self.namespace = f"shop-{next(_numbers)}"
 
     async def make(self):
         await self.kube.create(NAMESPACES, objects.namespace(self.namespace))
-        await self.kube.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": self.namespace}})
         serving = objects.guaranteed(command=["serve"])
-        await self.kube.create(DEPLOYMENTS, objects.deployment("ranker", 2, serving, namespace=self.namespace))
+        # None of its own pods: the nodes of the other tests would have them too.
+        await self.kube.create(DEPLOYMENTS, objects.deployment("ranker", 0, serving, namespace=self.namespace))
         for name in ("a", "b"):
-            await self.add_node(name)
+            self.add_node(name)
         return self
 
-    async def add_node(self, name):
-        name = f"{self.namespace}-{name}"
-        await self.kube.create(NODES, {"metadata": {"name": name, "labels": {"shop": self.namespace}}})
-        ready = {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2027-01-15T08:00:00Z"}]}
-        await self.kube.patch(NODES, name, {"status": ready}, subresource="status")
-        # As the node controller does when a node is Ready.
-        await self.kube.patch(NODES, name, {"spec": {"taints": None}})
-        await self.kube.create(NODE_CPU_TOPOLOGIES, objects.topology(name))
+    def add_node(self, name):
+        topology = objects.topology(self.node(name))
+        self.cluster.register_node(self.node(name), cpus=8, labels={"shop": self.namespace}, topology=topology)
 
     def node(self, name):
         return f"{self.namespace}-{name}"
@@ -135,18 +129,19 @@ class Shop:
         return await soon(made, f"a Job on {name}")
 
     async def pod_of(self, job):
-        """The pod as the Job controller makes it."""
-        template, name = job["spec"]["template"], f"{job['metadata']['name']}-x"
-        owner = {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "name": job["metadata"]["name"],
-            "uid": job["metadata"]["uid"],
-            "controller": True,
-        }
-        metadata = {**template["metadata"], "name": name, "namespace": self.namespace, "ownerReferences": [owner]}
-        await self.kube.create(PODS, {"metadata": metadata, "spec": template["spec"]})
-        return name
+        """The pod's name, once the scheduler has found its node."""
+        node = job["metadata"]["annotations"]["raddle.dev/tuning-node"]
+
+        async def bound():
+            selector = f"job-name={job['metadata']['name']}"
+            [*pods] = (await self.kube.list(PODS, self.namespace, label_selector=selector)).items
+            return next((pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName") == node), None)
+
+        return await soon(bound, "its pod is bound")
+
+    async def kubelet_ends(self, pod):
+        """The containers have ended, and the pod goes."""
+        await self.kube.request("DELETE", PODS.path(self.namespace, pod), body={"gracePeriodSeconds": 0})
 
     async def says(self, pod, **status):
         await self.kube.patch(PODS, pod, {"status": status}, self.namespace, subresource="status")
@@ -165,10 +160,10 @@ class Shop:
 
         return await soon(there, f"{kind} is {reason}")
 
-    async def event(self, reason):
+    async def event(self, reason, note=""):
         async def there():
             page = await self.kube.list(EVENTS, self.namespace)
-            return next((one for one in page.items if one["reason"] == reason), None)
+            return next((one for one in page.items if one["reason"] == reason and note in one["note"]), None)
 
         return await soon(there, f"an event {reason}")
 
@@ -182,8 +177,8 @@ def condition(status, kind):
 
 
 @pytest.fixture
-async def shop(kube):
-    return await Shop(kube).make()
+async def shop(cluster, kube):
+    return await Shop(cluster, kube).make()
 
 
 @pytest.fixture
@@ -211,7 +206,7 @@ async def test_one_node_searches_and_another_tries_its_winner_again(cluster, con
     status = await shop.status("Valid", "Measured")
     assert (status["verdict"], status["gain"], status["trials"]) == ("Better", "-10.5 % [-12.5, -8.5]", 24)
     assert status["classes"][0]["decidedBy"] == shop.node("b")
-    assert (await shop.event("JobCreated"))["note"].endswith("searches")
+    await shop.event("JobCreated", f"on node {shop.node('a')} searches")
     assert (await shop.event("Measured"))["type"] == "Normal"
     shown = cluster.kubectl("get", "inferencetuning", "-n", shop.namespace).stdout
     header, row = shown.splitlines()
@@ -219,6 +214,10 @@ async def test_one_node_searches_and_another_tries_its_winner_again(cluster, con
     assert row.split()[:2] == ["ranker", "Better"]
     described = cluster.kubectl("describe", "inferencetuning", "ranker", "-n", shop.namespace).stdout
     assert "Measured" in described
+
+
+async def gone(shop):
+    return not await shop.jobs()
 
 
 async def test_a_result_outlives_its_job_and_a_restart_makes_nothing_twice(kube, settings, shop):
@@ -229,25 +228,35 @@ async def test_a_result_outlives_its_job_and_a_restart_makes_nothing_twice(kube,
         await shop.ends(await shop.pod_of(job), outcome())
         await shop.status("Valid", "Measured")
         assert [one["metadata"]["uid"] for one in await shop.jobs()] == [job["metadata"]["uid"]]
-    await kube.delete(JOBS, job["metadata"]["name"], shop.namespace, propagation="Background")  # its time is over
+    # Its time is over.
+    await kube.delete(JOBS, job["metadata"]["name"], shop.namespace, propagation="Foreground")
+    await soon(lambda: gone(shop), "the Job is gone")
     async with running(settings):
         status = await shop.status("Running", "Finished")
     assert status["verdict"] == "Better"
     assert await shop.jobs() == []
 
 
-async def test_a_changed_spec_begins_anew(kube, controller, shop):
+async def test_a_changed_spec_begins_anew_when_the_old_pod_has_ended(kube, controller, shop):
     await shop.tune()
     old = await shop.job_on("a")
-    patch = {"spec": {"budget": {"minutes": 5}}}
-    await kube.patch(INFERENCE_TUNINGS, "ranker", patch, shop.namespace)
+    pod = await shop.pod_of(old)
+    await kube.patch(INFERENCE_TUNINGS, "ranker", {"spec": {"budget": {"minutes": 5}}}, shop.namespace)
 
-    async def replaced():
-        [*jobs] = await shop.jobs()
-        return [job for job in jobs if job["spec"]["activeDeadlineSeconds"] == 5 * 60 + 1200] and len(jobs) == 1
+    async def deadlines():
+        return [
+            (job["spec"]["activeDeadlineSeconds"], "deletionTimestamp" in job["metadata"]) for job in await shop.jobs()
+        ]
 
-    await soon(replaced, "a Job of the new spec alone")
-    assert old["metadata"]["uid"] not in {job["metadata"]["uid"] for job in await shop.jobs()}
+    async def ends():
+        return await deadlines() == [(old["spec"]["activeDeadlineSeconds"], True)]
+
+    async def begun():
+        return await deadlines() == [(5 * 60 + 1200, False)]
+
+    await soon(ends, "the old Job ends, and it is the only one")
+    await shop.kubelet_ends(pod)
+    await soon(begun, "the new Job is the only one")
 
 
 async def test_an_evicted_pod_is_made_again(controller, shop):
@@ -258,7 +267,7 @@ async def test_an_evicted_pod_is_made_again(controller, shop):
 
 
 async def test_a_node_that_fails_is_followed_by_the_next(controller, shop):
-    await shop.add_node("c")
+    shop.add_node("c")
     await shop.tune()
     pod = await shop.pod_of(await shop.job_on("a"))
     await shop.ends(pod, Failed("there is no model /models/ranker.onnx"), code=1)
@@ -271,12 +280,15 @@ async def test_a_node_that_fails_is_followed_by_the_next(controller, shop):
 
 
 async def test_a_lost_nodes_job_is_deleted(kube, controller, shop):
-    await shop.add_node("c")
+    shop.add_node("c")
     await shop.tune()
     job = await shop.job_on("a")
     await kube.delete(NODES, shop.node("a"))
     await shop.job_on("b")
-    assert job["metadata"]["name"] not in {one["metadata"]["name"] for one in await shop.jobs()}
+
+    # It goes when its pod is collected, which the controller manager does after a minute.
+    left = {one["metadata"]["name"]: "deletionTimestamp" in one["metadata"] for one in await shop.jobs()}
+    assert left.get(job["metadata"]["name"], True)
 
 
 async def test_an_image_that_can_not_be_pulled_is_a_warning(controller, shop):
@@ -292,9 +304,11 @@ async def test_an_image_that_can_not_be_pulled_is_a_warning(controller, shop):
 async def test_a_quota_that_refuses_the_job_is_named(kube, controller, shop):
     hard = {"count/jobs.batch": "0"}
     await kube.create(QUOTAS, {"metadata": {"name": "few", "namespace": shop.namespace}, "spec": {"hard": hard}})
-    # As the quota controller does.
-    patch = {"status": {"hard": hard, "used": {"count/jobs.batch": "0"}}}
-    await kube.patch(QUOTAS, "few", patch, shop.namespace, subresource="status")
+
+    async def in_force():
+        return (await kube.get(QUOTAS, "few", shop.namespace)).get("status", {}).get("hard") == hard
+
+    await soon(in_force, "the quota holds")
     await shop.tune()
     status = await shop.status("Running", "Blocked")
     assert "exceeded quota: few" in condition(status, "Running")["message"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
@@ -26,13 +27,15 @@ def test_files_and_folders_are_those_of_the_native_shim():
     ("files", "names"),
     [
         ([], ()),
-        (["usr/lib/libjemalloc.so.2"], ("Jemalloc",)),
-        (["usr/local/lib/libmimalloc.so", "lib64/libtcmalloc.so.4"], ("Mimalloc", "Tcmalloc")),
-        (["usr/lib/libjemalloc.so.2.debug"], ()),
+        (["/usr/lib/libjemalloc.so.2"], ("Jemalloc",)),
+        (["/usr/local/lib/libmimalloc.so", "/lib64/libtcmalloc.so.4"], ("Mimalloc", "Tcmalloc")),
+        (["/usr/lib/libjemalloc.so.2.debug"], ()),
+        (allocators.paths(), ("Mimalloc", "Jemalloc", "Tcmalloc")),
     ],
 )
-def test_an_allocator_is_there_where_one_of_its_files_is(tmp_path, files, names):
-    for file in files:
-        (tmp_path / file).parent.mkdir(parents=True)
-        (tmp_path / file).touch()
-    assert allocators.present(tmp_path) == names
+def test_an_allocator_is_there_where_one_of_its_files_is(files, names):
+    assert allocators.named(files) == names
+
+
+def test_this_machine_has_those_whose_files_it_has():
+    assert allocators.here() == allocators.named(list(filter(os.path.exists, allocators.paths())))

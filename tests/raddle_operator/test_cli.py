@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 import textwrap
 from dataclasses import replace
 
@@ -539,3 +541,32 @@ def test_plan_lists_the_literals_that_it_would_set(run):
     result = run("plan", "-f", "policy.yaml", "-f", "deployment.yaml", "-o", "json", files=files)
     (workload,) = json.loads(result.output)
     assert workload["containers"][0]["literals"]["GOMAXPROCS"] == "12"
+
+
+@pytest.mark.parametrize(
+    ("missing", "arguments", "said"),
+    [
+        ("onnx", ["tune", "--help"], "raddle tune needs onnx, which is not installed: pip install 'raddle[tune]'"),
+        ("scipy", ["tune", "--help"], "raddle tune needs scipy, which is not installed: pip install 'raddle[tune]'"),
+        (
+            "onnx",
+            ["analyze", __file__],
+            "raddle analyze needs onnx, which is not installed: pip install 'raddle[tune]'",
+        ),
+        (
+            "rich",
+            ["plan", "--help"],
+            "raddle plan needs rich, which is not installed: pip install 'raddle[cli]'",
+        ),
+        (
+            "kopf",
+            ["controller", "--namespace", "x"],
+            "raddle controller needs kopf, which is not installed: pip install 'raddle[operator]'",
+        ),
+    ],
+)
+def test_a_command_whose_packages_are_missing_says_what_to_install(missing, arguments, said):
+    program = "import sys; sys.modules[sys.argv.pop(1)] = None; from raddle_operator.cli import main; main()"
+    command = [sys.executable, "-c", program, missing, *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"Error: {said}\n")

@@ -16,6 +16,7 @@ from raddle_operator.jobs.manifest import Settings, Wanted, job_name, manifest
 from raddle_operator.jobs.plan import Start
 from raddle_operator.jobs.template import template_of
 from raddle_operator.objects.pods import pod_from_object
+from raddle_operator.objects.quantities import parse
 from raddle_operator.objects.tuning import tuning_from_object
 from raddle_operator.trials import pod
 
@@ -122,6 +123,7 @@ def test_of_its_init_containers_those_run_that_fill_a_volume_for_the_measured_on
 def test_a_guaranteed_pod_stays_one_so_that_it_gets_exclusive_cpus_as_the_workload_does():
     resources = [one["resources"] for one in pod_spec(made())["containers"]]
     assert all(one["requests"] == one["limits"] and one["limits"].keys() == {"cpu", "memory"} for one in resources)
+    assert parse(resources[0]["limits"]["cpu"]) % 1, "an exclusive CPU of its own might not be admitted"
 
 
 def test_it_runs_on_its_node_only():

@@ -98,6 +98,11 @@ def test_without_a_name_the_first_container_is_measured_under_its_own_limit():
     assert found.container["resources"] == {"limits": {"cpu": "2"}, "requests": {"cpu": "1500m"}}
 
 
+def test_a_container_that_has_the_pods_limit_is_measured_under_that():
+    workload = objects.deployment("ranker", 2, objects.container(command=["serve"]), resources={"limits": {"cpu": "3"}})
+    assert template_of(tuning_object(), workload).container["resources"]["limits"] == {"cpu": "3"}
+
+
 def test_an_image_alone_is_measured():
     found = template_of(tuning_object(**IMAGE, server=None, model="/m.onnx"), None)
     limits = {"limits": {"cpu": "4"}}

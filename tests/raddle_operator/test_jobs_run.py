@@ -74,6 +74,16 @@ CASES = {
         State.FAILED,
         "serve: StartError: no such file; the image needs a shell",
     ),
+    "an init container that fails": (
+        job(condition=BACKOFF),
+        pod(
+            phase="Failed",
+            initContainerStatuses=[{"name": "fetch", "state": ended("no such bucket")}],
+            tuner=waiting("PodInitializing"),
+        ),
+        State.FAILED,
+        "fetch: Error, exit code 1: no such bucket",
+    ),
     "at work": (job(), pod(tuner={"running": {"startedAt": TIME}}), State.RUNNING, ""),
     "measured": (job(), pod(tuner=ended(SAID, reason="Completed", code=0)), State.MEASURED, ""),
     "an error": (job(), pod(tuner=ended(to_text(Failed("no model there")))), State.FAILED, "no model there"),

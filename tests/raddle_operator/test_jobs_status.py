@@ -115,7 +115,7 @@ def test_nodes_that_disagree_are_inconclusive():
     assert status["verdict"] == "Inconclusive"
     assert conditions(status)["Valid"] == ("False", "Inconclusive")
     assert conditions(status)["Inconclusive"] == ("True", "Inconclusive")
-    assert message(status, "Inconclusive").endswith("to be better than the plan, b did not")
+    assert message(status, "Inconclusive").endswith("b did not find it better (NoDifference)")
 
 
 def test_what_can_not_be_carried_out_says_why_and_what_to_do():

@@ -195,6 +195,13 @@ def test_a_model_that_is_not_there_is_said_with_what_the_container_says(one, sha
     (shared / "copy").unlink()
 
 
+def test_files_that_the_container_has_are_named(one, shared):
+    with tuning_pods.folder() as theirs:
+        (theirs / "it's $HOME here").touch()
+        there, not_there = str(theirs / "it's $HOME here"), str(theirs / "nothing")
+        assert one.present([not_there, there, "/bin/sh"]) == [there, "/bin/sh"]
+
+
 @pytest.fixture
 def measured(one, shared):
     """measured(subject): a block of it in the container."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -12,11 +13,15 @@ from pathlib import Path
 import psutil
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 from support import tiny_models
 
 from raddle_operator.cli import main
+from raddle_operator.cli.tune.progress import Progress
 from raddle_operator.trials import ending
 from raddle_operator.tuning import document
+from raddle_operator.tuning.candidate import Candidate
+from raddle_operator.tuning.measured import Ask
 
 RADDLE = str(Path(sys.executable).with_name("raddle"))
 
@@ -38,6 +43,8 @@ def tune(*arguments):
         (["MODEL", "--limit", "four"], "'--limit': 'four' is not a quantity"),
         (["MODEL", "--rate", "1", "--p99", "20"], "'--p99': '20' is no time; write it as 20ms, in us, ms, s"),
         (["MODEL", "--objective", "cost"], "--objective cost needs --rate"),
+        (["MODEL", "--objective", "throughput", "--rate", "1"], "leave out --rate"),
+        (["MODEL", "MODEL"], "one model, not 2"),
         (["MODEL", "--shape", "z=1"], "no input is named z"),
         (["MODEL", "--request", "MODEL"], "--request goes with --http only"),
         (
@@ -95,6 +102,7 @@ def test_a_search_that_runs_out_of_budget_says_what_is_known(model):
     assert tuning.result.verdict == "Inconclusive"
     assert tuning.key.runtime == "onnxruntime"
     assert "ended before all was measured" in tuning.result.remarks
+    assert "too short to try anything but the plan" in done.stderr
 
 
 def test_a_record_is_gone_on_with_and_one_of_another_question_refused(model, tmp_path):
@@ -114,6 +122,38 @@ def test_a_record_is_gone_on_with_and_one_of_another_question_refused(model, tmp
     refused = again("--limit", "1")
     assert refused.returncode == 2
     assert "key.limitCPUs is null there, 1.0 now" in refused.stderr
+
+
+# --- meanwhile ------------------------------------------------------------------------------------------------------
+
+
+def shown(*, terminal):
+    """What is written while three blocks are measured, and the bar alone."""
+    file = io.StringIO()
+    progress = Progress(budget_s=60.0, console=Console(file=file, force_terminal=terminal, width=80, soft_wrap=True))
+    with progress.shown():
+        for phase, candidate, left_s in (("A/A", {}, 60.0), ("A/A", {}, 59.0), ("race", {"threads.intraOp": 2}, 30.4)):
+            progress.tell(Ask(candidate=Candidate.of(candidate), rate=None, seconds=1.0, seed=1, phase=phase), left_s)
+        progress.say("it is so")
+        progress.close()
+    return file.getvalue()
+
+
+def test_a_line_is_written_for_each_phase_where_there_is_no_terminal():
+    assert shown(terminal=False).splitlines() == [
+        "raddle tune: A/A: 1 candidate, 1:00 left: the plan",
+        "raddle tune: race: 2 candidates, 0:30 left: intraOp 2",
+        "raddle tune: it is so",
+    ]
+
+
+def test_a_bar_is_drawn_on_a_terminal_and_taken_away():
+    written = shown(terminal=True)
+    assert "2 candidates, 0:30 left: intraOp 2" in written
+    assert "raddle tune: it is so\n" in written
+    hidden, shown_again = "\x1b[?25l", "\x1b[?25h"
+    assert written.index(hidden) < written.index(shown_again)
+    assert written.endswith("\x1b[2K")
 
 
 # --- an end that someone asks for -----------------------------------------------------------------------------------

@@ -192,6 +192,13 @@ def test_a_model_that_does_not_load_is_said(theirs):
     assert out == ""
 
 
+def test_a_script_of_torch_is_refused(theirs):
+    found, _ = ended(of_model("/models/net.pt"), theirs)
+    assert found.error == (
+        "spec.model: /models/net.pt is TorchScript, which does not say what its inputs are: tune its server"
+    )
+
+
 def test_inputs_that_can_not_be_made_are_named(theirs):
     node = helper.make_node("Identity", ["x"], ["y"])
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "xy")

@@ -117,6 +117,13 @@ ROWS: Final = (
                 ("nodes without", "sum(raddle_nodes_without_topology)"),
             ),
             graph(
+                "Tunings",
+                "Whether they can be carried out, have a result, and what is done with their Jobs.",
+                ("accepted {{accepted}}", "sum by (accepted) (raddle_tunings)"),
+                ("with a result", 'sum(raddle_tunings{valid="true"})'),
+                ("Jobs {{outcome}}", per_s("raddle_controller_tuning_jobs_total", "outcome")),
+            ),
+            graph(
                 "Values withheld",
                 "Pods that got values, but not all, by reason.",
                 ("{{reason}}", per_s("raddle_webhook_withheld_total", "reason") + " > 0"),

@@ -26,7 +26,7 @@ from images.model import (
 
 EXAMPLES = """\
 examples:
-  python -m images                       build the three images for this machine's architecture
+  python -m images                       build the four images for this machine's architecture
   python -m images build --arch all      ... for every architecture
   python -m images export DIR            write each as NAME-VERSION-ARCH.tar for `ctr images import`, with its SBOM
   python -m images export DIR --arch all --layout   ... and all of them as an OCI layout with both architectures

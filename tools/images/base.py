@@ -67,9 +67,9 @@ def builder(progress: Progress) -> str:
     return _made("builder", own, (*TOOLS, *CROSS[own]), progress, {})
 
 
-def python(architecture: str, progress: Progress) -> str:
-    """The name of the image with Python alone, made when it isn't there. Raises ImagesError."""
-    return _made("base", architecture, PYTHON, progress, {"BUILDER": builder(progress)})
+def python(architecture: str, libraries: tuple[str, ...], progress: Progress) -> str:
+    """The name of the image with Python and these libraries alone, made when it isn't there. Raises ImagesError."""
+    return _made("base", architecture, (*PYTHON, *libraries), progress, {"BUILDER": builder(progress)})
 
 
 def _made(

@@ -57,7 +57,7 @@ def bases(wanted: Image, architecture: str, progress: Progress) -> dict[str, str
     """BUILDER and, where the image has one, BASE: made here, since there is no registry to get others from."""
     found = {"BUILDER": base.builder(progress)}
     if wanted.requirements is not None:
-        found["BASE"] = base.python(architecture, progress)
+        found["BASE"] = base.python(architecture, wanted.libraries, progress)
     return found
 
 

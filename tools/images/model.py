@@ -1,4 +1,4 @@
-"""What is built: three images for two architectures, from one context, at one time of the sources."""
+"""What is built: four images for two architectures, from one context, at one time of the sources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from unavailable import UnavailableError
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = ROOT / "images"
 # What the Dockerfiles' build stages read; .dockerignore names the same.
-CONTEXT: Final = ("LICENSE", "README.md", "crds", "images", "operator", "pyproject.toml", "runtime", "tools/native")
+CONTEXT: Final = (
+    *("LICENSE", "README.md", "crds", "images", "operator", "pyproject.toml", "runtime"),
+    *("tools/native", "tools/unavailable.py"),
+)
 _MADE: Final = frozenset({"__pycache__", "_native"})
 # As an image's platform names them, and as `uname -m` does.
 ARCHITECTURES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -34,11 +37,15 @@ class ImagesUnavailableError(ImagesError, UnavailableError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """One image. `folder` is that of its Dockerfile below images/, `name` its repository's."""
+    """One image. `folder` is that of its Dockerfile below images/, `name` its repository's.
+
+    `libraries` are Debian's packages that the wheels among its requirements are linked to, beside Python's own.
+    """
 
     folder: str
     name: str
     requirements: str | None = None
+    libraries: tuple[str, ...] = ()
 
     @property
     def dockerfile(self) -> Path:
@@ -49,6 +56,8 @@ class Image:
 IMAGES: Final = (
     Image(folder="operator", name="raddle", requirements="requirements-operator.txt"),
     Image(folder="agent", name="raddle-agent", requirements="requirements-agent.txt"),
+    # onnx, SciPy and numpy are C++.
+    Image(folder="tuner", name="raddle-tuner", requirements="requirements-tuner.txt", libraries=("libstdc++6",)),
     Image(folder="shim", name="raddle-shim"),
 )
 

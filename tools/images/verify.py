@@ -19,6 +19,7 @@ _PROCESSES: Final = (
 )
 _USER: Final = "import os, sys; assert os.getuid() == 65532, os.getuid(); from raddle import delivery"
 _SHIMS: Final = "assert delivery.architectures() == delivery.ARCHITECTURES; delivery.files()"
+_LOADS: Final = "import raddle_operator.trials.http_load, raddle_operator.trials.runner_load"
 _LIBRARY: Final = "/opt/raddle-operator/lib"
 _LAUNCHER: Final = "/opt/raddle-operator/bin/raddle"
 COMMANDS: Final = {
@@ -31,6 +32,7 @@ COMMANDS: Final = {
         ),
     ],
     "agent": [["python3", "-c", f"{_USER}; import psutil, h2, yaml"], ["raddle", "agent", "--help"]],
+    "tuner": [["python3", "-c", f"{_USER}; {_SHIMS}; {_LOADS}"], ["raddle", "tuner", "--help"]],
 }
 
 

@@ -1,7 +1,7 @@
 """One run: a fresh server with one variant's environment in one cell's conditions, under load for a few seconds.
 
-The counters (cgroup, /proc/stat) are read when the generator says that it starts and when it has ended, so start-up,
-model loading and warm-up are not in any figure.
+The load and the counters are those of `raddle tune`: counters are read when the load begins and when it has ended, so
+start-up, model loading and warm-up are not in any figure.
 """
 
 from __future__ import annotations
@@ -9,26 +9,27 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
+import socket
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from load import generator, models, neighbour, serving
+import psutil
+
+from load import models, neighbour, serving
 from raddle import env
 from raddle_operator.local import quota
+from raddle_operator.trials import conditions, runner_load
+from raddle_operator.trials.conditions import Meanwhile, Reading
+from raddle_operator.trials.load import Caller, LoadError, Offer, Seen
 
 _START_TIMEOUT_S = 120.0  # importing numpy and ONNX Runtime within a tenth of a CPU is slow
 _WARM_UP_S = 0.3
-QUIET_PERCENT = 10.0
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class ServerError(Exception):
@@ -148,9 +149,25 @@ def run(cell: Cell, variant: Variant) -> Run:
         group = _group(cell, stack)
         beside = stack.enter_context(neighbour.busy()) if cell.neighbour else None
         process, ready = stack.enter_context(_serving(cell, variant, group, folder))
-        load, busy = _under_load(cell, process, group, beside, folder)
+        seen, meanwhile, neighbour_s = _under_load(cell, process, group, beside, folder)
         errors = (folder / "stderr").read_text(errors="replace").count("pthread_setaffinity_np failed")
-    return _figures(cell, load, busy, {**ready, "affinity_errors": errors, "limited": cell.limit_cpus is not None})
+    used, limited = meanwhile.usage, cell.limit_cpus is not None
+    return Run(
+        latencies_ms=tuple(sorted(seen.latencies_ms)),
+        missed=seen.missed,
+        cpu_s=used.cpu_s,
+        cpu_percent=100 * used.cpu_s / meanwhile.seconds / (cell.limit_cpus or 1.0),
+        periods=used.periods if limited else None,
+        throttled_periods=used.throttled_periods if limited else None,
+        throttled_s=used.throttled_s if limited else None,
+        steal_percent=meanwhile.steal_percent,
+        others_percent=meanwhile.others_percent,
+        neighbour_cpu_s=neighbour_s,
+        pool_threads=ready["pool_threads"],
+        affinity_errors=errors,
+        raddle=ready["raddle"],
+        version=ready["version"],
+    )
 
 
 def _group(cell: Cell, stack: contextlib.ExitStack) -> quota.Group | None:
@@ -173,7 +190,7 @@ def quiet_run(cell: Cell, variant: Variant, attempts: int) -> Run:
     What is looked at is only what other processes and the hypervisor did, never how the server fared.
     """
     runs: list[Run] = []
-    while len(runs) < attempts and not (runs and runs[-1].disturbed_percent <= QUIET_PERCENT):
+    while len(runs) < attempts and not (runs and runs[-1].disturbed_percent <= conditions.QUIET_PERCENT):
         runs.append(run(cell, variant))
     return replace(min(runs, key=lambda one: one.disturbed_percent), attempts=len(runs))
 
@@ -227,87 +244,35 @@ def _ready(process: subprocess.Popen[str], folder: Path) -> dict[str, Any]:
     raise ServerError("the server did not start: " + (folder / "stderr").read_text(errors="replace")[-2000:])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Busy:
-    """Machine-wide and server-only CPU seconds at one moment, or between two."""
-
-    at_s: float
-    total_s: float
-    busy_s: float
-    steal_s: float
-    server: quota.Usage
-    neighbour: quota.Usage
-
-
 def _under_load(
     cell: Cell, process: subprocess.Popen[str], group: quota.Group | None, beside: quota.Group | None, folder: Path
-) -> tuple[dict[str, Any], _Busy]:
-    """The generator's Load document, and what the server and the machine did meanwhile."""
-    argv = [sys.executable, generator.__file__, "--socket", str(folder / "socket")]
-    argv += ["--duration", str(cell.duration_s), "--warm-up", str(_WARM_UP_S)]
-    argv += [] if cell.rate is None else ["--rate", str(cell.rate)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True) as calling:
+) -> tuple[Seen, Meanwhile, float]:
+    """What was seen, what the machine did meanwhile, and the neighbour's CPU seconds. Raises ServerError."""
+    offer = Offer(rate=cell.rate, seconds=cell.duration_s, warm_up_s=_WARM_UP_S)
+    with contextlib.ExitStack() as stack:
+        link = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         try:
-            assert calling.stdout is not None
-            calling.stdout.readline()
-            before = _busy(process.pid, group, beside)
-            lines = calling.stdout.readlines()
-            after = _busy(process.pid, group, beside)
-        finally:
-            calling.kill()
-    if not lines:
-        raise ServerError("the load generator broke off: " + (folder / "stderr").read_text(errors="replace")[-2000:])
-    meanwhile = _Busy(
-        at_s=after.at_s - before.at_s,
-        total_s=after.total_s - before.total_s,
-        busy_s=after.busy_s - before.busy_s,
-        steal_s=after.steal_s - before.steal_s,
-        server=after.server.since(before.server),
-        neighbour=after.neighbour.since(before.neighbour),
-    )
-    return dict(json.loads(lines[-1])), meanwhile
+            link.connect(str(folder / "socket"))
+            caller = Caller(runner_load.__name__, [str(link.fileno())], links=[link.fileno()])
+            stack.callback(caller.close)
+            with caller.offered(offer) as seen_at_end:
+                before, beside_before = _counted(process.pid, group, beside)
+                seen = seen_at_end()
+                after, beside_after = _counted(process.pid, group, beside)
+        except (LoadError, OSError) as error:
+            raise ServerError(f"{error}: {(folder / 'stderr').read_text(errors='replace')[-2000:]}") from None
+    neighbour_s = beside_after.since(beside_before).cpu_s
+    return seen, conditions.between(before, after, seen.cpu_s + neighbour_s), neighbour_s
 
 
-def _busy(pid: int, group: quota.Group | None, beside: quota.Group | None) -> _Busy:
-    # proc(5), /proc/stat: user nice system idle iowait irq softirq steal; guest time is within user.
-    spent = [int(word) / _TICKS_PER_S for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    idle_s, steal_s = spent[3] + spent[4], spent[7]
+def _counted(pid: int, group: quota.Group | None, beside: quota.Group | None) -> tuple[Reading, quota.Usage]:
+    """The machine with what the server has used until now, and what the neighbour has."""
     if group is not None:
         usage = group.usage()
     else:
-        # /proc/PID/stat: utime and stime are fields 14 and 15; the command in field 2 may hold spaces.
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        usage = quota.Usage(cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS_PER_S)
-    return _Busy(
-        at_s=time.perf_counter(),
-        total_s=sum(spent),
-        busy_s=sum(spent) - idle_s - steal_s,
-        steal_s=steal_s,
-        server=usage,
-        neighbour=quota.Usage() if beside is None else beside.usage(),
-    )
-
-
-def _figures(cell: Cell, load: dict[str, Any], busy: _Busy, ready: dict[str, Any]) -> Run:
-    used = busy.server
-    others_s = busy.busy_s - used.cpu_s - busy.neighbour.cpu_s - load["generator_cpu_s"]
-    total_s = max(busy.total_s, 1 / _TICKS_PER_S)
-    return Run(
-        latencies_ms=tuple(sorted(round(1000 * latency_s, 3) for latency_s in load["latencies_s"])),
-        missed=load["missed"],
-        cpu_s=used.cpu_s,
-        cpu_percent=100 * used.cpu_s / busy.at_s / (cell.limit_cpus or 1.0),
-        periods=used.periods if ready["limited"] else None,
-        throttled_periods=used.throttled_periods if ready["limited"] else None,
-        throttled_s=used.throttled_s if ready["limited"] else None,
-        steal_percent=100 * busy.steal_s / total_s,
-        others_percent=max(0.0, 100 * others_s / total_s),
-        neighbour_cpu_s=busy.neighbour.cpu_s,
-        pool_threads=ready["pool_threads"],
-        affinity_errors=ready["affinity_errors"],
-        raddle=ready["raddle"],
-        version=ready["version"],
-    )
+        times = psutil.Process(pid).cpu_times()
+        usage = quota.Usage(cpu_s=times.user + times.system)
+    return conditions.read(usage), quota.Usage() if beside is None else beside.usage()
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:

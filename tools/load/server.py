@@ -2,7 +2,7 @@
 
 Run as a file, not as a module, so that its environment is exactly what the caller gives it. It says on stdout, as one
 line of JSON, that it is ready and what it is; it serves until its stdin closes. Each connection is one caller: a thread
-of its own that reads an 8-byte request number, runs the model on an input made beforehand, and writes the number back.
+of its own that reads a request of a few bytes, runs the model on an input made beforehand, and writes the bytes back.
 `--packages` stands for the image's own site-packages: an entry added in code changes neither the environment nor what
 a `.pth` of the user site did before.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import json
 import os
 import pathlib
@@ -123,8 +124,11 @@ def _accept(listener: socket.socket, answer: Answer) -> None:
 
 
 def _serve(connection: socket.socket, answer: Answer) -> None:
-    while request := connection.recv(8):
-        answer(int.from_bytes(request, "little"))
+    for number in itertools.count():
+        request = connection.recv(8)
+        if not request:
+            return
+        answer(number)
         connection.sendall(request)
 
 

@@ -21,6 +21,7 @@ from load.measure import Cell
 from load.store import Store
 from load.verdict import FIGURES, GOALS, Comparison
 from raddle_operator.local import quota
+from raddle_operator.trials.conditions import QUIET_PERCENT
 from unavailable import UnavailableError
 
 RUN_TIMES = (models.SMALL, models.MEDIUM, models.LARGE)
@@ -271,7 +272,7 @@ def _cells(found: Measured) -> Iterator[str]:
 def _how(found: Measured, size: Size, command: str, results: str) -> Iterator[str]:
     runs = list(_runs(found.cells))
     retried = sum(one.attempts - 1 for one in runs)
-    disturbed = sum(one.disturbed_percent > measure.QUIET_PERCENT for one in runs)
+    disturbed = sum(one.disturbed_percent > QUIET_PERCENT for one in runs)
     versions = dict.fromkeys(f"{row.cell.runtime} {row.runs[0].version}" for cell in found.cells for row in cell[:1])
     yield f"`{command}`: {len(found.cells)} of {found.of} cells. {report.machine()}; {', '.join(versions)}.\n"
     yield (
@@ -287,7 +288,7 @@ def _how(found: Measured, size: Size, command: str, results: str) -> Iterator[st
         " constants of its model were fitted to cells of this table."
         " On quiet CPUs the server has the most CPU weight there is; the neighbour keeps one CPU busy at the weight of"
         f" a pod that requests {neighbour.REQUESTED_CPUS:g} CPU, and beside it the server has that of one that requests"
-        f" its limit. {retried} runs were made again because others took more than {measure.QUIET_PERCENT:g} % of the"
+        f" its limit. {retried} runs were made again because others took more than {QUIET_PERCENT:g} % of the"
         f" machine meanwhile; of the {len(runs)} that count {disturbed} were disturbed all the same."
     )
     yield f"\nEvery run, with each latency, is in {results} of the checkout that measured; `-o json` sums it up."

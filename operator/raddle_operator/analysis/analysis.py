@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from raddle_operator.analysis import cuda_graphs, node_times, scaling
 from raddle_operator.analysis import graph as graphs
@@ -15,9 +14,6 @@ from raddle_operator.analysis.node_times import NodeTimes
 from raddle_operator.analysis.onnx_model import Model
 from raddle_operator.analysis.torchscript import Script
 from raddle_operator.trials.inputs import ModelInput
-
-# Running nodes side by side is worth a trial from this gain on, at best.
-WORTH: Final = 1.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +78,7 @@ class Analysis:
     @property
     def parallel_told_apart(self) -> bool:
         """Whether all rounds say alike that running nodes side by side is worth a trial, or that it is not."""
-        return len({gain >= WORTH for gain in self.parallel_gains}) < 2
+        return len({gain >= graphs.WORTH for gain in self.parallel_gains}) < 2
 
     @property
     def paying_threads(self) -> int | None:
@@ -113,8 +109,8 @@ def of_onnx(model: Model, measured: Measured | None, remarks: tuple[str, ...] = 
         serial_share=scaling.serial_share({threads: run.ms for threads, run in runs.items()}),
         parallel_gain=gain,
         parallel_gains=gains,
-        parallel_can_pay=gain >= WORTH,
-        max_inter_op=graphs.useful_threads(made) if gain >= WORTH else 1,
+        parallel_can_pay=gain >= graphs.WORTH,
+        max_inter_op=graphs.useful_threads(made) if gain >= graphs.WORTH else 1,
         dynamic=_dynamic(model),
         control_flow=model.control_flow,
         forks=None,
@@ -203,8 +199,8 @@ def of_torchscript(script: Script) -> Analysis:
         serial_share=None,
         parallel_gain=made.width,
         parallel_gains=(),
-        parallel_can_pay=bool(script.forks) and made.width >= WORTH,
-        max_inter_op=graphs.useful_threads(made) if made.width >= WORTH else 1,
+        parallel_can_pay=bool(script.forks) and made.width >= graphs.WORTH,
+        max_inter_op=graphs.max_inter_op(made),
         dynamic=(),
         control_flow=script.control_flow,
         forks=script.forks,

@@ -10,6 +10,8 @@ from typing import Final
 
 # Threads are useful up to the count from which more shorten the graph by less than this share.
 _CLOSE: Final = 0.05
+# Running nodes side by side is worth a trial from this gain on, at best.
+WORTH: Final = 1.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,11 @@ def useful_threads(given: Graph) -> int:
     # One more thread may lengthen a schedule by a little (Graham's anomalies); the search sees a step all the same.
     found = bisect_left(counts, True, key=lambda count: length_with(given.nodes, given.weights, count) <= enough)
     return min(found + 1, max(1, most))
+
+
+def max_inter_op(given: Graph) -> int:
+    """As many, 1 where nodes side by side are not worth a trial."""
+    return useful_threads(given) if given.width >= WORTH else 1
 
 
 def _most_at_once(given: Graph) -> int:

@@ -22,10 +22,9 @@ from raddle_operator.analysis.node_times import NodeTimes
 from raddle_operator.trials import ending, inputs
 from raddle_operator.trials.inputs import Array
 
-# Rounds of all counts of threads. That all of the one's are faster than all of the other's where nothing but chance
-# makes the difference happens once in 126 times. Where a round takes long there are fewer: with 3 it is once in 10.
+# Rounds of all counts of threads; where a round takes long the fewest that can be told apart (scaling.told_apart).
 _ROUNDS: Final = 5
-_FEWEST_ROUNDS: Final = 3
+_FEWEST_ROUNDS: Final = 4
 _LONG_S: Final = 60.0
 # Where onnx finds the nodes, whose weights nobody reads.
 _OPTIMIZED, _WEIGHTS = "optimized.onnx", "weights"

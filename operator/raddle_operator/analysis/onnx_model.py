@@ -12,6 +12,7 @@ from typing import Final
 
 import onnx
 
+from raddle_operator.analysis import graph as graphs
 from raddle_operator.analysis.graph import Node
 from raddle_operator.trials import inputs
 from raddle_operator.trials.inputs import InputError, ModelInput
@@ -84,6 +85,14 @@ def nodes(graph: onnx.GraphProto) -> tuple[Node, ...]:
         )
         for index in order
     )
+
+
+def max_inter_op(path: Path) -> int:
+    """The most inter-op threads that can help with the model in a file, where each node counts alike; 1: none can.
+
+    Raises InputError.
+    """
+    return graphs.max_inter_op(graphs.graph(nodes(inputs.load(path).graph)))
 
 
 def count_kinds(graph: onnx.GraphProto) -> Mapping[str, int]:

@@ -7,13 +7,13 @@ imported when it is called: the agent must stay small, and `--help` must be quic
 from __future__ import annotations
 
 import importlib
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from raddle import __version__
 
-# Command -> (module below this package, help line). The module holds a click command named `command`.
+# Command -> (module below this package, help line). The module holds a click command of that name.
 COMMANDS: Final = {
     "plan": ("plan", "Show what a policy would set on workloads, and why. Needs no cluster."),
     "run": ("run", "Run a program with what a container would get. Needs no cluster."),
@@ -27,6 +27,17 @@ COMMANDS: Final = {
     "webhook": ("processes", "Run the admission webhook (in the cluster)."),
     "agent": ("processes", "Run the node agent (in the cluster, one per node)."),
     "tuner": ("tuner", "Measure for an InferenceTuning (in its pods)."),
+}
+
+# Command -> the extra of pyproject.toml with what it imports; `cli` where it isn't named.
+EXTRAS: Final = {
+    "tune": "tune",
+    "tuned": "tune",
+    "analyze": "tune",
+    "tuner": "tuner",
+    "controller": "operator",
+    "webhook": "operator",
+    "agent": "agent",
 }
 
 
@@ -43,10 +54,20 @@ class LazyGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"{__name__}.{COMMANDS[cmd_name][0]}")
+        try:
+            module = importlib.import_module(f"{__name__}.{COMMANDS[cmd_name][0]}")
+        except ModuleNotFoundError as error:
+            raise _not_installed(cmd_name, error) from None
         command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command, which may import more when it is used."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            raise _not_installed(str(ctx.invoked_subcommand), error) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the list of commands without importing any."""
@@ -55,11 +76,23 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
+def _not_installed(command: str, error: ModuleNotFoundError) -> Exception:
+    """What to install; the error itself where it is one of our own modules that isn't there."""
+    package = (error.name or "").partition(".")[0]
+    if package in ("", "raddle", "raddle_operator"):
+        return error
+    extra = EXTRAS.get(command, "cli")
+    return click.ClickException(
+        f"raddle {command} needs {package}, which is not installed: pip install 'raddle[{extra}]'"
+    )
+
+
 EXAMPLES: Final = """\b
 Examples:
   raddle plan -f policy.yaml -f deployment.yaml
   raddle plan -f policy.yaml -f deployment.yaml --machine / -o json
   raddle run --limit 4 -- python serve.py
+  raddle tune model.onnx --limit 2 --rate 50
   raddle analyze model.onnx
   kubectl raddle explain pod/resnet-7d9f -n models
   raddle topology

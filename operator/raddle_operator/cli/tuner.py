@@ -10,7 +10,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,11 +18,12 @@ import click
 
 from raddle import delivery, env
 from raddle.planning.kinds import PolicyError
+from raddle_operator.analysis import onnx_model
 from raddle_operator.cli import plan
 from raddle_operator.cli.manifests import ManifestError
-from raddle_operator.cli.processes import option
 from raddle_operator.cli.run import default_policy, for_everything, of_container
 from raddle_operator.injection.door import CLOSED
+from raddle_operator.local import allocators
 from raddle_operator.local.container import Container
 from raddle_operator.objects.policy import policy_from_object
 from raddle_operator.objects.quantities import QuantityError
@@ -32,7 +33,7 @@ from raddle_operator.objects.tuning import TuningObject, tuning_from_object
 from raddle_operator.trials import driving, ending, pod
 from raddle_operator.trials.base import Base
 from raddle_operator.trials.http_load import Request
-from raddle_operator.trials.inputs import InputError
+from raddle_operator.trials.inputs import TORCHSCRIPT, InputError
 from raddle_operator.trials.load import LoadError
 from raddle_operator.trials.measuring import Measuring
 from raddle_operator.trials.pod import Pod
@@ -103,10 +104,26 @@ class Order:
 
 
 @click.command()
-@option("--order", "tuning", envvar="RADDLE_TUNING", required=True, help="What to measure, as JSON.")
-@option("--folder", default=pod.FOLDER, type=_FOLDER, help="The folder that both containers mount.")
-@option("--request", default=Path("/raddle.request"), type=_FOLDER, help="Where the request's ConfigMap is mounted.")
-@option("--message", default=Path("/dev/termination-log"), type=_FOLDER, help="The container's termination message.")
+@click.option(
+    "--order", "tuning", envvar="RADDLE_TUNING", show_envvar=True, required=True, help="What to measure, as JSON."
+)
+@click.option(
+    "--folder", default=pod.FOLDER, show_default=True, type=_FOLDER, help="The folder that both containers mount."
+)
+@click.option(
+    "--request",
+    default=Path("/raddle.request"),
+    show_default=True,
+    type=_FOLDER,
+    help="Where the request's ConfigMap is mounted.",
+)
+@click.option(
+    "--message",
+    default=Path("/dev/termination-log"),
+    show_default=True,
+    type=_FOLDER,
+    help="The container's termination message.",
+)
 def tuner(tuning: str, folder: Path, request: Path, message: Path) -> None:
     """Measure for an InferenceTuning what runs in the container beside this one."""
     with contextlib.ExitStack() as stack:
@@ -162,7 +179,7 @@ def _measured(order: Order, folder: Path, request: Path, stack: contextlib.ExitS
     measuring = stack.enter_context(Measuring(start=subject.start(base, _say), say=_say, kept=1))
     driver = driving.Driver(measuring=measuring, budget_s=budget_s, told=_tell)
     first = measuring.program(driving.BASELINE)
-    searched = _space(base.case(first, subject.can), order)
+    searched = _space(base.case(first, subject.can, subject.max_inter_op), order)
     limits = search.Limits(
         seconds=driving.load_s(aim, budget_s, first.started_s), trials=order.tuning.trials or _MOST_TRIALS
     )
@@ -198,7 +215,8 @@ def _base(order: Order, there: Pod) -> Base:
         cpus = None if limits.get("cpu") is None else float(quantity(limits["cpu"])) or None
     except QuantityError as error:
         raise SpecError("container.resources.limits.cpu", str(error)) from None
-    return Base(spec=spec, cpus=cpus, machine=machine, applied=applied, place=there.place)
+    found = allocators.named(there.present(allocators.paths()))
+    return Base(spec=spec, cpus=cpus, machine=machine, applied=applied, place=there.place, allocators=found)
 
 
 def _subject(order: Order, base: Base, there: Pod, request: Path, start_s: float) -> Subject:
@@ -222,11 +240,14 @@ def _subject(order: Order, base: Base, there: Pod, request: Path, start_s: float
 
 def _model(order: Order, there: Pod, start_s: float) -> Model:
     path, copy, inputs = order.tuning.model, there.folder / "model", there.folder / "inputs"
+    if path.endswith(TORCHSCRIPT):
+        raise SpecError("spec.model", f"{path} is TorchScript, which does not say what its inputs are: tune its server")
     inputs.mkdir()
     runner = pod.Runner.written(order.tuning.runner.lower(), there.folder, next(iter(order.command), ""))
     there.copied(path, copy)
     try:
-        return Model.of(Path(path), runner, inputs, file=copy, start_s=start_s)
+        model = Model.of(Path(path), runner, inputs, file=copy, start_s=start_s)
+        return replace(model, max_inter_op=onnx_model.max_inter_op(copy))
     except InputError as error:
         raise InputError(str(error).replace(str(copy), path)) from None
     finally:

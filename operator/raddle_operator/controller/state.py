@@ -43,7 +43,9 @@ from raddle_operator.kube import (
     NODE_CPU_TOPOLOGIES,
     NODES,
     PODS,
+    Forbidden,
     Kube,
+    NotFound,
     Object,
     Resource,
 )
@@ -128,15 +130,23 @@ class ClusterState:
     async def resync(self) -> None:
         """List what kopf watches and correct what is known by it: kopf does not compare lists. Raises KubeError."""
         for resource in watched(self._settings):
-            found: set[Key] = set()
-            async for page in self._kube.pages(resource, chunk_size=CHUNK_SIZE):
-                for item in page.items:
-                    found.add(key_of(item))
-                    self.deliver(resource, key_of(item), item)
-                version = int(page.resource_version)
-            self._stores[resource].retain(found, version)
+            try:
+                await self._list(resource)
+            except (Forbidden, NotFound) as error:
+                if resource is not INFERENCE_TUNINGS:
+                    raise
+                log.warning("tunings are not carried out: %s", error)  # nothing else waits for them
         self._pod_reader.forget()
         self.listed.set()
+
+    async def _list(self, resource: Resource) -> None:
+        found: set[Key] = set()
+        async for page in self._kube.pages(resource, chunk_size=CHUNK_SIZE):
+            for item in page.items:
+                found.add(key_of(item))
+                self.deliver(resource, key_of(item), item)
+            version = int(page.resource_version)
+        self._stores[resource].retain(found, version)
 
     def _policy_changed(self, kind: Resource, key: Key, old: PolicyRecord | None, new: PolicyRecord | None) -> None:
         if has_new_spec(old, new):

@@ -232,7 +232,7 @@ class TuningReconciler:
 
     async def _stop(self, namespace: str, name: str) -> None:
         try:
-            await self._kube.delete(JOBS, name, namespace, propagation="Background")
+            await self._kube.delete(JOBS, name, namespace, propagation="Foreground")
         except NotFound:
             return
         metrics.TUNING_JOBS.labels("deleted").inc()

@@ -40,8 +40,12 @@ KEEP_S: Final = 24 * 3600
 _SPARE_S: Final = START_WITHIN_S + 600
 """Beside the budget: until the pod runs, and until the last program has ended."""
 _GRACE_S: Final = 10
-_RESOURCES: Final = {"cpu": "1", "memory": "1Gi"}
-"""Of the tuner, as requests and limits: a Guaranteed pod stays one, and so gets exclusive CPUs where others do."""
+_RESOURCES: Final = {"cpu": "1500m", "memory": "1Gi"}
+"""Of the tuner, as requests and limits: a Guaranteed pod stays one, and so gets exclusive CPUs where others do.
+
+For itself it is to have none: a static CPU manager with full-pcpus-only would not admit a single one. The
+half keeps the thread that asks from being throttled.
+"""
 
 _FOLDER_VOLUME: Final = "raddle-tuning"
 _REQUEST_VOLUME: Final = "raddle-request"
@@ -67,6 +71,7 @@ _OF_POD: Final = (
     "imagePullSecrets",
     "nodeSelector",
     "os",
+    "resourceClaims",
     "runtimeClassName",
     "schedulerName",
     "securityContext",

@@ -15,6 +15,7 @@ from raddle_operator.jobs.places import LOST_AFTER_S, Node, Places, is_lost
 from raddle_operator.jobs.run import POD_WITHIN_S, START_WITHIN_S, Run, State
 from raddle_operator.objects.tuning import MAX_CLASSES, TuningObject
 from raddle_operator.tuning.candidate import Candidate
+from raddle_operator.tuning.key import misfit
 from raddle_operator.tuning.result import Verdict
 from raddle_operator.tuning.summary import Summary
 
@@ -153,7 +154,8 @@ def _brought_up(node: NodeRecord, run: Run | None, world: World) -> NodeRecord:
         case State.RUNNING:
             return replace(node, state=NodeState.RUNNING, message="")
         case State.WAITING if waited_s >= START_WITHIN_S:
-            message = f"its pod did not start in {START_WITHIN_S // 60} minutes: {run.message or 'nobody says why'}"
+            unknown = f"as where a volume is missing; `kubectl describe pods -l job-name={run.job.name}` says more"
+            message = f"its pod did not start in {START_WITHIN_S // 60} minutes: {run.message or unknown}"
             return replace(node, state=NodeState.FAILED, message=message)
         case State.NO_POD:
             # This pod was never made, and its number is free. A Job gets one at once, or there is something in the way.
@@ -199,28 +201,40 @@ def _judged(title: str, nodes: tuple[NodeRecord, ...], places: Sequence[str], ne
 
 def _verdict(measured: Sequence[NodeRecord], needed: int) -> Verdict | None:
     """What the outcomes come to, the first of which is the search's; None: more nodes are needed."""
-    verdicts = [one.outcome.verdict for one in measured if one.outcome is not None]
-    if verdicts[0] is not Verdict.BETTER:
-        return verdicts[0]
-    if any(one is not Verdict.BETTER for one in verdicts):
+    found, *others = (one.outcome for one in measured if one.outcome is not None)
+    if found.verdict is not Verdict.BETTER:
+        return found.verdict
+    if any(_dissent(found, other) for other in others):
         return Verdict.INCONCLUSIVE
-    return Verdict.BETTER if len(verdicts) >= needed else None
+    return Verdict.BETTER if len(measured) >= needed else None
+
+
+def _dissent(found: Summary, other: Summary) -> str:
+    """What keeps a node from agreeing with what another has found, in words; "" where it agrees."""
+    differs = misfit(found.key, other.key)
+    if differs:
+        return f"measured something else: {differs}"
+    return "" if other.verdict is Verdict.BETTER else f"did not find it better ({other.verdict})"
 
 
 def _concluded(found: ClassRecord, measured: Sequence[NodeRecord], verdict: Verdict) -> ClassRecord:
     """The class with a verdict; of its nodes those that came to an end."""
-    first = measured[0] if measured else None
-    decided_by, message = first, ""
+    decided_by, message = next(iter(measured), None), ""
     if verdict is Verdict.BETTER:
         decided_by = min(measured, key=_gained_percent)
-    elif verdict is Verdict.INCONCLUSIVE and first is not None and first.outcome is not None:
-        others = [one.name for one in measured if one.outcome is not None and one.outcome.verdict is not Verdict.BETTER]
-        agrees = (
-            f"{first.name} found {first.outcome.winner.title} to be better than the plan, {', '.join(others)} did not"
-        )
-        message = "the budget ended before it was certain" if others[:1] == [first.name] else agrees
+    elif verdict is Verdict.INCONCLUSIVE and decided_by is not None:
+        message = _why_inconclusive(measured)
     ended = tuple(one for one in found.nodes if one.state in (NodeState.MEASURED, NodeState.FAILED))
     return replace(found, nodes=ended, verdict=verdict, decided_by=decided_by, message=message)
+
+
+def _why_inconclusive(measured: Sequence[NodeRecord]) -> str:
+    first, *others = ((one.name, one.outcome) for one in measured if one.outcome is not None)
+    name, found = first
+    if found.verdict is not Verdict.BETTER:
+        return "the budget ended before anything was certain"
+    dissents = [f"{other} {why}" for other, outcome in others if (why := _dissent(found, outcome))]
+    return f"{name} found {found.winner.title} to be better than the plan, {'; '.join(dissents)}"
 
 
 def _gained_percent(node: NodeRecord) -> float:
@@ -242,7 +256,12 @@ def _started(
     classes: Iterable[ClassRecord], tuning: TuningObject, world: World
 ) -> tuple[list[ClassRecord], list[Start]]:
     """The classes, and the Jobs to be made now: a node has one at a time, all tunings' taken together."""
-    active = [run.job.node for run in world.runs if run.state.is_active]
+    # A lost node does not tell that a pod has ended there.
+    active = [
+        run.job.node
+        for run in world.runs
+        if run.state.is_active and not is_lost(world.nodes.get(run.job.node), world.now_s)
+    ]
     slots = tuning.parallelism - len(active)
     found: list[ClassRecord] = []
     start: list[Start] = []

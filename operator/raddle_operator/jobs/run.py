@@ -161,10 +161,11 @@ def run_of(job: Job, pod: Pod | None) -> Run:
         )
     if pod is not None and pod.disrupted:
         return replace(run, state=State.DISRUPTED, message=pod.disrupted)
+    if pod is not None and pod.never:
+        return replace(run, state=State.FAILED, message=pod.waiting)
     if job.failed:
-        message = pod.waiting if pod is not None else ""
-        gone = f"{job.failed}: its pod is gone, as after an eviction or a drain"
-        return replace(run, state=State.DISRUPTED, message=message or gone)
+        message = f"{job.failed}: its pod is gone, as after an eviction or a drain"
+        return replace(run, state=State.DISRUPTED, message=message)
     if pod is None:
         message = (
             f"job/{job.name} gets no pod: a ResourceQuota, a LimitRange, Pod Security or a webhook may refuse it; "
@@ -173,8 +174,6 @@ def run_of(job: Job, pod: Pod | None) -> Run:
         return replace(run, state=State.NO_POD, message=message)
     if pod.running:
         return replace(run, state=State.RUNNING)
-    if pod.never:
-        return replace(run, state=State.FAILED, message=f"{pod.waiting}; the image needs a shell, /bin/sh")
     return replace(run, message=pod.waiting)
 
 
@@ -247,22 +246,29 @@ def _waiting(status: Mapping[str, Any]) -> tuple[str, bool]:
     for field in ("initContainerStatuses", "containerStatuses"):
         for one in sequence(status, field, "status"):
             container = as_object(one, f"status.{field}")
-            for state in ("state", "lastState"):
-                ended = mapping(mapping(container, state, "status"), "terminated", "status")
-                if ended.get("reason") in _NEVER_STARTS:
-                    return (
-                        f"{container.get('name')}: {_said(str(ended['reason']), str(ended.get('message') or ''))}",
-                        True,
-                    )
-            waits = mapping(mapping(container, "state", "status"), "waiting", "status")
-            reason = str(waits.get("reason") or "")
-            if reason not in ("", "PodInitializing", "ContainerCreating"):
-                said = _said(reason, str(waits.get("message") or ""))
-                return f"{container.get('name')}: {said}", reason in _NEVER_STARTS
+            found, never = _held_up(container, failed=status.get("phase") == "Failed")
+            if found:
+                return f"{container.get('name')}: {found}", never
     scheduled = _condition(status, "PodScheduled")
     if scheduled.get("status") == "False":
         return _said(str(scheduled.get("reason") or "Unschedulable"), str(scheduled.get("message") or "")), False
     return "", False
+
+
+def _held_up(container: Mapping[str, Any], *, failed: bool) -> tuple[str, bool]:
+    """What keeps a container from running, and whether that is final; `failed`: the pod is."""
+    for state in ("state", "lastState"):
+        ended = mapping(mapping(container, state, "status"), "terminated", "status")
+        reason, message = str(ended.get("reason") or ""), str(ended.get("message") or "")
+        if reason in _NEVER_STARTS:
+            return f"{_said(reason, message)}; the image needs a shell, /bin/sh", True
+        if failed and ended.get("exitCode"):
+            return _said(f"{reason}, exit code {ended['exitCode']}", message), True
+    waits = mapping(mapping(container, "state", "status"), "waiting", "status")
+    reason = str(waits.get("reason") or "")
+    if reason in ("", "PodInitializing", "ContainerCreating"):
+        return "", False
+    return _said(reason, str(waits.get("message") or "")), reason in _NEVER_STARTS
 
 
 def _said(reason: str, message: str) -> str:

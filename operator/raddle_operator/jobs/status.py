@@ -216,7 +216,7 @@ def _running(classes: Sequence[ClassRecord], refused: RefusedError | None) -> di
         return _condition(RUNNING, "False", reason, "; ".join(map(_why_open, waiting)))
     if refused is not None:
         return _condition(RUNNING, "False", refused.reason, "nothing is measured: see condition Accepted")
-    return _condition(RUNNING, "False", "Finished", "all that can be measured is")
+    return _condition(RUNNING, "False", "Finished", "every class of nodes has ended")
 
 
 def _role(one: ClassRecord, node: NodeRecord) -> str:

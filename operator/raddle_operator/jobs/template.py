@@ -52,11 +52,12 @@ def template_of(tuning: TuningObject, workload: Mapping[str, Any] | None) -> Tem
     spec = mapping(workload, "spec", "")
     template = mapping(spec, "template", "spec")
     pod_spec = mapping(template, "spec", "spec.template")
+    container = _container(pod_spec, tuning.workload.container, named)
     claims = (mapping(as_object(one, "spec"), "metadata", "spec") for one in sequence(spec, "volumeClaimTemplates", ""))
     return _checked(
         tuning,
         Template(
-            container=_limited(_container(pod_spec, tuning.workload.container, named), tuning.cpus),
+            container=_limited(container, tuning.cpus or _of_pod(pod_spec, container)),
             spec=pod_spec,
             labels=text_map(mapping(template, "metadata", "spec.template"), "labels", "spec.template.metadata"),
             claims=frozenset(text(claim, "name", "spec.volumeClaimTemplates") for claim in claims),
@@ -75,6 +76,13 @@ def _container(pod_spec: Mapping[str, Any], wanted: str, named: str) -> Mapping[
     raise RefusedError(
         "ContainerNotFound", f"{named} has no container {wanted}, but {names}; correct spec.workload.container"
     )
+
+
+def _of_pod(pod_spec: Mapping[str, Any], container: Mapping[str, Any]) -> str:
+    """The pod's own CPU limit where the container has none, as it is not in the pod alone; "" where it has."""
+    limits = mapping(mapping(container, "resources", "container"), "limits", "container.resources")
+    of_pod = mapping(mapping(pod_spec, "resources", "spec"), "limits", "spec.resources")
+    return "" if "cpu" in limits else str(of_pod.get("cpu") or "")
 
 
 def _limited(container: Mapping[str, Any], cpus: str) -> Mapping[str, Any]:

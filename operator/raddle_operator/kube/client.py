@@ -171,11 +171,11 @@ class Kube(Session):
         *,
         uid: str = "",
         resource_version: str = "",
-        propagation: Literal["", "Background"] = "",
+        propagation: Literal["", "Foreground"] = "",
     ) -> Object:
         """Deletes an object; only that ``uid`` and ``resource_version`` where given, else Conflict. Raises NotFound.
 
-        ``propagation`` "": what it owns goes as its kind has it; a Job's pods would stay.
+        ``propagation`` "": what it owns goes as its kind has it; a Job's pods would stay. Foreground: after it.
         """
         conditions = {key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
         body: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}

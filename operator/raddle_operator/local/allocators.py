@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -25,9 +25,27 @@ FOLDERS: Final = (
 )
 
 
-def present(root: Path = Path("/")) -> tuple[str, ...]:
-    """The allocators below a root folder, as a policy names them. The shim leaves one alone that fits no program."""
-    folders = [root / folder.format(platform.machine()).lstrip("/") for folder in FOLDERS]
+def paths() -> tuple[str, ...]:
+    """Where the shim looks for them on this architecture."""
+    return tuple(_path(folder, file) for files in FILES.values() for file in files for folder in FOLDERS)
+
+
+def named(there: Collection[str]) -> tuple[str, ...]:
+    """The allocators of which one of these files is, as a policy names them.
+
+    The shim leaves one alone that does not fit a program.
+    """
     return tuple(
-        name for name, files in FILES.items() if any((folder / file).exists() for folder in folders for file in files)
+        name
+        for name, files in FILES.items()
+        if any(_path(folder, file) in there for file in files for folder in FOLDERS)
     )
+
+
+def here() -> tuple[str, ...]:
+    """Those of this machine."""
+    return named([path for path in paths() if Path(path).exists()])
+
+
+def _path(folder: str, file: str) -> str:
+    return folder.format(platform.machine()) + file

@@ -70,9 +70,11 @@ class Driver:
         except ending.EndedError:
             return None
         if isinstance(answer, Failure):
+            if ask.candidate == BASELINE:
+                # The search ends by it, and says why; next time it may be another thing.
+                return answer
             self.measuring.say(f"{ask.candidate.title}: {answer.reason}")
-        # A baseline that fails ends the search; next time it may be another thing.
-        if self.record is not None and not (isinstance(answer, Failure) and ask.candidate == BASELINE):
+        if self.record is not None:
             self.record.add(ask, answer, time.monotonic() - self.begun_s)
         return answer
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import selectors
 import sys
 import time
@@ -26,10 +27,11 @@ from raddle_operator.trials.load import LoadError, Offer, Seen
 # What a client keeps at most; a request that finds all of them busy waits, and its waiting counts.
 _MOST_CONNECTIONS: Final = 256
 _ANSWER_CHARACTERS: Final = 200
+_TAG: Final = re.compile("<[^<>]*>")
 _ATTEMPT_S: Final = 10.0
 _BETWEEN_ATTEMPTS_S: Final = 0.1
 # A server that comes up may say so by any other.
-_REFUSALS: Final = (400, 401, 403, 405, 411, 413, 415, 422)
+_REFUSALS: Final = (400, 401, 403, 405, 411, 413, 415, 422, 501)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,7 @@ class RefusedError(Exception):
 
     def __init__(self, status: int, text: str) -> None:
         known = {one.value: one.phrase for one in HTTPStatus}
-        said = " ".join(text.split())[:_ANSWER_CHARACTERS]
+        said = " ".join(_TAG.sub(" ", text).split())[:_ANSWER_CHARACTERS]
         super().__init__(f"{status} {known.get(status, '')}".strip() + (f": {said}" if said else ""))
         self.status = status
 

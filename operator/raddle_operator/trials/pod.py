@@ -228,6 +228,16 @@ class Pod:
             if processes.wait():
                 raise TrialError(f"{path} can't be read{last_words(processes.output())}")
 
+    def present(self, paths: Sequence[str]) -> list[str]:
+        """Those of these files that the container has. Raises TrialError, EndedError."""
+        script = 'for file; do if [ -e "$file" ]; then echo "$file"; fi; done'
+        words = ["sh", "-c", script, "sh", *paths]
+        with self.place(_NOTHING, list(map(escaped, words)), print) as (processes, _):
+            processes.start()
+            if processes.wait():
+                raise TrialError(f"the container's files can't be seen{last_words(processes.output())}")
+            return processes.output().splitlines()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runner:

@@ -16,6 +16,8 @@ from raddle_operator.local import container, quota
 from raddle_operator.local.container import Container, Entered
 
 _LINES: Final = 3
+# What the shim says on standard error is no reason for an end.
+_SHIMS: Final = "raddle: "
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -60,8 +62,10 @@ def ended(status: int, output: str) -> TrialError:
 
 
 def last_words(output: str) -> str:
-    """The end of what a program has said, as the rest of a sentence; "" where it said nothing."""
-    lines = output.strip().splitlines()[-_LINES:]
+    """The end of what a program has said itself, as the rest of a sentence; "" where it said nothing."""
+    said = [line for line in output.splitlines() if line.strip() and not line.startswith(_SHIMS)][-_LINES:]
+    # Of a traceback the lines of code are indented, the error is not.
+    lines = [line for line in said if not line.startswith(" ")] or said
     return ": " + "; ".join(line.strip() for line in lines) if lines else ""
 
 

@@ -353,7 +353,8 @@ class _Search:
                 surely = "is above" if statistics.surely_above(test) else "is not certain to be below"
                 self.remarks.append(f"p99 {surely} {test.bound_ms:g} ms: {test.over} of {test.queries} were later")
         if book.disturbed:
-            self.remarks.append(f"{len(book.disturbed)} disturbed blocks: {'; '.join(dict.fromkeys(book.disturbed))}")
+            first, *others = dict.fromkeys(book.disturbed)
+            self.remarks.append(f"{len(book.disturbed)} disturbed blocks: {first}{' and the like' if others else ''}")
         return Result(
             objective=book.objective,
             verdict=self.verdict,

@@ -1,5 +1,5 @@
 /* The serving half of a measured C program, as tools/load/server.py has it for Python: one thread a connection,
- * an 8-byte request number in, the same number out once the work is done; it serves until its stdin closes. */
+ * a request of a few bytes in, the same bytes out once the work is done; it serves until its stdin closes. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
@@ -14,10 +14,12 @@ static void answer(uint64_t number);
 
 static void *serve_one(void *argument) {
     int connection = (int)(intptr_t)argument;
-    uint64_t number;
-    while (read(connection, &number, sizeof number) == sizeof number) {
-        answer(number);
-        if (write(connection, &number, sizeof number) != sizeof number) {
+    uint64_t number = 0;
+    char request[8];
+    ssize_t length;
+    while ((length = read(connection, request, sizeof request)) > 0) {
+        answer(number++);
+        if (write(connection, request, (size_t)length) != length) {
             break;
         }
     }

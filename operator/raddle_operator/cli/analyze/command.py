@@ -38,11 +38,9 @@ def analyze(model: Path, shapes: tuple[str, ...], npz: Path | None, svg: Path | 
     """Show what MODEL (.onnx, or TorchScript) is made of, what scales with threads, and what can run side by side."""
     if shapes and npz:
         raise click.UsageError("--shape and --inputs exclude each other")
-    try:
-        from raddle_operator.cli.analyze import document, reading, text
-        from raddle_operator.trials import ending
-    except ImportError as error:
-        raise click.ClickException(f"{error}; pip install 'raddle[tune]' brings what it needs") from None
+    from raddle_operator.cli.analyze import document, reading, text
+    from raddle_operator.trials import ending
+
     try:
         with ending.signals():
             found = reading.analysis_of(model, shapes, npz)

@@ -17,7 +17,7 @@ from typing import Any, Final
 import click
 
 from raddle.planning.kinds import PolicyError
-from raddle_operator.analysis import analysis, onnx_model
+from raddle_operator.analysis import onnx_model
 from raddle_operator.cli import manifests, plan, workloads
 from raddle_operator.cli.manifests import Manifest, ManifestError
 from raddle_operator.cli.run import container, cpu_limit, default_policy, for_everything
@@ -37,7 +37,7 @@ from raddle_operator.trials.record import Record, RecordError, question
 from raddle_operator.trials.subject import Model, Served, Subject
 from raddle_operator.tuning import search
 from raddle_operator.tuning.candidate import Value
-from raddle_operator.tuning.objective import Kind, Objective
+from raddle_operator.tuning.objective import Kind
 from raddle_operator.tuning.space import Case, Space, SpaceError, space
 
 EPILOG = """\b
@@ -51,8 +51,8 @@ Examples:
   raddle tune --limit 2 --rate 20 --kserve-v2 http://127.0.0.1:{port}/v2/models/ranker -- ./start.sh {port}
 
 \b
-Ctrl-C ends the measuring; what is known until then is said.
-Exit codes: 0 done, 1 it can't be measured, 2 bad input or usage, 130 ended by Ctrl-C.
+Ctrl-C ends the measuring; what is known until then is said. With --resume FILE the same command goes on there.
+Exit codes: 0 done, 1 it can't be measured, 2 bad input or usage, 130 ended by Ctrl-C, 143 by SIGTERM.
 """
 
 
@@ -193,8 +193,11 @@ def tune(
                 first = measuring.program(driving.BASELINE)
                 searched = _space(base.case(first, subject.can, subject.max_inter_op), narrowed)
                 limits = search.Limits(seconds=driving.load_s(aim, budget_s), trials=trials)
+                candidates, _ = search.estimate(aim, searched, limits)
+                if candidates < 2 and searched.axes:
+                    shown.say("the budget is too short to try anything but the plan; say --budget 3m or more")
                 if dry_run:
-                    _say_plan(aim, searched, limits, budget_s)
+                    _say_plan(candidates, searched, budget_s)
                     return
                 driver = driving.Driver(measuring=measuring, budget_s=budget_s, told=shown.tell)
                 if record_path is not None:
@@ -241,7 +244,7 @@ def _base(limit: str | None, sources: Sequence[str]) -> Base:
         cpus=cpus,
         machine=machine,
         applied=applied,
-        allocators=allocators.present(),
+        allocators=allocators.here(),
     )
     base.container(driving.BASELINE)
     return base
@@ -256,15 +259,16 @@ def _model(
     start_s: float,
 ) -> Model:
     """Raises ClickException."""
-    if len(arguments) != 1:
+    if len(arguments) > 1:
+        raise click.UsageError(f"one model, not {len(arguments)}: {' '.join(arguments)}; for a server say --http URL")
+    if not arguments:
         raise click.UsageError("which model? raddle tune model.onnx --limit 2 --rate 50, or a server with --http URL")
     try:
         model = Model.of(Path(arguments[0]), runner, folder, npz=npz, shapes=shapes, start_s=start_s)
         runner.command(model.path, folder)
         if model.path.suffix not in inputs.TORCHSCRIPT:
             # TorchScript's forks are counted by its runner, which has torch.
-            wide = analysis.of_onnx(onnx_model.read(model.path), None)
-            model = replace(model, max_inter_op=wide.max_inter_op)
+            model = replace(model, max_inter_op=onnx_model.max_inter_op(model.path))
     except (inputs.InputError, models.RunnerError) as error:
         raise ManifestError(str(error)) from None
     return model
@@ -313,9 +317,9 @@ def _once(say: Callable[[str], None]) -> Callable[[str], None]:
     return once
 
 
-def _say_plan(aim: Objective, searched: Space, limits: search.Limits, budget_s: float) -> None:
-    candidates, _ = search.estimate(aim, searched, limits)
-    click.echo(f"{candidates} of {searched.size} candidates, {budget_s / 60:.3g} minutes at most")
+def _say_plan(candidates: int, searched: Space, budget_s: float) -> None:
+    most = f"{budget_s / 60:.3g} minutes at most"
+    click.echo(f"{candidates} of {searched.size} candidates where none is better than the plan, {most}")
     for axis in searched.axes:
         click.echo(f"  {axis.name}: {', '.join(str(value) for value, _ in axis.choices)}")
     for name, why in searched.left_out:

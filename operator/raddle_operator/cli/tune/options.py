@@ -106,4 +106,6 @@ def objective(name: str | None, rate: float | None, p99_ms: float | None) -> Obj
     kind = Kind(name.capitalize()) if name else (Kind.LATENCY if rate is not None else Kind.THROUGHPUT)
     if kind is not Kind.THROUGHPUT and rate is None:
         raise click.UsageError(f"--objective {kind.value.lower()} needs --rate: at how many requests a second?")
+    if kind is Kind.THROUGHPUT and rate is not None:
+        raise click.UsageError("--objective throughput is the most that is served; leave out --rate")
     return Objective(kind=kind, rate=rate, p99_ms=p99_ms)

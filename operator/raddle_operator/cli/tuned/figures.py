@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from raddle_operator.tuning import advice, statistics
+from raddle_operator.tuning import statistics
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.document import Tuning
 from raddle_operator.tuning.figure import FIGURES
@@ -140,12 +140,13 @@ def validity(tuning: Tuning) -> Iterator[str]:
     blocks = [block for trial in result.trials for block in trial.blocks]
     requests = sum(len(block.latencies_ms) for block in blocks)
     missed = sum(block.missed for block in blocks)
-    yield (
-        f"{requests} requests in {len(blocks)} blocks, {sum(block.seconds for block in blocks):.0f} s of load"
-        f"{f'; {missed} without an answer' if missed else ''}"
-    )
-    if advice.noise(result):
-        yield advice.noise(result)
+    seconds = sum(block.seconds for block in blocks)
+    unanswered = f"; {missed} without an answer" if missed else ""
+    if blocks:
+        count = f"{len(blocks)} block{'s' if len(blocks) > 1 else ''}"
+        yield f"{requests} requests in {count}, {seconds:.0f} s of load{unanswered}"
+    else:
+        yield "Nothing was measured under this load"
     if test is not None:
         holds = "certain with 99 % confidence" if test.holds else "not certain"
         yield (
@@ -160,7 +161,8 @@ def validity(tuning: Tuning) -> Iterator[str]:
         yield f"Throttled in {throttled} of {periods} CFS periods ({100 * throttled / periods:.1f} %)"
     disturbed = sum(1 for block in blocks if block.disturbed)
     if disturbed:
-        yield f"Disturbed and not repeated: {disturbed} of {len(blocks)} blocks; their trials' figures leave them out"
+        left_out = "figures leave them out where a candidate has others"
+        yield f"Disturbed and not repeated: {disturbed} of {len(blocks)} blocks; {left_out}"
     yield from _conditions(blocks)
     yield from result.remarks
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -13,6 +16,8 @@ from raddle_operator.tuning import advice
 from raddle_operator.tuning.document import Tuning
 from raddle_operator.tuning.result import Verdict
 
+# What all columns take, with settings of a line or two.
+_WIDE: Final = 110
 _STYLES = {Verdict.BETTER: "bold green", Verdict.NO_DIFFERENCE: "bold", Verdict.BOUND_NOT_MET: "bold red"}
 
 
@@ -23,8 +28,12 @@ def show(tuning: Tuning) -> None:
     _line(console, f"{objective(result.objective)}; {tuning.finished}")
     console.print()
     _line(console, advice.answer(result), _STYLES.get(result.verdict, "bold yellow"))
-    console.print()
-    console.print(_trials(rows(tuning)))
+    found = rows(tuning)
+    if any(row.figures for row in found):
+        console.print()
+        console.print(_trials(found, wide=console.width >= _WIDE))
+        for reason, titles in _without_figures(found):
+            _line(console, f"{titles}: {reason}")
     if result.contributions:
         console.print()
         table = output.table("setting", "contributes")
@@ -54,39 +63,32 @@ def _safe(text: str) -> str:
     return escape(printable(text))
 
 
-def _trials(found: tuple[Row, ...]) -> Table:
-    table = output.table(
-        "settings",
-        "threads",
-        "p50 ms",
-        "p99 ms",
-        "slowest tenth",
-        "requests/s",
-        "CPU ms",
-        "throttled",
-        "blocks",
-        "because",
-    )
+def _trials(found: tuple[Row, ...], *, wide: bool) -> Table:
+    more = ("throttled", "blocks") if wide else ()
+    table = output.table("settings", "threads", "p50 ms", "p99 ms", "slowest tenth", "requests/s", "CPU ms", *more)
+    table.columns[0].no_wrap = False
     for row in found:
-        title = row.candidate.title + (" *" if row.is_winner and not row.is_plan else "")
-        style = "green" if row.is_winner else "dim" if row.figures is None else ""
-        threads = "-" if row.threads is None else str(row.threads)
-        if row.figures is None:
-            table.add_row(_safe(title), threads, *["-"] * 6, str(row.blocks), _safe(row.skipped), style=style)
-            continue
         one = row.figures
-        because = f"{row.disturbed} of them disturbed" if row.disturbed else ""
+        if one is None:
+            continue
+        figures = [one.p50_ms, one.p99_ms, one.slowest_tenth_ms, one.throughput, one.cpu_ms]
+        throttled = "-" if one.throttled_percent is None else f"{one.throttled_percent:.1f} %"
+        blocks = str(row.blocks) + (f", {row.disturbed} disturbed" if row.disturbed else "")
         table.add_row(
-            _safe(title),
-            threads,
-            number(one.p50_ms),
-            number(one.p99_ms),
-            number(one.slowest_tenth_ms),
-            number(one.throughput),
-            number(one.cpu_ms),
-            "-" if one.throttled_percent is None else f"{one.throttled_percent:.1f} %",
-            str(row.blocks),
-            because,
-            style=style,
+            _safe(row.candidate.title + (" *" if row.is_winner and not row.is_plan else "")),
+            "-" if row.threads is None else str(row.threads),
+            *map(number, figures),
+            *((throttled, blocks) if wide else ()),
+            style="green" if row.is_winner else "",
         )
     return table
+
+
+def _without_figures(found: tuple[Row, ...]) -> Iterator[tuple[str, str]]:
+    """Yields each reason with all that have it."""
+    reasons: dict[str, list[str]] = {}
+    for row in found:
+        if row.figures is None:
+            reasons.setdefault(row.skipped, []).append(row.candidate.title)
+    for reason, titles in reasons.items():
+        yield reason, "; ".join(titles)
