@@ -98,7 +98,8 @@ def images() -> dict[str, Image]:
 
 def apply(cluster: Cluster) -> None:
     """Applies the demo's manifests as a user would, the Deployment once the shim is in its namespace."""
-    cluster.kubectl("apply", "-f", str(Path(__file__).parent / "manifests" / "tuning.yaml"))
+    manifests = Path(__file__).parent / "manifests"
+    cluster.kubectl("apply", "-f", str(manifests / "ranker.yaml"))
     path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
     wait(lambda: cluster.client.get(path, labelSelector="raddle.dev/shim")["items"], "the shim is there")
     with tempfile.TemporaryDirectory() as made:
@@ -121,6 +122,7 @@ def apply(cluster: Cluster) -> None:
     volume = {"name": "files", "configMap": {"name": APP}}
     cluster.client.apply(files)
     cluster.client.apply(objects.deployment(APP, 1, container, namespace=NAMESPACE, volumes=[volume]))
+    cluster.kubectl("apply", "-f", str(manifests / "tuning.yaml"))
 
 
 def app_pod(cluster: Cluster, other_than: str = "") -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The images of a run, made from this Python and the developer's environment, without a registry or a builder.
 
 `raddle` (controller, webhook, CLI and agent), the tuner's, the application with ONNX Runtime, in Python, in a virtual
-environment and, where this machine has it, in Node.js, and the sandbox's. They are kept outside the checkout and made again
-when what is in them changes.
+environment and, where this machine has it, in Node.js, and the sandbox's. They are kept outside the checkout, and made
+again when what is in them changes.
 """
 
 from __future__ import annotations
