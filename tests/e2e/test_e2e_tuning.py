@@ -39,8 +39,7 @@ def space(host):
 
 
 def test_a_new_pod_has_the_threads_that_a_job_has_found_on_the_node(host, space, record_property):
-    # The node has one CPU to ask for, which the tuner asks for.
-    container = Container(request="0", limit="500m", threads=THREADS_BEFORE)
+    container = Container(request="100m", limit="500m", threads=THREADS_BEFORE)
     scenario = Scenario(name=NAME, why="", qos="Burstable", containers=(container,), kind="Deployment")
     manifest = scenario.manifest(space.name)
     pods.wait_for_shim(

@@ -20,7 +20,11 @@ from raddle_operator.objects.quantities import parse
 from raddle_operator.objects.tuning import tuning_from_object
 from raddle_operator.trials import pod
 
-SETTINGS = Settings(image="registry.example/raddle-tuner:1", command=("/bin/sh", "-c", "kill $$"))
+SETTINGS = Settings(
+    image="registry.example/raddle-tuner:1",
+    command=("/bin/sh", "-c", "kill $$"),
+    resources={"requests": {"cpu": "1500m", "memory": "1Gi"}, "limits": {"cpu": "1500m", "memory": "1Gi"}},
+)
 DELIVERY = ShimDelivery(
     config_map="raddle-shim-abc",
     items=({"key": "shim.py", "path": "python/shim.py"},),

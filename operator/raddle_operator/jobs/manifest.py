@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from raddle import env
@@ -40,13 +40,6 @@ KEEP_S: Final = 24 * 3600
 _SPARE_S: Final = START_WITHIN_S + 600
 """Beside the budget: until the pod runs, and until the last program has ended."""
 _GRACE_S: Final = 10
-_RESOURCES: Final = {"cpu": "1500m", "memory": "1Gi"}
-"""Of the tuner, as requests and limits: a Guaranteed pod stays one, and so gets exclusive CPUs where others do.
-
-For itself it is to have none: a static CPU manager with full-pcpus-only would not admit a single one. The
-half keeps the thread that asks from being throttled.
-"""
-
 _FOLDER_VOLUME: Final = "raddle-tuning"
 _REQUEST_VOLUME: Final = "raddle-request"
 # Parts of the container and of the pod's spec that decide how the program runs.
@@ -93,13 +86,14 @@ _LABELS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the operator was started with: the tuner's image, and whether pods may have the door.
+    """What the operator was started with: the tuner's image and resources, and whether pods may have the door.
 
     `command` starts what takes the tuner's orders in the measured container.
     """
 
     image: str
     command: tuple[str, ...]
+    resources: Mapping[str, Any] = field(default_factory=dict)
     door: bool = True
 
 
@@ -168,7 +162,7 @@ def _pod_spec(wanted: Wanted, settings: Settings) -> dict[str, Any]:
         "name": TUNER,
         "image": settings.image,
         "args": [TUNER],
-        "resources": {"requests": _RESOURCES, "limits": _RESOURCES},
+        "resources": dict(settings.resources),
         "securityContext": {
             "seccompProfile": {"type": "RuntimeDefault"},
             **volumes.narrow_security(template.container.get("securityContext") or {}),
