@@ -139,9 +139,16 @@ def test_a_spec_that_has_changed_begins_anew():
 def test_nothing_runs_of_a_tuning_that_can_no_longer_be_carried_out_and_its_results_stay():
     tuned = tuning_object()
     known = after(tuned, [run("a", State.MEASURED, outcome=outcome())]).classes
-    plan = stopped(world(tuned, known=known, runs=[run("b", State.RUNNING)]))
+    plan = stopped(tuned, world(tuned, known=known, runs=[run("b", State.RUNNING)]))
     assert plan.stop == ("b-1-1",)
     assert states(plan) == {"a": "Measured"}
+    assert plan.classes[0].verdict is None
+
+
+def test_a_result_stays_one_when_its_workload_is_gone():
+    tuned = tuning_object(nodeClasses={"nodesPerClass": 1})
+    known = after(tuned, [run("a", State.MEASURED, outcome=outcome())]).classes
+    assert stopped(tuned, world(tuned, known=known)).classes == known
 
 
 def test_a_node_where_another_tuning_measures_is_waited_for():

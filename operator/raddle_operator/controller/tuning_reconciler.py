@@ -141,7 +141,7 @@ class TuningReconciler:
         except RefusedError as error:
             problem = error
         world = self._world(key, record, case, now_s)
-        plan = planning.decide(case.tuning, world) if case is not None else planning.stopped(world)
+        plan = planning.decide(case.tuning, world) if case is not None else planning.stopped(record.tuning, world)
         image = "" if case is None else str(case.template.container.get("image") or "")
         wanted = tuning_status(
             plan,

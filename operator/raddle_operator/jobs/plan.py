@@ -35,6 +35,9 @@ class NodeState(StrEnum):
     FAILED = "Failed"
 
 
+_ENDED: Final = (NodeState.MEASURED, NodeState.FAILED)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
     """One node of a class. `tries` is how many pods it had; `outcome` is there once it is measured.
@@ -123,12 +126,18 @@ def decide(tuning: TuningObject, world: World) -> Plan:
     )
 
 
-def stopped(world: World) -> Plan:
-    """What is to be done for a tuning that can't be carried out: what is measured stays known, nothing runs."""
-    return Plan(
-        classes=tuple(replace(one, nodes=tuple(node for node in one.nodes if node.outcome)) for one in world.known),
-        stop=tuple(sorted(run.job.name for run in world.runs if run.state.is_active and run.state is not State.ENDING)),
-    )
+def stopped(tuning: TuningObject | None, world: World) -> Plan:
+    """What is to be done for a tuning that can't be carried out: nothing runs, and what was found stays.
+
+    None: it can't be read.
+    """
+    classes = []
+    if tuning is not None:
+        for one in world.known:
+            found = _judged(one.title, _ended(one.nodes), (), tuning.nodes_per_class)
+            classes.append(found if found.verdict else replace(found, message="see condition Accepted"))
+    active = (run for run in world.runs if run.state.is_active and run.state is not State.ENDING)
+    return Plan(classes=tuple(classes), stop=tuple(sorted(run.job.name for run in active)))
 
 
 # --- a node ---------------------------------------------------------------------------------------------------------
@@ -136,7 +145,7 @@ def stopped(world: World) -> Plan:
 
 def _brought_up(node: NodeRecord, run: Run | None, world: World) -> NodeRecord:
     """The record of a node by what became of its newest Job."""
-    if node.state in (NodeState.MEASURED, NodeState.FAILED):
+    if node.state in _ENDED:
         return node
     if run is not None and run.outcome is not None:
         return NodeRecord(name=node.name, state=NodeState.MEASURED, tries=run.job.attempt, outcome=run.outcome)
@@ -167,7 +176,7 @@ def _brought_up(node: NodeRecord, run: Run | None, world: World) -> NodeRecord:
 def _is_wanted(run: Run, ours: Mapping[str, Run], wanted: Mapping[str, NodeRecord], world: World) -> bool:
     """Whether a Job that has not ended may go on."""
     node = wanted.get(run.job.node)
-    if ours.get(run.job.node) is not run or node is None or node.state in (NodeState.MEASURED, NodeState.FAILED):
+    if ours.get(run.job.node) is not run or node is None or node.state in _ENDED:
         return False
     # One that gets no pod is made again, so that its time begins anew.
     return run.state is not State.NO_POD or world.now_s - run.since_s < START_WITHIN_S
@@ -195,7 +204,7 @@ def _judged(title: str, nodes: tuple[NodeRecord, ...], places: Sequence[str], ne
     missing = needed - len(alive)
     if missing > len(free):
         return replace(found, message=_too_few(len(alive) + len(free), needed, failed))
-    more = free[: missing if measured else 1]
+    more = free[: max(0, missing) if measured else 1]
     return replace(found, nodes=nodes + tuple(NodeRecord(name=name) for name in more))
 
 
@@ -224,8 +233,12 @@ def _concluded(found: ClassRecord, measured: Sequence[NodeRecord], verdict: Verd
         decided_by = min(measured, key=_gained_percent)
     elif verdict is Verdict.INCONCLUSIVE and decided_by is not None:
         message = _why_inconclusive(measured)
-    ended = tuple(one for one in found.nodes if one.state in (NodeState.MEASURED, NodeState.FAILED))
-    return replace(found, nodes=ended, verdict=verdict, decided_by=decided_by, message=message)
+    return replace(found, nodes=_ended(found.nodes), verdict=verdict, decided_by=decided_by, message=message)
+
+
+def _ended(nodes: Iterable[NodeRecord]) -> tuple[NodeRecord, ...]:
+    """Those that came to an end."""
+    return tuple(one for one in nodes if one.state in _ENDED)
 
 
 def _why_inconclusive(measured: Sequence[NodeRecord]) -> str:
@@ -289,6 +302,6 @@ def _again_s(runs: Iterable[Run], wanted: Mapping[str, NodeRecord], world: World
             due += [run.since_s + after for after in (POD_WITHIN_S, START_WITHIN_S)]
     for name, node in wanted.items():
         there = world.nodes.get(name)
-        if node.state in (NodeState.PENDING, NodeState.RUNNING) and there is not None and there.unready_s is not None:
+        if node.state not in _ENDED and there is not None and there.unready_s is not None:
             due.append(there.unready_s + LOST_AFTER_S)
     return min((at - world.now_s for at in due if at > world.now_s), default=None)
