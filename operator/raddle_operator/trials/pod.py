@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final, Self
 
 import raddle
+from raddle.cpus import cpuset
 from raddle_operator.local import quota
 from raddle_operator.local.container import Container
 from raddle_operator.trials import ending
@@ -70,6 +71,8 @@ _FILES: Final = {
     "node": "runner/run_model.cjs",
     "c": "_native/{architecture}/run-model",
 }
+# Of proc_pid_status(5), the CPUs as a list.
+_ALLOWED: Final = re.compile(r"^Cpus_allowed_list:\s*(\S+)", re.MULTILINE)
 _PYTHON: Final = re.compile(r"(?:.*/)?python[\d.]*")
 # The kubelet waits up to 5 minutes before it starts a container once more that has ended.
 _ANSWER_S: Final = 330.0
@@ -237,6 +240,17 @@ class Pod:
             if processes.wait():
                 raise TrialError(f"the container's files can't be seen{last_words(processes.output())}")
             return processes.output().splitlines()
+
+    def cpus(self) -> int:
+        """The CPUs that the container may use now, as a mask. Raises TrialError, EndedError."""
+        script = 'while read -r line; do echo "$line"; done </proc/self/status'
+        with self.place(_NOTHING, ["/bin/sh", "-c", script], print) as (processes, _):
+            processes.start()
+            processes.wait()
+            found = _ALLOWED.search(processes.output())
+        if found is None:
+            raise TrialError("the container does not say which CPUs it may use")
+        return cpuset.parse_list(found[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
