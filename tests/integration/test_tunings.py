@@ -314,7 +314,7 @@ async def test_a_lost_nodes_job_is_deleted(kube, controller, shop):
     job = await shop.job_on("a")
     await kube.delete(NODES, shop.node("a"))
     await shop.job_on("b")
-
+    await shop.event("JobDeleted", f"node {shop.node('a')} is lost")
     # It goes when its pod is collected, which the controller manager does after a minute.
     left = {one["metadata"]["name"]: "deletionTimestamp" in one["metadata"] for one in await shop.jobs()}
     assert left.get(job["metadata"]["name"], True)

@@ -6,7 +6,7 @@ depends on what there is and not on what happened when, so it may be made again 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum, unique
 from typing import Final
@@ -77,12 +77,20 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """A Job to be deleted, and why."""
+
+    job: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What is to be done now. `again_s`: after so long, changes or not, None: only when something changes."""
 
     classes: tuple[ClassRecord, ...]
     start: tuple[Start, ...] = ()
-    stop: tuple[str, ...] = ()
+    stop: tuple[Stop, ...] = ()
     again_s: float | None = None
 
 
@@ -113,15 +121,18 @@ def decide(tuning: TuningObject, world: World) -> Plan:
     titles = sorted({*before, *world.places.classes}, key=lambda title: (title not in before, title))[:MAX_CLASSES]
     classes = []
     for title in sorted(titles):
-        nodes = tuple(_brought_up(one, ours.get(one.name), world) for one in before.get(title, ()))
-        classes.append(_judged(title, nodes, world.places.classes.get(title, ()), tuning.nodes_per_class))
+        nodes = [_brought_up(one, ours.get(one.name), world) for one in before.get(title, ())]
+        # One that is lost is as if it had never been there, and may come back.
+        there = tuple(
+            one for one in nodes if one.state in _ENDED or not is_lost(world.nodes.get(one.name), world.now_s)
+        )
+        classes.append(_judged(title, there, world.places.classes.get(title, ()), tuning.nodes_per_class))
     wanted = {one.name: one for each in classes for one in each.nodes}
-    stop = [run for run in world.runs if run.state.is_active and not _is_wanted(run, ours, wanted, world)]
     classes, start = _started(classes, tuning, world)
     return Plan(
         classes=tuple(classes),
         start=tuple(start),
-        stop=tuple(sorted(run.job.name for run in stop if run.state is not State.ENDING)),
+        stop=_stops(world.runs, lambda run: _unwanted(run, ours, wanted, world)),
         again_s=_again_s(ours.values(), wanted, world),
     )
 
@@ -136,8 +147,13 @@ def stopped(tuning: TuningObject | None, world: World) -> Plan:
         for one in world.known:
             found = _judged(one.title, _ended(one.nodes), (), tuning.nodes_per_class)
             classes.append(found if found.verdict else replace(found, message="see condition Accepted"))
-    active = (run for run in world.runs if run.state.is_active and run.state is not State.ENDING)
-    return Plan(classes=tuple(classes), stop=tuple(sorted(run.job.name for run in active)))
+    return Plan(classes=tuple(classes), stop=_stops(world.runs, lambda _: "the tuning can't be carried out"))
+
+
+def _stops(runs: Iterable[Run], why: Callable[[Run], str]) -> tuple[Stop, ...]:
+    """The Jobs that have not ended and that there is a reason to delete, in the order of their names."""
+    active = sorted((run for run in runs if run.state.is_active), key=lambda run: run.job.name)
+    return tuple(Stop(job=run.job.name, why=why(run)) for run in active if run.state is not State.ENDING and why(run))
 
 
 # --- a node ---------------------------------------------------------------------------------------------------------
@@ -149,8 +165,6 @@ def _brought_up(node: NodeRecord, run: Run | None, world: World) -> NodeRecord:
         return node
     if run is not None and run.outcome is not None:
         return NodeRecord(name=node.name, state=NodeState.MEASURED, tries=run.job.attempt, outcome=run.outcome)
-    if is_lost(world.nodes.get(node.name), world.now_s):
-        return replace(node, state=NodeState.FAILED, message="the node is lost: it is gone or not Ready")
     if run is None or run.state is State.ENDING:
         return replace(node, state=NodeState.PENDING, message="")
     node = replace(node, tries=run.job.attempt, message=run.message)
@@ -173,13 +187,18 @@ def _brought_up(node: NodeRecord, run: Run | None, world: World) -> NodeRecord:
     return replace(node, state=NodeState.PENDING)
 
 
-def _is_wanted(run: Run, ours: Mapping[str, Run], wanted: Mapping[str, NodeRecord], world: World) -> bool:
-    """Whether a Job that has not ended may go on."""
+def _unwanted(run: Run, ours: Mapping[str, Run], wanted: Mapping[str, NodeRecord], world: World) -> str:
+    """Why a Job is not to go on, "" where it is."""
     node = wanted.get(run.job.node)
-    if ours.get(run.job.node) is not run or node is None or node.state in _ENDED:
-        return False
-    # One that gets no pod is made again, so that its time begins anew.
-    return run.state is not State.NO_POD or world.now_s - run.since_s < START_WITHIN_S
+    if ours.get(run.job.node) is not run:
+        return "the tuning's spec has changed"
+    if is_lost(world.nodes.get(run.job.node), world.now_s):
+        return f"node {run.job.node} is lost: it is gone or not Ready"
+    if node is None or node.state in _ENDED:
+        return node.message if node is not None and node.message else "its class of nodes has its result"
+    if run.state is State.NO_POD and world.now_s - run.since_s >= START_WITHIN_S:
+        return "it got no pod, and is made again"  # so that its time begins anew
+    return ""
 
 
 # --- a class --------------------------------------------------------------------------------------------------------
