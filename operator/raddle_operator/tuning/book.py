@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Sequence
 from dataclasses import dataclass, field
+from math import log
 from typing import Final
 
 from raddle.planning.kinds import PolicyError
@@ -93,12 +94,17 @@ class Book:
                 continue
             if same in self.skipped:
                 continue
-            if same not in self.blocks and len(self.blocks) >= self.limits.trials:
+            if same not in self.blocks and self.full:
                 self.skipped[same] = f"the budget of {self.limits.trials} trials was used up"
                 continue
             self.blocks.setdefault(same, [])
             found[same] = None
         return list(found)
+
+    @property
+    def full(self) -> bool:
+        """Whether as many candidates were met as may be measured."""
+        return len(self.blocks) >= self.limits.trials
 
     def round(self, candidates: Sequence[Candidate], phase: str) -> Generator[Ask, Answer, list[float]]:
         """The losses of one block of each, with the same arrivals, in this order; inf for one that failed."""
@@ -163,10 +169,10 @@ class Book:
         test = self.bound_test(candidate)
         return test is not None and statistics.surely_above(test)
 
-    def seems_late(self, candidate: Candidate) -> bool:
-        """Whether more than one in a hundred of the candidate's requests were later than the bound."""
-        test = self.bound_test(candidate)
-        return test is not None and test.over > statistics.LATE * test.queries
+    def late(self, block: Block) -> float:
+        """By how much a block's p99 is above the objective's bound, as a logarithm; 0 where it is not."""
+        bound_ms, p99_ms = self.objective.p99_ms, statistics.p99_ms([block])
+        return max(0.0, log(p99_ms / bound_ms)) if bound_ms and p99_ms else 0.0
 
     def trials(self) -> tuple[Trial, ...]:
         """All candidates that were measured or skipped, in the order in which they were met."""
