@@ -106,12 +106,17 @@ class Book:
         """Whether as many candidates were met as may be measured."""
         return len(self.blocks) >= self.limits.trials
 
-    def round(self, candidates: Sequence[Candidate], phase: str) -> Generator[Ask, Answer, list[float]]:
-        """The losses of one block of each, with the same arrivals, in this order; inf for one that failed."""
-        self._seed += 1
+    def round(
+        self, candidates: Sequence[Candidate], phase: str, seed: int | None = None
+    ) -> Generator[Ask, Answer, list[float]]:
+        """The losses of one block of each, with the same arrivals, in this order; inf for one that failed.
+
+        The arrivals are new ones, 1 and so on, where no seed is given.
+        """
+        self._seed += seed is None
         losses = []
         for candidate in candidates:
-            block = yield from self.measure(candidate, phase, self.rate, self.block_s)
+            block = yield from self.measure(candidate, phase, self.rate, self.block_s, seed)
             found = None if block is None else statistics.loss(self.objective.kind, block)
             if block is not None and found is None:
                 self._skip(candidate, f"no {statistics.FIGURES[self.objective.kind]}: nothing answered, or not known")
@@ -119,7 +124,7 @@ class Book:
         return losses
 
     def measure(
-        self, candidate: Candidate, phase: str, rate: float | None, seconds: float
+        self, candidate: Candidate, phase: str, rate: float | None, seconds: float, seed: int | None = None
     ) -> Generator[Ask, Answer, Block | None]:
         """One block, None where the candidate can't be measured.
 
@@ -127,7 +132,7 @@ class Book:
         """
         if candidate in self.skipped:
             return None
-        ask = Ask(candidate=candidate, rate=rate, seconds=seconds, seed=self._seed, phase=phase)
+        ask = Ask(candidate=candidate, rate=rate, seconds=seconds, seed=seed or self._seed, phase=phase)
         repeats = _REPEATS
         while self.spent_s + seconds <= self.limits.seconds:
             answer = yield ask

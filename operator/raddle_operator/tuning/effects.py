@@ -1,7 +1,8 @@
 """What settings are worth, learned from all blocks at once.
 
-The logarithm of a block's figure is taken as a sum: what its round did to all in it, what its shape is worth (threads,
-spinning and instances together, alike where they are near each other), what each other setting adds, and noise. With
+The logarithm of a block's figure is taken as a sum: what its arrivals and its time did to it, what its shape is worth
+(threads, spinning and instances together, alike where they are near each other), what each other setting adds, and
+noise. With
 normal distributions for all of these what is known is one too (Bayesian linear regression; over the shapes a Gaussian
 process). A draw from it is one way in which things may be, and what would be best then deserves a block (Thompson
 sampling): each block tells of all settings that it has, and most of them go where it matters.
@@ -9,8 +10,9 @@ sampling): each block tells of all settings that it has, and most of them go whe
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from math import log2
 from typing import Any, Final, NamedTuple
 
@@ -24,12 +26,13 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 # What is expected before anything is measured, as standard deviations of the logarithm: what threads, spinning,
 # instances and threads in all do each alone and all together, what one shape has of its own, what another setting does,
-# what a round does to all in it.
+# what arrivals and the time of a round do to all.
 _ALONE: Final = 0.3
 _TOGETHER: Final = 0.2
 _OWN: Final = 0.05
 _OTHER: Final = 0.05
-_ROUND: Final = 0.2
+_ARRIVALS: Final = 0.2
+_TURN: Final = 0.02
 # How far shapes have something in common: octaves of threads, steps of spinning, octaves of instances, of all threads.
 _REACH: Final = (2.0, 2.5, 2.0, 2.0)
 # What two figures of a block have in common, as correlations: of shapes, of other settings, of rounds and of noise.
@@ -43,12 +46,18 @@ _WORSE: Final = 1.0
 _SIMPLER: Final = 0.002
 # Thread counts that are tried in an octave, besides those of the space.
 _FINE: Final = 4
+# Noise is searched for at so many times the variance that the A/A shows: it has few pairs.
+_SCALES: Final = (0.5, 1.0, 2.0, 4.0)
 
 
 class Seen(NamedTuple):
-    """A block: `losses` are logarithms of its figures, the one that is aimed at first. Equal turns were one round."""
+    """A block: `losses` are logarithms of its figures, the one that is aimed at first.
+
+    Blocks of equal `seed` had the same arrivals, those of equal `turn` were measured soon after each other.
+    """
 
     candidate: Candidate
+    seed: int
     turn: int
     losses: tuple[float, ...]
 
@@ -130,26 +139,35 @@ class Effects:
             here = turns == turn
             losses[here] = np.minimum(losses[here], losses[here].min(axis=0) + _WORSE)
         losses -= np.median(losses, axis=0)
-        figures, same_round, same_block = len(variances), turns[:, None] == turns, np.eye(len(seen))
-        is_shape = (np.arange(len(self.prior)) < len(self.shapes))[:, None]
+        figures, seeds = len(variances), np.array([one.seed for one in seen])
+        alike = _ARRIVALS**2 * (seeds[:, None] == seeds) + _TURN**2 * (turns[:, None] == turns)
         worth = self.prior[:, parts].sum(axis=2)
         of_shapes = worth[parts[:, 0]]
         of_others = worth[parts[:, 1:]].sum(axis=1)
 
-        def between(one: int, other: int) -> Array:
-            shape, rest, turn, noise = (
-                (1.0,) * 4 if one == other else (_SAME_SHAPE, _SAME_OTHER, _SAME_ROUND, _SAME_NOISE)
-            )
-            variance = noise * (variances[one] * variances[other]) ** 0.5
-            return np.asarray(
-                shape * of_shapes + rest * of_others + turn * _ROUND**2 * same_round + variance * same_block
-            )
+        def between(of: Callable[[float, float, float], Array]) -> Array:
+            """For each two figures what their blocks have in common."""
+            same, apart = of(1, 1, 1), of(_SAME_SHAPE, _SAME_OTHER, _SAME_ROUND)
+            return np.block([[same if one == other else apart for other in range(figures)] for one in range(figures)])
 
-        blocks = np.block([[between(one, other) for other in range(figures)] for one in range(figures)])
-        same = np.where(is_shape, _SAME_SHAPE, _SAME_OTHER)
+        known = between(lambda shape, other, turn: shape * of_shapes + other * of_others + turn * alike)
+        common = np.where(np.eye(figures), 1.0, _SAME_NOISE)
+        noises = [
+            np.kron(common * np.sqrt(np.outer(scaled, scaled)), np.eye(len(seen)))
+            for scaled in (np.multiply(variances, scales) for scales in product(_SCALES, repeat=figures))
+        ]
+        values = losses.T.ravel()
+        blocks = max((known + noise for noise in noises), key=lambda made: _likelihood(made, values))
+        same = np.where(np.arange(len(self.prior)) < len(self.shapes), _SAME_SHAPE, _SAME_OTHER)[:, None]
         worth = np.hstack([worth, *[same * worth] * (figures - 1)])
         solved = np.linalg.solve(blocks, worth.T).T
-        return Fit(self, solved @ losses.T.ravel(), self.prior - solved @ worth.T)
+        return Fit(self, solved @ values, self.prior - solved @ worth.T)
+
+
+def _likelihood(covariance: Array, values: Array) -> float:
+    root = np.linalg.cholesky(covariance)
+    whitened = np.linalg.solve(root, values)
+    return float(-0.5 * whitened @ whitened - np.log(np.diag(root)).sum())
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,13 +32,15 @@ Search = Generator[Ask, Answer, Result]
 _AA_PAIRS: Final = 4
 # Candidates of a round: they meet the same arrivals.
 _ROUND: Final = 5
+# So many different arrivals there are before the proof: candidates that met in no round met the same ones.
+_SEEDS: Final = 8
 # Which shares of the budget are spent when the search ends at the soonest, when it ends where no gain is in sight, and
 # when the proof ends.
 _SOONEST: Final = 0.35
-_HOPELESS: Final = 0.65
+_HOPELESS: Final = 0.5
 _PROVEN: Final = 0.95
 # Pairs of the proof.
-_PAIRS: Final = (6, 60)
+_PAIRS: Final = (6, 150)
 # A gain of so many standard errors is mostly found; a few pairs more are for not knowing the deviation.
 _ERRORS: Final = 3.2
 _UNKNOWN: Final = 4
@@ -51,6 +53,8 @@ _LATE: Final = 2.0
 # Noise that is expected before the A/A, as the standard deviation of a block's figures, and how many pairs it counts.
 _EXPECTED: Final = (0.06, 0.025)
 _EXPECTED_PAIRS: Final = 4
+# The same of the difference between two blocks in the figure that the proof compares.
+_EXPECTED_APART: Final = 0.057
 # Of fewer queries p99 is one of the two slowest.
 _FRONT_QUERIES: Final = 200
 # A rate nearer to the capacity than this is not served for long.
@@ -147,6 +151,7 @@ class _Search:
     bound: BoundTest | None = None
     contributions: tuple[tuple[str, Interval], ...] = ()
     remarks: list[str] = field(default_factory=list)
+    seen: list[Seen] = field(default_factory=list)
 
     def ended(self, run: Generator[Ask, Answer, None]) -> Search:
         """The result of the run, of as much of it as the budget allows."""
@@ -191,51 +196,59 @@ class _Search:
 
     def _noise(self) -> Generator[Ask, Answer, None]:
         differences = []
-        for _ in range(_AA_PAIRS):
-            one, other = yield from self.book.round([self.book.baseline, self.book.baseline], "A/A")
+        for turn in range(_AA_PAIRS):
+            one, other = yield from self.book.round([self.book.baseline] * 2, "A/A")
+            self._learn(self.book.baseline, turn, 2)
             differences.append(one - other)
         self.book.noise = statistics.Noise.of(differences)
 
     def _searched(self, effects: Effects) -> Generator[Ask, Answer, Sequence[Candidate]]:
         """What may be better than the baseline, the best first."""
         book, rng = self.book, np.random.default_rng(0)
-        fit = self._fit(effects)
+        fit, turn = self._fit(effects), _AA_PAIRS
         while not self._enough(fit):
             candidates = self._next(fit, rng)
             if len(candidates) < 2:
                 break
-            yield from book.round(candidates, "search")
+            turn += 1
+            yield from book.round(candidates, "search", 1 + turn % _SEEDS)
+            for candidate in candidates:
+                self._learn(candidate, turn)
             fit = self._fit(effects)
         order = sorted(self._measured(effects), key=fit.loss)
-        return [one for one in order if one not in book.skipped and not book.breaks_bound(one)]
+        return [one for one in order if not book.breaks_bound(one)]
 
     def _measured(self, effects: Effects) -> list[Candidate]:
-        return [one for one, found in self.book.blocks.items() if found and one in effects.parts]
+        blocks, skipped = self.book.blocks, self.book.skipped
+        return [one for one, found in blocks.items() if found and one in effects.parts and one not in skipped]
+
+    def _learn(self, candidate: Candidate, turn: int, blocks: int = 1) -> None:
+        """Keeps what the last so many blocks of a candidate say; one that failed says nothing."""
+        for ask, block in self.book.blocks[candidate][-blocks:] if candidate not in self.book.skipped else ():
+            aim, *others = statistics.figures(self.book.objective.kind, block)
+            self.seen.append(Seen(candidate, ask.seed, turn, (aim + _LATE * self.book.late(block), *others)))
 
     def _fit(self, effects: Effects) -> Fit:
-        book, kind = self.book, self.book.objective.kind
-        seen: list[Seen] = []
-        for candidate in self._measured(effects):
-            for ask, block in book.blocks[candidate]:
-                if ask.phase != "capacity" and candidate not in book.skipped:
-                    aim, *others = statistics.figures(kind, block)
-                    seen.append(Seen(candidate, ask.seed, (aim + _LATE * book.late(block), *others)))
-        pairs = np.array([one.losses for one in seen if one.candidate == book.baseline][: 2 * _AA_PAIRS])
+        pairs = np.array([one.losses for one in self.seen[: 2 * _AA_PAIRS]])
         squares = np.sum((pairs[::2] - pairs[1::2]) ** 2, axis=0) / 2
         expected = np.square(_EXPECTED[-len(squares) :])
         variances = (squares + _EXPECTED_PAIRS * expected) / (_AA_PAIRS + _EXPECTED_PAIRS)
-        return effects.fitted(seen, variances)
+        return effects.fitted(self.seen, variances)
 
     def _enough(self, fit: Fit) -> bool:
         """Whether what is left of the budget is needed to prove the gain that is expected."""
         book = self.book
         if book.rounds_until(_SOONEST, _ROUND) > 0:
             return False
-        gain = fit.loss(book.baseline) - fit.loss(fit.best())
+        best, baseline = (fit.effects.parts[one] for one in (fit.best(), book.baseline))
+        gain, deviation = fit.difference(baseline, best)
         if 100 * gain < _WORTH:
             return book.rounds_until(_HOPELESS, _ROUND) < 1
+        gain = max(gain - deviation, gain / 2)
+        squares = book.noise.pairs * book.noise.variance + _EXPECTED_PAIRS * _EXPECTED_APART**2
+        variance = squares / (book.noise.pairs + _EXPECTED_PAIRS)
         least, most = _PAIRS
-        needed = _UNKNOWN + _ERRORS**2 * book.noise.variance / gain**2
+        needed = _UNKNOWN + _ERRORS**2 * variance / gain**2
         return book.rounds_until(_PROVEN, 2) - _ROUND / 2 < min(most, max(least, needed))
 
     def _next(self, fit: Fit, rng: np.random.Generator) -> list[Candidate]:
