@@ -206,6 +206,12 @@ def test_a_machine_that_is_always_disturbed_is_measured_nevertheless():
     assert result.trials[0].blocks
 
 
+def test_a_budget_that_the_noise_takes_leaves_it_open_whether_something_is_better():
+    result = drive(tune(LATENCY, SPACE, Limits(seconds=20.0)), Machine(amdahl))
+    assert len(result.trials) == 1
+    assert result.verdict is Verdict.INCONCLUSIVE
+
+
 @pytest.mark.parametrize(("p99_ms", "verdict"), [(100.0, Verdict.BETTER), (1.0, Verdict.BOUND_NOT_MET)])
 def test_the_bound_is_judged_on_fresh_blocks(p99_ms, verdict):
     objective = dataclasses.replace(LATENCY, p99_ms=p99_ms)

@@ -215,6 +215,8 @@ class _Search:
             for candidate in candidates:
                 self._learn(candidate, turn)
             fit = self._fit(effects)
+        if turn == _AA_PAIRS and len(self._next(fit, rng)) > 1:
+            raise BudgetError  # the noise alone took it
         order = sorted(self._measured(effects), key=fit.loss)
         return [one for one in order if not book.breaks_bound(one)]
 
