@@ -123,9 +123,7 @@ def decide(tuning: TuningObject, world: World) -> Plan:
     for title in sorted(titles):
         nodes = [_brought_up(one, ours.get(one.name), world) for one in before.get(title, ())]
         # One that is lost is as if it had never been there, and may come back.
-        there = tuple(
-            one for one in nodes if one.state in _ENDED or not is_lost(world.nodes.get(one.name), world.now_s)
-        )
+        there = tuple(one for one in nodes if one.state in _ENDED or not _is_lost(one.name, world))
         classes.append(_judged(title, there, world.places.classes.get(title, ()), tuning.nodes_per_class))
     wanted = {one.name: one for each in classes for one in each.nodes}
     classes, start = _started(classes, tuning, world)
@@ -154,6 +152,10 @@ def _stops(runs: Iterable[Run], why: Callable[[Run], str]) -> tuple[Stop, ...]:
     """The Jobs that have not ended and that there is a reason to delete, in the order of their names."""
     active = sorted((run for run in runs if run.state.is_active), key=lambda run: run.job.name)
     return tuple(Stop(job=run.job.name, why=why(run)) for run in active if run.state is not State.ENDING and why(run))
+
+
+def _is_lost(node: str, world: World) -> bool:
+    return is_lost(world.nodes.get(node), world.now_s)
 
 
 # --- a node ---------------------------------------------------------------------------------------------------------
@@ -192,7 +194,7 @@ def _unwanted(run: Run, ours: Mapping[str, Run], wanted: Mapping[str, NodeRecord
     node = wanted.get(run.job.node)
     if ours.get(run.job.node) is not run:
         return "the tuning's spec has changed"
-    if is_lost(world.nodes.get(run.job.node), world.now_s):
+    if _is_lost(run.job.node, world):
         return f"node {run.job.node} is lost: it is gone or not Ready"
     if node is None or node.state in _ENDED:
         return node.message if node is not None and node.message else "its class of nodes has its result"
@@ -289,11 +291,7 @@ def _started(
 ) -> tuple[list[ClassRecord], list[Start]]:
     """The classes, and the Jobs to be made now: a node has one at a time, all tunings' taken together."""
     # A lost node does not tell that a pod has ended there.
-    active = [
-        run.job.node
-        for run in world.runs
-        if run.state.is_active and not is_lost(world.nodes.get(run.job.node), world.now_s)
-    ]
+    active = [run.job.node for run in world.runs if run.state.is_active and not _is_lost(run.job.node, world)]
     slots = tuning.parallelism - len(active)
     found: list[ClassRecord] = []
     start: list[Start] = []
