@@ -170,7 +170,7 @@ def asked(theirs):
 def test_the_containers_own_command_is_asked_with_what_the_config_map_has(asked, theirs):
     given, variables = asked("one")
     with tuner(given, theirs, **variables) as (started, _):
-        while not (line := started.stderr.readline()).startswith("raddle tuner: A/A: "):
+        while not (line := started.stderr.readline()).startswith("raddle tuner: capacity: the plan"):
             assert line, "it ended before"
 
 
