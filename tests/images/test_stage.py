@@ -71,6 +71,7 @@ def test_the_shims_image_serves_a_runtime_that_ignores_the_subpath_of_an_image_v
     below = tmp_path / delivery.MOUNT_PATH.lstrip("/")
     wanted = {item["path"] for item in delivery.items()}
     assert {str(path.relative_to(below)) for path in below.rglob("*") if path.is_file()} == wanted
+    assert not [path for path in wanted if "run_model" in path or "run-model" in path]
     assert all((tmp_path / path).read_bytes() == (below / path).read_bytes() for path in wanted)
 
 

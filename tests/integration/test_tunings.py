@@ -6,6 +6,7 @@ import contextlib
 import functools
 import itertools
 import json
+import re
 from pathlib import Path
 
 import aiohttp
@@ -237,6 +238,34 @@ async def test_a_result_outlives_its_job_and_a_restart_makes_nothing_twice(kube,
     assert await shop.jobs() == []
 
 
+async def test_what_stays_as_it_is_is_not_written_again(kube, controller, settings, shop):
+    await shop.tune(nodeClasses={"nodesPerClass": 1})
+    await shop.ends(await shop.pod_of(await shop.job_on("a")), outcome(percent=-10))
+    await shop.status("Running", "Finished")
+
+    async def looks():
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{settings.port}/metrics") as found,
+        ):
+            counts = re.findall(r'reconcile_duration_seconds_count{work="tuning"} (\S+)', await found.text())
+            return float(counts[0])
+
+    async def version():
+        return (await kube.get(INFERENCE_TUNINGS, "ranker", shop.namespace))["metadata"]["resourceVersion"]
+
+    # What was written last may be looked at once more.
+    for _ in range(2):
+        before, looked = await version(), await looks()
+        await kube.patch(NODES, shop.node("b"), {"metadata": {"labels": {"at": str(looked)}}})
+        await soon(lambda looked=looked: more_than(looks, looked), "it is looked at again")
+    assert await version() == before
+
+
+async def more_than(count, before):
+    return await count() > before
+
+
 async def test_a_changed_spec_begins_anew_when_the_old_pod_has_ended(kube, controller, shop):
     await shop.tune()
     old = await shop.job_on("a")
@@ -285,7 +314,7 @@ async def test_a_lost_nodes_job_is_deleted(kube, controller, shop):
     job = await shop.job_on("a")
     await kube.delete(NODES, shop.node("a"))
     await shop.job_on("b")
-
+    await shop.event("JobDeleted", f"node {shop.node('a')} is lost")
     # It goes when its pod is collected, which the controller manager does after a minute.
     left = {one["metadata"]["name"]: "deletionTimestamp" in one["metadata"] for one in await shop.jobs()}
     assert left.get(job["metadata"]["name"], True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.measured import BIG, NOW_S, SMALL, WINNER, nodes, outcome, places_of, run, tuning_object
 
 from raddle_operator.jobs.places import LOST_AFTER_S, Node
-from raddle_operator.jobs.plan import MOST_FAILED, MOST_TRIES, NodeState, Start, World, decide, stopped
+from raddle_operator.jobs.plan import MOST_FAILED, MOST_TRIES, NodeState, Start, Stop, World, decide, stopped
 from raddle_operator.jobs.run import POD_WITHIN_S, START_WITHIN_S, State
 from raddle_operator.tuning.result import Verdict
 
@@ -130,7 +130,7 @@ def test_a_class_with_too_few_nodes_is_not_begun():
 def test_a_spec_that_has_changed_begins_anew():
     tuned = tuning_object(generation=2)
     plan = decide(tuned, world(tuned, runs=[run("a", State.RUNNING, generation=1)]))
-    assert plan.stop == ("a-1-1",)
+    assert plan.stop == (Stop(job="a-1-1", why="the tuning's spec has changed"),)
     assert plan.start == (), "the old pod may still be there"
     gone = decide(tuned, world(tuned, known=plan.classes, runs=[run("a", State.MEASURED, generation=1)]))
     assert gone.start == (Start(node="a", attempt=1),)
@@ -139,9 +139,16 @@ def test_a_spec_that_has_changed_begins_anew():
 def test_nothing_runs_of_a_tuning_that_can_no_longer_be_carried_out_and_its_results_stay():
     tuned = tuning_object()
     known = after(tuned, [run("a", State.MEASURED, outcome=outcome())]).classes
-    plan = stopped(world(tuned, known=known, runs=[run("b", State.RUNNING)]))
-    assert plan.stop == ("b-1-1",)
+    plan = stopped(tuned, world(tuned, known=known, runs=[run("b", State.RUNNING)]))
+    assert plan.stop == (Stop(job="b-1-1", why="the tuning can't be carried out"),)
     assert states(plan) == {"a": "Measured"}
+    assert plan.classes[0].verdict is None
+
+
+def test_a_result_stays_one_when_its_workload_is_gone():
+    tuned = tuning_object(nodeClasses={"nodesPerClass": 1})
+    known = after(tuned, [run("a", State.MEASURED, outcome=outcome())]).classes
+    assert stopped(tuned, world(tuned, known=known)).classes == known
 
 
 def test_a_node_where_another_tuning_measures_is_waited_for():
@@ -169,7 +176,7 @@ def test_where_a_node_fails_the_next_one_of_the_class_searches(case):
     plan = after(tuning_object(), [failed], machines=machines)
     assert states(plan) == {"a": "Failed", "b": "Pending"}
     assert failed.message in message(plan, "a")
-    assert plan.stop == ((failed.job.name,) if failed.state.is_active else ())
+    assert [stop.job for stop in plan.stop] == ([failed.job.name] if failed.state.is_active else [])
     if not failed.state.is_active:
         assert [start.node for start in plan.start] == ["b"]
 
@@ -209,7 +216,7 @@ def test_a_job_that_gets_no_pod_says_so_and_is_made_again_later():
     assert message(plan, "a") == "job/a gets no pod"
     assert not plan.stop
     late = [run("a", State.NO_POD, since_s=WAITED_S, message="job/a gets no pod")]
-    assert after(tuning_object(), late).stop == ("a-1-1",)
+    assert after(tuning_object(), late).stop == (Stop(job="a-1-1", why="it got no pod, and is made again"),)
     assert after(tuning_object(), late, []).start == (Start(node="a", attempt=1),), "that pod was never made"
 
 
@@ -227,9 +234,8 @@ def test_a_lost_nodes_job_is_deleted_and_another_node_is_taken(there):
     more = {name: Node(labels={}) for name in machines}
     lost = world(tuning_object(), machines, known=known, runs=runs, nodes=more | ({"a": there} if there else {}))
     plan = decide(tuning_object(), lost)
-    assert plan.stop == ("a-1-1",)
-    assert states(plan) == {"a": "Failed", "b": "Pending"}
-    assert "lost" in message(plan, "a")
+    assert plan.stop == (Stop(job="a-1-1", why="node a is lost: it is gone or not Ready"),)
+    assert states(plan) == {"b": "Pending"}
     assert [start.node for start in plan.start] == ["b"], "nobody says when the pod there will have ended"
 
 
@@ -263,8 +269,8 @@ class Cluster:
     def reconcile(self):
         plan = decide(self.tuned, world(self.tuned, self.machines, known=self.known, runs=list(self.jobs.values())))
         self.known = plan.classes
-        for name in plan.stop:
-            self.jobs.pop(name)
+        for stop in plan.stop:
+            self.jobs.pop(stop.job)
         for start in plan.start:
             made = run(start.node, State.WAITING, attempt=start.attempt)
             self.made.append(made.job.name)

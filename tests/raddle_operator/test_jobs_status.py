@@ -29,7 +29,7 @@ def seen(*rounds, machines=MACHINES, refused=None, **spec):
     found = places_of(tuned, **machines)
     for runs in ([], *rounds):
         world = World(known=known(status, 1), places=found, nodes=there, runs=runs, now_s=NOW_S)
-        plan = decide(tuned, world) if refused is None else stopped(world)
+        plan = decide(tuned, world) if refused is None else stopped(tuned, world)
         status = tuning_status(plan, generation=1, image=IMAGE, places=None if refused else found, refused=refused)
     status["conditions"] = with_times(status["conditions"], {}, 1, NOW_S)
     jsonschema.validate(

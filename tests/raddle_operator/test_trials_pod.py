@@ -16,6 +16,7 @@ import pytest
 from support import tiny_models, tuning_pods
 
 from raddle import delivery, env
+from raddle.machine import sysfs
 from raddle_operator.cli import run
 from raddle_operator.local import quota
 from raddle_operator.local.container import Container
@@ -189,6 +190,14 @@ def test_a_file_that_only_the_workload_may_read_is_copied(one, shared, tmp_path)
         (shared / "copy").unlink()
 
 
+def test_the_cpus_of_the_container_are_known(shared):
+    [first, *_] = sorted(os.sched_getaffinity(0))
+    with Pod(shared) as one, tuning_pods.container(shared) as container:
+        container.cpu_affinity([first])
+        one.await_ready()
+        assert one.cpus() == 1 << first
+
+
 def test_a_model_that_is_not_there_is_said_with_what_the_container_says(one, shared):
     with pytest.raises(TrialError, match=r"/nowhere.onnx can't be read: cp: .*No such file"):
         one.copied("/nowhere.onnx", shared / "copy")
@@ -264,7 +273,8 @@ def test_the_shim_that_the_container_has_is_loaded_by_a_candidates_variables(sha
         # By PYTHONPATH, since this environment's Python is of a virtual environment.
         container["env"] = [{"name": "PYTHONPATH", "value": "/nowhere"}]
         given = run.for_everything(policy_from_object(policy))
-        made = run.of_container(container, given, Path("/"), {env.DOOR_LABEL: "closed"})
+        machine = sysfs.read_machine("/")
+        made = run.of_container(container, given, "here", machine, {env.DOOR_LABEL: "closed"})
         script = f"import onnxruntime; onnxruntime.InferenceSession('{tiny_models.write(shim)}')"
         with one.place(made, [sys.executable, "-c", script], print) as (processes, _):
             processes.start()

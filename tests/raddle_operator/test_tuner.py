@@ -21,10 +21,12 @@ from click.testing import CliRunner
 from onnx import TensorProto, helper
 from support import tiny_models, tuning_pods, tunings
 
+from raddle.planning.capacity import is_exclusive
 from raddle_operator.cli import main
-from raddle_operator.cli.tuner import Order
+from raddle_operator.cli.tuner import Order, _base
 from raddle_operator.local import quota
 from raddle_operator.objects.reading import SpecError
+from raddle_operator.trials.pod import Pod
 from raddle_operator.tuning import document, summary
 from raddle_operator.tuning.result import Verdict
 
@@ -168,7 +170,7 @@ def asked(theirs):
 def test_the_containers_own_command_is_asked_with_what_the_config_map_has(asked, theirs):
     given, variables = asked("one")
     with tuner(given, theirs, **variables) as (started, _):
-        while not (line := started.stderr.readline()).startswith("raddle tuner: A/A: "):
+        while not (line := started.stderr.readline()).startswith("raddle tuner: capacity: the plan"):
             assert line, "it ended before"
 
 
@@ -245,3 +247,25 @@ def test_what_is_no_order_is_named_by_its_field(given, path, said):
         Order.read(given if isinstance(given, str) else json.dumps(given))
     assert raised.value.path == path
     assert said in raised.value.message
+
+
+# --- CPUs of its own ------------------------------------------------------------------------------------------------
+
+WHOLE = {"limits": {"cpu": "1", "memory": "1Gi"}}
+
+
+@pytest.mark.parametrize(
+    ("resources", "one_cpu", "exclusive"),
+    [(WHOLE, True, True), (WHOLE, False, False), ({"limits": {"cpu": "1"}}, True, False)],
+    ids=["as many as it asks for", "more", "not Guaranteed"],
+)
+def test_cpus_are_exclusive_where_the_container_has_as_many_as_it_asks_for(resources, one_cpu, exclusive):
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("one CPU only")
+    given = Order.read(json.dumps(order(container={**CONTAINER, "resources": resources})))
+    with tuning_pods.folder() as shared, Pod(shared) as there, tuning_pods.container(shared) as first:
+        first.cpu_affinity(cpus[:1] if one_cpu else cpus)
+        there.await_ready()
+        base = _base(given, there)
+    assert is_exclusive(base.machine, base.budget) is exclusive

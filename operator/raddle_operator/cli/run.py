@@ -23,6 +23,7 @@ import click
 import yaml
 
 from raddle import delivery, env
+from raddle.cpus.topology import Machine
 from raddle_operator.cli import manifests, plan, workloads
 from raddle_operator.cli.manifests import Manifest, ManifestError
 from raddle_operator.injection.matching import Policies
@@ -153,21 +154,25 @@ def for_everything(policy: PolicyObject) -> PolicyObject:
 def container(limit: str | None, policy: PolicyObject, root: Path) -> Container:
     """What a container with this CPU limit gets on the machine. Raises ManifestError where there is none."""
     resources = {} if limit is None else {"limits": {"cpu": limit}}
-    found = of_container({"name": _NAME, "image": _NAME, "resources": resources}, policy, root)
-    return replace(found, variables={name: value.replace("$$", "$") for name, value in found.variables.items()})
-
-
-def of_container(
-    obj: manifests.Object, policy: PolicyObject, root: Path, labels: Mapping[str, str] | None = None
-) -> Container:
-    """What a pod's container gets on the machine beside its own; the variables as its spec would write them.
-
-    `labels` are the pod's. Raises ManifestError where there is no machine, or the container is none.
-    """
     name, machine = plan.machine_of(None, root)
     if machine is not None:
         # The files are for programs that run here.
         machine = machine._replace(architecture=platform.machine())
+    found = of_container({"name": _NAME, "image": _NAME, "resources": resources}, policy, name, machine)
+    return replace(found, variables={name: value.replace("$$", "$") for name, value in found.variables.items()})
+
+
+def of_container(
+    obj: manifests.Object,
+    policy: PolicyObject,
+    name: str | None,
+    machine: Machine | None,
+    labels: Mapping[str, str] | None = None,
+) -> Container:
+    """What a pod's container gets on the machine beside its own; the variables as its spec would write them.
+
+    `labels` are the pod's. Raises ManifestError where the container is none.
+    """
     pod = {
         "kind": "Pod",
         "metadata": {"name": "raddle-run", "namespace": _NAMESPACE, "labels": {**(labels or {})}},

@@ -17,17 +17,20 @@ from typing import Any, Final
 import click
 
 from raddle import delivery, env
+from raddle.cpus import cpuset
+from raddle.planning.capacity import Budget
 from raddle.planning.kinds import PolicyError
 from raddle_operator.analysis import onnx_model
 from raddle_operator.cli import plan
 from raddle_operator.cli.manifests import ManifestError
 from raddle_operator.cli.run import default_policy, for_everything, of_container
+from raddle_operator.injection.budget import container_budget, pod_resources
 from raddle_operator.injection.door import CLOSED
 from raddle_operator.local import allocators
 from raddle_operator.local.container import Container
+from raddle_operator.objects.pods import pod_from_object
 from raddle_operator.objects.policy import policy_from_object
 from raddle_operator.objects.quantities import QuantityError
-from raddle_operator.objects.quantities import parse as quantity
 from raddle_operator.objects.reading import SpecError, as_object, mapping, text, texts
 from raddle_operator.objects.tuning import TuningObject, tuning_from_object
 from raddle_operator.trials import driving, ending, pod
@@ -194,7 +197,7 @@ def _measured(order: Order, folder: Path, request: Path, stack: contextlib.ExitS
 
 def _base(order: Order, there: Pod) -> Base:
     """The container, its policy and this node."""
-    _, machine = plan.machine_of(None, Path("/"))
+    name, machine = plan.machine_of(None, Path("/"))
     assert machine is not None
     policy = dict(order.policy or default_policy().obj)
     policy["metadata"] = {"namespace": order.tuning.namespace, **policy.get("metadata", {})}
@@ -208,15 +211,30 @@ def _base(order: Order, there: Pod) -> Base:
 
     def applied(changed: Mapping[str, Any]) -> Container:
         found = policy_from_object({**policy, "spec": dict(changed)})
-        return of_container(own, for_everything(found), Path("/"), labels)
+        return of_container(own, for_everything(found), name, machine, labels)
 
-    limits = mapping(mapping(order.container, "resources", "container"), "limits", "container.resources")
+    budget = _budget(own)
+    if budget.whole_cpus and cpuset.count(there.cpus()) == budget.whole_cpus:
+        # Nobody but the static CPU manager gives a container as many CPUs as it asks for.
+        machine = machine._replace(kubelet=machine.kubelet._replace(cpu_manager_policy="static"))
+    return Base(
+        spec=spec,
+        cpus=budget.quota_cpus,
+        machine=machine,
+        applied=applied,
+        place=there.place,
+        allocators=allocators.named(there.present(allocators.paths())),
+        whole_cpus=budget.whole_cpus,
+    )
+
+
+def _budget(container: Mapping[str, Any]) -> Budget:
+    """What the container may use, in a pod of its own. Raises SpecError."""
+    found = pod_from_object({"metadata": {}, "spec": {"containers": [container]}})
     try:
-        cpus = None if limits.get("cpu") is None else float(quantity(limits["cpu"])) or None
+        return container_budget(found.containers[0], pod_resources(found))
     except QuantityError as error:
-        raise SpecError("container.resources.limits.cpu", str(error)) from None
-    found = allocators.named(there.present(allocators.paths()))
-    return Base(spec=spec, cpus=cpus, machine=machine, applied=applied, place=there.place, allocators=found)
+        raise SpecError("container.resources", str(error)) from None
 
 
 def _subject(order: Order, base: Base, there: Pod, request: Path, start_s: float) -> Subject:
@@ -239,17 +257,18 @@ def _subject(order: Order, base: Base, there: Pod, request: Path, start_s: float
 
 
 def _model(order: Order, there: Pod, start_s: float) -> Model:
-    path, copy, inputs = order.tuning.model, there.folder / "model", there.folder / "inputs"
-    if path.endswith(TORCHSCRIPT):
+    path, inputs = Path(order.tuning.model), there.folder / "inputs"
+    if path.suffix in TORCHSCRIPT:
         raise SpecError("spec.model", f"{path} is TorchScript, which does not say what its inputs are: tune its server")
+    copy = there.folder / f"model{path.suffix}"
     inputs.mkdir()
     runner = pod.Runner.written(order.tuning.runner.lower(), there.folder, next(iter(order.command), ""))
-    there.copied(path, copy)
+    there.copied(str(path), copy)
     try:
-        model = Model.of(Path(path), runner, inputs, file=copy, start_s=start_s)
+        model = Model.of(path, runner, inputs, file=copy, start_s=start_s)
         return replace(model, max_inter_op=onnx_model.max_inter_op(copy))
     except InputError as error:
-        raise InputError(str(error).replace(str(copy), path)) from None
+        raise InputError(str(error).replace(str(copy), str(path))) from None
     finally:
         copy.unlink()
 

@@ -20,9 +20,9 @@ from raddle_operator.controller.status import status_matches, with_times
 from raddle_operator.injection import matching
 from raddle_operator.injection.volumes import ShimDelivery
 from raddle_operator.jobs import plan as planning
-from raddle_operator.jobs.manifest import Settings, Wanted, job_name, manifest
+from raddle_operator.jobs.manifest import Settings, Wanted, manifest
 from raddle_operator.jobs.places import Places, places
-from raddle_operator.jobs.plan import Plan, Start, World
+from raddle_operator.jobs.plan import Plan, Start, Stop, World
 from raddle_operator.jobs.run import (
     TUNING_LABEL,
     Job,
@@ -141,7 +141,7 @@ class TuningReconciler:
         except RefusedError as error:
             problem = error
         world = self._world(key, record, case, now_s)
-        plan = planning.decide(case.tuning, world) if case is not None else planning.stopped(world)
+        plan = planning.decide(case.tuning, world) if case is not None else planning.stopped(record.tuning, world)
         image = "" if case is None else str(case.template.container.get("image") or "")
         wanted = tuning_status(
             plan,
@@ -159,8 +159,8 @@ class TuningReconciler:
             if stored is None:
                 return None  # another object now
             self._state.deliver(INFERENCE_TUNINGS, key, stored)
-        for name in plan.stop:
-            await self._stop(key[0], name)
+        for stop in plan.stop:
+            await self._stop(key, record, stop)
         if case is not None:
             await self._start(key, record, case, plan)
         return self._again_s(key, plan, problem)
@@ -230,13 +230,18 @@ class TuningReconciler:
 
     # ---- what is done
 
-    async def _stop(self, namespace: str, name: str) -> None:
+    async def _stop(self, key: Key, record: TuningRecord, stop: Stop) -> None:
         try:
-            await self._kube.delete(JOBS, name, namespace, propagation="Foreground")
+            await self._kube.delete(JOBS, stop.job, key[0], propagation="Foreground")
         except NotFound:
             return
         metrics.TUNING_JOBS.labels("deleted").inc()
-        log.info("%s/%s: deleted the Job", namespace, name)
+        self._tell(key, record, "JobDeleted", f"job/{stop.job}: {stop.why}")
+
+    def _tell(self, key: Key, record: TuningRecord, reason: str, note: str) -> None:
+        about = {"metadata": {"namespace": key[0], "name": key[1], "uid": record.uid}}
+        self._recorder.post(Reference.of(INFERENCE_TUNINGS, about), reason=reason, note=note, action="Measure")
+        log.info("%s/%s: %s: %s", *key, reason, note)
 
     async def _start(self, key: Key, record: TuningRecord, case: _Case, plan: Plan) -> None:
         refusals = self._refusals.setdefault(key, {})
@@ -279,13 +284,11 @@ class TuningReconciler:
             metrics.TUNING_JOBS.labels("there").inc()
             return
         metrics.TUNING_JOBS.labels("created").inc()
-        key, job = (tuning.namespace, job_name(tuning, start)), job_from_object(made)
-        if job is not None and key not in self._jobs.store:
-            self._made[key] = job
+        name, job = body["metadata"]["name"], job_from_object(made)
+        if job is not None and (tuning.namespace, name) not in self._jobs.store:
+            self._made[tuning.namespace, name] = job
         does = "searches" if start.winner is None else "tries the winner again"
-        about = {"metadata": {"namespace": tuning.namespace, "name": tuning.name, "uid": tuning.uid}}
-        note = f"job/{key[1]} on node {start.node} {does}"
-        self._recorder.post(Reference.of(INFERENCE_TUNINGS, about), reason="JobCreated", note=note, action="Measure")
+        self._tell((tuning.namespace, tuning.name), record, "JobCreated", f"job/{name} on node {start.node} {does}")
 
     async def _policy(self, policy: PolicyObject) -> Mapping[str, Any]:
         """The policy as the tuner is told of it. Raises KubeError, NotFound where it has gone since."""

@@ -6,7 +6,7 @@ depends on what there is and not on what happened when, so it may be made again 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum, unique
 from typing import Final
@@ -33,6 +33,9 @@ class NodeState(StrEnum):
     RUNNING = "Running"
     MEASURED = "Measured"
     FAILED = "Failed"
+
+
+_ENDED: Final = (NodeState.MEASURED, NodeState.FAILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +77,20 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """A Job to be deleted, and why."""
+
+    job: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What is to be done now. `again_s`: after so long, changes or not, None: only when something changes."""
 
     classes: tuple[ClassRecord, ...]
     start: tuple[Start, ...] = ()
-    stop: tuple[str, ...] = ()
+    stop: tuple[Stop, ...] = ()
     again_s: float | None = None
 
 
@@ -110,25 +121,41 @@ def decide(tuning: TuningObject, world: World) -> Plan:
     titles = sorted({*before, *world.places.classes}, key=lambda title: (title not in before, title))[:MAX_CLASSES]
     classes = []
     for title in sorted(titles):
-        nodes = tuple(_brought_up(one, ours.get(one.name), world) for one in before.get(title, ()))
-        classes.append(_judged(title, nodes, world.places.classes.get(title, ()), tuning.nodes_per_class))
+        nodes = [_brought_up(one, ours.get(one.name), world) for one in before.get(title, ())]
+        # One that is lost is as if it had never been there, and may come back.
+        there = tuple(one for one in nodes if one.state in _ENDED or not _is_lost(one.name, world))
+        classes.append(_judged(title, there, world.places.classes.get(title, ()), tuning.nodes_per_class))
     wanted = {one.name: one for each in classes for one in each.nodes}
-    stop = [run for run in world.runs if run.state.is_active and not _is_wanted(run, ours, wanted, world)]
     classes, start = _started(classes, tuning, world)
     return Plan(
         classes=tuple(classes),
         start=tuple(start),
-        stop=tuple(sorted(run.job.name for run in stop if run.state is not State.ENDING)),
+        stop=_stops(world.runs, lambda run: _unwanted(run, ours, wanted, world)),
         again_s=_again_s(ours.values(), wanted, world),
     )
 
 
-def stopped(world: World) -> Plan:
-    """What is to be done for a tuning that can't be carried out: what is measured stays known, nothing runs."""
-    return Plan(
-        classes=tuple(replace(one, nodes=tuple(node for node in one.nodes if node.outcome)) for one in world.known),
-        stop=tuple(sorted(run.job.name for run in world.runs if run.state.is_active and run.state is not State.ENDING)),
-    )
+def stopped(tuning: TuningObject | None, world: World) -> Plan:
+    """What is to be done for a tuning that can't be carried out: nothing runs, and what was found stays.
+
+    None: it can't be read.
+    """
+    classes = []
+    if tuning is not None:
+        for one in world.known:
+            found = _judged(one.title, _ended(one.nodes), (), tuning.nodes_per_class)
+            classes.append(found if found.verdict else replace(found, message="see condition Accepted"))
+    return Plan(classes=tuple(classes), stop=_stops(world.runs, lambda _: "the tuning can't be carried out"))
+
+
+def _stops(runs: Iterable[Run], why: Callable[[Run], str]) -> tuple[Stop, ...]:
+    """The Jobs that have not ended and that there is a reason to delete, in the order of their names."""
+    active = sorted((run for run in runs if run.state.is_active), key=lambda run: run.job.name)
+    return tuple(Stop(job=run.job.name, why=why(run)) for run in active if run.state is not State.ENDING and why(run))
+
+
+def _is_lost(node: str, world: World) -> bool:
+    return is_lost(world.nodes.get(node), world.now_s)
 
 
 # --- a node ---------------------------------------------------------------------------------------------------------
@@ -136,12 +163,10 @@ def stopped(world: World) -> Plan:
 
 def _brought_up(node: NodeRecord, run: Run | None, world: World) -> NodeRecord:
     """The record of a node by what became of its newest Job."""
-    if node.state in (NodeState.MEASURED, NodeState.FAILED):
+    if node.state in _ENDED:
         return node
     if run is not None and run.outcome is not None:
         return NodeRecord(name=node.name, state=NodeState.MEASURED, tries=run.job.attempt, outcome=run.outcome)
-    if is_lost(world.nodes.get(node.name), world.now_s):
-        return replace(node, state=NodeState.FAILED, message="the node is lost: it is gone or not Ready")
     if run is None or run.state is State.ENDING:
         return replace(node, state=NodeState.PENDING, message="")
     node = replace(node, tries=run.job.attempt, message=run.message)
@@ -164,13 +189,18 @@ def _brought_up(node: NodeRecord, run: Run | None, world: World) -> NodeRecord:
     return replace(node, state=NodeState.PENDING)
 
 
-def _is_wanted(run: Run, ours: Mapping[str, Run], wanted: Mapping[str, NodeRecord], world: World) -> bool:
-    """Whether a Job that has not ended may go on."""
+def _unwanted(run: Run, ours: Mapping[str, Run], wanted: Mapping[str, NodeRecord], world: World) -> str:
+    """Why a Job is not to go on, "" where it is."""
     node = wanted.get(run.job.node)
-    if ours.get(run.job.node) is not run or node is None or node.state in (NodeState.MEASURED, NodeState.FAILED):
-        return False
-    # One that gets no pod is made again, so that its time begins anew.
-    return run.state is not State.NO_POD or world.now_s - run.since_s < START_WITHIN_S
+    if ours.get(run.job.node) is not run:
+        return "the tuning's spec has changed"
+    if _is_lost(run.job.node, world):
+        return f"node {run.job.node} is lost: it is gone or not Ready"
+    if node is None or node.state in _ENDED:
+        return node.message if node is not None and node.message else "its class of nodes has its result"
+    if run.state is State.NO_POD and world.now_s - run.since_s >= START_WITHIN_S:
+        return "it got no pod, and is made again"  # so that its time begins anew
+    return ""
 
 
 # --- a class --------------------------------------------------------------------------------------------------------
@@ -195,7 +225,7 @@ def _judged(title: str, nodes: tuple[NodeRecord, ...], places: Sequence[str], ne
     missing = needed - len(alive)
     if missing > len(free):
         return replace(found, message=_too_few(len(alive) + len(free), needed, failed))
-    more = free[: missing if measured else 1]
+    more = free[: max(0, missing) if measured else 1]
     return replace(found, nodes=nodes + tuple(NodeRecord(name=name) for name in more))
 
 
@@ -224,8 +254,12 @@ def _concluded(found: ClassRecord, measured: Sequence[NodeRecord], verdict: Verd
         decided_by = min(measured, key=_gained_percent)
     elif verdict is Verdict.INCONCLUSIVE and decided_by is not None:
         message = _why_inconclusive(measured)
-    ended = tuple(one for one in found.nodes if one.state in (NodeState.MEASURED, NodeState.FAILED))
-    return replace(found, nodes=ended, verdict=verdict, decided_by=decided_by, message=message)
+    return replace(found, nodes=_ended(found.nodes), verdict=verdict, decided_by=decided_by, message=message)
+
+
+def _ended(nodes: Iterable[NodeRecord]) -> tuple[NodeRecord, ...]:
+    """Those that came to an end."""
+    return tuple(one for one in nodes if one.state in _ENDED)
 
 
 def _why_inconclusive(measured: Sequence[NodeRecord]) -> str:
@@ -257,11 +291,7 @@ def _started(
 ) -> tuple[list[ClassRecord], list[Start]]:
     """The classes, and the Jobs to be made now: a node has one at a time, all tunings' taken together."""
     # A lost node does not tell that a pod has ended there.
-    active = [
-        run.job.node
-        for run in world.runs
-        if run.state.is_active and not is_lost(world.nodes.get(run.job.node), world.now_s)
-    ]
+    active = [run.job.node for run in world.runs if run.state.is_active and not _is_lost(run.job.node, world)]
     slots = tuning.parallelism - len(active)
     found: list[ClassRecord] = []
     start: list[Start] = []
@@ -289,6 +319,6 @@ def _again_s(runs: Iterable[Run], wanted: Mapping[str, NodeRecord], world: World
             due += [run.since_s + after for after in (POD_WITHIN_S, START_WITHIN_S)]
     for name, node in wanted.items():
         there = world.nodes.get(name)
-        if node.state in (NodeState.PENDING, NodeState.RUNNING) and there is not None and there.unready_s is not None:
+        if node.state not in _ENDED and there is not None and there.unready_s is not None:
             due.append(there.unready_s + LOST_AFTER_S)
     return min((at - world.now_s for at in due if at > world.now_s), default=None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from raddle.cpus.topology import Machine
-from raddle.planning.planner import Budget
+from raddle.planning.capacity import Budget, is_exclusive
 from raddle_operator.local.container import Container
 from raddle_operator.trials.processes import Place, here
 from raddle_operator.trials.programs import Program
@@ -28,7 +28,8 @@ class Base:
     """`spec` is the policy's, `cpus` limits.cpu (None: no limit), `machine` the one that the candidates work on.
 
     `applied` gives what a container gets under a policy of this spec. It may raise an error of its own. `place` is
-    where programs are started, `allocators` those that the image has, as in Case.
+    where programs are started, `allocators` those that the image has, as in Case. `whole_cpus` is as in Budget: of them
+    the container has CPUs to itself where the machine's kubelet is one that gives some.
     """
 
     spec: Mapping[str, Any]
@@ -37,6 +38,13 @@ class Base:
     applied: Callable[[Mapping[str, Any]], Container]
     allocators: tuple[str, ...] = ()
     place: Place = here
+    whole_cpus: int = 0
+
+    @property
+    def budget(self) -> Budget:
+        """What a program may use."""
+        because = "no CPU limit" if self.cpus is None else f"limits.cpu {self.cpus:g}"
+        return Budget(quota_cpus=self.cpus, whole_cpus=self.whole_cpus, because=because)
 
     @property
     def callers(self) -> int:
@@ -56,10 +64,9 @@ class Base:
         version = said.get("version", "") if said.get("runtime") == "onnxruntime" else ""
         shim = _SHIM_SAID.search(first.processes.output())
         version = version or (shim[1] if shim else "")
-        because = "no CPU limit" if self.cpus is None else f"limits.cpu {self.cpus:g}"
         return Case(
             machine=self.machine,
-            budget=Budget(quota_cpus=self.cpus, because=because),
+            budget=self.budget,
             spec=self.spec,
             onnxruntime=tuple(map(int, re.findall(r"\d+", version)[:3])) or None,
             providers=tuple(said.get("providers") or ("CPUExecutionProvider",)),
@@ -75,6 +82,7 @@ class Base:
             image=image,
             node_class=NodeClass.of(self.machine),
             limit_cpus=self.cpus,
+            exclusive=is_exclusive(self.machine, self.budget),
             objective=aim,
             runtime=str(first.said.get("runtime", "")),
             runtime_version=str(first.said.get("version", "")),

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final, Self
 
 import raddle
+from raddle.cpus import cpuset
 from raddle_operator.local import quota
 from raddle_operator.local.container import Container
 from raddle_operator.trials import ending
@@ -70,6 +71,8 @@ _FILES: Final = {
     "node": "runner/run_model.cjs",
     "c": "_native/{architecture}/run-model",
 }
+# Of proc_pid_status(5), the CPUs as a list.
+_ALLOWED: Final = re.compile(r"^Cpus_allowed_list:\s*(\S+)", re.MULTILINE)
 _PYTHON: Final = re.compile(r"(?:.*/)?python[\d.]*")
 # The kubelet waits up to 5 minutes before it starts a container once more that has ended.
 _ANSWER_S: Final = 330.0
@@ -223,20 +226,40 @@ class Pod:
     def copied(self, path: str, to: Path) -> None:
         """Copies a file of the container. Raises TrialError with what the container says, EndedError."""
         to.touch(0o666)
-        with self.place(_NOTHING, ["cp", "--", escaped(path), escaped(str(to))], print) as (processes, _):
-            processes.start()
-            if processes.wait():
-                raise TrialError(f"{path} can't be read{last_words(processes.output())}")
+        self._said(f"{path} can't be read", ["cp", "--", path, str(to)])
 
     def present(self, paths: Sequence[str]) -> list[str]:
         """Those of these files that the container has. Raises TrialError, EndedError."""
         script = 'for file; do if [ -e "$file" ]; then echo "$file"; fi; done'
-        words = ["sh", "-c", script, "sh", *paths]
+        return self._said("the container's files can't be seen", ["sh", "-c", script, "sh", *paths]).splitlines()
+
+    def cpus(self) -> int:
+        """The CPUs that the container may use now, as a mask. Raises TrialError, EndedError."""
+        unknown = "the container does not say which CPUs it may use"
+        script = 'while read -r line; do echo "$line"; done </proc/self/status'
+        found = _ALLOWED.search(self._said(unknown, ["sh", "-c", script]))
+        if found is None:
+            raise TrialError(unknown)
+        return cpuset.parse_list(found[1])
+
+    def _said(self, problem: str, words: Sequence[str]) -> str:
+        """The output of a program that ends. Raises TrialError where it fails, which begins with the problem."""
         with self.place(_NOTHING, list(map(escaped, words)), print) as (processes, _):
             processes.start()
             if processes.wait():
-                raise TrialError(f"the container's files can't be seen{last_words(processes.output())}")
-            return processes.output().splitlines()
+                raise TrialError(f"{problem}{last_words(processes.output())}")
+            return processes.output()
+
+    def cpus(self) -> int:
+        """The CPUs that the container may use now, as a mask. Raises TrialError, EndedError."""
+        script = 'while read -r line; do echo "$line"; done </proc/self/status'
+        with self.place(_NOTHING, ["/bin/sh", "-c", script], print) as (processes, _):
+            processes.start()
+            processes.wait()
+            found = _ALLOWED.search(processes.output())
+        if found is None:
+            raise TrialError("the container does not say which CPUs it may use")
+        return cpuset.parse_list(found[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

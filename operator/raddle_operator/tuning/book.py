@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Sequence
 from dataclasses import dataclass, field
+from math import log
 from typing import Final
 
 from raddle.planning.kinds import PolicyError
@@ -93,19 +94,29 @@ class Book:
                 continue
             if same in self.skipped:
                 continue
-            if same not in self.blocks and len(self.blocks) >= self.limits.trials:
+            if same not in self.blocks and self.full:
                 self.skipped[same] = f"the budget of {self.limits.trials} trials was used up"
                 continue
             self.blocks.setdefault(same, [])
             found[same] = None
         return list(found)
 
-    def round(self, candidates: Sequence[Candidate], phase: str) -> Generator[Ask, Answer, list[float]]:
-        """The losses of one block of each, with the same arrivals, in this order; inf for one that failed."""
-        self._seed += 1
+    @property
+    def full(self) -> bool:
+        """Whether as many candidates were met as may be measured."""
+        return len(self.blocks) >= self.limits.trials
+
+    def round(
+        self, candidates: Sequence[Candidate], phase: str, seed: int | None = None
+    ) -> Generator[Ask, Answer, list[float]]:
+        """The losses of one block of each, with the same arrivals, in this order; inf for one that failed.
+
+        The arrivals are new ones, 1 and so on, where no seed is given.
+        """
+        self._seed += seed is None
         losses = []
         for candidate in candidates:
-            block = yield from self.measure(candidate, phase, self.rate, self.block_s)
+            block = yield from self.measure(candidate, phase, self.rate, self.block_s, seed)
             found = None if block is None else statistics.loss(self.objective.kind, block)
             if block is not None and found is None:
                 self._skip(candidate, f"no {statistics.FIGURES[self.objective.kind]}: nothing answered, or not known")
@@ -113,7 +124,7 @@ class Book:
         return losses
 
     def measure(
-        self, candidate: Candidate, phase: str, rate: float | None, seconds: float
+        self, candidate: Candidate, phase: str, rate: float | None, seconds: float, seed: int | None = None
     ) -> Generator[Ask, Answer, Block | None]:
         """One block, None where the candidate can't be measured.
 
@@ -121,7 +132,7 @@ class Book:
         """
         if candidate in self.skipped:
             return None
-        ask = Ask(candidate=candidate, rate=rate, seconds=seconds, seed=self._seed, phase=phase)
+        ask = Ask(candidate=candidate, rate=rate, seconds=seconds, seed=seed or self._seed, phase=phase)
         repeats = _REPEATS
         while self.spent_s + seconds <= self.limits.seconds:
             answer = yield ask
@@ -163,10 +174,10 @@ class Book:
         test = self.bound_test(candidate)
         return test is not None and statistics.surely_above(test)
 
-    def seems_late(self, candidate: Candidate) -> bool:
-        """Whether more than one in a hundred of the candidate's requests were later than the bound."""
-        test = self.bound_test(candidate)
-        return test is not None and test.over > statistics.LATE * test.queries
+    def late(self, block: Block) -> float:
+        """By how much a block's p99 is above the objective's bound, as a logarithm; 0 where it is not."""
+        bound_ms, p99_ms = self.objective.p99_ms, statistics.p99_ms([block])
+        return max(0.0, log(p99_ms / bound_ms)) if bound_ms and p99_ms else 0.0
 
     def trials(self) -> tuple[Trial, ...]:
         """All candidates that were measured or skipped, in the order in which they were met."""

@@ -1,26 +1,28 @@
 """The search: which block to measure next, and in the end what won, by how much and how sure that is.
 
-It starts at the plan's own answer and measures that against itself first (A/A). Threads are searched by a ladder and
-golden sections, the rest one setting at a time around the best, and what helped is put together. The last few race; the
-one that is ahead is measured against the baseline again in fresh blocks, because it is ahead by luck too. Only that
-last comparison says that something is better.
+It starts at the plan's own answer and measures that against itself first (A/A). Then rounds of a few candidates, each
+of which may be the best by what all blocks said so far (effects). The one that is ahead is measured against the
+baseline again in fresh blocks, because it is ahead by luck too. Only that last comparison says that something is
+better.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Final
 
+import numpy as np
+
 from raddle_operator.tuning import statistics
 from raddle_operator.tuning.book import Answer, BaselineError, Book, BudgetError, Limits
 from raddle_operator.tuning.candidate import Candidate
+from raddle_operator.tuning.effects import Effects, Fit, Seen
 from raddle_operator.tuning.measured import Ask, Block
 from raddle_operator.tuning.objective import Kind, Objective
-from raddle_operator.tuning.race import race
 from raddle_operator.tuning.result import BoundTest, Interval, Result, Verdict
-from raddle_operator.tuning.space import INSTANCES, SPINNING, THREADS, Axis, Space
+from raddle_operator.tuning.space import THREADS, Space
 
 __all__ = ["Answer", "BaselineError", "Limits", "ReplayError", "confirm", "drive", "estimate", "replay", "tune"]
 
@@ -28,30 +30,35 @@ Search = Generator[Ask, Answer, Result]
 
 # Blocks of the baseline against itself, in pairs.
 _AA_PAIRS: Final = 4
-# Which share of the budget is spent when a stage ends.
-_UNTIL: Final = {"threads": 0.18, "shape": 0.36, "again": 0.45, "settings": 0.54, "race": 0.62, "proof": 0.95}
-_ROUNDS: Final = 8
-_RACE_ROUNDS: Final = 12
-_FINALISTS: Final = 4
-# A setting that is no better by chance at more than this is not put together with others.
-_HELPS: Final = 0.2
-# How likely an equal candidate leaves in one round: while there are many, and in the last race in all its rounds.
-_ERROR: Final = 0.05
-# Pairs of the proof, and how often it looks whether they are enough; the error is divided among the looks.
-_PAIRS: Final = (6, 60)
-_LOOKS: Final = 4
+# Candidates of a round: they meet the same arrivals.
+_ROUND: Final = 5
+# So many different arrivals there are before the proof: candidates that met in no round met the same ones.
+_SEEDS: Final = 8
+# Which shares of the budget are spent when the search ends at the soonest, when it ends where no gain is in sight, and
+# when the proof ends.
+_SOONEST: Final = 0.35
+_HOPELESS: Final = 0.5
+_PROVEN: Final = 0.95
+# Pairs of the proof.
+_PAIRS: Final = (6, 150)
+# A gain of so many standard errors is mostly found; a few pairs more are for not knowing the deviation.
+_ERRORS: Final = 3.2
+_UNKNOWN: Final = 4
+# After which shares of its pairs the proof looks whether they are enough, and the error of each look: 0.05 in all.
+_LOOKS: Final = ((0.25, 0.001), (0.5, 0.009), (0.75, 0.015), (1.0, 0.025))
 # A gain below this percentage is not worth more blocks.
 _WORTH: Final = 1.0
-_PAIRS_EACH: Final = 6
-# A thread count is not searched finer than this part of it.
-_FINE: Final = 8
-_GOLDEN: Final = 0.382
+# A block's p99 that is later than the bound by a percent counts as so many percent of the figure.
+_LATE: Final = 2.0
+# Noise that is expected before the A/A, as the standard deviation of a block's figures, and how many pairs it counts.
+_EXPECTED: Final = (0.06, 0.025)
+_EXPECTED_PAIRS: Final = 4
+# The same of the difference between two blocks in the figure that the proof compares.
+_EXPECTED_APART: Final = 0.057
 # Of fewer queries p99 is one of the two slowest.
 _FRONT_QUERIES: Final = 200
 # A rate nearer to the capacity than this is not served for long.
 _SLACK: Final = 1.02
-# Settings that change what a thread count is worth.
-_SHAPE: Final = (SPINNING, INSTANCES, "threads.interOp")
 
 
 class ReplayError(ValueError):
@@ -142,8 +149,9 @@ class _Search:
     gain: Interval | None = None
     capacity: float | None = None
     bound: BoundTest | None = None
-    contributions: list[tuple[str, Interval]] = field(default_factory=list)
+    contributions: tuple[tuple[str, Interval], ...] = ()
     remarks: list[str] = field(default_factory=list)
+    seen: list[Seen] = field(default_factory=list)
 
     def ended(self, run: Generator[Ask, Answer, None]) -> Search:
         """The result of the run, of as much of it as the budget allows."""
@@ -165,13 +173,11 @@ class _Search:
             self.verdict = Verdict.BOUND_NOT_MET
             return
         yield from self._noise()
-        finalists = yield from self._finalists()
-        error = _ERROR / _RACE_ROUNDS / max(1, len(finalists) - 1)
-        ranking = yield from race(self.book, finalists, "race", rounds=_RACE_ROUNDS, until=_UNTIL["race"], error=error)
-        self.verdict = yield from self._proven(ranking.order)
+        effects = Effects.of(self.space, self.book.baseline)
+        self.verdict = yield from self._proven((yield from self._searched(effects)))
         yield from self._keep_bound()
         if self.verdict is Verdict.BETTER:
-            yield from self._contributions()
+            self.contributions = tuple(self._contributions(self._fit(effects)))
 
     def _serves(self) -> Generator[Ask, Answer, bool]:
         """Whether the rate can be served at all: by the baseline, else with another thread count."""
@@ -190,91 +196,81 @@ class _Search:
 
     def _noise(self) -> Generator[Ask, Answer, None]:
         differences = []
-        for _ in range(_AA_PAIRS):
-            one, other = yield from self.book.round([self.book.baseline, self.book.baseline], "A/A")
+        for turn in range(_AA_PAIRS):
+            one, other = yield from self.book.round([self.book.baseline] * 2, "A/A")
+            self._learn(self.book.baseline, turn, 2)
             differences.append(one - other)
         self.book.noise = statistics.Noise.of(differences)
 
-    def _finalists(self) -> Generator[Ask, Answer, Sequence[Candidate]]:
-        """The few that are worth a race, the baseline among them."""
-        best = (yield from self._threads())[:2]
-        shape = [axis for axis in self.space.axes if axis.name in _SHAPE]
-        best = (yield from self._around(best, shape, "shape"))[:2]
-        # What spinning is worth depends on threads and instances, and they on it.
-        again = [axis for axis in shape if axis.name == SPINNING] + self._nearby(best[0])
-        best = (yield from self._around(best[:1], again, "again"))[:2]
-        rest = [axis for axis in self.space.axes if axis.name not in (*_SHAPE, THREADS)]
-        best = (yield from self._around(best[:1], rest, "settings")) + best
-        return [*list(dict.fromkeys(best))[: _FINALISTS - 1], self.book.baseline]
-
-    def _threads(self) -> Generator[Ask, Answer, list[Candidate]]:
-        """The thread counts that are left, the best first, all else as in the baseline."""
-        axis, baseline = self.space.axis(THREADS), self.book.baseline
-        if axis is None:
-            return [baseline]
-        ladder = [axis.applied(baseline, choice) for _, choice in axis.choices]
-        order = yield from self._ranked([baseline, *ladder], "threads")
-        measured = {self._count(candidate) for candidate in self.book.known([baseline, *ladder])}
-        while axis.open and (count := _between(sorted(measured), self._count(order[0]))):
-            if not self.book.rounds_until(_UNTIL["threads"], 2):
+    def _searched(self, effects: Effects) -> Generator[Ask, Answer, Sequence[Candidate]]:
+        """What may be better than the baseline, the best first."""
+        book, rng = self.book, np.random.default_rng(0)
+        fit, turn = self._fit(effects), _AA_PAIRS
+        while not self._enough(fit):
+            candidates = self._next(fit, rng)
+            if len(candidates) < 2:
                 break
-            measured.add(count)
-            probe = axis.applied(baseline, Candidate.of({THREADS: count}))
-            pair = yield from self._ranked([order[0], probe], "threads")
-            order = list(dict.fromkeys([*pair, *order]))
-        return order
+            turn += 1
+            yield from book.round(candidates, "search", 1 + turn % _SEEDS)
+            for candidate in candidates:
+                self._learn(candidate, turn)
+            fit = self._fit(effects)
+        if turn == _AA_PAIRS and len(self._next(fit, rng)) > 1:
+            raise BudgetError  # the noise alone took it
+        order = sorted(self._measured(effects), key=fit.loss)
+        return [one for one in order if not book.breaks_bound(one)]
 
-    def _nearby(self, candidate: Candidate) -> list[Axis]:
-        """Half as many threads and twice as many, within the bounds of the space; [] where these are the user's."""
-        axis, count = self.space.axis(THREADS), self._count(candidate)
-        if axis is None or not axis.open:
-            return []
-        most = max(self._count(choice) for _, choice in axis.choices)
-        counts = {count // 2, 2 * count} - {0}
-        choices = [(near, Candidate.of({THREADS: near})) for near in sorted(counts) if near <= most]
-        return [Axis(THREADS, tuple(choices))]
+    def _measured(self, effects: Effects) -> list[Candidate]:
+        blocks, skipped = self.book.blocks, self.book.skipped
+        return [one for one, found in blocks.items() if found and one in effects.parts and one not in skipped]
 
-    def _count(self, candidate: Candidate) -> int:
-        return self.space.case.planned(candidate)[1].intra_op or 1
+    def _learn(self, candidate: Candidate, turn: int, blocks: int = 1) -> None:
+        """Keeps what the last so many blocks of a candidate say; one that failed says nothing."""
+        for ask, block in self.book.blocks[candidate][-blocks:] if candidate not in self.book.skipped else ():
+            aim, *others = statistics.figures(self.book.objective.kind, block)
+            self.seen.append(Seen(candidate, ask.seed, turn, (aim + _LATE * self.book.late(block), *others)))
 
-    def _ranked(self, candidates: Sequence[Candidate], phase: str) -> Generator[Ask, Answer, list[Candidate]]:
-        ranking = yield from race(self.book, candidates, phase, rounds=_ROUNDS, until=_UNTIL[phase], error=_ERROR)
-        return list(ranking.order) or [self.book.baseline]
+    def _fit(self, effects: Effects) -> Fit:
+        pairs = np.array([one.losses for one in self.seen[: 2 * _AA_PAIRS]])
+        squares = np.sum((pairs[::2] - pairs[1::2]) ** 2, axis=0) / 2
+        expected = np.square(_EXPECTED[-len(squares) :])
+        variances = (squares + _EXPECTED_PAIRS * expected) / (_AA_PAIRS + _EXPECTED_PAIRS)
+        return effects.fitted(self.seen, variances)
 
-    def _around(
-        self, centres: Sequence[Candidate], axes: Sequence[Axis], phase: str
-    ) -> Generator[Ask, Answer, list[Candidate]]:
-        """The best of the centres, as many as there is time for, and of all that differ from one of them on one axis.
+    def _enough(self, fit: Fit) -> bool:
+        """Whether what is left of the budget is needed to prove the gain that is expected."""
+        book = self.book
+        if book.rounds_until(_SOONEST, _ROUND) > 0:
+            return False
+        best, baseline = (fit.effects.parts[one] for one in (fit.best(), book.baseline))
+        gain, deviation = fit.difference(baseline, best)
+        if 100 * gain < _WORTH:
+            return book.rounds_until(_HOPELESS, _ROUND) < 1
+        gain = max(gain - deviation, gain / 2)
+        squares = book.noise.pairs * book.noise.variance + _EXPECTED_PAIRS * _EXPECTED_APART**2
+        variance = squares / (book.noise.pairs + _EXPECTED_PAIRS)
+        least, most = _PAIRS
+        needed = _UNKNOWN + _ERRORS**2 * variance / gain**2
+        return book.rounds_until(_PROVEN, 2) - _ROUND / 2 < min(most, max(least, needed))
 
-        Before these the one that has all together that helped, where that is more than one thing.
-        """
-        choices = 1 + sum(len(axis.choices) for axis in axes)
-        centres = centres[: max(1, self.book.rounds_until(_UNTIL[phase], choices))]
-        made: dict[Candidate, tuple[Candidate, Axis, Candidate]] = {}
-        for centre in centres:
-            for axis in axes:
-                for _, choice in axis.choices:
-                    for candidate in self.book.known([axis.applied(centre, choice)]):
-                        made.setdefault(candidate, (centre, axis, choice))
-        ranking = yield from race(
-            self.book, [*centres, *made], phase, rounds=_ROUNDS, until=_UNTIL[phase], error=_ERROR
-        )
-        best = next(iter(ranking.order), self.book.baseline)
-        if best not in made or best in centres:
-            return list(ranking.order) or [best]
-        centre, together, used = made[best][0], best, {made[best][1].name}
-        if centre in ranking.order and ranking.behind(centre, best, self.book.noise) >= _HELPS:
-            # One of many is ahead by luck: what is simpler stays.
-            return list(dict.fromkeys([centre, *ranking.order]))
-        for candidate in ranking.order[1:]:
-            if candidate in centres:
-                continue
-            home, axis, choice = made[candidate]
-            helps = home == centre and ranking.behind(centre, candidate, self.book.noise) < _HELPS
-            if helps and axis.name not in used:
-                together = axis.applied(together, choice)
-                used.add(axis.name)
-        return list(dict.fromkeys([*self.book.known([together]), *ranking.order]))
+    def _next(self, fit: Fit, rng: np.random.Generator) -> list[Candidate]:
+        """The candidates of a round: those that tell why others failed, or a few that may be the best."""
+        book, effects = self.book, fit.effects
+        worked = {part for one in self._measured(effects) for part in effects.parts[one]}
+        alone: dict[Candidate, None] = {}
+        for candidate in book.skipped:
+            unknown = set(effects.parts.get(candidate, ())) - worked - effects.out
+            if len(unknown) == 1:
+                effects.out.update(unknown)
+            alone |= dict.fromkeys(effects.alone(part) for part in sorted(unknown))
+        drawn = [fit.best(), *fit.drawn(rng, 2 * _ROUND)]
+        if book.full:
+            drawn = fit.drawn(rng, 2 * _ROUND, self._measured(effects))
+        found: dict[Candidate, None] = {}
+        for candidate in [*alone, *drawn]:
+            if len(found) < _ROUND:
+                found |= dict.fromkeys(book.known([candidate]))
+        return [*found]
 
     def _proven(self, order: Sequence[Candidate]) -> Generator[Ask, Answer, Verdict]:
         """Whether the first is better than the baseline; the next one where it fails or breaks the bound meanwhile."""
@@ -290,10 +286,13 @@ class _Search:
     def _compared(self, winner: Candidate) -> Generator[Ask, Answer, Verdict | None]:
         """The verdict on this one against the baseline on fresh pairs; None where it fails."""
         least, most = _PAIRS
-        pairs = min(most, self.book.rounds_until(_UNTIL["proof"], 2))
+        pairs = min(most, self.book.rounds_until(_PROVEN, 2))
         if pairs < least:
             raise BudgetError
-        looks = sorted({max(least, ceil(pairs * look / _LOOKS)) for look in range(1, _LOOKS + 1)})
+        errors: dict[int, float] = {}
+        for share, error in _LOOKS:
+            after = max(least, ceil(pairs * share))
+            errors[after] = errors.get(after, 0.0) + error
         kind, baseline, differences = self.book.objective.kind, self.book.baseline, list[float]()
         self.winner = winner
         for pair in range(pairs):
@@ -304,8 +303,9 @@ class _Search:
             differences.append(losses[winner] - losses[baseline])
             if len(differences) < 2:
                 continue
-            self.gain = statistics.interval(kind, differences, error=0.05 / len(looks))
-            if len(differences) in looks:
+            look = errors.get(len(differences))
+            self.gain = statistics.interval(kind, differences, error=look or min(errors.values()))
+            if look:
                 best_case, worst_case = _from_best(kind, self.gain)
                 if worst_case < 0:
                     return Verdict.BETTER
@@ -325,24 +325,17 @@ class _Search:
         fresh = () if self.winner == self.book.baseline else ("proof", "bound")
         return self.book.bound_test(self.winner, fresh)
 
-    def _contributions(self) -> Generator[Ask, Answer, None]:
-        """What the winner loses without each of its settings, as far as the budget goes."""
-        kind = self.book.objective.kind
-        without = {axis.name: axis.without(self.winner) for axis in self.space.axes}
-        changed = {name: candidate for name, candidate in without.items() if candidate != self.winner}
-        for name, candidate in changed.items():
-            if candidate == self.book.baseline and self.gain is not None:
-                self.contributions.append((name, self.gain))
+    def _contributions(self, fit: Fit) -> Iterator[tuple[str, Interval]]:
+        """What the winner loses without each of its settings, by all blocks together."""
+        winner = fit.effects.parts[self.winner]
+        for axis in self.space.axes:
+            without = fit.effects.without(self.winner, axis, self.space.case)
+            if without == winner:
                 continue
-            if not self.book.rounds_until(1.0, 2 * _PAIRS_EACH) or not self.book.known([candidate]):
+            if without == fit.effects.parts[self.book.baseline] and self.gain is not None:
+                yield axis.name, self.gain
                 continue
-            differences = []
-            for pair in range(_PAIRS_EACH):
-                turns = [self.winner, candidate] if pair % 2 else [candidate, self.winner]
-                losses = dict(zip(turns, (yield from self.book.round(turns, "contributions")), strict=True))
-                differences.append(losses[self.winner] - losses[candidate])
-            if candidate not in self.book.skipped:
-                self.contributions.append((name, statistics.interval(kind, differences)))
+            yield axis.name, statistics.normal(self.book.objective.kind, *fit.difference(winner, without))
 
     def result(self) -> Result:
         """What is known now."""
@@ -364,7 +357,7 @@ class _Search:
             gain=self.gain,
             noise_percent=book.noise.percent(_AA_PAIRS),
             bound=test,
-            contributions=tuple(self.contributions),
+            contributions=self.contributions,
             front=self._front(),
             trials=book.trials(),
             remarks=tuple(self.remarks),
@@ -387,16 +380,6 @@ class _Search:
             for one, found in figures.items()
             if not any(other != found and all(map(float.__le__, other, found)) for other in figures.values())
         )
-
-
-def _between(measured: Sequence[int], best: int) -> int | None:
-    """A count in the wider gap beside the best, at its golden section; None where the gaps are fine enough."""
-    below = max((count for count in measured if count < best), default=best)
-    above = min((count for count in measured if count > best), default=best)
-    gap, sign = max((best - below, -1), (above - best, 1))
-    if gap <= max(1, best // _FINE):
-        return None
-    return best + sign * max(1, round(_GOLDEN * gap))
 
 
 def _from_best(kind: Kind, gain: Interval) -> tuple[float, float]:

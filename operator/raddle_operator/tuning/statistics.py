@@ -27,13 +27,19 @@ FIGURES: Final = {
 # p99 of one block is one or two of its requests. The mean of more of the slowest is known better and ranks alike;
 # `python -m tuning figures` compares.
 _TAIL: Final = 0.1
+# What comes nearest to p99 of what a block knows.
+_LAST: Final = 0.02
 _CONFIDENCE: Final = 0.99
 LATE: Final = 0.01
 
 
 def slowest_tenth_ms(latencies_ms: Sequence[float]) -> float:
     """The mean of the slowest tenth, of one request at least; there has to be one."""
-    count = max(1, round(_TAIL * len(latencies_ms)))
+    return _slowest_ms(latencies_ms, _TAIL)
+
+
+def _slowest_ms(latencies_ms: Sequence[float], part: float) -> float:
+    count = max(1, round(part * len(latencies_ms)))
     return float(np.mean(np.partition(np.asarray(latencies_ms), -count)[-count:]))
 
 
@@ -48,6 +54,18 @@ def loss(kind: Kind, block: Block) -> float | None:
         return math.log(1000 * block.cpu_s / answered) if block.cpu_s else None
     tail_ms = slowest_tenth_ms(block.latencies_ms)
     return math.log(tail_ms) if tail_ms > 0 else None
+
+
+def figures(kind: Kind, block: Block) -> tuple[float, ...]:
+    """What the search learns from a block that has a loss: the logarithm of what it aims at, and of what tells of it.
+
+    For latency the mean of the slowest fiftieth, and that of all: most settings change all requests alike, and the mean
+    is known much better.
+    """
+    found = loss(kind, block)
+    if kind is not Kind.LATENCY or found is None:
+        return (found or 0.0,)
+    return math.log(_slowest_ms(block.latencies_ms, _LAST)), math.log(_slowest_ms(block.latencies_ms, 1.0))
 
 
 def p99_ms(blocks: Sequence[Block]) -> float | None:
@@ -99,28 +117,21 @@ class Noise:
         return 100 * math.expm1(stats.t.ppf(0.975, self.pairs) * math.sqrt(self.variance / pairs))
 
 
-def chance(differences: Sequence[float], noise: Noise) -> float:
-    """How likely at least such a mean above 0 is if there is no difference; for the search, which may err.
-
-    A t-test whose variance is the A/A's as long as there are few pairs (Smyth 2004, the moderated t-statistic): one
-    pair says something, and three that agree by chance don't say all.
-    """
-    count = len(differences)
-    mean = float(np.mean(differences))
-    freedom = noise.pairs + count - 1
-    squares = noise.pairs * noise.variance + float(np.sum(np.square(np.subtract(differences, mean))))
-    if squares == 0:
-        return 0.5 if mean == 0 else float(mean < 0)
-    return float(stats.t.sf(mean / math.sqrt(squares / freedom / count), freedom))
-
-
 def interval(kind: Kind, differences: Sequence[float], *, error: float = 0.05) -> Interval:
     """The mean difference in percent of the figure, and its interval, which misses the true one with this error.
 
     It takes two pairs. Student's t on logarithms: `python -m tuning tests` compares with Wilcoxon's test.
     """
-    mean = float(np.mean(differences))
     half = stats.t.ppf(1 - error / 2, len(differences) - 1) * stats.sem(differences)
+    return _interval(kind, float(np.mean(differences)), float(half))
+
+
+def normal(kind: Kind, mean: float, deviation: float) -> Interval:
+    """A difference in percent of the figure that is known as a normal distribution of logarithms, and its interval."""
+    return _interval(kind, mean, float(stats.norm.ppf(0.975)) * deviation)
+
+
+def _interval(kind: Kind, mean: float, half: float) -> Interval:
     sign = -1 if kind is Kind.THROUGHPUT else 1
     low, high = sorted((sign * (mean - half), sign * (mean + half)))
     percent, low, high = (100 * math.expm1(value) for value in (sign * mean, low, high))
