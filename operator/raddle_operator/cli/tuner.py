@@ -257,18 +257,17 @@ def _subject(order: Order, base: Base, there: Pod, request: Path, start_s: float
 
 
 def _model(order: Order, there: Pod, start_s: float) -> Model:
-    path, inputs = Path(order.tuning.model), there.folder / "inputs"
-    if path.suffix in TORCHSCRIPT:
+    path, copy, inputs = order.tuning.model, there.folder / "model", there.folder / "inputs"
+    if path.endswith(TORCHSCRIPT):
         raise SpecError("spec.model", f"{path} is TorchScript, which does not say what its inputs are: tune its server")
-    copy = there.folder / f"model{path.suffix}"
     inputs.mkdir()
     runner = pod.Runner.written(order.tuning.runner.lower(), there.folder, next(iter(order.command), ""))
-    there.copied(str(path), copy)
+    there.copied(path, copy)
     try:
-        model = Model.of(path, runner, inputs, file=copy, start_s=start_s)
+        model = Model.of(Path(path), runner, inputs, file=copy, start_s=start_s)
         return replace(model, max_inter_op=onnx_model.max_inter_op(copy))
     except InputError as error:
-        raise InputError(str(error).replace(str(copy), str(path))) from None
+        raise InputError(str(error).replace(str(copy), path)) from None
     finally:
         copy.unlink()
 

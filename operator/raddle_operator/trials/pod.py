@@ -250,17 +250,6 @@ class Pod:
                 raise TrialError(f"{problem}{last_words(processes.output())}")
             return processes.output()
 
-    def cpus(self) -> int:
-        """The CPUs that the container may use now, as a mask. Raises TrialError, EndedError."""
-        script = 'while read -r line; do echo "$line"; done </proc/self/status'
-        with self.place(_NOTHING, ["/bin/sh", "-c", script], print) as (processes, _):
-            processes.start()
-            processes.wait()
-            found = _ALLOWED.search(processes.output())
-        if found is None:
-            raise TrialError("the container does not say which CPUs it may use")
-        return cpuset.parse_list(found[1])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runner:
