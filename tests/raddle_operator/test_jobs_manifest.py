@@ -126,6 +126,13 @@ def test_a_guaranteed_pod_stays_one_so_that_it_gets_exclusive_cpus_as_the_worklo
     assert parse(resources[0]["limits"]["cpu"]) % 1, "an exclusive CPU of its own might not be admitted"
 
 
+def test_where_the_workload_is_not_guaranteed_the_tuner_asks_for_less():
+    for resources in ({"limits": {"cpu": "2"}}, {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}):
+        workload = objects.deployment("ranker", 1, {**SERVING, "resources": resources})
+        found = pod_spec(made(workload=workload))["containers"][0]["resources"]
+        assert parse(found["requests"]["cpu"]) < parse(found["limits"]["cpu"])
+
+
 def test_it_runs_on_its_node_only():
     assert pod_from_object({"metadata": {}, "spec": pod_spec(made())}).node_name == "node-1"
 
