@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.injections import KNOWN, inject
 from support.machines import of_size
-from support.tuned import candidates
-from support.tunings import SERVED_IMAGE, by_name, of_class, summary, with_status
+from support.tunings import SERVED_IMAGE, by_name, candidates, of_class, summary, with_status
 
 from cluster import objects
 from raddle import env

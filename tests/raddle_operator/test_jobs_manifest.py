@@ -20,11 +20,7 @@ from raddle_operator.objects.quantities import parse
 from raddle_operator.objects.tuning import tuning_from_object
 from raddle_operator.trials import pod
 
-SETTINGS = Settings(
-    image="registry.example/raddle-tuner:1",
-    command=("/bin/sh", "-c", "kill $$"),
-    resources={"requests": {"cpu": "1500m", "memory": "1Gi"}, "limits": {"cpu": "1500m", "memory": "1Gi"}},
-)
+SETTINGS = Settings(image="registry.example/raddle-tuner:1", command=("/bin/sh", "-c", "kill $$"))
 DELIVERY = ShimDelivery(
     config_map="raddle-shim-abc",
     items=({"key": "shim.py", "path": "python/shim.py"},),
@@ -128,6 +124,13 @@ def test_a_guaranteed_pod_stays_one_so_that_it_gets_exclusive_cpus_as_the_worklo
     resources = [one["resources"] for one in pod_spec(made())["containers"]]
     assert all(one["requests"] == one["limits"] and one["limits"].keys() == {"cpu", "memory"} for one in resources)
     assert parse(resources[0]["limits"]["cpu"]) % 1, "an exclusive CPU of its own might not be admitted"
+
+
+def test_where_the_workload_is_not_guaranteed_the_tuner_asks_for_less():
+    for resources in ({"limits": {"cpu": "2"}}, {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}):
+        workload = objects.deployment("ranker", 1, {**SERVING, "resources": resources})
+        found = pod_spec(made(workload=workload))["containers"][0]["resources"]
+        assert parse(found["requests"]["cpu"]) < parse(found["limits"]["cpu"])
 
 
 def test_it_runs_on_its_node_only():

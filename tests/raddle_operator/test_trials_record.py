@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import tuned
+from support import tunings
 
 from raddle_operator.trials.record import Record, RecordError, question
 from raddle_operator.tuning.candidate import Candidate
@@ -38,13 +38,13 @@ def asked(key=KEY, budget_s=180.0):
 
 ASKS = st.builds(
     Ask,
-    candidate=tuned.candidates,
-    rate=tuned.maybe(tuned.positive),
-    seconds=tuned.positive,
+    candidate=tunings.candidates,
+    rate=tunings.maybe(tunings.positive),
+    seconds=tunings.positive,
     seed=st.integers(0, 2**31),
-    phase=tuned.texts,
+    phase=tunings.texts,
 )
-ANSWERS = tuned.blocks(most=300) | st.builds(Failure, tuned.texts)
+ANSWERS = tunings.blocks(most=300) | st.builds(Failure, tunings.texts)
 
 
 @given(st.lists(st.tuples(ASKS, ANSWERS), max_size=4))

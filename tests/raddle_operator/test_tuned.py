@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from support.picture_browser import BROWSER, wrong_with
-from support.tuned import tunings
+from support.tunings import tunings
 
 from generate.docs.tuningpictures import example, undecided
 from raddle_operator.cli import main

@@ -9,7 +9,7 @@ from statistics import fmean
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.tuned import tunings
+from support.tunings import tunings
 
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.document import MOST_LATENCIES, DocumentError, Tuning, from_document, to_document

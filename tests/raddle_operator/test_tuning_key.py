@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from support.machines import of_size, random_machines
-from support.tuned import keys
+from support.tunings import keys
 
 from raddle.cpus.topology import CoreType
 from raddle_operator.objects import nodetopology

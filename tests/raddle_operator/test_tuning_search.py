@@ -203,7 +203,9 @@ def test_a_disturbed_block_is_measured_again_and_said():
 def test_a_machine_that_is_always_disturbed_is_measured_nevertheless():
     machine = Machine()
     result = drive(tune(LATENCY, SPACE), lambda ask: dataclasses.replace(machine(ask), disturbed=("steal",)))
-    assert result.trials[0].blocks
+    kept = sum(len(trial.blocks) for trial in result.trials)
+    # Repeated at first, while it may be a moment's.
+    assert len(machine.asked) - 10 <= kept < len(machine.asked)
 
 
 def test_a_budget_that_the_noise_takes_leaves_it_open_whether_something_is_better():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.machines import of_size
-from support.tuned import tunings
+from support.tunings import tunings
 
 from raddle_operator.tuning import summary
 from raddle_operator.tuning.candidate import Candidate

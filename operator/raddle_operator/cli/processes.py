@@ -6,7 +6,6 @@ called: the agent must stay small.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import socket
@@ -33,18 +32,6 @@ def names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, 
     """The names of a comma-separated list; empty text holds none."""
     del ctx, param
     return tuple(name for part in value.split(",") if (name := part.strip()))
-
-
-def resources(ctx: click.Context, param: click.Parameter, value: str) -> dict[str, Any]:
-    """Requests and limits, as JSON. Raises BadParameter."""
-    del ctx, param
-    try:
-        found = json.loads(value)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or not found.keys() <= {"requests", "limits"}:
-        raise click.BadParameter(f"{value[:64]!r} is not allowed; it must be JSON with requests and limits")
-    return found
 
 
 def common(command: Command) -> Command:
@@ -93,7 +80,6 @@ def start_logging(level: str) -> None:
 )
 @option("--tuning/--no-tuning", default=False, help="Carry out InferenceTunings, by Jobs in their namespaces.")
 @option("--tuner-image", default="", help="Image of the container that measures, for --tuning.")
-@option("--tuner-resources", default="{}", callback=resources, help="Its requests and limits, as JSON.")
 @option("--issue-certificates/--no-issue-certificates", default=True, help="Issue the webhook's certificate.")
 @option("--webhook-secret", default="raddle-webhook-tls", help="Secret of the webhook's certificate.")
 @option("--resync-s", default=600.0, help="Seconds between full re-lists.")

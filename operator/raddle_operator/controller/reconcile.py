@@ -107,12 +107,7 @@ class Reconciler:
                 self.state,
                 self._writer,
                 recorder,
-                TunerSettings(
-                    image=settings.tuner_image,
-                    command=tuple(pod.command()),
-                    resources=settings.tuner_resources,
-                    door=settings.door,
-                ),
+                TunerSettings(image=settings.tuner_image, command=tuple(pod.command()), door=settings.door),
                 delivery_in=self._delivery_in,
                 unlabelled=settings.unlabelled,
                 on_change=self._tune_again,

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from raddle_operator.kube.leader import Timing
 
@@ -46,8 +44,6 @@ class ControllerSettings:
     """Carry out InferenceTunings."""
     tuner_image: str = ""
     """The image of the container that measures beside the workload's."""
-    tuner_resources: Mapping[str, Any] = field(default_factory=dict)
-    """Its requests and limits, as in a pod's spec."""
     issue_certificates: bool = True
     """Issue and rotate the webhook's certificate (else cert-manager does)."""
     webhook_configuration: str = "raddle"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from raddle import env
@@ -27,6 +27,7 @@ from raddle_operator.jobs.run import (
 )
 from raddle_operator.jobs.template import Template
 from raddle_operator.objects.pods import pod_from_object
+from raddle_operator.objects.quantities import parse
 from raddle_operator.objects.reasons import Skip
 from raddle_operator.objects.tuning import KIND, TuningObject
 
@@ -40,6 +41,13 @@ KEEP_S: Final = 24 * 3600
 _SPARE_S: Final = START_WITHIN_S + 600
 """Beside the budget: until the pod runs, and until the last program has ended."""
 _GRACE_S: Final = 10
+_LIMITS: Final = {"cpu": "1500m", "memory": "1Gi"}
+"""Of the tuner. The half keeps the thread that asks from being throttled.
+
+And it keeps the container from asking for a CPU of its own: a static CPU manager with full-pcpus-only would refuse one.
+"""
+_REQUESTS: Final = {**_LIMITS, "cpu": "500m"}
+
 _FOLDER_VOLUME: Final = "raddle-tuning"
 _REQUEST_VOLUME: Final = "raddle-request"
 # Parts of the container and of the pod's spec that decide how the program runs.
@@ -86,14 +94,13 @@ _LABELS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the operator was started with: the tuner's image and resources, and whether pods may have the door.
+    """What the operator was started with: the tuner's image, and whether pods may have the door.
 
     `command` starts what takes the tuner's orders in the measured container.
     """
 
     image: str
     command: tuple[str, ...]
-    resources: Mapping[str, Any] = field(default_factory=dict)
     door: bool = True
 
 
@@ -162,7 +169,7 @@ def _pod_spec(wanted: Wanted, settings: Settings) -> dict[str, Any]:
         "name": TUNER,
         "image": settings.image,
         "args": [TUNER],
-        "resources": dict(settings.resources),
+        "resources": {"requests": _LIMITS if _is_guaranteed(measured) else _REQUESTS, "limits": _LIMITS},
         "securityContext": {
             "seccompProfile": {"type": "RuntimeDefault"},
             **volumes.narrow_security(template.container.get("securityContext") or {}),
@@ -191,6 +198,14 @@ def _pod_spec(wanted: Wanted, settings: Settings) -> dict[str, Any]:
         spec["volumes"].append({"name": _REQUEST_VOLUME, "configMap": {"name": server.config_map, "items": items}})
         tuner["volumeMounts"].append({"name": _REQUEST_VOLUME, "mountPath": REQUEST_FOLDER, "readOnly": True})
     return spec
+
+
+def _is_guaranteed(container: Mapping[str, Any]) -> bool:
+    """Whether a pod of such containers is, and so may get exclusive CPUs: one with the tuner is to be so too."""
+    resources = container.get("resources") or {}
+    limits = resources.get("limits") or {}
+    requests = {**limits, **(resources.get("requests") or {})}
+    return all(name in limits and parse(requests[name]) == parse(limits[name]) for name in _LIMITS)
 
 
 def _escaped(text: str) -> str:

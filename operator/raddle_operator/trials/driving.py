@@ -49,6 +49,7 @@ class Driver:
     told: Callable[[Ask, float], None]
     record: Record | None = None
     begun_s: float = 0.0
+    _disturbed: bool = False
 
     def drive(self, asking: search.Search) -> Result:
         """What the search comes to. Raises RecordError, BaselineError."""
@@ -74,6 +75,11 @@ class Driver:
                 # The search ends by it, and says why; next time it may be another thing.
                 return answer
             self.measuring.say(f"{ask.candidate.title}: {answer.reason}")
+        elif answer.disturbed and not self._disturbed:
+            self._disturbed = True
+            self.measuring.say(
+                f"{', '.join(answer.disturbed)}: a block so disturbed is measured again, which takes time"
+            )
         if self.record is not None:
             self.record.add(ask, answer, time.monotonic() - self.begun_s)
         return answer

@@ -27,8 +27,10 @@ _BLOCK_S: Final = (1.0, 10.0)
 # At rates so low that this comes to less, a block lasts longer.
 _LEAST_QUERIES: Final = 20
 _CLOSED_S: Final = 2.0
-# A disturbed block is measured again so often, then taken as it is.
+# A disturbed block is measured again so often, then taken as it is; not at all where the machine is hardly ever quiet.
 _REPEATS: Final = 2
+_HARDLY_QUIET: Final = 0.6
+_FIRST_BLOCKS: Final = 8
 
 
 class BudgetError(Exception):
@@ -57,6 +59,7 @@ class Book:
     baseline: Candidate
     noise: Noise = field(default_factory=lambda: Noise(0.0, 1))
     spent_s: float = 0.0
+    measured: int = 0
     disturbed: list[str] = field(default_factory=list)
     blocks: dict[Candidate, list[tuple[Ask, Block]]] = field(default_factory=dict)
     skipped: dict[Candidate, str] = field(default_factory=dict)
@@ -142,10 +145,12 @@ class Book:
                 self._skip(candidate, answer.reason)
                 return None
             self.spent_s += max(seconds, answer.seconds)
+            self.measured += 1
             if answer.disturbed:
                 self.disturbed.append(", ".join(answer.disturbed))
                 repeats -= 1
-                if repeats >= 0:
+                quiet = self.measured < _FIRST_BLOCKS or len(self.disturbed) < _HARDLY_QUIET * self.measured
+                if repeats >= 0 and quiet:
                     continue
             self.blocks.setdefault(candidate, []).append((ask, answer))
             return answer

@@ -1,0 +1,102 @@
+"""A search driven: what is said once, what is recorded, when it ends. Blocks are given, not measured."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, field
+
+import pytest
+
+from raddle_operator.trials import ending
+from raddle_operator.trials.driving import Driver
+from raddle_operator.trials.record import Record, RecordError
+from raddle_operator.tuning import search
+from raddle_operator.tuning.candidate import Candidate
+from raddle_operator.tuning.measured import Block, Failure
+from raddle_operator.tuning.objective import Kind, Objective
+from raddle_operator.tuning.result import Verdict
+from raddle_operator.tuning.space import Case, space
+
+AIM = Objective(kind=Kind.LATENCY, rate=100.0)
+SPACE = space(Case(), {"threads.intraOp": [1, 2]})
+
+
+@dataclass
+class Given:
+    """Answers all asks alike, as `Measuring` does."""
+
+    answer: Block | Failure
+    asked: list = field(default_factory=list)
+    said: list = field(default_factory=list)
+    after: int = 0
+    ended_by: signal.Signals | None = None
+
+    def measure(self, ask):
+        self.asked.append(ask)
+        if self.ended_by is not None and len(self.asked) > self.after:
+            signal.raise_signal(self.ended_by)
+        with ending.awaited():
+            return self.answer
+
+    def say(self, note):
+        self.said.append(note)
+
+
+def block(**changes):
+    return Block(latencies_ms=(4.0,) * 200, missed=0, seconds=1.0, cpu_s=0.1, **changes)
+
+
+def asking(seconds=40.0):
+    return search.tune(AIM, SPACE, search.Limits(seconds=seconds))
+
+
+def test_that_blocks_are_disturbed_is_said_once():
+    given = Given(block(disturbed=("other processes took 40 % of the machine",)))
+    Driver(measuring=given, budget_s=60.0, told=lambda ask, left_s: None).drive(asking())
+    assert len(given.asked) > 2
+    assert given.said == [
+        "other processes took 40 % of the machine: a block so disturbed is measured again, which takes time"
+    ]
+
+
+def test_a_signal_ends_the_search_with_what_is_known():
+    given = Given(block(), after=3, ended_by=signal.SIGTERM)
+    with ending.signals():
+        result = Driver(measuring=given, budget_s=60.0, told=lambda ask, left_s: None).drive(asking())
+        assert ending.status() == 143
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert len(given.asked) == 4
+
+
+def test_what_was_recorded_is_not_measured_again(tmp_path):
+    given = Given(block())
+    with Record.of(tmp_path / "record", {"version": 1}) as record:
+        driver = Driver(measuring=given, budget_s=60.0, told=lambda ask, left_s: None, record=record)
+        complete = driver.drive(asking())
+    again = Given(block())
+    with Record.of(tmp_path / "record", {"version": 1}) as record:
+        assert [ask for ask, _ in record.answers] == given.asked
+        driver = Driver(measuring=again, budget_s=60.0, told=lambda ask, left_s: None, record=record)
+        assert driver.drive(asking()) == complete
+    assert again.asked == []
+
+
+def test_a_record_of_another_search_is_refused(tmp_path):
+    with Record.of(tmp_path / "record", {"version": 1}) as record:
+        given = Given(block())
+        Driver(measuring=given, budget_s=60.0, told=lambda ask, left_s: None, record=record).drive(asking())
+    other = search.tune(Objective(kind=Kind.LATENCY, rate=50.0), SPACE, search.Limits(seconds=40.0))
+    with Record.of(tmp_path / "record", {"version": 1}) as record, pytest.raises(RecordError, match="another search"):
+        Driver(measuring=given, budget_s=60.0, told=lambda ask, left_s: None, record=record).drive(other)
+
+
+def test_a_baseline_that_fails_is_not_recorded_for_next_time(tmp_path):
+    given = Given(Failure("no port"))
+    with Record.of(tmp_path / "record", {"version": 1}) as record:
+        driver = Driver(measuring=given, budget_s=60.0, told=lambda ask, left_s: None, record=record)
+        with pytest.raises(search.BaselineError, match="no port"):
+            driver.drive(asking())
+    with Record.of(tmp_path / "record", {"version": 1}) as record:
+        assert record.answers == ()
+    assert given.asked[0].candidate == Candidate()
+    assert given.said == []
