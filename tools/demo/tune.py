@@ -30,7 +30,7 @@ _TUNER_IMAGE: Final = "registry.example/raddle-tuner:1"
 _TUNING: Final = f"/apis/raddle.dev/v1alpha1/namespaces/{NAMESPACE}/inferencetunings/{APP}"
 _PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 # The budget of the manifest, what starts take, and the rest.
-_WAIT_S: Final = 300.0
+_WAIT_S: Final = 360.0
 
 
 @click.command(epilog="\b\nExamples:\n  make demo-tune\n  make demo-tune ARGS='--output /tmp/tuned'")
@@ -72,7 +72,7 @@ def run(folder: Path) -> None:
             apply(cluster)
             before = ready(cluster, apps, "")
         console.print(f"    {before}")
-        with step("The controller's Job measures candidates on the node, never behind a Service (2 minutes at most)"):
+        with step("The controller's Job measures candidates on the node, never behind a Service (3 minutes at most)"):
             show(cluster, "get", "inferencetunings,jobs", "-n", NAMESPACE)
             wait(lambda: finished(cluster), "the tuning has a verdict", _WAIT_S)
         show(cluster, "get", "inferencetunings", "-n", NAMESPACE)
