@@ -55,7 +55,7 @@ def test_that_blocks_are_disturbed_is_said_once():
     Driver(measuring=given, budget_s=60.0, told=lambda ask, left_s: None).drive(asking())
     assert len(given.asked) > 2
     assert given.said == [
-        "other processes took 40 % of the machine: a block so disturbed is measured again, which takes time"
+        "other processes took 40 % of the machine: blocks so disturbed say less, so that it takes longer"
     ]
 
 
@@ -100,3 +100,12 @@ def test_a_baseline_that_fails_is_not_recorded_for_next_time(tmp_path):
         assert record.answers == ()
     assert given.asked[0].candidate == Candidate()
     assert given.said == []
+
+
+def test_a_search_goes_on_where_nothing_can_be_recorded_any_more(tmp_path):
+    given = Given(block())
+    with Record.of(tmp_path / "record", {"version": 1}) as record, open("/dev/full", "wb", buffering=0) as full:  # noqa: PTH123
+        broken = Record(full, record.answers, 0.0)
+        Driver(measuring=given, budget_s=60.0, told=lambda ask, left_s: None, record=broken).drive(asking())
+        assert len(given.asked) > 2
+        assert given.said == ["/dev/full: No space left on device: blocks are recorded no more"]

@@ -264,22 +264,34 @@ def test_a_server_of_the_container_is_asked(measured):
     assert block.missed == 0
 
 
-def test_the_shim_that_the_container_has_is_loaded_by_a_candidates_variables(shared):
-    with tuning_pods.folder() as shim, Pod(shared) as one, tuning_pods.container(shared, shim=shim):
+@pytest.mark.parametrize(
+    "entry",
+    [{"value": "/theirs"}, {"valueFrom": {"configMapKeyRef": {"name": "settings", "key": "path"}}}],
+    ids=["a value", "a reference"],
+)
+def test_the_shim_that_the_container_has_is_loaded_by_a_candidates_variables_beside_its_own(entry, shared):
+    # By PYTHONPATH, since this environment's Python is of a virtual environment.
+    container = {"name": "serve", "image": "serve", "resources": {"limits": {"cpu": "2"}}}
+    container["env"] = [{"name": "PYTHONPATH", **entry}]
+    policy = {**run.default_policy().obj, "metadata": {"name": "default", "namespace": "models"}}
+    closed = {env.DOOR_LABEL: "closed"}
+    made = run.of_container(
+        container, run.for_everything(policy_from_object(policy)), "here", sysfs.read_machine("/"), closed
+    )
+    own = {"PYTHONPATH": "/theirs"}
+    with (
+        tuning_pods.folder() as shim,
+        Pod(shared) as one,
+        tuning_pods.container(shared, shim=shim, variables=own),
+    ):
         delivery.write(str(shim))
         one.await_ready()
-        policy = {**run.default_policy().obj, "metadata": {"name": "default", "namespace": "models"}}
-        container = {"name": "serve", "image": "serve", "resources": {"limits": {"cpu": "2"}}}
-        # By PYTHONPATH, since this environment's Python is of a virtual environment.
-        container["env"] = [{"name": "PYTHONPATH", "value": "/nowhere"}]
-        given = run.for_everything(policy_from_object(policy))
-        machine = sysfs.read_machine("/")
-        made = run.of_container(container, given, "here", machine, {env.DOOR_LABEL: "closed"})
-        script = f"import onnxruntime; onnxruntime.InferenceSession('{tiny_models.write(shim)}')"
+        script = f"import onnxruntime, sys; onnxruntime.InferenceSession('{tiny_models.write(shim)}'); print(sys.path)"
         with one.place(made, [sys.executable, "-c", script], print) as (processes, _):
             processes.start()
             assert processes.wait() == 0
             assert "raddle: onnxruntime" in processes.output()
+            assert "'/theirs'" in processes.output()
 
 
 def test_a_runner_is_started_by_the_interpreter_of_the_workload(tmp_path):

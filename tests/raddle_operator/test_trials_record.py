@@ -70,6 +70,15 @@ def test_a_line_that_was_cut_in_two_is_dropped_and_the_next_block_stands_in_its_
         assert [ask.seed for ask, _ in record.answers] == [1, 2]
 
 
+def test_a_question_that_was_cut_in_two_is_written_again(tmp_path):
+    path = tmp_path / "record"
+    Record.of(path, asked()).file.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100])
+    Record.of(path, asked()).file.close()
+    assert path.read_bytes() == whole
+
+
 def test_a_record_of_another_question_is_refused_with_what_differs(tmp_path):
     path = tmp_path / "record"
     Record.of(path, asked()).file.close()
@@ -89,9 +98,12 @@ def test_two_do_not_write_one_record(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("nothing of it\n", ":1: Expecting value"),
+        ("nothing of it\n", ":1: is no record of raddle tune"),
+        ("without an end of line", ":1: is no record of raddle tune"),
+        ("a file of mine\nwith an end", ":1: is no record of raddle tune"),
         ("[]\n", ":1: is no record of raddle tune"),
         ('{"version": 0}\n', ":1: is no record of raddle tune"),
+        (json.dumps(asked()) + "\nask\n", ":2: Expecting value"),
         (json.dumps(asked()) + '\n{"ask": 1}\n', ":2: ask: 1 is not an object"),
         (json.dumps(asked()) + "\n3\n", ":2: line: 3 is not an object"),
     ],

@@ -51,6 +51,7 @@ def tune(*arguments):
             ["--http", "http://127.0.0.1:1/", "--shape", "x=1", "--", "true"],
             "--shape goes with MODEL or --kserve-v2 only",
         ),
+        (["--http", "http://127.0.0.1:1/", "--runner", "node", "--", "true"], "--runner goes with MODEL only"),
         (["--http", "127.0.0.1:1"], "'--http': '127.0.0.1:1' is no URL"),
         (["--kserve-v2", "http://127.0.0.1:1/"], "'--kserve-v2': 'http://127.0.0.1:1/' is no model of the KServe v2"),
         (["--http", "http://a/", "--kserve-v2", "http://a/v2/models/m"], "--http and --kserve-v2 exclude each other"),

@@ -61,6 +61,7 @@ def container(
     own_processes: bool = True,
     variables: Mapping[str, str] | None = None,
     shim: Path | None = None,
+    cwd: Path | None = None,
 ) -> Iterator[psutil.Process]:
     """The container while it runs: its process 1. `shim` is mounted where a container has the shim's files."""
     if os.geteuid() != 0:
@@ -84,7 +85,7 @@ def container(
                 binds += "".join(f"mount --bind {path} {mount} && " for path, mount in where)
             argv = [*enter, *OWN_PROCESSES, "/bin/sh", "-c", f'{binds}exec "$@"', "sh", *argv]
         path = os.pathsep.join((str(programs), str(Path(sys.executable).parent), os.environ["PATH"]))
-        started = subprocess.Popen(argv, env={**os.environ, **(variables or {}), "PATH": path})
+        started = subprocess.Popen(argv, env={**os.environ, **(variables or {}), "PATH": path}, cwd=cwd)
         stack.callback(started.wait)
         stack.callback(started.kill)
         while own_processes and not psutil.Process(started.pid).children():

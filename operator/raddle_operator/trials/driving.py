@@ -77,11 +77,13 @@ class Driver:
             self.measuring.say(f"{ask.candidate.title}: {answer.reason}")
         elif answer.disturbed and not self._disturbed:
             self._disturbed = True
-            self.measuring.say(
-                f"{', '.join(answer.disturbed)}: a block so disturbed is measured again, which takes time"
-            )
+            self.measuring.say(f"{', '.join(answer.disturbed)}: blocks so disturbed say less, so that it takes longer")
         if self.record is not None:
-            self.record.add(ask, answer, time.monotonic() - self.begun_s)
+            try:
+                self.record.add(ask, answer, time.monotonic() - self.begun_s)
+            except RecordError as error:
+                self.measuring.say(f"{error}: blocks are recorded no more")
+                self.record = None
         return answer
 
 

@@ -30,8 +30,9 @@ from raddle_operator.trials.processes import TrialError, ended, last_words
 FOLDER: Final = Path("/raddle.tuning")
 
 # An order is `NUMBER WORD ARGUMENT`, its answer ends with `done NUMBER`; `ready`, and `ended FILE STATUS` of a program,
-# come unasked. POSIX sh, of which images have dash, busybox's ash or bash; of other commands only sleep. What is killed
-# is awaited until nothing is left, so that the next program finds its port free. The sleeps reap what has no parent.
+# come unasked. POSIX sh, of which images have dash, busybox's ash or bash; of other commands only sleep, and cp for a
+# model. What is killed is awaited until nothing is left, so that the next program finds its port free. The sleeps reap
+# what has no parent.
 SUPERVISOR: Final = r"""
 _at=${1:-/raddle.tuning}
 trap 'kill -s KILL -- -1 2>/dev/null; exit 0' TERM
@@ -77,7 +78,7 @@ _PYTHON: Final = re.compile(r"(?:.*/)?python[\d.]*")
 # The kubelet waits up to 5 minutes before it starts a container once more that has ended.
 _ANSWER_S: Final = 330.0
 _READY_S: Final = 60.0
-# Who is to end has little time: the kubelet kills after 30 s.
+# Who is to end has little time: the pod's grace period is 10 s.
 _ANSWER_AT_THE_END_S: Final = 2.0
 _STEP_S: Final = 0.1
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -47,7 +47,7 @@ def question(name: str, asked: str, key: Key, space: Space, *, budget_s: float, 
 class Record:
     """The file, open: `answers` are those that it had, `spent_s` the seconds of the budget that they took."""
 
-    file: IO[str]
+    file: IO[bytes]
     answers: tuple[tuple[Ask, Block | Failure], ...]
     spent_s: float
 
@@ -57,7 +57,7 @@ class Record:
         if path.exists() and not path.is_file():
             raise RecordError(f"{path}: is no plain file")
         try:
-            file = path.open("a+", encoding="utf-8", errors="replace")
+            file = path.open("a+b", buffering=0)
         except OSError as error:
             raise RecordError(f"{path}: {error.strerror}") from None
         try:
@@ -66,13 +66,11 @@ class Record:
             except BlockingIOError:
                 raise RecordError(f"{path}: another raddle tune writes it") from None
             file.seek(0)
-            whole, _, _ = file.read().rpartition("\n")
-            # The last line of one that was killed may be cut in two.
-            file.truncate(len(whole.encode()) + bool(whole))
-            lines = whole.split("\n") if whole else []
-            found = list(_read(path, lines, asked))
+            whole = _whole(path, file.read(), asked)
+            found = list(_read(path, whole.splitlines(), asked))
             record = cls(file, tuple((ask, answer) for ask, answer, _ in found), found[-1][2] if found else 0.0)
-            if not lines:
+            file.truncate(len(whole))
+            if not whole:
                 record.write(asked)
         except BaseException:
             file.close()
@@ -93,23 +91,38 @@ class Record:
     def write(self, line: Mapping[str, Any]) -> None:
         """Writes one line, at once. Raises RecordError."""
         try:
-            self.file.write(json.dumps(line, ensure_ascii=False) + "\n")
-            self.file.flush()
+            self.file.write(_line(line))
         except OSError as error:
             raise RecordError(f"{self.file.name}: {error.strerror}") from None
 
 
-def _read(path: Path, lines: list[str], asked: Mapping[str, Any]) -> Iterator[tuple[Ask, Block | Failure, float]]:
+def _line(document: Mapping[str, Any]) -> bytes:
+    return (json.dumps(document) + "\n").encode()
+
+
+def _whole(path: Path, content: bytes, asked: Mapping[str, Any]) -> bytes:
+    """Its whole lines: the last one of a program that was killed may be cut in two. Raises RecordError."""
+    whole, end, cut = content.rpartition(b"\n")
+    if not end and not _line(asked).startswith(cut):
+        raise _no_record(path)
+    return whole + end
+
+
+def _no_record(path: Path) -> RecordError:
+    return RecordError(f"{path}:1: is no record of raddle tune, of version {_VERSION}")
+
+
+def _read(path: Path, lines: list[bytes], asked: Mapping[str, Any]) -> Iterator[tuple[Ask, Block | Failure, float]]:
     for number, text in enumerate(lines, start=1):
         try:
             line = json.loads(text)
             if number > 1:
                 yield _answer(line)
                 continue
-        except (json.JSONDecodeError, DocumentError) as error:
-            raise RecordError(f"{path}:{number}: {error}") from None
+        except ValueError as error:
+            raise (RecordError(f"{path}:{number}: {error}") if number > 1 else _no_record(path)) from None
         if not isinstance(line, dict) or line.get("version") != _VERSION:
-            raise RecordError(f"{path}:1: is no record of raddle tune, of version {_VERSION}")
+            raise _no_record(path)
         differences = "; ".join(_differences("", line, json.loads(json.dumps(asked))))
         if differences:
             raise RecordError(f"{path} is of another question: {differences}")

@@ -65,7 +65,12 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command(epilog=EPILOG)
 @click.option("--limit", metavar="CPUS", callback=cpu_limit, help="The container's limits.cpu: 4, 500m. Absent: none.")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Requests a second, which arrive by chance.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, min_open=True),
+    metavar="NUMBER",
+    help="Requests a second, which arrive by chance.",
+)
 @click.option(
     "--p99", "p99_ms", metavar="TIME", callback=options.time(options.MS, "20ms"), help="The bound that p99 must keep."
 )
@@ -76,9 +81,17 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
     " Absent: latency with a rate, else throughput.",
 )
 @click.option(
-    "--budget", "budget_s", default="3m", show_default=True, callback=options.time(options.S, "3m"), metavar="TIME"
+    "--budget",
+    "budget_s",
+    default="3m",
+    show_default=True,
+    callback=options.time(options.S, "3m"),
+    metavar="TIME",
+    help="Time for all of it.",
 )
-@click.option("--trials", type=click.IntRange(2), default=64, show_default=True, help="Candidates at most.")
+@click.option(
+    "--trials", type=click.IntRange(2), default=64, show_default=True, metavar="COUNT", help="Candidates at most."
+)
 @click.option(
     "--space", "narrowed", multiple=True, metavar="PATH=A,B", callback=options.narrowed, help="Only these values."
 )
@@ -86,9 +99,7 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--runner",
     type=click.Choice(models.RUNNERS),
-    default=models.RUNNERS[0],
-    show_default=True,
-    help="What runs a model: a program in Python, in Node.js or in C.",
+    help=f"What runs a model: a program in Python, in Node.js or in C. Absent: {models.RUNNERS[0]}.",
 )
 @click.option(
     "--runtime",
@@ -114,7 +125,12 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--header", "headers", multiple=True, metavar="NAME: VALUE", callback=options.headers, help="Of the request."
 )
-@click.option("--callers", type=click.IntRange(1), help="Who ask the server at once without a rate. Absent: its CPUs.")
+@click.option(
+    "--callers",
+    type=click.IntRange(1),
+    metavar="COUNT",
+    help="How many ask the server at once without a rate. Absent: as many as it has CPUs.",
+)
 @click.option(
     "--start",
     "start_s",
@@ -149,7 +165,7 @@ def tune(
     trials: int,
     narrowed: Mapping[str, Sequence[Value]],
     sources: Sequence[str],
-    runner: str,
+    runner: str | None,
     runtime: Path | None,
     npz: Path | None,
     shapes: Mapping[str, inputs.Shape],
@@ -168,7 +184,15 @@ def tune(
     """Find the best settings for a model, or a server, on this machine under a CPU limit."""
     aim = options.objective(objective, rate, p99_ms)
     options.check(
-        url, model_url, request=posted, header=headers, callers=callers, inputs=npz, shape=shapes, runtime=runtime
+        url,
+        model_url,
+        request=posted,
+        header=headers,
+        callers=callers,
+        inputs=npz,
+        shape=shapes,
+        runner=runner,
+        runtime=runtime,
     )
     served = _request(url or model_url, posted, headers)
     with contextlib.ExitStack() as stack:
@@ -183,7 +207,12 @@ def tune(
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-tune-")))
             folder.chmod(0o755)
             subject = _model(
-                model_or_command, models.Runner(language=runner, runtime=runtime), folder, npz, shapes, start_s
+                model_or_command,
+                models.Runner(language=runner or models.RUNNERS[0], runtime=runtime),
+                folder,
+                npz,
+                shapes,
+                start_s,
             )
         shown = Progress(budget_s)
         stack.enter_context(shown.shown())

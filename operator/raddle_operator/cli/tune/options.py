@@ -22,6 +22,7 @@ _WAYS: Final = {
     "callers": ("--http", "--kserve-v2"),
     "inputs": ("MODEL", "--kserve-v2"),
     "shape": ("MODEL", "--kserve-v2"),
+    "runner": ("MODEL",),
     "runtime": ("MODEL",),
 }
 _AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)([a-z]+)")
