@@ -18,7 +18,7 @@ exec sleep 1000
 MAIN = f"""
 until [ -e /shared/ready ]; do sleep 0.05; done
 touch /etc/written-{os.getpid()}
-echo "I am $NAME, pid $$"
+echo "I am $NAME, pid $$$$"
 cat /shared/ready > /dev/termination-log
 exit 3
 """
