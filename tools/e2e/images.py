@@ -34,6 +34,7 @@ INSIDE = Path(__file__).with_name("inside")
 MAKERS = (Path(__file__), Path(archive.__file__), Path(contents.__file__))
 APP, NODE_APP = INSIDE / "app.py", INSIDE / "app.cjs"
 RADDLE_IMAGE = f"raddle:{__version__}"
+TUNER_IMAGE = f"raddle-tuner:{__version__}"
 AGENT_REPOSITORY = "raddle-agent"
 SHIM_IMAGE = f"raddle-shim:{__version__}"
 # Longer than it takes a run to hand them to its nodes.
@@ -43,7 +44,7 @@ BUILD = Path("build")
 APP_IMAGE = "raddle-e2e-app:1"
 VENV_IMAGE = "raddle-e2e-venv:1"
 NODE_IMAGE = "raddle-e2e-node:1"
-RADDLE_EXTRAS = ("operator", "agent", "cli")
+RADDLE_EXTRAS = ("operator", "agent", "cli", "tune")
 APP_EXTRAS = ("ort",)
 SOURCES = ("operator", "runtime", "crds", "pyproject.toml")
 PYTHON = f"/{contents.PYTHON}"
@@ -84,7 +85,7 @@ def tarballs(exported: Path | None, progress: Progress) -> tuple[list[Path], str
     make_raddle = functools.partial(_make_raddle, base=base / "base.layer")
     raddle = _kept("raddle", _packages(RADDLE_EXTRAS) + _sources(), "Raddle's image", make_raddle, progress)
     progress.say("Raddle's images are made of the developer's environment (--images build: as users get them)")
-    return [raddle / "raddle.tar", _shim(progress), *others], ""
+    return [raddle / "raddle.tar", raddle / "tuner.tar", _shim(progress), *others], ""
 
 
 def distributions(extras: Iterable[str]) -> list[str]:
@@ -171,8 +172,10 @@ def _make_raddle(home: Path, base: Path) -> None:
         files.extractall(root / contents.SITE_PACKAGES)
     _compile(root)
     entrypoint = [PYTHON, "-m", "raddle_operator"]
-    image = archive.Image(name=RADDLE_IMAGE, entrypoint=entrypoint, env=ENV, user="65532")
-    archive.write([base, archive.layer(root, home / "raddle.layer")], image, home / "raddle.tar")
+    layers = [base, archive.layer(root, home / "raddle.layer")]
+    for name, file in ((RADDLE_IMAGE, "raddle.tar"), (TUNER_IMAGE, "tuner.tar")):
+        image = archive.Image(name=name, entrypoint=entrypoint, env=ENV, user="65532")
+        archive.write(layers, image, home / file)
     shutil.rmtree(root)
 
 
@@ -197,6 +200,8 @@ def _make_app(home: Path) -> None:
     (root / "app" / "lab" / "guest").mkdir(parents=True)
     shutil.copy(guest_threads.__file__, root / "app" / "lab" / "guest" / "threads.py")
     model.write(root / "app" / "model.onnx")
+    for name in ("cp", "sleep"):  # beside sh, for tunings
+        (root / "bin" / name).symlink_to("busybox")
     _compile(root)
     _make_venv(root)
     program = ["/app/app.py", "/app/model.onnx"]

@@ -34,6 +34,7 @@ VALUES: dict[str, Any] = {
     # As long as may be: a late answer leaves a pod as it is, which says nothing about Raddle on two busy CPUs.
     "webhook": {"resources": NO_CPU, "nodeSelector": HERE, "timeoutSeconds": {"pods": 10, "bindings": 10}},
     "agent": {"resources": NO_CPU},
+    "tuning": {"enabled": True},
 }
 
 
