@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -19,7 +19,8 @@ from tuning.surface import Player, Surface
 
 # Measured load of a search whose blocks last 2 s; surfaces with longer blocks get as many of them.
 SECONDS: Final = 180.0
-_USUAL_BLOCK_S: Final = 2.0
+LONGER: Final = 600.0
+USUAL_BLOCK_S: Final = 2.0
 # What Olive's SessionParamsTuning takes lists for.
 _OLIVE: Final = (THREADS, "threads.interOp", "onnxruntime.graphOptimizationLevel", "program.ioBinding")
 # An exhaustive search of more candidates isn't played.
@@ -30,13 +31,13 @@ Way = Callable[[Surface, Player], Candidate]
 
 def limits(surface: Surface, seconds: float = SECONDS) -> Limits:
     """What a search on this surface may take: as many blocks as one whose blocks last 2 s has in these seconds."""
-    return Limits(seconds=seconds * block_s(surface) / _USUAL_BLOCK_S)
+    return Limits(seconds=seconds * block_s(surface) / USUAL_BLOCK_S)
 
 
 def block_s(surface: Surface) -> float:
     """How long our search's blocks on it are."""
     rate = surface.objective.rate
-    return _USUAL_BLOCK_S if rate is None else max(1.0, min(10.0, 100 / rate))
+    return USUAL_BLOCK_S if rate is None else max(1.0, min(10.0, 100 / rate))
 
 
 def searched(surface: Surface, player: Player, seconds: float = SECONDS) -> Result:
@@ -49,20 +50,33 @@ def ours(surface: Surface, player: Player) -> Candidate:
     return searched(surface, player).winner
 
 
+def longer(surface: Surface, player: Player) -> Candidate:
+    """The winner of our search in ten minutes."""
+    return searched(surface, player, LONGER).winner
+
+
+def by_chance(surface: Surface, player: Player) -> Candidate:
+    """The best of as many candidates as our search has blocks, drawn by chance, each measured once."""
+    space, rng = surface.space(), np.random.default_rng(player.seed)
+    count = int(limits(surface).seconds / block_s(surface))
+    drawn = [[int(rng.integers(len(axis.choices) + 1)) for axis in space.axes] for _ in range(count)]
+    return min((_with(space.axes, one) for one in drawn), key=lambda one: _scored(surface, player, one))
+
+
 def tpe(surface: Surface, player: Player) -> Candidate:
     """The best trial of Optuna's TPE, which has as many blocks as our search, one for a trial."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    space, axes = surface.space(), surface.space().axes
+    axes = surface.space().axes
 
     def objective(trial: optuna.Trial) -> float:
         chosen = [trial.suggest_int(axis.name, 0, len(axis.choices)) for axis in axes]
-        return _scored(surface, player, _combined(space, chosen))
+        return _scored(surface, player, _with(axes, chosen))
 
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=player.seed))
     study.optimize(objective, n_trials=int(limits(surface).seconds / block_s(surface)))
-    return _combined(space, [study.best_params[axis.name] for axis in axes])
+    return _with(axes, [study.best_params[axis.name] for axis in axes])
 
 
 def olive(surface: Surface, player: Player) -> Candidate:
@@ -83,12 +97,8 @@ def exhaustive(surface: Surface, player: Player) -> Candidate:
     return min(_grid(space, space.axes), key=lambda candidate: _scored(surface, player, candidate))
 
 
-def _combined(space: Space, chosen: tuple[int, ...] | list[int]) -> Candidate:
+def _with(axes: tuple[Axis, ...], chosen: Sequence[int]) -> Candidate:
     """The candidate with the so-manieth choice on each axis, 0: the plan's."""
-    return _with(space.axes, chosen)
-
-
-def _with(axes: tuple[Axis, ...], chosen: tuple[int, ...] | list[int]) -> Candidate:
     found = Candidate()
     for axis, number in zip(axes, chosen, strict=True):
         if number:

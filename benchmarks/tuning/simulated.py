@@ -173,28 +173,87 @@ SITES = {
 def write(sites: Mapping[str, Site], folder: Path = FOLDER) -> None:
     """The sites' surfaces, the same each time."""
     for name, site in sites.items():
-        machine = {
-            name: getattr(site.machine, name)
-            for name in ("cores", "threads_per_core", "numa_nodes", "l3_domains", "exclusive_cpus")
-        }
-        found = {
-            "about": site.about,
-            "queued": True,
-            "machine": machine,
-            "limit_cpus": site.limit_cpus,
-            "objective": site.objective,
-            "rate": site.rate,
-            "p99_ms": site.p99_ms,
-            "onnxruntime": [1, 29],
-            "allocators": list(site.allocators),
-            "can": list(site.can),
-            "factors": {
-                path: {json.dumps(value): list(pair) for value, pair in values.items()}
-                for path, values in site.factors.items()
-            },
-            "shapes": list(_shapes(site)),
-        }
-        (folder / f"{name}.json").write_text(folded_json(found) + "\n")
+        (folder / f"{name}.json").write_text(folded_json(document(site)) + "\n")
+
+
+def document(site: Site) -> dict[str, Any]:
+    """What a surface's file has."""
+    names = ("cores", "threads_per_core", "numa_nodes", "l3_domains", "exclusive_cpus")
+    return {
+        "about": site.about,
+        "queued": True,
+        "machine": {name: getattr(site.machine, name) for name in names},
+        "limit_cpus": site.limit_cpus,
+        "objective": site.objective,
+        "rate": site.rate,
+        "p99_ms": site.p99_ms,
+        "onnxruntime": [1, 29],
+        "allocators": list(site.allocators),
+        "can": list(site.can),
+        "factors": {
+            path: {json.dumps(value): list(pair) for value, pair in values.items()}
+            for path, values in site.factors.items()
+        },
+        "shapes": list(_shapes(site)),
+    }
+
+
+def drawn(seed: int) -> Site:
+    """A site that chance makes: machine, limit, model, rate and what each setting does."""
+    rng = np.random.default_rng(seed)
+
+    def between(low: float, high: float) -> float:
+        return float(np.exp(rng.uniform(math.log(low), math.log(high))))
+
+    cores = int(rng.choice([4, 8, 16, 32, 64, 128]))
+    numa_nodes = int(rng.choice([1, 2])) if cores >= 32 else 1
+    limit = int(rng.choice([count for count in (2, 3, 4, 6, 8, 16) if count <= cores]))
+    kind = rng.choice(["limit", "limit", "exclusive", "none"])
+    room = cores if kind == "none" else limit
+    machine = Machine(
+        cores=cores,
+        threads_per_core=2,
+        numa_nodes=numa_nodes,
+        l3_domains=max(numa_nodes, cores // 8),
+        exclusive_cpus=2 * limit if kind == "exclusive" else 0,
+    )
+    model = Model(
+        run_ms=between(3, 30) * room**0.7,
+        serial=between(0.01, 0.3),
+        operators=int(between(20, 900)),
+        gap_us=between(15, 120),
+        jitter=between(0.02, 0.07),
+        rare=between(0.002, 0.02),
+        rare_ms=between(0.3, 2.0),
+    )
+    run_ms = model.run_ms * (model.serial + (1 - model.serial) / room)
+    objective = str(rng.choice(["Latency", "Latency", "Latency", "Cost", "Throughput"]))
+    many = bool(rng.random() < 0.6)
+
+    def factor(low: float, high: float) -> tuple[float, float]:
+        times = between(low, high)
+        return times, times
+
+    factors: dict[str, dict[Any, tuple[float, float]]] = {
+        "onnxruntime.graphOptimizationLevel": {"Basic": factor(1.0, 1.2), "Extended": factor(0.99, 1.1)},
+        "onnxruntime.cpuMemArena": {False: factor(0.96, 1.12)},
+        "onnxruntime.memPattern": {False: factor(0.98, 1.04)},
+        "allocator": {"Mimalloc": factor(0.92, 1.03)},
+        "program.ioBinding": {True: factor(0.85, 1.0)},
+        "placement.smt": {"AllThreads": factor(0.94, 1.1), "OneThreadPerCore": factor(0.97, 1.05)},
+        "placement.affinity": {"PerCore": factor(0.95, 1.03), "Never": factor(0.98, 1.08)},
+        "placement.numa": {"Any": factor(0.97, 1.05), "SingleNUMANode": factor(0.97, 1.05)},
+    }
+    return Site(
+        about=f"drawn by chance, seed {seed}: a {model.run_ms:.0f} ms model, {kind} {room}, {cores} cores, {objective}",
+        machine=machine,
+        model=model,
+        limit_cpus=None if kind == "none" else float(2 * limit if kind == "exclusive" else limit),
+        objective=objective,
+        rate=None if objective == "Throughput" else float(f"{between(0.1, 0.4) * 1000 / run_ms:.2g}"),
+        can=("instances", "ioBinding") if many else ("ioBinding",),
+        factors=factors,
+    )
 
 
 def _shapes(site: Site) -> Iterator[dict[str, Any]]:

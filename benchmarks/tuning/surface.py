@@ -148,6 +148,8 @@ class Player:
         self.seed = seed
         self.blocks = 0
         self.seconds = 0.0
+        self.candidates: set[Candidate] = set()
+        self._times: dict[Candidate, tuple[Times, int] | None] = {}
         self._rng = np.random.default_rng(seed)
         self._drift = self._rng.normal(0, noise.drift)
 
@@ -162,7 +164,9 @@ class Player:
 
     def measure(self, ask: Ask) -> Block | Failure:
         """A block of the candidate."""
-        found = self.surface.times(ask.candidate)
+        if ask.candidate not in self._times:
+            self._times[ask.candidate] = self.surface.times(ask.candidate)
+        found = self._times[ask.candidate]
         if found is None:
             return Failure("the surface has no such candidate")
         noise, rng = self.noise, self._rng
@@ -171,6 +175,7 @@ class Player:
         factor = math.exp(self._drift + rng.normal(0, noise.block))
         disturbed = rng.random() < noise.neighbour
         self.blocks += 1
+        self.candidates.add(ask.candidate)
         self.seconds += ask.seconds
         return _block(
             *found,
@@ -240,7 +245,11 @@ def _queued(due_ms: np.ndarray[Any, Any], runs_ms: np.ndarray[Any, Any], instanc
 
 def read(path: Path) -> Surface:
     """The surface of a file."""
-    found = json.loads(path.read_text())
+    return of_document(path.stem, json.loads(path.read_text()))
+
+
+def of_document(name: str, found: Mapping[str, Any]) -> Surface:
+    """The surface that a file's document describes."""
     machine = found["machine"]
     shapes: dict[tuple[str, int], dict[int, Times]] = {}
     for line in found["shapes"]:
@@ -255,7 +264,7 @@ def read(path: Path) -> Surface:
         spec={"objective": "Throughput"} if found["objective"] == "Throughput" else {},
     )
     return Surface(
-        name=path.stem,
+        name=name,
         about=found["about"],
         case=case,
         objective=Objective(kind=Kind(found["objective"]), rate=found["rate"], p99_ms=found["p99_ms"]),

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from raddle_operator.tuning import statistics
 from raddle_operator.tuning.candidate import Candidate, Value
+from raddle_operator.tuning.measured import Block
 from raddle_operator.tuning.objective import Kind
 from raddle_operator.tuning.space import INSTANCES, SPIN_US, SPINNING, THREADS
-from tuning.peers import block_s
-from tuning.surface import SHAPE, Player, Surface
+from tuning.peers import SECONDS, USUAL_BLOCK_S, block_s
+from tuning.surface import SHAPE, Noise, Player, Surface
 
 FIGURE = {Kind.LATENCY: "p99_ms", Kind.THROUGHPUT: "throughput", Kind.COST: "cpu_ms_per_request"}
-# Pairs of fresh blocks by which two candidates would be told apart.
-PAIRS = 24
+# Proofs that are played to know their noise.
+_PROOFS = 24
 _SHORT = 4_000
 _WORTH_A_LONG_LOOK = 8
 
@@ -48,7 +50,7 @@ class Truth:
         factors = {}
         for path, values in self.surface.factors.items():
             value, times = min(values.items(), key=lambda pair: pair[1][wanted])
-            if times[wanted] < 1 and not path.startswith(SHAPE):
+            if times[wanted] < 1 and self.surface.space().axis(path) and not path.startswith(SHAPE):
                 factors[path] = value
         shapes = []
         for (spins, instances), counts in self.surface.shapes.items():
@@ -64,16 +66,30 @@ class Truth:
         """How much worse than the best, in percent."""
         return 100 * (self.cost(candidate) / self.cost(self.best) - 1)
 
-    def told_apart(self, candidate: Candidate, player: Player) -> bool:
-        """Whether so many fresh pairs show that the best is better."""
-        kind, differences = self.surface.objective.kind, []
-        for pair in range(PAIRS):
-            turns = [candidate, self.best] if pair % 2 else [self.best, candidate]
-            blocks = {one: player.block(one, block_s(self.surface), pair) for one in turns}
-            losses = {one: statistics.loss(kind, block) or 0.0 for one, block in blocks.items()}
-            differences.append(losses[candidate] - losses[self.best])
-        found = statistics.interval(Kind.LATENCY, differences)
-        return found.low > 0
+    @functools.cached_property
+    def visible(self) -> float:
+        """The smallest difference, in percent, that a proof with all of the budget shows in half of the cases.
+
+        A proof: as many fresh pairs as the budget has blocks for, none disturbed, at 95 %; its noise: that of the best
+        with itself.
+        """
+        objective, player = self.surface.objective, Player(self.surface, Noise(neighbour=0.0), 1)
+        pairs, ratios = int(SECONDS / USUAL_BLOCK_S) // 2, []
+        for proof in range(_PROOFS):
+            found: tuple[list[Block], list[Block]] = ([], [])
+            for pair in range(pairs):
+                for blocks in found:
+                    blocks.append(player.block(self.best, block_s(self.surface), pairs * proof + pair))
+            one, other = (figure_of(objective.kind, blocks) for blocks in found)
+            ratios.append(math.log(one / other))
+        return float(100 * math.expm1(1.96 * np.sqrt(np.mean(np.square(ratios)))))
+
+
+def figure_of(kind: Kind, blocks: Sequence[Block]) -> float:
+    """What the objective is about, of all these blocks together: p99 in ms, requests a second, CPU ms a request."""
+    if kind is Kind.THROUGHPUT:
+        return sum(block.throughput * block.seconds for block in blocks) / sum(block.seconds for block in blocks)
+    return (statistics.p99_ms if kind is Kind.LATENCY else statistics.cpu_ms_per_request)(blocks) or math.inf
 
 
 def _spinning(spins: str) -> dict[str, str | int]:

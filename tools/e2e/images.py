@@ -1,8 +1,8 @@
 """The images of a run, made from this Python and the developer's environment, without a registry or a builder.
 
-`raddle` (controller, webhook, CLI and agent), the tuner's, the application with ONNX Runtime, in Python, in a virtual
-environment and, where this machine has it, in Node.js, and the sandbox's. They are kept outside the checkout, and made
-again when what is in them changes.
+`raddle` (controller, webhook, CLI and agent), the application with ONNX Runtime, in Python, in a virtual environment
+and, where this machine has it, in Node.js, and the sandbox's. They are kept outside the checkout and made again when
+what is in them changes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ INSIDE = Path(__file__).with_name("inside")
 MAKERS = (Path(__file__), Path(archive.__file__), Path(contents.__file__))
 APP, NODE_APP = INSIDE / "app.py", INSIDE / "app.cjs"
 RADDLE_IMAGE = f"raddle:{__version__}"
+TUNER_IMAGE = f"raddle-tuner:{__version__}"
 AGENT_REPOSITORY = "raddle-agent"
 SHIM_IMAGE = f"raddle-shim:{__version__}"
-TUNER_IMAGE = f"raddle-tuner:{__version__}"
 # Longer than it takes a run to hand them to its nodes.
 IN_USE_SECONDS = 1800
 # Instead of a folder: with buildah, as users' images are built.
@@ -44,8 +44,7 @@ BUILD = Path("build")
 APP_IMAGE = "raddle-e2e-app:1"
 VENV_IMAGE = "raddle-e2e-venv:1"
 NODE_IMAGE = "raddle-e2e-node:1"
-RADDLE_EXTRAS = ("operator", "agent", "cli")
-TUNER_EXTRAS = ("tune",)
+RADDLE_EXTRAS = ("operator", "agent", "cli", "tune")
 APP_EXTRAS = ("ort",)
 SOURCES = ("operator", "runtime", "crds", "pyproject.toml")
 PYTHON = f"/{contents.PYTHON}"
@@ -82,14 +81,11 @@ def tarballs(exported: Path | None, progress: Progress) -> tuple[list[Path], str
             given.append(_shim(progress))
         progress.say(f"Raddle's images, as users get them: {', '.join(path.stem for path in given)}")
         return [*given, *others], AGENT_REPOSITORY if agent else ""
-    own = []
-    for name, extras, image in (("raddle", RADDLE_EXTRAS, RADDLE_IMAGE), ("tuner", TUNER_EXTRAS, TUNER_IMAGE)):
-        make_base = functools.partial(_make_base, extras=extras)
-        base = _kept(f"{name}-base", _packages(extras), f"the base of {image}", make_base, progress)
-        make = functools.partial(_make_raddle, base=base / "base.layer", name=image)
-        own.append(_kept(name, _packages(extras) + _sources(), image, make, progress) / "raddle.tar")
+    base = _kept("base", _packages(RADDLE_EXTRAS), "the base of Raddle's image", _make_base, progress)
+    make_raddle = functools.partial(_make_raddle, base=base / "base.layer")
+    raddle = _kept("raddle", _packages(RADDLE_EXTRAS) + _sources(), "Raddle's image", make_raddle, progress)
     progress.say("Raddle's images are made of the developer's environment (--images build: as users get them)")
-    return [*own, _shim(progress), *others], ""
+    return [raddle / "raddle.tar", raddle / "tuner.tar", _shim(progress), *others], ""
 
 
 def distributions(extras: Iterable[str]) -> list[str]:
@@ -157,15 +153,15 @@ def _text(*sources: Path) -> str:
     return "".join(path.read_text() for path in sources)
 
 
-def _make_base(home: Path, extras: Iterable[str]) -> None:
+def _make_base(home: Path) -> None:
     root = home / "root"
-    contents.python(root, distributions(extras))
+    contents.python(root, distributions(RADDLE_EXTRAS))
     _compile(root)
     archive.layer(root, home / "base.layer")
     shutil.rmtree(root)
 
 
-def _make_raddle(home: Path, base: Path, name: str) -> None:
+def _make_raddle(home: Path, base: Path) -> None:
     root = home / "root"
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(home)]
     done = subprocess.run([*command, str(REPOSITORY)], check=False, capture_output=True, text=True)
@@ -176,8 +172,10 @@ def _make_raddle(home: Path, base: Path, name: str) -> None:
         files.extractall(root / contents.SITE_PACKAGES)
     _compile(root)
     entrypoint = [PYTHON, "-m", "raddle_operator"]
-    image = archive.Image(name=name, entrypoint=entrypoint, env=ENV, user="65532")
-    archive.write([base, archive.layer(root, home / "raddle.layer")], image, home / "raddle.tar")
+    layers = [base, archive.layer(root, home / "raddle.layer")]
+    for name, file in ((RADDLE_IMAGE, "raddle.tar"), (TUNER_IMAGE, "tuner.tar")):
+        image = archive.Image(name=name, entrypoint=entrypoint, env=ENV, user="65532")
+        archive.write(layers, image, home / file)
     shutil.rmtree(root)
 
 
@@ -202,6 +200,8 @@ def _make_app(home: Path) -> None:
     (root / "app" / "lab" / "guest").mkdir(parents=True)
     shutil.copy(guest_threads.__file__, root / "app" / "lab" / "guest" / "threads.py")
     model.write(root / "app" / "model.onnx")
+    for name in ("cp", "sleep"):  # beside sh, for tunings
+        (root / "bin" / name).symlink_to("busybox")
     _compile(root)
     _make_venv(root)
     program = ["/app/app.py", "/app/model.onnx"]

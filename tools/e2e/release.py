@@ -30,11 +30,11 @@ HERE = {"kubernetes.io/hostname": HOST.name}
 VALUES: dict[str, Any] = {
     "image": {"repository": "raddle", "tag": __version__, "pullPolicy": "Never"},
     "shim": {"image": SHIM_IMAGE},
-    "tuning": {"enabled": True, "image": {"repository": "raddle-tuner", "tag": __version__}},
     "controller": {"resources": NO_CPU, "nodeSelector": HERE},
     # As long as may be: a late answer leaves a pod as it is, which says nothing about Raddle on two busy CPUs.
     "webhook": {"resources": NO_CPU, "nodeSelector": HERE, "timeoutSeconds": {"pods": 10, "bindings": 10}},
     "agent": {"resources": NO_CPU},
+    "tuning": {"enabled": True},
 }
 
 

@@ -50,7 +50,7 @@ def _answer(result: Result) -> str:
             best = f"whether {result.winner.title} is better than the plan ({signed(result.gain)})"
             return f"Not decided: the budget ended before it was certain {best}."
         case Verdict.INCONCLUSIVE:
-            return "Not decided, so keep the plan: the budget ended before anything was certain."
+            return "Not decided, so keep the plan: nothing was certain within the budget."
         case Verdict.BOUND_NOT_MET:
             return _bound_not_met(result)
     return "Keep the plan: no setting is significantly better."

@@ -244,9 +244,9 @@ class _Search:
             return False
         best, baseline = (fit.effects.parts[one] for one in (fit.best(), book.baseline))
         gain, deviation = fit.difference(baseline, best)
+        gain -= deviation
         if 100 * gain < _WORTH:
             return book.rounds_until(_HOPELESS, _ROUND) < 1
-        gain = max(gain - deviation, gain / 2)
         squares = book.noise.pairs * book.noise.variance + _EXPECTED_PAIRS * _EXPECTED_APART**2
         variance = squares / (book.noise.pairs + _EXPECTED_PAIRS)
         least, most = _PAIRS
@@ -268,8 +268,10 @@ class _Search:
             drawn = fit.drawn(rng, 2 * _ROUND, self._measured(effects))
         found: dict[Candidate, None] = {}
         for candidate in [*alone, *drawn]:
-            if len(found) < _ROUND:
-                found |= dict.fromkeys(book.known([candidate]))
+            for same in book.known([candidate]) if len(found) < _ROUND else ():
+                # It may have been met under another name before.
+                effects.parts.setdefault(same, effects.parts[candidate])
+                found[same] = None
         return [*found]
 
     def _proven(self, order: Sequence[Candidate]) -> Generator[Ask, Answer, Verdict]:
