@@ -5,13 +5,16 @@ from support import real_pods as pods
 
 from cluster import objects
 from e2e.images import APP_IMAGE, PYTHON
-from e2e.scenarios import HOST
+from e2e.scenarios import HOST, SECONDS
 from e2e.waiting import wait
 
 pytestmark = [pytest.mark.e2e, pytest.mark.flaky(reruns=1, rerun_except="E2EError"), pytest.mark.timeout(3600)]
 
 # A minute of it is measuring.
 TUNED_SECONDS = 900.0
+# Of the policy: more than the limit, so that there is something to be found.
+THREADS_BEFORE = 2
+POLICY = {"objective": "Throughput", "threads": {"intraOp": THREADS_BEFORE}, "tuning": "Auto"}
 
 
 def test_a_model_in_a_deployments_container_is_tuned_on_its_node(host, record_property):
@@ -29,8 +32,11 @@ def test_a_model_in_a_deployments_container_is_tuned_on_its_node(host, record_pr
             "space": ["threads.intraOp"],
         },
     }
-    with pods.governed(host, "tuning") as space:
-        space.client.apply(objects.deployment("app", 0, serving, namespace=space.name))
+    with pods.governed(host, "tuning", **POLICY) as space:
+        pods.wait_for_shim(space, objects.pod(serving))
+        space.client.apply(objects.deployment("app", 1, serving, namespace=space.name))
+        old = wait(lambda: application(space), "the application has made its session", SECONDS)
+        assert pods.look(space, old)["threads"] == THREADS_BEFORE
         tuning["metadata"] = {"name": "app", "namespace": space.name}
         space.client.apply(tuning)
 
@@ -46,7 +52,21 @@ def test_a_model_in_a_deployments_container_is_tuned_on_its_node(host, record_pr
         except Exception as error:
             error.add_note(space.cluster.kubectl("-n", space.name, "describe", "pods", check=False).stdout[-3000:])
             raise
-    (found,) = status["classes"]
+        space.delete(old["metadata"]["name"])
+        new = wait(lambda: application(space, old), "another pod has made its session", SECONDS)
+        (found,) = status["classes"]
+        better = {one["path"]: one["value"] for one in found["winner"]} if status["verdict"] == "Better" else {}
+        wanted = int(better.get("threads.intraOp", THREADS_BEFORE))
+        assert objects.threads(new, "app") == wanted
+        assert pods.look(space, new)["threads"] == wanted
     assert found["trials"] > 0
     assert found["key"]["cpus"] == "0.4"
-    record_property("e2e tuning", f"{found['nodeClass']}: {found['verdict']} after {found['trials']} candidates")
+    told = f"{found['nodeClass']}: {found['verdict']} after {found['trials']} candidates"
+    record_property("e2e tuning", f"{told}; {THREADS_BEFORE} threads before, {wanted} in a new pod")
+
+
+def application(space, before=None):
+    """The Deployment's pod, another one than before, once its application has said what it sees; None until then."""
+    own = [one for one in space.list() if "pod-template-hash" in one["metadata"].get("labels", {})]
+    uid = before["metadata"]["uid"] if before else ""
+    return next((one for one in own if one["metadata"]["uid"] != uid and pods.look(space, one)), None)
