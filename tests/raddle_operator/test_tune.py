@@ -125,6 +125,40 @@ def test_a_record_is_gone_on_with_and_one_of_another_question_refused(model, tmp
     assert "key.limitCPUs is null there, 1.0 now" in refused.stderr
 
 
+# A server as users write one: ONNX Runtime behind the standard library's HTTP.
+SERVER = """
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import numpy as np, onnxruntime
+session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        session.run(None, {"x": np.ones((1, 8, 8), np.float32)})
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+ThreadingHTTPServer(("127.0.0.1", int(sys.argv[2])), Handler).serve_forever()
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "status", "said"),
+    [("tiny.onnx", 0, "capacity: 1 candidate"), ("nowhere.onnx", 1, "Load model from nowhere.onnx failed")],
+)
+def test_a_server_is_tuned_over_http_and_one_that_does_not_load_its_model_is_said(tmp_path, model, status, said):
+    tiny_models.write(tmp_path)
+    (tmp_path / "serve.py").write_text(SERVER)
+    (tmp_path / "cat.json").write_text("{}")
+    options = ["--rate", "200", "--budget", "3s", "--http", "http://127.0.0.1:{port}/", "--request", "cat.json"]
+    command = [RADDLE, "tune", *options, "-o", "json", "--", sys.executable, "serve.py", model, "{port}"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == status
+    assert said in done.stderr
+    assert bool(done.stdout) == (status == 0)
+
+
 # --- meanwhile ------------------------------------------------------------------------------------------------------
 
 
