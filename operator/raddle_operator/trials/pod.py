@@ -32,10 +32,10 @@ FOLDER: Final = Path("/raddle.tuning")
 # An order is `NUMBER WORD ARGUMENT`, its answer ends with `done NUMBER`; `ready`, and `ended FILE STATUS` of a program,
 # come unasked. POSIX sh, of which images have dash, busybox's ash or bash; of other commands only sleep, and cp for a
 # model. What is killed is awaited until nothing is left, so that the next program finds its port free. The sleeps reap
-# what has no parent.
+# what has no parent. busybox's kill knows no `--`.
 SUPERVISOR: Final = r"""
 _at=${1:-/raddle.tuning}
-trap 'kill -s KILL -- -1 2>/dev/null; exit 0' TERM
+trap 'kill -KILL -1 2>/dev/null; exit 0' TERM
 until [ -p "$_at/answers" ]; do sleep 1; done
 exec 3<>"$_at/orders" 4<>"$_at/answers"
 if [ $$ = 1 ]; then echo ready >&4; else echo "ready as process $$" >&4; exit 1; fi
@@ -48,10 +48,10 @@ while read -r _number _order _argument <&3; do
       ) &
       ;;
     signal)
-      kill -s "$_argument" -- -1 2>/dev/null
+      kill "-$_argument" -1 2>/dev/null
       if [ "$_argument" = KILL ]; then
         wait
-        while kill -s KILL -- -1 2>/dev/null; do sleep 0.1 || sleep 1; done
+        while kill -KILL -1 2>/dev/null; do sleep 0.1 || sleep 1; done
       fi
       ;;
     usage)

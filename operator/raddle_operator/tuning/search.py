@@ -39,6 +39,8 @@ _SEEDS: Final = 8
 _SOONEST: Final = 0.35
 _HOPELESS: Final = 0.5
 _PROVEN: Final = 0.95
+# More blocks than this tell the search little, and each round's sums take longer with them.
+_MOST_BLOCKS: Final = 300
 # Pairs of the proof.
 _PAIRS: Final = (6, 150)
 # A gain of so many standard errors is mostly found; a few pairs more are for not knowing the deviation.
@@ -240,6 +242,8 @@ class _Search:
     def _enough(self, fit: Fit) -> bool:
         """Whether what is left of the budget is needed to prove the gain that is expected."""
         book = self.book
+        if len(self.seen) >= _MOST_BLOCKS:
+            return True
         if book.rounds_until(_SOONEST, _ROUND) > 0:
             return False
         best, baseline = (fit.effects.parts[one] for one in (fit.best(), book.baseline))
