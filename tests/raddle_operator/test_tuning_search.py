@@ -106,6 +106,16 @@ def test_where_nothing_matters_the_plan_is_kept():
     assert verdicts.count(Verdict.NO_DIFFERENCE) >= 30
 
 
+def test_a_setting_with_which_nothing_starts_is_left_out_soon():
+    def fails(candidate):
+        return candidate.get("onnxruntime.cpuMemArena") is False
+
+    machine = Machine(lambda one: io_binding(one, 0.2), fails=fails)
+    result = drive(tune(LATENCY, SPACE), machine)
+    assert sum(fails(ask.candidate) for ask in machine.asked) <= 10
+    assert result.winner.get("program.ioBinding") is True
+
+
 def test_the_baseline_that_fails_ends_it_with_the_reason():
     with pytest.raises(BaselineError, match="the plan can't be measured: it crashed"):
         drive(tune(LATENCY, SPACE), Machine(fails=lambda candidate: candidate == Candidate()))
