@@ -1,6 +1,7 @@
 """How good the search for settings is, and how its peers do, over response surfaces: `python -m tuning`.
 
 python -m tuning              # from benchmarks/; --quick for a tenth of the runs, --write for docs/benchmarks.md
+python -m tuning held-out     # the same over surfaces that chance draws
 python -m tuning simulate     # writes the surfaces that are simulated
 python -m tuning record       # measures surfaces of this machine (20 minutes), goes on where it was ended
 python -m tuning live         # peers on this machine for --minutes, after 7 for the surface where it isn't recorded
@@ -304,11 +305,8 @@ Figures that could be compared: the standard deviation between two blocks of the
 def main() -> None:
     """Measure and print."""
     parser = report.options(__doc__)
-    parser.add_argument(
-        "what",
-        nargs="?",
-        choices=("simulate", "record", "live", "peers", "held-out", "planted", "tests", "figures"),
-    )
+    choices = ("simulate", "record", "live", "peers", "held-out", "planted", "tests", "figures")
+    parser.add_argument("what", nargs="?", choices=choices)
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs")
     parser.add_argument(
         "--only", default="", help="surfaces whose names have this in them; models for `record` and `live`"

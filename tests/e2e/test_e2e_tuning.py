@@ -19,7 +19,9 @@ POLICY = {"objective": "Throughput", "threads": {"intraOp": THREADS_BEFORE}, "tu
 
 def test_a_model_in_a_deployments_container_is_tuned_on_its_node(host, record_property):
     resources = {"limits": {"cpu": "400m", "memory": "512Mi"}, "requests": {"cpu": "100m", "memory": "512Mi"}}
-    serving = objects.container("app", image=APP_IMAGE, command=[PYTHON, "/app/app.py", "/app/model.onnx"], resources=resources)
+    serving = objects.container(
+        "app", image=APP_IMAGE, command=[PYTHON, "/app/app.py", "/app/model.onnx"], resources=resources
+    )
     tuning = {
         "apiVersion": objects.API,
         "kind": "InferenceTuning",

@@ -16,6 +16,7 @@ from raddle.planning.planner import BOUNDED_SPIN_US, Budget, Plan, plan
 from raddle_operator.tuning.candidate import Candidate, Value
 
 THREADS: Final = "threads.intraOp"
+# Of OpenMP's threads it is OMP_WAIT_POLICY.
 SPINNING: Final = "threads.spinning"
 INSTANCES: Final = "program.instances"
 SPIN_US: Final = "session.intra_op.spin_duration_us"
@@ -24,6 +25,8 @@ _SPINS_US: Final = (BOUNDED_SPIN_US, 200, 1000)
 # More instances than this share no CPU's caches any more and multiply the memory.
 _MOST_INSTANCES: Final = 16
 _CUDA: Final = "CUDAExecutionProvider"
+_OPENVINO: Final = "OpenVINOExecutionProvider"
+_XNNPACK: Final = "XnnpackExecutionProvider"
 # Fields of a policy that the plan is the answer to.
 _PLANNED: Final = (
     "intra_op",
@@ -279,12 +282,16 @@ def _option(provider: str, option: str) -> str:
     return f"onnxruntime.providerOptions.{provider}.{option}"
 
 
+def _no_provider(provider: str) -> Callable[[Case], str]:
+    return lambda case: "" if provider in case.providers else f"the session has no {provider}"
+
+
 def _counts(provider: str, option: str) -> Callable[[Case], Choices | str]:
     """An execution provider's own pool: half of the CPUs, all, twice."""
 
     def values_of(case: Case) -> Choices | str:
-        if provider not in case.providers:
-            return f"the session has no {provider}"
+        if why_not := _no_provider(provider)(case):
+            return why_not
         counts = sorted({max(1, case.threads // 2), case.threads, 2 * case.threads})
         return {count: {_option(provider, option): str(count)} for count in counts}
 
@@ -323,8 +330,9 @@ AXES: Final[dict[str, Callable[[Case], Choices | str]]] = {
             _cuda("enable_cuda_graph", _no_graphs),
         ]
     ),
-    _option("OpenVINOExecutionProvider", "num_of_threads"): _counts("OpenVINOExecutionProvider", "num_of_threads"),
-    _option("XnnpackExecutionProvider", "intra_op_num_threads"): _counts(
-        "XnnpackExecutionProvider", "intra_op_num_threads"
+    _option(_OPENVINO, "num_of_threads"): _counts(_OPENVINO, "num_of_threads"),
+    _option(_OPENVINO, "num_streams"): _words(
+        _option(_OPENVINO, "num_streams"), ("1", "2", "4"), _no_provider(_OPENVINO)
     ),
+    _option(_XNNPACK, "intra_op_num_threads"): _counts(_XNNPACK, "intra_op_num_threads"),
 }
