@@ -40,7 +40,8 @@ def pod(*, tuner=None, measured=None, **status):
     if measured is not None:
         found["initContainerStatuses"] = [{"name": "serve", "imageID": f"registry.example/app@{DIGEST}", **measured}]
     metadata = {"name": "ranker-1-x", "creationTimestamp": TIME, "ownerReferences": [owner]}
-    return {"metadata": metadata, "status": found}
+    spec = {"initContainers": [{"name": "fetch", "image": "fetch:1"}, {"name": "serve", "image": "app:1"}]}
+    return {"metadata": metadata, "spec": spec, "status": found}
 
 
 def ended(message="", *, reason="Error", code=1):
@@ -139,7 +140,7 @@ def test_what_was_measured_comes_with_the_image_that_the_node_resolved():
     unknown = replace(unknown, key=replace(unknown.key, image=""))
     made = pod(tuner=ended(to_text(unknown)), measured={"state": {"running": {}}})
     found = run_of(job_from_object(job()), pod_from_object(made))
-    assert found.outcome == outcome()
+    assert (found.outcome, found.image) == (outcome(), "app:1")
 
 
 def test_a_job_says_whose_it_is():

@@ -20,6 +20,7 @@ from raddle_operator.tuning.result import Verdict
 
 IMAGE = "registry.example/app:1"
 MACHINES = {"a": BIG, "b": BIG}
+NOWHERE = Places(classes={}, left_out={})
 
 
 def seen(*rounds, machines=MACHINES, refused=None, **spec):
@@ -30,7 +31,7 @@ def seen(*rounds, machines=MACHINES, refused=None, **spec):
     for runs in ([], *rounds):
         world = World(known=known(status, 1), places=found, nodes=there, runs=runs, now_s=NOW_S)
         plan = decide(tuned, world) if refused is None else stopped(tuned, world)
-        status = tuning_status(plan, generation=1, image=IMAGE, places=None if refused else found, refused=refused)
+        status = tuning_status(plan, generation=1, places=None if refused else found, refused=refused)
     status["conditions"] = with_times(status["conditions"], {}, 1, NOW_S)
     jsonschema.validate(
         {"spec": {"objective": {"type": "Throughput"}}, "status": status}, schema.schema("InferenceTuning")
@@ -47,8 +48,8 @@ def message(status, kind):
 
 
 BETTER = [
-    run("a", State.MEASURED, outcome=outcome(percent=-12.5)),
-    run("b", State.MEASURED, outcome=outcome(percent=-10.5)),
+    run("a", State.MEASURED, outcome=outcome(percent=-12.5), image=IMAGE),
+    run("b", State.MEASURED, outcome=outcome(percent=-10.5), image=IMAGE),
 ]
 
 
@@ -133,10 +134,16 @@ def test_what_can_not_be_carried_out_says_why_and_what_to_do():
     ],
 )
 def test_without_a_node_it_can_not_be_carried_out(left_out, reason):
-    status = tuning_status(
-        Plan(classes=()), generation=1, image=IMAGE, places=Places(classes={}, left_out=left_out), refused=None
-    )
+    status = tuning_status(Plan(classes=()), generation=1, places=Places(classes={}, left_out=left_out), refused=None)
     assert conditions(status)["Accepted"] == ("False", reason)
+
+
+def test_the_image_is_the_measured_one_whatever_has_become_of_the_workload():
+    measured = seen(BETTER[:1], BETTER)
+    left = stopped(tuning_object(), World(known=known(measured, 1), places=NOWHERE, nodes={}, runs=[], now_s=NOW_S))
+    gone = RefusedError("WorkloadNotFound", "there is no deployment/ranker")
+    kept = tuning_status(left, generation=1, places=None, refused=gone)
+    assert [status["classes"][0]["key"]["image"] for status in (measured, kept)] == [IMAGE, IMAGE]
 
 
 def test_what_it_says_is_read_back():

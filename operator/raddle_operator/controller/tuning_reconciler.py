@@ -142,11 +142,9 @@ class TuningReconciler:
             problem = error
         world = self._world(key, record, case, now_s)
         plan = planning.decide(case.tuning, world) if case is not None else planning.stopped(record.tuning, world)
-        image = "" if case is None else str(case.template.container.get("image") or "")
         wanted = tuning_status(
             plan,
             generation=record.generation,
-            image=image,
             places=None if case is None else case.places,
             refused=problem,
         )

@@ -42,13 +42,14 @@ _ENDED: Final = (NodeState.MEASURED, NodeState.FAILED)
 class NodeRecord:
     """One node of a class. `tries` is how many pods it had; `outcome` is there once it is measured.
 
-    `message` says why it waits, or why it failed.
+    `image` is what was measured, as its pod named it; "" before. `message` says why it waits, or why it failed.
     """
 
     name: str
     state: NodeState = NodeState.PENDING
     tries: int = 0
     outcome: Summary | None = None
+    image: str = ""
     message: str = ""
 
 
@@ -166,7 +167,8 @@ def _brought_up(node: NodeRecord, run: Run | None, world: World) -> NodeRecord:
     if node.state in _ENDED:
         return node
     if run is not None and run.outcome is not None:
-        return NodeRecord(name=node.name, state=NodeState.MEASURED, tries=run.job.attempt, outcome=run.outcome)
+        measured = replace(node, state=NodeState.MEASURED, tries=run.job.attempt, message="")
+        return replace(measured, outcome=run.outcome, image=run.image)
     if run is None or run.state is State.ENDING:
         return replace(node, state=NodeState.PENDING, message="")
     node = replace(node, tries=run.job.attempt, message=run.message)

@@ -76,7 +76,8 @@ class Pod:
 
     `said` is what its tuner left when it ended, None while it has not. `waiting` says why it does not run, `never` that
     it never will. `killed` says how the measured container was ended, `disrupted` what came in the way of both. Each is
-    "" where that is not so. `image` is the measured image's digest as the node's runtime resolved it.
+    "" where that is not so. `image` is the measured image as the pod's spec names it, `digest` as the node's runtime
+    resolved it.
     """
 
     job: str
@@ -89,17 +90,22 @@ class Pod:
     killed: str = ""
     disrupted: str = ""
     image: str = ""
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One Job and what is known of it. `since_s` is since when it waits; `message` says why, or why it failed."""
+    """One Job and what is known of it. `since_s` is since when it waits; `message` says why, or why it failed.
+
+    `outcome` is what its pod measured, with the `image` that it ran.
+    """
 
     job: Job
     state: State
     since_s: int
     message: str = ""
     outcome: Summary | None = None
+    image: str = ""
 
 
 def job_from_object(obj: Mapping[str, Any]) -> Job | None:
@@ -133,7 +139,8 @@ def pod_from_object(obj: Mapping[str, Any]) -> Pod:
     measured = sequence(status, "initContainerStatuses", "status")[-1:]
     last = as_object(measured[0], "status") if measured else {}
     waiting, never = _waiting(status)
-    image = _DIGEST.search(str(last.get("imageID") or ""))
+    asked = sequence(mapping(obj, "spec", ""), "initContainers", "spec")[-1:]
+    digest = _DIGEST.search(str(last.get("imageID") or ""))
     return Pod(
         job=_owner(metadata),
         created_s=epoch_s(metadata["creationTimestamp"]),
@@ -144,7 +151,8 @@ def pod_from_object(obj: Mapping[str, Any]) -> Pod:
         never=never,
         killed=_killed(last),
         disrupted=_disrupted(status),
-        image=image[0] if image else "",
+        image=text(as_object(asked[0], "spec.initContainers"), "image", "spec.initContainers") if asked else "",
+        digest=digest[0] if digest else "",
     )
 
 
@@ -185,8 +193,8 @@ def _ended(run: Run, pod: Pod, said: str) -> Run:
         found = None
     if isinstance(found, Summary):
         # The tuner sees the image's name only.
-        known = found if found.key.image else replace(found, key=replace(found.key, image=pod.image))
-        return replace(run, state=State.MEASURED, outcome=known)
+        known = found if found.key.image else replace(found, key=replace(found.key, image=pod.digest))
+        return replace(run, state=State.MEASURED, outcome=known, image=pod.image)
     if pod.disrupted:
         return replace(run, state=State.DISRUPTED, message=pod.disrupted)
     message = "" if found is None else found.error

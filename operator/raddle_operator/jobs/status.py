@@ -56,6 +56,7 @@ def _nodes(one: Mapping[str, Any]) -> Iterator[NodeRecord]:
             state=NodeState(state),
             tries=int(node.get("tries") or 0),
             outcome=outcome,
+            image=text(node, "image", "status.classes.nodes"),
             message=text(node, "message", "status.classes.nodes"),
         )
 
@@ -72,9 +73,9 @@ def _outcome(said: str) -> Summary | None:
 
 
 def tuning_status(
-    plan: Plan, *, generation: int, image: str, places: Places | None, refused: RefusedError | None
+    plan: Plan, *, generation: int, places: Places | None, refused: RefusedError | None
 ) -> dict[str, Any]:
-    """The whole status but for the conditions' times. `image` is what was measured, as its pods name it.
+    """The whole status but for the conditions' times.
 
     `places` are the nodes that can be measured, None where that was not looked at; `refused` says why the tuning can't
     be carried out, None where it can.
@@ -83,7 +84,7 @@ def tuning_status(
     status: dict[str, Any] = {
         "observedGeneration": generation,
         "trials": sum(node.outcome.trials for one in classes for node in one.nodes if node.outcome),
-        "classes": [_class(one, image) for one in classes],
+        "classes": [_class(one) for one in classes],
         "conditions": list(_conditions(classes, places, refused)),
     }
     if classes:
@@ -103,7 +104,7 @@ def _better(classes: Iterable[ClassRecord]) -> Iterator[Summary]:
             yield one.decided_by.outcome
 
 
-def _class(one: ClassRecord, image: str) -> dict[str, Any]:
+def _class(one: ClassRecord) -> dict[str, Any]:
     found: dict[str, Any] = {"nodeClass": one.title, "nodes": [_node(node) for node in one.nodes]}
     outcomes = [node.outcome for node in one.nodes if node.outcome is not None]
     if outcomes:
@@ -119,7 +120,7 @@ def _class(one: ClassRecord, image: str) -> dict[str, Any]:
         "noisePercent": decided.noise_percent,
         "baseline": _settings(decided.baseline),
         "winner": _settings(decided.winner),
-        "key": _key(decided.key, image),
+        "key": _key(decided.key, one.decided_by.image),
         "measured": max(outcome.finished for outcome in outcomes),
     }
     if decided.gain is not None:
@@ -131,6 +132,8 @@ def _node(node: NodeRecord) -> dict[str, Any]:
     found: dict[str, Any] = {"name": node.name, "state": str(node.state), "tries": node.tries}
     if node.outcome is not None:
         found["outcome"] = summary.to_text(node.outcome)
+    if node.image:
+        found["image"] = node.image[:_MESSAGE_CHARACTERS]
     if node.message:
         found["message"] = node.message[:_MESSAGE_CHARACTERS]
     return found
@@ -145,6 +148,7 @@ def _value(value: object) -> str:
 
 
 def _key(key: Key, image: str) -> dict[str, str]:
+    """The key for people and the webhook. `image` is the pod's that measured: the workload may have another by now."""
     said = {
         "image": image,
         "imageID": key.image,
