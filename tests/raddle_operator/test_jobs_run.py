@@ -13,6 +13,7 @@ from raddle_operator.tuning.summary import Failed, to_text
 TIME = "2027-01-15T08:00:00Z"
 TIME_S = 1_800_000_000
 SAID = to_text(outcome())
+STOPPED = to_text(Failed("ended before anything was certain: its pod was stopped"))
 
 
 def job(*, condition=None, **metadata):
@@ -32,7 +33,7 @@ def job(*, condition=None, **metadata):
     return {"metadata": {**given, **metadata}, "status": {"conditions": conditions}}
 
 
-def pod(*, tuner=None, measured=None, **status):
+def pod(*, tuner=None, measured=None, deleted=None, **status):
     owner = {"kind": "Job", "uid": "job-uid", "controller": True}
     found = {"phase": "Running", **status}
     if tuner is not None:
@@ -40,6 +41,7 @@ def pod(*, tuner=None, measured=None, **status):
     if measured is not None:
         found["initContainerStatuses"] = [{"name": "serve", "imageID": f"registry.example/app@{DIGEST}", **measured}]
     metadata = {"name": "ranker-1-x", "creationTimestamp": TIME, "ownerReferences": [owner]}
+    metadata |= {} if deleted is None else {"deletionTimestamp": deleted}
     spec = {"initContainers": [{"name": "fetch", "image": "fetch:1"}, {"name": "serve", "image": "app:1"}]}
     return {"metadata": metadata, "spec": spec, "status": found}
 
@@ -112,6 +114,30 @@ CASES = {
         pod(tuner=ended(SAID, code=0), conditions=[DISRUPTION]),
         State.MEASURED,
         "",
+    ),
+    "drained before anything was certain": (
+        job(),
+        pod(tuner=ended(STOPPED), conditions=[DISRUPTION]),
+        State.DISRUPTED,
+        "EvictionByEvictionAPI",
+    ),
+    "deleted before anything was certain": (
+        job(condition=BACKOFF),
+        pod(tuner=ended(STOPPED), deleted=TIME),
+        State.DISRUPTED,
+        "its pod was deleted",
+    ),
+    "too slow, and being ended": (
+        job(condition={**DEADLINE, "type": "FailureTarget"}),
+        pod(tuner={"running": {"startedAt": TIME}}, deleted=TIME),
+        State.RUNNING,
+        "",
+    ),
+    "too slow before anything was certain": (
+        job(condition={**DEADLINE, "type": "FailureTarget"}),
+        pod(tuner=ended(STOPPED), deleted=TIME),
+        State.FAILED,
+        "DeadlineExceeded",
     ),
     "refused by the kubelet": (job(), pod(phase="Failed", reason="OutOfcpu"), State.DISRUPTED, "OutOfcpu"),
     "deleted": (job(condition=BACKOFF), None, State.DISRUPTED, "its pod is gone"),

@@ -133,7 +133,7 @@ def tuner(tuning: str, folder: Path, request: Path, message: Path) -> None:
         stack.enter_context(ending.signals())
         try:
             found = _measured(Order.read(tuning), folder, request, stack)
-            ended = _last_words(found)
+            ended = _last_words(found, cut_short=bool(ending.status()))
             click.echo(json.dumps(to_document(found), separators=(",", ":")))
         except ending.EndedError:
             ended = Failed("ended before anything was measured")
@@ -158,9 +158,11 @@ _EXPECTED: Final = (
 )
 
 
-def _last_words(found: Tuning) -> summary.Summary | Failed:
-    """The summary; of one that could not be measured at the rate, why."""
+def _last_words(found: Tuning, *, cut_short: bool) -> summary.Summary | Failed:
+    """The summary; why there is none where the rate could not be measured, or a signal came before the end."""
     result = found.result
+    if cut_short and result.verdict is Verdict.INCONCLUSIVE:
+        return Failed("ended before anything was certain: its pod was stopped")
     if result.verdict is Verdict.BOUND_NOT_MET and not any(trial.blocks for trial in result.trials):
         return Failed("; ".join(result.remarks))
     return summary.of(found)

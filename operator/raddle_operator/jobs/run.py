@@ -26,6 +26,7 @@ START_WITHIN_S: Final = 600
 """A pod that does not run by then is given up: images are pulled in that time."""
 # Pulling an image takes a while and is tried again; these will never pass.
 _NEVER_STARTS: Final = frozenset(("StartError", "ContainerCannotRun", "InvalidImageName", "ErrImageNeverPull"))
+_DEADLINE: Final = "DeadlineExceeded"
 _DIGEST: Final = re.compile("sha256:[0-9a-f]{64}")
 
 
@@ -76,8 +77,8 @@ class Pod:
 
     `said` is what its tuner left when it ended, None while it has not. `waiting` says why it does not run, `never` that
     it never will. `killed` says how the measured container was ended, `disrupted` what came in the way of both. Each is
-    "" where that is not so. `image` is the measured image as the pod's spec names it, `digest` as the node's runtime
-    resolved it.
+    "" where that is not so. `deleting`: somebody has deleted it. `image` is the measured image as the pod's spec names
+    it, `digest` as the node's runtime resolved it.
     """
 
     job: str
@@ -89,6 +90,7 @@ class Pod:
     never: bool = False
     killed: str = ""
     disrupted: str = ""
+    deleting: bool = False
     image: str = ""
     digest: str = ""
 
@@ -115,7 +117,8 @@ def job_from_object(obj: Mapping[str, Any]) -> Job | None:
     generation, attempt = annotations.get(GENERATION_ANNOTATION, ""), annotations.get(TRY_ANNOTATION, "")
     if not generation.isdecimal() or not attempt.isdecimal() or NODE_ANNOTATION not in annotations:
         return None
-    failed = _condition(status, "Failed")
+    # From Kubernetes 1.31 on a Job has failed only when its pods have ended, and says before that it will.
+    failed = _condition(status, "Failed") or _condition(status, "FailureTarget")
     return Job(
         name=text(metadata, "name", "metadata"),
         uid=text(metadata, "uid", "metadata"),
@@ -151,6 +154,7 @@ def pod_from_object(obj: Mapping[str, Any]) -> Pod:
         never=never,
         killed=_killed(last),
         disrupted=_disrupted(status),
+        deleting="deletionTimestamp" in metadata,
         image=text(as_object(asked[0], "spec.initContainers"), "image", "spec.initContainers") if asked else "",
         digest=digest[0] if digest else "",
     )
@@ -163,10 +167,9 @@ def run_of(job: Job, pod: Pod | None) -> Run:
         return replace(run, state=State.ENDING)
     if pod is not None and pod.said is not None:
         return _ended(run, pod, pod.said)
-    if job.failed == "DeadlineExceeded":
-        return replace(
-            run, state=State.FAILED, message=f"DeadlineExceeded: it took longer than its Job may; {_log(job)}"
-        )
+    if job.failed == _DEADLINE:
+        # It is being ended, and may still say something.
+        return replace(run, state=State.RUNNING) if pod is not None and pod.running else _too_slow(run)
     if pod is not None and pod.disrupted:
         return replace(run, state=State.DISRUPTED, message=pod.disrupted)
     if pod is not None and pod.never:
@@ -195,14 +198,22 @@ def _ended(run: Run, pod: Pod, said: str) -> Run:
         # The tuner sees the image's name only.
         known = found if found.key.image else replace(found, key=replace(found.key, image=pod.digest))
         return replace(run, state=State.MEASURED, outcome=known, image=pod.image)
-    if pod.disrupted:
-        return replace(run, state=State.DISRUPTED, message=pod.disrupted)
+    if run.job.failed == _DEADLINE:
+        return _too_slow(run)
+    if pod.disrupted or pod.deleting:
+        return replace(run, state=State.DISRUPTED, message=pod.disrupted or "its pod was deleted")
     message = "" if found is None else found.error
     if pod.killed:
         message = f"{pod.killed}{message and '; '}{message}"
     if not message:
         last = said.strip().splitlines()[-1:]
         message = f"the tuner said nothing ({pod.ended}){''.join(f': {line}' for line in last)}; {_log(run.job)}"
+    return replace(run, state=State.FAILED, message=message)
+
+
+def _too_slow(run: Run) -> Run:
+    """A Job that would take as long again."""
+    message = f"{_DEADLINE}: it took longer than its Job may; {_log(run.job)}"
     return replace(run, state=State.FAILED, message=message)
 
 
