@@ -11,6 +11,7 @@ from support.tunings import SERVER, tuning
 
 from cluster import objects
 from raddle_operator.injection import shipped
+from raddle_operator.injection.budget import is_guaranteed
 from raddle_operator.injection.volumes import ShimDelivery
 from raddle_operator.jobs.manifest import Settings, Wanted, job_name, manifest
 from raddle_operator.jobs.plan import Start
@@ -120,17 +121,41 @@ def test_of_its_init_containers_those_run_that_fill_a_volume_for_the_measured_on
     assert [one["name"] for one in pod_spec(made())["initContainers"]] == ["fetch", "serve"]
 
 
-def test_a_guaranteed_pod_stays_one_so_that_it_gets_exclusive_cpus_as_the_workload_does():
-    resources = [one["resources"] for one in pod_spec(made())["containers"]]
-    assert all(one["requests"] == one["limits"] and one["limits"].keys() == {"cpu", "memory"} for one in resources)
-    assert parse(resources[0]["limits"]["cpu"]) % 1, "an exclusive CPU of its own might not be admitted"
+ALONE = {**SERVING, "volumeMounts": []}
+BURSTS = {**ALONE, "resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}}
+EQUAL = {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "2", "memory": "1Gi"}}
+SHARES_POD = {"resources": {"limits": {"cpu": "8"}}}
 
 
-def test_where_the_workload_is_not_guaranteed_the_tuner_asks_for_less():
-    for resources in ({"limits": {"cpu": "2"}}, {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}):
-        workload = objects.deployment("ranker", 1, {**SERVING, "resources": resources})
-        found = pod_spec(made(workload=workload))["containers"][0]["resources"]
-        assert parse(found["requests"]["cpu"]) < parse(found["limits"]["cpu"])
+@pytest.mark.parametrize(
+    ("containers", "pod", "guaranteed"),
+    [
+        ([ALONE], {}, True),
+        ([ALONE, objects.guaranteed("metrics")], {}, True),
+        ([BURSTS], {}, False),
+        ([ALONE, objects.container("metrics")], {}, False),
+        ([ALONE], {"initContainers": [objects.container("migrate")]}, False),
+        ([ALONE], SHARES_POD, False),
+    ],
+    ids=["alone", "beside another", "less asked for", "beside one without limits", "after one without", "pod-level"],
+)
+def test_the_pod_is_guaranteed_where_all_of_the_workloads_pod_is(containers, pod, guaranteed):
+    found = made(workload=objects.deployment("ranker", 1, *containers, **pod))
+    assert is_guaranteed(pod_from_object({"metadata": {}, "spec": pod_spec(found)})) is guaranteed
+    assert told(found)["guaranteed"] is guaranteed
+
+
+def test_a_guaranteed_tuner_asks_for_no_cpu_of_its_own():
+    found = pod_spec(made(workload=objects.deployment("ranker", 1, ALONE)))["containers"][0]["resources"]
+    assert parse(found["limits"]["cpu"]) % 1, "an exclusive CPU of its own might not be admitted"
+
+
+@pytest.mark.parametrize("cpus", ["1", "4"])
+def test_under_another_limit_a_guaranteed_pod_stays_one(cpus):
+    workload = objects.deployment("ranker", 1, {**ALONE, "resources": EQUAL})
+    spec = pod_spec(made(workload=workload, resources={"limits": {"cpu": cpus}}))
+    assert spec["initContainers"][-1]["resources"]["requests"]["cpu"] == cpus
+    assert is_guaranteed(pod_from_object({"metadata": {}, "spec": spec}))
 
 
 def test_it_runs_on_its_node_only():

@@ -257,15 +257,21 @@ WHOLE = {"limits": {"cpu": "1", "memory": "1Gi"}}
 
 
 @pytest.mark.parametrize(
-    ("resources", "one_cpu", "exclusive"),
-    [(WHOLE, True, True), (WHOLE, False, False), ({"limits": {"cpu": "1"}}, True, False)],
-    ids=["as many as it asks for", "more", "not Guaranteed"],
+    ("resources", "guaranteed", "one_cpu", "exclusive"),
+    [
+        (WHOLE, True, True, True),
+        (WHOLE, True, False, False),
+        (WHOLE, False, True, False),
+        ({"limits": {"cpu": "1"}}, True, True, False),
+    ],
+    ids=["as many as it asks for", "more", "others in the pod ask for less", "it asks for less"],
 )
-def test_cpus_are_exclusive_where_the_container_has_as_many_as_it_asks_for(resources, one_cpu, exclusive):
+def test_cpus_are_exclusive_where_the_container_has_as_many_as_it_asks_for(resources, guaranteed, one_cpu, exclusive):
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         pytest.skip("one CPU only")
-    given = Order.read(json.dumps(order(container={**CONTAINER, "resources": resources})))
+    asked = {**order(container={**CONTAINER, "resources": resources}), "guaranteed": guaranteed}
+    given = Order.read(json.dumps(asked))
     with tuning_pods.folder() as shared, Pod(shared) as there, tuning_pods.container(shared) as first:
         first.cpu_affinity(cpus[:1] if one_cpu else cpus)
         there.await_ready()

@@ -64,13 +64,15 @@ class Order:
     """What is to be measured.
 
     `container` is the workload's as in its pod, `policy` the one that is the baseline, None: all is left to Raddle.
-    `confirmed` None: search; else this candidate is compared with the baseline. `image` is a digest or "".
+    `confirmed` None: search; else this candidate is compared with the baseline. `guaranteed`: what its pod asks for
+    does not keep the container from having CPUs for itself. `image` is a digest or "".
     """
 
     tuning: TuningObject
     container: Mapping[str, Any]
     policy: Mapping[str, Any] | None
     confirmed: Candidate | None
+    guaranteed: bool
     image: str
 
     @classmethod
@@ -91,6 +93,7 @@ class Order:
             container=as_object(found.get("container"), "container"),
             policy=None if found.get("policy") is None else mapping(found, "policy", ""),
             confirmed=None if found.get("confirm") is None else Candidate.of(confirmed),
+            guaranteed=found.get("guaranteed") is not False,
             image=text(found, "image", ""),
         )
 
@@ -216,7 +219,8 @@ def _base(order: Order, there: Pod) -> Base:
         return of_container(own, for_everything(found), name, machine, labels)
 
     budget = _budget(own)
-    if budget.whole_cpus and cpuset.count(there.cpus()) == budget.whole_cpus:
+    whole_cpus = budget.whole_cpus if order.guaranteed else 0
+    if whole_cpus and cpuset.count(there.cpus()) == whole_cpus:
         # Nobody but the static CPU manager gives a container as many CPUs as it asks for.
         machine = machine._replace(kubelet=machine.kubelet._replace(cpu_manager_policy="static"))
     return Base(
@@ -226,7 +230,7 @@ def _base(order: Order, there: Pod) -> Base:
         applied=applied,
         place=there.place,
         allocators=allocators.named(there.present(allocators.paths())),
-        whole_cpus=budget.whole_cpus,
+        whole_cpus=whole_cpus,
     )
 
 

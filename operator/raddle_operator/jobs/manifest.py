@@ -27,7 +27,6 @@ from raddle_operator.jobs.run import (
 )
 from raddle_operator.jobs.template import Template
 from raddle_operator.objects.pods import pod_from_object
-from raddle_operator.objects.quantities import parse
 from raddle_operator.objects.reasons import Skip
 from raddle_operator.objects.tuning import KIND, TuningObject
 
@@ -165,11 +164,13 @@ def _pod_spec(wanted: Wanted, settings: Settings) -> dict[str, Any]:
     template, server = wanted.template, wanted.tuning.server
     measured = {name: template.container[name] for name in _OF_CONTAINER if name in template.container}
     measured |= {"restartPolicy": "Always", "command": [*map(_escaped, settings.command)]}
+    # With the tuner the pod has the QoS class of the workload's pods: a Guaranteed one may get exclusive CPUs.
+    requests = _LIMITS if template.guaranteed else _REQUESTS
     tuner: dict[str, Any] = {
         "name": TUNER,
         "image": settings.image,
         "args": [TUNER],
-        "resources": {"requests": _LIMITS if _is_guaranteed(measured) else _REQUESTS, "limits": _LIMITS},
+        "resources": {"requests": requests, "limits": _LIMITS},
         "securityContext": {
             "seccompProfile": {"type": "RuntimeDefault"},
             **volumes.narrow_security(template.container.get("securityContext") or {}),
@@ -200,14 +201,6 @@ def _pod_spec(wanted: Wanted, settings: Settings) -> dict[str, Any]:
     return spec
 
 
-def _is_guaranteed(container: Mapping[str, Any]) -> bool:
-    """Whether a pod of such containers is, and so may get exclusive CPUs: one with the tuner is to be so too."""
-    resources = container.get("resources") or {}
-    limits = resources.get("limits") or {}
-    requests = {**limits, **(resources.get("requests") or {})}
-    return all(name in limits and parse(requests[name]) == parse(limits[name]) for name in _LIMITS)
-
-
 def _escaped(text: str) -> str:
     """The text as the kubelet gives it to a container: it makes `$` of `$$`, and replaces `$(NAME)`."""
     return text.replace("$", "$$")
@@ -223,6 +216,7 @@ def _given(wanted: Wanted, measured: Mapping[str, Any]) -> dict[str, Any]:
         "container": {**container, "volumeMounts": measured.get("volumeMounts", [])},
         "policy": wanted.policy,
         "confirm": None if winner is None else dict(winner.settings),
+        "guaranteed": wanted.template.guaranteed,
         "image": digest if digest.startswith("sha256:") else "",
     }
 

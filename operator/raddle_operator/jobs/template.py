@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from raddle_operator.injection.budget import pod_resources
 from raddle_operator.jobs.run import TUNER
+from raddle_operator.objects.pods import pod_from_object
 from raddle_operator.objects.quantities import QuantityError, parse
 from raddle_operator.objects.reading import as_object, mapping, sequence, text, text_map
 from raddle_operator.objects.tuning import TuningObject
@@ -28,13 +30,15 @@ class RefusedError(Exception):
 class Template:
     """A pod template of which `container` is measured, with the limit that it is measured under.
 
-    `labels` and `spec` are the template's, {} for an image alone. `claims` are volumes that each replica of a
-    StatefulSet has for itself, by name.
+    `guaranteed`: all containers of its pods make them so, and the measured one may get exclusive CPUs. `labels` and
+    `spec` are the template's, {} for an image alone. `claims` are volumes that each replica of a StatefulSet has for
+    itself, by name.
     """
 
     container: Mapping[str, Any]
     spec: Mapping[str, Any]
     labels: Mapping[str, str]
+    guaranteed: bool
     claims: frozenset[str] = frozenset()
 
 
@@ -45,7 +49,7 @@ def template_of(tuning: TuningObject, workload: Mapping[str, Any] | None) -> Tem
     """
     if tuning.workload is None:
         image = {"name": IMAGE_CONTAINER, "image": tuning.image}
-        return _checked(tuning, Template(container=_limited(image, tuning.cpus), spec={}, labels={}))
+        return _checked(tuning, _template(_limited(image, tuning.cpus), spec={}, labels={}))
     named = f"{tuning.workload.kind.lower()}/{tuning.workload.name}"
     if workload is None:
         raise RefusedError("WorkloadNotFound", f"there is no {named} in the namespace; correct spec.workload")
@@ -56,13 +60,26 @@ def template_of(tuning: TuningObject, workload: Mapping[str, Any] | None) -> Tem
     claims = (mapping(as_object(one, "spec"), "metadata", "spec") for one in sequence(spec, "volumeClaimTemplates", ""))
     return _checked(
         tuning,
-        Template(
-            container=_limited(container, tuning.cpus or _of_pod(pod_spec, container)),
+        _template(
+            _limited(container, tuning.cpus or _of_pod(pod_spec, container)),
             spec=pod_spec,
             labels=text_map(mapping(template, "metadata", "spec.template"), "labels", "spec.template.metadata"),
-            claims=frozenset(text(claim, "name", "spec.volumeClaimTemplates") for claim in claims),
+            claims=(text(claim, "name", "spec.volumeClaimTemplates") for claim in claims),
         ),
     )
+
+
+def _template(
+    container: Mapping[str, Any], *, spec: Mapping[str, Any], labels: Mapping[str, str], claims: Iterable[str] = ()
+) -> Template:
+    """The template, by all of whose containers the pods' QoS class is decided. Raises RefusedError, SpecError."""
+    others = [one for one in spec.get("containers") or () if one.get("name") != container.get("name")]
+    pod = pod_from_object({"metadata": {}, "spec": {**spec, "containers": [*others, container]}})
+    try:
+        guaranteed = pod_resources(pod).guaranteed
+    except QuantityError as error:
+        raise RefusedError("Invalid", f"the resources of the workload's containers: {error}") from None
+    return Template(container=container, spec=spec, labels=labels, guaranteed=guaranteed, claims=frozenset(claims))
 
 
 def _container(pod_spec: Mapping[str, Any], wanted: str, named: str) -> Mapping[str, Any]:
@@ -86,16 +103,21 @@ def _of_pod(pod_spec: Mapping[str, Any], container: Mapping[str, Any]) -> str:
 
 
 def _limited(container: Mapping[str, Any], cpus: str) -> Mapping[str, Any]:
-    """The container under another CPU limit; "" leaves its own. A request above it would be refused."""
+    """The container under another CPU limit; "" leaves its own.
+
+    A request above it would be refused, and one that was equal stays so, by which the pod may be Guaranteed.
+    """
     if not cpus:
         return container
     resources = mapping(container, "resources", "container")
     requests, limits = (dict(mapping(resources, part, "container.resources")) for part in ("requests", "limits"))
     try:
-        if parse(requests.get("cpu", cpus)) > parse(cpus):
-            requests["cpu"] = cpus
+        if "cpu" in requests:
+            asked = parse(requests["cpu"])
+            if asked > parse(cpus) or ("cpu" in limits and asked == parse(limits["cpu"])):
+                requests["cpu"] = cpus
     except QuantityError as error:
-        raise RefusedError("Invalid", f"the container's resources.requests.cpu: {error}") from None
+        raise RefusedError("Invalid", f"the container's CPUs in resources: {error}") from None
     changed = {"limits": {**limits, "cpu": cpus}, **({"requests": requests} if requests else {})}
     return {**container, "resources": {**resources, **changed}}
 
