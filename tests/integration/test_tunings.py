@@ -351,6 +351,33 @@ async def test_without_its_workload_it_says_so(kube, controller, shop):
     assert await shop.jobs() == []
 
 
+async def test_a_job_that_only_looks_like_a_tunings_keeps_no_node(cluster, kube, controller, shop):
+    tenant = await Shop(cluster, kube).make()
+    annotations = {
+        "raddle.dev/tuning-node": shop.node("a"),
+        "raddle.dev/tuning-generation": "1",
+        "raddle.dev/tuning-try": "1",
+    }
+    labels = {"raddle.dev/tuning": "ranker"}
+    spec = {"template": {"spec": objects.pod_spec(objects.container(), restartPolicy="Never")}}
+    metadata = {"name": "forged", "namespace": tenant.namespace, "labels": labels, "annotations": annotations}
+    await kube.create(JOBS, {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+    await shop.tune()
+    await shop.job_on("a")
+
+
+async def test_a_node_where_a_tuning_of_another_namespace_measures_is_waited_for(cluster, kube, controller, shop):
+    neighbour = await Shop(cluster, kube).make()
+    await neighbour.tune(nodeClasses={"selector": {"matchLabels": {"shop": shop.namespace}}})
+    [job] = await soon(neighbour.jobs, "the neighbour's Job")
+    assert job["metadata"]["annotations"]["raddle.dev/tuning-node"] == shop.node("a")
+    await shop.tune()
+    status = await shop.status("Running", "Blocked")
+    said = condition(status, "Running")["message"]
+    assert "another tuning measures there" in said
+    assert neighbour.namespace not in said
+
+
 async def test_nothing_better_than_the_plan_needs_no_second_node(controller, shop):
     await shop.tune()
     await shop.ends(await shop.pod_of(await shop.job_on("a")), outcome(Verdict.NO_DIFFERENCE))

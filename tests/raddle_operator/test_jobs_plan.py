@@ -152,9 +152,9 @@ def test_a_result_stays_one_when_its_workload_is_gone():
 
 
 def test_a_node_where_another_tuning_measures_is_waited_for():
-    plan = after(tuning_object(), busy={"a": "other"})
+    plan = after(tuning_object(), busy=frozenset("a"))
     assert not plan.start
-    assert message(plan, "a") == "tuning other measures there"
+    assert message(plan, "a") == "another tuning measures there"
 
 
 # --- what goes wrong --------------------------------------------------------------------------------------------------

@@ -204,27 +204,32 @@ class TuningReconciler:
             return None
 
     def _world(self, key: Key, record: TuningRecord, case: _Case | None, now_s: float) -> World:
-        runs, busy = [], {}
+        runs, busy = [], set()
         for (namespace, _), run in self._runs():
-            if run.job.owner == record.uid:
+            if (namespace, run.job.owner) == (key[0], record.uid):
                 runs.append(run)
-            elif run.state.is_active:
-                busy[run.job.node] = f"{namespace}/{run.job.tuning}"
+            elif run.state.is_active and self._is_tunings(namespace, run.job):
+                busy.add(run.job.node)
         return World(
             known=known(record.status, record.generation),
             places=Places(classes={}, left_out={}) if case is None else case.places,
             nodes={name: node.place for (_, name), node in self._state.nodes.items() if node.place is not None},
             runs=runs,
             now_s=now_s,
-            busy=busy,
+            busy=frozenset(busy),
             refused={node: refusal.message for node, refusal in self._refusals.get(key, {}).items()},
         )
 
     def _runs(self) -> Iterator[tuple[Key, Run]]:
         """Yields every tuning's Jobs, with what became of them."""
-        pods = {pod.job: pod for pod in self._pods.store.values()}
+        pods = {(namespace, pod.job): pod for (namespace, _), pod in self._pods.store.items()}
         for key, job in {**self._made, **self._jobs.store}.items():
-            yield key, run_of(job, pods.get(job.uid))
+            yield key, run_of(job, pods.get((key[0], job.uid)))
+
+    def _is_tunings(self, namespace: str, job: Job) -> bool:
+        """Whether a tuning of its own namespace controls a Job: anybody can write labels and annotations."""
+        found = self._state.tunings.get((namespace, job.tuning))
+        return found is not None and found.uid == job.owner
 
     # ---- what is done
 

@@ -99,8 +99,8 @@ class Plan:
 class World:
     """What there is. `runs` are all Jobs of the tuning, `nodes` all nodes by name, `places` those that can be measured.
 
-    `known` is what the status says, () for another generation's. `busy` are nodes where other tunings measure: node to
-    that tuning's name. `refused` says of nodes why the API server did not take their Job.
+    `known` is what the status says, () for another generation's. `busy` are nodes where other tunings measure.
+    `refused` says of nodes why the API server did not take their Job.
     """
 
     known: tuple[ClassRecord, ...]
@@ -108,7 +108,7 @@ class World:
     nodes: Mapping[str, Node]
     runs: Sequence[Run]
     now_s: float
-    busy: Mapping[str, str] = field(default_factory=dict)
+    busy: frozenset[str] = frozenset()
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -304,7 +304,8 @@ def _started(
         for node in one.nodes:
             waits = node.state is NodeState.PENDING and node.name not in active
             if waits and node.name in world.busy:
-                node = replace(node, message=f"tuning {world.busy[node.name]} measures there")  # noqa: PLW2901
+                # It may be of another namespace, of which nothing is told.
+                node = replace(node, message="another tuning measures there")  # noqa: PLW2901
             elif waits and len(start) < slots:
                 start.append(Start(node=node.name, attempt=node.tries + 1, winner=winner))
                 node = replace(node, message=world.refused.get(node.name, node.message))  # noqa: PLW2901
