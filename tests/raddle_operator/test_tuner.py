@@ -182,6 +182,13 @@ def test_a_request_that_the_server_refuses_is_said(asked, theirs):
     assert "it answers 422 Unprocessable" in found.error
 
 
+def test_a_config_map_without_the_key_is_said_at_once(asked, theirs):
+    given, variables = asked("typo")
+    found, _ = ended(given, theirs, **variables)
+    said = "ConfigMap requests is not there or has no key typo"
+    assert found == summary.Failed(f"spec.server.request.configMap: {said}")
+
+
 # --- what it can't do -----------------------------------------------------------------------------------------------
 
 

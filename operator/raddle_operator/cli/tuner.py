@@ -174,6 +174,7 @@ def _last_words(found: Tuning, *, cut_short: bool) -> summary.Summary | Failed:
 def _measured(order: Order, folder: Path, request: Path, stack: contextlib.ExitStack) -> Tuning:
     """What comes of the order. Raises one of _EXPECTED, EndedError."""
     aim, budget_s = order.aim, 60.0 * order.tuning.minutes
+    _require_request(order, request)
     there = stack.enter_context(Pod(folder))
     there.await_ready()
     base = _base(order, there)
@@ -198,6 +199,15 @@ def _measured(order: Order, folder: Path, request: Path, stack: contextlib.ExitS
     result = driver.drive(asks)
     measuring.close()
     return driving.tuning(subject, base, searched.case, first, result, image=order.image)
+
+
+def _require_request(order: Order, request: Path) -> None:
+    """Raises SpecError where the ConfigMap of the request or its key is missing: its volume is empty then."""
+    server = order.tuning.server
+    if server is not None and server.config_map and not (request / server.key).exists():
+        raise SpecError(
+            "spec.server.request.configMap", f"ConfigMap {server.config_map} is not there or has no key {server.key}"
+        )
 
 
 def _base(order: Order, there: Pod) -> Base:

@@ -196,7 +196,9 @@ def _pod_spec(wanted: Wanted, settings: Settings) -> dict[str, Any]:
     tuner["volumeMounts"].append(shared)
     if server is not None and server.config_map:
         items = [{"key": server.key, "path": server.key}]
-        spec["volumes"].append({"name": _REQUEST_VOLUME, "configMap": {"name": server.config_map, "items": items}})
+        # Where it is missing the tuner says so, instead of a pod that never starts.
+        found = {"name": server.config_map, "items": items, "optional": True}
+        spec["volumes"].append({"name": _REQUEST_VOLUME, "configMap": found})
         tuner["volumeMounts"].append({"name": _REQUEST_VOLUME, "mountPath": REQUEST_FOLDER, "readOnly": True})
     return spec
 
