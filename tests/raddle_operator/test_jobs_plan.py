@@ -181,11 +181,25 @@ def test_where_a_node_fails_the_next_one_of_the_class_searches(case):
         assert [start.node for start in plan.start] == ["b"]
 
 
-def test_without_another_node_the_class_says_what_failed_and_waits():
+def test_a_class_without_enough_nodes_after_a_failure_is_inconclusive_and_says_what_failed():
     plan = after(tuning_object(), [FAILURES["out of memory"]])
-    assert plan.classes[0].verdict is None
+    assert plan.classes[0].verdict is Verdict.INCONCLUSIVE
     assert "a failed: OOMKilled" in plan.classes[0].message
     assert not plan.start
+
+
+def test_a_class_with_a_failure_goes_on_when_there_is_another_node():
+    tuned, failed = tuning_object(), [FAILURES["out of memory"]]
+    known = after(tuned, failed).classes
+    plan = decide(tuned, world(tuned, {**TWO, "c": BIG}, known=known, runs=failed))
+    assert plan.classes[0].verdict is None
+    assert [start.node for start in plan.start] == ["b"]
+
+
+def test_a_failure_ends_no_class_while_the_tuning_can_not_be_carried_out():
+    tuned = tuning_object()
+    known = after(tuned, [FAILURES["out of memory"]], machines={"a": BIG, "b": BIG, "c": BIG}).classes
+    assert stopped(tuned, world(tuned, known=known)).classes[0].verdict is None
 
 
 def test_a_class_in_which_too_many_nodes_failed_is_given_up():

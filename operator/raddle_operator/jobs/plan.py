@@ -144,7 +144,7 @@ def stopped(tuning: TuningObject | None, world: World) -> Plan:
     classes = []
     if tuning is not None:
         for one in world.known:
-            found = _judged(one.title, _ended(one.nodes), (), tuning.nodes_per_class)
+            found = _concluded_by_nodes(one.title, _ended(one.nodes), tuning.nodes_per_class)
             classes.append(found if found.verdict else replace(found, message="see condition Accepted"))
     return Plan(classes=tuple(classes), stop=_stops(world.runs, lambda _: "the tuning can't be carried out"))
 
@@ -210,25 +210,40 @@ def _unwanted(run: Run, ours: Mapping[str, Run], wanted: Mapping[str, NodeRecord
 
 def _judged(title: str, nodes: tuple[NodeRecord, ...], places: Sequence[str], needed: int) -> ClassRecord:
     """The class with its verdict, or with the nodes that it takes next."""
+    found = _concluded_by_nodes(title, nodes, needed)
+    alive = [one for one in nodes if one.state is not NodeState.FAILED]
+    measured = [one for one in alive if one.outcome is not None]
+    if found.verdict is not None or alive[:1] != measured[:1]:
+        return found  # without a verdict the first one searches
+    free = [name for name in places if all(one.name != name for one in nodes)]
+    missing = needed - len(alive)
+    if missing > len(free):
+        count = len(alive) + len(free)
+        there = f"{count} of the {needed} nodes that nodeClasses.nodesPerClass asks for can be measured"
+        failed = [f"{one.name} failed: {one.message}" for one in nodes if one.state is NodeState.FAILED]
+        if failed:
+            ended = _concluded(found, measured, Verdict.INCONCLUSIVE)
+            return replace(ended, message="; ".join((there, *failed)))
+        return replace(found, message=f"{there}; it waits for more, or for a smaller nodesPerClass")
+    more = free[: max(0, missing) if measured else 1]
+    return replace(found, nodes=nodes + tuple(NodeRecord(name=name) for name in more))
+
+
+def _concluded_by_nodes(title: str, nodes: tuple[NodeRecord, ...], needed: int) -> ClassRecord:
+    """The class with the verdict that its nodes come to, whatever other nodes there are; None: more are needed."""
     found = ClassRecord(title=title, nodes=nodes)
     failed = [one for one in nodes if one.state is NodeState.FAILED]
     alive = [one for one in nodes if one.state is not NodeState.FAILED]
     measured = [one for one in alive if one.outcome is not None]
     if alive[:1] != measured[:1]:
-        return found  # the first one searches
-    if measured:
-        ended = _verdict(measured, needed)
-        if ended is not None:
-            return _concluded(found, measured, ended)
+        return found
+    verdict = _verdict(measured, needed) if measured else None
+    if verdict is not None:
+        return _concluded(found, measured, verdict)
     if len(failed) >= MOST_FAILED:
         why = "; ".join(f"{one.name}: {one.message}" for one in failed)
         return replace(_concluded(found, measured, Verdict.INCONCLUSIVE), message=f"{len(failed)} nodes failed: {why}")
-    free = [name for name in places if all(one.name != name for one in nodes)]
-    missing = needed - len(alive)
-    if missing > len(free):
-        return replace(found, message=_too_few(len(alive) + len(free), needed, failed))
-    more = free[: max(0, missing) if measured else 1]
-    return replace(found, nodes=nodes + tuple(NodeRecord(name=name) for name in more))
+    return found
 
 
 def _verdict(measured: Sequence[NodeRecord], needed: int) -> Verdict | None:
@@ -276,13 +291,6 @@ def _why_inconclusive(measured: Sequence[NodeRecord]) -> str:
 def _gained_percent(node: NodeRecord) -> float:
     assert node.outcome is not None, "only measured nodes are compared"
     return abs(node.outcome.gain.percent) if node.outcome.gain is not None else 0.0
-
-
-def _too_few(there: int, needed: int, failed: Sequence[NodeRecord]) -> str:
-    said = f"{there} of the {needed} nodes that nodeClasses.nodesPerClass asks for can be measured"
-    for one in failed:
-        said += f"; {one.name} failed: {one.message}"
-    return f"{said}; it waits for more, or for a smaller nodesPerClass"
 
 
 # --- starting -------------------------------------------------------------------------------------------------------
