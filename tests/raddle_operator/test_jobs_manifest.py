@@ -117,6 +117,26 @@ def test_what_the_workload_keeps_is_not_written():
     assert store["persistentVolumeClaim"] == {"claimName": "store", "readOnly": True}
 
 
+@pytest.mark.parametrize(
+    "volume",
+    [
+        {"hostPath": {"path": "/srv"}},
+        {"nfs": {"server": "files", "path": "/srv"}},
+        {"csi": {"driver": "files.example"}},
+        {"persistentVolumeClaim": {"claimName": "store"}},
+    ],
+    ids=lambda volume: next(iter(volume)),
+)
+def test_volumes_that_outlive_the_pod_are_mounted_read_only_in_all_its_containers(volume):
+    mounts = [{"name": name, "mountPath": f"/{name}"} for name in ("kept", "own")]
+    volumes = [{"name": "kept", **volume}, {"name": "own", "emptyDir": {}}]
+    containers = {"initContainers": [objects.container("fill", volumeMounts=mounts)], "volumes": volumes}
+    workload = objects.deployment("ranker", 1, {**SERVING, "volumeMounts": mounts}, **containers)
+    for container in pod_spec(made(workload=workload))["initContainers"]:
+        read_only = {mount["name"]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
+        assert (read_only["kept"], read_only["own"]) == (True, False)
+
+
 def test_of_its_init_containers_those_run_that_fill_a_volume_for_the_measured_one():
     assert [one["name"] for one in pod_spec(made())["initContainers"]] == ["fetch", "serve"]
 

@@ -178,6 +178,12 @@ def _pod_spec(wanted: Wanted, settings: Settings) -> dict[str, Any]:
         "volumeMounts": [],
     }
     before = list(_fillers(template))
+    writable = _writable(template)
+    for container in (measured, *before):
+        container["volumeMounts"] = [
+            {**mount, **({} if mount["name"] in writable else {"readOnly": True})}
+            for mount in container.get("volumeMounts") or ()
+        ]
     spec: dict[str, Any] = {
         **{name: template.spec[name] for name in _OF_POD if name in template.spec},
         "restartPolicy": "Never",
@@ -235,6 +241,13 @@ def _mounted(container: Mapping[str, Any]) -> set[str]:
     return {one["name"] for field in ("volumeMounts", "volumeDevices") for one in container.get(field) or ()}
 
 
+def _writable(template: Template) -> set[str]:
+    """The volumes of which this pod has one of its own, and which go with it: nothing of the workload's is written."""
+    own = ("emptyDir", "ephemeral")
+    found = {one["name"] for one in template.spec.get("volumes") or () if any(kind in one for kind in own)}
+    return found | template.claims
+
+
 def _fillers(template: Template) -> Iterator[dict[str, Any]]:
     """Yields the init containers that fill a volume for the measured one, such as with its model."""
     mounted = _mounted(template.container)
@@ -245,7 +258,7 @@ def _fillers(template: Template) -> Iterator[dict[str, Any]]:
 
 
 def _volumes(template: Template, containers: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yields the volumes that these containers use, so that nothing of the workload's is written."""
+    """Yields the volumes that these containers use, claims read-only where the field is, which some drivers want."""
     mounted = set().union(*map(_mounted, containers))
     for volume in template.spec.get("volumes") or ():
         if volume["name"] not in mounted:
