@@ -102,6 +102,12 @@ CASES = {
         State.FAILED,
         "OOMKilled: the measured container needs more memory",
     ),
+    "the tuner out of memory": (
+        job(),
+        pod(tuner=ended(reason="OOMKilled", code=137), measured={"state": {"running": {}}}),
+        State.FAILED,
+        "OOMKilled: the tuner, not the measured container",
+    ),
     "evicted": (
         job(condition=BACKOFF),
         pod(phase="Failed", reason="Evicted", message="low on memory", tuner=ended(code=137)),

@@ -26,6 +26,7 @@ START_WITHIN_S: Final = 600
 """A pod that does not run by then is given up: images are pulled in that time."""
 # Pulling an image takes a while and is tried again; these will never pass.
 _NEVER_STARTS: Final = frozenset(("StartError", "ContainerCannotRun", "InvalidImageName", "ErrImageNeverPull"))
+_OUT_OF_MEMORY: Final = "OOMKilled"
 _DEADLINE: Final = "DeadlineExceeded"
 _DIGEST: Final = re.compile("sha256:[0-9a-f]{64}")
 
@@ -203,8 +204,12 @@ def _ended(run: Run, pod: Pod, said: str) -> Run:
     if pod.disrupted or pod.deleting:
         return replace(run, state=State.DISRUPTED, message=pod.disrupted or "its pod was deleted")
     message = "" if found is None else found.error
-    if pod.killed:
-        message = f"{pod.killed}{message and '; '}{message}"
+    if pod.killed or pod.ended.startswith(_OUT_OF_MEMORY):
+        killed = pod.killed or (
+            f"{_OUT_OF_MEMORY}: the tuner, not the measured container, needs more memory than it may have, as for a "
+            "large model; tune its server"
+        )
+        message = f"{killed}{message and '; '}{message}"
     if not message:
         last = said.strip().splitlines()[-1:]
         message = f"the tuner said nothing ({pod.ended}){''.join(f': {line}' for line in last)}; {_log(run.job)}"
@@ -244,8 +249,9 @@ def _killed(measured: Mapping[str, Any]) -> str:
     """How the measured container's program was ended from outside: it runs as long as the pod does."""
     for state in ("state", "lastState"):
         ended = mapping(mapping(measured, state, "status"), "terminated", "status")
-        if ended.get("reason") == "OOMKilled":
-            return "OOMKilled: the measured container needs more memory than its limit; raise resources.limits.memory"
+        if ended.get("reason") == _OUT_OF_MEMORY:
+            why = "the measured container needs more memory than its limit; raise resources.limits.memory"
+            return f"{_OUT_OF_MEMORY}: {why}"
     return ""
 
 
