@@ -165,6 +165,21 @@ def test_the_pod_is_guaranteed_where_all_of_the_workloads_pod_is(containers, pod
     assert told(found)["guaranteed"] is guaranteed
 
 
+@pytest.mark.parametrize(
+    ("container", "pod", "non_root"),
+    [
+        ({}, {}, True),
+        ({"runAsUser": 7}, {"runAsUser": 0}, True),
+        ({}, {"runAsUser": 0}, None),
+        ({"runAsUser": 0}, {}, None),
+    ],
+    ids=["its image's user", "the container's", "root of the pod's", "root of the container's"],
+)
+def test_the_tuner_is_not_root_unless_the_measured_container_is_said_to_be(container, pod, non_root):
+    workload = objects.deployment("ranker", 1, {**ALONE, "securityContext": container}, securityContext=pod)
+    assert pod_spec(made(workload=workload))["containers"][0]["securityContext"].get("runAsNonRoot") is non_root
+
+
 def test_a_guaranteed_tuner_asks_for_no_cpu_of_its_own():
     found = pod_spec(made(workload=objects.deployment("ranker", 1, ALONE)))["containers"][0]["resources"]
     assert parse(found["limits"]["cpu"]) % 1, "an exclusive CPU of its own might not be admitted"

@@ -47,6 +47,8 @@ And it keeps the container from asking for a CPU of its own: a static CPU manage
 """
 _REQUESTS: Final = {**_LIMITS, "cpu": "500m"}
 
+_FOLDER_SIZE: Final = "4Gi"
+"""The largest file there is a copy of a model, which is a protobuf and so has at most 2 GiB."""
 _FOLDER_VOLUME: Final = "raddle-tuning"
 _REQUEST_VOLUME: Final = "raddle-request"
 # Parts of the container and of the pod's spec that decide how the program runs.
@@ -171,10 +173,7 @@ def _pod_spec(wanted: Wanted, settings: Settings) -> dict[str, Any]:
         "image": settings.image,
         "args": [TUNER],
         "resources": {"requests": requests, "limits": _LIMITS},
-        "securityContext": {
-            "seccompProfile": {"type": "RuntimeDefault"},
-            **volumes.narrow_security(template.container.get("securityContext") or {}),
-        },
+        "securityContext": _tuners_security(template),
         "volumeMounts": [],
     }
     before = list(_fillers(template))
@@ -197,7 +196,7 @@ def _pod_spec(wanted: Wanted, settings: Settings) -> dict[str, Any]:
     _add_shim(spec, wanted, settings)
     tuner["env"] = [{"name": "RADDLE_TUNING", "value": _escaped(json.dumps(_given(wanted, measured)))}]
     shared = {"name": _FOLDER_VOLUME, "mountPath": FOLDER}
-    spec["volumes"].append({"name": _FOLDER_VOLUME, "emptyDir": {}})
+    spec["volumes"].append({"name": _FOLDER_VOLUME, "emptyDir": {"sizeLimit": _FOLDER_SIZE}})
     measured["volumeMounts"] = [*measured.get("volumeMounts", ()), shared]
     tuner["volumeMounts"].append(shared)
     if server is not None and server.config_map:
@@ -207,6 +206,14 @@ def _pod_spec(wanted: Wanted, settings: Settings) -> dict[str, Any]:
         spec["volumes"].append({"name": _REQUEST_VOLUME, "configMap": found})
         tuner["volumeMounts"].append({"name": _REQUEST_VOLUME, "mountPath": REQUEST_FOLDER, "readOnly": True})
     return spec
+
+
+def _tuners_security(template: Template) -> dict[str, Any]:
+    """The tuner's security context. It has the measured container's user, else the pod's, else its image's: no root."""
+    theirs = template.container.get("securityContext") or {}
+    user = theirs.get("runAsUser", (template.spec.get("securityContext") or {}).get("runAsUser"))
+    found = {"seccompProfile": {"type": "RuntimeDefault"}, **volumes.narrow_security(theirs)}
+    return found if user == 0 else {**found, "runAsNonRoot": True}
 
 
 def _escaped(text: str) -> str:
