@@ -13,7 +13,8 @@ class Ask:
 
     The chance is drawn from `seed`: blocks with the same seed, rate and seconds have requests at the same moments, so
     that what the arrivals do to the latencies is the same in both. Without a rate there are as many callers as the
-    program has instances. Two asks one after the other for different candidates never run at the same time.
+    program has instances. Two asks one after the other for different candidates never run at the same time. `fresh`: by
+    a program that was started for it, since two processes of the same program differ.
     """
 
     candidate: Candidate
@@ -21,6 +22,7 @@ class Ask:
     seconds: float
     seed: int
     phase: str
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
