@@ -119,23 +119,13 @@ def test_the_lines_that_bind_inputs_give_the_same_results(tmp_path):
     assert np.array_equal(names["results"][0], session.run(None, inputs)[0])
 
 
-def test_the_lines_that_batch_give_the_same_results(tmp_path):
-    session = onnxruntime.InferenceSession(tiny_models.write(tmp_path), providers=["CPUExecutionProvider"])
-    rng = np.random.default_rng(0)
-    arrays = [rng.random((1, 8, 8), dtype=np.float32) for _ in range(4)]
-    names = {"session": session, "arrays": arrays, "np": np}
-    exec(code({"program.batchSize": 4}, "Python").replace('"input"', '"x"'), names)
-    for array, result in zip(arrays, names["results"], strict=True):
-        assert np.allclose(result, session.run(None, {"x": array})[0])
-
-
 def test_instances_are_said_as_workers():
     assert code({"program.instances": 3}, "gunicorn") == "gunicorn --workers 3 app:app\n"
 
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"threads.intraOp": 3}, {"program.ioBinding": False}, {"program.instances": 1, "program.batchSize": 1}],
+    [{}, {"threads.intraOp": 3}, {"program.ioBinding": False}, {"program.instances": 1}],
 )
 def test_nothing_is_advised_that_the_program_does_anyway(settings):
     assert advice.for_the_program(Candidate.of(settings)) == ()

@@ -115,10 +115,6 @@ def for_the_program(candidate: Candidate) -> tuple[Advice, ...]:
     found = []
     if settings.get("ioBinding") is True:
         found.append(Advice(title="Bind inputs and outputs once instead of passing them to each run", code=_IO_BINDING))
-    batch = settings.get("batchSize")
-    if isinstance(batch, int) and batch > 1:
-        code = tuple((where, text.replace("SIZE", str(batch))) for where, text in _BATCH)
-        found.append(Advice(title=f"Answer {batch} requests by one run", code=code))
     instances = settings.get("instances")
     if isinstance(instances, int) and instances > 1:
         code = tuple((where, text.replace("COUNT", str(instances))) for where, text in _INSTANCES)
@@ -161,16 +157,6 @@ const output = new ort.Tensor('float32', new Float32Array(size), shape);
 await session.run(feeds, { output });
 """,
     ),
-)
-_BATCH: Final = (
-    (
-        "Python",
-        """\
-batch = np.concatenate(arrays)  # of SIZE requests, each of shape (1, ...)
-results = np.split(session.run(None, {"input": batch})[0], len(arrays))
-""",
-    ),
-    ("Triton, config.pbtxt", "dynamic_batching { preferred_batch_size: [ SIZE ] }\n"),
 )
 _INSTANCES: Final = (
     ("gunicorn", "gunicorn --workers COUNT app:app\n"),

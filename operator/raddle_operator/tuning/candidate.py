@@ -9,7 +9,7 @@ from typing import Any, Final
 Value = bool | int | float | str
 
 # Settings below it are the program's own, which no policy can make: `program.instances` (sessions beside each other,
-# each in a process), `program.ioBinding`, `program.batchSize`.
+# each in a process), `program.ioBinding`.
 PROGRAM: Final = "program"
 _ENTRIES: Final = "onnxruntime.configEntries."
 
@@ -58,7 +58,7 @@ class Candidate:
         return _over(spec, self.spec())
 
     def program(self) -> dict[str, Value]:
-        """What the program is told: `instances`, `ioBinding`, `batchSize`, those that are set."""
+        """What the program is told: `instances`, `ioBinding`, those that are set."""
         start = PROGRAM + "."
         return {path.removeprefix(start): value for path, value in self.settings if path.startswith(start)}
 

@@ -52,7 +52,7 @@ class Case:
 
     `spec` is the policy's spec as it stands. `onnxruntime` is the version, None without it. `allocators` are those that
     the image has, as a policy names them. `max_inter_op` is how many operators can run beside each other (1: none).
-    `can` are the settings that the program takes itself: `instances`, `ioBinding`, `batchSize`.
+    `can` are the settings that the program takes itself: `instances`, `ioBinding`.
     """
 
     machine: Machine | None = None
@@ -322,7 +322,6 @@ AXES: Final[dict[str, Callable[[Case], Choices | str]]] = {
     "onnxruntime.memPattern": _words("onnxruntime.memPattern", (False,), _no_onnxruntime),
     "allocator": _allocators,
     "program.ioBinding": _words("program.ioBinding", (True,), _cannot("ioBinding")),
-    "program.batchSize": _words("program.batchSize", (2, 4, 8, 16), _cannot("batchSize")),
     **dict(
         [
             _cuda("cudnn_conv_use_max_workspace"),
