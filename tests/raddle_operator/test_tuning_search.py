@@ -181,6 +181,7 @@ def test_candidates_are_compared_under_the_same_arrivals_and_take_turns_to_go_fi
     pairs = list(zip(proof[::2], proof[1::2], strict=True))
     assert all(one.seed == other.seed for one, other in pairs)
     assert len({one.seed for one, _ in pairs}) == len(pairs)
+    assert not {one.seed for one, _ in pairs} & {ask.seed for ask in machine.asked if ask.phase != "proof"}
     assert [one.candidate for one, _ in pairs[:2]] == [Candidate(), result.winner]
 
 
@@ -222,6 +223,19 @@ def test_a_budget_that_the_noise_takes_leaves_it_open_whether_something_is_bette
     result = drive(tune(LATENCY, SPACE, Limits(seconds=20.0)), Machine(amdahl))
     assert len(result.trials) == 1
     assert result.verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_candidate_that_failed_in_its_proof_is_not_what_is_named_when_the_budget_ends_there():
+    machine = Machine(lambda one: io_binding(one, 0.03), noise=0.05)
+
+    def measure(ask):
+        late = ask.phase == "proof" and machine.seconds > 160
+        return Failure("it crashed") if late and ask.candidate != Candidate() else machine(ask)
+
+    result = drive(tune(LATENCY, SPACE), measure)
+    assert any(trial.skipped == "it crashed" for trial in result.trials)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert (result.winner, result.gain) == (Candidate(), None)
 
 
 @pytest.mark.parametrize(("p99_ms", "verdict"), [(100.0, Verdict.BETTER), (1.0, Verdict.BOUND_NOT_MET)])

@@ -51,7 +51,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Book:
-    """All blocks of one search, by candidate. `noise` is known after the A/A."""
+    """All blocks of one search, by candidate. `noise` is known after the A/A; `seed` is that of the newest arrivals."""
 
     case: Case
     objective: Objective
@@ -63,7 +63,7 @@ class Book:
     disturbed: list[str] = field(default_factory=list)
     blocks: dict[Candidate, list[tuple[Ask, Block]]] = field(default_factory=dict)
     skipped: dict[Candidate, str] = field(default_factory=dict)
-    _seed: int = 0
+    seed: int = 0
     _keys: dict[Hashable, Candidate] = field(default_factory=dict)
 
     @property
@@ -114,9 +114,9 @@ class Book:
     ) -> Generator[Ask, Answer, list[float]]:
         """The losses of one block of each, with the same arrivals, in this order; inf for one that failed.
 
-        The arrivals are new ones, 1 and so on, where no seed is given.
+        The arrivals are new ones where no seed is given.
         """
-        self._seed += seed is None
+        self.seed += seed is None
         losses = []
         for candidate in candidates:
             block = yield from self.measure(candidate, phase, self.rate, self.block_s, seed)
@@ -135,7 +135,7 @@ class Book:
         """
         if candidate in self.skipped:
             return None
-        ask = Ask(candidate=candidate, rate=rate, seconds=seconds, seed=seed or self._seed, phase=phase)
+        ask = Ask(candidate=candidate, rate=rate, seconds=seconds, seed=seed or self.seed, phase=phase)
         repeats = _REPEATS
         while self.spent_s + seconds <= self.limits.seconds:
             answer = yield ask

@@ -280,6 +280,8 @@ class _Search:
 
     def _proven(self, order: Sequence[Candidate]) -> Generator[Ask, Answer, Verdict]:
         """Whether the first is better than the baseline; the next one where it fails or breaks the bound meanwhile."""
+        # The search chose them by their luck with its own arrivals.
+        self.book.seed = max(self.book.seed, _SEEDS)
         for candidate in order:
             if candidate == self.book.baseline:
                 break
@@ -291,6 +293,8 @@ class _Search:
 
     def _compared(self, winner: Candidate) -> Generator[Ask, Answer, Verdict | None]:
         """The verdict on this one against the baseline on fresh pairs; None where it fails."""
+        # One before it that failed has won nothing.
+        self.winner, self.gain = self.book.baseline, None
         least, most = _PAIRS
         pairs = min(most, self.book.rounds_until(_PROVEN, 2))
         if pairs < least:
