@@ -246,6 +246,43 @@ def test_the_bound_is_judged_on_fresh_blocks(p99_ms, verdict):
     assert result.bound.holds == (verdict is Verdict.BETTER)
 
 
+COST_WITH_A_BOUND = Objective(kind=Kind.COST, rate=20.0, p99_ms=20.0)
+
+
+def fast_but_dear(plan_ms, fast_ms):
+    """IO binding takes 20 % more CPU time, and these latencies."""
+
+    machine = Machine(lambda one: fast_ms if one.get("program.ioBinding") else plan_ms)
+
+    def measure(ask):
+        block = machine(ask)
+        dear = 1.2 if ask.candidate.get("program.ioBinding") else 1.0
+        cpu_s = dear * len(block.latencies_ms) * machine.rng.normal(0.01, 0.0002)
+        return dataclasses.replace(block, cpu_s=cpu_s)
+
+    return measure
+
+
+def test_where_the_plan_breaks_the_bound_what_keeps_it_wins_though_it_costs_more():
+    result = drive(tune(COST_WITH_A_BOUND, SPACE, Limits(seconds=300.0)), fast_but_dear(25.0, 8.0))
+    assert (result.verdict, result.winner.get("program.ioBinding")) == (Verdict.BETTER, True)
+    assert result.bound.holds
+    assert result.gain.low < 20 < result.gain.high
+    assert any("keeps p99 within 20 ms; " in remark and "with the plan" in remark for remark in result.remarks)
+    again = drive(confirm(COST_WITH_A_BOUND, SPACE, WINNER, Limits(seconds=300.0)), fast_but_dear(25.0, 8.0))
+    assert (again.verdict, again.winner) == (Verdict.BETTER, WINNER)
+
+
+def test_where_the_plan_keeps_the_bound_too_what_costs_more_is_not_better():
+    result = drive(tune(COST_WITH_A_BOUND, SPACE, Limits(seconds=300.0)), fast_but_dear(12.0, 8.0))
+    assert (result.verdict, result.winner) == (Verdict.NO_DIFFERENCE, Candidate())
+
+
+def test_where_nothing_keeps_the_bound_the_plan_is_what_is_named():
+    result = drive(tune(COST_WITH_A_BOUND, SPACE, Limits(seconds=300.0)), fast_but_dear(28.0, 25.0))
+    assert (result.verdict, result.winner) == (Verdict.BOUND_NOT_MET, Candidate())
+
+
 def test_a_dry_run_tells_trials_and_seconds():
     trials, seconds = estimate(LATENCY, SPACE, Limits(seconds=300.0))
     assert 10 < trials < SPACE.size

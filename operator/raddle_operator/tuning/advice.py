@@ -44,6 +44,10 @@ def noise(result: Result) -> str:
 
 def _answer(result: Result) -> str:
     match result.verdict:
+        case Verdict.BETTER if result.gain is not None and result.bound is not None and not _gains(result):
+            found = f"{FIGURES[result.figure].title} {signed(result.gain)}"
+            kept = f"it keeps p99 within {result.bound.bound_ms:g} ms, which the plan did not"
+            return f"Use {result.winner.title}: {kept}; {found} against the plan."
         case Verdict.BETTER if result.gain is not None:
             return f"Use {result.winner.title}: {_change(result.figure, result.gain)} than with the plan."
         case Verdict.INCONCLUSIVE if result.gain is not None:
@@ -54,6 +58,12 @@ def _answer(result: Result) -> str:
         case Verdict.BOUND_NOT_MET:
             return _bound_not_met(result)
     return "Keep the plan: no setting is significantly better."
+
+
+def _gains(result: Result) -> bool:
+    """Whether the figure itself is certainly better."""
+    gain = result.gain
+    return gain is not None and (gain.high < 0 if FIGURES[result.figure].lower_is_better else gain.low > 0)
 
 
 def _change(figure: str, gain: Interval) -> str:
@@ -74,7 +84,9 @@ def _bound_not_met(result: Result) -> str:
         way = f"and it takes {test.needed} requests to be sure. Give it a longer budget."
         return f"Not certain that p99 keeps within {test.bound_ms:g} ms: {late}, {way}"
     way = "Ask for fewer requests a second, a later bound or more CPUs."
-    return f"No setting keeps p99 within {test.bound_ms:g} ms: {late}. {way}"
+    if sum(bool(trial.blocks) for trial in result.trials) < 2:
+        return f"p99 does not keep within {test.bound_ms:g} ms: {late}. No other setting was measured. {way}"
+    return f"No setting that was measured keeps p99 within {test.bound_ms:g} ms: {late}. {way}"
 
 
 def policy_patch(tuning: Tuning) -> str:

@@ -179,6 +179,11 @@ class Book:
         test = self.bound_test(candidate)
         return test is not None and statistics.surely_above(test)
 
+    def seems_late(self, candidate: Candidate) -> bool:
+        """Whether the candidate's p99 is above the bound in what was measured, however sure that is."""
+        test = self.bound_test(candidate)
+        return test is not None and statistics.seems_above(test)
+
     def late(self, block: Block) -> float:
         """By how much a block's p99 is above the objective's bound, as a logarithm; 0 where it is not."""
         bound_ms, p99_ms = self.objective.p99_ms, statistics.p99_ms([block])

@@ -100,6 +100,11 @@ def surely_above(test: BoundTest) -> bool:
     return bool(stats.binom.sf(test.over - 1, test.queries, LATE) < 1 - _CONFIDENCE)
 
 
+def seems_above(test: BoundTest) -> bool:
+    """Whether p99 of these queries is above the bound, however sure that is."""
+    return test.over > LATE * test.queries
+
+
 @dataclass(frozen=True, slots=True)
 class Noise:
     """The variance of the differences between pairs of equal candidates (A/A), and how many there were."""
