@@ -8,7 +8,7 @@ better.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Final
@@ -308,7 +308,7 @@ class _Search:
         for share, error in _LOOKS:
             after = max(least, ceil(pairs * share))
             errors[after] = errors.get(after, 0.0) + error
-        kind, baseline, differences = self.book.objective.kind, self.book.baseline, list[float]()
+        baseline, differences = self.book.baseline, list[float]()
         self.winner = winner
         for pair in range(pairs):
             turns = [winner, baseline] if pair % 2 else [baseline, winner]
@@ -318,25 +318,30 @@ class _Search:
             differences.append(losses[winner] - losses[baseline])
             if len(differences) < 2:
                 continue
-            if self.book.seems_late(baseline):
-                # To keep the bound decides: the figure is not worth looking at before that.
-                if self.book.breaks_bound(winner):
-                    return None
-                if self._keeps_alone(winner, last=pair == pairs - 1):
-                    self.gain = statistics.interval(kind, differences)
-                    return Verdict.BETTER
-                continue
-            look = errors.get(len(differences))
-            self.gain = statistics.interval(kind, differences, error=look or min(errors.values()))
-            if look:
-                best_case, worst_case = _from_best(kind, self.gain)
-                if worst_case < 0:
-                    return Verdict.BETTER
-                if best_case > -_WORTH:
-                    break
+            if not self.book.seems_late(baseline):
+                verdict = self._looked_at(differences, errors)
+            elif self.book.breaks_bound(winner):
+                return None
+            else:
+                # To keep the bound decides, whatever the figure is.
+                self.gain = statistics.interval(self.book.objective.kind, differences)
+                verdict = Verdict.BETTER if self._keeps_alone(winner, last=pair == pairs - 1) else None
+            if verdict is Verdict.BETTER:
+                return verdict
+            if verdict is not None:
+                break
         self.remarks.append(f"{winner.title}: {_words(self.gain)}, no certain gain")
         self.winner, self.gain = baseline, None
         return Verdict.NO_DIFFERENCE
+
+    def _looked_at(self, differences: Sequence[float], errors: Mapping[int, float]) -> Verdict | None:
+        """What so many pairs say; None where it is not certain, or not the time to look."""
+        kind, look = self.book.objective.kind, errors.get(len(differences))
+        self.gain = statistics.interval(kind, differences, error=look or min(errors.values()))
+        best_case, worst_case = _from_best(kind, self.gain)
+        if look and worst_case < 0:
+            return Verdict.BETTER
+        return Verdict.NO_DIFFERENCE if look and best_case > -_WORTH else None
 
     def _keeps_alone(self, winner: Candidate, *, last: bool) -> bool:
         """Whether this one keeps the bound, and the baseline does not: certainly, or after the last pair seemingly."""
