@@ -196,7 +196,71 @@ def test_a_rate_above_the_capacity_is_said_with_the_capacity():
     result = drive(tune(Objective(kind=Kind.LATENCY, rate=500.0, p99_ms=20.0), SPACE), Machine(noise=0.0))
     assert result.verdict is Verdict.BOUND_NOT_MET
     assert result.capacity == pytest.approx(250, rel=0.05)
-    assert "500 requests a second are above the capacity: 250 are served" in result.remarks[0]
+    assert "500 requests a second are above the capacity: 250 are served at most; tried: " in result.remarks[0]
+
+
+def test_a_rate_that_instances_serve_is_searched():
+    def serves(ask):
+        served = 250 * (ask.candidate.get("program.instances") or 1)
+        count = int((ask.rate or served) * ask.seconds)
+        return Block(latencies_ms=(4.0,) * count, missed=0, seconds=ask.seconds, cpu_s=0.001 * count)
+
+    result = drive(tune(Objective(kind=Kind.LATENCY, rate=500.0), SPACE), serves)
+    assert result.verdict is not Verdict.BOUND_NOT_MET
+    assert result.capacity > 500
+    result = drive(tune(Objective(kind=Kind.LATENCY, rate=5000.0), SPACE), serves)
+    assert result.verdict is Verdict.BOUND_NOT_MET
+    assert (
+        "1000 are served at most; tried: the plan; threads.intraOp 1, 2, 4, 8; program.instances 2 x 2, "
+        in (result.remarks[0])
+    )
+
+
+@pytest.mark.parametrize("rate", [5.0, 10.0, 20.0])
+def test_three_minutes_are_enough_to_search_at_low_rates(rate):
+    aim = dataclasses.replace(LATENCY, rate=rate)
+    # Of 180 s it is the load that fits beside starts and the like.
+    machine = Machine(amdahl)
+    result = drive(tune(aim, SPACE, Limits(seconds=130.0)), machine)
+    assert sum(ask.seconds for ask in machine.asked if ask.phase == "A/A") <= 130 / 4.9
+    assert min(ask.seconds * rate for ask in machine.asked if ask.rate) >= 5
+    assert len(result.trials) > 7
+    assert estimate(aim, SPACE, Limits(seconds=130.0))[0] > 7
+
+
+def test_a_budget_that_the_noise_takes_names_one_that_would_do():
+    aim = dataclasses.replace(LATENCY, rate=0.5)
+    result = drive(tune(aim, SPACE, Limits(seconds=130.0)), Machine(amdahl))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "a search takes 40 of 10 s" in result.remarks[0]
+    assert estimate(aim, SPACE, Limits(seconds=400.0))[0] > 4
+
+
+def slow(run_s):
+    """Answers that take so long; a closed block waits 2 s more for them, as the load does."""
+
+    def measure(ask):
+        if ask.rate is None and run_s > ask.seconds + 2:
+            return Block(latencies_ms=(1000 * (ask.seconds + 2),), missed=1, seconds=ask.seconds + 2)
+        count = max(1, round(ask.seconds / run_s))
+        return Block(latencies_ms=(1000 * run_s,) * count, missed=0, seconds=max(count * run_s, ask.seconds))
+
+    return measure
+
+
+def test_blocks_of_a_slow_model_are_some_times_as_long_as_its_answer_takes():
+    asked = []
+    drive(tune(THROUGHPUT, SPACE, Limits(seconds=900.0)), lambda ask: asked.append(ask) or slow(3.0)(ask))
+    assert {ask.seconds for ask in asked if ask.phase != "first"} == {15.0}
+    asked.clear()
+    drive(tune(THROUGHPUT, SPACE, Limits(seconds=900.0)), lambda ask: asked.append(ask) or slow(30.0)(ask))
+    assert {ask.seconds for ask in asked if ask.phase != "first"} == {60.0}
+
+
+@pytest.mark.parametrize("objective", [THROUGHPUT, dataclasses.replace(LATENCY, rate=1.0)])
+def test_a_model_that_does_not_answer_in_time_is_said_to_take_longer(objective):
+    with pytest.raises(BaselineError, match="a request takes longer than 20 s"):
+        drive(tune(objective, SPACE, Limits(seconds=180.0)), slow(40.0))
 
 
 def test_a_disturbed_block_is_measured_again_and_said():

@@ -77,7 +77,7 @@ def _change(figure: str, gain: Interval) -> str:
 def _bound_not_met(result: Result) -> str:
     rate, test = result.objective.rate, result.bound
     if test is None or not test.queries:
-        found = "" if result.capacity is None else f": at most {result.capacity:.3g} are served"
+        found = "" if result.capacity is None else f": at most {round(result.capacity, 1):g} are served"
         return f"{rate or 0:g} requests a second are above the capacity{found}. Ask for fewer, or give more CPUs."
     late = f"with {result.winner.title}, {test.over} of {test.queries} requests took longer"
     if 100 * test.over <= test.queries:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Sequence
 from dataclasses import dataclass, field
-from math import log
+from math import inf, log
 from typing import Final
 
 from raddle.planning.kinds import PolicyError
@@ -25,8 +25,13 @@ Measuring = Generator[Ask, Answer, None]
 _QUERIES: Final = 100
 _BLOCK_S: Final = (1.0, 10.0)
 # At rates so low that this comes to less, a block lasts longer.
-_LEAST_QUERIES: Final = 20
-_CLOSED_S: Final = 2.0
+_FEWER_QUERIES: Final = 20
+# Blocks are as much shorter as it takes to have so many: with fewer the noise alone takes most of the budget.
+BLOCKS: Final = 40
+_LEAST_QUERIES: Final = 5
+CLOSED_S: Final = 2.0
+# Answers that each caller of a closed block gets: at least, and where the budget has room.
+_ANSWERS: Final = (2.0, 5.0)
 # A disturbed block is measured again so often, then taken as it is; not at all where the machine is hardly ever quiet.
 _REPEATS: Final = 2
 _HARDLY_QUIET: Final = 0.6
@@ -49,9 +54,26 @@ class Limits:
     trials: int = 64
 
 
+def block_s(objective: Objective, seconds: float = inf, answer_s: float = 0.0) -> float:
+    """How long a block is where there are so many seconds of load, in seconds.
+
+    `answer_s` is how long a caller that follows its last answer waits for the next one.
+    """
+    if objective.kind is Kind.THROUGHPUT or objective.rate is None:
+        least, most = (max(CLOSED_S, answers * answer_s) for answers in _ANSWERS)
+    else:
+        short, long = _BLOCK_S
+        least = max(short, _LEAST_QUERIES / objective.rate)
+        most = max(short, min(long, _QUERIES / objective.rate), _FEWER_QUERIES / objective.rate)
+    return max(least, min(most, seconds / BLOCKS))
+
+
 @dataclass(slots=True)
 class Book:
-    """All blocks of one search, by candidate. `noise` is known after the A/A; `seed` is that of the newest arrivals."""
+    """All blocks of one search, by candidate. `noise` is known after the A/A; `seed` is that of the newest arrivals.
+
+    `answer_s` is how long the baseline takes to answer, 0 where that is not known.
+    """
 
     case: Case
     objective: Objective
@@ -64,6 +86,7 @@ class Book:
     blocks: dict[Candidate, list[tuple[Ask, Block]]] = field(default_factory=dict)
     skipped: dict[Candidate, str] = field(default_factory=dict)
     seed: int = 0
+    answer_s: float = 0.0
     _keys: dict[Hashable, Candidate] = field(default_factory=dict)
 
     @property
@@ -74,10 +97,7 @@ class Book:
     @property
     def block_s(self) -> float:
         """How long a block is, in seconds."""
-        if self.rate is None:
-            return _CLOSED_S
-        least, most = _BLOCK_S
-        return max(least, min(most, _QUERIES / self.rate), _LEAST_QUERIES / self.rate)
+        return block_s(self.objective, self.limits.seconds, self.answer_s)
 
     def rounds_until(self, share: float, candidates: int) -> int:
         """Rounds of so many candidates that fit until this share of the budget is spent."""

@@ -16,15 +16,27 @@ from typing import Final
 import numpy as np
 
 from raddle_operator.tuning import statistics
-from raddle_operator.tuning.book import Answer, BaselineError, Book, BudgetError, Limits
+from raddle_operator.tuning.book import BLOCKS, CLOSED_S, Answer, BaselineError, Book, BudgetError, Limits, block_s
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.effects import Effects, Fit, Seen
 from raddle_operator.tuning.measured import Ask, Block
 from raddle_operator.tuning.objective import Kind, Objective
 from raddle_operator.tuning.result import BoundTest, Interval, Result, Verdict
-from raddle_operator.tuning.space import THREADS, Space
+from raddle_operator.tuning.space import INSTANCES, THREADS, Space
 
-__all__ = ["Answer", "BaselineError", "Limits", "ReplayError", "confirm", "drive", "estimate", "replay", "tune"]
+__all__ = [
+    "BLOCKS",
+    "Answer",
+    "BaselineError",
+    "Limits",
+    "ReplayError",
+    "block_s",
+    "confirm",
+    "drive",
+    "estimate",
+    "replay",
+    "tune",
+]
 
 Search = Generator[Ask, Answer, Result]
 
@@ -59,6 +71,8 @@ _EXPECTED_PAIRS: Final = 4
 _EXPECTED_APART: Final = 0.057
 # Of fewer queries p99 is one of the two slowest.
 _FRONT_QUERIES: Final = 200
+# For a first answer no more of the budget is waited than this.
+_PATIENCE: Final = 0.1
 # A rate nearer to the capacity than this is not served for long.
 _SLACK: Final = 1.02
 
@@ -164,6 +178,8 @@ class _Search:
         return self.result()
 
     def run_proof(self, candidate: Candidate) -> Generator[Ask, Answer, None]:
+        if self.book.rate is None:
+            yield from self._served()
         yield from self._noise()
         self.verdict = yield from self._proven(self.book.known([candidate]))
         if candidate in self.book.skipped:
@@ -182,19 +198,40 @@ class _Search:
             self.contributions = tuple(self._contributions(self._fit(effects)))
 
     def _serves(self) -> Generator[Ask, Answer, bool]:
-        """Whether the rate can be served at all: by the baseline, else with another thread count."""
-        rate = self.book.rate
+        """Whether the rate can be served at all: by the baseline, else with other threads or instances."""
+        book, rate = self.book, self.book.rate
+        served = yield from self._served()
         if rate is None:
             return True
-        threads = self.space.axis(THREADS)
-        others = [choice for _, choice in threads.choices] if threads else []
-        for candidate in self.book.known([self.book.baseline, *others]):
-            block = yield from self.book.measure(candidate, "capacity", None, self.book.block_s)
-            self.capacity = max(self.capacity or 0.0, block.throughput if block else 0.0)
+        self.capacity = served
+        axes = [axis for axis in map(self.space.axis, (THREADS, INSTANCES)) if axis]
+        for candidate in book.known([choice for axis in axes for _, choice in axis.choices]):
             if self.capacity > _SLACK * rate:
-                return True
-        self.remarks.append(f"{rate:g} requests a second are above the capacity: {self.capacity or 0:.3g} are served")
+                break
+            if candidate != book.baseline:
+                block = yield from book.measure(candidate, "capacity", None, max(CLOSED_S, 2 * book.answer_s))
+                self.capacity = max(self.capacity, block.throughput if block else 0.0)
+        if self.capacity > _SLACK * rate:
+            return True
+        tried = [f"{axis.name} {', '.join(str(value) for value, _ in axis.choices)}" for axis in axes]
+        found = f"{round(self.capacity, 1):g} are served at most; tried: {'; '.join([book.baseline.title, *tried])}"
+        self.remarks.append(f"{rate:g} requests a second are above the capacity: {found}")
         return False
+
+    def _served(self) -> Generator[Ask, Answer, float]:
+        """Requests a second that the baseline serves where each follows the last answer. Raises BaselineError."""
+        book, waited_s = self.book, 0.0
+        phase = "first" if book.rate is None else "capacity"
+        for seconds in (CLOSED_S, max(CLOSED_S, _PATIENCE * book.limits.seconds)):
+            block = yield from book.measure(book.baseline, phase, None, seconds)
+            assert block is not None
+            if block.missed < len(block.latencies_ms):
+                book.answer_s = float(np.median(block.latencies_ms)) / 1000
+                return block.throughput
+            waited_s = max([waited_s, block.seconds, *(latency / 1000 for latency in block.latencies_ms)])
+        raise BaselineError(
+            f"{book.baseline.title} can't be measured: a request takes longer than {waited_s:.3g} s, so long was waited"
+        )
 
     def _noise(self) -> Generator[Ask, Answer, None]:
         differences = []
@@ -218,7 +255,10 @@ class _Search:
                 self._learn(candidate, turn)
             fit = self._fit(effects)
         if turn == _AA_PAIRS and len(self._next(fit, rng)) > 1:
-            raise BudgetError  # the noise alone took it
+            length_s, load_s = book.block_s, book.limits.seconds
+            needed = f"a search takes {BLOCKS} of {length_s:.3g} s"
+            self.remarks.append(f"the noise alone took the {load_s:.0f} s of load that fit into the budget: {needed}")
+            raise BudgetError
         order = sorted(self._measured(effects), key=fit.loss)
         return [one for one in order if not book.breaks_bound(one)]
 
