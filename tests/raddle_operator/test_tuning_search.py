@@ -185,6 +185,15 @@ def test_candidates_are_compared_under_the_same_arrivals_and_take_turns_to_go_fi
     assert [one.candidate for one, _ in pairs[:2]] == [Candidate(), result.winner]
 
 
+def test_programs_that_are_compared_are_started_again_every_few_pairs():
+    machine = Machine(lambda one: io_binding(one, 0.03))
+    drive(tune(LATENCY, SPACE), machine)
+    noise, proof = ([ask.fresh for ask in machine.asked if ask.phase == phase] for phase in ("A/A", "proof"))
+    assert noise == [False, True] * 4
+    assert proof[:8] == [True, True, False, False, False, False, True, True]
+    assert not any(ask.fresh for ask in machine.asked if ask.phase == "search")
+
+
 def test_no_candidate_is_measured_under_two_names():
     machine = Machine(amdahl)
     drive(tune(LATENCY, SPACE), machine)

@@ -130,16 +130,17 @@ class Book:
         return len(self.blocks) >= self.limits.trials
 
     def round(
-        self, candidates: Sequence[Candidate], phase: str, seed: int | None = None
+        self, candidates: Sequence[Candidate], phase: str, seed: int | None = None, fresh: int = 0
     ) -> Generator[Ask, Answer, list[float]]:
         """The losses of one block of each, with the same arrivals, in this order; inf for one that failed.
 
-        The arrivals are new ones where no seed is given.
+        The arrivals are new ones where no seed is given. `fresh` of the programs, the last ones, are started for it.
         """
         self.seed += seed is None
         losses = []
-        for candidate in candidates:
-            block = yield from self.measure(candidate, phase, self.rate, self.block_s, seed)
+        for place, candidate in enumerate(candidates):
+            anew = place >= len(candidates) - fresh
+            block = yield from self.measure(candidate, phase, self.rate, self.block_s, seed, fresh=anew)
             found = None if block is None else statistics.loss(self.objective.kind, block)
             if block is not None and found is None:
                 self._skip(candidate, f"no {statistics.FIGURES[self.objective.kind]}: nothing answered, or not known")
@@ -147,7 +148,14 @@ class Book:
         return losses
 
     def measure(
-        self, candidate: Candidate, phase: str, rate: float | None, seconds: float, seed: int | None = None
+        self,
+        candidate: Candidate,
+        phase: str,
+        rate: float | None,
+        seconds: float,
+        seed: int | None = None,
+        *,
+        fresh: bool = False,
     ) -> Generator[Ask, Answer, Block | None]:
         """One block, None where the candidate can't be measured.
 
@@ -155,7 +163,7 @@ class Book:
         """
         if candidate in self.skipped:
             return None
-        ask = Ask(candidate=candidate, rate=rate, seconds=seconds, seed=seed or self.seed, phase=phase)
+        ask = Ask(candidate=candidate, rate=rate, seconds=seconds, seed=seed or self.seed, phase=phase, fresh=fresh)
         repeats = _REPEATS
         while self.spent_s + seconds <= self.limits.seconds:
             answer = yield ask

@@ -55,6 +55,9 @@ _PROVEN: Final = 0.95
 _MOST_BLOCKS: Final = 300
 # Pairs of the proof.
 _PAIRS: Final = (6, 150)
+# After so many pairs both programs are started again: two processes of the same program differ, and one start's luck is
+# no gain.
+_SAME_PROGRAMS: Final = 3
 # A gain of so many standard errors is mostly found; a few pairs more are for not knowing the deviation.
 _ERRORS: Final = 3.2
 _UNKNOWN: Final = 4
@@ -236,7 +239,7 @@ class _Search:
     def _noise(self) -> Generator[Ask, Answer, None]:
         differences = []
         for turn in range(_AA_PAIRS):
-            one, other = yield from self.book.round([self.book.baseline] * 2, "A/A")
+            one, other = yield from self.book.round([self.book.baseline] * 2, "A/A", fresh=1)
             self._learn(self.book.baseline, turn, 2)
             differences.append(one - other)
         self.book.noise = statistics.Noise.of(differences)
@@ -352,7 +355,8 @@ class _Search:
         self.winner = winner
         for pair in range(pairs):
             turns = [winner, baseline] if pair % 2 else [baseline, winner]
-            losses = dict(zip(turns, (yield from self.book.round(turns, "proof")), strict=True))
+            fresh = 0 if pair % _SAME_PROGRAMS else len(turns)
+            losses = dict(zip(turns, (yield from self.book.round(turns, "proof", fresh=fresh)), strict=True))
             if winner in self.book.skipped:
                 return None
             differences.append(losses[winner] - losses[baseline])
