@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from raddle_operator.trials import ending
-from raddle_operator.trials.driving import Driver
+from raddle_operator.trials.driving import Driver, enough_s, load_s
 from raddle_operator.trials.record import Record, RecordError
 from raddle_operator.tuning import search
 from raddle_operator.tuning.candidate import Candidate
@@ -109,3 +109,13 @@ def test_a_search_goes_on_where_nothing_can_be_recorded_any_more(tmp_path):
         Driver(measuring=given, budget_s=60.0, told=lambda ask, left_s: None, record=broken).drive(asking())
         assert len(given.asked) > 2
         assert given.said == ["/dev/full: No space left on device: blocks are recorded no more"]
+
+
+@pytest.mark.parametrize("rate", [0.1, 1.0, 5.0, 20.0, 50.0, 500.0])
+@pytest.mark.parametrize("start_s", [0.3, 4.0, 20.0])
+def test_more_than_the_plan_is_measured_in_the_budget_that_is_said_to_be_enough(rate, start_s):
+    aim = Objective(kind=Kind.LATENCY, rate=rate)
+    searched = space(Case(), {"threads.intraOp": [1, 2, 3, 4, 5]})
+    budget_s = enough_s(aim, start_s)
+    candidates, _ = search.estimate(aim, searched, search.Limits(seconds=load_s(aim, budget_s, start_s)))
+    assert candidates > 2

@@ -89,6 +89,13 @@ def test_a_record_of_another_question_is_refused_with_what_differs(tmp_path):
     )
 
 
+def test_how_long_the_first_start_took_is_kept_since_the_search_was_planned_by_it(tmp_path):
+    path = tmp_path / "record"
+    Record.of(path, asked(), 2.5).file.close()
+    with Record.of(path, asked(), 0.7) as record:
+        assert record.start_s == 2.5
+
+
 def test_two_do_not_write_one_record(tmp_path):
     path = tmp_path / "record"
     with Record.of(path, asked()), pytest.raises(RecordError, match="another raddle tune writes it"):

@@ -18,23 +18,29 @@ from raddle_operator.tuning import search
 from raddle_operator.tuning.candidate import Candidate, Value
 from raddle_operator.tuning.document import Tuning
 from raddle_operator.tuning.measured import Ask, Block, Failure
-from raddle_operator.tuning.objective import Kind, Objective
+from raddle_operator.tuning.objective import Objective
 from raddle_operator.tuning.result import Result
 from raddle_operator.tuning.space import Case
 
 # The plan's own answer.
 BASELINE: Final = Candidate()
-# What a block takes beside its load: warm-up, a pause, and its share of the program's next start.
+# What a block takes beside its load and a start: warm-up and a pause.
 _BESIDE_S: Final = 0.6
 
 
-def load_s(aim: Objective, budget_s: float, start_s: float | None = None) -> float:
+def load_s(aim: Objective, budget_s: float, start_s: float) -> float:
     """Seconds of load that fit into the budget, beside what each block takes besides.
 
-    `start_s` is what the start of a program takes where each block needs one; None: programs are kept.
+    `start_s` is what the start of a program takes: most blocks need one.
     """
-    block_s = 2.0 if aim.rate is None or aim.kind is Kind.THROUGHPUT else max(1.0, min(10.0, 100 / aim.rate))
-    return budget_s * block_s / ((1.25 * block_s if start_s is None else block_s + start_s) + _BESIDE_S)
+    beside_s = start_s + _BESIDE_S
+    length_s = search.block_s(aim, budget_s - search.BLOCKS * beside_s)
+    return budget_s * length_s / (length_s + beside_s)
+
+
+def enough_s(aim: Objective, start_s: float) -> float:
+    """The least budget in which more than the plan is measured, in seconds."""
+    return search.BLOCKS * (search.block_s(aim, 0.0) + start_s + _BESIDE_S)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from raddle_operator.tuning.measured import Ask, Block, Failure
 from raddle_operator.tuning.space import Space
 
 _VERSION: Final = 1
+_START: Final = "startS"
 _ABSENT: Final = object()
 _SHOWN: Final = 60
 
@@ -45,14 +46,18 @@ def question(name: str, asked: str, key: Key, space: Space, *, budget_s: float, 
 
 @dataclass(slots=True)
 class Record:
-    """The file, open: `answers` are those that it had, `spent_s` the seconds of the budget that they took."""
+    """The file, open: `answers` are those that it had, `spent_s` the seconds of the budget that they took.
+
+    `start_s` is what a program's start took when the file was begun: the search is planned by it.
+    """
 
     file: IO[bytes]
     answers: tuple[tuple[Ask, Block | Failure], ...]
     spent_s: float
+    start_s: float = 0.0
 
     @classmethod
-    def of(cls, path: Path, asked: Mapping[str, Any]) -> Record:
+    def of(cls, path: Path, asked: Mapping[str, Any], start_s: float = 0.0) -> Record:
         """The record of this question in the file, which is made where it isn't there. Raises RecordError."""
         if path.exists() and not path.is_file():
             raise RecordError(f"{path}: is no plain file")
@@ -66,12 +71,16 @@ class Record:
             except BlockingIOError:
                 raise RecordError(f"{path}: another raddle tune writes it") from None
             file.seek(0)
-            whole = _whole(path, file.read(), asked)
-            found = list(_read(path, whole.splitlines(), asked))
-            record = cls(file, tuple((ask, answer) for ask, answer, _ in found), found[-1][2] if found else 0.0)
+            head = {**asked, _START: round(start_s, 3)}
+            whole = _whole(path, file.read(), head)
+            lines = whole.splitlines()
+            found = list(_read(path, lines, head))
+            spent_s = found[-1][2] if found else 0.0
+            begun_s = json.loads(lines[0]).get(_START, start_s) if lines else head[_START]
+            record = cls(file, tuple((ask, answer) for ask, answer, _ in found), spent_s, begun_s)
             file.truncate(len(whole))
             if not whole:
-                record.write(asked)
+                record.write(head)
         except BaseException:
             file.close()
             raise
@@ -123,7 +132,9 @@ def _read(path: Path, lines: list[bytes], asked: Mapping[str, Any]) -> Iterator[
             raise (RecordError(f"{path}:{number}: {error}") if number > 1 else _no_record(path)) from None
         if not isinstance(line, dict) or line.get("version") != _VERSION:
             raise _no_record(path)
-        differences = "; ".join(_differences("", line, json.loads(json.dumps(asked))))
+        if not isinstance(line.setdefault(_START, asked[_START]), float):
+            raise _no_record(path)
+        differences = "; ".join(_differences("", line, {**json.loads(json.dumps(asked)), _START: line[_START]}))
         if differences:
             raise RecordError(f"{path} is of another question: {differences}")
 

@@ -212,7 +212,8 @@ class _Search:
             if self.capacity > _SLACK * rate:
                 break
             if candidate != book.baseline:
-                block = yield from book.measure(candidate, "capacity", None, max(CLOSED_S, 2 * book.answer_s))
+                seconds = max(min(CLOSED_S, book.block_s), 2 * book.answer_s)
+                block = yield from book.measure(candidate, "capacity", None, seconds)
                 self.capacity = max(self.capacity, block.throughput if block else 0.0)
         if self.capacity > _SLACK * rate:
             return True
@@ -225,7 +226,7 @@ class _Search:
         """Requests a second that the baseline serves where each follows the last answer. Raises BaselineError."""
         book, waited_s = self.book, 0.0
         phase = "first" if book.rate is None else "capacity"
-        for seconds in (CLOSED_S, max(CLOSED_S, _PATIENCE * book.limits.seconds)):
+        for seconds in (min(CLOSED_S, book.block_s), max(CLOSED_S, _PATIENCE * book.limits.seconds)):
             block = yield from book.measure(book.baseline, phase, None, seconds)
             assert block is not None
             if block.missed < len(block.latencies_ms):

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,7 +38,7 @@ from raddle_operator.trials.record import Record, RecordError, question
 from raddle_operator.trials.subject import Model, Served, Subject
 from raddle_operator.tuning import search
 from raddle_operator.tuning.candidate import Value
-from raddle_operator.tuning.objective import Kind
+from raddle_operator.tuning.objective import Kind, Objective
 from raddle_operator.tuning.space import Case, Space, SpaceError, space
 
 EPILOG = """\b
@@ -221,18 +222,20 @@ def tune(
             try:
                 first = measuring.program(driving.BASELINE)
                 searched = _space(base.case(first, subject.can, subject.max_inter_op), narrowed)
-                limits = search.Limits(seconds=driving.load_s(aim, budget_s), trials=trials)
+                driver = driving.Driver(measuring=measuring, budget_s=budget_s, told=shown.tell)
+                start_s = first.started_s
+                if record_path is not None and not dry_run:
+                    key = base.key(subject.digest, aim, first)
+                    asked = question(subject.name, subject.asked, key, searched, budget_s=budget_s, trials=trials)
+                    driver.record = stack.enter_context(_record(record_path, asked, start_s, shown))
+                    start_s = driver.record.start_s
+                limits = search.Limits(seconds=driving.load_s(aim, budget_s, start_s), trials=trials)
                 candidates, _ = search.estimate(aim, searched, limits)
                 if candidates < 2 and searched.axes:
-                    shown.say("the budget is too short to try anything but the plan; say --budget 3m or more")
+                    shown.say(_too_short(aim, start_s))
                 if dry_run:
                     _say_plan(candidates, searched, budget_s)
                     return
-                driver = driving.Driver(measuring=measuring, budget_s=budget_s, told=shown.tell)
-                if record_path is not None:
-                    key = base.key(subject.digest, aim, first)
-                    asked = question(subject.name, subject.asked, key, searched, budget_s=budget_s, trials=trials)
-                    driver.record = stack.enter_context(_record(record_path, asked, shown))
                 result = driver.drive(search.tune(aim, searched, limits, driving.BASELINE))
             except (TrialError, search.BaselineError) as error:
                 raise TuneError(str(error)) from None
@@ -324,9 +327,14 @@ def _space(case: Case, narrowed: Mapping[str, Sequence[Value]]) -> Space:
         raise ManifestError(str(error)) from None
 
 
-def _record(path: Path, asked: Mapping[str, Any], shown: Progress) -> Record:
+def _too_short(aim: Objective, start_s: float) -> str:
+    minutes = ceil(driving.enough_s(aim, start_s) / 60)
+    return f"the budget is too short to try anything but the plan; say --budget {minutes}m or more"
+
+
+def _record(path: Path, asked: Mapping[str, Any], start_s: float, shown: Progress) -> Record:
     """Raises RecordError."""
-    record = Record.of(path, asked)
+    record = Record.of(path, asked, start_s)
     if record.answers:
         shown.say(f"{path} has {len(record.answers)} blocks and {record.spent_s:.0f} s of the budget: it goes on there")
     return record
