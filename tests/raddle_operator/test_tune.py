@@ -62,6 +62,11 @@ def tune(*arguments):
         (["SCRIPT"], "say each, in their order, with --shape image=1,3,224,224 (floats), or give an .npz file"),
         (["SCRIPT", "--shape", "x=1", "--runner", "c"], "a TorchScript model is run in Python; leave out --runner c"),
         (["MODEL", "--runner", "node", "--runtime", "/"], "/node_modules has no onnxruntime-node"),
+        (
+            ["MODEL", "--space", "threads.intraOp=[1"],
+            "'--space': '[1' is no value: write words, numbers, true or false",
+        ),
+        (["MODEL", "--space", "threads.spinning=[1]"], "'--space': '[1]' is no value"),
         (["MODEL", "--runner", "c", "--runtime", "/"], "/ is no file; the runner in C takes a libonnxruntime.so"),
     ],
 )

@@ -93,6 +93,8 @@ def test_each_choice_is_a_policy_that_can_be_planned(case):
 def test_a_user_narrows_the_space():
     assert values(LIMIT_2, "threads.intraOp", {"threads.intraOp": [1, 3]}) == [1, 3]
     assert values(LIMIT_2, "threads.spinning", {"threads.spinning": ["Never", 200]}) == ["Never", 200]
+    streams = "onnxruntime.providerOptions.OpenVINOExecutionProvider.num_streams"
+    assert values(Case(providers=("OpenVINOExecutionProvider",)), streams, {streams: [1, "2"]}) == ["1", "2"]
     narrowed = space(LIMIT_2, {"threads.spinning": []})
     assert ("threads.spinning", "left out of the space") in narrowed.left_out
 

@@ -181,10 +181,12 @@ def _narrowed(name: str, found: Choices, wanted: Sequence[Value]) -> Choices:
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
                 raise SpaceError(f"space.{name}: {value!r} is not a count from {least} to {most}")
         return {value: {THREADS: value} for value in wanted}
+    # As people write them: options of providers are texts, though they look like numbers.
+    left, there = {str(value) for value in wanted}, {str(value) for value in found}
     for value in wanted:
-        if value not in found:
+        if str(value) not in there:
             raise SpaceError(f"space.{name}: {value!r} is none of {', '.join(map(str, found))}")
-    return {value: settings for value, settings in found.items() if value in wanted}
+    return {value: settings for value, settings in found.items() if str(value) in left}
 
 
 # --- the axes -------------------------------------------------------------------------------------------------------

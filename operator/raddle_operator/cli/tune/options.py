@@ -51,8 +51,19 @@ def narrowed(ctx: click.Context, param: click.Parameter, values: Sequence[str]) 
         path, sign, words = value.partition("=")
         if not sign or not path:
             raise click.BadParameter(f"{value!r} is no setting with its values; write threads.intraOp=1,2,4")
-        found[path] = [yaml.safe_load(word) for word in words.split(",") if word]
+        found[path] = [_scalar(word) for word in words.split(",") if word]
     return found
+
+
+def _scalar(word: str) -> Value:
+    """Raises BadParameter."""
+    try:
+        value = yaml.safe_load(word)
+    except yaml.YAMLError:
+        value = None
+    if not isinstance(value, bool | int | float | str):
+        raise click.BadParameter(f"{word!r} is no value: write words, numbers, true or false")
+    return value
 
 
 def shapes(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, inputs.Shape]:
