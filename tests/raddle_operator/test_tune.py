@@ -209,7 +209,7 @@ def begun(tmp_path):
     def begin(*arguments):
         # A shell that starts the tests in the background has them ignore SIGINT.
         process = subprocess.Popen(
-            ["env", "--default-signal=INT", RADDLE, "tune", *arguments, "--rate", "50", "-o", "json"],
+            ["env", "--default-signal=INT,QUIT", RADDLE, "tune", *arguments, "--rate", "50", "-o", "json"],
             env={**os.environ, "TMPDIR": str(folder)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -237,14 +237,48 @@ def ended(process, number):
 
 
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+ALL_SIGNALS = pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT], ids=lambda number: number.name
+)
 
 
-@SIGNALS
+@ALL_SIGNALS
 def test_a_signal_ends_the_measuring_and_what_is_known_is_said(begun, model, number):
     process = begun(model)
     assert "capacity" in process.stderr.readline()
     out, _ = ended(process, number)
     assert document.from_document(json.loads(out)).result.verdict == "Inconclusive"
+
+
+def test_the_end_of_its_terminal_ends_the_measuring_and_leaves_no_process(model, tmp_path):
+    ours, theirs = os.openpty()
+    report = tmp_path / "report.json"
+    process = subprocess.Popen(
+        ["env", "--default-signal=HUP", "setsid", "--ctty", RADDLE, "tune", model, "--rate", "50", "--report", report],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    said = b""
+    while b"capacity" not in said:
+        said += os.read(ours, 4096)
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert children
+    os.close(ours)
+    assert process.wait(60) == 128 + signal.SIGHUP
+    assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    assert document.from_document(json.loads(report.read_text())).result.verdict == "Inconclusive"
+
+
+def test_a_program_under_nohup_is_not_ended_by_its_terminal():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with ending.signals():
+            signal.raise_signal(signal.SIGHUP)
+            assert ending.status() == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @SIGNALS

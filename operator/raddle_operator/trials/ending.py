@@ -1,4 +1,4 @@
-"""An end that someone asks for, by Ctrl-C or SIGTERM.
+"""An end that someone asks for, by Ctrl-C or SIGTERM, or by closing the terminal.
 
 It comes where something is awaited, and nowhere else: what is being started, ended or reckoned is not cut in two.
 """
@@ -6,8 +6,11 @@ It comes where something is awaited, and nowhere else: what is being started, en
 from __future__ import annotations
 
 import contextlib
+import os
+import select
 import signal
 from collections.abc import Iterator
+from typing import Final
 
 
 class EndedError(BaseException):
@@ -16,6 +19,9 @@ class EndedError(BaseException):
     def __init__(self, status: int) -> None:
         super().__init__()
         self.status = status
+
+
+_ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class _Signals:
@@ -27,8 +33,9 @@ class _Signals:
 
 @contextlib.contextmanager
 def signals() -> Iterator[None]:
-    """Within it Ctrl-C and SIGTERM end what is `awaited`, now and from then on."""
-    before = {one: signal.signal(one, _note) for one in (signal.SIGINT, signal.SIGTERM)}
+    """Within it each of these signals ends what is `awaited`, now and from then on; not SIGHUP under nohup(1)."""
+    under_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    before = {one: signal.signal(one, _note) for one in _ENDS if not (under_nohup and one is signal.SIGHUP)}
     try:
         yield
     finally:
@@ -38,10 +45,24 @@ def signals() -> Iterator[None]:
 
 
 def _note(number: int, _: object) -> None:
+    if number == signal.SIGHUP:
+        _leave_terminal()
     _Signals.status = _Signals.status or 128 + number
     if _Signals.awaiting:
         _Signals.awaiting = False
         raise EndedError(_Signals.status)
+
+
+def _leave_terminal() -> None:
+    """What is written to a terminal that is gone goes nowhere: it would fail, and nothing be ended in order."""
+    outputs = select.poll()
+    for output in (1, 2):
+        outputs.register(output, 0)
+    for output, found in outputs.poll(0):
+        if found & select.POLLHUP:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, output)
+            os.close(nowhere)
 
 
 def status() -> int:
