@@ -97,6 +97,20 @@ def test_the_patch_is_the_winners_part_of_a_policy_with_the_reasons():
     policy.parse(yaml.safe_load(patch)["spec"])
 
 
+def comments(patch):
+    return " ".join(line.removeprefix("#").strip() for line in patch.splitlines() if line.startswith("#"))
+
+
+def test_a_patch_that_counts_on_the_program_says_what_that_has_to_do():
+    settings = {"program.instances": 2, "budget.workersPerContainer": 2, "threads.intraOp": 1}
+    patch = advice.policy_patch(with_result(winner=Candidate.of(settings)))
+    needed = "only with what the program has to do itself: Run 2 processes, each with a session of its own;"
+    assert yaml.safe_load(patch)["spec"]["budget"] == {"workersPerContainer": 2}
+    assert needed in comments(patch)
+    alone = advice.policy_patch(with_result(winner=Candidate.of({"threads.intraOp": 1})))
+    assert "only with" not in comments(alone)
+
+
 @given(st.text(max_size=200))
 def test_no_name_gets_out_of_the_comments(name):
     patch = advice.policy_patch(replace(TUNING, name=name))

@@ -116,6 +116,9 @@ def _reasons(tuning: Tuning, gain: Interval) -> Iterator[str]:
     runtime = f" with {key.runtime} {key.runtime_version}".rstrip() if key.runtime else ""
     yield f"{tuning.name}{runtime}, {key.limit}, {key.node_class.title}; tuned {tuning.finished}"
     yield f"{FIGURES[result.figure].title} against the plan: {signed(gain)}, noise {result.noise_percent:.1f} %"
+    if todo := for_the_program(result.winner):
+        titles = "; ".join(one.title for one in todo)
+        yield f"only with what the program has to do itself: {titles}; without that none of it was measured"
     for path, part in result.contributions:
         if not path.startswith(PROGRAM + "."):
             yield f"{path}: {signed(part)}"

@@ -90,7 +90,8 @@ def _parts(tuning: Tuning, found: tuple[Row, ...]) -> Iterator[str]:
     yield _answer(tuning, found)
     patch = advice.policy_patch(tuning)
     if patch:
-        yield f'<h2>Policy patch</h2>\n<p class="soft">One click selects it.</p>\n<pre>{escape(patch)}</pre>'
+        only = " Only with what the program has to do itself, below." if advice.for_the_program(result.winner) else ""
+        yield f'<h2>Policy patch</h2>\n<p class="soft">One click selects it.{only}</p>\n<pre>{escape(patch)}</pre>'
     drawn = "".join(
         f"<figure><figcaption><h2>{escape(chart.title)}</h2><p>{escape(chart.text)}</p></figcaption>{charts.svg(chart)}</figure>\n"
         for chart in charts.charts(tuning)
