@@ -5,9 +5,11 @@ No timing is asserted.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +18,11 @@ import pytest
 from support import tiny_models
 
 from raddle_operator.local import quota
-from raddle_operator.local.container import Container
+from raddle_operator.local.container import Container, Entered
 from raddle_operator.trials import inputs, models, programs
 from raddle_operator.trials.http_load import Request
 from raddle_operator.trials.measuring import Measuring
+from raddle_operator.trials.processes import Here
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.measured import Ask, Block, Failure
 
@@ -214,6 +217,63 @@ def test_single_failed_answers_are_missed_and_said(measuring, server, said):
 
 def test_processes_that_a_server_starts_end_with_it(measuring, server):
     assert isinstance(measuring(server("forks")).measure(ask()), Block)
+
+
+# --- processes ------------------------------------------------------------------------------------------------------
+
+# It works for a while, and so does a child in a session of its own; then the child says so.
+WORKS = """
+import os, signal, time
+def work():
+    while time.process_time() < 0.2:
+        pass
+pid = os.fork()
+if pid:
+    work()
+    os.wait()
+os.setsid()
+work()
+print("worked", flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture
+def working():
+    """working(prefix): its processes, behind this command, without a cgroup that they know of; both have worked."""
+    with contextlib.ExitStack() as stack:
+
+        def start(prefix=()):
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            entered = Entered(argv=[*prefix, sys.executable, "-c", WORKS], environment=os.environ, group=None)
+            here = Here(entered, folder)
+            stack.callback(here.end)
+            here.start()
+            while "worked" not in here.output():
+                here.check()
+            return here
+
+        yield start
+
+
+@pytest.mark.timeout(30)
+def test_without_a_cgroup_all_that_a_program_started_is_counted_and_ended(working):
+    here = working()
+    assert here.usage().cpu_s >= 0.3
+    pids = here.pids()
+    assert len(pids) == 2
+    here.end()
+    # Who is killed may need a moment.
+    while {one.pid for one in psutil.process_iter(["status"]) if one.info["status"] != psutil.STATUS_ZOMBIE} & pids:
+        pass
+
+
+@needs_quota
+def test_in_a_cgroup_that_another_made_its_periods_are_counted(working):
+    with quota.limited(0.5) as group:
+        here = working(group.command([]))
+        assert here.usage().periods
+        assert here.pids() == set(group.pids())
 
 
 # --- several candidates ---------------------------------------------------------------------------------------------

@@ -123,6 +123,29 @@ def limited(quota_cpus: float | None, *, requested_cpus: float | None = None) ->
         _remove(group.paths)
 
 
+def group_of(pid: int) -> Group | None:
+    """The group that a process is in; None where that is this process's own, or not to be seen."""
+    try:
+        own, found = _own_group("self"), _own_group(str(pid))
+    except OSError:
+        return None
+    return found if found != own and found.paths and (found.paths[0] / "cpu.stat").exists() else None
+
+
+def _own_group(process: str) -> Group:
+    mounts = _cgroup_mounts()
+    v1 = {
+        mount / _own_path(controller, process).lstrip("/"): None
+        for controller in ("cpu", "cpuacct")
+        for mount, kind, options in mounts
+        if kind == "cgroup" and controller in options
+    }
+    if v1:
+        return Group(version=1, paths=tuple(v1))
+    v2 = [mount / _own_path("", process).lstrip("/") for mount, kind, _ in mounts if kind == "cgroup2"]
+    return Group(version=2, paths=tuple(v2[:1]))
+
+
 def available() -> str | None:
     """None where a group with a quota can be made and entered, else the reason why not."""
     try:
@@ -247,8 +270,8 @@ def _cgroup_mounts() -> list[tuple[Path, str, list[str]]]:
     return [(Path(at), kind, options.split(",")) for _, at, kind, options, *_ in lines if kind.startswith("cgroup")]
 
 
-def _own_path(controller: str) -> str:
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
+def _own_path(controller: str, process: str = "self") -> str:
+    for line in Path("/proc", process, "cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controller in controllers.split(","):
             return path

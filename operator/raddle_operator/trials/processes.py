@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -105,10 +106,20 @@ class Here:
         return self._stderr.read_text(errors="replace")
 
     def usage(self) -> quota.Usage:
-        """What they have used until now; without a cgroup only CPU time of those that were started."""
-        if self._entered.group is not None:
-            return self._entered.group.usage()
-        return quota.Usage(cpu_s=sum(_cpu_s(process.pid) for process in self._started))
+        """What they have used until now; without a cgroup only CPU time."""
+        groups = self._groups()
+        if len(groups) == 1:
+            return groups[0].usage()
+        if groups:
+            # A scope for each that was started.
+            used = [group.usage() for group in groups]
+            return quota.Usage(
+                cpu_s=sum(one.cpu_s for one in used),
+                periods=sum(one.periods for one in used),
+                throttled_periods=sum(one.throttled_periods for one in used),
+                throttled_s=sum(one.throttled_s for one in used),
+            )
+        return quota.Usage(cpu_s=sum(one.cpu_s for one in _tree(self._roots())))
 
     def pause(self) -> None:
         """Stops them, so that they take nothing from another program."""
@@ -120,32 +131,68 @@ class Here:
 
     def end(self) -> None:
         """Kills them."""
+        # Who is stopped starts nothing more, and still says who started it.
+        self.pause()
         self._signal(signal.SIGKILL)
         for process in self._started:
             process.wait()
 
     def pids(self) -> set[int]:
-        """The processes that are there now; without a cgroup those that were started."""
+        """The processes that are there now; without a cgroup those that were started, and whom they have started."""
         started = {process.pid for process in self._started if process.poll() is None}
-        return started.union(self._entered.group.pids() if self._entered.group is not None else ())
+        tree = () if self._entered.group is not None else (one.pid for one in _tree(self._roots()))
+        return started.union(tree, *(group.pids() for group in self._groups()))
+
+    def _groups(self) -> list[quota.Group]:
+        """Those that they are in: the one that was made for them, else the scopes of systemd-run; [] without."""
+        if self._entered.group is not None:
+            return [self._entered.group]
+        found = [quota.group_of(process.pid) for process in self._started if process.poll() is None]
+        return [group for group in found if group is not None]
+
+    def _roots(self) -> set[int]:
+        return {process.pid for process in self._started}
 
     def _signal(self, number: signal.Signals) -> None:
-        for process in self._started:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
-        # Those that made a session of their own.
-        for pid in self.pids():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
+        # Once more for those that are started meanwhile.
+        met: set[int] = set()
+        while new := self.pids() - met:
+            met |= new
+            for pid in new:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
 
 
-def _cpu_s(pid: int) -> float:
-    """proc_pid_stat(5): utime and stime are fields 14 and 15; the command in field 2 may hold spaces."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Process:
+    """One of /proc. `cpu_s` counts its children that have ended, too."""
+
+    pid: int
+    parent: int
+    session: int
+    cpu_s: float
+
+
+def _tree(roots: set[int]) -> list[_Process]:
+    """These, all whom they have started, and who is in a session of one of them."""
+    others, found, known = list(_processes()), [], set(roots)
+    while new := [one for one in others if not known.isdisjoint((one.pid, one.parent, one.session))]:
+        others = [one for one in others if one not in new]
+        found += new
+        known.update(one.pid for one in new)
+    return found
+
+
+def _processes() -> Iterator[_Process]:
+    """Yields all that there are. proc_pid_stat(5): the command in field 2 may hold spaces."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        ticks = sum(map(int, fields[11:15]))
+        pid, parent, session = int(path.parent.name), int(fields[1]), int(fields[3])
+        yield _Process(pid=pid, parent=parent, session=session, cpu_s=ticks / _TICKS_PER_S)
 
 
 @contextlib.contextmanager
