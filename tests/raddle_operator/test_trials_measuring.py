@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -300,6 +301,21 @@ def test_no_more_are_kept_than_asked_for_the_one_longest_unused_ends_first(measu
     for candidate in (NOTHING, NOTHING, ONE, NOTHING):
         assert isinstance(one.measure(ask(candidate, seconds=0.1)), Block)
     assert started == [NOTHING, ONE, NOTHING]
+
+
+def test_a_block_that_shall_be_fresh_is_of_a_program_that_has_not_worked(measuring, model, tmp_path, said):
+    started = []
+    start = python(model, tmp_path, said)
+
+    def counted(candidate):
+        started.append(candidate)
+        return start(candidate)
+
+    one = measuring(counted)
+    one.program(NOTHING)
+    for fresh in (True, False, True):
+        assert isinstance(one.measure(replace(ask(seconds=0.1), fresh=fresh)), Block)
+    assert len(started) == 2
 
 
 def test_one_that_has_ended_meanwhile_fails_and_is_started_again(measuring, model, tmp_path, said):

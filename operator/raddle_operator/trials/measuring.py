@@ -62,7 +62,7 @@ class Measuring:
     def measure(self, ask: Ask) -> Block | Failure:
         """What the block shows, or why there is none."""
         try:
-            kept = self._working(ask.candidate)
+            kept = self._working(ask.candidate, fresh=ask.fresh)
             try:
                 block = _block(kept.program, ask, self.warm_up_s, self.say)
             finally:
@@ -82,10 +82,10 @@ class Measuring:
         program.processes.pause()
         return program
 
-    def _working(self, candidate: Candidate) -> _Kept:
-        """The candidate's program, as the one that was used last; no other works."""
+    def _working(self, candidate: Candidate, *, fresh: bool = False) -> _Kept:
+        """The candidate's program, as the one that was used last; no other works. `fresh`: it has not worked yet."""
         kept = self._programs.pop(candidate, None)
-        if kept is not None and kept.worked_s > _WORTH * kept.program.started_s:
+        if kept is not None and kept.worked_s > (0.0 if fresh else _WORTH * kept.program.started_s):
             kept.stack.close()
             kept = None
         if kept is None:
