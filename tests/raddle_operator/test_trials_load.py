@@ -5,15 +5,19 @@ No timing is asserted.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
+import time
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raddle_operator.trials import arrivals
+from raddle_operator.trials import arrivals, http_load
 from raddle_operator.trials.load import LoadError, Offer
 from raddle_operator.trials.runner_load import Runners
 
@@ -117,6 +121,11 @@ def test_what_nobody_answers_in_time_is_missed_with_the_time_that_it_waited(runn
     assert all(latency_ms >= 100 for latency_ms in seen.latencies_ms)
 
 
+def test_a_program_that_is_slow_is_waited_for_as_its_longest_answer_took(runners):
+    slow = runners(lambda: time.sleep(0.3))
+    assert slow.offered(offer(50, 0.02, seed=None, grace_s=0.01, warm_up_s=0.01), lambda: None).missed == 0
+
+
 def test_a_closed_loop_has_one_request_for_each_runner_at_a_time(runners):
     lock, now, most = threading.Lock(), [0], []
 
@@ -139,3 +148,32 @@ def test_a_runner_that_ends_is_said(runners):
 
     with pytest.raises(LoadError, match="the runner has ended"):
         runners(end).offered(offer(50, 0.1), lambda: None)
+
+
+# --- servers --------------------------------------------------------------------------------------------------------
+
+
+async def most_at_once(**more):
+    """How many requests a server that waits with each has at once at most, asked by one caller at first."""
+    now, most = 0, 0
+
+    async def wait(request):
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.05)
+        now -= 1
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_get("/", wait)
+    async with TestServer(app) as server, http_load.session() as client:
+        one = http_load.Server(client, http_load.Request(url=str(server.make_url("/"))), 1)
+        seen = await one.offered(offer(None, 0.05, warm_up_s=0.05, **more), lambda: None)
+    assert seen.missed == 0
+    return most
+
+
+async def test_the_most_that_a_waiting_server_serves_takes_more_callers():
+    assert await most_at_once(most=True) >= 4
+    assert await most_at_once() == 1

@@ -30,6 +30,8 @@ _ANSWER_CHARACTERS: Final = 200
 _TAG: Final = re.compile("<[^<>]*>")
 _ATTEMPT_S: Final = 10.0
 _BETWEEN_ATTEMPTS_S: Final = 0.1
+# Twice as many callers that get less than this times the answers get no more.
+_MORE: Final = 1.1
 # A server that comes up may say so by any other.
 _REFUSALS: Final = (400, 401, 403, 405, 411, 413, 415, 422, 501)
 
@@ -110,22 +112,28 @@ class Server:
         self._posted = request.body()
         self._callers = callers
         self._refused: Counter[str] = Counter()
+        self._longest_s = 0.0
 
     async def offered(self, offer: Offer, begun: Callable[[], None]) -> Seen:
         """Offers the load."""
+        callers, longest_s = self._callers, 0.0
         if offer.warm_up_s:
-            await self._closed(time.perf_counter() + offer.warm_up_s, offer.grace_s)
+            served, longest_s = await self._warm_up(callers, offer.warm_up_s)
+            self._longest_s = max(self._longest_s, longest_s)
+            if offer.most:
+                callers, longest_s = await self._most(served, offer.warm_up_s)
             await asyncio.sleep(load.PAUSE_S)
+        grace_s = load.grace_s(offer, max(self._longest_s, longest_s))
         begun()
         self._refused.clear()
         start_s = time.perf_counter() + 0.02
         end_s = start_s + offer.seconds
         await _until(start_s)
         if offer.rate is None:
-            asked = await self._closed(end_s, offer.grace_s)
+            asked = await self._closed(callers, end_s, grace_s)
         else:
-            asked = await self._open(start_s, arrivals.due(offer.rate, offer.seconds, offer.seed), end_s, offer.grace_s)
-        give_up_s = end_s + offer.grace_s
+            asked = await self._open(start_s, arrivals.due(offer.rate, offer.seconds, offer.seed), end_s, grace_s)
+        give_up_s = end_s + grace_s
         return Seen(
             latencies_ms=[load.rounded_ms((give_up_s if at is None else at) - due_s) for due_s, at in asked],
             missed=sum(at is None for _, at in asked),
@@ -142,7 +150,25 @@ class Server:
             tasks.append(asyncio.create_task(self._one(start_s + moment_s, end_s + grace_s)))
         return [await task for task in tasks]
 
-    async def _closed(self, end_s: float, grace_s: float) -> list[tuple[float, float | None]]:
+    async def _warm_up(self, callers: int, seconds: float) -> tuple[float, float]:
+        """Answers a second to so many callers, and how many seconds the longest took."""
+        start_s = time.perf_counter()
+        asked = await self._closed(callers, start_s + seconds, load.WARM_UP_GRACE_S)
+        took_s = [at - due_s for due_s, at in asked if at is not None]
+        return len(took_s) / (time.perf_counter() - start_s), max(took_s, default=0.0)
+
+    async def _most(self, served: float, seconds: float) -> tuple[int, float]:
+        """How many callers get the most answers, doubled until twice as many get no more; the longest of them."""
+        callers, longest_s = self._callers, 0.0
+        while callers < _MOST_CONNECTIONS:
+            twice = min(2 * callers, _MOST_CONNECTIONS)
+            more, found_s = await self._warm_up(twice, seconds)
+            if more <= _MORE * served:
+                break
+            callers, longest_s, served = twice, found_s, more
+        return callers, longest_s
+
+    async def _closed(self, callers: int, end_s: float, grace_s: float) -> list[tuple[float, float | None]]:
         found: list[tuple[float, float | None]] = []
 
         async def call() -> None:
@@ -152,7 +178,7 @@ class Server:
                     # One that refuses at once shall not be asked without end.
                     await asyncio.sleep(_BETWEEN_ATTEMPTS_S)
 
-        await asyncio.gather(*(call() for _ in range(self._callers)))
+        await asyncio.gather(*(call() for _ in range(callers)))
         return sorted(found, key=lambda one: one[0])
 
     async def _one(self, due_s: float, give_up_s: float) -> tuple[float, float | None]:

@@ -21,6 +21,10 @@ from raddle_operator.trials import ending
 
 # A request that is unanswered so long after the end is missed.
 GRACE_S: Final = 2.0
+# Or so many times as long as the longest answer took that waited for no other: a model may take seconds.
+_GRACE_ANSWERS: Final = 4.0
+# The warm-up's requests are waited for until then, to know that.
+WARM_UP_GRACE_S: Final = 30.0
 # Two CFS periods: what the warm-up burned is refilled.
 PAUSE_S: Final = 0.2
 
@@ -33,7 +37,9 @@ class LoadError(Exception):
 class Offer:
     """The load to offer: `rate` requests a second, None: each caller asks when it has its last answer.
 
-    `seed` as in `arrivals.due`. Before it there are `warm_up_s` of a closed loop that no figure has.
+    `seed` as in `arrivals.due`. Before it there are `warm_up_s` of a closed loop that no figure has. `most` is for a
+    server asked without a rate: by as many callers as it takes until no more is answered. What is unanswered `grace_s`
+    after the end is missed; it is waited longer for a program that is slow, see `grace_s`.
     """
 
     rate: float | None
@@ -41,6 +47,7 @@ class Offer:
     seed: int | None = None
     warm_up_s: float = 0.0
     grace_s: float = GRACE_S
+    most: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +144,11 @@ def serve(offered: Callable[[Offer, Callable[[], None]], Seen], lines: IO[str] =
 
 def _say(document: dict[str, Any]) -> None:
     print(json.dumps(document), flush=True)
+
+
+def grace_s(offer: Offer, longest_s: float) -> float:
+    """How long after the end an answer is waited for, of a program whose longest one took so long in its warm-ups."""
+    return max(offer.grace_s, _GRACE_ANSWERS * longest_s)
 
 
 def rounded_ms(seconds: float) -> float:

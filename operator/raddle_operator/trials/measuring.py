@@ -20,6 +20,8 @@ _WARM_UP_S: Final = 0.3
 # Processes of one program differ, so one is not kept for long: it is started again once it has worked this many times
 # as long as its start took.
 _WORTH: Final = 4.0
+# The phase of a search in which a block shows the most that is served.
+_CAPACITY: Final = "capacity"
 # One of more refusals tells nothing of its settings.
 _REFUSED_PERCENT: Final = 5.0
 
@@ -106,7 +108,8 @@ class Measuring:
 
 def _block(program: Program, ask: Ask, warm_up_s: float, say: Callable[[str], None]) -> Block:
     processes = program.processes
-    offer = Offer(rate=ask.rate, seconds=ask.seconds, seed=ask.seed, warm_up_s=warm_up_s)
+    most = ask.rate is None and ask.phase == _CAPACITY
+    offer = Offer(rate=ask.rate, seconds=ask.seconds, seed=ask.seed, warm_up_s=warm_up_s, most=most)
     try:
         with program.caller.offered(offer) as seen_at_end:
             before = conditions.read(processes.usage())

@@ -29,15 +29,17 @@ class Runners:
         self._links = {link.fileno(): link for link in links}
         self._free = list(self._links)
         self._busy: list[int] = []
+        self._longest_s = 0.0
 
     def offered(self, offer: Offer, begun: Callable[[], None]) -> Seen:
         """Offers the load; every runner has answered what it was sent at the end. Raises LoadError."""
         if offer.warm_up_s:
-            self._offer(None, offer.warm_up_s, offer.grace_s)
+            warm_up = self._offer(None, offer.warm_up_s, load.WARM_UP_GRACE_S)
+            self._longest_s = max([self._longest_s, *(one_ms / 1000 for one_ms in warm_up.latencies_ms)])
             time.sleep(load.PAUSE_S)
         begun()
         due = None if offer.rate is None else arrivals.due(offer.rate, offer.seconds, offer.seed)
-        return self._offer(due, offer.seconds, offer.grace_s)
+        return self._offer(due, offer.seconds, load.grace_s(offer, self._longest_s))
 
     def _offer(self, due: Sequence[float] | None, seconds: float, grace_s: float) -> Seen:
         clock = time.perf_counter

@@ -13,8 +13,9 @@ class Ask:
 
     The chance is drawn from `seed`: blocks with the same seed, rate and seconds have requests at the same moments, so
     that what the arrivals do to the latencies is the same in both. Without a rate there are as many callers as the
-    program has instances. Two asks one after the other for different candidates never run at the same time. `fresh`: by
-    a program that was started for it, since two processes of the same program differ.
+    program has instances; in the phase `capacity` a server has as many as get the most answers. Two asks one after the
+    other for different candidates never run at the same time. `fresh`: by a program that was started for it, since two
+    processes of the same program differ.
     """
 
     candidate: Candidate
