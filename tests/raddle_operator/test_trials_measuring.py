@@ -17,15 +17,18 @@ import numpy as np
 import psutil
 import pytest
 from support import tiny_models
+from support.machines import of_size
 
 from raddle_operator.local import quota
 from raddle_operator.local.container import Container, Entered
 from raddle_operator.trials import inputs, models, programs
+from raddle_operator.trials.base import Base
 from raddle_operator.trials.http_load import Request
 from raddle_operator.trials.measuring import Measuring
 from raddle_operator.trials.processes import Here
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.measured import Ask, Block, Failure
+from raddle_operator.tuning.objective import Kind, Objective
 
 NOTHING = Candidate()
 ONE = Candidate.of({"threads.intraOp": 1})
@@ -137,6 +140,8 @@ async def ask(request):
     global asked
     asked += 1
     body = await request.read()
+    if how == "by ONNX Runtime" and asked == 1:
+        print("raddle: onnxruntime 1.23.2: intra_op=4, spinning off", file=sys.stderr, flush=True)
     if how == "never":
         await asyncio.sleep(3600)
     if how == "500" or (how == "sometimes" and asked % 60 == 0):
@@ -179,6 +184,23 @@ def test_a_server_is_asked_over_http(measuring, server, said):
     closed = one.measure(ask(rate=None))
     assert isinstance(closed, Block), closed
     assert len(closed.latencies_ms) > 2
+
+
+def test_a_result_of_a_server_is_for_the_onnxruntime_that_its_shim_tells_of(measuring, server):
+    base = Base(spec={}, cpus=None, machine=of_size(16), applied=lambda spec: given())
+    keys, versions = {}, {}
+    for how in ("by ONNX Runtime", "well"):
+        one = measuring(server(how))
+        first = one.program(NOTHING)
+        versions[how] = base.case(first, ()).onnxruntime
+        one.close()
+        # It is asked when all programs have ended.
+        keys[how] = base.key("", Objective(kind=Kind.THROUGHPUT), first)
+    assert versions == {"by ONNX Runtime": (1, 23, 2), "well": None}
+    assert {how: (key.runtime, key.runtime_version) for how, key in keys.items()} == {
+        "by ONNX Runtime": ("onnxruntime", "1.23.2"),
+        "well": ("", ""),
+    }
 
 
 @pytest.mark.parametrize(

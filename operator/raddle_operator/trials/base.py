@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from raddle.cpus.topology import Machine
 from raddle.planning.capacity import Budget, is_exclusive
@@ -18,9 +18,6 @@ from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.key import Key, NodeClass
 from raddle_operator.tuning.objective import Objective
 from raddle_operator.tuning.space import Case
-
-# How the shim tells of it, on standard error.
-_SHIM_SAID: Final = re.compile(r"raddle: onnxruntime (\d+(?:\.\d+)+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +59,6 @@ class Base:
         """
         said = first.said
         version = said.get("version", "") if said.get("runtime") == "onnxruntime" else ""
-        shim = _SHIM_SAID.search(first.processes.output())
-        version = version or (shim[1] if shim else "")
         return Case(
             machine=self.machine,
             budget=self.budget,

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import select
 import socket
 import time
@@ -25,13 +26,16 @@ __all__ = ["START_S", "Program", "Request", "Server", "TrialError", "runners", "
 # Importing ONNX Runtime and loading a model within a tenth of a CPU is slow.
 _MOST_SOCKET_BYTES: Final = 107
 START_S: Final = 120.0
+# How the shim tells of it, on standard error.
+_SHIM_SAID: Final = re.compile(r"raddle: onnxruntime (\d+(?:\.\d+)+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """A program that waits to be asked.
 
-    `said` is what a runner says of itself (run_model.py), {} for a server. `started_s` is how long it took to come up.
+    `said` is what a runner says of itself (run_model.py), or a server's ONNX Runtime as the shim tells of it, {} where
+    it tells of none. `started_s` is how long it took to come up.
     """
 
     caller: Caller
@@ -165,7 +169,9 @@ def server(
         document = json.dumps({**asdict(request), "callers": instances})
         caller = Caller(http_load.__name__, [document])
         stack.callback(caller.close)
-        yield Program(caller=caller, processes=processes, said={}, started_s=time.monotonic() - before_s)
+        shim = _SHIM_SAID.search(processes.output())
+        said = {"runtime": "onnxruntime", "version": shim[1]} if shim else {}
+        yield Program(caller=caller, processes=processes, said=said, started_s=time.monotonic() - before_s)
 
 
 def _kserve_request(model: Request, given: kserve.Inputs, answer: Callable[[Request], bytes], file: Path) -> Request:
