@@ -63,6 +63,16 @@ def test_what_was_found_is_shown_again_from_its_json(written, tmp_path, capsys):
     assert report.read_text() == page.page(TUNING)
 
 
+def test_of_the_logs_of_several_jobs_the_search_is_shown_wherever_it_stands(tmp_path, capsys):
+    confirmed = replace(with_result(trials=TUNING.result.trials[:1]), name="confirmed")
+    search, confirmation = (json.dumps(to_document(one)) for one in (TUNING, confirmed))
+    for place, lines in enumerate([[search, confirmation], [confirmation, search], [confirmation, "{}", search, "{"]]):
+        source = tmp_path / f"logs-{place}"
+        source.write_text("\n".join(["measuring", *lines, ""]))
+        done = CliRunner().invoke(main, ["tuned", str(source)])
+        assert (done.exit_code, done.output) == (0, text(TUNING, capsys))
+
+
 @pytest.mark.parametrize(
     ("written", "why"),
     [

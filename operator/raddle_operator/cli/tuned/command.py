@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,8 +36,8 @@ Exit codes: 0 done, 2 bad input or usage.
 def tuned(form: str, report: Path | None, source: IO[str]) -> None:
     """Show what a tuning found.
 
-    FILE is the JSON of `raddle tune -o json` or `--report FILE.json`, or the log of an InferenceTuning's Job; - is
-    standard input.
+    FILE is the JSON of `raddle tune -o json` or `--report FILE.json`, or the log of an InferenceTuning's Jobs, of which
+    the longest search is shown; - is standard input.
     """
     writing.write(_read(source.name, source.read()), form=form, report=report)
 
@@ -51,9 +53,29 @@ def _read(name: str, text: str) -> Tuning:
 
 
 def _document(text: str) -> Any:
-    """The whole text as JSON, or the last line that is an object: what a tuner prints at its end. Raises ValueError."""
+    """The whole text as JSON, or the line that is a tuning of the most trials. Raises ValueError where there is none.
+
+    A tuner prints one at its end: that of the node that searched, and those of the nodes that only confirmed what won.
+    """
     try:
         return json.loads(text)
     except ValueError:
-        last = next((line for line in reversed(text.splitlines()) if line.startswith("{")), "")
-        return json.loads(last)
+        found = list(_objects(text))
+        if not found:
+            raise
+        return max(reversed(found), key=_trials)
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """Yields the lines that are JSON objects."""
+    for line in text.splitlines():
+        if line.startswith("{"):
+            with contextlib.suppress(ValueError):
+                yield json.loads(line)
+
+
+def _trials(document: dict[str, Any]) -> int:
+    """How many it has, 0 where it is no tuning."""
+    result = document.get("result")
+    trials = result.get("trials") if isinstance(result, dict) else None
+    return len(trials) if isinstance(trials, list) else 0
