@@ -86,7 +86,13 @@ policies = st.sampled_from(
 
 
 names = st.text("abcxyz019-./:@", max_size=256)
-tuned = st.none() | st.builds(wire.Tuned, image=names, workload=names, by=st.text("abcxyz019-", max_size=63))
+tuned = st.none() | st.builds(
+    wire.Tuned,
+    image=names,
+    workload=names,
+    by=st.text("abcxyz019-", max_size=63),
+    first=st.booleans(),
+)
 STATIC = read_machine(str(machines.path("2s16c32t")))._replace(kubelet=Kubelet(cpu_manager_policy="static"))
 
 

@@ -26,24 +26,26 @@ from raddle_operator.tuning.result import Verdict
 
 NODE, OTHER = of_size(32), of_size(16)
 TITLE = "Synthetic, 2 sockets, 2 NUMA nodes, 2 L3 domains, 16 cores, 32 CPUs"
-RANKER = [{"kind": "ReplicaSet", "name": "ranker-7d9f", "controller": True}]
+RANKER = ({"kind": "ReplicaSet", "name": "ranker-7d9f", "controller": True},)
+OF_RANKER = Tuned(SERVED_IMAGE, "Deployment/ranker")
 
 
-def pod(cpu="4", owners=(), image=SERVED_IMAGE, **spec):
-    made = objects.pod(objects.container(cpu=cpu, image=image), name="p", labels={"pod-template-hash": "7d9f"}, **spec)
+def pod(cpu="4", owners=RANKER, image=SERVED_IMAGE, others=(), **spec):
+    served = objects.container(cpu=cpu, image=image)
+    made = objects.pod(*others, served, name="p", labels={"pod-template-hash": "7d9f"}, **spec)
     made["metadata"]["ownerReferences"] = list(owners)
     return made
 
 
-def created(obj, spec, tunings=None):
+def created(obj, spec, tunings=None, **more):
     """A pod's annotations as they are before it is bound."""
-    patched, _ = inject(obj, spec, facts=replace(KNOWN, tunings=tunings))
+    patched, _ = inject(obj, spec, facts=replace(KNOWN, tunings=tunings), **more)
     return patched["metadata"]["annotations"]
 
 
-def bound(tunings, *, spec=None, machine=NODE, obj=None):
+def bound(tunings, *, spec=None, machine=NODE, obj=None, **more):
     """What the plan says once the pod is bound, and what the shim is told."""
-    annotations = created(obj or pod(), spec or {"tuning": "ranker"})
+    annotations = created(obj or pod(), spec or {"tuning": "ranker"}, **more)
     changed = rebind(annotations, "n1", machine, namespace="ns", tunings=tunings).annotations
     return read_plan_text(changed["plan.raddle.dev/serve"]), env.decode(changed["shim.raddle.dev/serve"])
 
@@ -65,7 +67,7 @@ def test_a_winner_is_planned_with_where_its_result_is_valid():
     assert plan.because["tuned"] == (
         f"intraOp 3, slowest tenth -18.0 % [-23.0, -12.0] on {TITLE}, 2026-11-23 (InferenceTuning ranker)"
     )
-    assert plan.tuned == Tuned(SERVED_IMAGE, "", by="ranker")
+    assert plan.tuned == OF_RANKER._replace(by="ranker")
 
 
 def test_what_is_recorded_is_the_policy_without_it_so_that_another_binding_decides_anew():
@@ -131,7 +133,8 @@ def test_a_policy_that_names_no_tuning_records_nothing_of_it():
 # --- where it does not hold -----------------------------------------------------------------------------------------
 
 STATIC = NODE._replace(kubelet=Kubelet(cpu_manager_policy="static"))
-GUARANTEED = objects.pod(objects.guaranteed(cpu="4", image=SERVED_IMAGE), name="p")
+GUARANTEED = pod()
+GUARANTEED["spec"]["containers"] = [objects.guaranteed(cpu="4", image=SERVED_IMAGE)]
 OF_MAIN = {"workload": {"kind": "Deployment", "name": "ranker", "container": "main"}}
 DIGEST = "sha256:" + "1a" * 32
 MISFITS = {
@@ -155,6 +158,18 @@ MISFITS = {
     "another rate": (
         {"spec": {"tuning": "ranker", "load": {"requestsPerSecond": 80}}},
         "the rate is 80 requests/s, it was tuned for 50 requests/s",
+    ),
+    "another workload": (
+        {"obj": pod(owners=[{"kind": "StatefulSet", "name": "triton", "controller": True}])},
+        "the workload is StatefulSet/triton, it was tuned for Deployment/ranker",
+    ),
+    "a pod that is nobody's": (
+        {"obj": pod(owners=())},
+        "the workload is not known, it was tuned for Deployment/ranker",
+    ),
+    "a container beside the first one": (
+        {"obj": pod(others=[objects.container("main", cpu="4", image=SERVED_IMAGE)])},
+        "the container is serve, it was tuned for the first one",
     ),
     "another container": (
         {"tunings": by_name(with_status(of_class(summary(NODE)), **OF_MAIN))},
@@ -182,6 +197,24 @@ def test_what_does_not_fit_is_said_and_the_plan_is_the_one_without(there, reason
     assert plan.because["tuned"] == f"InferenceTuning ranker: {reason}"
     assert plan.tuned.by == ""
     assert plan.values["intraOp"] != 3
+
+
+def test_a_container_that_the_tuning_names_is_it_wherever_it_stands():
+    named = {"workload": {**OF_MAIN["workload"], "container": "serve"}}
+    others = [objects.container("main", cpu="4", image=SERVED_IMAGE)]
+    plan, _ = bound(by_name(with_status(of_class(summary(NODE)), **named)), obj=pod(others=others))
+    assert plan.tuned.by == "ranker"
+
+
+def test_a_proxy_that_was_put_in_front_does_not_make_the_first_container_another():
+    plan, _ = bound(BETTER, obj=pod(others=[objects.container("istio-proxy", image="proxy:1")]))
+    assert plan.tuned.by == "ranker"
+
+
+def test_an_image_that_was_measured_alone_is_for_any_workload():
+    alone = {"workload": None, "image": SERVED_IMAGE, "resources": {"limits": {"cpu": "4"}}}
+    plan, _ = bound(by_name(with_status(of_class(summary(NODE)), **alone)), obj=pod(owners=()))
+    assert plan.tuned.by == "ranker"
 
 
 def test_exclusive_cpus_fit_where_they_were_measured():
@@ -229,7 +262,7 @@ def test_auto_is_the_newest_tuning_of_the_pods_workload_that_fits():
         with_status(name="fourth"),
     )
     plan, _ = bound(tunings, spec={"tuning": "Auto"}, obj=pod(owners=RANKER))
-    assert (plan.values["intraOp"], plan.tuned) == (2, Tuned(SERVED_IMAGE, "Deployment/ranker", "second"))
+    assert (plan.values["intraOp"], plan.tuned) == (2, OF_RANKER._replace(by="second"))
 
 
 def test_auto_says_of_the_newest_why_it_does_not_fit():
@@ -256,7 +289,7 @@ def test_auto_says_whose_tuning_is_missing(owners, reason):
 @pytest.mark.parametrize(
     ("owners", "workload"),
     [
-        (RANKER, "Deployment/ranker"),
+        ([*RANKER], "Deployment/ranker"),
         ([{"kind": "DaemonSet", "name": "agent", "controller": True}], "DaemonSet/agent"),
         ([{"kind": "ReplicaSet", "name": "ranker-77aa", "controller": True}], ""),
         ([{"kind": "ReplicaSet", "name": "ranker", "controller": True}], ""),
@@ -276,7 +309,7 @@ def test_whose_a_pod_is_comes_from_its_controller(owners, workload):
 def test_following_ends_in_a_policy_and_a_reason_whatever_won(winner, verdict, limit_cpus, alone):
     tunings = of(winner=winner, verdict=verdict, key={"limit_cpus": limit_cpus, "model": "sha256:5e" * alone})
     policy = Policy(tuning="ranker", min_intra_op=2)
-    place = Place("ns", "serve", Tuned(SERVED_IMAGE, ""), NODE)
+    place = Place("ns", "serve", OF_RANKER, NODE)
     followed = follow(policy, Budget(quota_cpus=4.0), place, tunings)
     assert followed.because
     assert followed.policy == policy or followed.tuned.by == "ranker"

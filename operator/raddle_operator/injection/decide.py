@@ -280,7 +280,12 @@ def _values(
     policy, followed = governing.policy, None
     kept, hidden = variables.kept_counts(container, policy), variables.hidden(container, policy)
     if common is not None and policy.tuning is not None:
-        program = Tuned(container.image, workload_of(common.pod))
+        others = (one.name for one in common.pod.containers if one.name not in SIDECARS)
+        program = Tuned(
+            container.image,
+            workload_of(common.pod),
+            first=container.name == next(others, ""),
+        )
         place = Place(common.namespace, container.name, program, common.machine)
         followed = follow(policy, budget, place, common.tunings)
     if common is None or common.machine is None:

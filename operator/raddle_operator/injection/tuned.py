@@ -11,7 +11,7 @@ from raddle.planning.kinds import PolicyError
 from raddle.planning.planner import Budget
 from raddle.planning.policy import AUTO, Policy, overlaid
 from raddle.planning.wire import Tuned
-from raddle_operator.objects.tuning import ClassResult, TuningResults
+from raddle_operator.objects.tuning import ClassResult, TuningResults, Workload
 from raddle_operator.tuning.advice import signed
 from raddle_operator.tuning.candidate import PROGRAM, Candidate
 from raddle_operator.tuning.figure import FIGURES
@@ -136,9 +136,8 @@ def _misfits(policy: Policy, budget: Budget, place: Place, result: _Result) -> I
     """Yields what makes the result invalid here."""
     assert place.machine is not None
     workload, key = result.tuning.workload, result.found.summary.key
-    measured = workload.container if workload is not None else ""
-    if measured and measured != place.container:
-        yield f"the container is {place.container}, it was tuned for {measured}"
+    if workload is not None:
+        yield from _others(workload, place)
     image, tuned_image = place.tuned.image, result.found.image
     digest = place.image_id or image.partition("@")[2]
     if not (digest and key.image) and tuned_image and image != tuned_image:
@@ -160,6 +159,16 @@ def _misfits(policy: Policy, budget: Budget, place: Place, result: _Result) -> I
         runtime_version=place.runtime_version,
     )
     yield from filter(None, [misfit(key, there)])
+
+
+def _others(workload: Workload, place: Place) -> Iterator[str]:
+    """Yields what says that the container is not the one that was measured."""
+    if workload.reference != place.tuned.workload:
+        yield f"the workload is {place.tuned.workload or 'not known'}, it was tuned for {workload.reference}"
+    if workload.container and workload.container != place.container:
+        yield f"the container is {place.container}, it was tuned for {workload.container}"
+    if not workload.container and not place.tuned.first:
+        yield f"the container is {place.container}, it was tuned for the first one"
 
 
 def _processes(count: object) -> str:

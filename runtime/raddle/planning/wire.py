@@ -3,8 +3,8 @@
 `shim_text` is RADDLE_PLAN, for machines (see `env`). `plan_text` is the plan.raddle.dev/<container> annotation:
 compact JSON for people, for tools, and for the webhook at binding, which finds there all that it needs to plan
 again: {"v":1, "set":{values}, "because":{value: reason}, "node":name or null, "budget":{...}, "policy":{...},
-"by":"Kind/name"}, and where the policy names a tuning "tuned":{"by","image","workload"}. Annotations are untrusted:
-reading checks every value and raises WireError.
+"by":"Kind/name"}, and where the policy names a tuning "tuned":{"by","image","workload","first"}. Annotations are
+untrusted: reading checks every value and raises WireError.
 """
 
 from __future__ import annotations
@@ -54,11 +54,13 @@ class Tuned(NamedTuple):
     image      the container's, as the pod names it
     workload   whose pod it is, `Deployment/ranker`; "": nobody's
     by         the InferenceTuning whose result holds for the plan; "": none does
+    first      the container is the pod's first one, without those that injectors add
     """
 
     image: str
     workload: str
     by: str = ""
+    first: bool = True
 
 
 class Recorded(NamedTuple):
@@ -276,7 +278,8 @@ def plan_text(
     if tuned is not None:
         # A name that is cut is nobody's: then no tuning fits.
         named = {"image": tuned.image[:_MAX_PROGRAM], "workload": tuned.workload[:_MAX_PROGRAM]}
-        document["tuned"] = {"by": tuned.by, **named}
+        # The controller reads `by` where it is first.
+        document["tuned"] = {"by": tuned.by, **named, "first": tuned.first}
     text = _dump(document)
     while len(text) > env.RESERVED_PLAN and (because or known["because"] or "tuned" in document):
         if because:
@@ -323,8 +326,9 @@ def read_plan_text(text: str) -> Recorded:
 
 
 def _read_tuned(part: Any) -> Tuned:
-    if not isinstance(part, dict) or not all(isinstance(part.get(name), str) for name in Tuned._fields):
-        raise WireError("plan annotation: tuned must be an object of texts")
+    kinds: Dict[str, type] = {**dict.fromkeys(Tuned._fields, str), "first": bool}
+    if not isinstance(part, dict) or not all(isinstance(part.get(name), kind) for name, kind in kinds.items()):
+        raise WireError("plan annotation: tuned must be an object of texts, first true or false")
     return Tuned(**{name: part[name] for name in Tuned._fields})
 
 
