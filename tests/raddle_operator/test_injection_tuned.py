@@ -159,6 +159,10 @@ MISFITS = {
         {"spec": {"tuning": "ranker", "load": {"requestsPerSecond": 80}}},
         "the rate is 80 requests/s, it was tuned for 50 requests/s",
     ),
+    "an image that nobody has told": (
+        {"tunings": by_name(with_status(of_class(summary(NODE), image="")))},
+        "the image that was measured is not known",
+    ),
     "another workload": (
         {"obj": pod(owners=[{"kind": "StatefulSet", "name": "triton", "controller": True}])},
         "the workload is StatefulSet/triton, it was tuned for Deployment/ranker",

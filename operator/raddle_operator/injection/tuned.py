@@ -140,8 +140,11 @@ def _misfits(policy: Policy, budget: Budget, place: Place, result: _Result) -> I
         yield from _others(workload, place)
     image, tuned_image = place.tuned.image, result.found.image
     digest = place.image_id or image.partition("@")[2]
-    if not (digest and key.image) and tuned_image and image != tuned_image:
-        yield f"the image is {image}, it was tuned for {tuned_image}"
+    if not (digest and key.image):
+        if not tuned_image:
+            yield "the image that was measured is not known"
+        elif image != tuned_image:
+            yield f"the image is {image}, it was tuned for {tuned_image}"
     # A server has the processes that it has, a model alone those of the winner: no policy starts any.
     instances = result.found.summary.winner.program().get("instances", 1) if key.model else budget.workers
     if instances != budget.workers:
