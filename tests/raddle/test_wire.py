@@ -92,6 +92,7 @@ tuned = st.none() | st.builds(
     workload=names,
     by=st.text("abcxyz019-", max_size=63),
     first=st.booleans(),
+    door=st.booleans(),
 )
 STATIC = read_machine(str(machines.path("2s16c32t")))._replace(kubelet=Kubelet(cpu_manager_policy="static"))
 

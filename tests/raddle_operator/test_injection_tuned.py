@@ -27,7 +27,7 @@ from raddle_operator.tuning.result import Verdict
 NODE, OTHER = of_size(32), of_size(16)
 TITLE = "Synthetic, 2 sockets, 2 NUMA nodes, 2 L3 domains, 16 cores, 32 CPUs"
 RANKER = ({"kind": "ReplicaSet", "name": "ranker-7d9f", "controller": True},)
-OF_RANKER = Tuned(SERVED_IMAGE, "Deployment/ranker")
+OF_RANKER = Tuned(SERVED_IMAGE, "Deployment/ranker", door=True)
 
 
 def pod(cpu="4", owners=RANKER, image=SERVED_IMAGE, others=(), **spec):
@@ -219,6 +219,72 @@ def test_an_image_that_was_measured_alone_is_for_any_workload():
     alone = {"workload": None, "image": SERVED_IMAGE, "resources": {"limits": {"cpu": "4"}}}
     plan, _ = bound(by_name(with_status(of_class(summary(NODE)), **alone)), obj=pod(owners=()))
     assert plan.tuned.by == "ranker"
+
+
+# --- what a pod has from its creation on ------------------------------------------------------------------------------
+
+NEVER = Candidate.of({"threads.spinning": "Never"})
+OTHER_RUNTIME = {"runtime": "torch", "runtime_version": "2.9.0"}
+MIMALLOC = Candidate.of({"allocator": "Mimalloc"})
+BY_VARIABLE = {"tuning": "ranker", "imageEnv": {"PYTHONPATH": "", "LD_PRELOAD": ""}}
+
+
+def test_a_winner_whose_variables_the_pod_was_created_without_is_not_said_to_be_used():
+    tunings = of(winner=NEVER, key=OTHER_RUNTIME)
+    plan, _ = bound(tunings)
+    assert plan.because["tuned"] == (
+        "InferenceTuning ranker: spinning Never needs OMP_WAIT_POLICY, KMP_BLOCKTIME: "
+        "set when a pod is created, by the policy's own settings"
+    )
+    assert (plan.tuned.by, plan.values["spinning"]) == ("", "bounded")
+
+
+def test_variables_that_a_winner_goes_without_are_missed_too():
+    plan, _ = bound(of(winner=Candidate.of({"threads.spinning": "Always"}), key=OTHER_RUNTIME))
+    assert "spinning Always needs OMP_WAIT_POLICY, KMP_BLOCKTIME: " in plan.because["tuned"]
+
+
+def test_a_winner_that_the_policy_says_itself_has_its_variables():
+    spec = {"tuning": "ranker", "threads": {"spinning": "Never"}}
+    plan, _ = bound(of(winner=NEVER, key=OTHER_RUNTIME), spec=spec)
+    assert plan.because["tuned"].startswith("spinning Never, slowest tenth -18.0 %")
+
+
+def test_onnxruntimes_own_threads_need_no_variable_of_openmps():
+    plan, shim = bound(of(winner=NEVER))
+    assert plan.because["tuned"].startswith("spinning Never, slowest tenth -18.0 %")
+    assert shim["spin"] == "never"
+
+
+def test_counts_that_annotations_say_still_change_whatever_the_runtime():
+    plan, shim = bound(of(key=OTHER_RUNTIME))
+    assert (plan.tuned.by, shim["omp"]) == ("ranker", 3)
+
+
+def test_a_reference_that_the_pod_was_created_without_can_not_be_added():
+    # With one thread OpenBLAS follows OMP_NUM_THREADS.
+    spec = {"tuning": "ranker", "threads": {"intraOp": 1}}
+    plan, _ = bound(of(key=OTHER_RUNTIME), spec=spec)
+    assert "intraOp 3 needs OPENBLAS_NUM_THREADS: " in plan.because["tuned"]
+
+
+def test_a_pod_whose_node_is_known_when_it_is_created_gets_the_winners_variables():
+    facts = replace(KNOWN, machines={"n1": NODE}, tunings=of(winner=NEVER, key=OTHER_RUNTIME))
+    patched, _ = inject(pod(nodeName="n1"), {"tuning": "ranker"}, facts=facts)
+    variables = {one["name"]: one.get("value") for one in patched["spec"]["containers"][0]["env"]}
+    assert (variables["OMP_WAIT_POLICY"], variables["KMP_BLOCKTIME"]) == ("PASSIVE", "0")
+    plan = read_plan_text(patched["metadata"]["annotations"]["plan.raddle.dev/serve"])
+    assert plan.tuned.by == "ranker"
+
+
+def test_an_allocator_needs_the_door_or_a_policy_that_has_the_native_shim_preloaded():
+    tunings = of(winner=MIMALLOC)
+    assert bound(tunings)[1]["alloc"] == "mimalloc"
+    plan, _ = bound(tunings, door=False, spec=BY_VARIABLE)
+    assert plan.because["tuned"].startswith("InferenceTuning ranker: allocator Mimalloc needs LD_PRELOAD: set when")
+    assert plan.tuned.by == ""
+    plan, shim = bound(tunings, door=False, spec={**BY_VARIABLE, "nativeShim": "Preload"})
+    assert (plan.tuned.by, shim["alloc"]) == ("ranker", "mimalloc")
 
 
 def test_exclusive_cpus_fit_where_they_were_measured():

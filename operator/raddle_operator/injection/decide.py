@@ -285,8 +285,9 @@ def _values(
             container.image,
             workload_of(common.pod),
             first=container.name == next(others, ""),
+            door=activation.door,
         )
-        place = Place(common.namespace, container.name, program, common.machine)
+        place = Place(common.namespace, container.name, program, common.machine, created=False)
         followed = follow(policy, budget, place, common.tunings)
     if common is None or common.machine is None:
         plan, values = safe_values(budget, policy, kept, hidden, governing.reference, None, followed)

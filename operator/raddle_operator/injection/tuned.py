@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from raddle import env
 from raddle.cpus.topology import Machine
 from raddle.planning.capacity import is_exclusive
 from raddle.planning.kinds import PolicyError
-from raddle.planning.planner import Budget
+from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import AUTO, Policy, overlaid
 from raddle.planning.wire import Tuned
+from raddle_operator.injection.activation import wants_native
+from raddle_operator.injection.literals import literals
+from raddle_operator.objects.pods import PRELOAD
 from raddle_operator.objects.tuning import ClassResult, TuningResults, Workload
 from raddle_operator.tuning.advice import signed
 from raddle_operator.tuning.candidate import PROGRAM, Candidate
@@ -27,6 +31,8 @@ _INSTANCES: Final = f"{PROGRAM}.instances"
 _WORKERS: Final = "budget.workersPerContainer"
 _MAX_TITLE: Final = 160
 _MAX_CLASSES: Final = 3
+# Its threads are told by annotations and the shim, which a binding still changes; OpenMP's variables are not theirs.
+_BY_ITSELF: Final = "onnxruntime"
 
 
 class Followed(NamedTuple):
@@ -45,7 +51,7 @@ class Place(NamedTuple):
     """The container that is planned for, and its node; None where that is not known.
 
     `image_id` is the digest of its image as the node runs it, `runtime` what its process has loaded, with the version;
-    "" where nobody has told.
+    "" where nobody has told. `created`: the pod is there, so that only its annotations can change.
     """
 
     namespace: str
@@ -55,6 +61,7 @@ class Place(NamedTuple):
     image_id: str = ""
     runtime: str = ""
     runtime_version: str = ""
+    created: bool = True
 
 
 class _Result(NamedTuple):
@@ -128,8 +135,33 @@ def _followed(policy: Policy, budget: Budget, place: Place, result: _Result) -> 
         made = overlaid(policy, summary.winner.spec())
     except PolicyError as error:
         return f"the policy does not allow the winner: {error}"
+    needed = ", ".join(_needed(policy, made, budget, place, summary.key.runtime))
+    if needed:
+        return f"{_title(summary.winner)} needs {needed}: set when a pod is created, by the policy's own settings"
     gain = "" if summary.gain is None else f", {FIGURES[summary.figure].title} {signed(summary.gain)}"
     return Followed(made, tuned, f"{_title(summary.winner)}{gain} {source}{_left_to_the_program(summary.winner)}")
+
+
+def _needed(policy: Policy, made: Policy, budget: Budget, place: Place, runtime: str) -> Iterator[str]:
+    """Yields the variables that the winner, `made`, was measured with and that the pod can't be given."""
+    if made.allocator != policy.allocator and not place.tuned.door and not wants_native(policy):
+        yield PRELOAD
+    if not place.created or runtime == _BY_ITSELF:
+        return
+    given = _variables(None, budget, policy)
+    without, wanted = (_variables(place.machine, budget, one) for one in (policy, made))
+    for name in dict.fromkeys([*wanted, *given]):
+        # Where it is the same without the winner, it is not what made the difference.
+        if wanted.get(name, "") not in (given.get(name), without.get(name)):
+            yield name
+
+
+def _variables(machine: Machine | None, budget: Budget, policy: Policy) -> dict[str, str]:
+    """What is set when a pod is created; "" for references, whose values still change."""
+    planned = plan(machine, budget, policy)
+    found = literals(planned, policy, sets={}, image_env={})
+    references = {env.OMP: planned.omp is not None, env.OPENBLAS: planned.blas not in (None, planned.omp)}
+    return {**found.values, **found.left, **{name: "" for name, is_given in references.items() if is_given}}
 
 
 def _misfits(policy: Policy, budget: Budget, place: Place, result: _Result) -> Iterator[str]:

@@ -3,7 +3,7 @@
 `shim_text` is RADDLE_PLAN, for machines (see `env`). `plan_text` is the plan.raddle.dev/<container> annotation:
 compact JSON for people, for tools, and for the webhook at binding, which finds there all that it needs to plan
 again: {"v":1, "set":{values}, "because":{value: reason}, "node":name or null, "budget":{...}, "policy":{...},
-"by":"Kind/name"}, and where the policy names a tuning "tuned":{"by","image","workload","first"}. Annotations are
+"by":"Kind/name"}, and where the policy names a tuning "tuned":{"by","image","workload","first","door"}. Annotations are
 untrusted: reading checks every value and raises WireError.
 """
 
@@ -55,12 +55,14 @@ class Tuned(NamedTuple):
     workload   whose pod it is, `Deployment/ranker`; "": nobody's
     by         the InferenceTuning whose result holds for the plan; "": none does
     first      the container is the pod's first one, without those that injectors add
+    door       all of its processes load the shim
     """
 
     image: str
     workload: str
     by: str = ""
     first: bool = True
+    door: bool = False
 
 
 class Recorded(NamedTuple):
@@ -279,7 +281,7 @@ def plan_text(
         # A name that is cut is nobody's: then no tuning fits.
         named = {"image": tuned.image[:_MAX_PROGRAM], "workload": tuned.workload[:_MAX_PROGRAM]}
         # The controller reads `by` where it is first.
-        document["tuned"] = {"by": tuned.by, **named, "first": tuned.first}
+        document["tuned"] = {"by": tuned.by, **named, "first": tuned.first, "door": tuned.door}
     text = _dump(document)
     while len(text) > env.RESERVED_PLAN and (because or known["because"] or "tuned" in document):
         if because:
@@ -326,9 +328,9 @@ def read_plan_text(text: str) -> Recorded:
 
 
 def _read_tuned(part: Any) -> Tuned:
-    kinds: Dict[str, type] = {**dict.fromkeys(Tuned._fields, str), "first": bool}
+    kinds: Dict[str, type] = {**dict.fromkeys(Tuned._fields, str), "first": bool, "door": bool}
     if not isinstance(part, dict) or not all(isinstance(part.get(name), kind) for name, kind in kinds.items()):
-        raise WireError("plan annotation: tuned must be an object of texts, first true or false")
+        raise WireError("plan annotation: tuned must be an object of texts, first and door true or false")
     return Tuned(**{name: part[name] for name in Tuned._fields})
 
 
