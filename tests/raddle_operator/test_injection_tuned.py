@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.injections import KNOWN, inject
 from support.machines import of_size
@@ -375,6 +375,7 @@ def test_whose_a_pod_is_comes_from_its_controller(owners, workload):
     assert workload_of(pod_from_object(obj)) == workload
 
 
+@example(Candidate.of({"threads": 1, "threads.intraOp": 3}), Verdict.BETTER, 4.0, False)
 @given(candidates, st.sampled_from(Verdict), st.sampled_from([None, 1.0, 4.0]), st.booleans())
 def test_following_ends_in_a_policy_and_a_reason_whatever_won(winner, verdict, limit_cpus, alone):
     tunings = of(winner=winner, verdict=verdict, key={"limit_cpus": limit_cpus, "model": "sha256:5e" * alone})

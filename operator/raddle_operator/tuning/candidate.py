@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from raddle.planning.kinds import PolicyError
+
 Value = bool | int | float | str
 
 # Settings below it are the program's own, which no policy can make: `program.instances` (sessions beside each other,
@@ -39,7 +41,10 @@ class Candidate:
         return Candidate.of(others if value is None else {**others, path: value})
 
     def spec(self) -> dict[str, Any]:
-        """What a policy's spec says of it, nested as there; {} where all is left to the plan."""
+        """What a policy's spec says of it, nested as there; {} where all is left to the plan.
+
+        Raises PolicyError for a path below a value.
+        """
         made: dict[str, Any] = {}
         for path, value in self.settings:
             if path.startswith(PROGRAM + "."):
@@ -50,6 +55,8 @@ class Candidate:
                 steps = [*_ENTRIES.split(".")[:-1], entry]
             for step in steps[:-1]:
                 at = at.setdefault(step, {})
+                if not isinstance(at, dict):
+                    raise PolicyError(path, value, f"absent where {step} is {at!r}")
             at[steps[-1]] = value if entry == path else str(value)
         return made
 
