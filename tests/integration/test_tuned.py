@@ -68,7 +68,8 @@ def test_a_pod_follows_a_tuning_from_its_result_on_and_the_policy_counts_it(radd
     assert threads(before) == 4
     assert plan_of(before).because["tuned"] == "there is no InferenceTuning ranker in namespace models"
 
-    found = tunings.with_status(tunings.of_class(tunings.summary(read_machine(str(MACHINE)))), namespace=space.name)
+    of_class = tunings.of_class(tunings.summary(read_machine(str(MACHINE))))
+    found = tunings.with_status(of_class, namespace=space.name, **tunings.IMAGE)
     path = f"/apis/raddle.dev/v1alpha1/namespaces/{space.name}/inferencetunings"
     space.client.post(path, {key: value for key, value in found.items() if key != "status"})
     space.client.merge(f"{path}/ranker/status", {"status": found["status"]})

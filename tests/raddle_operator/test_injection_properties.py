@@ -316,7 +316,8 @@ def tuned_for(plan, machine):
         "objective": Objective(kind=Kind(plan.policy.objective)),
     }
     found = tunings.summary(machine, winner=Candidate.of(won), key=key)
-    return tunings.by_name(tunings.with_status(tunings.of_class(found, image="")))
+    image = plan.tuned.image if plan.tuned is not None else ""
+    return tunings.by_name(tunings.with_status(tunings.of_class(found, image=image), **tunings.IMAGE))
 
 
 # A situation costs more to draw than to judge: each one is judged by all.

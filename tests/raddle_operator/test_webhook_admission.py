@@ -214,7 +214,7 @@ async def test_a_tunings_result_is_planned_with_where_the_webhook_is_told_to_rea
     memory = webhooks.stocked()
     memory.policies.put(webhooks.policy(tuning="ranker"))
     of_class = tunings.of_class(tunings.summary(webhooks.machine()), image="registry.example/app:1")
-    memory.tunings.put(tunings.with_status(of_class, namespace="models"))
+    memory.tunings.put(tunings.with_status(of_class, namespace="models", **tunings.IMAGE))
     async with webhooks.running(tmp_path, memory, tuning=tuning) as here:
         memory.unbound.put(await injected(here, cpu="4"))
         response = await here.bind(webhooks.binding())
@@ -230,7 +230,7 @@ async def test_a_tunings_result_counts_from_the_next_pod_on_that_is_created_on_a
         annotations = webhooks.patched(obj, await here.create(obj))["metadata"]["annotations"]
         assert planned(annotations) == 4
         of_class = tunings.of_class(tunings.summary(webhooks.machine()), image="registry.example/app:1")
-        memory.tunings.put(tunings.with_status(of_class, namespace="models"))
+        memory.tunings.put(tunings.with_status(of_class, namespace="models", **tunings.IMAGE))
         annotations = webhooks.patched(obj, await here.create(obj))["metadata"]["annotations"]
         assert planned(annotations) == 3
 
