@@ -12,7 +12,10 @@ from raddle_operator.tuning.objective import Objective
 
 @unique
 class Verdict(StrEnum):
-    """How it ended. INCONCLUSIVE: the budget ended, or someone did, before the difference was certain."""
+    """How it ended. BETTER: in the figure, or it keeps the bound, which the baseline does not.
+
+    INCONCLUSIVE: the budget ended, or someone did, before the difference was certain.
+    """
 
     BETTER = "Better"
     NO_DIFFERENCE = "NoDifference"
