@@ -12,7 +12,7 @@ from raddle_operator.trials import conditions
 from raddle_operator.trials.load import LoadError, Offer, Seen
 from raddle_operator.trials.programs import Program, TrialError
 from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.measured import Ask, Block, Failure
+from raddle_operator.tuning.measured import CAPACITY, Ask, Block, Failure
 
 # Those of a race; each holds the model in memory.
 _KEPT: Final = 4
@@ -21,7 +21,6 @@ _WARM_UP_S: Final = 0.3
 # as long as its start took.
 _WORTH: Final = 4.0
 # The phase of a search in which a block shows the most that is served.
-_CAPACITY: Final = "capacity"
 # One of more refusals tells nothing of its settings.
 _REFUSED_PERCENT: Final = 5.0
 
@@ -108,7 +107,7 @@ class Measuring:
 
 def _block(program: Program, ask: Ask, warm_up_s: float, say: Callable[[str], None]) -> Block:
     processes = program.processes
-    most = ask.rate is None and ask.phase == _CAPACITY
+    most = ask.rate is None and ask.phase == CAPACITY
     offer = Offer(rate=ask.rate, seconds=ask.seconds, seed=ask.seed, warm_up_s=warm_up_s, most=most)
     try:
         with program.caller.offered(offer) as seen_at_end:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from raddle_operator.tuning.candidate import Candidate
+
+# The phase that asks how much is served at all, where a server is asked by as many callers as it takes.
+CAPACITY: Final = "capacity"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from raddle_operator.tuning import statistics
 from raddle_operator.tuning.book import BLOCKS, CLOSED_S, Answer, BaselineError, Book, BudgetError, Limits, block_s
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.effects import Effects, Fit, Seen
-from raddle_operator.tuning.measured import Ask, Block
+from raddle_operator.tuning.measured import CAPACITY, Ask, Block
 from raddle_operator.tuning.objective import Kind, Objective
 from raddle_operator.tuning.result import BoundTest, Interval, Result, Verdict
 from raddle_operator.tuning.space import INSTANCES, THREADS, Space
@@ -213,7 +213,7 @@ class _Search:
                 break
             if candidate != book.baseline:
                 seconds = max(min(CLOSED_S, book.block_s), 2 * book.answer_s)
-                block = yield from book.measure(candidate, "capacity", None, seconds)
+                block = yield from book.measure(candidate, CAPACITY, None, seconds)
                 self.capacity = max(self.capacity, block.throughput if block else 0.0)
         if self.capacity > _SLACK * rate:
             return True
@@ -225,7 +225,7 @@ class _Search:
     def _served(self) -> Generator[Ask, Answer, float]:
         """Requests a second that the baseline serves where each follows the last answer. Raises BaselineError."""
         book, waited_s = self.book, 0.0
-        phase = "first" if book.rate is None else "capacity"
+        phase = "first" if book.rate is None else CAPACITY
         for seconds in (min(CLOSED_S, book.block_s), max(CLOSED_S, _PATIENCE * book.limits.seconds)):
             block = yield from book.measure(book.baseline, phase, None, seconds)
             assert block is not None
