@@ -20,7 +20,6 @@ _WARM_UP_S: Final = 0.3
 # Processes of one program differ, so one is not kept for long: it is started again once it has worked this many times
 # as long as its start took.
 _WORTH: Final = 4.0
-# The phase of a search in which a block shows the most that is served.
 # One of more refusals tells nothing of its settings.
 _REFUSED_PERCENT: Final = 5.0
 
