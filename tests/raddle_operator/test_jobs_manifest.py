@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -13,7 +14,7 @@ from cluster import objects
 from raddle_operator.injection import shipped
 from raddle_operator.injection.budget import is_guaranteed
 from raddle_operator.injection.volumes import ShimDelivery
-from raddle_operator.jobs.manifest import Settings, Wanted, job_name, manifest
+from raddle_operator.jobs.manifest import FOLDER, Settings, Wanted, job_name, manifest
 from raddle_operator.jobs.plan import Start
 from raddle_operator.jobs.template import template_of
 from raddle_operator.objects.pods import pod_from_object
@@ -213,9 +214,9 @@ def test_the_tuner_is_told_what_to_measure():
 
 
 def test_the_measured_container_takes_orders_where_the_tuner_gives_them():
-    spec = pod_spec(made(settings=Settings(image="tuner", command=tuple(pod.command()))))
-    assert spec["initContainers"][-1]["command"] == [part.replace("$", "$$") for part in pod.command()]
-    assert str(pod.FOLDER) in {mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
+    spec = pod_spec(made(settings=Settings(image="tuner", command=tuple(pod.command(Path(FOLDER))))))
+    assert spec["initContainers"][-1]["command"] == [part.replace("$", "$$") for part in pod.command(Path(FOLDER))]
+    assert FOLDER in {mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
 
 
 def test_another_node_is_told_which_settings_to_compare_with_the_plan():

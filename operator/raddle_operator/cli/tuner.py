@@ -26,6 +26,7 @@ from raddle_operator.cli.manifests import ManifestError
 from raddle_operator.cli.run import default_policy, for_everything, of_container
 from raddle_operator.injection.budget import container_budget, pod_resources
 from raddle_operator.injection.door import CLOSED
+from raddle_operator.jobs.manifest import FOLDER, REQUEST_FOLDER
 from raddle_operator.local import allocators
 from raddle_operator.local.container import Container
 from raddle_operator.objects.pods import pod_from_object
@@ -114,11 +115,11 @@ class Order:
     "--order", "tuning", envvar="RADDLE_TUNING", show_envvar=True, required=True, help="What to measure, as JSON."
 )
 @click.option(
-    "--folder", default=pod.FOLDER, show_default=True, type=_FOLDER, help="The folder that both containers mount."
+    "--folder", default=Path(FOLDER), show_default=True, type=_FOLDER, help="The folder that both containers mount."
 )
 @click.option(
     "--request",
-    default=Path("/raddle.request"),
+    default=Path(REQUEST_FOLDER),
     show_default=True,
     type=_FOLDER,
     help="Where the request's ConfigMap is mounted.",

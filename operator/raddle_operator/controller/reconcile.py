@@ -12,6 +12,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 from raddle_operator.controller import metrics
@@ -29,6 +30,7 @@ from raddle_operator.controller.tuning_reconciler import TuningReconciler
 from raddle_operator.controller.workqueue import KeyedQueue
 from raddle_operator.injection.matching import Policies
 from raddle_operator.injection.volumes import ShimDelivery
+from raddle_operator.jobs.manifest import FOLDER
 from raddle_operator.jobs.manifest import Settings as TunerSettings
 from raddle_operator.kube import (
     INFERENCE_TUNINGS,
@@ -107,7 +109,7 @@ class Reconciler:
                 self.state,
                 self._writer,
                 recorder,
-                TunerSettings(image=settings.tuner_image, command=tuple(pod.command()), door=settings.door),
+                TunerSettings(image=settings.tuner_image, command=tuple(pod.command(Path(FOLDER))), door=settings.door),
                 delivery_in=self._delivery_in,
                 unlabelled=settings.unlabelled,
                 on_change=self._tune_again,

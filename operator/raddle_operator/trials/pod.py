@@ -27,14 +27,12 @@ from raddle_operator.local.container import Container
 from raddle_operator.trials import ending
 from raddle_operator.trials.processes import TrialError, ended, last_words
 
-FOLDER: Final = Path("/raddle.tuning")
-
 # An order is `NUMBER WORD ARGUMENT`, its answer ends with `done NUMBER`; `ready`, and `ended FILE STATUS` of a program,
 # come unasked. POSIX sh, of which images have dash, busybox's ash or bash; of other commands only sleep, and cp for a
 # model. What is killed is awaited until nothing is left, so that the next program finds its port free. The sleeps reap
 # what has no parent. busybox's kill knows no `--`.
 SUPERVISOR: Final = r"""
-_at=${1:-/raddle.tuning}
+_at=$1
 trap 'kill -KILL -1 2>/dev/null; exit 0' TERM
 until [ -p "$_at/answers" ]; do sleep 1; done
 exec 3<>"$_at/orders" 4<>"$_at/answers"
@@ -86,7 +84,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE: Final = re.compile(r"\$(?:\$|\(([^()$]+)\))")
 
 
-def command(folder: Path = FOLDER) -> list[str]:
+def command(folder: Path) -> list[str]:
     """What the workload's container runs."""
     return ["/bin/sh", "-c", SUPERVISOR, "sh", str(folder)]
 
@@ -118,7 +116,7 @@ def word(text: str) -> str:
 class Pod:
     """The workload's container, through the folder. As a context manager it makes and removes the FIFOs."""
 
-    def __init__(self, folder: Path = FOLDER) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._orders = self._answers = self._umask = -1
         self._number = self._starts = self._programs = 0
