@@ -5,7 +5,7 @@ from support import real_pods as pods
 
 from cluster import objects
 from e2e.images import APP_IMAGE, PYTHON
-from e2e.scenarios import HOST, SECONDS
+from e2e.scenarios import HOST, HOSTNAME, SECONDS
 from e2e.waiting import wait
 
 pytestmark = [pytest.mark.e2e, pytest.mark.flaky(reruns=1, rerun_except="E2EError"), pytest.mark.timeout(3600)]
@@ -28,7 +28,7 @@ def test_a_model_in_a_deployments_container_is_tuned_on_its_node(host, record_pr
         "spec": {
             "workload": {"kind": "Deployment", "name": "app"},
             "model": "/app/model.onnx",
-            "nodeClasses": {"selector": {"matchLabels": {"kubernetes.io/hostname": HOST}}, "nodesPerClass": 1},
+            "nodeClasses": {"selector": {"matchLabels": {HOSTNAME: HOST}}, "nodesPerClass": 1},
             "objective": {"type": "Throughput"},
             "budget": {"minutes": 3},
             "space": ["threads.intraOp"],
@@ -36,7 +36,9 @@ def test_a_model_in_a_deployments_container_is_tuned_on_its_node(host, record_pr
     }
     with pods.governed(host, "tuning", **POLICY) as space:
         pods.wait_for_shim(space, objects.pod(serving))
-        space.client.apply(objects.deployment("app", 1, serving, namespace=space.name))
+        # The emulated node beside it is another class, where what was found does not count.
+        app = objects.deployment("app", 1, serving, namespace=space.name, nodeSelector={HOSTNAME: HOST})
+        space.client.apply(app)
         old = wait(lambda: application(space), "the application has made its session", SECONDS)
         assert pods.look(space, old)["threads"] == THREADS_BEFORE
         tuning["metadata"] = {"name": "app", "namespace": space.name}
