@@ -72,7 +72,8 @@ def block_s(objective: Objective, seconds: float = inf, answer_s: float = 0.0) -
 class Book:
     """All blocks of one search, by candidate. `noise` is known after the A/A; `seed` is that of the newest arrivals.
 
-    `answer_s` is how long the baseline takes to answer, 0 where that is not known.
+    `answer_s` is how long the baseline takes to answer, 0 where that is not known. `remarks` are what the user is to be
+    told of the search.
     """
 
     case: Case
@@ -87,6 +88,7 @@ class Book:
     skipped: dict[Candidate, str] = field(default_factory=dict)
     seed: int = 0
     answer_s: float = 0.0
+    remarks: list[str] = field(default_factory=list)
     _keys: dict[Hashable, Candidate] = field(default_factory=dict)
 
     @property

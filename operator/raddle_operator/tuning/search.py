@@ -8,9 +8,8 @@ better.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from math import ceil
 from typing import Final
 
 import numpy as np
@@ -20,8 +19,9 @@ from raddle_operator.tuning.book import BLOCKS, CLOSED_S, Answer, BaselineError,
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.effects import Effects, Fit, Seen
 from raddle_operator.tuning.measured import CAPACITY, Ask, Block
-from raddle_operator.tuning.objective import Kind, Objective
-from raddle_operator.tuning.result import BoundTest, Interval, Result, Verdict
+from raddle_operator.tuning.objective import Objective
+from raddle_operator.tuning.proof import PAIRS, PROVEN, WORTH, Proof
+from raddle_operator.tuning.result import Interval, Result, Verdict
 from raddle_operator.tuning.space import INSTANCES, THREADS, Space
 
 __all__ = [
@@ -46,25 +46,14 @@ _AA_PAIRS: Final = 4
 _ROUND: Final = 5
 # So many different arrivals there are before the proof: candidates that met in no round met the same ones.
 _SEEDS: Final = 8
-# Which shares of the budget are spent when the search ends at the soonest, when it ends where no gain is in sight, and
-# when the proof ends.
+# Which shares of the budget are spent when the search ends at the soonest, and when it ends where no gain is in sight.
 _SOONEST: Final = 0.35
 _HOPELESS: Final = 0.5
-_PROVEN: Final = 0.95
 # More blocks than this tell the search little, and each round's sums take longer with them.
 _MOST_BLOCKS: Final = 300
-# Pairs of the proof.
-_PAIRS: Final = (6, 150)
-# After so many pairs both programs are started again: two processes of the same program differ, and one start's luck is
-# no gain.
-_SAME_PROGRAMS: Final = 3
 # A gain of so many standard errors is mostly found; a few pairs more are for not knowing the deviation.
 _ERRORS: Final = 3.2
 _UNKNOWN: Final = 4
-# After which shares of its pairs the proof looks whether they are enough, and the error of each look: 0.05 in all.
-_LOOKS: Final = ((0.25, 0.001), (0.5, 0.009), (0.75, 0.015), (1.0, 0.025))
-# A gain below this percentage is not worth more blocks.
-_WORTH: Final = 1.0
 # A block's p99 that is later than the bound by a percent counts as so many percent of the figure.
 _LATE: Final = 2.0
 # Noise that is expected before the A/A, as the standard deviation of a block's figures, and how many pairs it counts.
@@ -111,7 +100,7 @@ def _begun(objective: Objective, space: Space, limits: Limits | None, baseline: 
     space.case.key(baseline)
     book = Book(case=space.case, objective=objective, limits=limits or Limits(), baseline=baseline)
     book.known([baseline])
-    return _Search(space=space, book=book, winner=baseline)
+    return _Search(space=space, book=book, proof=Proof(book=book, winner=baseline))
 
 
 def replay(search: Search, recorded: Iterable[tuple[Ask, Answer]]) -> Ask | Result:
@@ -163,13 +152,10 @@ def estimate(objective: Objective, space: Space, limits: Limits | None = None) -
 class _Search:
     space: Space
     book: Book
-    winner: Candidate
+    proof: Proof
     verdict: Verdict = Verdict.INCONCLUSIVE
-    gain: Interval | None = None
     capacity: float | None = None
-    bound: BoundTest | None = None
     contributions: tuple[tuple[str, Interval], ...] = ()
-    remarks: list[str] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
 
     def ended(self, run: Generator[Ask, Answer, None]) -> Search:
@@ -177,17 +163,17 @@ class _Search:
         try:
             yield from run
         except BudgetError:
-            self.remarks.append("ended before all was measured")
+            self.book.remarks.append("ended before all was measured")
         return self.result()
 
     def run_proof(self, candidate: Candidate) -> Generator[Ask, Answer, None]:
         if self.book.rate is None:
             yield from self._served()
         yield from self._noise()
-        self.verdict = yield from self._proven(self.book.known([candidate]))
+        self.verdict = yield from self.proof.run(self.book.known([candidate]))
         if candidate in self.book.skipped:
-            self.remarks.append(f"{candidate.title}: {self.book.skipped[candidate]}")
-        yield from self._keep_bound()
+            self.book.remarks.append(f"{candidate.title}: {self.book.skipped[candidate]}")
+        yield from self.proof.keep_bound()
 
     def run(self) -> Generator[Ask, Answer, None]:
         if not (yield from self._serves()):
@@ -195,8 +181,8 @@ class _Search:
             return
         yield from self._noise()
         effects = Effects.of(self.space, self.book.baseline)
-        self.verdict = yield from self._proven((yield from self._searched(effects)))
-        yield from self._keep_bound()
+        self.verdict = yield from self.proof.run((yield from self._searched(effects)))
+        yield from self.proof.keep_bound()
         if self.verdict is Verdict.BETTER:
             self.contributions = tuple(self._contributions(self._fit(effects)))
 
@@ -219,7 +205,7 @@ class _Search:
             return True
         tried = [f"{axis.name} {', '.join(str(value) for value, _ in axis.choices)}" for axis in axes]
         found = f"{round(self.capacity, 1):g} are served at most; tried: {'; '.join([book.baseline.title, *tried])}"
-        self.remarks.append(f"{rate:g} requests a second are above the capacity: {found}")
+        book.remarks.append(f"{rate:g} requests a second are above the capacity: {found}")
         return False
 
     def _served(self) -> Generator[Ask, Answer, float]:
@@ -261,8 +247,12 @@ class _Search:
         if turn == _AA_PAIRS and len(self._next(fit, rng)) > 1:
             length_s, load_s = book.block_s, book.limits.seconds
             needed = f"a search takes {BLOCKS} of {length_s:.3g} s"
-            self.remarks.append(f"the noise alone took the {load_s:.0f} s of load that fit into the budget: {needed}")
+            self.book.remarks.append(
+                f"the noise alone took the {load_s:.0f} s of load that fit into the budget: {needed}"
+            )
             raise BudgetError
+        # What is measured from here on has arrivals of its own, by whose luck nothing was chosen.
+        book.seed = max(book.seed, _SEEDS)
         order = sorted(self._measured(effects), key=fit.loss)
         return [one for one in order if not book.breaks_bound(one)]
 
@@ -293,13 +283,13 @@ class _Search:
         best, baseline = (fit.effects.parts[one] for one in (fit.best(), book.baseline))
         gain, deviation = fit.difference(baseline, best)
         gain -= deviation
-        if 100 * gain < _WORTH:
+        if 100 * gain < WORTH:
             return book.rounds_until(_HOPELESS, _ROUND) < 1
         squares = book.noise.pairs * book.noise.variance + _EXPECTED_PAIRS * _EXPECTED_APART**2
         variance = squares / (book.noise.pairs + _EXPECTED_PAIRS)
-        least, most = _PAIRS
+        least, most = PAIRS
         needed = _UNKNOWN + _ERRORS**2 * variance / gain**2
-        return book.rounds_until(_PROVEN, 2) - _ROUND / 2 < min(most, max(least, needed))
+        return book.rounds_until(PROVEN, 2) - _ROUND / 2 < min(most, max(least, needed))
 
     def _next(self, fit: Fit, rng: np.random.Generator) -> list[Candidate]:
         """The candidates of a round: those that tell why others failed, or a few that may be the best."""
@@ -322,129 +312,48 @@ class _Search:
                 found[same] = None
         return [*found]
 
-    def _proven(self, order: Sequence[Candidate]) -> Generator[Ask, Answer, Verdict]:
-        """Whether the first is better than the baseline; the next one where it fails or breaks the bound meanwhile.
-
-        Where the baseline seems to break the bound, the first that seems to keep it.
-        """
-        # The search chose them by their luck with its own arrivals.
-        self.book.seed = max(self.book.seed, _SEEDS)
-        if self.book.seems_late(self.book.baseline):
-            order = [one for one in order if not self.book.seems_late(one)] or order
-        for candidate in order:
-            if candidate == self.book.baseline:
-                break
-            verdict = yield from self._compared(candidate)
-            if verdict is not None and not self.book.breaks_bound(candidate):
-                return verdict
-        self.winner, self.gain = self.book.baseline, None
-        return Verdict.NO_DIFFERENCE
-
-    def _compared(self, winner: Candidate) -> Generator[Ask, Answer, Verdict | None]:
-        """The verdict on this one against the baseline on fresh pairs; None where it fails."""
-        # One before it that failed has won nothing.
-        self.winner, self.gain = self.book.baseline, None
-        least, most = _PAIRS
-        pairs = min(most, self.book.rounds_until(_PROVEN, 2))
-        if pairs < least:
-            raise BudgetError
-        errors: dict[int, float] = {}
-        for share, error in _LOOKS:
-            after = max(least, ceil(pairs * share))
-            errors[after] = errors.get(after, 0.0) + error
-        baseline, differences = self.book.baseline, list[float]()
-        self.winner = winner
-        for pair in range(pairs):
-            turns = [winner, baseline] if pair % 2 else [baseline, winner]
-            fresh = 0 if pair % _SAME_PROGRAMS else len(turns)
-            losses = dict(zip(turns, (yield from self.book.round(turns, "proof", fresh=fresh)), strict=True))
-            if winner in self.book.skipped:
-                return None
-            differences.append(losses[winner] - losses[baseline])
-            if len(differences) < 2:
-                continue
-            if not self.book.seems_late(baseline):
-                verdict = self._looked_at(differences, errors)
-            elif self.book.breaks_bound(winner):
-                return None
-            else:
-                # To keep the bound decides, whatever the figure is.
-                self.gain = statistics.interval(self.book.objective.kind, differences)
-                verdict = Verdict.BETTER if self._keeps_alone(winner, last=pair == pairs - 1) else None
-            if verdict is Verdict.BETTER:
-                return verdict
-            if verdict is not None:
-                break
-        self.remarks.append(f"{winner.title}: {_words(self.gain)}, no certain gain")
-        self.winner, self.gain = baseline, None
-        return Verdict.NO_DIFFERENCE
-
-    def _looked_at(self, differences: Sequence[float], errors: Mapping[int, float]) -> Verdict | None:
-        """What so many pairs say; None where it is not certain, or not the time to look."""
-        kind, look = self.book.objective.kind, errors.get(len(differences))
-        self.gain = statistics.interval(kind, differences, error=look or min(errors.values()))
-        best_case, worst_case = _from_best(kind, self.gain)
-        if look and worst_case < 0:
-            return Verdict.BETTER
-        return Verdict.NO_DIFFERENCE if look and best_case > -_WORTH else None
-
-    def _keeps_alone(self, winner: Candidate, *, last: bool) -> bool:
-        """Whether this one keeps the bound, and the baseline does not: certainly, or after the last pair seemingly."""
-        test = self._bound_test()
-        if last or test is None:
-            return not self.book.seems_late(winner)
-        return test.holds and self.book.breaks_bound(self.book.baseline)
-
-    def _keep_bound(self) -> Generator[Ask, Answer, None]:
-        """Measures the winner until it is certain whether it keeps the bound."""
-        while (test := self._bound_test()) is not None and not test.holds and not statistics.surely_above(test):
-            yield from self.book.round([self.winner], "bound")
-
-    def _bound_test(self) -> BoundTest | None:
-        # The winner's earlier blocks are those by which it was chosen: lucky ones.
-        fresh = () if self.winner == self.book.baseline else ("proof", "bound")
-        return self.book.bound_test(self.winner, fresh)
-
     def _contributions(self, fit: Fit) -> Iterator[tuple[str, Interval]]:
         """What the winner loses without each of its settings, by all blocks together."""
-        winner = fit.effects.parts[self.winner]
+        winner = fit.effects.parts[self.proof.winner]
         for axis in self.space.axes:
-            without = fit.effects.without(self.winner, axis, self.space.case)
+            without = fit.effects.without(self.proof.winner, axis, self.space.case)
             if without == winner:
                 continue
-            if without == fit.effects.parts[self.book.baseline] and self.gain is not None:
-                yield axis.name, self.gain
+            if without == fit.effects.parts[self.book.baseline] and self.proof.gain is not None:
+                yield axis.name, self.proof.gain
                 continue
             yield axis.name, statistics.normal(self.book.objective.kind, *fit.difference(winner, without))
 
     def result(self) -> Result:
         """What is known now."""
-        book, test = self.book, self._bound_test()
+        book, test = self.book, self.proof.bound_test()
         if test is not None and not test.holds and self.verdict is not Verdict.INCONCLUSIVE:
             self.verdict = Verdict.BOUND_NOT_MET
             if test.queries:
                 surely = "is above" if statistics.surely_above(test) else "is not certain to be below"
-                self.remarks.append(f"p99 {surely} {test.bound_ms:g} ms: {test.over} of {test.queries} were later")
+                self.book.remarks.append(f"p99 {surely} {test.bound_ms:g} ms: {test.over} of {test.queries} were later")
         late = book.bound_test(book.baseline)
         if self.verdict is Verdict.BETTER and late is not None and statistics.seems_above(late):
             said = f"{late.over} of {late.queries} requests were later with the plan"
-            self.remarks.append(f"{self.winner.title} keeps p99 within {late.bound_ms:g} ms; {said}")
+            self.book.remarks.append(f"{self.proof.winner.title} keeps p99 within {late.bound_ms:g} ms; {said}")
         if book.disturbed:
             first, *others = dict.fromkeys(book.disturbed)
-            self.remarks.append(f"{len(book.disturbed)} disturbed blocks: {first}{' and the like' if others else ''}")
+            self.book.remarks.append(
+                f"{len(book.disturbed)} disturbed blocks: {first}{' and the like' if others else ''}"
+            )
         return Result(
             objective=book.objective,
             verdict=self.verdict,
             figure=statistics.FIGURES[book.objective.kind],
             baseline=book.baseline,
-            winner=self.winner,
-            gain=self.gain,
+            winner=self.proof.winner,
+            gain=self.proof.gain,
             noise_percent=book.noise.percent(_AA_PAIRS),
             bound=test,
             contributions=self.contributions,
             front=self._front(),
             trials=book.trials(),
-            remarks=tuple(self.remarks),
+            remarks=tuple(self.book.remarks),
             capacity=self.capacity,
         )
 
@@ -464,12 +373,3 @@ class _Search:
             for one, found in figures.items()
             if not any(other != found and all(map(float.__le__, other, found)) for other in figures.values())
         )
-
-
-def _from_best(kind: Kind, gain: Interval) -> tuple[float, float]:
-    """The interval's ends, the one of the larger gain first; below zero is better."""
-    return (-gain.high, -gain.low) if kind is Kind.THROUGHPUT else (gain.low, gain.high)
-
-
-def _words(gain: Interval | None) -> str:
-    return f"{gain.percent:+.1f} % [{gain.low:.1f}, {gain.high:.1f}]" if gain else "not compared"
