@@ -230,11 +230,11 @@ def tune(
                     driver.record = stack.enter_context(_record(record_path, asked, start_s, shown))
                     start_s = driver.record.start_s
                 limits = search.Limits(seconds=driving.load_s(aim, budget_s, start_s), trials=trials)
-                candidates, _ = search.estimate(aim, searched, limits)
-                if candidates < 2 and searched.axes:
-                    shown.say(_too_short(aim, start_s))
+                enough_s = driving.enough_s(aim, start_s)
+                if budget_s < enough_s and searched.axes and _tried(aim, searched, limits) < 2:
+                    shown.say(_too_short(enough_s))
                 if dry_run:
-                    _say_plan(candidates, searched, budget_s)
+                    _say_plan(_tried(aim, searched, limits), searched, budget_s)
                     return
                 result = driver.drive(search.tune(aim, searched, limits, driving.BASELINE))
             except (TrialError, search.BaselineError) as error:
@@ -327,9 +327,14 @@ def _space(case: Case, narrowed: Mapping[str, Sequence[Value]]) -> Space:
         raise ManifestError(str(error)) from None
 
 
-def _too_short(aim: Objective, start_s: float) -> str:
-    minutes = ceil(driving.enough_s(aim, start_s) / 60)
-    return f"the budget is too short to try anything but the plan; say --budget {minutes}m or more"
+def _tried(aim: Objective, searched: Space, limits: search.Limits) -> int:
+    """How many candidates are tried where none is better. It takes seconds where the budget is long."""
+    candidates, _ = search.estimate(aim, searched, limits)
+    return candidates
+
+
+def _too_short(enough_s: float) -> str:
+    return f"the budget is too short to try anything but the plan; say --budget {ceil(enough_s / 60)}m or more"
 
 
 def _record(path: Path, asked: Mapping[str, Any], start_s: float, shown: Progress) -> Record:
