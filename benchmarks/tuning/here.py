@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from load import models as networks
+from raddle_operator.analysis import subject as subjects
 from raddle_operator.cli import plan, workloads
 from raddle_operator.cli.run import container, default_policy, for_everything
 from raddle_operator.local.container import Container
@@ -82,7 +83,7 @@ def at(site: Site, folder: Path, *, repeats: int = REPEATS) -> Iterator[Here]:
     with contextlib.ExitStack() as stack:
         inputs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-tuning-")))
         inputs.chmod(0o755)
-        subject = Model.of(site.model.file(folder), Runner(), inputs)
+        subject = subjects.model(site.model.file(folder), Runner(), inputs)
         base = _base(site)
         started = subject.start(base, print)
         stock = subject.start(replace(base, applied=lambda _: _stock(site)), print)

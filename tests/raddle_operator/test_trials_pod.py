@@ -17,6 +17,7 @@ from support import tiny_models, tuning_pods
 
 from raddle import delivery, env
 from raddle.machine import sysfs
+from raddle_operator.analysis import subject as subjects
 from raddle_operator.cli import run
 from raddle_operator.local import quota
 from raddle_operator.local.container import Container
@@ -236,7 +237,7 @@ def test_a_real_model_runs_in_the_container(measured, shared, io_binding):
         model = tiny_models.write(theirs)
         runner = pod.Runner.written("python", shared, own=sys.executable)
         (shared / "inputs").mkdir()
-        subject = Model.of(model, runner, shared / "inputs")
+        subject = subjects.model(model, runner, shared / "inputs")
         block = measured(subject)
     assert isinstance(block, Block), block
     assert (len(block.latencies_ms), block.missed) == (10, 0)

@@ -10,7 +10,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from raddle import delivery, env
 from raddle.cpus import cpuset
 from raddle.planning.capacity import Budget
 from raddle.planning.kinds import PolicyError
-from raddle_operator.analysis import onnx_model
+from raddle_operator.analysis import subject as subjects
 from raddle_operator.cli import plan
 from raddle_operator.cli.manifests import ManifestError
 from raddle_operator.cli.run import default_policy, for_everything, of_container
@@ -281,8 +281,7 @@ def _model(order: Order, there: Pod, start_s: float) -> Model:
     runner = pod.Runner.written(order.tuning.runner.lower(), there.folder, next(iter(order.command), ""))
     there.copied(path, copy)
     try:
-        model = Model.of(Path(path), runner, inputs, file=copy, start_s=start_s)
-        return replace(model, max_inter_op=onnx_model.max_inter_op(copy))
+        return subjects.model(Path(path), runner, inputs, file=copy, start_s=start_s)
     except InputError as error:
         raise InputError(str(error).replace(str(copy), path)) from None
     finally:

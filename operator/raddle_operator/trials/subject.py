@@ -6,12 +6,11 @@ import contextlib
 import hashlib
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from raddle_operator.trials import inputs as model_inputs
 from raddle_operator.trials import models, programs
 from raddle_operator.trials.base import Base
 from raddle_operator.trials.measuring import Start
@@ -72,28 +71,6 @@ class Model:
     start_s: float = programs.START_S
     max_inter_op: int = 1
     kept: int = 4
-
-    @classmethod
-    def of(
-        cls,
-        path: Path,
-        runner: Runner,
-        folder: Path,
-        *,
-        file: Path | None = None,
-        npz: Path | None = None,
-        shapes: Mapping[str, model_inputs.Shape] | None = None,
-        start_s: float = programs.START_S,
-    ) -> Model:
-        """The model with its inputs in the folder: those of `npz`, without one made. Raises InputError, OSError.
-
-        `file` is the model here, where `path` is elsewhere.
-        """
-        file = file or path
-        models.write_inputs(folder, model_inputs.asked(file, npz, shapes))
-        with file.open("rb") as opened:
-            digest = "sha256:" + hashlib.file_digest(opened, "sha256").hexdigest()
-        return cls(path=path, runner=runner, inputs=folder, digest=digest, start_s=start_s)
 
     @property
     def name(self) -> str:

@@ -10,7 +10,6 @@ import contextlib
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +17,7 @@ from typing import Any, Final
 import click
 
 from raddle.planning.kinds import PolicyError
-from raddle_operator.analysis import onnx_model
+from raddle_operator.analysis import subject as subjects
 from raddle_operator.cli import manifests, plan, workloads
 from raddle_operator.cli.manifests import Manifest, ManifestError
 from raddle_operator.cli.run import container, cpu_limit, default_policy, for_everything
@@ -296,11 +295,8 @@ def _model(
     if not arguments:
         raise click.UsageError("which model? raddle tune model.onnx --limit 2 --rate 50, or a server with --http URL")
     try:
-        model = Model.of(Path(arguments[0]), runner, folder, npz=npz, shapes=shapes, start_s=start_s)
+        model = subjects.model(Path(arguments[0]), runner, folder, npz=npz, shapes=shapes, start_s=start_s)
         runner.command(model.path, folder)
-        if model.path.suffix not in inputs.TORCHSCRIPT:
-            # TorchScript's forks are counted by its runner, which has torch.
-            model = replace(model, max_inter_op=onnx_model.max_inter_op(model.path))
     except (inputs.InputError, models.RunnerError) as error:
         raise ManifestError(str(error)) from None
     return model
