@@ -20,20 +20,21 @@ import numpy as np
 
 import report
 from raddle.cpus.topology import Machine, threads_per_core
+from raddle_operator.trials.record import Record, question
 from raddle_operator.tuning import statistics
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.key import NodeClass
-from raddle_operator.tuning.measured import Ask, Block, Failure
+from raddle_operator.tuning.measured import CAPACITY, Ask, Block, Failure
 from raddle_operator.tuning.objective import Kind, Objective
-from raddle_operator.tuning.search import Answer
 from raddle_operator.tuning.space import INSTANCES, SPIN_US, SPINNING, THREADS, Space
 from tuning import here
 from tuning.surface import FOLDER, QUANTILES
 
-Measure = Callable[[Ask], Answer]
+Measure = Callable[[Ask], Block | Failure]
 # Outside git: models, and blocks of recordings that are not done.
 BUILD: Final = Path(__file__).resolve().parents[2] / "build" / "tuning"
 _SHAPE = (THREADS, SPINNING, INSTANCES)
+_SHAPE_PHASE: Final = "shape"
 # All is measured forwards, then backwards, so that a machine that becomes slower favours none.
 _ROUNDS: Final = 2
 # A setting that is no part of a shape changes little: it is a factor where its interval of so many pairs says so.
@@ -65,54 +66,36 @@ class Where:
         )
 
 
-class Store:
-    """Answers that are kept in a file, a line each, under the conditions in which they hold.
+class Recording:
+    """The answers of a record, and new ones that it is given. `shapes_s` is what the shapes took, starts with them."""
 
-    Lines of other conditions, or that can't be read (it was ended while writing), count as not there.
-    """
-
-    def __init__(self, path: Path, conditions: str, measure: Measure) -> None:
-        self._path = path
-        self._conditions = conditions
+    def __init__(self, kept: Record, measure: Measure) -> None:
+        self._kept = kept
         self._measure = measure
-        self._kept: dict[str, dict[str, Any]] = {}
-        for line in path.read_text().splitlines() if path.exists() else []:
-            try:
-                found = json.loads(line)
-                if found["conditions"] == conditions:
-                    self._kept[found["ask"]] = found
-            except (ValueError, KeyError, TypeError):
-                continue
+        self._answers = dict(kept.answers)
+        self.shapes_s = kept.spent_s
 
-    def measure(self, ask: Ask) -> Answer:
-        """The kept answer, else one that is measured now and kept."""
-        name = json.dumps(asdict(ask))
-        if name not in self._kept:
-            before_s = time.monotonic()
+    def measure(self, ask: Ask) -> Block | Failure:
+        """The recorded answer, else one that is measured now and recorded. Raises RecordError."""
+        if ask not in self._answers:
+            begun_s = time.monotonic()
             answer = self._measure(ask)
-            seconds = time.monotonic() - before_s
-            if answer is None:
-                return None
-            made = {"conditions": self._conditions, "ask": name, "phase": ask.phase, "seconds": seconds}
-            self._kept[name] = {**made, type(answer).__name__: asdict(answer)}
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("a") as file:
-                file.write(json.dumps(self._kept[name]) + "\n")
-        found = self._kept[name]
-        return _block(found["Block"]) if "Block" in found else Failure(**found["Failure"])
-
-    def minutes(self, phase: str) -> float:
-        """How long the answers of this phase took, starts of programs with them."""
-        return sum(float(found["seconds"]) for found in self._kept.values() if found["phase"] == phase) / 60
-
-
-def _block(found: dict[str, Any]) -> Block:
-    lists = {name: tuple(found[name]) for name in ("latencies_ms", "disturbed")}
-    return Block(**{**found, **lists, "conditions": tuple((name, value) for name, value in found["conditions"])})
+            if ask.phase == _SHAPE_PHASE:
+                self.shapes_s += time.monotonic() - begun_s
+            self._kept.add(ask, answer, self.shapes_s)
+            self._answers[ask] = answer
+        return self._answers[ask]
 
 
 def record(
-    path: Path, about: str, where: Where, space: Space, objective: Objective, store: Store, *, seconds: float = 10.0
+    path: Path,
+    about: str,
+    where: Where,
+    space: Space,
+    objective: Objective,
+    recording: Recording,
+    *,
+    seconds: float = 10.0,
 ) -> None:
     """Measures and writes a surface: blocks of so many seconds in all for each shape, and for each other choice."""
     case = space.case
@@ -127,12 +110,12 @@ def record(
         "onnxruntime": list(case.onnxruntime or ()),
         "allocators": list(case.allocators),
         "can": list(case.can),
-        "shapes": list(_shapes(space, objective, store.measure, seconds)),
-        "factors": _factors(space, objective, store.measure, seconds),
+        "shapes": list(_shapes(space, objective, recording.measure, seconds)),
+        "factors": _factors(space, objective, recording.measure, seconds),
         "recorded": {
             "on": NodeClass.of(case.machine).title if case.machine else "",
             "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-            "minutes": round(store.minutes("shape"), 1),
+            "minutes": round(recording.shapes_s / 60, 1),
         },
     }
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -146,7 +129,7 @@ def _shapes(space: Space, objective: Objective, measure: Measure, seconds: float
     for candidate in _products(space):
         shapes.setdefault(_shape(space, candidate), same.setdefault(space.case.key(candidate), candidate))
     candidates = list(dict.fromkeys(shapes.values()))
-    opened = _measured(measure, candidates, "shape", objective.rate, seconds)
+    opened = _measured(measure, candidates, _SHAPE_PHASE, objective.rate, seconds)
     closed = _measured(measure, candidates, "closed", None, seconds / 2)
     for (spins, instances, threads), candidate in shapes.items():
         if opened[candidate] and closed[candidate]:
@@ -252,26 +235,29 @@ def record_here(name: str, found: here.Here, *, quick: bool) -> Path:
         return path
     seconds, capacity_s = (1.0, 1.0) if quick else (10.0, _CAPACITY_S)
 
-    def measure(ask: Ask) -> Answer:
+    def measure(ask: Ask) -> Block | Failure:
         print(f"{name}: {ask.phase}: {ask.candidate.title}", file=sys.stderr, flush=True)
         return found.measure(ask)
 
-    kept = BUILD / f"{name}{'-quick' if quick else ''}.blocks"
-    store = Store(kept, str(found.key), measure)
-    ask = Ask(candidate=Candidate(), rate=None, seconds=capacity_s, seed=0, phase="capacity")
-    block = store.measure(ask)
-    assert isinstance(block, Block), block
-    rate = float(f"{LOAD * block.throughput:.2g}")
-    record(
-        path,
-        f"{here.SITES[name].model.name}, limit {here.SITES[name].limit}, {rate:g}/s, recorded",
-        Where.of(machine),
-        found.space,
-        Objective(kind=Kind.LATENCY, rate=rate),
-        store,
-        seconds=seconds,
-    )
-    kept.unlink()
+    kept_path = BUILD / f"{name}{'-quick' if quick else ''}.blocks"
+    asked = question(name, found.subject.asked, found.key, found.space, budget_s=seconds, trials=found.space.size)
+    kept_path.parent.mkdir(parents=True, exist_ok=True)
+    with Record.of(kept_path, asked) as kept:
+        recording = Recording(kept, measure)
+        ask = Ask(candidate=Candidate(), rate=None, seconds=capacity_s, seed=0, phase=CAPACITY)
+        block = recording.measure(ask)
+        assert isinstance(block, Block), block
+        rate = float(f"{LOAD * block.throughput:.2g}")
+        record(
+            path,
+            f"{here.SITES[name].model.name}, limit {here.SITES[name].limit}, {rate:g}/s, recorded",
+            Where.of(machine),
+            found.space,
+            Objective(kind=Kind.LATENCY, rate=rate),
+            recording,
+            seconds=seconds,
+        )
+    kept_path.unlink()
     return path
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from load.models import SMALL, Network
 from raddle.planning.planner import Budget
+from raddle_operator.trials.record import Record
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.measured import Ask, Block, Failure
 from raddle_operator.tuning.objective import Kind, Objective
@@ -35,9 +36,10 @@ def measured(ask):
     return block(8.0 / CASE.planned(ask.candidate)[1].intra_op * (0.5 if ask.candidate.get("program.ioBinding") else 1))
 
 
-def record(folder, measure=measured, conditions="these"):
-    store = recorded.Store(folder / "blocks", conditions, measure)
-    recorded.record(folder / "here.json", "a test", WHERE, space(CASE), OBJECTIVE, store)
+def record(folder, measure=measured):
+    with Record.of(folder / "blocks", {"version": 1}) as kept:
+        recording = recorded.Recording(kept, measure)
+        recorded.record(folder / "here.json", "a test", WHERE, space(CASE), OBJECTIVE, recording)
     return folder / "here.json"
 
 
@@ -79,18 +81,16 @@ def test_a_recording_that_was_ended_goes_on_where_it_was(tmp_path):
     assert len(asked) == len(set(asked)) > 7
 
 
-def test_what_was_measured_under_other_conditions_is_measured_again(tmp_path):
-    ask = Ask(candidate=ONE, rate=None, seconds=1.0, seed=1, phase="shape")
-    assert recorded.Store(tmp_path / "blocks", "these", measured).measure(ask) == block(8.0)
-    assert recorded.Store(tmp_path / "blocks", "others", lambda _: Failure("no")).measure(ask) == Failure("no")
-    assert recorded.Store(tmp_path / "blocks", "these", None).measure(ask) == block(8.0)
-
-
-def test_a_line_that_was_cut_off_counts_as_not_there(tmp_path):
-    ask = Ask(candidate=ONE, rate=None, seconds=1.0, seed=1, phase="shape")
-    recorded.Store(tmp_path / "blocks", "these", measured).measure(ask)
-    (tmp_path / "blocks").write_text((tmp_path / "blocks").read_text()[:100])
-    assert recorded.Store(tmp_path / "blocks", "these", lambda _: Failure("again")).measure(ask) == Failure("again")
+def test_the_minutes_of_a_recording_are_those_of_its_shapes_also_where_it_was_ended(tmp_path):
+    shape = Ask(candidate=ONE, rate=None, seconds=1.0, seed=1, phase="shape")
+    with Record.of(tmp_path / "blocks", {"version": 1}) as kept:
+        first = recorded.Recording(kept, measured)
+        first.measure(replace(shape, phase="closed"))
+        assert first.shapes_s == 0
+        first.measure(shape)
+        assert first.shapes_s > 0
+    with Record.of(tmp_path / "blocks", {"version": 1}) as kept:
+        assert recorded.Recording(kept, measured).shapes_s == round(first.shapes_s, 3)
 
 
 def test_spinning_of_one_thread_is_measured_once(tmp_path):
