@@ -22,7 +22,7 @@ from raddle_operator.cli import run
 from raddle_operator.local import quota
 from raddle_operator.local.container import Container
 from raddle_operator.objects.policy import policy_from_object
-from raddle_operator.trials import pod
+from raddle_operator.trials import models, pod, words
 from raddle_operator.trials.base import Base
 from raddle_operator.trials.http_load import Request
 from raddle_operator.trials.measuring import Measuring
@@ -73,7 +73,7 @@ def test_in_each_shell_a_program_is_started_stopped_continued_counted_and_killed
     with tuning_pods.container(shared, shell=shell, variables={"OWN": "its own"}) as first, Pod(shared) as one:
         one.await_ready()
         script = 'echo "$SAID $(id -u) $OWN"; (setsid sleep 1000 &); sleep 1001 & exec sleep 1002'
-        with one.place(given(SAID="it's $(OWN)"), ["sh", "-c", pod.escaped(script)], print) as (processes, _):
+        with one.place(given(SAID="it's $(OWN)"), ["sh", "-c", words.escaped(script)], print) as (processes, _):
             processes.start()
             # The three, and the supervisor's process that awaits one of them.
             while not processes.output() or len(first.children(recursive=True)) < 4:
@@ -171,7 +171,7 @@ def test_a_container_that_does_not_show_up_is_said(shared):
 @pytest.mark.parametrize("shell", ["dash", "bash"])
 def test_a_pod_specs_text_is_read_in_a_shell_as_the_kubelet_reads_it(text, read, shell):
     done = subprocess.run(
-        [shell, "-c", f"printf %s {pod.word(text)}"],
+        [shell, "-c", f"printf %s {words.word(text)}"],
         env={"A": "x y", "PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
@@ -235,7 +235,7 @@ def measured(one, shared):
 def test_a_real_model_runs_in_the_container(measured, shared, io_binding):
     with tuning_pods.folder() as theirs:
         model = tiny_models.write(theirs)
-        runner = pod.Runner.written("python", shared, own=sys.executable)
+        runner = models.PodRunner.written("python", shared, own=sys.executable)
         (shared / "inputs").mkdir()
         subject = subjects.model(model, runner, shared / "inputs")
         block = measured(subject)
@@ -248,7 +248,7 @@ def test_a_model_that_does_not_load_says_why(measured, shared):
     with tuning_pods.folder() as theirs:
         broken = theirs / "broken.onnx"
         broken.write_text("no model")
-        runner = pod.Runner.written("python", shared, own=sys.executable)
+        runner = models.PodRunner.written("python", shared, own=sys.executable)
         (shared / "inputs").mkdir()
         (shared / "inputs" / "inputs").write_text("")
         failure = measured(Model(path=broken, runner=runner, inputs=shared / "inputs", digest=""))
@@ -299,7 +299,7 @@ def test_the_shim_that_the_container_has_is_loaded_by_a_candidates_variables_bes
 
 
 def test_a_runner_is_started_by_the_interpreter_of_the_workload(tmp_path):
-    runner = pod.Runner.written("python", tmp_path, own="/opt/venv/bin/python3.11")
+    runner = models.PodRunner.written("python", tmp_path, own="/opt/venv/bin/python3.11")
     command = runner.command(Path("/models/$x.onnx"), Path("/in"), io_binding=True)
     assert command == ["/opt/venv/bin/python3.11", f"{tmp_path}/run_model.py", "/models/$$x.onnx", "/in", "io-binding"]
-    assert pod.Runner.written("python", tmp_path, own="/serve.sh").command(Path("/m"), Path("/in"))[0] == "python3"
+    assert models.PodRunner.written("python", tmp_path, own="/serve.sh").command(Path("/m"), Path("/in"))[0] == "python3"

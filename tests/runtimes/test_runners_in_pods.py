@@ -10,7 +10,7 @@ from support import tiny_models, tuning_pods
 from raddle.machine import sysfs
 from raddle_operator.analysis import subject as subjects
 from raddle_operator.local.container import Container
-from raddle_operator.trials import models, pod
+from raddle_operator.trials import models
 from raddle_operator.trials.base import Base
 from raddle_operator.trials.measuring import Measuring
 from raddle_operator.trials.pod import Pod
@@ -43,7 +43,7 @@ def test_a_model_runs_by_the_runtime_of_its_container(language):
         there.await_ready()
         (shared / "inputs").mkdir()
         own = sys.executable if language == "python" else ""
-        runner = pod.Runner.written(language, shared, own)
+        runner = models.PodRunner.written(language, shared, own)
         model = subjects.model(tiny_models.write(theirs), runner, shared / "inputs")
         base = Base(spec={}, cpus=None, machine=sysfs.read_machine("/"), applied=lambda _: NOTHING, place=there.place)
         with Measuring(start=model.start(base, print), say=print, kept=1) as measuring:

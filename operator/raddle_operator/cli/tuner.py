@@ -34,7 +34,7 @@ from raddle_operator.objects.policy import policy_from_object
 from raddle_operator.objects.quantities import QuantityError
 from raddle_operator.objects.reading import SpecError, as_object, mapping, text, texts
 from raddle_operator.objects.tuning import TuningObject, tuning_from_object
-from raddle_operator.trials import driving, ending, pod
+from raddle_operator.trials import driving, ending, models
 from raddle_operator.trials.base import Base
 from raddle_operator.trials.http_load import Request
 from raddle_operator.trials.inputs import TORCHSCRIPT, InputError
@@ -278,7 +278,7 @@ def _model(order: Order, there: Pod, start_s: float) -> Model:
     if path.endswith(TORCHSCRIPT):
         raise SpecError("spec.model", f"{path} is TorchScript, which does not say what its inputs are: tune its server")
     inputs.mkdir()
-    runner = pod.Runner.written(order.tuning.runner.lower(), there.folder, next(iter(order.command), ""))
+    runner = models.PodRunner.written(order.tuning.runner.lower(), there.folder, next(iter(order.command), ""))
     there.copied(path, copy)
     try:
         return subjects.model(Path(path), runner, inputs, file=copy, start_s=start_s)

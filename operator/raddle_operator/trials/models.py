@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import platform
+import re
 import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
 import raddle
 from raddle_operator.trials.inputs import TORCHSCRIPT, Array
+from raddle_operator.trials.words import escaped
 
 RUNNERS: Final = ("python", "node", "c")
 # What a runner takes itself, beside what the environment and the shim decide.
@@ -23,7 +25,16 @@ _CAN: Final[Mapping[str, tuple[str, ...]]] = {
     "c": ("instances", "ioBinding"),
 }
 _CAN_SCRIPT: Final = ("instances",)
-_HERE: Final = Path(raddle.__file__).parent
+_PROGRAMS: Final[Mapping[str, str]] = {
+    "python": "runner/run_model.py",
+    "node": "runner/run_model.cjs",
+    "c": f"_native/{platform.machine()}/run-model",
+}
+_PYTHON: Final = re.compile(r"(?:.*/)?python[\d.]*")
+
+
+def _program(language: str) -> Path:
+    return Path(raddle.__file__).parent / _PROGRAMS[language]
 
 
 def can(language: str, model: Path) -> tuple[str, ...]:
@@ -59,7 +70,7 @@ def _python(runtime: Path | None) -> list[str]:
     python = sys.executable if runtime is None else str(runtime.absolute())
     if shutil.which(python) is None:
         raise RunnerError(f"{python} is no Python")
-    return [python, str(_HERE / "runner" / "run_model.py")]
+    return [python, str(_program("python"))]
 
 
 def _node(runtime: Path | None) -> list[str]:
@@ -70,11 +81,11 @@ def _node(runtime: Path | None) -> list[str]:
     packages = folder if folder.name == "node_modules" else folder / "node_modules"
     if not (packages / "onnxruntime-node").is_dir():
         raise RunnerError(f"{packages} has no onnxruntime-node; name a folder that has it with --runtime")
-    return [node, str(_HERE / "runner" / "run_model.cjs"), str(packages / "onnxruntime-node")]
+    return [node, str(_program("node")), str(packages / "onnxruntime-node")]
 
 
 def _c(runtime: Path | None) -> list[str]:
-    program = _HERE / "_native" / platform.machine() / "run-model"
+    program = _program("c")
     if not program.is_file():
         raise RunnerError(f"this installation has no runner in C for {platform.machine()}: python -m native build")
     if runtime is not None and not runtime.is_file():
@@ -83,6 +94,39 @@ def _c(runtime: Path | None) -> list[str]:
 
 
 _COMMANDS: Final = {"python": _python, "node": _node, "c": _c}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodRunner:
+    """How a model is run in a tuning's pod: a language of RUNNERS, and the runner's file in the workload's container.
+
+    `own` is the first word of the container's own command, "" where that is the image's.
+    """
+
+    language: str
+    file: Path
+    own: str = ""
+
+    @classmethod
+    def written(cls, language: str, folder: Path, own: str = "") -> Self:
+        """The runner, written into the folder. Raises OSError where this installation has none of this language."""
+        source = _program(language)
+        # Executable, as the one in C has to be.
+        file = folder / source.name
+        shutil.copy(source, file)
+        file.chmod(0o755)
+        return cls(language=language, file=file, own=own)
+
+    def command(self, model: Path, inputs: Path, *, io_binding: bool = False) -> list[str]:
+        """The command line as a pod spec's, but for the socket."""
+        file = escaped(str(self.file))
+        first = {
+            # The interpreter of a virtual environment is seldom the first one on the PATH.
+            "python": [self.own if _PYTHON.fullmatch(self.own) else "python3", file],
+            "node": ["node", file, "$(PWD)/node_modules/onnxruntime-node"],
+            "c": [file, "libonnxruntime.so.1"],
+        }[self.language]
+        return [*first, escaped(str(model)), escaped(str(inputs)), "io-binding" if io_binding else "plain"]
 
 
 def write_inputs(folder: Path, arrays: Mapping[str, Array]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import re
 import select
 import shlex
@@ -16,16 +15,15 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-import raddle
 from raddle.cpus import cpuset
 from raddle_operator.local import quota
 from raddle_operator.local.container import Container
 from raddle_operator.trials import ending
 from raddle_operator.trials.processes import TrialError, ended, last_words
+from raddle_operator.trials.words import escaped, word
 
 # An order is `NUMBER WORD ARGUMENT`, its answer ends with `done NUMBER`; `ready`, and `ended FILE STATUS` of a program,
 # come unasked. POSIX sh, of which images have dash, busybox's ash or bash; of other commands only sleep, and cp for a
@@ -64,53 +62,19 @@ while read -r _number _order _argument <&3; do
 done
 """
 
-_HERE: Final = Path(raddle.__file__).parent
-_FILES: Final = {
-    "python": "runner/run_model.py",
-    "node": "runner/run_model.cjs",
-    "c": "_native/{architecture}/run-model",
-}
 # Of proc_pid_status(5), the CPUs as a list.
 _ALLOWED: Final = re.compile(r"^Cpus_allowed_list:\s*(\S+)", re.MULTILINE)
-_PYTHON: Final = re.compile(r"(?:.*/)?python[\d.]*")
 # The kubelet waits up to 5 minutes before it starts a container once more that has ended.
 _ANSWER_S: Final = 330.0
 _READY_S: Final = 60.0
 # Who is to end has little time: the pod's grace period is 10 s.
 _ANSWER_AT_THE_END_S: Final = 2.0
 _STEP_S: Final = 0.1
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# What the kubelet replaces in variables, command and args: third_party/forked/golang/expansion of Kubernetes.
-_REFERENCE: Final = re.compile(r"\$(?:\$|\(([^()$]+)\))")
 
 
 def command(folder: Path) -> list[str]:
     """What the workload's container runs."""
     return ["/bin/sh", "-c", SUPERVISOR, "sh", str(folder)]
-
-
-def escaped(text: str) -> str:
-    """The text as a pod spec writes it where no reference is meant."""
-    return text.replace("$", "$$")
-
-
-def word(text: str) -> str:
-    """The text of a pod spec as one word of sh: `$(NAME)` is the container's variable, `$$` is a dollar.
-
-    Where there is no such variable the text stays, as the kubelet leaves it.
-    """
-    made, at = "", 0
-    for found in _REFERENCE.finditer(text):
-        name = found[1]
-        if name is None:
-            put = "'$'"
-        elif _NAME.fullmatch(name):
-            put = f'"${{{name}-\\$({name})}}"'
-        else:
-            continue
-        made += shlex.quote(text[at : found.start()]) + put
-        at = found.end()
-    return made + shlex.quote(text[at:])
 
 
 class Pod:
@@ -248,39 +212,6 @@ class Pod:
             if processes.wait():
                 raise TrialError(f"{problem}{last_words(processes.output())}")
             return processes.output()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Runner:
-    """A model's runner that is the container's to start: `language` is one of models.RUNNERS, `file` is in the folder.
-
-    `own` is the first word of the container's own command, "" where that is the image's.
-    """
-
-    language: str
-    file: Path
-    own: str = ""
-
-    @classmethod
-    def written(cls, language: str, folder: Path, own: str = "") -> Self:
-        """The runner, written into the folder. Raises OSError where this installation has none of this language."""
-        source = _HERE / _FILES[language].format(architecture=platform.machine())
-        # Executable, as the one in C has to be.
-        file = folder / source.name
-        shutil.copy(source, file)
-        file.chmod(0o755)
-        return cls(language=language, file=file, own=own)
-
-    def command(self, model: Path, inputs: Path, *, io_binding: bool = False) -> list[str]:
-        """The command line as a pod spec's, but for the socket."""
-        file = escaped(str(self.file))
-        first = {
-            # The interpreter of a virtual environment is seldom the first one on the PATH.
-            "python": [self.own if _PYTHON.fullmatch(self.own) else "python3", file],
-            "node": ["node", file, "$(PWD)/node_modules/onnxruntime-node"],
-            "c": [file, "libonnxruntime.so.1"],
-        }[self.language]
-        return [*first, escaped(str(model)), escaped(str(inputs)), "io-binding" if io_binding else "plain"]
 
 
 _NOTHING: Final = Container(cpus=None, variables={}, mounts=(), notes=())

@@ -19,7 +19,7 @@ from raddle_operator.tuning.candidate import Candidate
 
 
 class Runner(Protocol):
-    """How a model is run alone: `models.Runner` here, `pod.Runner` in a container."""
+    """How a model is run alone: `models.Runner` here, `models.PodRunner` in a tuning's pod."""
 
     @property
     def language(self) -> str:
