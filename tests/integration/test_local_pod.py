@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.local_pod import Image, LocalPods, problem
+from cluster.local_container import problem
+from cluster.local_pod import Image, LocalPods
 from cluster.waiting import wait
 
 IMAGE = "registry.example/shell:1"

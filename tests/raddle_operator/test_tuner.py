@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,6 +20,7 @@ from click.testing import CliRunner
 from onnx import TensorProto, helper
 from support import tiny_models, tuning_pods, tunings
 
+from cluster import local_container
 from raddle.planning.capacity import is_exclusive
 from raddle_operator.cli import main
 from raddle_operator.cli.tuner import Order, _base
@@ -62,10 +62,9 @@ def tuner(given, theirs, **variables):
         message = theirs / "termination-log"
         message.touch()
         message.chmod(0o666)
-        own = [one.replace(str(tuning_pods.UID), str(TUNERS_UID)) for one in tuning_pods.USER]
         command = [RADDLE, "tuner", f"--folder={shared}", f"--message={message}", f"--request={theirs / 'request'}"]
         started = subprocess.Popen(
-            [str(shutil.which("setpriv")), *own, *command],
+            [*local_container.as_user(TUNERS_UID), *command],
             env={**os.environ, "RADDLE_TUNING": json.dumps(given), "TMPDIR": str(theirs)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,16 +1,13 @@
 """A pod's containers as processes of this machine, where no kubelet runs: what `make demo-tune` and tests look at.
 
-Each container has a mount and a PID namespace of its own, the pod's volumes where it mounts them, the environment that
-a kubelet would make (kubelet_env), its CPU limit as a cgroup, and this machine's files for an image: what it writes
-beside its volumes is gone with it. The pod's status says what a kubelet would say of it.
+Each is a local_container with the pod's volumes where it mounts them, and the environment that a kubelet would make
+(kubelet_env). The pod's status says what a kubelet would say of it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import os
-import shutil
 import subprocess
 import tempfile
 import threading
@@ -21,63 +18,20 @@ from typing import Any, Final, Self
 
 from cluster.client import ApiError, Client
 from cluster.kubelet_env import expand, variables, write_config_map
-from raddle_operator.local import quota
+from cluster.local_container import container
 from raddle_operator.objects.quantities import parse
 
 # As kubelets read of /dev/termination-log, and of the log's end.
 _MOST_TERMINATION: Final = 4096
 _POLL_S: Final = 0.5
-# $1 an empty folder, $2 the container's cgroups, then source and target of each mount, --, chroot, UID:GID, and the
-# command.
-# What is mounted below / is mounted again, since an overlay doesn't show it.
-_CONTAINER: Final = """
-set -e
-folder=$1 groups=$2; shift 2
-mount -t tmpfs none "$folder"
-root=$folder/root
-mkdir "$folder/upper" "$folder/work" "$root"
-mount -t overlay none -o "lowerdir=/,upperdir=$folder/upper,workdir=$folder/work" "$root"
-while read -r _ _ _ _ at _; do
-    case $at in
-        / | "$folder"* | /proc | /proc/* | /sys | /sys/* | /dev | /dev/*) ;;
-        *) if [ -e "$root$at" ]; then mount --bind "$at" "$root$at" 2>/dev/null || true; fi ;;
-    esac
-done < /proc/self/mountinfo
-mount -t proc none "$root/proc"
-mount --rbind /sys "$root/sys"
-mount -t tmpfs none "$root/sys/fs/cgroup"
-case $groups in
-    *:*) for kind in cpu cpuacct; do
-            mkdir "$root/sys/fs/cgroup/$kind"
-            mount --bind "${groups%%:*}" "$root/sys/fs/cgroup/$kind"
-            groups=${groups#*:}
-        done ;;
-    ?*) mount --bind "$groups" "$root/sys/fs/cgroup" ;;
-esac
-mount -t tmpfs none "$root/dev"
-mkdir "$root/dev/shm"
-for name in null zero full random urandom; do
-    : > "$root/dev/$name"
-    mount --bind "/dev/$name" "$root/dev/$name"
-done
-while [ "$1" != -- ]; do
-    if [ -d "$1" ]; then mkdir -p "$root$2"; else mkdir -p "$root${2%/*}"; : > "$root$2"; fi
-    mount --bind "$1" "$root$2"
-    shift 2
-done
-chroot=$2; shift 2
-user=$1; shift
-exec "$chroot" --userspec "$user" "$root" "$@"
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """What an image would bring: its entrypoint and its environment; `user` is a UID and GID."""
+    """What an image would bring: its entrypoint and its environment."""
 
     entrypoint: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    user: str = "0:0"
 
 
 @dataclass(slots=True)
@@ -129,12 +83,12 @@ class LocalPod:
         with contextlib.ExitStack() as stack:
             stack.callback(self._client.close)
             volumes = self._volumes(stack)
-            for container in spec.get("initContainers", []):
-                if container not in sidecars and self._start(container, volumes, stack).process.wait() != 0:
+            for one in spec.get("initContainers", []):
+                if one not in sidecars and self._start(one, volumes, stack).process.wait() != 0:
                     self._write_status([], [], phase="Failed")
                     return
-            beside = [self._start(container, volumes, stack) for container in sidecars]
-            found = [self._start(container, volumes, stack) for container in spec["containers"]]
+            beside = [self._start(one, volumes, stack) for one in sidecars]
+            found = [self._start(one, volumes, stack) for one in spec["containers"]]
             self._write_status(beside, found)
             while any(one.process.poll() is None for one in found):
                 if self._ended.wait(_POLL_S) or not self._exists():
@@ -162,39 +116,33 @@ class LocalPod:
             found[volume["name"]] = folder
         return found
 
-    def _start(
-        self, container: Mapping[str, Any], volumes: Mapping[str, Path], stack: contextlib.ExitStack
-    ) -> _Running:
-        name = container["name"]
-        image = self._images[container["image"]]
-        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-container-")))
+    def _start(self, spec: Mapping[str, Any], volumes: Mapping[str, Path], stack: contextlib.ExitStack) -> _Running:
+        name = spec["name"]
+        image = self._images[spec["image"]]
         terminated = self._folder / f"{name}.terminated"
         terminated.write_text("")
         terminated.chmod(0o666)
-        mounts = [str(terminated), container.get("terminationMessagePath", "/dev/termination-log")]
-        for mount in container.get("volumeMounts", []):
-            if mount["name"] not in volumes:
-                continue
-            mounts += [str(volumes[mount["name"]] / mount.get("subPath", "")).rstrip("/"), mount["mountPath"]]
-        limit = container.get("resources", {}).get("limits", {}).get("cpu")
-        group = stack.enter_context(quota.limited(float(parse(limit)) if limit else None))
-        # Beside the PATH of the container, which need not have it.
-        chroot = shutil.which("chroot", path=f"{os.defpath}:/usr/sbin:/sbin") or "chroot"
-        script = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _CONTAINER, "container"]
-        groups = ":".join(str(path) for path in (group.paths[0], group.paths[-1])[: 3 - group.version])
+        mounts = {spec.get("terminationMessagePath", "/dev/termination-log"): terminated}
+        for mount in spec.get("volumeMounts", []):
+            if mount["name"] in volumes:
+                mounts[mount["mountPath"]] = volumes[mount["name"]] / mount.get("subPath", "")
+        limit = spec.get("resources", {}).get("limits", {}).get("cpu")
         environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", **image.environment}
         environment |= variables(self._pod, name, self._client)
-        given = [*container.get("command", []), *container.get("args", [])]
-        program = [*(() if "command" in container else image.entrypoint), *(expand(one, environment) for one in given)]
-        command = group.command([*script, str(root), groups, *mounts, "--", chroot, image.user, *program])
+        given = [*spec.get("command", []), *spec.get("args", [])]
+        program = [*(() if "command" in spec else image.entrypoint), *(expand(one, environment) for one in given)]
         with (self._folder / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            process = stack.enter_context(
+                container(
+                    program,
+                    environment,
+                    cpus=float(parse(limit)) if limit else None,
+                    mounts=mounts,
+                    log=log,
+                )
             )
-        stack.callback(process.wait)
-        stack.callback(process.kill)
         self.processes[name] = process.pid
-        return _Running(container, process, terminated, _now())
+        return _Running(spec, process, terminated, _now())
 
     def _exists(self) -> bool:
         try:
@@ -242,13 +190,6 @@ def _status(one: _Running) -> dict[str, Any]:
 
 def _now() -> str:
     return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def problem() -> str | None:
-    """Why this machine can't run a pod's containers so; None where it can."""
-    if os.geteuid() != 0:
-        return "only root may make a container's mounts"
-    return quota.available()
 
 
 class LocalPods:

@@ -13,7 +13,8 @@ from typing import Any, Final
 import click
 
 from cluster import Cluster, objects
-from cluster.local_pod import Image, LocalPods, problem
+from cluster.local_container import problem
+from cluster.local_pod import Image, LocalPods
 from cluster.local_raddle import LocalRaddle
 from cluster.waiting import wait
 from demo.__main__ import FAST, console, show, step, stopping, topologies_known
