@@ -205,7 +205,11 @@ async def test_one_node_searches_and_another_tries_its_winner_again(cluster, con
     assert json.loads(told["value"])["confirm"] == dict(WINNER.settings)
     await shop.ends(await shop.pod_of(second), outcome(percent=-10.5))
     status = await shop.status("Valid", "Measured")
-    assert (status["verdict"], status["gain"], status["trials"]) == ("Better", "-10.5 % [-12.5, -8.5]", 24)
+    assert (status["verdict"], status["gain"], status["trials"]) == (
+        "Better",
+        "slowest tenth -10.5 % [-12.5, -8.5]",
+        24,
+    )
     assert status["classes"][0]["decidedBy"] == shop.node("b")
     await shop.event("JobCreated", f"on node {shop.node('a')} searches")
     assert (await shop.event("Measured"))["type"] == "Normal"

@@ -22,7 +22,7 @@ from raddle_operator.injection.tuned import NOT_READ, Place, follow
 from raddle_operator.objects.pods import pod_from_object, workload_of
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.objective import Kind, Objective
-from raddle_operator.tuning.result import Verdict
+from raddle_operator.tuning.result import BoundTest, Interval, Verdict
 
 NODE, OTHER = of_size(32), of_size(16)
 TITLE = "Synthetic, 2 sockets, 2 NUMA nodes, 2 L3 domains, 16 cores, 32 CPUs"
@@ -68,6 +68,14 @@ def test_a_winner_is_planned_with_where_its_result_is_valid():
         f"intraOp 3, slowest tenth -18.0 % [-23.0, -12.0] on {TITLE}, 2026-11-23 (InferenceTuning ranker)"
     )
     assert plan.tuned == OF_RANKER._replace(by="ranker")
+
+
+def test_a_winner_that_only_keeps_the_bound_is_not_said_to_gain():
+    slower = Interval(percent=9.0, low=4.0, high=14.0)
+    plan, _ = bound(of(gain=slower, bound=BoundTest(bound_ms=20.0, queries=900, over=1, needed=662)))
+    assert plan.because["tuned"] == (
+        f"intraOp 3, keeps p99 within 20 ms (the plan does not) on {TITLE}, 2026-11-23 (InferenceTuning ranker)"
+    )
 
 
 def test_what_is_recorded_is_the_policy_without_it_so_that_another_binding_decides_anew():

@@ -13,7 +13,7 @@ from support.measured import BIG, NOW_S, SMALL, WINNER, nodes, outcome, places_o
 from raddle_operator.jobs.places import LOST_AFTER_S, Node
 from raddle_operator.jobs.plan import MOST_FAILED, MOST_TRIES, NodeState, Start, Stop, World, decide, stopped
 from raddle_operator.jobs.run import POD_WITHIN_S, START_WITHIN_S, State
-from raddle_operator.tuning.result import Verdict
+from raddle_operator.tuning.result import BoundTest, Interval, Verdict
 
 TWO = {"a": BIG, "b": BIG}
 
@@ -66,6 +66,16 @@ def test_a_class_is_decided_when_as_many_nodes_agree_as_were_asked_for_and_the_s
     assert plan.classes[0].verdict is Verdict.BETTER
     assert plan.classes[0].decided_by.name == "b"
     assert not plan.start
+
+
+def test_a_node_where_the_winner_only_keeps_the_bound_counts_before_those_where_it_gains():
+    bound = BoundTest(bound_ms=20.0, queries=900, over=1, needed=662)
+    worse = Interval(percent=30, low=20, high=40)
+    done = [
+        run("a", State.MEASURED, outcome=outcome(percent=-9)),
+        run("b", State.MEASURED, outcome=outcome(gain=worse, bound=bound)),
+    ]
+    assert after(tuning_object(), done[:1], done).classes[0].decided_by.name == "b"
 
 
 def test_one_node_is_enough_where_one_was_asked_for():

@@ -16,7 +16,7 @@ from raddle_operator.jobs.plan import Plan, World, decide, stopped
 from raddle_operator.jobs.run import State
 from raddle_operator.jobs.status import known, tuning_status
 from raddle_operator.jobs.template import RefusedError
-from raddle_operator.tuning.result import Verdict
+from raddle_operator.tuning.result import BoundTest, Interval, Verdict
 
 IMAGE = "registry.example/app:1"
 MACHINES = {"a": BIG, "b": BIG}
@@ -88,7 +88,7 @@ def test_a_pod_that_can_not_run_says_why():
 def test_a_class_is_better_by_the_smallest_gain():
     status = seen(BETTER[:1], BETTER)
     assert status["verdict"] == "Better"
-    assert status["gain"] == "-10.5 % [-12.5, -8.5]"
+    assert status["gain"] == "slowest tenth -10.5 % [-12.5, -8.5]"
     assert status["trials"] == 24
     [found] = status["classes"]
     assert found["decidedBy"] == "b"
@@ -100,6 +100,30 @@ def test_a_class_is_better_by_the_smallest_gain():
     assert json.loads(found["nodes"][1]["outcome"])["verdict"] == "Better"
     assert conditions(status)["Valid"] == ("True", "Measured")
     assert conditions(status)["Running"] == ("False", "Finished")
+
+
+def kept_bound(node, percent):
+    """The winner keeps the bound and the plan does not; the figure is no better with it."""
+    interval = Interval(percent=percent, low=percent - 30, high=percent + 30)
+    test = BoundTest(bound_ms=20.0, queries=900, over=1, needed=662)
+    return run(node, State.MEASURED, outcome=outcome(gain=interval, bound=test), image=IMAGE)
+
+
+def test_a_winner_that_only_keeps_the_bound_is_not_said_to_gain():
+    runs = [kept_bound("a", 25), kept_bound("b", 8)]
+    status = seen(runs[:1], runs)
+    assert (status["verdict"], status["gain"]) == ("Better", "keeps p99 within 20 ms (the plan does not)")
+    [found] = status["classes"]
+    assert "gain" not in found
+    assert found["message"] == "mode Never, intraOp 3: keeps p99 within 20 ms (the plan does not) on 2 nodes"
+    assert message(status, "Valid").endswith(found["message"])
+
+
+def test_the_smallest_gain_of_several_classes_is_the_one_that_only_keeps_the_bound():
+    machines = {"a": BIG, "c": SMALL}
+    runs = [BETTER[0], kept_bound("c", -14)]
+    status = seen(runs, machines=machines, parallelism=2, nodeClasses={"nodesPerClass": 1})
+    assert status["gain"] == "keeps p99 within 20 ms (the plan does not)"
 
 
 def test_classes_that_end_otherwise_are_mixed():

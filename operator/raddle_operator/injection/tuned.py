@@ -16,9 +16,8 @@ from raddle_operator.injection.activation import wants_native
 from raddle_operator.injection.literals import literals
 from raddle_operator.objects.pods import PRELOAD
 from raddle_operator.objects.tuning import ClassResult, TuningResults, Workload
-from raddle_operator.tuning.advice import signed
+from raddle_operator.tuning.advice import gained
 from raddle_operator.tuning.candidate import PROGRAM, Candidate
-from raddle_operator.tuning.figure import FIGURES
 from raddle_operator.tuning.key import Key, NodeClass, misfit
 from raddle_operator.tuning.objective import Kind, Objective
 from raddle_operator.tuning.result import Verdict
@@ -138,7 +137,7 @@ def _followed(policy: Policy, budget: Budget, place: Place, result: _Result) -> 
     needed = ", ".join(_needed(policy, made, budget, place, summary.key.runtime))
     if needed:
         return f"{_title(summary.winner)} needs {needed}: set when a pod is created, by the policy's own settings"
-    gain = "" if summary.gain is None else f", {FIGURES[summary.figure].title} {signed(summary.gain)}"
+    gain = "" if summary.gain is None else f", {gained(summary.figure, summary.gain, summary.bound)}"
     return Followed(made, tuned, f"{_title(summary.winner)}{gain} {source}{_left_to_the_program(summary.winner)}")
 
 

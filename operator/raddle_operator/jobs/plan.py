@@ -14,6 +14,7 @@ from typing import Final
 from raddle_operator.jobs.places import LOST_AFTER_S, Node, Places, is_lost
 from raddle_operator.jobs.run import POD_WITHIN_S, START_WITHIN_S, Run, State
 from raddle_operator.objects.tuning import MAX_CLASSES, TuningObject
+from raddle_operator.tuning.advice import improved_percent
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.key import misfit
 from raddle_operator.tuning.result import Verdict
@@ -268,7 +269,7 @@ def _concluded(found: ClassRecord, measured: Sequence[NodeRecord], verdict: Verd
     """The class with a verdict; of its nodes those that came to an end."""
     decided_by, message = next(iter(measured), None), ""
     if verdict is Verdict.BETTER:
-        decided_by = min(measured, key=_gained_percent)
+        decided_by = min(measured, key=_improved_percent)
     elif verdict is Verdict.INCONCLUSIVE and decided_by is not None:
         message = _why_inconclusive(measured)
     return replace(found, nodes=_ended(found.nodes), verdict=verdict, decided_by=decided_by, message=message)
@@ -288,9 +289,9 @@ def _why_inconclusive(measured: Sequence[NodeRecord]) -> str:
     return f"{name} found {found.winner.title} to be better than the plan, {'; '.join(dissents)}"
 
 
-def _gained_percent(node: NodeRecord) -> float:
+def _improved_percent(node: NodeRecord) -> float:
     assert node.outcome is not None, "only measured nodes are compared"
-    return abs(node.outcome.gain.percent) if node.outcome.gain is not None else 0.0
+    return improved_percent(node.outcome.figure, node.outcome.gain)
 
 
 # --- starting -------------------------------------------------------------------------------------------------------

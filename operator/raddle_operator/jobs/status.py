@@ -12,7 +12,6 @@ from raddle_operator.jobs.template import RefusedError
 from raddle_operator.objects.reading import SpecError, as_object, sequence, text
 from raddle_operator.tuning import advice, summary
 from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.figure import FIGURES
 from raddle_operator.tuning.key import Key
 from raddle_operator.tuning.result import Verdict
 from raddle_operator.tuning.summary import DocumentError, Summary
@@ -92,20 +91,27 @@ def tuning_status(
     verdicts = {one.verdict for one in classes}
     if classes and None not in verdicts:
         status["verdict"] = str(classes[0].verdict) if len(verdicts) == 1 else MIXED
-    if gains := [(abs(found.gain.percent), advice.signed(found.gain)) for found in _better(classes) if found.gain]:
-        status["gain"] = min(gains)[1]
+    if better := list(_better(classes)):
+        status["gain"] = _gained(min(better, key=lambda found: advice.improved_percent(found.figure, found.gain)))
     return status
 
 
 def _better(classes: Iterable[ClassRecord]) -> Iterator[Summary]:
     """Yields the outcome that counts of each class whose winner is better than the plan."""
     for one in classes:
-        if one.verdict is Verdict.BETTER and one.decided_by is not None and one.decided_by.outcome is not None:
-            yield one.decided_by.outcome
+        decided = one.decided_by.outcome if one.decided_by is not None else None
+        if one.verdict is Verdict.BETTER and decided is not None and decided.gain is not None:
+            yield decided
+
+
+def _gained(better: Summary) -> str:
+    assert better.gain is not None, "what is better than the plan was compared with it"
+    return advice.gained(better.figure, better.gain, better.bound)
 
 
 def _class(one: ClassRecord) -> dict[str, Any]:
     found: dict[str, Any] = {"nodeClass": one.title, "nodes": [_node(node) for node in one.nodes]}
+    found["message"] = _said(one)[:_MESSAGE_CHARACTERS]
     outcomes = [node.outcome for node in one.nodes if node.outcome is not None]
     if outcomes:
         found["trials"] = sum(outcome.trials for outcome in outcomes)
@@ -123,7 +129,8 @@ def _class(one: ClassRecord) -> dict[str, Any]:
         "key": _key(decided.key, one.decided_by.image),
         "measured": max(outcome.finished for outcome in outcomes),
     }
-    if decided.gain is not None:
+    # Of a winner that is better by the bound alone the figure may even be worse.
+    if decided.gain is not None and advice.improved_percent(decided.figure, decided.gain):
         found["gain"] = {"percent": decided.gain.percent, "low": decided.gain.low, "high": decided.gain.high}
     return found
 
@@ -172,17 +179,16 @@ def _conditions(
     else:
         yield _condition(ACCEPTED, "True", "Accepted", _accepted(places))
     yield _running(classes, refused)
-    undecided = [f"{one.title}: {one.message}" for one in classes if one.verdict is Verdict.INCONCLUSIVE]
+    undecided = [one for one in classes if one.verdict is Verdict.INCONCLUSIVE]
     open_ones = [one for one in classes if one.verdict is None]
     if undecided:
-        yield _condition(VALID, "False", "Inconclusive", "; ".join(undecided))
+        yield _condition(VALID, "False", "Inconclusive", _all_said(undecided))
     elif open_ones or not classes:
-        why = "; ".join(_why_open(one) for one in open_ones) or "see condition Accepted"
-        yield _condition(VALID, "False", "NotMeasuredYet", why)
+        yield _condition(VALID, "False", "NotMeasuredYet", _all_said(open_ones) or "see condition Accepted")
     else:
-        yield _condition(VALID, "True", "Measured", "; ".join(map(_said, classes)))
+        yield _condition(VALID, "True", "Measured", _all_said(classes))
     if undecided:
-        yield _condition(INCONCLUSIVE, "True", "Inconclusive", "; ".join(undecided))
+        yield _condition(INCONCLUSIVE, "True", "Inconclusive", _all_said(undecided))
     else:
         yield _condition(INCONCLUSIVE, "False", "Conclusive", "no class of nodes ended without a result")
 
@@ -217,7 +223,7 @@ def _running(classes: Sequence[ClassRecord], refused: RefusedError | None) -> di
     if waiting:
         said = [node.message for one in waiting for node in one.nodes if node.state in _UNFINISHED]
         reason = "Blocked" if any(said) or any(one.message for one in waiting) else "Waiting"
-        return _condition(RUNNING, "False", reason, "; ".join(map(_why_open, waiting)))
+        return _condition(RUNNING, "False", reason, _all_said(waiting))
     if refused is not None:
         return _condition(RUNNING, "False", refused.reason, "nothing is measured: see condition Accepted")
     return _condition(RUNNING, "False", "Finished", "every class of nodes has ended")
@@ -228,12 +234,8 @@ def _role(one: ClassRecord, node: NodeRecord) -> str:
     return "searches" if others[:1] == [node] else f"tries the winner of {others[0].name} again"
 
 
-def _why_open(one: ClassRecord) -> str:
-    """What a class without a verdict is at, or waits for."""
-    if one.message:
-        return f"{one.title}: {one.message}"
-    nodes = [node for node in one.nodes if node.state in _UNFINISHED]
-    return f"{one.title}: " + "; ".join(f"{node.name} {_at(one, node)}" for node in nodes)
+def _all_said(classes: Iterable[ClassRecord]) -> str:
+    return "; ".join(f"{one.title}: {_said(one)}" for one in classes)
 
 
 def _at(one: ClassRecord, node: NodeRecord) -> str:
@@ -247,15 +249,19 @@ def _is(node: NodeRecord, state: NodeState) -> bool:
 
 
 def _said(one: ClassRecord) -> str:
-    """A class with a verdict, for people."""
+    """What a class has come to, or what it is at or waits for, for people."""
+    if one.message:
+        return one.message
+    if one.verdict is None:
+        nodes = [node for node in one.nodes if node.state in _UNFINISHED]
+        return "; ".join(f"{node.name} {_at(one, node)}" for node in nodes)
     decided = one.decided_by.outcome if one.decided_by is not None else None
     if one.verdict is Verdict.BETTER and decided is not None and decided.gain is not None:
         measured = [node for node in one.nodes if node.outcome is not None]
-        gained = f"{FIGURES[decided.figure].title} {advice.signed(decided.gain)}"
-        return f"{one.title}: {decided.winner.title}: {gained} on {_counted(len(measured), 'node')}"
+        return f"{decided.winner.title}: {_gained(decided)} on {_counted(len(measured), 'node')}"
     if one.verdict is Verdict.BOUND_NOT_MET:
-        return f"{one.title}: nothing keeps the bound of p99"
-    return f"{one.title}: no setting is better than the plan"
+        return "nothing keeps the bound of p99"
+    return "no setting is better than the plan"
 
 
 def _listed(left_out: Mapping[str, str]) -> str:

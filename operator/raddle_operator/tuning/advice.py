@@ -12,7 +12,7 @@ import yaml
 from raddle_operator.tuning.candidate import PROGRAM, Candidate
 from raddle_operator.tuning.document import Tuning
 from raddle_operator.tuning.figure import FIGURES
-from raddle_operator.tuning.result import Interval, Result, Verdict
+from raddle_operator.tuning.result import BoundTest, Interval, Result, Verdict
 
 _WIDTH: Final = 100
 _PATCH: Final = "kubectl patch inferencethreading NAME --type merge --patch-file FILE"
@@ -31,6 +31,21 @@ def signed(interval: Interval) -> str:
     return f"{interval.percent:+.1f} % [{interval.low:+.1f}, {interval.high:+.1f}]"
 
 
+def improved_percent(figure: str, gain: Interval | None) -> float:
+    """By how much the winner's figure is better, in percent; 0 where that is not certain: it keeps the bound alone."""
+    if gain is None:
+        return 0.0
+    is_certain = gain.high < 0 if FIGURES[figure].lower_is_better else gain.low > 0
+    return abs(gain.percent) if is_certain else 0.0
+
+
+def gained(figure: str, gain: Interval, bound: BoundTest | None) -> str:
+    """For what a winner is better than the plan, in a few words: its gain, or the bound where it keeps that alone."""
+    if bound is not None and not improved_percent(figure, gain):
+        return f"keeps p99 within {bound.bound_ms:g} ms (the plan does not)"
+    return f"{FIGURES[figure].title} {signed(gain)}"
+
+
 def answer(result: Result) -> str:
     """What came out, in a sentence or two."""
     return f"{_answer(result)} {noise(result)}".rstrip()
@@ -44,7 +59,9 @@ def noise(result: Result) -> str:
 
 def _answer(result: Result) -> str:
     match result.verdict:
-        case Verdict.BETTER if result.gain is not None and result.bound is not None and not _gains(result):
+        case Verdict.BETTER if (
+            result.gain is not None and result.bound is not None and not improved_percent(result.figure, result.gain)
+        ):
             found = f"{FIGURES[result.figure].title} {signed(result.gain)}"
             kept = f"it keeps p99 within {result.bound.bound_ms:g} ms, which the plan did not"
             return f"Use {result.winner.title}: {kept}; {found} against the plan."
@@ -58,12 +75,6 @@ def _answer(result: Result) -> str:
         case Verdict.BOUND_NOT_MET:
             return _bound_not_met(result)
     return "Keep the plan: no setting is significantly better."
-
-
-def _gains(result: Result) -> bool:
-    """Whether the figure itself is certainly better."""
-    gain = result.gain
-    return gain is not None and (gain.high < 0 if FIGURES[result.figure].lower_is_better else gain.low > 0)
 
 
 def _change(figure: str, gain: Interval) -> str:
