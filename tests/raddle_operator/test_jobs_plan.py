@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.measured import BIG, NOW_S, SMALL, WINNER, nodes, outcome, places_of, run, tuning_object
+from support.measured import BIG, DIGEST, NOW_S, SMALL, WINNER, nodes, outcome, places_of, run, tuning_object
 
 from raddle_operator.jobs.places import LOST_AFTER_S, Node
 from raddle_operator.jobs.plan import MOST_FAILED, MOST_TRIES, NodeState, Start, Stop, World, decide, stopped
@@ -102,12 +102,34 @@ def test_nodes_that_disagree_decide_nothing():
 
 
 def test_nodes_that_measured_another_image_do_not_agree():
-    other = outcome()
-    other = replace(other, key=replace(other.key, image="sha256:" + "cd" * 32))
+    other = of_image("sha256:" + "cd" * 32)
     runs = [run("a", State.MEASURED, outcome=outcome()), run("b", State.MEASURED, outcome=other)]
     plan = after(tuning_object(), runs[:1], runs)
     assert plan.classes[0].verdict is Verdict.INCONCLUSIVE
     assert "b measured something else: the image is sha256:cdcd" in plan.classes[0].message
+
+
+@pytest.mark.parametrize("digest", ["", DIGEST])
+def test_nodes_that_ran_other_images_do_not_agree_where_not_both_told_a_digest(digest):
+    runs = [
+        run("a", State.MEASURED, outcome=of_image(digest), image="app:1"),
+        run("b", State.MEASURED, outcome=of_image(""), image="app:2"),
+    ]
+    plan = after(tuning_object(), runs[:1], runs)
+    assert plan.classes[0].verdict is Verdict.INCONCLUSIVE
+    assert "b measured something else: the image is app:2, it was tuned for app:1" in plan.classes[0].message
+    same = [runs[0], replace(runs[1], image="app:1")]
+    assert after(tuning_object(), same[:1], same).classes[0].verdict is Verdict.BETTER
+
+
+def test_one_image_by_two_names_is_the_same():
+    runs = [run(node, State.MEASURED, outcome=outcome(), image=f"{node}.example/app") for node in "ab"]
+    assert after(tuning_object(), runs[:1], runs).classes[0].verdict is Verdict.BETTER
+
+
+def of_image(digest):
+    found = outcome()
+    return replace(found, key=replace(found.key, image=digest))
 
 
 def test_a_result_stays_known_when_its_job_has_gone():

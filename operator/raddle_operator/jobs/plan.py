@@ -249,20 +249,27 @@ def _concluded_by_nodes(title: str, nodes: tuple[NodeRecord, ...], needed: int) 
 
 def _verdict(measured: Sequence[NodeRecord], needed: int) -> Verdict | None:
     """What the outcomes come to, the first of which is the search's; None: more nodes are needed."""
-    found, *others = (one.outcome for one in measured if one.outcome is not None)
-    if found.verdict is not Verdict.BETTER:
-        return found.verdict
-    if any(_dissent(found, other) for other in others):
+    first, *others = measured
+    assert first.outcome is not None, "only measured nodes are judged"
+    if first.outcome.verdict is not Verdict.BETTER:
+        return first.outcome.verdict
+    if any(_dissent(first, other) for other in others):
         return Verdict.INCONCLUSIVE
     return Verdict.BETTER if len(measured) >= needed else None
 
 
-def _dissent(found: Summary, other: Summary) -> str:
+def _dissent(first: NodeRecord, other: NodeRecord) -> str:
     """What keeps a node from agreeing with what another has found, in words; "" where it agrees."""
-    differs = misfit(found.key, other.key)
+    found, tried = first.outcome, other.outcome
+    assert found is not None, "only measured nodes are compared"
+    assert tried is not None, "only measured nodes are compared"
+    differs = misfit(found.key, tried.key)
+    if not (found.key.image and tried.key.image) and first.image != other.image:
+        # Without both digests the names are all that tells.
+        differs = "; ".join(filter(None, (f"the image is {other.image}, it was tuned for {first.image}", differs)))
     if differs:
         return f"measured something else: {differs}"
-    return "" if other.verdict is Verdict.BETTER else f"did not find it better ({other.verdict})"
+    return "" if tried.verdict is Verdict.BETTER else f"did not find it better ({tried.verdict})"
 
 
 def _concluded(found: ClassRecord, measured: Sequence[NodeRecord], verdict: Verdict) -> ClassRecord:
@@ -281,12 +288,12 @@ def _ended(nodes: Iterable[NodeRecord]) -> tuple[NodeRecord, ...]:
 
 
 def _why_inconclusive(measured: Sequence[NodeRecord]) -> str:
-    first, *others = ((one.name, one.outcome) for one in measured if one.outcome is not None)
-    name, found = first
-    if found.verdict is not Verdict.BETTER:
+    first, *others = measured
+    assert first.outcome is not None, "only measured nodes are judged"
+    if first.outcome.verdict is not Verdict.BETTER:
         return "the budget ended before anything was certain"
-    dissents = [f"{other} {why}" for other, outcome in others if (why := _dissent(found, outcome))]
-    return f"{name} found {found.winner.title} to be better than the plan, {'; '.join(dissents)}"
+    dissents = [f"{other.name} {why}" for other in others if (why := _dissent(first, other))]
+    return f"{first.name} found {first.outcome.winner.title} to be better than the plan, {'; '.join(dissents)}"
 
 
 def _improved_percent(node: NodeRecord) -> float:
