@@ -19,6 +19,7 @@ from support.waiting import until
 from cluster import Cluster, objects
 from cluster.components import free_port
 from raddle_operator.controller.settings import ControllerSettings
+from raddle_operator.jobs.run import job_name
 from raddle_operator.kube import (
     DEPLOYMENTS,
     EVENTS,
@@ -128,6 +129,21 @@ class Shop:
             return None
 
         return await soon(made, f"a Job on {name}")
+
+    async def forges(self, name, node, uid="", **metadata):
+        """A Job that somebody here has made to look like the first one of a tuning, with this UID, for a node."""
+        about = {"raddle.dev/tuning-node": node, "raddle.dev/tuning-generation": "1", "raddle.dev/tuning-try": "1"}
+        owner = {"apiVersion": "raddle.dev/v1alpha1", "kind": "InferenceTuning", "name": "ranker", "controller": True}
+        given = {
+            "name": name,
+            "namespace": self.namespace,
+            "labels": {"raddle.dev/tuning": "ranker"},
+            "annotations": about,
+            "ownerReferences": [{**owner, "uid": uid}] if uid else [],
+        }
+        spec = {"template": {"spec": objects.pod_spec(objects.container(), restartPolicy="Never")}}
+        made = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {**given, **metadata}, "spec": spec}
+        await self.kube.create(JOBS, made)
 
     async def pod_of(self, job):
         """The pod's name, once the scheduler has found its node."""
@@ -357,17 +373,30 @@ async def test_without_its_workload_it_says_so(kube, controller, shop):
 
 async def test_a_job_that_only_looks_like_a_tunings_keeps_no_node(cluster, kube, controller, shop):
     tenant = await Shop(cluster, kube).make()
-    annotations = {
-        "raddle.dev/tuning-node": shop.node("a"),
-        "raddle.dev/tuning-generation": "1",
-        "raddle.dev/tuning-try": "1",
-    }
-    labels = {"raddle.dev/tuning": "ranker"}
-    spec = {"template": {"spec": objects.pod_spec(objects.container(), restartPolicy="Never")}}
-    metadata = {"name": "forged", "namespace": tenant.namespace, "labels": labels, "annotations": annotations}
-    await kube.create(JOBS, {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+    await tenant.forges("forged", shop.node("a"))
     await shop.tune()
     await shop.job_on("a")
+
+
+async def test_a_job_on_a_node_that_its_tunings_status_does_not_name_keeps_nobody_off(cluster, kube, controller, shop):
+    tenant = await Shop(cluster, kube).make()
+    uid = (await tenant.tune())["metadata"]["uid"]
+    name = job_name("ranker", uid, 1, shop.node("a"), 1)
+    # It is deleted, and stays for its finalizer's sake.
+    await tenant.forges(name, shop.node("a"), uid, finalizers=["shop.example/held"])
+    await tenant.event("JobDeleted", name)
+    await shop.tune()
+    await shop.job_on("a")
+    await kube.patch(JOBS, name, {"metadata": {"finalizers": None}}, tenant.namespace)
+
+
+async def test_a_job_that_somebody_has_copied_is_neither_counted_nor_deleted(controller, shop):
+    uid = (await shop.tune())["metadata"]["uid"]
+    await shop.forges("copy", shop.node("b"), uid)
+    job = await shop.job_on("a")
+    await shop.ends(await shop.pod_of(job), outcome(Verdict.NO_DIFFERENCE))
+    await shop.status("Valid", "Measured")
+    assert "copy" in [one["metadata"]["name"] for one in await shop.jobs()]
 
 
 async def test_a_node_where_a_tuning_of_another_namespace_measures_is_waited_for(cluster, kube, controller, shop):

@@ -14,12 +14,12 @@ from cluster import objects
 from raddle_operator.injection import shipped
 from raddle_operator.injection.budget import is_guaranteed
 from raddle_operator.injection.volumes import ShimDelivery
-from raddle_operator.jobs.manifest import FOLDER, Settings, Wanted, job_name, manifest
+from raddle_operator.jobs.manifest import FOLDER, Settings, Wanted, manifest
 from raddle_operator.jobs.plan import Start
+from raddle_operator.jobs.run import job_from_object, job_name
 from raddle_operator.jobs.template import template_of
 from raddle_operator.objects.pods import pod_from_object
 from raddle_operator.objects.quantities import parse
-from raddle_operator.objects.tuning import tuning_from_object
 from raddle_operator.trials import pod
 
 SETTINGS = Settings(image="registry.example/raddle-tuner:1", command=("/bin/sh", "-c", "kill $$"))
@@ -255,17 +255,28 @@ def test_a_volume_that_each_replica_has_for_itself_is_an_empty_one():
     assert {"name": "data", "emptyDir": {}} in pod_spec(made(workload=workload))["volumes"]
 
 
+def name_of(tuned, start):
+    return job_name(tuned.name, tuned.uid, tuned.generation, start.node, start.attempt)
+
+
 def test_the_same_pod_has_the_same_name_and_no_other_has_it():
     tuned = tuning_object()
     starts = [Start(node=node, attempt=attempt) for node in ("a", "b") for attempt in (1, 2)]
-    names = [job_name(one, start) for one in (tuned, tuning_object(generation=2)) for start in starts]
+    names = [name_of(one, start) for one in (tuned, tuning_object(generation=2)) for start in starts]
     assert len(set(names)) == len(names)
-    assert names[0] == job_name(tuned, Start(node="a", attempt=1, winner=WINNER))
+    assert names[0] == name_of(tuned, Start(node="a", attempt=1, winner=WINNER))
+
+
+def test_a_job_that_was_made_is_known_again_and_a_copy_of_it_is_not():
+    job = made()
+    job["metadata"] |= {"uid": "job-uid", "creationTimestamp": "2027-01-15T08:00:00Z"}
+    found = job_from_object(job)
+    assert (found.owner, found.tuning, found.node) == ("tuning-uid", "ranker", "node-1")
+    copied = {**job, "metadata": {**job["metadata"], "name": "copy"}}
+    assert job_from_object(copied) is None
 
 
 def test_a_jobs_name_can_be_a_label_of_its_pod():
-    found = tuning(name="ranker." * 8 + "cpu", namespace="shop")
-    found["metadata"] |= {"uid": "u", "generation": 1}
-    name = job_name(tuning_from_object(found), Start(node="a", attempt=1))
+    name = job_name("ranker." * 8 + "cpu", "u", 1, "a", 1)
     assert len(name) <= 63
     assert "." not in name

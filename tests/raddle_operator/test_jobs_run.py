@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from support.measured import DIGEST, outcome
 
-from raddle_operator.jobs.run import State, job_from_object, pod_from_object, run_of
+from raddle_operator.jobs.run import State, job_from_object, job_name, pod_from_object, run_of
 from raddle_operator.tuning.summary import Failed, to_text
 
+NAME = job_name("ranker", "tuning-uid", 3, "a", 2)
 TIME = "2027-01-15T08:00:00Z"
 TIME_S = 1_800_000_000
 SAID = to_text(outcome())
@@ -18,7 +19,7 @@ STOPPED = to_text(Failed("ended before anything was certain: its pod was stopped
 
 def job(*, condition=None, **metadata):
     given = {
-        "name": "ranker-1",
+        "name": NAME,
         "uid": "job-uid",
         "creationTimestamp": TIME,
         "labels": {"raddle.dev/tuning": "ranker"},
@@ -94,7 +95,7 @@ CASES = {
         job(),
         pod(tuner=ended("Traceback\nKeyError: x")),
         State.FAILED,
-        "the tuner said nothing (Error, exit code 1): KeyError: x; see `kubectl logs job/ranker-1 -c tuner`",
+        f"the tuner said nothing (Error, exit code 1): KeyError: x; see `kubectl logs job/{NAME} -c tuner`",
     ),
     "out of memory": (
         job(),
@@ -189,8 +190,15 @@ def test_a_job_says_whose_it_is():
 
 
 @pytest.mark.parametrize(
-    "annotations",
-    [{}, {"raddle.dev/tuning-node": "a"}, {"raddle.dev/tuning-generation": "x", "raddle.dev/tuning-try": "1"}],
+    "changed",
+    [
+        {"annotations": {}},
+        {"annotations": {"raddle.dev/tuning-node": "a"}},
+        {"annotations": {"raddle.dev/tuning-generation": "x", "raddle.dev/tuning-try": "1"}},
+        {"name": "a-copy-of-it"},
+        {"labels": {"raddle.dev/tuning": "other"}},
+        {"ownerReferences": []},
+    ],
 )
-def test_a_job_that_somebody_else_made_is_not_ours(annotations):
-    assert job_from_object(job(annotations=annotations)) is None
+def test_a_job_that_was_not_made_for_a_tuning_is_none_of_ours(changed):
+    assert job_from_object(job(**changed)) is None

@@ -14,7 +14,7 @@ from raddle_operator.controller.status import with_times
 from raddle_operator.jobs.places import Places
 from raddle_operator.jobs.plan import Plan, World, decide, stopped
 from raddle_operator.jobs.run import State
-from raddle_operator.jobs.status import known, tuning_status
+from raddle_operator.jobs.status import known, tuning_status, unfinished
 from raddle_operator.jobs.template import RefusedError
 from raddle_operator.tuning.result import BoundTest, Interval, Verdict
 
@@ -180,6 +180,12 @@ def test_what_it_says_is_read_back():
         ("c", "Pending", ""),
     ]
     assert found.nodes[0].outcome == BETTER[0].outcome
+
+
+def test_it_names_the_nodes_that_are_taken_or_will_be():
+    assert unfinished(seen([BETTER[0]], [BETTER[0], run("b", State.RUNNING)])) == {"b"}
+    assert unfinished(seen([BETTER[0]])) == {"b"}
+    assert unfinished(seen(BETTER[:1], BETTER)) == unfinished({"classes": "x"}) == set()
 
 
 @pytest.mark.parametrize(

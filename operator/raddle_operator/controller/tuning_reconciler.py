@@ -32,7 +32,7 @@ from raddle_operator.jobs.run import (
     pod_from_object,
     run_of,
 )
-from raddle_operator.jobs.status import known, tuning_status
+from raddle_operator.jobs.status import known, tuning_status, unfinished
 from raddle_operator.jobs.template import RefusedError, Template, template_of
 from raddle_operator.kube import (
     DAEMON_SETS,
@@ -208,7 +208,7 @@ class TuningReconciler:
         for (namespace, _), run in self._runs():
             if (namespace, run.job.owner) == (key[0], record.uid):
                 runs.append(run)
-            elif run.state.is_active and self._is_tunings(namespace, run.job):
+            elif run.state.is_active and self._takes_its_node(namespace, run.job):
                 busy.add(run.job.node)
         return World(
             known=known(record.status, record.generation),
@@ -226,10 +226,13 @@ class TuningReconciler:
         for key, job in {**self._made, **self._jobs.store}.items():
             yield key, run_of(job, pods.get((key[0], job.uid)))
 
-    def _is_tunings(self, namespace: str, job: Job) -> bool:
-        """Whether a tuning of its own namespace controls a Job: anybody can write labels and annotations."""
+    def _takes_its_node(self, namespace: str, job: Job) -> bool:
+        """Whether a Job keeps other tunings off its node: one of a tuning of its namespace, where that measures now.
+
+        Who may create Jobs can make one that looks just so, for any node and for ever; a status is the controller's.
+        """
         found = self._state.tunings.get((namespace, job.tuning))
-        return found is not None and found.uid == job.owner
+        return found is not None and found.uid == job.owner and job.node in unfinished(found.status)
 
     # ---- what is done
 

@@ -6,7 +6,6 @@ no probe, no token of a service account, no priority that would push other pods 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from raddle_operator.jobs.run import (
     TRY_ANNOTATION,
     TUNER,
     TUNING_LABEL,
+    job_name,
 )
 from raddle_operator.jobs.template import Template
 from raddle_operator.objects.pods import pod_from_object
@@ -123,13 +123,6 @@ class Wanted:
     architecture: str
 
 
-def job_name(tuning: TuningObject, start: Start) -> str:
-    """The same for the same pod, so that whoever makes it again finds that it is there. At most 63 characters."""
-    of = "\0".join((tuning.uid, str(tuning.generation), start.node, str(start.attempt)))
-    digest = hashlib.sha256(of.encode()).hexdigest()[:10]
-    return f"{tuning.name.replace('.', '-')[:52].rstrip('-')}-{digest}"
-
-
 def manifest(wanted: Wanted, settings: Settings) -> dict[str, Any]:
     """The Job as it is created. Raises SpecError for a template that no pod has."""
     tuning, start = wanted.tuning, wanted.start
@@ -144,7 +137,7 @@ def manifest(wanted: Wanted, settings: Settings) -> dict[str, Any]:
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
-            "name": job_name(tuning, start),
+            "name": job_name(tuning.name, tuning.uid, tuning.generation, start.node, start.attempt),
             "namespace": tuning.namespace,
             "labels": labels,
             "annotations": annotations,

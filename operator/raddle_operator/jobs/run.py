@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -111,8 +112,18 @@ class Run:
     image: str = ""
 
 
+def job_name(tuning: str, uid: str, generation: int, node: str, attempt: int) -> str:
+    """The same for the same pod, so that whoever makes it again finds that it is there. At most 63 characters."""
+    of = "\0".join((uid, str(generation), node, str(attempt)))
+    digest = hashlib.sha256(of.encode()).hexdigest()[:10]
+    return f"{tuning.replace('.', '-')[:52].rstrip('-')}-{digest}"
+
+
 def job_from_object(obj: Mapping[str, Any]) -> Job | None:
-    """The facts of a Job; None for one that no tuning of ours can have made. Raises SpecError."""
+    """The facts of a Job; None for one that was not made for a tuning. Raises SpecError.
+
+    Anybody can write labels, annotations and owners, or copy a Job with them: by its name it is what it says.
+    """
     metadata, status = mapping(obj, "metadata", ""), mapping(obj, "status", "")
     annotations = text_map(metadata, "annotations", "metadata")
     generation, attempt = annotations.get(GENERATION_ANNOTATION, ""), annotations.get(TRY_ANNOTATION, "")
@@ -120,7 +131,7 @@ def job_from_object(obj: Mapping[str, Any]) -> Job | None:
         return None
     # From Kubernetes 1.31 on a Job has failed only when its pods have ended, and says before that it will.
     failed = _condition(status, "Failed") or _condition(status, "FailureTarget")
-    return Job(
+    job = Job(
         name=text(metadata, "name", "metadata"),
         uid=text(metadata, "uid", "metadata"),
         owner=_owner(metadata),
@@ -133,6 +144,8 @@ def job_from_object(obj: Mapping[str, Any]) -> Job | None:
         message=str(failed.get("message") or ""),
         deleting="deletionTimestamp" in metadata,
     )
+    made = job_name(job.tuning, job.owner, job.generation, job.node, job.attempt)
+    return job if job.name == made else None
 
 
 def pod_from_object(obj: Mapping[str, Any]) -> Pod:

@@ -43,6 +43,16 @@ def known(status: Mapping[str, Any], generation: int) -> tuple[ClassRecord, ...]
         return ()
 
 
+def unfinished(status: Mapping[str, Any]) -> frozenset[str]:
+    """The nodes that a status of ours names as those where something runs, or is to."""
+    try:
+        classes = [as_object(one, "status.classes") for one in sequence(status, "classes", "status")]
+        nodes = [node for one in classes for node in sequence(one, "nodes", "status.classes") if isinstance(node, dict)]
+    except SpecError:
+        return frozenset()
+    return frozenset(str(node.get("name")) for node in nodes if node.get("state") in _UNFINISHED)
+
+
 def _nodes(one: Mapping[str, Any]) -> Iterator[NodeRecord]:
     for found in sequence(one, "nodes", "status.classes"):
         node = as_object(found, "status.classes.nodes")
