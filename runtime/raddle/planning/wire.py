@@ -210,15 +210,20 @@ def shim_text(plan: Plan, policy: Policy, machine: Optional[Machine] = None) -> 
     return text
 
 
-def values(plan: Plan) -> Dict[str, Any]:
+# Of the policy's own entries the one by which the intra-op pool's threads spin, whatever `spin_us` says.
+_SPIN_ENTRY = "session.intra_op.spin_duration_us"
+
+
+def values(plan: Plan, policy: Policy) -> Dict[str, Any]:
     """The plan's values under the names that people read; absent ones are left out."""
+    spin_us = dict(policy.config_entries).get(_SPIN_ENTRY) if plan.spinning == "bounded" else None
     found: Dict[str, Any] = {
         "intraOp": plan.intra_op,
         "intraOpWithoutShim": plan.intra_op_without_shim if plan.intra_op_without_shim != plan.intra_op else None,
         "interOp": plan.inter_op,
         "executionMode": plan.mode,
         "spinning": plan.spinning,
-        "spinDurationUs": plan.spin_us or None,
+        "spinDurationUs": int(spin_us) if spin_us is not None else plan.spin_us or None,
         "exclusiveSpinning": plan.exclusive_spinning,
         "omp": plan.omp,
         "blas": plan.blas,
@@ -270,7 +275,7 @@ def plan_text(
     because = {name: text[: _MAX_TUNED if name == TUNED else _MAX_BECAUSE] for name, text in plan.because.items()}
     document = {
         "v": VERSION,
-        "set": values(plan),
+        "set": values(plan, policy),
         "because": because,
         "node": node,
         "budget": known,
