@@ -15,14 +15,17 @@ import yaml
 from click.testing import CliRunner
 from rich.console import Console
 from support import tunings
+from support.injections import KNOWN, inject
 
 import machines
+from cluster import objects
 from generate import chart
 from raddle import delivery, env
 from raddle.cpus.topology import Machine
 from raddle.machine import sysfs
 from raddle_operator.cli import COMMANDS, cluster, explain, main, manifests
 from raddle_operator.objects.policy import policy_from_object
+from raddle_operator.tuning.candidate import Candidate
 
 POLICY = """\
 apiVersion: raddle.dev/v1alpha1
@@ -516,6 +519,24 @@ def test_explain_compares_the_runtimes_version_where_a_process_has_said_it(run):
     now = "not tuned: InferenceTuning resnet: onnxruntime is 1.30.0, it was tuned for 1.23.2"
     assert explain._document(snapshot, {"serve": ("onnxruntime", "1.30.0")})["tunedNow"] == {"serve": now}
     assert explain._document(snapshot, {"serve": ("onnxruntime", "1.23.2")})["tunedNow"] == {}
+
+
+def test_explain_of_a_pod_that_was_created_for_its_node_counts_what_it_was_given():
+    machine = sysfs.read_machine(str(TUNED_FOR))
+    won = tunings.summary(
+        machine, winner=Candidate.of({"threads.spinning": "Never"}), key={"runtime": "torch", "runtime_version": ""}
+    )
+    owner = {"kind": "StatefulSet", "name": "ranker", "controller": True}
+    workload = {"kind": "StatefulSet", "name": "ranker"}
+    found = tunings.by_name(tunings.with_status(tunings.of_class(won), workload=workload))
+    obj = objects.pod(objects.container(cpu="4", image=tunings.SERVED_IMAGE), name="ranker-0", nodeName="n1")
+    obj["metadata"]["ownerReferences"] = [owner]
+    pod, _ = inject(obj, {"tuning": "ranker"}, facts=replace(KNOWN, machines={"n1": machine}, tunings=found))
+    made = {"namespace": "ns", "namespace_labels": {}, "policies": (), "machine": machine}
+    document = explain._document(cluster.Snapshot(pod=pod, tunings=found, **made))
+    assert document["containers"][0]["because"]["tuned"].startswith("spinning Never, slowest tenth")
+    assert document["containers"][0]["variables"]["OMP_WAIT_POLICY"] == "PASSIVE"
+    assert document["tunedNow"] == {}
 
 
 def test_explain_does_not_guess_where_nobody_may_look_at_tunings(run):

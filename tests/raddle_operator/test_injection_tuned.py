@@ -285,6 +285,53 @@ def test_a_pod_whose_node_is_known_when_it_is_created_gets_the_winners_variables
     assert plan.tuned.by == "ranker"
 
 
+OWN_COUNT = {"env": [{"name": "OMP_NUM_THREADS", "value": "8"}]}
+OWN_WORD = {"env": [{"name": "OMP_WAIT_POLICY", "value": "ACTIVE"}]}
+HIDDEN = "because the pod spec sets {}: remove it there, or set existingValues: Override in the policy"
+
+
+def with_env(own, **more):
+    made = pod(**more)
+    made["spec"]["containers"][0] |= own
+    return made
+
+
+@pytest.mark.parametrize("node", [{}, {"nodeName": "n1"}], ids=["bound", "placed"])
+@pytest.mark.parametrize(
+    ("own", "won", "hidden"),
+    [
+        (
+            OWN_COUNT,
+            Candidate.of({"threads.intraOp": 2}),
+            "intraOp 2 has no effect, " + HIDDEN.format("OMP_NUM_THREADS"),
+        ),
+        (OWN_WORD, NEVER, "spinning Never has no effect, " + HIDDEN.format("OMP_WAIT_POLICY")),
+    ],
+)
+def test_a_winner_whose_variables_the_pod_spec_sets_itself_is_said_to_be_hidden(node, own, won, hidden):
+    tunings = of(winner=won, key=OTHER_RUNTIME)
+    obj = with_env(own, **node)
+    if node:
+        facts = replace(KNOWN, machines={"n1": NODE}, tunings=tunings)
+        patched, _ = inject(obj, {"tuning": "ranker"}, facts=facts)
+        plan = read_plan_text(patched["metadata"]["annotations"]["plan.raddle.dev/serve"])
+    else:
+        plan, _ = bound(tunings, obj=obj)
+    assert plan.because["tuned"] == f"InferenceTuning ranker: {hidden}"
+    assert plan.tuned.by == ""
+
+
+def test_a_policy_that_overrides_the_pod_specs_variables_hides_nothing():
+    tunings = of(key=OTHER_RUNTIME)
+    plan, shim = bound(tunings, obj=with_env(OWN_COUNT), spec={"tuning": "ranker", "existingValues": "Override"})
+    assert (plan.tuned.by, shim["omp"]) == ("ranker", 3)
+
+
+def test_a_count_of_openmps_hides_nothing_of_onnxruntimes_own():
+    plan, shim = bound(BETTER, obj=with_env(OWN_COUNT))
+    assert (plan.tuned.by, shim["intra"]) == ("ranker", 3)
+
+
 def test_an_allocator_needs_the_door_or_a_policy_that_has_the_native_shim_preloaded():
     tunings = of(winner=MIMALLOC)
     assert bound(tunings)[1]["alloc"] == "mimalloc"

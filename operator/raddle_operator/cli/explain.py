@@ -20,6 +20,7 @@ from raddle_operator.cli import cluster, output, plan
 from raddle_operator.cli import live as inside
 from raddle_operator.injection import decide, injected, shipped, volumes
 from raddle_operator.injection import explain as pure
+from raddle_operator.injection.literals import VARIABLES
 from raddle_operator.injection.matching import Policies, select
 from raddle_operator.injection.tuned import NOT_READ, Place, follow
 from raddle_operator.objects import quantities
@@ -232,7 +233,15 @@ def tuned_now(
         return None
     image_id = _image_id(snapshot.pod, one.container)
     runtime = (runtimes or {}).get(one.container, ("", ""))
-    place = Place(snapshot.namespace, one.container, recorded.tuned, snapshot.machine, image_id, *runtime)
+    references = (env.OMP, env.OPENBLAS)
+    given = {name: "" if name in references else value for name, value in one.variables.items()}
+    place = Place(
+        *(snapshot.namespace, one.container, recorded.tuned, snapshot.machine),
+        *(image_id, *runtime),
+        own=one.kept,
+        # Of a pod that was created for a node, without a binding, they are that node's.
+        given={name: value for name, value in given.items() if name in (*references, *VARIABLES)},
+    )
     now = follow(recorded.policy, recorded.budget, place, snapshot.tunings)
     if now is None or now.because == made_with:
         return None

@@ -106,15 +106,15 @@ def _values(
 ) -> dict[str, str]:
     """The container's annotations with the node's values. Raises WireError; then none of them is to change."""
     recorded = wire.read_plan_text(annotations[env.PLAN_PREFIX + container])
-    followed = None
+    kept, followed = plan_annotations.kept_in(recorded.because), None
     if recorded.tuned is not None:
-        place = Place(namespace, container, recorded.tuned, machine)
+        place = Place(namespace, container, recorded.tuned, machine, own=kept)
         followed = follow(recorded.policy, recorded.budget, place, tunings)
     _, values = plan_annotations.compose(
         machine,
         recorded.budget,
         recorded.policy,
-        kept=tuple(name for name in plan_annotations.COUNTS if name in recorded.because),
+        kept=kept,
         hidden=env.THREADS_PREFIX + container not in annotations,
         governed_by=recorded.governed_by,
         node=node,

@@ -279,6 +279,7 @@ def _values(
     """
     policy, followed = governing.policy, None
     kept, hidden = variables.kept_counts(container, policy), variables.hidden(container, policy)
+    own = kept
     if common is not None and policy.tuning is not None:
         others = (one.name for one in common.pod.containers if one.name not in SIDECARS)
         program = Tuned(
@@ -287,13 +288,14 @@ def _values(
             first=container.name == next(others, ""),
             door=activation.door,
         )
-        place = Place(common.namespace, container.name, program, common.machine, created=False)
+        own += variables.kept_literals(container, policy)
+        place = Place(common.namespace, container.name, program, common.machine, own=own, created=False)
         followed = follow(policy, budget, place, common.tunings)
     if common is None or common.machine is None:
-        plan, values = safe_values(budget, policy, kept, hidden, governing.reference, None, followed)
+        plan, values = safe_values(budget, policy, own, hidden, governing.reference, None, followed)
     else:
         node = common.pod.node_name
-        plan, values = compose(common.machine, budget, policy, kept, hidden, governing.reference, node, followed)
+        plan, values = compose(common.machine, budget, policy, own, hidden, governing.reference, node, followed)
     if followed is not None:
         policy = followed.policy
     if plan.cap is None and policy.intra_op is None:

@@ -67,15 +67,16 @@ def _explain(
         recorded = wire.read_plan_text(text)
     except wire.WireError as error:
         return ContainerExplanation(container=container, variables=variables, problem=str(error))
+    kept = plan_annotations.kept_in(recorded.because)
     return ContainerExplanation(
         container=container,
         governed_by=recorded.governed_by,
         node=recorded.node,
         planned_cpus=recorded.budget.quota_cpus,
         values=recorded.values,
-        because={name: why for name, why in recorded.because.items() if name not in plan_annotations.COUNTS},
+        because={name: why for name, why in recorded.because.items() if name not in kept},
         variables=variables,
-        kept=tuple(name for name in plan_annotations.COUNTS if name in recorded.because),
+        kept=kept,
         tuned=recorded.tuned.by if recorded.tuned is not None else "",
     )
 

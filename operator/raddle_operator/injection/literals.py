@@ -49,7 +49,7 @@ def overridden(plan: Plan, policy: Policy) -> frozenset[str]:
     """
     if policy.existing_values != "Override":
         return frozenset()
-    openmp = (v for v in _variables(policy.runtimes) if v.name.startswith("OMP_"))
+    openmp = (v for v in of_families(policy.runtimes) if v.name.startswith("OMP_"))
     found = {v.name for v in openmp if v.value(plan, policy) is not None}
     return frozenset(found | {env.OMP} if plan.omp is not None else found)
 
@@ -72,7 +72,7 @@ def literals(plan: Plan, policy: Policy, *, sets: Mapping[str, str | None], imag
     kept: list[str] = []
     withheld: list[Skip] = []
     left: dict[str, str] = {}
-    for variable in _variables(policy.runtimes):
+    for variable in of_families(policy.runtimes):
         value = variable.value(plan, policy)
         if value is None or (variable.over_omp and (sets_omp or value == plan.omp)):
             continue
@@ -93,7 +93,7 @@ def literals(plan: Plan, policy: Policy, *, sets: Mapping[str, str | None], imag
 
 
 @lru_cache(maxsize=256)
-def _variables(runtimes: tuple[str, ...]) -> tuple[Variable, ...]:
+def of_families(runtimes: tuple[str, ...]) -> tuple[Variable, ...]:
     """The variables of these families that are no references, each once."""
     found = (variable for family in FAMILIES if family.name in runtimes for variable in family.variables)
     return tuple({v.name: v for v in found if v.source is not ValueSource.REFERENCE}.values())

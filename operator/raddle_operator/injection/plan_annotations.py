@@ -71,7 +71,7 @@ def compose(
     if followed is not None:
         made = made._replace(because={**made.because, wire.TUNED: followed.because})
     if kept:
-        dropped: dict[str, Any] = {COUNTS[name][1]: None for name in kept}
+        dropped: dict[str, Any] = {COUNTS[name][1]: None for name in kept if name in COUNTS}
         if env.ORT_INTRA in kept:
             dropped["intra_op"] = None
         because = {**made.because, **dict.fromkeys(kept, KEPT_REASON)}
@@ -88,6 +88,11 @@ def compose(
         if count is not None:
             values[prefix] = str(count)
     return made, values
+
+
+def kept_in(because: Mapping[str, str]) -> tuple[str, ...]:
+    """What was given to `compose` as `kept`, by the plan's reasons."""
+    return tuple(name for name, why in because.items() if why == KEPT_REASON)
 
 
 safe_values: Final = lru_cache(maxsize=1024)(partial(compose, None))

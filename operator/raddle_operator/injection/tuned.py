@@ -50,7 +50,9 @@ class Place(NamedTuple):
     """The container that is planned for, and its node; None where that is not known.
 
     `image_id` is the digest of its image as the node runs it, `runtime` what its process has loaded, with the version;
-    "" where nobody has told. `created`: the pod is there, so that only its annotations can change.
+    "" where nobody has told. `own` are variables that stay as the pod spec sets them. `created`: the pod is there, and
+    only annotations can change; `given` are the families' variables that it has of Raddle, "" for references, None:
+    those of a pod whose node was not known.
     """
 
     namespace: str
@@ -60,7 +62,9 @@ class Place(NamedTuple):
     image_id: str = ""
     runtime: str = ""
     runtime_version: str = ""
+    own: tuple[str, ...] = ()
     created: bool = True
+    given: Mapping[str, str] | None = None
 
 
 class _Result(NamedTuple):
@@ -134,11 +138,32 @@ def _followed(policy: Policy, budget: Budget, place: Place, result: _Result) -> 
         made = overlaid(policy, summary.winner.spec())
     except PolicyError as error:
         return f"the policy does not allow the winner: {error}"
+    hidden = ", ".join(_hidden(policy, made, budget, place, summary.key.runtime))
+    if hidden:
+        way = "remove it there, or set existingValues: Override in the policy"
+        return f"{_title(summary.winner)} has no effect, because the pod spec sets {hidden}: {way}"
     needed = ", ".join(_needed(policy, made, budget, place, summary.key.runtime))
     if needed:
         return f"{_title(summary.winner)} needs {needed}: set when a pod is created, by the policy's own settings"
     gain = "" if summary.gain is None else f", {gained(summary.figure, summary.gain, summary.bound)}"
     return Followed(made, tuned, f"{_title(summary.winner)}{gain} {source}{_left_to_the_program(summary.winner)}")
+
+
+def _hidden(policy: Policy, made: Policy, budget: Budget, place: Place, runtime: str) -> Iterator[str]:
+    """Yields the variables of the pod spec's own by which the winner, `made`, would differ, and can't."""
+    without, wanted = (_decisive(place.machine, budget, one, runtime) for one in (policy, made))
+    for name in place.own:
+        if wanted.get(name) != without.get(name):
+            yield name
+
+
+def _decisive(machine: Machine | None, budget: Budget, policy: Policy, runtime: str) -> dict[str, object]:
+    """What the variables that the runtime goes by would say."""
+    planned = plan(machine, budget, policy)
+    if runtime == _BY_ITSELF:
+        return {env.ORT_INTRA: planned.intra_op, env.ORT_INTER: planned.inter_op}
+    found = literals(planned, policy, sets={}, image_env={})
+    return {env.OMP: planned.omp, env.OPENBLAS: planned.blas, **found.values}
 
 
 def _needed(policy: Policy, made: Policy, budget: Budget, place: Place, runtime: str) -> Iterator[str]:
@@ -147,7 +172,7 @@ def _needed(policy: Policy, made: Policy, budget: Budget, place: Place, runtime:
         yield PRELOAD
     if not place.created or runtime == _BY_ITSELF:
         return
-    given = _variables(None, budget, policy)
+    given = _variables(None, budget, policy) if place.given is None else place.given
     without, wanted = (_variables(place.machine, budget, one) for one in (policy, made))
     for name in dict.fromkeys([*wanted, *given]):
         # Where it is the same without the winner, it is not what made the difference.

@@ -12,7 +12,7 @@ from raddle import delivery, env
 from raddle.planning.planner import Plan
 from raddle.planning.policy import Policy
 from raddle_operator.injection.environment import Edits, Entry, checksum, java_options, literal, renamed
-from raddle_operator.injection.literals import VARIABLES, Literals, literals, overridden
+from raddle_operator.injection.literals import VARIABLES, Literals, literals, of_families, overridden
 from raddle_operator.injection.plan_annotations import COUNTS
 from raddle_operator.objects.pods import EXTENDED, JAVA_OPTIONS, Container
 from raddle_operator.objects.reading import EMPTY
@@ -62,6 +62,15 @@ def kept_counts(clean: Container, policy: Policy) -> tuple[str, ...]:
     if policy.existing_values == "Override" or not clean.env:
         return ()
     return tuple(name for name in COUNTS if _is_set(clean, name))
+
+
+def kept_literals(clean: Container, policy: Policy) -> tuple[str, ...]:
+    """The families' other variables that the pod spec sets and that the policy respects."""
+    if policy.existing_values == "Override":
+        return ()
+    known = (one.name for one in of_families(policy.runtimes) if one.name not in EXTENDED)
+    found = map(clean.effective, filter(clean.env.__contains__, known))
+    return tuple(entry.name for entry in found if entry is not None and entry.value != "")
 
 
 def _is_set(container: Container, name: str) -> bool:
