@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -591,3 +593,21 @@ def test_a_command_whose_packages_are_missing_says_what_to_install(missing, argu
     command = [sys.executable, "-c", program, missing, *arguments]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"Error: {said}\n")
+
+
+def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_word(tmp_path):
+    os.mkfifo(tmp_path / "importing")
+    (tmp_path / "onnx.py").write_text(f"open({str(tmp_path / 'importing')!r}, 'w').close()\nwhile True: pass\n")
+    command = [sys.executable, "-c", "from raddle_operator.cli import main; main()", "tune", "--help"]
+    process = subprocess.Popen(
+        # A shell that starts the tests in the background has them ignore SIGINT.
+        ["env", "--default-signal=INT", *command],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    (tmp_path / "importing").read_text()
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[0] == ""
+    assert process.returncode == 128 + signal.SIGINT

@@ -7,6 +7,8 @@ imported when it is called: the agent must stay small, and `--help` must be quic
 from __future__ import annotations
 
 import importlib
+import signal
+import sys
 from typing import Any, Final
 
 import click
@@ -63,11 +65,13 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command, which may import more when it is used."""
+        """Runs the command, which may import more when it is used. Ctrl-C ends it without a word, with status 130."""
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
             raise _not_installed(str(ctx.invoked_subcommand), error) from None
+        except KeyboardInterrupt:
+            sys.exit(128 + signal.SIGINT)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the list of commands without importing any."""
@@ -104,5 +108,5 @@ Examples:
 def main() -> None:
     """Thread counts, spinning and affinity that fit the container.
 
-    Exit codes: 0 done, 1 the cluster or a process failed, 2 bad input or usage.
+    Exit codes: 0 done, 1 the cluster or a process failed, 2 bad input or usage, 130 ended by Ctrl-C.
     """
