@@ -1,5 +1,7 @@
 """Which settings are searched for one program on one kind of node, and why not the others."""
 
+from dataclasses import replace
+
 import pytest
 
 import assembling
@@ -51,7 +53,7 @@ def test_bounded_spinning_is_the_policys_own_50_microseconds():
 
 
 def test_parallel_is_tried_only_where_the_graph_is_wide_enough():
-    assert why_not(LIMIT_2, "threads.interOp") == "no operators of the model can run beside each other"
+    assert why_not(LIMIT_2, "threads.interOp") == "no operators of the model are known to run beside each other"
     assert values(Case(max_inter_op=3), "threads.interOp") == [2, 3]
     assert values(Case(max_inter_op=64), "threads.interOp") == [2, 4, 8]
 
@@ -66,6 +68,14 @@ def test_instances_divide_the_threads_or_have_twice_as_many():
 def test_places_are_tried_only_on_cpus_of_the_containers_own(name):
     assert why_not(LIMIT_2, name) == "the CPUs are shared with others"
     assert values(EXCLUSIVE, name)
+
+
+def test_threads_of_torch_are_pinned_nowhere_so_that_no_place_of_theirs_is_tried():
+    torch = replace(EXCLUSIVE, onnxruntime=None)
+    assert why_not(torch, "placement.affinity") == "only threads of ONNX Runtime are pinned"
+    never, per_core = (Candidate.of({"placement.affinity": word}) for word in ("Never", "PerCore"))
+    assert torch.key(never) == torch.key(per_core) == torch.key(Candidate())
+    assert EXCLUSIVE.key(never) != EXCLUSIVE.key(per_core)
 
 
 def test_gpu_options_say_that_there_is_none():

@@ -84,7 +84,8 @@ class Case:
         counts = (made.intra_op, made.inter_op, made.mode, made.global_intra_op)
         # ONNX Runtime's pool is its own; what else the process has of OpenMP does not serve the model.
         teams = () if self.onnxruntime else (made.omp, made.blas, made.other_blas, made.torch_inter_op)
-        places = (made.affinity, made.cpus, made.affinity_groups)
+        # Of no other runtime threads are pinned.
+        places = (made.affinity, made.cpus, made.affinity_groups) if self.onnxruntime else ()
         spinning = (spins, duration if spins == "bounded" else "")
         return counts, teams, places, spinning, rest, tuple(sorted(candidate.program().items()))
 
@@ -211,7 +212,7 @@ def _spinning(case: Case) -> Choices | str:
 
 def _inter_op(case: Case) -> Choices | str:
     if case.max_inter_op < 2:
-        return "no operators of the model can run beside each other"
+        return "no operators of the model are known to run beside each other"
     counts = sorted({2**power for power in range(1, 4) if 2**power <= case.max_inter_op} | {min(case.max_inter_op, 8)})
     return {count: {"threads.executionMode": "Parallel", "threads.interOp": count} for count in counts}
 
@@ -256,6 +257,10 @@ def _one_numa_node(case: Case) -> str:
 
 def _no_onnxruntime(case: Case) -> str:
     return "" if case.onnxruntime else "no ONNX Runtime"
+
+
+def _none_pinned(case: Case) -> str:
+    return _not_exclusive(case) or ("" if case.onnxruntime else "only threads of ONNX Runtime are pinned")
 
 
 def _one_session(case: Case) -> str:
@@ -314,7 +319,7 @@ AXES: Final[dict[str, Callable[[Case], Choices | str]]] = {
     "threads.interOp": _inter_op,
     "placement.smt": _words("placement.smt", ("OneThreadPerCore", "AllThreads"), _no_smt),
     "placement.numa": _words("placement.numa", ("SingleNUMANode", "Any"), _one_numa_node),
-    "placement.affinity": _words("placement.affinity", ("PerCore", "Never"), _not_exclusive),
+    "placement.affinity": _words("placement.affinity", ("PerCore", "Never"), _none_pinned),
     "onnxruntime.graphOptimizationLevel": _words(
         "onnxruntime.graphOptimizationLevel", ("Basic", "Extended", "All"), _no_onnxruntime
     ),
