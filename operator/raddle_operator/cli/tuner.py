@@ -37,7 +37,7 @@ from raddle_operator.objects.tuning import TuningObject, tuning_from_object
 from raddle_operator.trials import driving, ending, models
 from raddle_operator.trials.base import Base
 from raddle_operator.trials.http_load import Request
-from raddle_operator.trials.inputs import TORCHSCRIPT, InputError
+from raddle_operator.trials.inputs import TORCHSCRIPT, AnyShapeError, InputError
 from raddle_operator.trials.load import LoadError
 from raddle_operator.trials.measuring import Measuring
 from raddle_operator.trials.pod import Pod
@@ -282,6 +282,8 @@ def _model(order: Order, there: Pod, start_s: float) -> Model:
     there.copied(path, copy)
     try:
         return subjects.model(Path(path), runner, inputs, file=copy, start_s=start_s)
+    except AnyShapeError as error:
+        raise SpecError("spec.model", f"{error.problem}, which can't be made: tune its server by spec.server") from None
     except InputError as error:
         raise InputError(str(error).replace(str(copy), path)) from None
     finally:

@@ -49,6 +49,14 @@ class InputError(ValueError):
     """A model or an input that can't be had, in words for people."""
 
 
+class AnyShapeError(InputError):
+    """An input of which the model does not say how many dimensions it has; `problem` is that without the options."""
+
+    def __init__(self, problem: str, options: str) -> None:
+        super().__init__(f"{problem}; {options}")
+        self.problem = problem
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInput:
     """An input of a model. A dimension is a number, the name that the model gives it, or None for one without either.
@@ -174,9 +182,8 @@ def _made(one: ModelInput, shape: Shape | None, rng: np.random.Generator) -> Arr
     if shape is not None:
         _check_shape(one, shape)
     elif one.shape is None:
-        raise InputError(
-            f"input {one.name} is {one.text}; say --shape {one.name}=1,3,224,224 or give an .npz file with --inputs"
-        )
+        options = f"say --shape {one.name}=1,3,224,224 or give an .npz file with --inputs"
+        raise AnyShapeError(f"input {one.name} is {one.text}", options)
     else:
         shape = tuple(dim if isinstance(dim, int) else 1 for dim in one.shape)
     if prod(shape) * np.dtype(dtype).itemsize > _MAX_BYTES:
