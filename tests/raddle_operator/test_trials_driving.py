@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass, field
+from random import Random
 
 import pytest
 
 from raddle_operator.trials import ending
-from raddle_operator.trials.driving import Driver, enough_s, load_s
+from raddle_operator.trials.driving import Driver, enough_s, load_s, sure_s
 from raddle_operator.trials.record import Record, RecordError
 from raddle_operator.tuning import search
 from raddle_operator.tuning.candidate import Candidate
@@ -119,3 +120,23 @@ def test_more_than_the_plan_is_measured_in_the_budget_that_is_said_to_be_enough(
     budget_s = enough_s(aim, start_s)
     candidates, _ = search.estimate(aim, searched, search.Limits(seconds=load_s(aim, budget_s, start_s)))
     assert candidates > 2
+
+
+@pytest.mark.parametrize("rate", [5.0, 20.0])
+@pytest.mark.parametrize("start_s", [0.3, 20.0])
+def test_it_is_certain_that_a_clear_winner_keeps_the_bound_in_the_budget_that_is_said_to_be_enough(rate, start_s):
+    aim = Objective(kind=Kind.LATENCY, rate=rate, p99_ms=20.0)
+    noise = Random(1)
+
+    def measured(ask):
+        latency_ms = (4.0 if ask.candidate.get("threads.intraOp") == 2 else 5.0) * noise.lognormvariate(0, 0.03)
+        return Block(latencies_ms=(latency_ms,) * round((ask.rate or 100) * ask.seconds), missed=0, seconds=ask.seconds)
+
+    limits = search.Limits(seconds=load_s(aim, sure_s(aim, start_s), start_s))
+    result = search.drive(search.tune(aim, SPACE, limits), measured)
+    assert result.verdict is Verdict.BETTER
+    assert result.bound.holds
+
+
+def test_no_budget_is_too_short_for_a_bound_that_there_is_not():
+    assert sure_s(AIM, 20.0) == 0.0

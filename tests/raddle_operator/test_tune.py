@@ -85,6 +85,13 @@ def test_a_dry_run_says_what_would_be_measured(model):
     assert "threads.intraOp: 1, 2" in result.output
 
 
+def test_a_bound_that_the_budget_leaves_uncertain_is_said_before_anything_is_measured(model):
+    options = ["--p99", "20ms", "--limit", "1", "--dry-run"]
+    said = r"after 459 requests to the winner at least; at 5 a second .*: say --budget \d+m or more"
+    assert re.search(said, tune(model, "--rate", "5", *options).output)
+    assert "to the winner" not in tune(model, "--rate", "500", *options).output
+
+
 def test_operators_that_can_run_beside_each_other_are_tried_so(tmp_path, model):
     wide = str(tiny_models.write_wide(tmp_path, branches=3))
     options = ["--limit", "1", "--rate", "50", "--dry-run"]

@@ -14,7 +14,7 @@ from raddle_operator.trials.measuring import Measuring
 from raddle_operator.trials.programs import Program
 from raddle_operator.trials.record import Record, RecordError
 from raddle_operator.trials.subject import Subject
-from raddle_operator.tuning import search
+from raddle_operator.tuning import search, statistics
 from raddle_operator.tuning.candidate import Candidate, Value
 from raddle_operator.tuning.document import Tuning
 from raddle_operator.tuning.measured import Ask, Block, Failure
@@ -26,6 +26,8 @@ from raddle_operator.tuning.space import Case
 BASELINE: Final = Candidate()
 # What a block takes beside its load and a start: warm-up and a pause.
 _BESIDE_S: Final = 0.6
+# At least so much of the load is the winner's, of those blocks that tell whether it keeps the bound.
+_WINNERS: Final = 0.2
 
 
 def load_s(aim: Objective, budget_s: float, start_s: float) -> float:
@@ -41,6 +43,14 @@ def load_s(aim: Objective, budget_s: float, start_s: float) -> float:
 def enough_s(aim: Objective, start_s: float) -> float:
     """The least budget in which more than the plan is measured, in seconds."""
     return search.BLOCKS * (search.block_s(aim, 0.0) + start_s + _BESIDE_S)
+
+
+def sure_s(aim: Objective, start_s: float) -> float:
+    """The least budget that holds the requests which make a bound certain, in seconds; 0 without one at a rate."""
+    if aim.p99_ms is None or aim.rate is None:
+        return 0.0
+    seconds = statistics.bound_test(aim.p99_ms, ()).needed / (aim.rate * _WINNERS)
+    return seconds * (1 + (start_s + _BESIDE_S) / search.block_s(aim, seconds))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil
 from pathlib import Path
 from typing import Any, Final
@@ -35,7 +35,7 @@ from raddle_operator.trials.measuring import Measuring
 from raddle_operator.trials.programs import Server, TrialError
 from raddle_operator.trials.record import Record, RecordError, question
 from raddle_operator.trials.subject import Model, Served, Subject
-from raddle_operator.tuning import search
+from raddle_operator.tuning import search, statistics
 from raddle_operator.tuning.candidate import Value
 from raddle_operator.tuning.objective import Kind, Objective
 from raddle_operator.tuning.space import Case, Space, SpaceError, space
@@ -229,9 +229,10 @@ def tune(
                     driver.record = stack.enter_context(_record(record_path, asked, start_s, shown))
                     start_s = driver.record.start_s
                 limits = search.Limits(seconds=driving.load_s(aim, budget_s, start_s), trials=trials)
-                enough_s = driving.enough_s(aim, start_s)
-                if budget_s < enough_s and searched.axes and _tried(aim, searched, limits) < 2:
-                    shown.say(_too_short(enough_s))
+                searches = not searched.axes or budget_s >= driving.enough_s(aim, start_s)
+                tries = searches or _tried(aim, searched, limits) > 1
+                for note in _too_short(aim, budget_s, start_s, tries=tries):
+                    shown.say(note)
                 if dry_run:
                     _say_plan(_tried(aim, searched, limits), searched, budget_s)
                     return
@@ -329,8 +330,17 @@ def _tried(aim: Objective, searched: Space, limits: search.Limits) -> int:
     return candidates
 
 
-def _too_short(enough_s: float) -> str:
-    return f"the budget is too short to try anything but the plan; say --budget {ceil(enough_s / 60)}m or more"
+def _too_short(aim: Objective, budget_s: float, start_s: float, *, tries: bool) -> Iterator[str]:
+    """Yields what the budget is too short for; `tries` is whether it holds another candidate than the plan."""
+    enough_s, sure_s = driving.enough_s(aim, start_s), driving.sure_s(aim, start_s)
+    if not tries:
+        yield f"the budget is too short to try anything but the plan; say --budget {ceil(enough_s / 60)}m or more"
+    if budget_s < sure_s:
+        needed = statistics.bound_test(aim.p99_ms or 0.0, ()).needed
+        yield (
+            f"at {aim.rate:g} requests a second the budget may not hold the {needed} requests to the winner that make"
+            f" certain that its p99 is below {aim.p99_ms:g} ms; say --budget {ceil(sure_s / 60)}m or more"
+        )
 
 
 def _record(path: Path, asked: Mapping[str, Any], start_s: float, shown: Progress) -> Record:
