@@ -17,6 +17,7 @@ from math import log2
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from scipy import linalg
 
 from raddle.planning.kinds import PolicyError
 from raddle_operator.tuning.candidate import Candidate
@@ -170,7 +171,7 @@ class Effects:
 
 def _likelihood(covariance: Array, values: Array) -> float:
     root = np.linalg.cholesky(covariance)
-    whitened = np.linalg.solve(root, values)
+    whitened = linalg.solve_triangular(root, values, lower=True, check_finite=False)
     return float(-0.5 * whitened @ whitened - np.log(np.diag(root)).sum())
 
 

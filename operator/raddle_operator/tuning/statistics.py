@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from raddle_operator.tuning.measured import Block
 from raddle_operator.tuning.objective import Kind
@@ -90,14 +90,14 @@ def bound_test(bound_ms: float, blocks: Sequence[Block]) -> BoundTest:
     over = sum(sum(latency > bound_ms for latency in block.latencies_ms) for block in blocks)
     over = max(over, sum(block.missed for block in blocks))
     # In time before the one that is one too late: the negative binomial distribution's.
-    in_time = int(stats.nbinom.isf(1 - _CONFIDENCE, over + 1, LATE)) + 1
+    in_time = math.ceil(special.nbdtrik(_CONFIDENCE, over + 1, LATE)) + 1
     queries = sum(len(block.latencies_ms) for block in blocks)
     return BoundTest(bound_ms=bound_ms, queries=queries, over=over, needed=in_time + over)
 
 
 def surely_above(test: BoundTest) -> bool:
     """Whether p99 is above the bound with 99 % confidence."""
-    return bool(stats.binom.sf(test.over - 1, test.queries, LATE) < 1 - _CONFIDENCE)
+    return bool(special.bdtrc(test.over - 1, test.queries, LATE) < 1 - _CONFIDENCE)
 
 
 def seems_above(test: BoundTest) -> bool:
@@ -119,7 +119,7 @@ class Noise:
 
     def percent(self, pairs: int) -> float:
         """How far equal candidates may lie apart after so many pairs, in 95 % of the cases."""
-        return 100 * math.expm1(stats.t.ppf(0.975, self.pairs) * math.sqrt(self.variance / pairs))
+        return 100 * math.expm1(special.stdtrit(self.pairs, 0.975) * math.sqrt(self.variance / pairs))
 
 
 def interval(kind: Kind, differences: Sequence[float], *, error: float = 0.05) -> Interval:
@@ -127,13 +127,13 @@ def interval(kind: Kind, differences: Sequence[float], *, error: float = 0.05) -
 
     It takes two pairs. Student's t on logarithms: `python -m tuning tests` compares with Wilcoxon's test.
     """
-    half = stats.t.ppf(1 - error / 2, len(differences) - 1) * stats.sem(differences)
+    half = special.stdtrit(len(differences) - 1, 1 - error / 2) * np.std(differences, ddof=1) / len(differences) ** 0.5
     return _interval(kind, float(np.mean(differences)), float(half))
 
 
 def normal(kind: Kind, mean: float, deviation: float) -> Interval:
     """A difference in percent of the figure that is known as a normal distribution of logarithms, and its interval."""
-    return _interval(kind, mean, float(stats.norm.ppf(0.975)) * deviation)
+    return _interval(kind, mean, float(special.ndtri(0.975)) * deviation)
 
 
 def _interval(kind: Kind, mean: float, half: float) -> Interval:
