@@ -23,8 +23,10 @@ from support import tiny_models, tuning_pods, tunings
 from cluster import local_container
 from raddle.planning.capacity import is_exclusive
 from raddle_operator.cli import main
-from raddle_operator.cli.tuner import Order, _base
+from raddle_operator.cli.tuner import Order, _base, too_large
+from raddle_operator.jobs.manifest import LIMITS
 from raddle_operator.local import quota
+from raddle_operator.objects.quantities import parse
 from raddle_operator.objects.reading import SpecError
 from raddle_operator.trials.pod import Pod
 from raddle_operator.tuning import document, summary
@@ -200,6 +202,13 @@ def test_a_model_that_does_not_load_is_said(theirs):
     found, out = ended(of_model(theirs / "odd.onnx"), theirs)
     assert "NoSuchOperator" in found.error
     assert out == ""
+
+
+def test_a_model_that_the_tuners_memory_can_not_hold_is_refused_before_it_is_read():
+    tuners_bytes = int(parse(LIMITS["memory"]))
+    assert too_large(384 << 20, tuners_bytes) == too_large(2 << 30, None) == ""
+    said = too_large(800 << 20, tuners_bytes)
+    assert said.startswith("has 800 MiB, and the tuner reads at most 384: keep its weights in a file beside it")
 
 
 def test_a_script_of_torch_is_refused(theirs):

@@ -20,6 +20,7 @@ from raddle import delivery, env
 from raddle.cpus import cpuset
 from raddle.planning.capacity import Budget
 from raddle.planning.kinds import PolicyError
+from raddle.process import cgroup
 from raddle_operator.analysis import subject as subjects
 from raddle_operator.cli import plan
 from raddle_operator.cli.manifests import ManifestError
@@ -57,6 +58,8 @@ from raddle_operator.tuning.summary import Failed
 _MOST_TRIALS: Final = 10000
 # A large model takes minutes to load; one that takes longer leaves no time to measure.
 _START_S: Final = 600.0
+# What the tuner takes beside a model, generously.
+_OWN_BYTES: Final = 256 << 20
 _FOLDER: Final = click.Path(path_type=Path)
 
 
@@ -281,6 +284,8 @@ def _model(order: Order, there: Pod, start_s: float) -> Model:
     runner = models.PodRunner.written(order.tuning.runner.lower(), there.folder, next(iter(order.command), ""))
     there.copied(path, copy)
     try:
+        if said := too_large(copy.stat().st_size, cgroup.read_limits().memory_limit_bytes):
+            raise SpecError("spec.model", f"{path} {said}")
         return subjects.model(Path(path), runner, inputs, file=copy, start_s=start_s)
     except AnyShapeError as error:
         raise SpecError("spec.model", f"{error.problem}, which can't be made: tune its server by spec.server") from None
@@ -288,6 +293,18 @@ def _model(order: Order, there: Pod, start_s: float) -> Model:
         raise InputError(str(error).replace(str(copy), path)) from None
     finally:
         copy.unlink()
+
+
+def too_large(size_bytes: int, limit_bytes: int | None) -> str:
+    """Why a model's file of this size can't be read within so much memory; "" where it can. None: no limit."""
+    # The file, what it is parsed to, and the tuner itself.
+    readable_bytes = None if limit_bytes is None else max(0, limit_bytes - _OWN_BYTES) // 2
+    if readable_bytes is None or size_bytes <= readable_bytes:
+        return ""
+    return (
+        f"has {size_bytes >> 20} MiB, and the tuner reads at most {readable_bytes >> 20}: keep its weights in a file "
+        "beside it, as onnx.save does with save_as_external_data=True, or tune its server by spec.server"
+    )
 
 
 def _space(case: Case, order: Order) -> Space:

@@ -40,12 +40,12 @@ KEEP_S: Final = 24 * 3600
 _SPARE_S: Final = START_WITHIN_S + 600
 """Beside the budget: until the pod runs, and until the last program has ended."""
 _GRACE_S: Final = 10
-_LIMITS: Final = {"cpu": "1500m", "memory": "1Gi"}
+LIMITS: Final = {"cpu": "1500m", "memory": "1Gi"}
 """Of the tuner. The half keeps the thread that asks from being throttled.
 
 And it keeps the container from asking for a CPU of its own: a static CPU manager with full-pcpus-only would refuse one.
 """
-_REQUESTS: Final = {**_LIMITS, "cpu": "500m"}
+_REQUESTS: Final = {**LIMITS, "cpu": "500m"}
 
 _FOLDER_SIZE: Final = "4Gi"
 """The largest file there is a copy of a model, which is a protobuf and so has at most 2 GiB."""
@@ -160,12 +160,12 @@ def _pod_spec(wanted: Wanted, settings: Settings) -> dict[str, Any]:
     measured = {name: template.container[name] for name in _OF_CONTAINER if name in template.container}
     measured |= {"restartPolicy": "Always", "command": [*map(_escaped, settings.command)]}
     # With the tuner the pod has the QoS class of the workload's pods: a Guaranteed one may get exclusive CPUs.
-    requests = _LIMITS if template.guaranteed else _REQUESTS
+    requests = LIMITS if template.guaranteed else _REQUESTS
     tuner: dict[str, Any] = {
         "name": TUNER,
         "image": settings.image,
         "args": [TUNER],
-        "resources": {"requests": requests, "limits": _LIMITS},
+        "resources": {"requests": requests, "limits": LIMITS},
         "securityContext": _tuners_security(template),
         "volumeMounts": [],
     }

@@ -220,7 +220,7 @@ def _ended(run: Run, pod: Pod, said: str) -> Run:
     if pod.killed or pod.ended.startswith(_OUT_OF_MEMORY):
         killed = pod.killed or (
             f"{_OUT_OF_MEMORY}: the tuner, not the measured container, needs more memory than it may have, as for a "
-            "large model; tune its server"
+            "large model: keep the model's weights in a file beside it, or tune its server by spec.server"
         )
         message = f"{killed}{message and '; '}{message}"
     if not message:
