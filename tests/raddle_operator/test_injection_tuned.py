@@ -177,7 +177,7 @@ MISFITS = {
     ),
     "a pod that is nobody's": (
         {"obj": pod(owners=())},
-        "the workload is not known, it was tuned for Deployment/ranker",
+        "no Deployment, StatefulSet or DaemonSet owns the pod, it was tuned for Deployment/ranker",
     ),
     "a container beside the first one": (
         {"obj": pod(others=[objects.container("main", cpu="4", image=SERVED_IMAGE)])},
@@ -402,7 +402,7 @@ def test_auto_says_of_the_newest_why_it_does_not_fit():
 @pytest.mark.parametrize(
     ("owners", "reason"),
     [
-        ([], "no Deployment, StatefulSet or DaemonSet owns the pod"),
+        ([], "no Deployment, StatefulSet or DaemonSet owns the pod; for others a tuning of their image holds"),
         ([{"kind": "StatefulSet", "name": "db", "controller": True}], "there is no InferenceTuning of StatefulSet/db"),
     ],
 )

@@ -25,6 +25,7 @@ from raddle_operator.tuning.result import Verdict
 Tunings = Mapping[tuple[str, str], TuningResults]
 """What tunings have found, by namespace and name."""
 
+_UNOWNED: Final = "no Deployment, StatefulSet or DaemonSet owns the pod"
 NOT_READ: Final = "InferenceTunings are not read (chart value tuning.enabled)"
 _INSTANCES: Final = f"{PROGRAM}.instances"
 _WORKERS: Final = "budget.workersPerContainer"
@@ -104,7 +105,7 @@ def _results(name: str, place: Place, tunings: Tunings | None) -> list[_Result] 
         own = (tuning for (namespace, _), tuning in tunings.items() if namespace == place.namespace)
         meant = [tuning for tuning in own if tuning.workload is not None and tuning.workload.reference == workload]
     else:
-        return "no Deployment, StatefulSet or DaemonSet owns the pod"
+        return f"{_UNOWNED}; for others a tuning of their image holds, which the policy names"
     if not meant:
         return (
             f"there is no InferenceTuning {name if name != AUTO else f'of {workload}'} in namespace {place.namespace}"
@@ -223,7 +224,8 @@ def _misfits(policy: Policy, budget: Budget, place: Place, result: _Result) -> I
 def _others(workload: Workload, place: Place) -> Iterator[str]:
     """Yields what says that the container is not the one that was measured."""
     if workload.reference != place.tuned.workload:
-        yield f"the workload is {place.tuned.workload or 'not known'}, it was tuned for {workload.reference}"
+        found = f"the workload is {place.tuned.workload}" if place.tuned.workload else _UNOWNED
+        yield f"{found}, it was tuned for {workload.reference}"
     if workload.container and workload.container != place.container:
         yield f"the container is {place.container}, it was tuned for {workload.container}"
     if not workload.container and not place.tuned.first:
