@@ -247,7 +247,7 @@ def test_a_class_in_which_too_many_nodes_failed_is_given_up():
 def test_an_evicted_pod_is_made_again_on_its_node():
     plan = after(tuning_object(), [run("a", State.DISRUPTED, message="Evicted")])
     assert plan.start == (Start(node="a", attempt=2),)
-    assert message(plan, "a") == "Evicted"
+    assert message(plan, "a") == "Evicted; its pod is made again"
 
 
 def test_a_pod_that_still_waits_is_given_its_time():

@@ -7,7 +7,7 @@ import json
 import jsonschema
 import pytest
 import yaml
-from support.measured import BIG, NOW_S, SMALL, nodes, outcome, places_of, run, tuning_object
+from support.measured import BIG, NOW_S, SMALL, WINNER, nodes, outcome, places_of, run, tuning_object
 
 from raddle_operator.cli import schema
 from raddle_operator.controller.status import with_times
@@ -132,6 +132,35 @@ def test_classes_that_end_otherwise_are_mixed():
     status = seen([BETTER[0], runs[2]], runs, machines=machines, parallelism=2)
     assert status["verdict"] == "Mixed"
     assert conditions(status)["Valid"] == ("True", "Measured")
+
+
+def said(*rounds, **more):
+    [found] = seen(*rounds, **more)["classes"]
+    return found["message"]
+
+
+def test_a_class_that_is_not_decided_says_what_its_nodes_wait_for_and_which_failed():
+    assert said() == "a waits for its turn"
+    assert said([run("a", State.WAITING)]) == "a waits for its pod to start"
+    failed = run("a", State.FAILED, message="no model there")
+    assert said([failed], machines={**MACHINES, "c": BIG}) == "b waits for its turn; a failed: no model there"
+
+
+def test_a_bound_that_nothing_keeps_is_said_with_what_was_measured_and_what_to_do():
+    late = BoundTest(bound_ms=20.0, queries=900, over=40, needed=2000)
+    assert said([run("a", State.MEASURED, outcome=outcome(Verdict.BOUND_NOT_MET, bound=late))]) == (
+        "No setting that was measured keeps p99 within 20 ms: with the plan, 40 of 900 requests took longer. "
+        "Ask for fewer requests a second, a later bound or more CPUs."
+    )
+
+
+def test_a_budget_that_was_too_short_says_for_what_and_what_to_do():
+    gain = Interval(percent=-4, low=-9, high=1)
+    short = outcome(Verdict.INCONCLUSIVE, winner=WINNER, gain=gain)
+    assert said([run("a", State.MEASURED, outcome=short)]) == (
+        "the budget ended before it was certain whether mode Never, intraOp 3 is better than the plan "
+        "(-4.0 % [-9.0, +1.0]); raise budget.minutes"
+    )
 
 
 def test_nodes_that_disagree_are_inconclusive():

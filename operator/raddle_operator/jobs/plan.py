@@ -14,7 +14,7 @@ from typing import Final
 from raddle_operator.jobs.places import LOST_AFTER_S, Node, Places, is_lost
 from raddle_operator.jobs.run import POD_WITHIN_S, START_WITHIN_S, Run, State
 from raddle_operator.objects.tuning import MAX_CLASSES, TuningObject
-from raddle_operator.tuning.advice import improved_percent
+from raddle_operator.tuning.advice import improved_percent, signed
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.key import misfit
 from raddle_operator.tuning.result import Verdict
@@ -178,7 +178,10 @@ def _brought_up(node: NodeRecord, run: Run | None, world: World) -> NodeRecord:
         case State.FAILED:
             return replace(node, state=NodeState.FAILED)
         case State.DISRUPTED:
-            return replace(node, state=NodeState.FAILED if run.job.attempt >= MOST_TRIES else NodeState.PENDING)
+            if run.job.attempt < MOST_TRIES:
+                return replace(node, state=NodeState.PENDING, message=f"{run.message}; its pod is made again")
+            message = f"{run.message}; that was the last of {MOST_TRIES} pods"
+            return replace(node, state=NodeState.FAILED, message=message)
         case State.RUNNING:
             return replace(node, state=NodeState.RUNNING, message="")
         case State.WAITING if waited_s >= START_WITHIN_S:
@@ -291,7 +294,9 @@ def _why_inconclusive(measured: Sequence[NodeRecord]) -> str:
     first, *others = measured
     assert first.outcome is not None, "only measured nodes are judged"
     if first.outcome.verdict is not Verdict.BETTER:
-        return "the budget ended before anything was certain"
+        found = first.outcome
+        better = f"whether {found.winner.title} is better than the plan ({signed(found.gain)})" if found.gain else ""
+        return f"the budget ended before it was certain {better or 'what is better'}; raise budget.minutes"
     dissents = [f"{other.name} {why}" for other in others if (why := _dissent(first, other))]
     return f"{first.name} found {first.outcome.winner.title} to be better than the plan, {'; '.join(dissents)}"
 

@@ -251,7 +251,9 @@ def _all_said(classes: Iterable[ClassRecord]) -> str:
 def _at(one: ClassRecord, node: NodeRecord) -> str:
     if _is(node, NodeState.RUNNING):
         return _role(one, node)
-    return f"waits: {node.message}" if node.message else "waits for its turn or its pod"
+    if node.message:
+        return f"waits: {node.message}"
+    return "waits for its pod to start" if node.tries else "waits for its turn"
 
 
 def _is(node: NodeRecord, state: NodeState) -> bool:
@@ -263,14 +265,16 @@ def _said(one: ClassRecord) -> str:
     if one.message:
         return one.message
     if one.verdict is None:
-        nodes = [node for node in one.nodes if node.state in _UNFINISHED]
-        return "; ".join(f"{node.name} {_at(one, node)}" for node in nodes)
+        nodes = [f"{node.name} {_at(one, node)}" for node in one.nodes if node.state in _UNFINISHED]
+        failed = [f"{node.name} failed: {node.message}" for node in one.nodes if _is(node, NodeState.FAILED)]
+        return "; ".join(nodes + failed)
     decided = one.decided_by.outcome if one.decided_by is not None else None
     if one.verdict is Verdict.BETTER and decided is not None and decided.gain is not None:
         measured = [node for node in one.nodes if node.outcome is not None]
         return f"{decided.winner.title}: {_gained(decided)} on {_counted(len(measured), 'node')}"
-    if one.verdict is Verdict.BOUND_NOT_MET:
-        return "nothing keeps the bound of p99"
+    if one.verdict is Verdict.BOUND_NOT_MET and decided is not None:
+        objective, winner, trials = decided.key.objective, decided.winner, decided.trials
+        return advice.bound_not_met(objective, decided.bound, winner, decided.capacity, trials)
     return "no setting is better than the plan"
 
 

@@ -12,6 +12,7 @@ import yaml
 from raddle_operator.tuning.candidate import PROGRAM, Candidate
 from raddle_operator.tuning.document import Tuning
 from raddle_operator.tuning.figure import FIGURES
+from raddle_operator.tuning.objective import Objective
 from raddle_operator.tuning.result import BoundTest, Interval, Result, Verdict
 
 _WIDTH: Final = 100
@@ -73,7 +74,8 @@ def _answer(result: Result) -> str:
         case Verdict.INCONCLUSIVE:
             return "Not decided, so keep the plan: nothing was certain within the budget."
         case Verdict.BOUND_NOT_MET:
-            return _bound_not_met(result)
+            measured = sum(bool(trial.blocks) for trial in result.trials)
+            return bound_not_met(result.objective, result.bound, result.winner, result.capacity, measured)
     return "Keep the plan: no setting is significantly better."
 
 
@@ -85,17 +87,20 @@ def _change(figure: str, gain: Interval) -> str:
     return f"{said} (95 % interval: {low:.1f} to {high:.1f} %)"
 
 
-def _bound_not_met(result: Result) -> str:
-    rate, test = result.objective.rate, result.bound
+def bound_not_met(
+    objective: Objective, test: BoundTest | None, winner: Candidate, capacity: float | None, measured: int
+) -> str:
+    """What came of a bound or a rate that nothing keeps, and what to do; so many candidates were `measured`."""
     if test is None or not test.queries:
-        found = "" if result.capacity is None else f": at most {round(result.capacity, 1):g} are served"
-        return f"{rate or 0:g} requests a second are above the capacity{found}. Ask for fewer, or give more CPUs."
-    late = f"with {result.winner.title}, {test.over} of {test.queries} requests took longer"
+        found = "" if capacity is None else f": at most {round(capacity, 1):g} are served"
+        asked = f"{objective.rate or 0:g} requests a second"
+        return f"{asked} are above the capacity{found}. Ask for fewer, or give more CPUs."
+    late = f"with {winner.title}, {test.over} of {test.queries} requests took longer"
     if 100 * test.over <= test.queries:
         way = f"and it takes {test.needed} requests to be sure. Give it a longer budget."
         return f"Not certain that p99 keeps within {test.bound_ms:g} ms: {late}, {way}"
     way = "Ask for fewer requests a second, a later bound or more CPUs."
-    if sum(bool(trial.blocks) for trial in result.trials) < 2:
+    if measured < 2:
         return f"p99 does not keep within {test.bound_ms:g} ms: {late}. No other setting was measured. {way}"
     return f"No setting that was measured keeps p99 within {test.bound_ms:g} ms: {late}. {way}"
 
