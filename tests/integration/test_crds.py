@@ -625,5 +625,5 @@ def test_a_tuning_shows_its_gain_in_a_table(cluster):
     status = {"verdict": "Better", "gain": "p99 -18 % [-23, -12]", "nodeClass": "AMD EPYC 9754, 32 cores", "trials": 31}
     cluster.client.merge(TUNINGS + "/ranker/status", {"status": status})
     header, row = cluster.kubectl("get", "itu", "ranker").stdout.splitlines()
-    assert header.split() == ["NAME", "VERDICT", "GAIN", "NODE", "CLASS", "RUNNING", "AGE"]
+    assert header.split() == ["NAME", "VERDICT", "GAIN", "NODE", "CLASS", "STATE", "AGE"]
     assert "Better    p99 -18 % [-23, -12]   AMD EPYC 9754, 32 cores" in row

@@ -231,8 +231,9 @@ async def test_one_node_searches_and_another_tries_its_winner_again(cluster, con
     assert (await shop.event("Measured"))["type"] == "Normal"
     shown = cluster.kubectl("get", "inferencetuning", "-n", shop.namespace).stdout
     header, row = shown.splitlines()
-    assert header.split() == ["NAME", "VERDICT", "GAIN", "NODE", "CLASS", "RUNNING", "AGE"]
+    assert header.split() == ["NAME", "VERDICT", "GAIN", "NODE", "CLASS", "STATE", "AGE"]
     assert row.split()[:2] == ["ranker", "Better"]
+    assert "Finished" in row
     described = cluster.kubectl("describe", "inferencetuning", "ranker", "-n", shop.namespace).stdout
     assert "Measured" in described
 

@@ -115,7 +115,10 @@ def test_a_winner_that_only_keeps_the_bound_is_not_said_to_gain():
     assert (status["verdict"], status["gain"]) == ("Better", "keeps p99 within 20 ms (the plan does not)")
     [found] = status["classes"]
     assert "gain" not in found
-    assert found["message"] == "mode Never, intraOp 3: keeps p99 within 20 ms (the plan does not) on 2 nodes"
+    assert (
+        found["message"]
+        == "mode Never, intraOp 3 (the plan has intraOp 4): keeps p99 within 20 ms (the plan does not) on 2 nodes"
+    )
     assert message(status, "Valid").endswith(found["message"])
 
 

@@ -236,7 +236,7 @@ def _running(classes: Sequence[ClassRecord], refused: RefusedError | None) -> di
         return _condition(RUNNING, "False", reason, _all_said(waiting))
     if refused is not None:
         return _condition(RUNNING, "False", refused.reason, "nothing is measured: see condition Accepted")
-    return _condition(RUNNING, "False", "Finished", "every class of nodes has ended")
+    return _condition(RUNNING, "False", "Finished", "nothing is left to measure")
 
 
 def _role(one: ClassRecord, node: NodeRecord) -> str:
@@ -271,11 +271,18 @@ def _said(one: ClassRecord) -> str:
     decided = one.decided_by.outcome if one.decided_by is not None else None
     if one.verdict is Verdict.BETTER and decided is not None and decided.gain is not None:
         measured = [node for node in one.nodes if node.outcome is not None]
-        return f"{decided.winner.title}: {_gained(decided)} on {_counted(len(measured), 'node')}"
+        return f"{decided.winner.title}{_instead(decided)}: {_gained(decided)} on {_counted(len(measured), 'node')}"
     if one.verdict is Verdict.BOUND_NOT_MET and decided is not None:
         objective, winner, trials = decided.key.objective, decided.winner, decided.trials
         return advice.bound_not_met(objective, decided.bound, winner, decided.capacity, trials)
     return "no setting is better than the plan"
+
+
+def _instead(found: Summary) -> str:
+    """What the plan has in the place of the winner's settings; "" where that is not known."""
+    won = dict(found.winner.settings)
+    planned = Candidate(tuple(pair for pair in found.planned.settings if won.get(pair[0], pair[1]) != pair[1]))
+    return f" (the plan has {planned.title})" if planned.settings else ""
 
 
 def _listed(left_out: Mapping[str, str]) -> str:
