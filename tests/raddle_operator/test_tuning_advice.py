@@ -111,6 +111,12 @@ def test_a_patch_that_counts_on_the_program_says_what_that_has_to_do():
     assert "only with" not in comments(alone)
 
 
+def test_the_patch_of_a_winner_that_only_keeps_the_bound_says_so():
+    patch = advice.policy_patch(with_result(gain=Interval(percent=20.0, low=18.0, high=22.0)))
+    assert "keeps p99 within 40 ms (the plan does not)" in comments(patch)
+    assert "(the plan does not)" not in comments(advice.policy_patch(TUNING))
+
+
 @given(st.text(max_size=200))
 def test_no_name_gets_out_of_the_comments(name):
     patch = advice.policy_patch(replace(TUNING, name=name))

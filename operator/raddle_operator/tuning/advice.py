@@ -131,6 +131,8 @@ def _reasons(tuning: Tuning, gain: Interval) -> Iterator[str]:
     key, result = tuning.key, tuning.result
     runtime = f" with {key.runtime} {key.runtime_version}".rstrip() if key.runtime else ""
     yield f"{tuning.name}{runtime}, {key.limit}, {key.node_class.title}; tuned {tuning.finished}"
+    if result.bound is not None and not improved_percent(result.figure, gain):
+        yield gained(result.figure, gain, result.bound)
     yield f"{FIGURES[result.figure].title} against the plan: {signed(gain)}, noise {result.noise_percent:.1f} %"
     if todo := for_the_program(result.winner):
         titles = "; ".join(one.title for one in todo)
