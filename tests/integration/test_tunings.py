@@ -321,6 +321,11 @@ async def test_a_node_that_fails_is_followed_by_the_next(controller, shop):
     await shop.tune()
     pod = await shop.pod_of(await shop.job_on("a"))
     await shop.ends(pod, Failed("there is no model /models/ranker.onnx"), code=1)
+    event = await shop.event("NodeFailed")
+    assert (event["type"], event["note"]) == (
+        "Warning",
+        f"node {shop.node('a')}: there is no model /models/ranker.onnx",
+    )
     await shop.job_on("b")
     found = (await shop.status("Running", "Waiting"))["classes"][0]["nodes"]
     assert [(one["state"], one.get("message", "")) for one in found] == [

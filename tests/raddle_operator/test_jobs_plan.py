@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.measured import BIG, DIGEST, NOW_S, SMALL, WINNER, nodes, outcome, places_of, run, tuning_object
 
 from raddle_operator.jobs.places import LOST_AFTER_S, Node
-from raddle_operator.jobs.plan import MOST_FAILED, MOST_TRIES, NodeState, Start, Stop, World, decide, stopped
+from raddle_operator.jobs.plan import MOST_FAILED, MOST_TRIES, NodeState, Start, Stop, World, decide, failures, stopped
 from raddle_operator.jobs.run import POD_WITHIN_S, START_WITHIN_S, State
 from raddle_operator.tuning.result import BoundTest, Interval, Verdict
 
@@ -211,6 +211,13 @@ def test_where_a_node_fails_the_next_one_of_the_class_searches(case):
     assert [stop.job for stop in plan.stop] == ([failed.job.name] if failed.state.is_active else [])
     if not failed.state.is_active:
         assert [start.node for start in plan.start] == ["b"]
+
+
+def test_a_failure_is_told_once():
+    known = after(tuning_object()).classes
+    failed = decide(tuning_object(), world(tuning_object(), known=known, runs=[FAILURES["took too long"]])).classes
+    assert [(one.name, one.message) for one in failures(known, failed)] == [("a", "DeadlineExceeded")]
+    assert failures(failed, failed) == []
 
 
 def test_a_class_without_enough_nodes_after_a_failure_is_inconclusive_and_says_what_failed():

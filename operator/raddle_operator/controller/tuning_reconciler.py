@@ -22,7 +22,7 @@ from raddle_operator.injection.volumes import ShimDelivery
 from raddle_operator.jobs import plan as planning
 from raddle_operator.jobs.manifest import Settings, Wanted, manifest
 from raddle_operator.jobs.places import Places, places
-from raddle_operator.jobs.plan import Plan, Start, Stop, World
+from raddle_operator.jobs.plan import Plan, Start, Stop, World, failures
 from raddle_operator.jobs.run import (
     TUNING_LABEL,
     Job,
@@ -157,6 +157,8 @@ class TuningReconciler:
             if stored is None:
                 return None  # another object now
             self._state.deliver(INFERENCE_TUNINGS, key, stored)
+            for node in failures(world.known, plan.classes):
+                self._tell(key, record, "NodeFailed", f"node {node.name}: {node.message}", warning=True)
         for stop in plan.stop:
             await self._stop(key, record, stop)
         if case is not None:
@@ -244,9 +246,9 @@ class TuningReconciler:
         metrics.TUNING_JOBS.labels("deleted").inc()
         self._tell(key, record, "JobDeleted", f"job/{stop.job}: {stop.why}")
 
-    def _tell(self, key: Key, record: TuningRecord, reason: str, note: str) -> None:
-        about = {"metadata": {"namespace": key[0], "name": key[1], "uid": record.uid}}
-        self._recorder.post(Reference.of(INFERENCE_TUNINGS, about), reason=reason, note=note, action="Measure")
+    def _tell(self, key: Key, record: TuningRecord, reason: str, note: str, *, warning: bool = False) -> None:
+        about = Reference.of(INFERENCE_TUNINGS, {"metadata": {"namespace": key[0], "name": key[1], "uid": record.uid}})
+        self._recorder.post(about, reason=reason, note=note, action="Measure", warning=warning)
         log.info("%s/%s: %s: %s", *key, reason, note)
 
     async def _start(self, key: Key, record: TuningRecord, case: _Case, plan: Plan) -> None:

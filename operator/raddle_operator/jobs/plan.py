@@ -150,6 +150,13 @@ def stopped(tuning: TuningObject | None, world: World) -> Plan:
     return Plan(classes=tuple(classes), stop=_stops(world.runs, lambda _: "the tuning can't be carried out"))
 
 
+def failures(before: Iterable[ClassRecord], after: Iterable[ClassRecord]) -> list[NodeRecord]:
+    """The nodes that have failed since, which had not before."""
+    known = {node.name for one in before for node in one.nodes if node.state is NodeState.FAILED}
+    failed = (node for one in after for node in one.nodes if node.state is NodeState.FAILED)
+    return [node for node in failed if node.name not in known]
+
+
 def _stops(runs: Iterable[Run], why: Callable[[Run], str]) -> tuple[Stop, ...]:
     """The Jobs that have not ended and that there is a reason to delete, in the order of their names."""
     active = sorted((run for run in runs if run.state.is_active), key=lambda run: run.job.name)
