@@ -70,13 +70,15 @@ def _throttling(facts: current.Facts) -> Optional[dict[str, int]]:
 
 def _effective(fields: Mapping[str, Any], facts: current.Facts) -> dict[str, Any]:
     found = resolution.resolve(fields, facts)
+    # The policy's own entry stands before the plan's time.
+    spin_us = fields.get("session.intra_op.spin_duration_us", found.spin_us) if found.spin == "bounded" else 0
     return {
         "onnxruntime": _installed_version("onnxruntime") or _installed_version("onnxruntime-gpu"),
         "intraOp": found.intra,
         "interOp": found.inter,
         "globalIntraOp": found.global_intra,
         "spinning": found.spin,
-        "spinDurationUs": found.spin_us or None,
+        "spinDurationUs": spin_us or None,
         "executionMode": fields.get("mode"),
         "affinity": fields.get("aff", "none") if found.exclusive else "none",
         "because": found.because,

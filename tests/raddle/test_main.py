@@ -35,6 +35,14 @@ def test_it_prints_budget_plan_and_what_the_plan_comes_to_here(mounted):
     assert document["effective"]["because"]["intra"].startswith("planned 512, cut to ")
 
 
+def test_threads_spin_for_as_long_as_the_policys_own_entry_says(mounted):
+    path = {"PYTHONPATH": str(mounted / "python")}
+    told = "v=1;intra=1;inter=1;spin=bounded;spin_us=50;mode=sequential;aff=none;excl=0"
+    for plan, spin_us in ((told, 50), (f"{told};session.intra_op.spin_duration_us=1000", 1000)):
+        effective = json.loads(shown(mounted, {**path, env.PLAN: plan}).stdout)["effective"]
+        assert (effective["spinning"], effective["spinDurationUs"]) == ("bounded", spin_us)
+
+
 @pytest.mark.parametrize("how", ["venv", "venv without its user's site", "system"])
 def test_behind_the_door_every_python_has_it_though_its_path_has_not(how):
     python = pythons.interpreter("3.11") if how == "system" else pythons.release("ort-1.31.1")
