@@ -196,7 +196,7 @@ def test_by_the_door_a_restricted_namespace_admits_the_pod_and_the_files_are_tho
     assert (mounted(made), mounted(made, delivery.MOUNT_PATH)) == ([SHIM_VOLUME], [SHIM_VOLUME])
     assert not {"PYTHONPATH", "PYTHONUSERBASE", "NODE_OPTIONS", "LD_PRELOAD"} & set(env_of(made))
     kubelet_env.environment(shimmed.client, made, "serve", tmp_path)
-    folder = tmp_path / delivery.MOUNT_PATH.lstrip("/")
+    folder = tmp_path / SHIM_VOLUME
     assert (folder / "libraddle.so").read_bytes() == _built("x86_64")
     assert (folder / "raddle").stat().st_mode & 0o777 == 0o555
     assert (folder / "ld.so.preload").read_text() == "/opt/raddle/libraddle.so\n"

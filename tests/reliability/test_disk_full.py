@@ -17,6 +17,7 @@ from cluster import kubelet_env
 from cluster.waiting import wait
 from load import models
 from raddle import delivery, env
+from raddle_operator.injection.volumes import REPORT_VOLUME, SHIM_VOLUME
 from unavailable import UnavailableError
 
 RUNS, TREE_SIZES, PAGE_BYTES, PROCESS_SECONDS = 20, 12, 4096, 60
@@ -42,7 +43,7 @@ print("served", number + 1)
 
 @pytest.fixture
 def environment(space, tmp_path):
-    """What a container of a governed pod starts with; its mounts are below `container`."""
+    """What a container of a governed pod starts with; its volumes are below `container`."""
     one = truth.capped("app", 2)
     # By variables: the processes start where the mounts are not.
     one["spec"] |= {"reports": True, "shim": "ConfigMap", "imageEnv": {"PYTHONPATH": ""}}
@@ -84,7 +85,7 @@ def problem(environment, tmp_path):
     "Every process of ONNX Runtime serves all its runs and ends with 0.",
 )
 def test_a_process_serves_all_its_runs_whatever_of_the_shim_or_its_reports_finds_no_space(problem, tmp_path, figures):
-    shim, reports = (tmp_path / "container" / path.lstrip("/") for path in (delivery.MOUNT_PATH, delivery.REPORT_PATH))
+    shim, reports = (tmp_path / "container" / name for name in (SHIM_VOLUME, f"{REPORT_VOLUME}/serve"))
     problems = {"with room": problem({})}
     written = len(list(reports.glob("*.json")))
     with volume(tmp_path / "full", 16 * PAGE_BYTES) as full:

@@ -31,12 +31,12 @@ def variables(pod: Mapping[str, Any], container: str, client: Client | None = No
 
 
 def environment(client: Client, pod: Mapping[str, Any], container: str, root: Path) -> dict[str, str]:
-    """The environment of a container. Files of its mounts are written below `root`, and paths point there.
+    """The environment of a container for a process that anyone may start: its paths point into `volumes` below `root`.
 
-    Mounts of ConfigMaps and of empty folders are made; a missing optional ConfigMap makes one, as the kubelet does.
-    What a file over /etc/ld.so.preload lists is preloaded by the variable.
+    What a file over /etc/ld.so.preload lists is preloaded by the variable. Where root starts it, a local_container has
+    the mounts themselves.
     """
-    folders = _mounts(client, pod, _container(pod, container), root)
+    folders = mounts(_container(pod, container), volumes(client, pod, root))
     found = variables(pod, container, client)
     listed = folders.get(_PRELOAD)
     if listed is not None and listed.is_file():
@@ -89,25 +89,43 @@ def expand(text: str, earlier: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replace, text)
 
 
-def _mounts(client: Client, pod: Mapping[str, Any], spec: Mapping[str, Any], root: Path) -> dict[str, Path]:
-    volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes", [])}
-    folders = {}
-    for mount in spec.get("volumeMounts", []):
-        source = volumes[mount["name"]].get("configMap")
-        if source is not None or "emptyDir" in volumes[mount["name"]]:
-            # What one file of a volume is mounted from lies beside its mount.
-            folder = root / mount["mountPath"].lstrip("/")
-            single = source is not None and "subPath" in mount
-            folder = folder.with_name(folder.name + ".d") if single else folder
-            folder.mkdir(parents=True, exist_ok=True)
-            folders[mount["mountPath"]] = folder / mount["subPath"] if single else folder
-        if source is not None:
-            write_config_map(client, pod, source, folder)
-    return folders
+def volumes(client: Client, pod: Mapping[str, Any], root: Path) -> dict[str, Path]:
+    """The pod's volumes by their names, made as folders of `root`: empty ones, and ConfigMaps with their files.
+
+    A missing optional ConfigMap makes an empty one, as the kubelet does; one that is needed raises ApiError. Without
+    those that are projected: no process here asks with the ServiceAccount's token.
+    """
+    found = {}
+    for volume in pod["spec"].get("volumes", []):
+        if "projected" in volume:
+            continue
+        if not volume.keys() & {"configMap", "emptyDir"}:
+            raise NotImplementedError(f"volume {volume['name']}: {sorted(volume)}")
+        folder = found[volume["name"]] = root / volume["name"]
+        folder.mkdir(parents=True, exist_ok=True)
+        if "configMap" in volume:
+            _write_config_map(client, pod, volume["configMap"], folder)
+        else:
+            folder.chmod(0o777)
+    return found
 
 
-def write_config_map(client: Client, pod: Mapping[str, Any], source: Mapping[str, Any], folder: Path) -> None:
-    """Writes the files of a volume whose configMap is `source`. Raises ApiError where it is missing and needed."""
+def mounts(container: Mapping[str, Any], made: Mapping[str, Path]) -> dict[str, Path]:
+    """What a container's spec mounts of the volumes that were made, by where the container has it.
+
+    A subPath that is not there becomes a folder that anyone may write to, as the kubelet makes it.
+    """
+    found = {}
+    for mount in container.get("volumeMounts", []):
+        if mount["name"] in made:
+            source = found[mount["mountPath"]] = made[mount["name"]] / mount.get("subPath", "")
+            if not source.exists():
+                source.mkdir(parents=True)
+                source.chmod(0o777)
+    return found
+
+
+def _write_config_map(client: Client, pod: Mapping[str, Any], source: Mapping[str, Any], folder: Path) -> None:
     try:
         config_map = _config_map(client, pod, source["name"])
     except ApiError:

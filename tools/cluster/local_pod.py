@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from cluster.client import ApiError, Client
-from cluster.kubelet_env import expand, variables, write_config_map
+from cluster.kubelet_env import expand, mounts, variables, volumes
 from cluster.local_container import container
 from raddle_operator.objects.quantities import parse
 
@@ -82,13 +82,15 @@ class LocalPod:
         sidecars = [one for one in spec.get("initContainers", []) if one.get("restartPolicy") == "Always"]
         with contextlib.ExitStack() as stack:
             stack.callback(self._client.close)
-            volumes = self._volumes(stack)
+            root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-pod-")))
+            root.chmod(0o755)
+            made = volumes(self._client, self._pod, root)
             for one in spec.get("initContainers", []):
-                if one not in sidecars and self._start(one, volumes, stack).process.wait() != 0:
+                if one not in sidecars and self._start(one, made, stack).process.wait() != 0:
                     self._write_status([], [], phase="Failed")
                     return
-            beside = [self._start(one, volumes, stack) for one in sidecars]
-            found = [self._start(one, volumes, stack) for one in spec["containers"]]
+            beside = [self._start(one, made, stack) for one in sidecars]
+            found = [self._start(one, made, stack) for one in spec["containers"]]
             self._write_status(beside, found)
             while any(one.process.poll() is None for one in found):
                 if self._ended.wait(_POLL_S) or not self._exists():
@@ -99,33 +101,13 @@ class LocalPod:
             failed = any(one.process.returncode for one in found)
             self._write_status(beside, found, phase="Failed" if failed else "Succeeded")
 
-    def _volumes(self, stack: contextlib.ExitStack) -> dict[str, Path]:
-        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-pod-")))
-        root.chmod(0o755)
-        found = {}
-        for volume in self._pod["spec"].get("volumes", []):
-            if "projected" in volume:  # the ServiceAccount's token, which nothing here asks with
-                continue
-            folder = root / volume["name"]
-            folder.mkdir()
-            folder.chmod(0o777)
-            if "configMap" in volume:
-                write_config_map(self._client, self._pod, volume["configMap"], folder)
-            elif "emptyDir" not in volume:
-                raise NotImplementedError(f"volume {volume['name']}: {sorted(volume)}")
-            found[volume["name"]] = folder
-        return found
-
-    def _start(self, spec: Mapping[str, Any], volumes: Mapping[str, Path], stack: contextlib.ExitStack) -> _Running:
+    def _start(self, spec: Mapping[str, Any], made: Mapping[str, Path], stack: contextlib.ExitStack) -> _Running:
         name = spec["name"]
         image = self._images[spec["image"]]
         terminated = self._folder / f"{name}.terminated"
         terminated.write_text("")
         terminated.chmod(0o666)
-        mounts = {spec.get("terminationMessagePath", "/dev/termination-log"): terminated}
-        for mount in spec.get("volumeMounts", []):
-            if mount["name"] in volumes:
-                mounts[mount["mountPath"]] = volumes[mount["name"]] / mount.get("subPath", "")
+        termination = {spec.get("terminationMessagePath", "/dev/termination-log"): terminated}
         limit = spec.get("resources", {}).get("limits", {}).get("cpu")
         environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", **image.environment}
         environment |= variables(self._pod, name, self._client)
@@ -137,7 +119,7 @@ class LocalPod:
                     program,
                     environment,
                     cpus=float(parse(limit)) if limit else None,
-                    mounts=mounts,
+                    mounts={**termination, **mounts(spec, made)},
                     log=log,
                 )
             )
