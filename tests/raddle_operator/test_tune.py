@@ -245,9 +245,7 @@ def ended(process, number):
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT], ids=lambda number: number.name
-)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT], ids=lambda number: number.name)
 def test_a_signal_ends_the_measuring_and_what_is_known_is_said(begun, model, number):
     process = begun(model)
     assert "capacity" in process.stderr.readline()

@@ -128,7 +128,8 @@ def test_a_candidate_to_be_confirmed_is_not_searched_for(theirs):
 def test_a_rate_above_the_capacity_is_said(theirs):
     model = tiny_models.write(theirs)
     objective = {"type": "Latency", "requestsPerSecond": 900000}
-    found, out = ended(of_model(model, objective=objective), theirs)
+    # No other threads or instances to try.
+    found, out = ended(of_model(model, objective=objective, space=["threads.spinning"]), theirs)
     assert found.error.startswith("900000 requests a second are above the capacity: ")
     assert document.from_document(json.loads(out)).result.verdict is Verdict.BOUND_NOT_MET
 
