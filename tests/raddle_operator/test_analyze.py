@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -405,7 +406,7 @@ def test_a_branch_and_a_scan_are_run_with_the_nodes_inside(tmp_path, make, kinds
 
 
 def large(path, rows=8_500_000):
-    """A look-up in a table above 2 GiB beside the file; none of it takes room on the disk."""
+    """A look-up in a table above 2 GiB beside the file; none of it takes room."""
     table = TensorProto(name="table", data_type=FLOAT, dims=[rows, 64], data_location=TensorProto.EXTERNAL)
     for key, value in (("location", "table"), ("offset", "0"), ("length", str(rows * 256))):
         table.external_data.add(key=key, value=value)
@@ -416,10 +417,12 @@ def large(path, rows=8_500_000):
 
 
 @pytest.mark.runtime
-def test_a_model_above_2_gib_is_run(tmp_path):
-    path = large(tmp_path / "model.onnx")
-    assert onnx_model.read(path).external_bytes > 1 << 31
-    assert set(once(path).kinds) == {"Gather"}
+def test_a_model_above_2_gib_is_run():
+    # A tmpfs has no pages for what was never written, not even while it is read.
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        path = large(Path(folder) / "model.onnx")
+        assert onnx_model.read(path).external_bytes > 1 << 31
+        assert set(once(path).kinds) == {"Gather"}
 
 
 @pytest.mark.runtime
@@ -432,8 +435,7 @@ def test_weights_that_were_cut_off_are_bad_input(tmp_path):
 
 
 @pytest.mark.runtime
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_analysis_and_leaves_nothing(tmp_path, number):
+def test_a_signal_ends_the_analysis_and_leaves_nothing(tmp_path):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     path = models.SMALL.file(tmp_path)
@@ -444,9 +446,9 @@ def test_a_signal_ends_the_analysis_and_leaves_nothing(tmp_path, number):
     )
     started = waiting.wait(lambda: psutil.Process(process.pid).children(recursive=True), "a process that runs it")
     assert list(temporary.iterdir())
-    process.send_signal(number)
+    process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60) == (b"", None)
-    assert process.returncode == 128 + number
+    assert process.returncode == 128 + signal.SIGINT
     assert not [one for one in started if one.is_running()]
     assert not list(temporary.iterdir())
 
