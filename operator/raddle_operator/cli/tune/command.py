@@ -148,13 +148,7 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Keep every block in this file, and go on where it ends: after Ctrl-C, or a crash.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be measured, and for how long.")
-@click.option("-o", "--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option(
-    "--report",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    callback=writing.report_path,
-    help="Write a page (FILE.html), its pictures (.svg) or the JSON (.json) too.",
-)
+@writing.options
 @click.argument("model_or_command", metavar="MODEL | -- COMMAND", nargs=-1, type=click.UNPROCESSED)
 def tune(
     limit: str | None,

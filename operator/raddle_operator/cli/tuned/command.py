@@ -25,13 +25,7 @@ Exit codes: 0 done, 2 bad input or usage.
 
 
 @click.command(epilog=EPILOG)
-@click.option("-o", "--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option(
-    "--report",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    callback=writing.report_path,
-    help="Write a page (FILE.html), its pictures (.svg) or the JSON (.json) too.",
-)
+@writing.options
 @click.argument("source", metavar="FILE", type=click.File(encoding="utf-8", errors="replace"))
 def tuned(form: str, report: Path | None, source: IO[str]) -> None:
     """Show what a tuning found.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,11 +12,27 @@ import click
 from raddle_operator.cli import output
 from raddle_operator.tuning.document import Tuning, from_document, to_document
 
+Command = Callable[..., None]
+
 _KINDS: Final = (".html", ".svg", ".json")
 
 
-def report_path(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
-    """For click: the path of a report. Raises BadParameter where its suffix is of none that can be made."""
+def options(command: Command) -> Command:
+    """The command with the options that say how its tuning is written: `form` and `report` of `write`."""
+    form = click.option(
+        "-o", "--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+    )
+    report = click.option(
+        "--report",
+        type=click.Path(dir_okay=False, writable=True, path_type=Path),
+        callback=_report_path,
+        help="Write a page (FILE.html), its pictures (.svg) or the JSON (.json) too.",
+    )
+    return form(report(command))
+
+
+def _report_path(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+    """Raises BadParameter where its suffix is of none that can be made."""
     del ctx, param
     if value is not None and value.suffix not in _KINDS:
         raise click.BadParameter(f"{value}: reports end in {', '.join(_KINDS)}")
