@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from load import models as networks
 from raddle_operator.analysis import subject as subjects
-from raddle_operator.cli import plan, workloads
-from raddle_operator.cli.run import container, default_policy, for_everything
+from raddle_operator.cli.tune import command
 from raddle_operator.local.container import Container
-from raddle_operator.objects.quantities import parse as quantity
 from raddle_operator.trials.base import Base
 from raddle_operator.trials.measuring import Measuring
 from raddle_operator.trials.models import Runner
@@ -40,11 +38,6 @@ class Site:
 
     model: networks.Model
     limit: str
-
-    @property
-    def cpus(self) -> float:
-        """The limit."""
-        return float(quantity(self.limit))
 
 
 SITES: Final = {
@@ -84,9 +77,10 @@ def at(site: Site, folder: Path, *, repeats: int = REPEATS) -> Iterator[Here]:
         inputs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="raddle-tuning-")))
         inputs.chmod(0o755)
         subject = subjects.model(site.model.file(folder), Runner(), inputs)
-        base = _base(site)
+        base = command.baseline(site.limit)
         started = subject.start(base, print)
-        stock = subject.start(replace(base, applied=lambda _: _stock(site)), print)
+        nothing = Container(cpus=base.cpus, variables={}, mounts=(), notes=())
+        stock = subject.start(replace(base, applied=lambda _: nothing), print)
         measuring = Measuring(
             start=lambda candidate: (stock if candidate == STOCK else started)(candidate), say=print, kept=_KEPT
         )
@@ -95,20 +89,3 @@ def at(site: Site, folder: Path, *, repeats: int = REPEATS) -> Iterator[Here]:
         searched = space(base.case(first, subject.can, subject.max_inter_op))
         key = base.key(subject.digest, Objective(kind=Kind.LATENCY), first)
         yield Here(base=base, subject=subject, measuring=measuring, space=searched, key=key, repeats=repeats)
-
-
-def _base(site: Site) -> Base:
-    """A policy that leaves all to the plan, on this machine."""
-    policy = default_policy()
-    _, machine = plan.machine_of(None, Path("/"))
-    assert machine is not None
-
-    def applied(spec: Mapping[str, Any]) -> Container:
-        (found,) = workloads.read_policies([replace(policy, obj={**policy.obj, "spec": dict(spec)})])
-        return container(site.limit, for_everything(found), Path("/"))
-
-    return Base(spec=policy.obj["spec"], cpus=site.cpus, machine=machine, applied=applied)
-
-
-def _stock(site: Site) -> Container:
-    return Container(cpus=site.cpus, variables={}, mounts=(), notes=())

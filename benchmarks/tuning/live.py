@@ -19,10 +19,10 @@ import numpy as np
 
 import report
 from raddle_operator.trials import inputs
-from raddle_operator.tuning import document, statistics
+from raddle_operator.tuning import document, search, statistics
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.measured import Ask, Block
-from raddle_operator.tuning.objective import Kind
+from raddle_operator.tuning.objective import Kind, Objective
 from raddle_operator.tuning.result import Interval
 from raddle_operator.tuning.space import Space
 from tuning import here, olive, recorded
@@ -160,8 +160,8 @@ def _ask(candidate: Candidate, rate: float, seed: int) -> Ask:
 
 
 def _block_s(rate: float) -> float:
-    """As long as those of `raddle tune`."""
-    return max(1.0, min(10.0, 100 / rate))
+    """As long as those of `raddle tune` that has the time."""
+    return search.block_s(Objective(kind=Kind.LATENCY, rate=rate))
 
 
 def against_plan(rounds: Sequence[Mapping[Candidate, Block]], candidate: Candidate) -> Interval | None:

@@ -191,7 +191,7 @@ def tune(
     served = _request(url or model_url, posted, headers)
     with contextlib.ExitStack() as stack:
         stack.enter_context(ending.signals())
-        base = _base(limit, sources)
+        base = baseline(limit, sources)
         subject: Subject
         if served is not None:
             kserve = Inputs(npz=npz, shapes=shapes) if model_url is not None else None
@@ -248,7 +248,7 @@ def tune(
 # --- what is tuned --------------------------------------------------------------------------------------------------
 
 
-def _base(limit: str | None, sources: Sequence[str]) -> Base:
+def baseline(limit: str | None, sources: Sequence[str] = ()) -> Base:
     """The limit, the policy as it stands, and this machine. Raises ManifestError unless there is exactly one policy."""
     policy = default_policy()
     if sources:
