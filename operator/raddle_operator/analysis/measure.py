@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from signal import Signals
 from statistics import median
 from typing import Any, Final
 
@@ -19,7 +18,7 @@ import onnx
 from raddle_operator.analysis import node_times, onnx_model
 from raddle_operator.analysis.measured import Measured, Memory, RunTime
 from raddle_operator.analysis.node_times import NodeTimes
-from raddle_operator.trials import ending, inputs
+from raddle_operator.trials import ending, inputs, processes
 from raddle_operator.trials.inputs import Array
 
 # Rounds of all counts of threads; where a round takes long the fewest that can be told apart (scaling.told_apart).
@@ -101,7 +100,7 @@ def _answer(folder: Path, asked: Mapping[str, Any]) -> Mapping[str, Any]:
         status = _ended([sys.executable, "-m", "raddle_operator.analysis.probe", str(order)], stderr.fileno())
         if not answer.exists():
             stderr.seek(0)
-            raise RunError(_end(status, stderr.read()))
+            raise RunError(str(processes.ended(status, stderr.read())))
     found: dict[str, Any] = json.loads(answer.read_text())
     if found.get("failed") == "load":
         raise LoadError(_plain(found["why"]))
@@ -129,16 +128,6 @@ def _ended(command: Sequence[str], stderr: int) -> int:
 def _run_time(rounds: Sequence[Sequence[float]]) -> RunTime:
     every = [one for took in rounds for one in took]
     return RunTime(rounds_ms=tuple(map(min, rounds)), median_ms=median(every), count=len(every))
-
-
-def _end(status: int, said: str) -> str:
-    """Why a process ended without an answer."""
-    if status < 0:
-        name = Signals(-status).name
-        hint = ": the machine or the container ran out of memory" if name == "SIGKILL" else ""
-        return f"the process that ran it was ended by {name}{hint}"
-    last = (said.strip().splitlines() or [""])[-1]
-    return f"the process that ran it ended with status {status}: {last}"
 
 
 def _plain(why: str) -> str:
