@@ -19,7 +19,7 @@ import numpy as np
 
 import report
 from raddle_operator.trials import inputs
-from raddle_operator.tuning import document, search, statistics
+from raddle_operator.tuning import advice, document, search, statistics
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.measured import Ask, Block
 from raddle_operator.tuning.objective import Kind, Objective
@@ -60,7 +60,7 @@ def raddle(site: here.Site, found: here.Here, rate: float, minutes: float) -> Ch
     if done.returncode:
         return Choice(way="`raddle tune`", candidate=None, said=f"it ended with status {done.returncode}")
     result = document.from_document(json.loads(done.stdout)).result
-    gain = f", {_words(result.gain)}" if result.gain else ""
+    gain = f", {advice.signed(result.gain)}" if result.gain else ""
     return Choice(
         way="`raddle tune`",
         candidate=result.winner,
@@ -266,7 +266,7 @@ def _figures(rounds: Sequence[Mapping[Candidate, Block]], candidate: Candidate) 
     gain = None if candidate == _PLAN else against_plan(rounds, candidate)
     return [
         report.spread([statistics.slowest_tenth_ms(block.latencies_ms) for block in blocks]),
-        _words(gain) if gain else "",
+        advice.signed(gain) if gain else "",
         report.short(statistics.p99_ms(blocks) or 0.0),
         report.short(statistics.cpu_ms_per_request(blocks) or 0.0),
     ]
@@ -281,10 +281,6 @@ def stands_for(space: Space, choices: Sequence[Choice]) -> dict[Candidate, Candi
 
 def _title(candidate: Candidate) -> str:
     return "nothing is set" if candidate == here.STOCK else candidate.title
-
-
-def _words(gain: Interval) -> str:
-    return f"{gain.percent:+.1f} % [{gain.low:+.1f}, {gain.high:+.1f}]"
 
 
 def _say(note: str) -> None:

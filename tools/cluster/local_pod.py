@@ -7,10 +7,10 @@ Each is a local_container with the pod's volumes where it mounts them, and the e
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from cluster.client import ApiError, Client
 from cluster.kubelet_env import expand, mounts, variables, volumes
 from cluster.local_container import container
 from raddle_operator.objects.quantities import parse
+from raddle_operator.objects.times import rfc3339
 
 # As kubelets read of /dev/termination-log, and of the log's end.
 _MOST_TERMINATION: Final = 4096
@@ -171,7 +172,7 @@ def _status(one: _Running) -> dict[str, Any]:
 
 
 def _now() -> str:
-    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return rfc3339(time.time())
 
 
 class LocalPods:
