@@ -12,21 +12,10 @@ from support import tunings
 
 from raddle_operator.trials.record import Record, RecordError, question
 from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.key import Key, NodeClass
 from raddle_operator.tuning.measured import Ask, Block, Failure
-from raddle_operator.tuning.objective import Kind, Objective
 from raddle_operator.tuning.space import Case, space
 
-NODE = NodeClass(architecture="x86_64", model="", sockets=1, numa_nodes=1, l3_domains=1, cores=2, cpus=2)
-KEY = Key(
-    model="sha256:1",
-    image="",
-    node_class=NODE,
-    limit_cpus=2.0,
-    objective=Objective(kind=Kind.LATENCY, rate=50.0),
-    runtime="onnxruntime",
-    runtime_version="1.29.0",
-)
+KEY = tunings.key()
 SPACE = space(Case())
 ASK = Ask(candidate=Candidate.of({"threads.intraOp": 1}), rate=50.0, seconds=1.0, seed=1, phase="A/A")
 BLOCK = Block(latencies_ms=(4.0, 5.5), missed=0, seconds=1.0)

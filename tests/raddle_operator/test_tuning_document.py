@@ -9,11 +9,11 @@ from statistics import fmean
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.tunings import tunings
+from support import tunings
 
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.document import MOST_LATENCIES, DocumentError, Tuning, from_document, to_document
-from raddle_operator.tuning.key import Key, NodeClass
+from raddle_operator.tuning.key import NodeClass
 from raddle_operator.tuning.measured import Block
 from raddle_operator.tuning.objective import Kind, Objective
 from raddle_operator.tuning.result import BoundTest, Interval, Result, Trial, Verdict
@@ -46,15 +46,7 @@ def tuning(latencies_ms=(4.0, 5.5)):
         remarks=("3 of 40 blocks were disturbed",),
     )
     node = NodeClass(architecture="x86_64", model="EPYC", sockets=1, numa_nodes=1, l3_domains=2, cores=8, cpus=16)
-    key = Key(
-        model="sha256:5e1f",
-        image="",
-        node_class=node,
-        limit_cpus=2.0,
-        objective=OBJECTIVE,
-        runtime="onnxruntime",
-        runtime_version="1.29.0",
-    )
+    key = tunings.key(model="sha256:5e1f", image="", node_class=node)
     return Tuning(
         name="resnet50.onnx",
         finished="2026-11-23T10:00:00Z",
@@ -68,7 +60,7 @@ def through_json(document):
     return json.loads(json.dumps(document, allow_nan=False))
 
 
-@given(tunings)
+@given(tunings.tunings)
 @settings(max_examples=40)
 def test_any_tuning_is_the_same_after_its_document(found):
     assert from_document(through_json(to_document(found))) == found

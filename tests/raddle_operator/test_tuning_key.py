@@ -4,31 +4,23 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
+from support import tunings
 from support.machines import of_size, random_machines
-from support.tunings import keys
 
 from raddle.cpus.topology import CoreType
 from raddle_operator.objects import nodetopology
-from raddle_operator.tuning.key import Key, NodeClass, misfit
+from raddle_operator.tuning.key import NodeClass, misfit
 from raddle_operator.tuning.objective import Kind, Objective
 
-KEY = Key(
-    model="sha256:" + "5e" * 32,
-    image="sha256:" + "1a" * 32,
-    node_class=NodeClass.of(of_size(32)),
-    limit_cpus=2.0,
-    objective=Objective(kind=Kind.LATENCY, rate=50.0, p99_ms=20.0),
-    runtime="onnxruntime",
-    runtime_version="1.29.0",
-)
+KEY = tunings.key()
 
 
-@given(keys)
+@given(tunings.keys)
 def test_a_result_is_valid_where_it_was_made(key):
     assert misfit(key, key) == ""
 
 
-@given(keys, keys)
+@given(tunings.keys, tunings.keys)
 def test_fitting_is_the_same_both_ways(one, other):
     assert bool(misfit(one, other)) == bool(misfit(other, one))
 

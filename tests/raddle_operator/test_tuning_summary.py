@@ -5,25 +5,14 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.machines import of_size
-from support.tunings import tunings
+from support import tunings
 
 from raddle_operator.tuning import summary
 from raddle_operator.tuning.candidate import Candidate
-from raddle_operator.tuning.key import Key, NodeClass
-from raddle_operator.tuning.objective import Kind, Objective
 from raddle_operator.tuning.result import BoundTest, Interval, Verdict
 from raddle_operator.tuning.summary import MOST_BYTES, DocumentError, Failed, Summary, from_text, to_text
 
-KEY = Key(
-    model="sha256:5e1f",
-    image="sha256:1a2b",
-    node_class=NodeClass.of(of_size(32)),
-    limit_cpus=2.0,
-    objective=Objective(kind=Kind.LATENCY, rate=50.0, p99_ms=20.0),
-    runtime="onnxruntime",
-    runtime_version="1.29.0",
-)
+KEY = tunings.key()
 
 
 def example(remarks=(), winner=None):
@@ -44,7 +33,7 @@ def example(remarks=(), winner=None):
     )
 
 
-@given(tunings)
+@given(tunings.tunings)
 @settings(max_examples=40)
 def test_any_tuning_has_a_summary_that_is_read_back(found):
     short = summary.of(found)
