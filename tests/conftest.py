@@ -43,8 +43,15 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 
-# Files of these folders start first, since they take longest: short ones fill up the end.
-LONGEST = ("tests/integration", "tests/chart", "tests/runtimes", "tests/native")
+# Files whose paths begin so start first, since they take longest: short ones fill up the end.
+LONGEST = (
+    "tests/integration",
+    "tests/chart",
+    "tests/runtimes",
+    "tests/native",
+    "tests/raddle_operator/test_trials",
+    "tests/raddle_operator/test_tune",
+)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -19,6 +19,7 @@ import pytest
 from support import tiny_models
 from support.machines import of_size
 
+from cluster import waiting
 from raddle_operator.local import quota
 from raddle_operator.local.container import Container, Entered
 from raddle_operator.trials import inputs, models, programs
@@ -272,8 +273,7 @@ def working():
             here = Here(entered, folder)
             stack.callback(here.end)
             here.start()
-            while "worked" not in here.output():
-                here.check()
+            waiting.wait(lambda: here.check() or "worked" in here.output(), "both have worked")
             return here
 
         yield start
