@@ -330,6 +330,10 @@ def test_the_page_shows_the_model_that_its_command_makes(tmp_path):
     facts = dict(text.facts(analysis.of_onnx(model, ran)))
     for fact in ("inputs", "dynamic", "control flow", "CUDA graphs"):
         assert re.search(rf"^{fact} +{re.escape(facts[fact])}$", page, re.MULTILINE)
+    shown = dict(re.findall(r"^(\w[\w ]*?)  +(\S.*)$", page.partition("\nKIND ")[0], re.MULTILINE))
+    assert list(shown) == list(facts)
+    picture = (ROOT / "docs" / "images" / "critical-path.svg").read_text()
+    assert f">{shown['graph']}. Parallel {shown['Parallel']}</desc>" in picture
     for node in ran.nodes:
         assert re.search(rf"^{node.name} +{node.kind} +[\d.]+ ms ", page, re.MULTILINE)
     for kind, count in ran.kinds.items():
