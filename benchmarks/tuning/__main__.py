@@ -4,6 +4,7 @@ python -m tuning              # from benchmarks/; --quick for a tenth of the run
 python -m tuning held-out     # the same over surfaces that chance draws
 python -m tuning simulate     # writes the surfaces that are simulated
 python -m tuning record       # measures surfaces of this machine (20 minutes), goes on where it was ended
+python -m tuning picture      # draws one search over a surface into docs/images/tuning
 python -m tuning live         # peers on this machine for --minutes, after 7 for the surface where it isn't recorded
 """
 
@@ -20,7 +21,7 @@ from scipy import stats
 import report
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.result import Verdict
-from tuning import here, live, peers, recorded, simulated
+from tuning import here, live, peers, picture, recorded, simulated
 from tuning.surface import Noise, Player, Surface, all_surfaces, of_document
 from tuning.truth import Truth, differences, flat
 
@@ -305,7 +306,7 @@ Figures that could be compared: the standard deviation between two blocks of the
 def main() -> None:
     """Measure and print."""
     parser = report.options(__doc__)
-    choices = ("simulate", "record", "live", "peers", "held-out", "planted", "tests", "figures")
+    choices = ("simulate", "record", "live", "picture", "peers", "held-out", "planted", "tests", "figures")
     parser.add_argument("what", nargs="?", choices=choices)
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs")
     parser.add_argument(
@@ -325,8 +326,9 @@ def main() -> None:
         report.publish("tuning-live", live.section(names, minutes, quick=arguments.quick), write=arguments.write)
         return
     part = 0.1 if arguments.quick else 1.0
-    if arguments.what == "simulate":
-        simulated.write(simulated.SITES)
+    written = {"simulate": lambda: simulated.write(simulated.SITES), "picture": picture.main}
+    if arguments.what in written:
+        written[arguments.what]()
         return
     surfaces = [surface for surface in all_surfaces() if arguments.only in surface.name]
     if arguments.what == "peers":

@@ -1,13 +1,14 @@
 """The benchmark of the search: surfaces as data, played back the same by the same seed."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.measured import Ask, Block, Failure
-from tuning import peers, simulated, surface, truth
+from tuning import peers, picture, simulated, surface, truth
 
 SMALL = "small-5ms-limit2"
 
@@ -69,3 +70,14 @@ def test_nothing_is_better_than_the_best(small):
         for _, choice in axis.choices
         if known.cost(choice) < math.inf
     )
+
+
+def test_a_picture_of_a_search_has_a_mark_for_each_block_and_names_its_phases():
+    dots, result = picture.searched(surface.read(picture.SURFACE), seed=1)
+    assert [dot.minutes for dot in dots] == sorted(dot.minutes for dot in dots)
+    drawn = picture.drawn(dots, result)
+    # A mark for each block and one in the legend for each of the three names.
+    assert len(re.findall('<use [^>]*class="fill-(?:other|plan|winner) stroke-page"', drawn)) == len(dots) + 3
+    for words in ("A/A", "search", "proof", "the plan", "the winner", "other candidates"):
+        assert f">{words}</text>" in drawn
+        assert f">{words}</text>" in picture.FILE.read_text()

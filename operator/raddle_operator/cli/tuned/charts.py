@@ -131,7 +131,12 @@ def svg(chart: Chart) -> str:
 
 def file(tuning: Tuning) -> str:
     """All pictures, as an SVG file."""
-    return style.file(style.restyled(_rendered(charts(tuning), titled=True), "tuned", f"Tuning of {tuning.name}"))
+    return together(charts(tuning), "tuned", f"Tuning of {tuning.name}")
+
+
+def together(found: Sequence[Chart], name: str, title: str) -> str:
+    """These pictures with their titles, as an SVG file; `name` and `title` are the file's own, as a chart has them."""
+    return style.file(style.restyled(_rendered(found, titled=True), name, title))
 
 
 def _rendered(found: Sequence[Chart], *, titled: bool = False) -> str:
