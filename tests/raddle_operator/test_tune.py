@@ -67,6 +67,7 @@ def tune(*arguments):
             "'--space': '[1' is no value: write words, numbers, true or false",
         ),
         (["MODEL", "--space", "threads.spinning=[1]"], "'--space': '[1]' is no value"),
+        (["MODEL", "--report", "/nowhere/tuned.html"], "/nowhere/tuned.html: there is no folder /nowhere"),
         (["MODEL", "--runner", "c", "--runtime", "/"], "/ is no file; the runner in C takes a libonnxruntime.so"),
     ],
 )

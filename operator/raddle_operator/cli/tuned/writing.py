@@ -32,10 +32,13 @@ def options(command: Command) -> Command:
 
 
 def _report_path(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
-    """Raises BadParameter where its suffix is of none that can be made."""
+    """Raises BadParameter where its suffix is of none that can be made, or its folder is not there."""
     del ctx, param
     if value is not None and value.suffix not in _KINDS:
         raise click.BadParameter(f"{value}: reports end in {', '.join(_KINDS)}")
+    # What takes minutes is not measured for nothing.
+    if value is not None and not value.parent.is_dir():
+        raise click.BadParameter(f"{value}: there is no folder {value.parent}")
     return value
 
 
