@@ -21,9 +21,6 @@ from raddle_operator.tuning.result import BoundTest, Interval, Verdict
 PROVEN: Final = 0.95
 # Pairs of the proof.
 PAIRS: Final = (6, 150)
-# After so many pairs both programs are started again: two processes of the same program differ, and one start's luck is
-# no gain.
-_SAME_PROGRAMS: Final = 3
 # After which shares of its pairs the proof looks whether they are enough, and the error of each look: 0.05 in all.
 _LOOKS: Final = ((0.25, 0.001), (0.5, 0.009), (0.75, 0.015), (1.0, 0.025))
 # A gain below this percentage is not worth more blocks.
@@ -75,8 +72,9 @@ class Proof:
         self.winner = winner
         for pair in range(pairs):
             turns = [winner, baseline] if pair % 2 else [baseline, winner]
-            fresh = 0 if pair % _SAME_PROGRAMS else len(turns)
-            losses = dict(zip(turns, (yield from self.book.round(turns, "proof", fresh=fresh)), strict=True))
+            # Two processes of the same program differ: pairs of one start would not be independent.
+            found = yield from self.book.round(turns, "proof", fresh=len(turns))
+            losses = dict(zip(turns, found, strict=True))
             if winner in self.book.skipped:
                 return None
             differences.append(losses[winner] - losses[baseline])

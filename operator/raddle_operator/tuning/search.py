@@ -289,7 +289,15 @@ class _Search:
         variance = squares / (book.noise.pairs + _EXPECTED_PAIRS)
         least, most = PAIRS
         needed = _UNKNOWN + _ERRORS**2 * variance / gain**2
-        return book.rounds_until(PROVEN, 2) - _ROUND / 2 < min(most, max(least, needed))
+        needed = max(self._pairs_of_bound(), min(most, max(least, needed)))
+        return book.rounds_until(PROVEN, 2) - _ROUND / 2 < needed
+
+    def _pairs_of_bound(self) -> float:
+        """Pairs that have the winner's requests which make the bound certain; 0 without one at a rate."""
+        bound_ms, rate = self.book.objective.p99_ms, self.book.rate
+        if bound_ms is None or rate is None:
+            return 0.0
+        return statistics.bound_test(bound_ms, ()).needed / (rate * self.book.block_s)
 
     def _next(self, fit: Fit, rng: np.random.Generator) -> list[Candidate]:
         """The candidates of a round: those that tell why others failed, or a few that may be the best."""
