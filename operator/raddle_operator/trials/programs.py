@@ -111,7 +111,13 @@ def _said(link: socket.socket, processes: Processes, end_s: float) -> Mapping[st
 def _await(readable: socket.socket, processes: Processes, end_s: float) -> None:
     """Until there is something to read. Raises TrialError where a process ends first, or it takes too long."""
     while not _readable(readable):
-        processes.check()
+        try:
+            processes.check()
+        except TrialError:
+            # It may have said why just before it ended.
+            if _readable(readable):
+                return
+            raise
         if time.monotonic() > end_s:
             raise TrialError(f"the runner is not ready in time{last_words(processes.output())}")
 
