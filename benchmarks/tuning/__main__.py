@@ -253,7 +253,7 @@ def figures(surfaces: Sequence[Surface], part: float) -> str:
 
 def _alike(surface: Surface, figure: Callable[[np.ndarray[tuple[int], np.dtype[np.float64]]], float]) -> list[bool]:
     """For all pairs of one-setting candidates whose true p99 differ: whether this figure differs as they do."""
-    player = Player(surface, Noise(0.0, 0.0, neighbour=0.0), 1)
+    player = Player(surface, Noise(0.0, 0.0, 0.0, neighbour=0.0), 1)
     choices = [choice for axis in surface.space().axes for _, choice in axis.choices if surface.times(choice)]
     rate = surface.objective.rate or 1.0
     found = []
@@ -282,7 +282,8 @@ def section(part: float) -> str:
 
 `python -m tuning`, from benchmarks/. {report.machine()}.
 Surfaces of machines of 4 to 128 cores, from a model of a pool (`python -m tuning simulate`), with noise: a machine
-drifts by {100 * noise.drift:g} %, blocks differ by {100 * noise.block:g} % besides, and a neighbour is in
+drifts by {100 * noise.drift:g} %, starts of one program differ by {100 * noise.start:g} %, blocks by
+{100 * noise.block:g} % besides, and a neighbour is in
 {100 * noise.neighbour:g} % of them. A block has about 100 requests. Raddle, TPE and chance have {peers.SECONDS / 60:g}
 minutes where a block lasts 2 s, as many blocks where it lasts longer; the others as many as they have candidates.
 Regret is how much worse the objective's figure (p99, requests a second, CPU time) of the chosen one is, without noise,

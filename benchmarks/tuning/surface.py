@@ -66,10 +66,11 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What blocks differ by: standard deviations of a machine's drift and of each block, shares of the figure."""
+    """What blocks differ by: standard deviations of a machine's drift, each block and each start, shares of the figure."""
 
     drift: float = 0.01
     block: float = 0.01
+    start: float = 0.01
     # How long the drift remembers, as the part of it that is left in the next block.
     memory: float = 0.9
     # How often a neighbour takes CPU in a block, and how much longer runs take then.
@@ -150,14 +151,15 @@ class Player:
         self.seconds = 0.0
         self.candidates: set[Candidate] = set()
         self._times: dict[Candidate, tuple[Times, int] | None] = {}
+        self._starts: dict[Candidate, float] = {}
         self._rng = np.random.default_rng(seed)
         self._drift = self._rng.normal(0, noise.drift)
 
     def block(self, candidate: Candidate, seconds: float, seed: int) -> Block:
-        """A block under the objective's load. Raises KeyError for a candidate that the surface does not have."""
+        """A block of a new process under the objective's load. Raises KeyError for a candidate that is not there."""
         objective = self.surface.objective
         rate = None if objective.kind is Kind.THROUGHPUT else objective.rate
-        found = self.measure(Ask(candidate=candidate, rate=rate, seconds=seconds, seed=seed, phase=""))
+        found = self.measure(Ask(candidate=candidate, rate=rate, seconds=seconds, seed=seed, phase="", fresh=True))
         if isinstance(found, Failure):
             raise KeyError(candidate)
         return found
@@ -172,7 +174,9 @@ class Player:
         noise, rng = self.noise, self._rng
         kept = noise.memory
         self._drift = kept * self._drift + rng.normal(0, noise.drift * math.sqrt(1 - kept * kept))
-        factor = math.exp(self._drift + rng.normal(0, noise.block))
+        if ask.fresh or ask.candidate not in self._starts:
+            self._starts[ask.candidate] = rng.normal(0, noise.start)
+        factor = math.exp(self._drift + self._starts[ask.candidate] + rng.normal(0, noise.block))
         disturbed = rng.random() < noise.neighbour
         self.blocks += 1
         self.candidates.add(ask.candidate)
