@@ -71,14 +71,15 @@ def _throttling(facts: current.Facts) -> Optional[dict[str, int]]:
 def _effective(fields: Mapping[str, Any], facts: current.Facts) -> dict[str, Any]:
     found = resolution.resolve(fields, facts)
     # The policy's own entry stands before the plan's time.
-    spin_us = fields.get("session.intra_op.spin_duration_us", found.spin_us) if found.spin == "bounded" else 0
+    spin_us = fields.get("session.intra_op.spin_duration_us", found.spin_us) if found.spin == "bounded" else -1
     return {
         "onnxruntime": _installed_version("onnxruntime") or _installed_version("onnxruntime-gpu"),
         "intraOp": found.intra,
         "interOp": found.inter,
         "globalIntraOp": found.global_intra,
         "spinning": found.spin,
-        "spinDurationUs": spin_us or None,
+        # Below zero it is the runtime's own time.
+        "spinDurationUs": spin_us if spin_us >= 0 else None,
         "executionMode": fields.get("mode"),
         "affinity": fields.get("aff", "none") if found.exclusive else "none",
         "because": found.because,

@@ -38,7 +38,13 @@ def test_it_prints_budget_plan_and_what_the_plan_comes_to_here(mounted):
 def test_threads_spin_for_as_long_as_the_policys_own_entry_says(mounted):
     path = {"PYTHONPATH": str(mounted / "python")}
     told = "v=1;intra=1;inter=1;spin=bounded;spin_us=50;mode=sequential;aff=none;excl=0"
-    for plan, spin_us in ((told, 50), (f"{told};session.intra_op.spin_duration_us=1000", 1000)):
+    entry = "session.intra_op.spin_duration_us"
+    for plan, spin_us in (
+        (told, 50),
+        (f"{told};{entry}=1000", 1000),
+        (f"{told};{entry}=0", 0),
+        (f"{told};{entry}=-1", None),
+    ):
         effective = json.loads(shown(mounted, {**path, env.PLAN: plan}).stdout)["effective"]
         assert (effective["spinning"], effective["spinDurationUs"]) == ("bounded", spin_us)
 

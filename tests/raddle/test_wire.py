@@ -177,13 +177,14 @@ def test_the_plans_say_what_the_variable_holds_where_that_is_another_count(quota
     assert recorded.values.get("intraOpWithoutShim") == count
 
 
-def test_the_plan_shows_for_how_long_threads_spin_by_the_policys_own_entry():
+@pytest.mark.parametrize(("entry_us", "shown_us"), [(1000, 1000), (0, 0), (-1, None)])
+def test_the_plan_shows_for_how_long_threads_spin_by_the_policys_own_entry(entry_us, shown_us):
     entry = "session.intra_op.spin_duration_us"
-    policy = Policy(spinning="Bounded", config_entries=((entry, "1000"),))
+    policy = Policy(spinning="Bounded", config_entries=((entry, str(entry_us)),))
     made = plan(STATIC, Budget(quota_cpus=2.0), policy)
     recorded = wire.read_plan_text(wire.plan_text(made, Budget(quota_cpus=2.0), policy, "InferenceThreading/p"))
-    assert recorded.values["spinDurationUs"] == 1000
-    assert env.decode(wire.shim_text(made, policy))[entry] == 1000
+    assert recorded.values.get("spinDurationUs") == shown_us
+    assert env.decode(wire.shim_text(made, policy))[entry] == entry_us
 
 
 def test_what_a_policy_leaves_to_the_application_is_absent_from_the_shims_plan():

@@ -106,6 +106,9 @@ def test_in_each_shell_a_program_that_ends_is_told_of(shell, shared):
         for script, said in (
             ("echo no such model >&2; exit 7", "the program ended with status 7: no such model"),
             ("kill -s SEGV $$$$", "the program ended by SIGSEGV"),
+            # Of what a program may end with by itself as well.
+            ("exit 255", "the program ended with status 255"),
+            ("exit 165", "the program ended by signal 37"),
         ):
             with one.place(given(), ["sh", "-c", script], print) as (processes, _):
                 processes.start()

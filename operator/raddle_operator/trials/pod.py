@@ -12,6 +12,7 @@ import re
 import select
 import shlex
 import shutil
+import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -165,8 +166,8 @@ class Pod:
                 self._starts += 1
             elif first == "ended" and len(rest) == 2 and rest[1].isdecimal():
                 status = int(rest[1])
-                # How a shell says that it was a signal.
-                self._ended[rest[0]] = 128 - status if status > 128 else status
+                # How a shell says that it was a signal; a program may end with such a status too.
+                self._ended[rest[0]] = 128 - status if 128 < status <= 128 + signal.SIGRTMAX else status
             else:
                 self._lines.append(" ".join([first, *rest]))
 

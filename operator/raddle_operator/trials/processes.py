@@ -56,9 +56,13 @@ class Processes(Protocol):
 Place = Callable[[Container, Sequence[str], Callable[[str], None]], AbstractContextManager[tuple[Processes, Path]]]
 
 
+# Real-time signals have numbers only.
+_NAMES: Final = {one.value: one.name for one in signal.Signals}
+
+
 def ended(status: int, output: str) -> TrialError:
     """That a program has ended: its exit status, less than zero for a signal's number, and the end of its output."""
-    how = f"with status {status}" if status >= 0 else f"by {signal.Signals(-status).name}"
+    how = f"with status {status}" if status >= 0 else f"by {_NAMES.get(-status, f'signal {-status}')}"
     if status == -signal.SIGKILL:
         how += ", as where the machine or the container runs out of memory"
     return TrialError(f"the program ended {how}{last_words(output)}")

@@ -216,14 +216,16 @@ _SPIN_ENTRY = "session.intra_op.spin_duration_us"
 
 def values(plan: Plan, policy: Policy) -> Dict[str, Any]:
     """The plan's values under the names that people read; absent ones are left out."""
-    spin_us = dict(policy.config_entries).get(_SPIN_ENTRY) if plan.spinning == "bounded" else None
+    said = dict(policy.config_entries).get(_SPIN_ENTRY) if plan.spinning == "bounded" else None
+    # Below zero it is the runtime's own time.
+    spin_us = plan.spin_us or None if said is None else int(said) if int(said) >= 0 else None
     found: Dict[str, Any] = {
         "intraOp": plan.intra_op,
         "intraOpWithoutShim": plan.intra_op_without_shim if plan.intra_op_without_shim != plan.intra_op else None,
         "interOp": plan.inter_op,
         "executionMode": plan.mode,
         "spinning": plan.spinning,
-        "spinDurationUs": int(spin_us) if spin_us is not None else plan.spin_us or None,
+        "spinDurationUs": spin_us,
         "exclusiveSpinning": plan.exclusive_spinning,
         "omp": plan.omp,
         "blas": plan.blas,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -39,6 +40,8 @@ def _report_path(ctx: click.Context, param: click.Parameter, value: Path | None)
     # What takes minutes is not measured for nothing.
     if value is not None and not value.parent.is_dir():
         raise click.BadParameter(f"{value}: there is no folder {value.parent}")
+    if value is not None and not os.access(value.parent, os.W_OK):
+        raise click.BadParameter(f"{value}: nothing can be written to the folder {value.parent}")
     return value
 
 
