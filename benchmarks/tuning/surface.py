@@ -66,7 +66,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What blocks differ by: standard deviations of a machine's drift, each block and each start, shares of the figure."""
+    """What blocks differ by: standard deviations of a machine's drift, a block and a start, as shares of the figure."""
 
     drift: float = 0.01
     block: float = 0.01
