@@ -28,7 +28,7 @@ _STEP: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A tuning but for its blocks: `trials` is how many candidates there were. The rest is as in Tuning and Result."""
+    """A tuning but for its blocks: `trials` is how many candidates were tried. The rest is as in Tuning and Result."""
 
     verdict: Verdict
     figure: str
@@ -63,7 +63,7 @@ def of(tuning: Tuning) -> Summary:
         planned=tuning.planned,
         gain=result.gain,
         noise_percent=result.noise_percent,
-        trials=len(result.trials),
+        trials=sum(bool(one.blocks) for one in result.trials),
         bound=result.bound,
         capacity=result.capacity,
         key=tuning.key,
