@@ -296,6 +296,12 @@ def with_env(own, **more):
     return made
 
 
+def of_placed(obj, spec, tunings):
+    """What the plan says of a pod that is created on its node."""
+    patched, _ = inject(obj, spec, facts=replace(KNOWN, machines={"n1": NODE}, tunings=tunings))
+    return read_plan_text(patched["metadata"]["annotations"]["plan.raddle.dev/serve"])
+
+
 @pytest.mark.parametrize("node", [{}, {"nodeName": "n1"}], ids=["bound", "placed"])
 @pytest.mark.parametrize(
     ("own", "won", "hidden"),
@@ -311,14 +317,18 @@ def with_env(own, **more):
 def test_a_winner_whose_variables_the_pod_spec_sets_itself_is_said_to_be_hidden(node, own, won, hidden):
     tunings = of(winner=won, key=OTHER_RUNTIME)
     obj = with_env(own, **node)
-    if node:
-        facts = replace(KNOWN, machines={"n1": NODE}, tunings=tunings)
-        patched, _ = inject(obj, {"tuning": "ranker"}, facts=facts)
-        plan = read_plan_text(patched["metadata"]["annotations"]["plan.raddle.dev/serve"])
-    else:
-        plan, _ = bound(tunings, obj=obj)
+    plan = of_placed(obj, {"tuning": "ranker"}, tunings) if node else bound(tunings, obj=obj)[0]
     assert plan.because["tuned"] == f"InferenceTuning ranker: {hidden}"
     assert plan.tuned.by == ""
+
+
+@pytest.mark.parametrize("placed", [False, True], ids=["bound", "placed"])
+def test_another_librarys_count_in_the_pod_spec_was_there_when_it_was_measured_and_hides_nothing(placed):
+    obj = with_env({"env": [{"name": "RAYON_NUM_THREADS", "value": "1"}]}, **({"nodeName": "n1"} if placed else {}))
+    spec = {"tuning": "ranker", "runtimes": ["torch", "rayon"]}
+    tunings = of(winner=Candidate.of({"threads.intraOp": 2}), key=OTHER_RUNTIME)
+    plan = of_placed(obj, spec, tunings) if placed else bound(tunings, spec=spec, obj=obj)[0]
+    assert plan.tuned.by == "ranker", plan.because["tuned"]
 
 
 def test_a_policy_that_overrides_the_pod_specs_variables_hides_nothing():

@@ -33,6 +33,8 @@ _MAX_TITLE: Final = 160
 _MAX_CLASSES: Final = 3
 # Its threads are told by annotations and the shim, which a binding still changes; OpenMP's variables are not theirs.
 _BY_ITSELF: Final = "onnxruntime"
+# Families whose threads are OpenMP's.
+_BY_OPENMP: Final = frozenset(("torch", "openmp"))
 
 
 class Followed(NamedTuple):
@@ -163,8 +165,14 @@ def _decisive(machine: Machine | None, budget: Budget, policy: Policy, runtime: 
     planned = plan(machine, budget, policy)
     if runtime == _BY_ITSELF:
         return {env.ORT_INTRA: planned.intra_op, env.ORT_INTER: planned.inter_op}
-    found = literals(planned, policy, sets={}, image_env={})
-    return {env.OMP: planned.omp, env.OPENBLAS: planned.blas, **found.values}
+    values = literals(planned, policy, sets={}, image_env={}).values
+    if _BY_OPENMP & set(policy.runtimes):
+        # Others' variables were there when the winner was measured, and its gain is one beside them.
+        return {
+            env.OMP: planned.omp,
+            **{name: one for name, one in values.items() if name.startswith(("OMP_", "KMP_"))},
+        }
+    return {env.OMP: planned.omp, env.OPENBLAS: planned.blas, **values}
 
 
 def _needed(policy: Policy, made: Policy, budget: Budget, place: Place, runtime: str) -> Iterator[str]:
@@ -176,6 +184,8 @@ def _needed(policy: Policy, made: Policy, budget: Budget, place: Place, runtime:
     given = _variables(None, budget, policy) if place.given is None else place.given
     without, wanted = (_variables(place.machine, budget, one) for one in (policy, made))
     for name in dict.fromkeys([*wanted, *given]):
+        if name in place.own:
+            continue  # it stays as it was when the winner was measured, or hides it, which `_hidden` says
         # Where it is the same without the winner, it is not what made the difference.
         if wanted.get(name, "") not in (given.get(name), without.get(name)):
             yield name
