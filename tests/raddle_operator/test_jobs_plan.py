@@ -184,9 +184,18 @@ def test_a_result_stays_one_when_its_workload_is_gone():
 
 
 def test_a_node_where_another_tuning_measures_is_waited_for():
-    plan = after(tuning_object(), busy=frozenset("a"))
+    plan = after(tuning_object(), busy={"a": NOW_S + 90})
     assert not plan.start
     assert message(plan, "a") == "another tuning measures there"
+    assert plan.again_s == 90, "its Job may stay, but not its turn"
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_node_whose_job_is_being_deleted_waits_and_says_for_what(generation):
+    tuned = tuning_object(generation=2)
+    plan = after(tuned, [run("a", State.ENDING, generation=generation)])
+    assert not plan.start
+    assert message(plan, "a") == f"job/a-{generation}-1 is being deleted"
 
 
 # --- what goes wrong --------------------------------------------------------------------------------------------------

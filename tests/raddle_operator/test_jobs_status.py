@@ -14,7 +14,7 @@ from raddle_operator.controller.status import with_times
 from raddle_operator.jobs.places import Places
 from raddle_operator.jobs.plan import Plan, World, decide, stopped
 from raddle_operator.jobs.run import State
-from raddle_operator.jobs.status import known, tuning_status, unfinished
+from raddle_operator.jobs.status import known, taken_until_s, tuning_status, unfinished
 from raddle_operator.jobs.template import RefusedError
 from raddle_operator.tuning.result import BoundTest, Interval, Verdict
 
@@ -218,6 +218,14 @@ def test_it_names_the_nodes_that_are_taken_or_will_be():
     assert unfinished(seen([BETTER[0]], [BETTER[0], run("b", State.RUNNING)])) == {"b"}
     assert unfinished(seen([BETTER[0]])) == {"b"}
     assert unfinished(seen(BETTER[:1], BETTER)) == unfinished({"classes": "x"}) == set()
+
+
+@pytest.mark.parametrize("state", [State.RUNNING, State.ENDING])
+def test_a_job_takes_its_node_no_longer_than_its_tuning_allows(state):
+    status, job, half_an_hour = seen([run("a", state)]), run("a", state).job, tuning_object(budget={"minutes": 30})
+    assert taken_until_s(job, status, half_an_hour) == NOW_S + 30 * 60 + 1200 + 60
+    assert taken_until_s(job, status, None) == NOW_S + 24 * 3600 + 1200 + 60, "it can't be read: at most a day"
+    assert taken_until_s(run("b", state).job, status, half_an_hour) == 0, "the status does not name the node"
 
 
 @pytest.mark.parametrize(

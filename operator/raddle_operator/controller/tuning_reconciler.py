@@ -32,7 +32,7 @@ from raddle_operator.jobs.run import (
     pod_from_object,
     run_of,
 )
-from raddle_operator.jobs.status import known, tuning_status, unfinished
+from raddle_operator.jobs.status import known, taken_until_s, tuning_status
 from raddle_operator.jobs.template import RefusedError, Template, template_of
 from raddle_operator.kube import (
     DAEMON_SETS,
@@ -206,19 +206,20 @@ class TuningReconciler:
             return None
 
     def _world(self, key: Key, record: TuningRecord, case: _Case | None, now_s: float) -> World:
-        runs, busy = [], set()
+        runs: list[Run] = []
+        busy: dict[str, float] = {}
         for (namespace, _), run in self._runs():
             if (namespace, run.job.owner) == (key[0], record.uid):
                 runs.append(run)
-            elif run.state.is_active and self._takes_its_node(namespace, run.job):
-                busy.add(run.job.node)
+            elif run.state.is_active and (until_s := self._taken_until_s(namespace, run.job)) > now_s:
+                busy[run.job.node] = max(until_s, busy.get(run.job.node, 0.0))
         return World(
             known=known(record.status, record.generation),
             places=Places(classes={}, left_out={}) if case is None else case.places,
             nodes={name: node.place for (_, name), node in self._state.nodes.items() if node.place is not None},
             runs=runs,
             now_s=now_s,
-            busy=frozenset(busy),
+            busy=busy,
             refused={node: refusal.message for node, refusal in self._refusals.get(key, {}).items()},
         )
 
@@ -228,13 +229,15 @@ class TuningReconciler:
         for key, job in {**self._made, **self._jobs.store}.items():
             yield key, run_of(job, pods.get((key[0], job.uid)))
 
-    def _takes_its_node(self, namespace: str, job: Job) -> bool:
-        """Whether a Job keeps other tunings off its node: one of a tuning of its namespace, where that measures now.
+    def _taken_until_s(self, namespace: str, job: Job) -> float:
+        """Until when a Job keeps other tunings off its node: one of a tuning of its namespace, where that measures now.
 
-        Who may create Jobs can make one that looks just so, for any node and for ever; a status is the controller's.
+        0: it does not. Who may create Jobs can make one that looks just so, for any node; a status is the controller's.
         """
         found = self._state.tunings.get((namespace, job.tuning))
-        return found is not None and found.uid == job.owner and job.node in unfinished(found.status)
+        if found is None or found.uid != job.owner:
+            return 0.0
+        return taken_until_s(job, found.status, found.tuning)
 
     # ---- what is done
 

@@ -19,11 +19,11 @@ from raddle_operator.jobs.plan import Start
 from raddle_operator.jobs.run import (
     GENERATION_ANNOTATION,
     NODE_ANNOTATION,
-    START_WITHIN_S,
     TRY_ANNOTATION,
     TUNER,
     TUNING_LABEL,
     job_name,
+    lasts_s,
 )
 from raddle_operator.jobs.template import Template
 from raddle_operator.objects.pods import pod_from_object
@@ -37,8 +37,6 @@ REQUEST_FOLDER: Final = "/raddle.request"
 """Where the tuner finds the request of a ConfigMap, by its key."""
 KEEP_S: Final = 24 * 3600
 """So long a Job that has ended stays, for its log."""
-_SPARE_S: Final = START_WITHIN_S + 600
-"""Beside the budget: until the pod runs, and until the last program has ended."""
 _GRACE_S: Final = 10
 LIMITS: Final = {"cpu": "1500m", "memory": "1Gi"}
 """Of the tuner. The half keeps the thread that asks from being throttled.
@@ -145,7 +143,7 @@ def manifest(wanted: Wanted, settings: Settings) -> dict[str, Any]:
         },
         "spec": {
             "backoffLimit": 0,
-            "activeDeadlineSeconds": tuning.minutes * 60 + _SPARE_S,
+            "activeDeadlineSeconds": lasts_s(tuning.minutes),
             "ttlSecondsAfterFinished": KEEP_S,
             "template": {
                 "metadata": {"labels": labels, "annotations": dict(_ANNOTATIONS)},

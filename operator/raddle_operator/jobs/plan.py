@@ -100,8 +100,8 @@ class Plan:
 class World:
     """What there is. `runs` are all Jobs of the tuning, `nodes` all nodes by name, `places` those that can be measured.
 
-    `known` is what the status says, () for another generation's. `busy` are nodes where other tunings measure.
-    `refused` says of nodes why the API server did not take their Job.
+    `known` is what the status says, () for another generation's. `busy` are nodes where other tunings
+    measure, with the time by which they have ended. `refused` says of nodes why the API server did not take their Job.
     """
 
     known: tuple[ClassRecord, ...]
@@ -109,7 +109,7 @@ class World:
     nodes: Mapping[str, Node]
     runs: Sequence[Run]
     now_s: float
-    busy: frozenset[str] = frozenset()
+    busy: Mapping[str, float] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -322,6 +322,7 @@ def _started(
     """The classes, and the Jobs to be made now: a node has one at a time, all tunings' taken together."""
     # A lost node does not tell that a pod has ended there.
     active = [run.job.node for run in world.runs if run.state.is_active and not _is_lost(run.job.node, world)]
+    ending = {run.job.node: run.job.name for run in world.runs if run.state is State.ENDING}
     slots = tuning.parallelism - len(active)
     found: list[ClassRecord] = []
     start: list[Start] = []
@@ -331,7 +332,10 @@ def _started(
         nodes = []
         for node in one.nodes:
             waits = node.state is NodeState.PENDING and node.name not in active
-            if waits and node.name in world.busy:
+            if node.state is NodeState.PENDING and node.name in ending:
+                # Somebody's finalizer may hold it for ever.
+                node = replace(node, message=f"job/{ending[node.name]} is being deleted")  # noqa: PLW2901
+            elif waits and node.name in world.busy:
                 # It may be of another namespace, of which nothing is told.
                 node = replace(node, message="another tuning measures there")  # noqa: PLW2901
             elif waits and len(start) < slots:
@@ -344,7 +348,7 @@ def _started(
 
 def _again_s(runs: Iterable[Run], wanted: Mapping[str, NodeRecord], world: World) -> float | None:
     """When time alone may change the decision."""
-    due = []
+    due: list[float] = []
     for run in runs:
         if run.state in (State.NO_POD, State.WAITING):
             due += [run.since_s + after for after in (POD_WITHIN_S, START_WITHIN_S)]
@@ -352,4 +356,6 @@ def _again_s(runs: Iterable[Run], wanted: Mapping[str, NodeRecord], world: World
         there = world.nodes.get(name)
         if node.state not in _ENDED and there is not None and there.unready_s is not None:
             due.append(there.unready_s + LOST_AFTER_S)
+        if node.state is NodeState.PENDING and name in world.busy:
+            due.append(world.busy[name])
     return min((at - world.now_s for at in due if at > world.now_s), default=None)

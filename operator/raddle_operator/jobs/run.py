@@ -25,6 +25,8 @@ POD_WITHIN_S: Final = 10
 """A Job that has had no pod for so long is refused one."""
 START_WITHIN_S: Final = 600
 """A pod that does not run by then is given up: images are pulled in that time."""
+_ENDS_WITHIN_S: Final = 600
+"""So long the last program may take beyond the budget."""
 # Pulling an image takes a while and is tried again; these will never pass.
 _NEVER_STARTS: Final = frozenset(("StartError", "ContainerCannotRun", "InvalidImageName", "ErrImageNeverPull"))
 _OUT_OF_MEMORY: Final = "OOMKilled"
@@ -110,6 +112,11 @@ class Run:
     message: str = ""
     outcome: Summary | None = None
     image: str = ""
+
+
+def lasts_s(minutes: int) -> int:
+    """The seconds that a Job has for this budget, until its pod runs and until its last program has ended included."""
+    return START_WITHIN_S + minutes * 60 + _ENDS_WITHIN_S
 
 
 def job_name(tuning: str, uid: str, generation: int, node: str, attempt: int) -> str:

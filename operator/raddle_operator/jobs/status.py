@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from raddle_operator.jobs.places import Places
 from raddle_operator.jobs.plan import ClassRecord, NodeRecord, NodeState, Plan
+from raddle_operator.jobs.run import Job, lasts_s
 from raddle_operator.jobs.template import RefusedError
 from raddle_operator.objects.reading import SpecError, as_object, sequence, text
+from raddle_operator.objects.tuning import MAX_MINUTES, TuningObject
 from raddle_operator.tuning import advice, summary
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.key import Key
@@ -21,6 +23,8 @@ MIXED: Final = "Mixed"
 _NAMES_SHOWN: Final = 5
 _MESSAGE_CHARACTERS: Final = 1024
 _MOST_SETTINGS: Final = 32
+_SPARE_S: Final = 60
+"""Until the pod of a Job that has had its time has ended, and for clocks that differ."""
 _UNFINISHED: Final = (NodeState.PENDING, NodeState.RUNNING)
 
 
@@ -51,6 +55,17 @@ def unfinished(status: Mapping[str, Any]) -> frozenset[str]:
     except SpecError:
         return frozenset()
     return frozenset(str(node.get("name")) for node in nodes if node.get("state") in _UNFINISHED)
+
+
+def taken_until_s(job: Job, status: Mapping[str, Any], tuning: TuningObject | None) -> float:
+    """Until when, at the latest, a Job keeps others off its node, in seconds since the epoch; 0: it does not.
+
+    `status` and `tuning` are those of the InferenceTuning that owns it, None for one that can't be read. Who may make
+    Jobs can keep one for ever, by a finalizer or a pod that never ends: it has no longer than the tuning allows.
+    """
+    if job.node not in unfinished(status):
+        return 0.0
+    return job.created_s + lasts_s(MAX_MINUTES if tuning is None else tuning.minutes) + _SPARE_S
 
 
 def _nodes(one: Mapping[str, Any]) -> Iterator[NodeRecord]:

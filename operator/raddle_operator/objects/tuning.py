@@ -21,6 +21,7 @@ from raddle_operator.tuning.summary import Summary
 
 KIND: Final = "InferenceTuning"
 MAX_CLASSES: Final = 16
+MAX_MINUTES: Final = 1440
 _API_VERSIONS: Final = ("apps/v1",)
 _RUNNERS: Final = ("Python", "Node", "C")
 _OBJECTIVES: Final = ("Latency", "Throughput", "Cost")
@@ -130,7 +131,7 @@ def tuning_from_object(obj: Any) -> TuningObject:
         objective=objective,
         rate=rate,
         p99_ms=p99_ms,
-        minutes=_count(budget, "minutes", "spec.budget", (1, 1440), 30),
+        minutes=_count(budget, "minutes", "spec.budget", (1, MAX_MINUTES), 30),
         trials=_count(budget, "trials", "spec.budget", (2, 10000), 0) or None,
         space=texts(spec, "space", "spec"),
         parallelism=_count(spec, "parallelism", "spec", (1, 64), 1),
