@@ -396,6 +396,15 @@ async def test_a_job_on_a_node_that_its_tunings_status_does_not_name_keeps_nobod
     await kube.patch(JOBS, name, {"metadata": {"finalizers": None}}, tenant.namespace)
 
 
+async def test_a_job_of_its_name_that_is_not_its_own_is_named(settings, shop):
+    uid = (await shop.tune())["metadata"]["uid"]
+    name = job_name("ranker", uid, 1, shop.node("a"), 1)
+    await shop.forges(name, shop.node("a"))
+    async with running(settings):
+        status = await shop.status("Running", "Blocked")
+        assert f"job/{name} is there and is not this tuning's; delete it" in condition(status, "Running")["message"]
+
+
 async def test_a_job_that_somebody_has_copied_is_neither_counted_nor_deleted(controller, shop):
     uid = (await shop.tune())["metadata"]["uid"]
     await shop.forges("copy", shop.node("b"), uid)

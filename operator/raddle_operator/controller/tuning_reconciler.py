@@ -265,16 +265,19 @@ class TuningReconciler:
             if start.node in refusals and refusals[start.node].again_s > time.monotonic():
                 continue
             try:
-                await self._create(record, case, start, policy)
+                refused = await self._create(record, case, start, policy)
             except (Forbidden, Invalid) as error:
+                refused = error.message
+            if refused:
                 metrics.TUNING_JOBS.labels("refused").inc()
-                log.warning("%s/%s: no Job on %s: %s", *key, start.node, error)
-                refusals[start.node] = _Refusal(error.message, time.monotonic() + AGAIN_S)
+                log.warning("%s/%s: no Job on %s: %s", *key, start.node, refused)
+                refusals[start.node] = _Refusal(refused, time.monotonic() + AGAIN_S)
                 self._on_change()
             else:
                 refusals.pop(start.node, None)
 
-    async def _create(self, record: TuningRecord, case: _Case, start: Start, policy: Mapping[str, Any] | None) -> None:
+    async def _create(self, record: TuningRecord, case: _Case, start: Start, policy: Mapping[str, Any] | None) -> str:
+        """Makes a Job; returns why it can't be this tuning's, "" where it is. Raises KubeError."""
         tuning, topology = case.tuning, self._state.topologies.get(("", start.node))
         body = manifest(
             Wanted(
@@ -289,17 +292,22 @@ class TuningReconciler:
             ),
             self._settings,
         )
+        name = body["metadata"]["name"]
         try:
             made = await self._kube.create(JOBS, body)
         except AlreadyExists:
+            if (tuning.namespace, name) not in {**self._made, **self._jobs.store}:
+                # Somebody has made it first, or has taken off what tells whose it is.
+                return f"job/{name} is there and is not this tuning's; delete it"
             metrics.TUNING_JOBS.labels("there").inc()
-            return
+            return ""
         metrics.TUNING_JOBS.labels("created").inc()
-        name, job = body["metadata"]["name"], job_from_object(made)
+        job = job_from_object(made)
         if job is not None and (tuning.namespace, name) not in self._jobs.store:
             self._made[tuning.namespace, name] = job
         does = "searches" if start.winner is None else "tries the winner again"
         self._tell((tuning.namespace, tuning.name), record, "JobCreated", f"job/{name} on node {start.node} {does}")
+        return ""
 
     async def _policy(self, policy: PolicyObject) -> Mapping[str, Any]:
         """The policy as the tuner is told of it. Raises KubeError, NotFound where it has gone since."""
