@@ -264,6 +264,19 @@ async def test_what_stays_as_it_is_is_not_written_again(kube, controller, settin
     await shop.ends(await shop.pod_of(await shop.job_on("a")), outcome(percent=-10))
     await shop.status("Running", "Finished")
 
+    async def version():
+        return (await kube.get(INFERENCE_TUNINGS, "ranker", shop.namespace))["metadata"]["resourceVersion"]
+
+    # What was written last may be looked at once more.
+    for _ in range(2):
+        before = await version()
+        await looked_at_again(kube, settings, shop)
+    assert await version() == before
+
+
+async def looked_at_again(kube, settings, shop):
+    """Returns when tunings have been looked at after a change of a node that changes nothing for them."""
+
     async def looks():
         async with (
             aiohttp.ClientSession() as session,
@@ -272,19 +285,12 @@ async def test_what_stays_as_it_is_is_not_written_again(kube, controller, settin
             counts = re.findall(r'reconcile_duration_seconds_count{work="tuning"} (\S+)', await found.text())
             return float(counts[0])
 
-    async def version():
-        return (await kube.get(INFERENCE_TUNINGS, "ranker", shop.namespace))["metadata"]["resourceVersion"]
+    async def more():
+        return await looks() > before
 
-    # What was written last may be looked at once more.
-    for _ in range(2):
-        before, looked = await version(), await looks()
-        await kube.patch(NODES, shop.node("b"), {"metadata": {"labels": {"at": str(looked)}}})
-        await soon(lambda looked=looked: more_than(looks, looked), "it is looked at again")
-    assert await version() == before
-
-
-async def more_than(count, before):
-    return await count() > before
+    before = await looks()
+    await kube.patch(NODES, shop.node("b"), {"metadata": {"labels": {"at": str(before)}}})
+    await soon(more, "it is looked at again")
 
 
 async def test_a_changed_spec_begins_anew_when_the_old_pod_has_ended(kube, controller, shop):
@@ -424,6 +430,25 @@ async def test_a_node_where_a_tuning_of_another_namespace_measures_is_waited_for
     said = condition(status, "Running")["message"]
     assert "another tuning measures there" in said
     assert neighbour.namespace not in said
+
+
+async def test_a_node_is_waited_for_until_the_pod_of_a_stopped_job_has_ended(cluster, kube, controller, settings, shop):
+    neighbour = await Shop(cluster, kube).make()
+    await neighbour.tune(nodeClasses={"selector": {"matchLabels": {"shop": shop.namespace}}})
+    [job] = await soon(neighbour.jobs, "the neighbour's Job")
+    pod = await neighbour.pod_of(job)
+    await shop.tune()
+    await shop.status("Running", "Blocked")
+    elsewhere = {"nodeClasses": {"selector": {"matchLabels": {"shop": "elsewhere"}}}}
+    await kube.patch(INFERENCE_TUNINGS, "ranker", {"spec": elsewhere}, neighbour.namespace)
+    await neighbour.event("JobDeleted")
+    found = await kube.get(INFERENCE_TUNINGS, "ranker", neighbour.namespace)
+    assert "classes" not in found["status"], "it no longer names the node"
+    for _ in range(3):
+        await looked_at_again(kube, settings, shop)
+    assert await shop.jobs() == []
+    await neighbour.kubelet_ends(pod)
+    await shop.job_on("a")
 
 
 async def test_nothing_better_than_the_plan_needs_no_second_node(controller, shop):

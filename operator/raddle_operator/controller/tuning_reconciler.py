@@ -24,6 +24,7 @@ from raddle_operator.jobs.manifest import Settings, Wanted, manifest
 from raddle_operator.jobs.places import Places, places
 from raddle_operator.jobs.plan import Plan, Start, Stop, World, failures
 from raddle_operator.jobs.run import (
+    GONE_WITHIN_S,
     TUNING_LABEL,
     Job,
     Pod,
@@ -110,11 +111,15 @@ class TuningReconciler:
         self.informers: Final = (self._jobs, self._pods)
         self._made: dict[Key, Job] = {}
         """Jobs that were made and that the informer has not told of yet."""
+        self._stopped: dict[str, float] = {}
+        """UIDs of Jobs that had taken their node when they were to be stopped, and until when they keep it still."""
         self._refusals: dict[Key, dict[str, _Refusal]] = {}
         """By tuning and node."""
 
-    def _job_changed(self, key: Key, _old: Job | None, _new: Job | None) -> None:
+    def _job_changed(self, key: Key, old: Job | None, new: Job | None) -> None:
         self._made.pop(key, None)
+        if old is not None and new is None:
+            self._stopped.pop(old.uid, None)
         self._on_change()
 
     def cache(self) -> CacheState:
@@ -142,6 +147,7 @@ class TuningReconciler:
             problem = error
         world = self._world(key, record, case, now_s)
         plan = planning.decide(case.tuning, world) if case is not None else planning.stopped(record.tuning, world)
+        self._keep_nodes(key, plan, world)
         wanted = tuning_status(
             plan,
             generation=record.generation,
@@ -234,10 +240,21 @@ class TuningReconciler:
 
         0: it does not. Who may create Jobs can make one that looks just so, for any node; a status is the controller's.
         """
+        stopped_s = self._stopped.get(job.uid, 0.0)
         found = self._state.tunings.get((namespace, job.tuning))
         if found is None or found.uid != job.owner:
-            return 0.0
-        return taken_until_s(job, found.status, found.tuning)
+            return stopped_s
+        return max(stopped_s, taken_until_s(job, found.status, found.tuning))
+
+    def _keep_nodes(self, key: Key, plan: Plan, world: World) -> None:
+        """Remembers the nodes of Jobs that are to be stopped: the status that is written next may not name them.
+
+        Their pods are there for some seconds more.
+        """
+        stop = {stop.job for stop in plan.stop}
+        for run in world.runs:
+            if run.job.name in stop and self._taken_until_s(key[0], run.job) > world.now_s:
+                self._stopped[run.job.uid] = world.now_s + GONE_WITHIN_S
 
     # ---- what is done
 

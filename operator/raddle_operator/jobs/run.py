@@ -25,6 +25,8 @@ POD_WITHIN_S: Final = 10
 """A Job that has had no pod for so long is refused one."""
 START_WITHIN_S: Final = 600
 """A pod that does not run by then is given up: images are pulled in that time."""
+GONE_WITHIN_S: Final = 60
+"""So soon the pod of a Job that has had its time, or was deleted, is gone: it has 10 s of grace. Clocks differ, too."""
 _ENDS_WITHIN_S: Final = 600
 """So long the last program may take beyond the budget."""
 # Pulling an image takes a while and is tried again; these will never pass.

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from raddle_operator.jobs.places import Places
 from raddle_operator.jobs.plan import ClassRecord, NodeRecord, NodeState, Plan
-from raddle_operator.jobs.run import Job, lasts_s
+from raddle_operator.jobs.run import GONE_WITHIN_S, Job, lasts_s
 from raddle_operator.jobs.template import RefusedError
 from raddle_operator.objects.reading import SpecError, as_object, sequence, text
 from raddle_operator.objects.tuning import MAX_MINUTES, TuningObject
@@ -23,8 +23,6 @@ MIXED: Final = "Mixed"
 _NAMES_SHOWN: Final = 5
 _MESSAGE_CHARACTERS: Final = 1024
 _MOST_SETTINGS: Final = 32
-_SPARE_S: Final = 60
-"""Until the pod of a Job that has had its time has ended, and for clocks that differ."""
 _UNFINISHED: Final = (NodeState.PENDING, NodeState.RUNNING)
 
 
@@ -65,7 +63,7 @@ def taken_until_s(job: Job, status: Mapping[str, Any], tuning: TuningObject | No
     """
     if job.node not in unfinished(status):
         return 0.0
-    return job.created_s + lasts_s(MAX_MINUTES if tuning is None else tuning.minutes) + _SPARE_S
+    return job.created_s + lasts_s(MAX_MINUTES if tuning is None else tuning.minutes) + GONE_WITHIN_S
 
 
 def _nodes(one: Mapping[str, Any]) -> Iterator[NodeRecord]:
