@@ -253,8 +253,8 @@ class TuningReconciler:
         """
         stop = {stop.job for stop in plan.stop}
         for run in world.runs:
-            if run.job.name in stop and self._taken_until_s(key[0], run.job) > world.now_s:
-                self._stopped[run.job.uid] = world.now_s + GONE_WITHIN_S
+            if run.job.name in stop and (until_s := self._taken_until_s(key[0], run.job)) > world.now_s:
+                self._stopped[run.job.uid] = min(until_s, world.now_s + GONE_WITHIN_S)
 
     # ---- what is done
 
