@@ -78,6 +78,13 @@ def test_a_winner_that_only_keeps_the_bound_is_not_said_to_gain():
     )
 
 
+def test_the_plan_shows_for_how_long_the_winners_threads_spin():
+    entry = "session.intra_op.spin_duration_us"
+    spins = {"threads.spinning": "Bounded", f"onnxruntime.configEntries.{entry}": 1000}
+    plan, shim = bound(of(winner=Candidate.of(spins)))
+    assert (plan.values["spinDurationUs"], shim[entry]) == (1000, 1000)
+
+
 def test_what_is_recorded_is_the_policy_without_it_so_that_another_binding_decides_anew():
     annotations = created(pod(), {"tuning": "ranker"})
     annotations |= rebind(annotations, "n1", NODE, namespace="ns", tunings=BETTER).annotations

@@ -81,7 +81,9 @@ def compose(
         made = made._replace(intra_op_without_shim=made.intra_op)
     values = {
         env.SHIM_PREFIX: wire.shim_text(made, used, machine),
-        env.PLAN_PREFIX: wire.plan_text(made, budget, policy, governed_by, node, followed.tuned if followed else None),
+        env.PLAN_PREFIX: wire.plan_text(
+            made, budget, policy, governed_by, node, followed.tuned if followed else None, used
+        ),
     }
     for prefix, field in COUNTS.values():
         count = getattr(made, field)

@@ -269,15 +269,19 @@ def plan_text(
     governed_by: str,
     node: Optional[str] = None,
     tuned: Optional[Tuned] = None,
+    followed: Optional[Policy] = None,
 ) -> str:
-    """The plan annotation: at most env.RESERVED_PLAN bytes (reasons are shortened, then left out, to fit)."""
+    """The plan annotation: at most env.RESERVED_PLAN bytes (reasons are shortened, then left out, to fit).
+
+    `followed` is the policy with a tuning's result, by which the plan was made; None: it is the policy's own.
+    """
     known = {name: getattr(budget, name) for name, _ in _BUDGET_FIELDS}
     known = {name: value for name, value in known.items() if value != getattr(_NO_LIMIT, name)}
     known["because"] = budget.because[:_MAX_BECAUSE]
     because = {name: text[: _MAX_TUNED if name == TUNED else _MAX_BECAUSE] for name, text in plan.because.items()}
     document = {
         "v": VERSION,
-        "set": values(plan, policy),
+        "set": values(plan, followed or policy),
         "because": because,
         "node": node,
         "budget": known,
