@@ -302,6 +302,17 @@ def test_in_a_cgroup_that_another_made_its_periods_are_counted(working):
 # --- several candidates ---------------------------------------------------------------------------------------------
 
 
+def counting(start):
+    """A start that notes each candidate that it starts, and the list of them."""
+    started = []
+
+    def counted(candidate):
+        started.append(candidate)
+        return start(candidate)
+
+    return counted, started
+
+
 def test_all_are_stopped_that_are_not_measured(measuring, model, tmp_path, said):
     one = measuring(python(model, tmp_path, said))
     for candidate in (NOTHING, ONE, NOTHING):
@@ -312,13 +323,7 @@ def test_all_are_stopped_that_are_not_measured(measuring, model, tmp_path, said)
 
 
 def test_no_more_are_kept_than_asked_for_the_one_longest_unused_ends_first(measuring, model, tmp_path, said):
-    started = []
-    start = python(model, tmp_path, said)
-
-    def counted(candidate):
-        started.append(candidate)
-        return start(candidate)
-
+    counted, started = counting(python(model, tmp_path, said))
     one = measuring(counted, kept=1)
     for candidate in (NOTHING, NOTHING, ONE, NOTHING):
         assert isinstance(one.measure(ask(candidate, seconds=0.1)), Block)
@@ -326,13 +331,7 @@ def test_no_more_are_kept_than_asked_for_the_one_longest_unused_ends_first(measu
 
 
 def test_a_block_that_shall_be_fresh_is_of_a_program_that_has_not_worked(measuring, model, tmp_path, said):
-    started = []
-    start = python(model, tmp_path, said)
-
-    def counted(candidate):
-        started.append(candidate)
-        return start(candidate)
-
+    counted, started = counting(python(model, tmp_path, said))
     one = measuring(counted)
     one.program(NOTHING)
     for fresh in (True, False, True):

@@ -310,18 +310,19 @@ class TuningReconciler:
             self._settings,
         )
         name = body["metadata"]["name"]
+        job_key = tuning.namespace, name
         try:
             made = await self._kube.create(JOBS, body)
         except AlreadyExists:
-            if (tuning.namespace, name) not in {**self._made, **self._jobs.store}:
+            if job_key not in self._made and job_key not in self._jobs.store:
                 # Somebody has made it first, or has taken off what tells whose it is.
                 return f"job/{name} is there and is not this tuning's; delete it"
             metrics.TUNING_JOBS.labels("there").inc()
             return ""
         metrics.TUNING_JOBS.labels("created").inc()
         job = job_from_object(made)
-        if job is not None and (tuning.namespace, name) not in self._jobs.store:
-            self._made[tuning.namespace, name] = job
+        if job is not None and job_key not in self._jobs.store:
+            self._made[job_key] = job
         does = "searches" if start.winner is None else "tries the winner again"
         self._tell((tuning.namespace, tuning.name), record, "JobCreated", f"job/{name} on node {start.node} {does}")
         return ""

@@ -247,9 +247,7 @@ class _Search:
         if turn == _AA_PAIRS and len(self._next(fit, rng)) > 1:
             length_s, load_s = book.block_s, book.limits.seconds
             needed = f"a search takes {BLOCKS} of {length_s:.3g} s"
-            self.book.remarks.append(
-                f"the noise alone took the {load_s:.0f} s of load that fit into the budget: {needed}"
-            )
+            book.remarks.append(f"the noise alone took the {load_s:.0f} s of load that fit into the budget: {needed}")
             raise BudgetError
         # What is measured from here on has arrivals of its own, by whose luck nothing was chosen.
         book.seed = max(book.seed, _SEEDS)
@@ -339,16 +337,14 @@ class _Search:
             self.verdict = Verdict.BOUND_NOT_MET
             if test.queries:
                 surely = "is above" if statistics.surely_above(test) else "is not certain to be below"
-                self.book.remarks.append(f"p99 {surely} {test.bound_ms:g} ms: {test.over} of {test.queries} were later")
+                book.remarks.append(f"p99 {surely} {test.bound_ms:g} ms: {test.over} of {test.queries} were later")
         late = book.bound_test(book.baseline)
         if self.verdict is Verdict.BETTER and late is not None and statistics.seems_above(late):
             said = f"{late.over} of {late.queries} requests were later with the plan"
-            self.book.remarks.append(f"{self.proof.winner.title} keeps p99 within {late.bound_ms:g} ms; {said}")
+            book.remarks.append(f"{self.proof.winner.title} keeps p99 within {late.bound_ms:g} ms; {said}")
         if book.disturbed:
             first, *others = dict.fromkeys(book.disturbed)
-            self.book.remarks.append(
-                f"{len(book.disturbed)} disturbed blocks: {first}{' and the like' if others else ''}"
-            )
+            book.remarks.append(f"{len(book.disturbed)} disturbed blocks: {first}{' and the like' if others else ''}")
         return Result(
             objective=book.objective,
             verdict=self.verdict,
@@ -361,7 +357,7 @@ class _Search:
             contributions=self.contributions,
             front=self._front(),
             trials=book.trials(),
-            remarks=tuple(self.book.remarks),
+            remarks=tuple(book.remarks),
             capacity=self.capacity,
         )
 
