@@ -21,7 +21,7 @@ def test_every_field_has_a_row_of_five_cells():
         "| `objective` | string | `Latency` | `Latency`, `Throughput` | What the numbers",
         "| `onnxruntime.globalThreadPool` | boolean | `false` |  | Whether",
         "| `onnxruntime.providerOptions` | map of map of string |  | at most 16 entries | Options",
-        "| `runtimes` | list of string |  | 1 to 16 items; each `onnxruntime`, `torch`, `openmp`, `blas`, `mkl`,",
+        "| `runtimes` | list of string |  | 1 to 19 items; each `onnxruntime`, `torch`, `openmp`, `blas`, `mkl`,",
         "| `tier` | string | `Baseline` | `Admin`, `Baseline` | Where",
         "| `numaNodes[].memoryMiB` | integer |  | at least 0 | Its memory",
     ],

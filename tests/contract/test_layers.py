@@ -22,6 +22,7 @@ PACKAGE = ROOT / "operator" / "raddle_operator"
 PURE = [
     PACKAGE / "objects",
     PACKAGE / "injection",
+    PACKAGE / "presets",
     PACKAGE / "jobs",
     PACKAGE / "tuning",
     ROOT / "runtime/raddle/planning",

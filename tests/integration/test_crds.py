@@ -57,6 +57,7 @@ def test_a_policy_that_names_pods_only_is_filled_in_to_the_last_field(cluster):
         },
         "allocator": "System",
         "existingValues": "Respect",
+        "presets": "Auto",
         "observe": "Sessions",
         "reports": False,
         "nativeShim": "Disabled",
@@ -322,6 +323,23 @@ REFUSED = {
     "a native shim that does not exist": ({"nativeShim": "Audit"}, "spec.nativeShim", '"Disabled", "Preload"'),
     "a runtime that does not exist": ({"runtimes": ["onnx"]}, "spec.runtimes[0]", '"onnxruntime"'),
     "a runtime twice": ({"runtimes": ["go", "go"]}, "spec.runtimes[1]", "Duplicate"),
+    "a variable that is no count": ({"variables": {"LD_PRELOAD": "1"}}, "spec.variables", "a word of a count in it"),
+    "a variable of rights": ({"variables": {"WORKER_ALLOW_ROOT": "1"}}, "spec.variables", "none of rights"),
+    "a variable of a family": (
+        {"variables": {"OMP_NUM_THREADS": "1"}},
+        "spec.variables",
+        "add the family to runtimes",
+    ),
+    "a variable's value that is no count": (
+        {"variables": {"SERVER_THREADS": "auto"}},
+        "spec.variables.SERVER_THREADS",
+        "should match",
+    ),
+    "processes without their number": (
+        {"variables": {"WEB_CONCURRENCY": "{workers}"}},
+        "spec.variables",
+        "needs budget.workersPerContainer",
+    ),
     "another variable of the image": ({"imageEnv": {"PATH": "/x"}}, "spec.imageEnv", "remove the others"),
 }
 

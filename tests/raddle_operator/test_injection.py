@@ -405,8 +405,8 @@ def test_named_containers_may_be_sidecars_and_init_containers_and_must_be_there(
     [
         (pod(), {"containers": ["gone"]}, SkipReason.CONTAINER_NOT_FOUND),
         (pod(container("istio-proxy")), {}, SkipReason.CONTAINER_NOT_FOUND),
-        (pod(container(image="vllm/vllm-openai:1")), {}, SkipReason.SELF_BINDING_RUNTIME),
-        (pod(container(command=["torchrun", "x.py"])), {}, SkipReason.SELF_BINDING_RUNTIME),
+        (pod(container(image="vllm/vllm-openai:1")), {}, SkipReason.MANAGED_BY_SERVER),
+        (pod(container(command=["torchrun", "x.py"])), {}, SkipReason.MANAGED_BY_SERVER),
         (pod(container(resources={})), {}, SkipReason.NO_CPU_BOUND),
         (pod(container(resources={})), {"budget": {"source": "Limit"}}, SkipReason.NO_CPU_BOUND),
         (pod(container(resources={"limits": {"cpu": "lots"}})), {}, SkipReason.MALFORMED),

@@ -50,7 +50,7 @@ WHOLE_PODS = {
     ),
     "MirrorPod": (pod(annotations={"kubernetes.io/config.mirror": "x"}), [webhooks.policy()]),
     "WindowsPod": (pod(os={"name": "windows"}), [webhooks.policy()]),
-    "SelfBindingRuntime": (pod(container={"command": ["vllm", "serve"]}), [webhooks.policy()]),
+    "ManagedByServer": (pod(container={"command": ["vllm", "serve"]}), [webhooks.policy()]),
     "NoCPUBound": (pod(cpu=None), [webhooks.policy()]),
     "AnnotationBudget": (pod(annotations={"big": "x" * 250_000}), [webhooks.policy()]),
     "EnvFromPresent": (

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from raddle_operator.injection.workers import SIDECARS, binds_itself, workers
+from raddle_operator.injection.workers import SIDECARS, workers
 from raddle_operator.objects.policy import pod_from_object
 
 
-def container(arguments=(), *, image="example.test/app", **variables):
+def container(arguments=(), **variables):
     entries = [{"name": name, "value": value} for name, value in variables.items()]
-    obj = {
-        "metadata": {},
-        "spec": {"containers": [{"name": "c", "image": image, "args": list(arguments), "env": entries}]},
-    }
+    obj = {"metadata": {}, "spec": {"containers": [{"name": "c", "args": list(arguments), "env": entries}]}}
     return pod_from_object(obj).containers[0]
 
 
@@ -51,6 +48,7 @@ def test_workers_are_read_from_the_command_line(arguments, count):
         ({"GUNICORN_CMD_ARGS": "--bind :80 --workers 5", "WEB_CONCURRENCY": "3"}, 5, "GUNICORN_CMD_ARGS"),
         ({"UVICORN_WORKERS": "2"}, 2, "UVICORN_WORKERS"),
         ({"TS_DEFAULT_WORKERS_PER_MODEL": "2"}, 2, "TS_DEFAULT_WORKERS_PER_MODEL"),
+        ({"MLSERVER_PARALLEL_WORKERS": "2"}, 2, "MLSERVER_PARALLEL_WORKERS"),
         ({"WEB_CONCURRENCY": "many"}, 1, ""),
         ({"WEB_CONCURRENCY": ""}, 1, ""),
     ],
@@ -61,24 +59,6 @@ def test_workers_are_read_from_variables(variables, count, source):
 
 def test_a_servers_argument_wins_over_its_variable():
     assert workers(container(["gunicorn", "-w", "2"], WEB_CONCURRENCY="3")) == (2, "gunicorn --workers")
-
-
-@pytest.mark.parametrize(
-    ("image", "arguments", "runtime"),
-    [
-        ("vllm/vllm-openai:v0.11", [], "vllm"),
-        ("example.test:5000/mirror/vllm-cpu@sha256:00", [], "vllm-cpu"),
-        ("rayproject/ray:2.40", [], "rayproject"),
-        ("", ["vllm", "serve", "model"], "vllm"),
-        ("", ["python", "-m", "vllm.entrypoints.openai.api_server"], "vllm.entrypoints.openai.api_server"),
-        ("", ["bash", "-c", "ray start --head"], "ray"),
-        ("", ["/opt/bin/torchrun", "--nproc-per-node=2"], "torchrun"),
-        ("example.test/ray-tracer:1", ["python", "array.py"], ""),
-        ("example.test/vllmish:1", [], ""),
-    ],
-)
-def test_runtimes_that_bind_their_own_threads_are_known_by_image_or_command(image, arguments, runtime):
-    assert binds_itself(container(arguments, image=image)) == runtime
 
 
 def test_known_sidecars_are_container_names():

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from raddle.planning import entries
+from raddle.planning import entries, families, templates
 from raddle.planning.policy import FIELDS
 
 FRAME = Path(__file__).with_name("inferencethreading.yaml")
@@ -131,6 +131,13 @@ def _tables() -> dict[str, str]:
         "acknowledgedEntries": _quoted(_acknowledged(config)),
         "acknowledgedEntryNames": " and ".join(_acknowledged(config)),
         "acknowledgedOptions": _quoted(_acknowledged(options)),
+        "variableName": templates.NAME,
+        "variableCounted": templates.COUNTED,
+        "variableRefused": templates.REFUSED,
+        "variableNames": templates.listed()[0],
+        "familyVariables": _quoted(sorted(families.VARIABLES)),
+        "processVariables": _quoted(templates.OF_PROCESSES),
+        "processVariableNames": ", ".join(templates.OF_PROCESSES),
         "acknowledgedOptionNames": " and ".join(_acknowledged(options)),
     }
 

@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "run": ("run", "Run a program with what a container would get. Needs no cluster."),
     "tune": ("tune.command", "Find the best settings for a model or a server here, and prove them. Needs no cluster."),
     "tuned": ("tuned.command", "Show what a tuning found, from its JSON or the log of its Job."),
+    "presets": ("presets", "Show the servers that are known, and what each gets. Needs no cluster."),
     "explain": ("explain", "Say why a running pod has the numbers it has, or why it was skipped."),
     "topology": ("topology", "Show a machine: sockets, NUMA nodes, caches, cores, and what may be used."),
     "analyze": ("analyze.command", "Show what a model is made of, and what scales with threads. Needs no cluster."),

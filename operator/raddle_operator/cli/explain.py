@@ -141,7 +141,8 @@ def explained(snapshot: cluster.Snapshot) -> list[pure.ContainerExplanation]:
             Skip(reason=SkipReason.DOOR_CLOSED, detail="it was when the pod was created"),
             *withheld[name],
         )
-    return pure.explain(snapshot.annotations, injected.literals_of(snapshot.pod), withheld)
+    presets = {outcome.name: pure.preset(outcome.preset, outcome.advice) for outcome in decision.containers}
+    return pure.explain(snapshot.annotations, injected.literals_of(snapshot.pod), withheld, presets)
 
 
 def _behind_the_door(pod: Mapping[str, Any]) -> frozenset[str]:
@@ -265,7 +266,8 @@ def _print(
         return
     made_for = f"values for node {one.node}" if one.node else "safe values, right on any node"
     console.print(f"  {escape(made_for)}")
-    if line := pure.tuning(one.tuned, one.because):
+    known = f"known server: {one.preset}" if one.preset else ""
+    for line in filter(None, (known, pure.tuning(one.tuned, one.because))):
         console.print(f"  {escape(line)}")
     if now is not None:
         console.print(f"  [yellow]Now:[/] {escape(now)}")

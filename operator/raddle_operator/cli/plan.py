@@ -181,6 +181,8 @@ def as_json(planned: Planned) -> manifests.Object:
                 "variables": list(outcome.variables),
                 "literals": dict(literals.get(outcome.name, {})),
                 "kept": list(outcome.kept),
+                "preset": outcome.preset.name if outcome.preset else "",
+                "advice": outcome.advice,
                 "skipped": _skip(outcome.skip),
                 "withheld": [_skip(one) for one in outcome.withheld],
             }
@@ -220,6 +222,7 @@ def _print(planned: Sequence[Planned], node: str | None) -> None:
                 console.print(f"[yellow]note[/] {escape(f'{one.workload.title} {outcome.name}: {skip}')}")
             recorded = _recorded(one.pod, outcome.name)
             for kind, text in (
+                ("preset", explain.preset(outcome.preset, outcome.advice)),
                 ("tuning", _tuning(recorded)),
                 ("advice", _layout(recorded)),
                 ("model", _expected(recorded)),

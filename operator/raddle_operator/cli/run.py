@@ -108,7 +108,7 @@ def run(limit: str | None, sources: Sequence[str], root: Path, form: str | None,
         raise click.UsageError("--print runs nothing; leave out the command")
     if not form and not command:
         raise click.UsageError("which program? raddle run --limit 4 -- PROGRAM [ARGUMENTS]")
-    given = container(limit, _policy(sources), root)
+    given = container(limit, _policy(sources), root, command)
     for note in given.notes:
         _say(note)
     if form == "env":
@@ -151,14 +151,16 @@ def for_everything(policy: PolicyObject) -> PolicyObject:
     )
 
 
-def container(limit: str | None, policy: PolicyObject, root: Path) -> Container:
-    """What a container with this CPU limit gets on the machine. Raises ManifestError where there is none."""
+def container(limit: str | None, policy: PolicyObject, root: Path, command: Sequence[str] = ()) -> Container:
+    """What a container with this CPU limit and command gets on the machine. Raises ManifestError for no machine."""
     resources = {} if limit is None else {"limits": {"cpu": limit}}
     name, machine = plan.machine_of(None, root)
     if machine is not None:
         # The files are for programs that run here.
         machine = machine._replace(architecture=platform.machine())
-    found = of_container({"name": _NAME, "image": _NAME, "resources": resources}, policy, name, machine)
+    # By its command a server is known.
+    obj = {"name": _NAME, "image": _NAME, "resources": resources, "command": [*command]}
+    found = of_container(obj, policy, name, machine)
     return replace(found, variables={name: value.replace("$$", "$") for name, value in found.variables.items()})
 
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
 from raddle.planning.planner import MAX_QUOTA_CPUS, Budget
 from raddle_operator.injection.workers import SIDECARS
+from raddle_operator.objects.accelerators import accelerators
 from raddle_operator.objects.pods import Container, Pod
 from raddle_operator.objects.quantities import parse
 
 _ZERO: Final = Decimal(0)
 _QOS_RESOURCES: Final = ("cpu", "memory")
-_ACCELERATORS: Final = (
-    "aws.amazon.com/neuron",
-    "google.com/tpu",
-    "gpu.intel.com/",
-    "habana.ai/gaudi",
-    "nvidia.com/mig-",
-)
 _MAX_SHOWN: Final = 40
 
 
@@ -95,7 +89,7 @@ def container_budget(
         request_cpus=min(float(request), MAX_QUOTA_CPUS) if request else None,
         whole_cpus=whole,
         workers=workers,
-        gpu=_names_accelerator(container.limits) or _names_accelerator(container.requests),
+        gpu=accelerators(container) > 0,
         shim=shim,
         smallest_cores=smallest_cores,
         because=because,
@@ -128,7 +122,3 @@ def _cpus(resources: Mapping[str, Any]) -> Decimal:
     """0 where there are none."""
     quantity = resources.get("cpu")
     return _ZERO if quantity is None else parse(quantity)
-
-
-def _names_accelerator(names: Iterable[str]) -> bool:
-    return any(name.endswith("/gpu") or name.startswith(_ACCELERATORS) for name in names)

@@ -28,12 +28,15 @@ from raddle_operator.injection.plan_annotations import compose, safe_values
 from raddle_operator.injection.tuned import Place, Tunings, follow
 from raddle_operator.injection.variables import Variables
 from raddle_operator.injection.volumes import Shim, ShimDelivery
-from raddle_operator.injection.workers import SIDECARS, binds_itself, workers
+from raddle_operator.injection.workers import SIDECARS, workers
+from raddle_operator.objects.accelerators import accelerators
 from raddle_operator.objects.pods import Container, Pod, pod_from_object, workload_of
 from raddle_operator.objects.policy import PolicyObject
 from raddle_operator.objects.quantities import QuantityError
 from raddle_operator.objects.reading import SpecError
 from raddle_operator.objects.reasons import Skip, SkipReason
+from raddle_operator.presets import matching
+from raddle_operator.presets.rows import Preset
 
 # The API server allows 256 KiB of annotations; beyond it, it would deny the pod, or could not bind it.
 MAX_ANNOTATIONS_BYTES: Final = 240 * 1024
@@ -77,7 +80,8 @@ class ContainerOutcome(NamedTuple):
     """What one container gets: a plan, or the reason why it gets nothing.
 
     `withheld` says which parts of the plan can't be given and why; `kept` names the variables that stay as the pod
-    spec sets them; `variables` those that Raddle sets.
+    spec sets them, and flags of its command that beat one; `variables` those that Raddle sets. `preset` is the known
+    server that it runs, and `advice` what its user should do about that.
     """
 
     name: str
@@ -86,6 +90,8 @@ class ContainerOutcome(NamedTuple):
     withheld: tuple[Skip, ...] = ()
     kept: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
+    preset: Preset | None = None
+    advice: str = ""
 
 
 class Decision(NamedTuple):
@@ -183,11 +189,14 @@ def _plan_containers(
     )
     changes: list[ContainerChange] = []
     for container in containers:
-        skip = _left_alone(container, policy, len(changes))
+        skip = _not_planned(container, len(changes))
+        preset = matching.find(container) if skip is None and policy.policy.presets == "Auto" else None
+        if preset is not None and policy.containers is None:
+            skip = _left_alone(container, preset)
         if skip is not None:
-            outcomes.append(ContainerOutcome(name=container.name[:63], skip=skip))
+            outcomes.append(ContainerOutcome(name=container.name[:63], skip=skip, preset=preset))
             continue
-        outcome, change = _plan_container(container, common)
+        outcome, change = _plan_container(container, common, preset)
         outcomes.append(outcome)
         if change is not None:
             changes.append(change)
@@ -228,11 +237,21 @@ class _Common(NamedTuple):
     tunings: Tunings | None
 
 
-def _plan_container(container: Container, common: _Common) -> tuple[ContainerOutcome, ContainerChange | None]:
+def _plan_container(
+    container: Container, common: _Common, preset: Preset | None
+) -> tuple[ContainerOutcome, ContainerChange | None]:
     """What a container without ours gets; no change where it gets nothing."""
-    name, governing, policy = container.name, common.policy, common.policy.policy
+    name, governing = container.name, common.policy
+    flags: tuple[str, ...] = ()
+    if preset is not None:
+        of_preset, flags = matching.applied(preset, governing, container)
+        governing = replace(governing, policy=of_preset)
+    policy = governing.policy
     activation = activate(container, governing, common.shim, common.architecture, common.door_closed)
     asked, source = workers(container)
+    if preset is not None and preset.sharded and not source and accelerators(container) > 1:
+        asked = accelerators(container)
+        source = f"one per accelerator, {preset.title}"
     try:
         budget = container_budget(
             container,
@@ -247,7 +266,7 @@ def _plan_container(container: Container, common: _Common) -> tuple[ContainerOut
     mounts, no_reports = _mounts(container, common, activation)
     reports = any(mount["name"] == volumes.REPORT_VOLUME for mount in mounts)
     alike = common.machine is None and policy.tuning is None and not activation.edits
-    if alike and variables.sets_nothing(container, governing.image_env):
+    if alike and variables.sets_nothing(container, policy, governing.image_env):
         plan, given, edits, annotations = _values_by_name(name, budget, governing, activation, reports)
     else:
         plan, given, edits, annotations = _values(container, budget, governing, activation, reports, common)
@@ -259,9 +278,17 @@ def _plan_container(container: Container, common: _Common) -> tuple[ContainerOut
         if closed is not None:
             # By it the container would have had something.
             skip = replace(skip, detail=f"{skip.detail}; {closed.reason}: {closed.detail}")
-        return ContainerOutcome(name=name, plan=plan, skip=skip, kept=given.kept), None
+        return ContainerOutcome(name=name, plan=plan, skip=skip, kept=given.kept, preset=preset), None
     withheld += no_reports
-    outcome = ContainerOutcome(name=name, plan=plan, withheld=withheld, kept=given.kept, variables=given.names)
+    outcome = ContainerOutcome(
+        name=name,
+        plan=plan,
+        withheld=withheld,
+        kept=given.kept + flags,
+        variables=given.names,
+        preset=preset,
+        advice=_advice(preset, processes=policy.workers is not None or bool(source)),
+    )
     return outcome, ContainerChange(container, edits, mounts, annotations)
 
 
@@ -317,13 +344,24 @@ def _values_by_name(
     return _values(Container(name), budget, governing, activation, reports)
 
 
-def _left_alone(container: Container, policy: PolicyObject, planned: int) -> Skip | None:
-    """Why a container is left alone before more of it is looked at, after so many `planned` ones; None: it is not."""
-    runtime = binds_itself(container) if policy.containers is None else ""
-    if runtime:
-        name = container.name[:63]
-        detail = f"{runtime} binds its own threads; name {name} in the policy's containers to plan it anyway"
-        return Skip(reason=SkipReason.SELF_BINDING_RUNTIME, detail=detail)
+def _left_alone(container: Container, preset: Preset) -> Skip | None:
+    """Why a known server is left to size its own threads; None: it is not."""
+    why = matching.left_alone(preset, container)
+    if not why:
+        return None
+    detail = f"{why}; or name {container.name[:63]} in the policy's containers to plan it anyway"
+    return Skip(reason=SkipReason.MANAGED_BY_SERVER, detail=detail)
+
+
+def _advice(preset: Preset | None, *, processes: bool) -> str:
+    """What the user of a known server should do; `processes`: how many it starts is known."""
+    if preset is None or preset.alone or (preset.processes and processes):
+        return ""
+    return preset.advice
+
+
+def _not_planned(container: Container, planned: int) -> Skip | None:
+    """Why a container can't be planned, before more of it is looked at, after so many `planned` ones; None: it can."""
     if _CONTAINER_NAME.fullmatch(container.name) is None:
         return Skip(reason=SkipReason.MALFORMED, detail="the name can't be part of an annotation's key")
     if planned >= MAX_PLANNED_CONTAINERS:

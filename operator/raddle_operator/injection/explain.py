@@ -10,6 +10,7 @@ from raddle import env
 from raddle.planning import wire
 from raddle_operator.injection import plan_annotations
 from raddle_operator.objects.reasons import Skip
+from raddle_operator.presets.rows import Preset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +21,8 @@ class ContainerExplanation:
     None without one; `variables` are the environment variables that Raddle sets, with the values that they have when a
     container starts now; `kept` those that stay as the pod spec sets them. `tuned` is the InferenceTuning whose result
     the plan follows, "" for none; because["tuned"] says why, where the policy names one. `withheld` is what the
-    container does not get, and why. `problem` is why the plan can't be read, "" where it can.
+    container does not get, and why. `preset` says which known server it runs, in a line; "" for none.
+    `problem` is why the plan can't be read, "" where it can.
     """
 
     container: str
@@ -33,6 +35,7 @@ class ContainerExplanation:
     kept: tuple[str, ...] = ()
     tuned: str = ""
     withheld: tuple[Skip, ...] = ()
+    preset: str = ""
     problem: str = ""
 
 
@@ -40,18 +43,20 @@ def explain(
     annotations: Mapping[str, str],
     literals: Mapping[str, Mapping[str, str]] | None = None,
     withheld: Mapping[str, tuple[Skip, ...]] | None = None,
+    presets: Mapping[str, str] | None = None,
 ) -> list[ContainerExplanation]:
     """One explanation for each container that has a plan, in the annotations' order. Never raises.
 
     `literals` are what Raddle has set in a container's environment itself (injected.literals_of), by container;
-    `withheld` what a decision on the pod does not give it.
+    `withheld` what a decision on the pod does not give it, `presets` the known server that it runs, in a line.
     """
     found = []
     for key, text in annotations.items():
         prefix, container = plan_annotations.split(key)
         if prefix == env.PLAN_PREFIX:
             explained = _explain(container, text, annotations, (literals or {}).get(container, {}))
-            found.append(replace(explained, withheld=(withheld or {}).get(container, ())))
+            skips, preset = (withheld or {}).get(container, ()), (presets or {}).get(container, "")
+            found.append(replace(explained, withheld=skips, preset=preset))
     return found
 
 
@@ -79,6 +84,14 @@ def _explain(
         kept=kept,
         tuned=recorded.tuned.by if recorded.tuned is not None else "",
     )
+
+
+def preset(row: Preset | None, advice: str) -> str:
+    """Which known server a container runs, what that changes and what its user should do; "" for none."""
+    if row is None:
+        return ""
+    changes = f" ({', '.join(row.sets)})" if row.sets and not row.alone else ""
+    return f"{row.title}{changes}" + (f": {advice}" if advice else "")
 
 
 def tuning(tuned: str, because: Mapping[str, str]) -> str:

@@ -19,6 +19,7 @@ from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 from raddle import delivery, env
+from raddle.planning import templates
 from raddle_operator.injection.environment import EXTENSIONS, USER_BASE, Entry, by_original, checksum
 from raddle_operator.injection.literals import VARIABLES
 from raddle_operator.injection.volumes import (
@@ -101,8 +102,11 @@ def literals_of(pod: Any) -> dict[str, dict[str, str]]:
 
 def _own_literals(container: Container) -> dict[str, str]:
     listed = _listed(container)
-    absent = VARIABLES - container.env.keys()
-    found: dict[str, str | None] = {name: value for name, value in listed.values.items() if name in absent}
+    found: dict[str, str | None] = {
+        name: value
+        for name, value in listed.values.items()
+        if name not in container.env and (name in VARIABLES or templates.is_name(name))
+    }
     entries = (env_entry(place, raw) for place, raw in enumerate(container.entries))
     found |= {entry.name: entry.value for entry in entries if _part_of_ours(entry, listed, container)[0]}
     return {name: value for name, value in found.items() if value is not None and name != env.LITERALS}

@@ -1,4 +1,4 @@
-"""The variables of a policy's families for one container, that are no references to annotations.
+"""The variables of a policy for one container, that are no references to annotations.
 
 The families and how a variable's value comes from a plan are raddle.planning.families; here is what becomes of them
 beside what the pod spec and the image set. Everything is pure.
@@ -13,13 +13,14 @@ from functools import lru_cache
 from typing import Final
 
 from raddle import env
-from raddle.planning.families import FAMILIES, JAVA_CPUS, ValueSource, Variable
+from raddle.planning.families import FAMILIES, ValueSource, Variable, own
 from raddle.planning.planner import Plan
 from raddle.planning.policy import Policy
+from raddle.planning.values import JAVA_CPUS
 from raddle_operator.objects.reasons import Skip, SkipReason
 
 _JAVA_CPUS_SET = re.compile(r"\s*-XX:ActiveProcessorCount=\S*")
-# What `literals` may set, so what it has to be told of a container.
+# What `literals` may set beside a policy's own variables, so what it has to be told of a container.
 VARIABLES: Final = frozenset(
     variable.name
     for family in FAMILIES
@@ -49,7 +50,7 @@ def overridden(plan: Plan, policy: Policy) -> frozenset[str]:
     """
     if policy.existing_values != "Override":
         return frozenset()
-    openmp = (v for v in of_families(policy.runtimes) if v.name.startswith("OMP_"))
+    openmp = (v for v in of_policy(policy) if v.name.startswith("OMP_"))
     found = {v.name for v in openmp if v.value(plan, policy) is not None}
     return frozenset(found | {env.OMP} if plan.omp is not None else found)
 
@@ -57,10 +58,11 @@ def overridden(plan: Plan, policy: Policy) -> frozenset[str]:
 def literals(plan: Plan, policy: Policy, *, sets: Mapping[str, str | None], image_env: Mapping[str, str]) -> Literals:
     """The variables of the policy's families for a container with this plan.
 
-    `sets` holds what the pod spec sets, of `VARIABLES` and of all OMP_*: name -> text, None where it comes from a
-    reference. `image_env` is the policy's imageEnv. A value that the pod spec sets stays, unless the policy says
-    Override; an empty one counts as none. Values are plain positive integers, but for words of OpenMP (and block time,
-    which may be 0) and Java's options.
+    `sets` holds what the pod spec sets, of `VARIABLES`, the policy's own and all OMP_*: name -> text, None where it
+    comes from a reference. `image_env` is the policy's imageEnv. A value that the pod spec sets stays, unless the
+    policy says Override, and a reference behind one of the policy's own variables always; an empty one counts as none.
+    Values are plain positive integers, but for words of OpenMP (and block time, which may be 0), what the policy says
+    itself, and Java's options.
 
     Nothing tells such a literal from a user's own: `sets` must be without those that Raddle itself has set, or a second
     look at a pod would keep old ones, and take its own OMP_WAIT_POLICY for the user's choice of OpenMP.
@@ -72,7 +74,7 @@ def literals(plan: Plan, policy: Policy, *, sets: Mapping[str, str | None], imag
     kept: list[str] = []
     withheld: list[Skip] = []
     left: dict[str, str] = {}
-    for variable in of_families(policy.runtimes):
+    for variable in of_policy(policy):
         value = variable.value(plan, policy)
         if value is None or (variable.over_omp and (sets_omp or value == plan.omp)):
             continue
@@ -85,16 +87,25 @@ def literals(plan: Plan, policy: Policy, *, sets: Mapping[str, str | None], imag
                 kept.append(variable.name)
             else:
                 values[variable.name] = extended
-        elif not override and sets.get(variable.name, "") != "":
+        elif sets.get(variable.name, "") != "" and (not override or _referred(variable.name, sets)):
             kept.append(variable.name)
         else:
             values[variable.name] = str(value)
     return Literals(values=values, kept=tuple(kept), withheld=tuple(withheld), left=left)
 
 
+def of_policy(policy: Policy) -> tuple[Variable, ...]:
+    """The policy's variables that are no references, each once: its families', then its own."""
+    return (*_of_families(policy.runtimes), *own(policy)) if policy.variables else _of_families(policy.runtimes)
+
+
+def _referred(name: str, sets: Mapping[str, str | None]) -> bool:
+    """Whether a variable that no family has comes from a reference, which may be a secret: it is the user's always."""
+    return name not in VARIABLES and sets[name] is None
+
+
 @lru_cache(maxsize=256)
-def of_families(runtimes: tuple[str, ...]) -> tuple[Variable, ...]:
-    """The variables of these families that are no references, each once."""
+def _of_families(runtimes: tuple[str, ...]) -> tuple[Variable, ...]:
     found = (variable for family in FAMILIES if family.name in runtimes for variable in family.variables)
     return tuple({v.name: v for v in found if v.source is not ValueSource.REFERENCE}.values())
 

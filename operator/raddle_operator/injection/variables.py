@@ -12,7 +12,7 @@ from raddle import delivery, env
 from raddle.planning.planner import Plan
 from raddle.planning.policy import Policy
 from raddle_operator.injection.environment import Edits, Entry, checksum, java_options, literal, renamed
-from raddle_operator.injection.literals import VARIABLES, Literals, literals, of_families, overridden
+from raddle_operator.injection.literals import VARIABLES, Literals, literals, of_policy, overridden
 from raddle_operator.injection.plan_annotations import COUNTS
 from raddle_operator.objects.pods import EXTENDED, JAVA_OPTIONS, Container
 from raddle_operator.objects.reading import EMPTY
@@ -27,6 +27,9 @@ _COMPLETED: Final = Skip(
     " existingValues: Override gives Raddle's to all",
 )
 
+_HIDDEN_OWN: Final = Skip(
+    reason=SkipReason.ENV_FROM_PRESENT, detail="envFrom may set the policy's own variables: set them in env"
+)
 
 # Beside those of OpenMP, whose names begin with OMP_.
 _LOOKED_AT: Final = frozenset((env.PLAN, env.LITERALS, env.REPORT, *COUNTS, *EXTENDED, *VARIABLES))
@@ -51,9 +54,10 @@ class Variables(NamedTuple):
         return (*self.references, *self.literals, *self.completed)
 
 
-def sets_nothing(clean: Container, image_env: Mapping[str, str]) -> bool:
+def sets_nothing(clean: Container, policy: Policy, image_env: Mapping[str, str]) -> bool:
     """Whether neither the container sets a variable that is looked at here, nor the image one that is extended."""
     known = clean.env.keys().isdisjoint(_LOOKED_AT) and JAVA_OPTIONS not in image_env
+    known = known and clean.env.keys().isdisjoint(_own(policy))
     return known and not clean.env_from and not _openmp(clean)
 
 
@@ -68,7 +72,7 @@ def kept_literals(clean: Container, policy: Policy) -> tuple[str, ...]:
     """The families' other variables that the pod spec sets and that the policy respects."""
     if policy.existing_values == "Override":
         return ()
-    known = (one.name for one in of_families(policy.runtimes) if one.name not in EXTENDED)
+    known = (one.name for one in of_policy(policy) if one.name not in EXTENDED)
     found = map(clean.effective, filter(clean.env.__contains__, known))
     return tuple(entry.name for entry in found if entry is not None and entry.value != "")
 
@@ -107,13 +111,22 @@ def chosen(
     if hidden(clean, policy):
         completed = {**found.values, **found.left}
         return Variables(references=told, literals={}, completed=completed, kept=found.kept, withheld=(_COMPLETED,))
+    # A name that no family has may be a secret's in what envFrom brings: it is set only where a process lacks it.
+    behind = _own(policy) & found.values.keys() if clean.env_from else frozenset()
+    absent = {name: found.values[name] for name in found.values if name in behind}
+    withheld = (*found.withheld, _HIDDEN_OWN) if absent else found.withheld
     return Variables(
         references={**told, **_references(clean, plan, kept, policy)},
-        literals=found.values,
-        completed=found.left if door else {},
+        literals={name: value for name, value in found.values.items() if name not in behind},
+        completed={**absent, **found.left} if door else {},
         kept=found.kept,
-        withheld=() if door else found.withheld,
+        withheld=() if door else withheld,
     )
+
+
+def _own(policy: Policy) -> frozenset[str]:
+    """The names of the variables that the policy defines itself."""
+    return frozenset(name for name, _ in policy.variables)
 
 
 def _references(clean: Container, planned: Plan, kept: tuple[str, ...], policy: Policy) -> dict[str, str]:
@@ -142,7 +155,7 @@ def _openmp(clean: Container) -> set[str]:
 
 def _literals(clean: Container, plan: Plan, policy: Policy, image_env: Mapping[str, str]) -> Literals:
     """The variables of the policy's families that can't be references."""
-    entries = map(clean.effective, clean.env.keys() & VARIABLES | _openmp(clean))
+    entries = map(clean.effective, clean.env.keys() & (VARIABLES | _own(policy)) | _openmp(clean))
     sets = {entry.name: entry.value for entry in entries if entry is not None} | java_options(clean)[0]
     return literals(plan, policy, sets=sets, image_env=image_env)
 

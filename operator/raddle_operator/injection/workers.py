@@ -1,19 +1,14 @@
-"""What runs in a container, as far as its command says: how many processes share the CPUs, and who binds its own.
-
-A command line is read as words, also inside `sh -c "..."`; what a shell would compute stays unknown.
-"""
+"""How many processes share a container's CPUs, as far as its command and variables say."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from raddle_operator.objects.pods import Container
+from raddle_operator.objects.commands import MAX_ARGUMENT, words
+from raddle_operator.objects.pods import WORKER_VARIABLES, Container
 
 MAX_WORKERS: Final = 1024
-# A script passed as an argument is looked at this far, and a command as many words.
-_MAX_ARGUMENT: Final = 4096
-_MAX_WORDS: Final = 4096
 
 # Server -> its flags for the number of worker processes.
 _FLAGS: Final = {
@@ -23,13 +18,6 @@ _FLAGS: Final = {
     "granian": ("--workers",),
     "fastapi": ("--workers",),
 }
-_TORCHSERVE_VARIABLE: Final = "TS_DEFAULT_WORKERS_PER_MODEL"
-_UVICORN_VARIABLE: Final = "UVICORN_WORKERS"
-
-_SELF_BINDING_COMMANDS: Final = frozenset(
-    ("vllm", "ray", "torchrun", "torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic")
-)
-_SELF_BINDING_IMAGES: Final = frozenset(("vllm", "ray", "ray-ml", "ray-llm", "rayproject"))
 
 # Containers that known injectors add to a pod: they run no inference.
 SIDECARS: Final = frozenset(
@@ -65,11 +53,11 @@ def workers(container: Container) -> tuple[int, str]:
 
     A server's own arguments win over its variables, as they do in the server.
     """
-    words = _words(container.arguments)
-    for place, word in enumerate(words):
+    found_words = words(container.arguments)
+    for place, word in enumerate(found_words):
         flags = _FLAGS.get(word.rpartition("/")[2])
         if flags is not None:
-            found = _flagged(words[place + 1 :], flags)
+            found = _flagged(found_words[place + 1 :], flags)
             if found is not None:
                 return found, f"{word.rpartition('/')[2]} --workers"
     return _from_variables(container)
@@ -78,43 +66,17 @@ def workers(container: Container) -> tuple[int, str]:
 def _from_variables(container: Container) -> tuple[int, str]:
     if not container.env:
         return 1, ""
-    arguments = container.effective("GUNICORN_CMD_ARGS")
+    arguments = container.effective(WORKER_VARIABLES[0])
     if arguments is not None and arguments.value:
-        found = _flagged(arguments.value[:_MAX_ARGUMENT].split(), _FLAGS["gunicorn"])
+        found = _flagged(arguments.value[:MAX_ARGUMENT].split(), _FLAGS["gunicorn"])
         if found is not None:
-            return found, "GUNICORN_CMD_ARGS"
-    for name in ("WEB_CONCURRENCY", _UVICORN_VARIABLE, _TORCHSERVE_VARIABLE):
+            return found, WORKER_VARIABLES[0]
+    for name in WORKER_VARIABLES[1:]:
         entry = container.effective(name)
         count = _count(entry.value) if entry is not None and entry.value is not None else None
         if count is not None:
             return count, name
     return 1, ""
-
-
-def binds_itself(container: Container) -> str:
-    """The word in the image's name or the command that tells a runtime which binds its own threads; "" for none."""
-    # The part before the first "/" may be a registry's host, the part after ":" or "@" is a version.
-    for part in container.image[:_MAX_ARGUMENT].partition("@")[0].split("/"):
-        name = part.partition(":")[0]
-        if name in _SELF_BINDING_IMAGES or name.startswith("vllm-"):
-            return name
-    for word in _words(container.arguments):
-        name = word.rpartition("/")[2]
-        if name in _SELF_BINDING_COMMANDS or name.startswith("vllm.entrypoints"):
-            return name
-    return ""
-
-
-def _words(arguments: Sequence[str]) -> list[str]:
-    words: list[str] = []
-    for argument in arguments[:_MAX_WORDS]:
-        if " " in argument or "\n" in argument:
-            words += argument[:_MAX_ARGUMENT].split()
-        else:
-            words.append(argument)
-        if len(words) >= _MAX_WORDS:
-            break
-    return words[:_MAX_WORDS]
 
 
 def _flagged(words: Sequence[str], flags: tuple[str, ...]) -> int | None:

@@ -45,7 +45,8 @@ class PolicyObject:
 
     `namespace` is "" and `tier` Admin or Baseline for the cluster kind; `tier` is "" for the namespaced kind.
     `created` is metadata.creationTimestamp as written ("" sorts first). `containers` None: every regular container.
-    `settings_hash` is equal for two policies exactly when they give every container the same plan.
+    `settings_hash` is equal for two policies exactly when they give every container the same plan. `names_runtimes`:
+    the policy says which families it means, so no preset does.
     """
 
     kind: str
@@ -63,6 +64,7 @@ class PolicyObject:
     policy: Policy
     image_env: Mapping[str, str]
     settings_hash: str
+    names_runtimes: bool = False
     reference: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -95,6 +97,7 @@ def policy_from_object(obj: Any) -> PolicyObject:
     except PolicyError as error:
         raise SpecError(f"spec.{error.path}", f"{error.value!r} is not allowed; it must be {error.allowed}") from None
     cluster = kind == CLUSTER
+    names_runtimes = spec.get("runtimes") is not None
     return PolicyObject(
         kind=kind,
         namespace="" if cluster else text(metadata, "namespace", "metadata"),
@@ -110,7 +113,8 @@ def policy_from_object(obj: Any) -> PolicyObject:
         mode=_word(spec, "mode", _MODES, "Initial"),
         policy=policy,
         image_env=image_env(spec),
-        settings_hash=wire.settings_hash(policy),
+        settings_hash=wire.settings_hash(policy, names_runtimes=names_runtimes),
+        names_runtimes=names_runtimes,
     )
 
 

@@ -53,10 +53,10 @@ class SkipReason(StrEnum):
         "nothing: changing it changes nothing that runs",
     )
     WINDOWS_POD = ("WindowsPod", "Raddle plans for Linux", "nothing")
-    SELF_BINDING_RUNTIME = (
-        "SelfBindingRuntime",
-        "vLLM, Ray or torchrun bind their own threads",
-        "name the container in the policy's `containers` to plan it anyway",
+    MANAGED_BY_SERVER = (
+        "ManagedByServer",
+        "the server sizes its threads itself: `raddle presets` says which do",
+        "nothing, or what the detail says; name the container in the policy's `containers` to plan it anyway",
     )
     NO_CPU_BOUND = (
         "NoCPUBound",

@@ -4,30 +4,21 @@ One frozen table: a family, its variables, and how a variable's value comes from
 *reference* to one of the pod's annotations, which binding still improves (only where the runtime reads an empty value
 as unset, since an annotation may be missing), or a *literal*, computed from the safe values when the pod is created,
 or it *extends* what is there. The policy's `runtimes`, the CRDs and docs/reference/families.md are made from it.
+A policy's own `variables` are literals too.
 """
 
 from __future__ import annotations
 
 from enum import Enum, unique
-from typing import TYPE_CHECKING, Callable, NamedTuple, Tuple, Union
+from typing import TYPE_CHECKING, NamedTuple, Tuple
 
 from raddle import env
+from raddle.planning import templates, values
 
 if TYPE_CHECKING:
     # The policy's table is made from this one.
     from raddle.planning.planner import Plan
     from raddle.planning.policy import Policy
-
-# libuv's own default. Blocking calls (files, DNS) wait in the same pool, so a policy only ever makes it larger.
-LIBUV_THREADS = 4
-# Milliseconds that LLVM's and Intel's OpenMP spin after a region; their own 200 are two periods of a CPU limit.
-BLOCKTIME_MS = 1
-# More makes numexpr complain and use one thread: its NUMEXPR_MAX_THREADS, a hard cap that is never set here.
-NUMEXPR_MOST = 64
-JAVA_OPTIONS = "JAVA_TOOL_OPTIONS"
-JAVA_CPUS = "-XX:ActiveProcessorCount="
-
-Value = Callable[["Plan", "Policy"], Union[int, str, None]]
 
 
 def _absent(_plan: Plan, _policy: Policy) -> None:
@@ -53,7 +44,7 @@ class Variable(NamedTuple):
     name: str
     rule: str
     source: ValueSource = ValueSource.LITERAL
-    value: Value = _absent
+    value: values.Value = _absent
     over_omp: bool = False
 
 
@@ -64,76 +55,6 @@ class Family(NamedTuple):
     readers: str
     worth: str
     variables: Tuple[Variable, ...]
-
-
-# --- values ---------------------------------------------------------------------------------------------------------
-
-
-def _processors(plan: Plan, policy: Policy) -> int | None:
-    """CPUs of one process: the container's, divided by its workers."""
-    if plan.cap is None:
-        return _compute(plan, policy)
-    return _within(plan.cap // plan.workers)
-
-
-def _compute(plan: Plan, policy: Policy) -> int | None:
-    """Threads of one compute pool: as intraOp, also where the pod spec keeps ONNX Runtime's own count."""
-    if plan.intra_op is not None:
-        return plan.intra_op
-    if policy.intra_op is not None:
-        return policy.intra_op
-    if plan.cap is None:
-        return None
-    return _within(min(max(plan.cap // plan.streams, policy.min_intra_op), policy.max_intra_op))
-
-
-def _within(count: int) -> int:
-    return min(max(1, count), env.MAX_THREADS)
-
-
-def _blas(plan: Plan, policy: Policy) -> int | None:
-    return _compute(plan, policy) if plan.other_blas is None else plan.other_blas
-
-
-def _mkl(plan: Plan, policy: Policy) -> int | None:
-    """As OpenBLAS's; but torch takes its own pool's size from MKL's, so beside torch never below OMP_NUM_THREADS."""
-    count = _blas(plan, policy)
-    if count is None or "torch" not in policy.runtimes:
-        return count
-    return max(count, plan.omp or count)
-
-
-def _libuv(plan: Plan, policy: Policy) -> int | None:
-    processors = _processors(plan, policy)
-    return None if processors is None else _within(max(LIBUV_THREADS, processors, policy.concurrent_runs))
-
-
-def _numexpr(plan: Plan, policy: Policy) -> int | None:
-    threads = _compute(plan, policy) if plan.omp is None else plan.omp
-    return None if threads is None else min(threads, NUMEXPR_MOST)
-
-
-def _joblib(plan: Plan, policy: Policy) -> int | None:
-    """Processes: joblib gives each of them the OMP_NUM_THREADS that it finds, so that many share the CPUs."""
-    processors = _processors(plan, policy)
-    return None if processors is None else _within(processors // (plan.omp or 1))
-
-
-def _wait_policy(_plan: Plan, policy: Policy) -> str | None:
-    return {"Never": "PASSIVE", "Always": "ACTIVE"}.get(policy.spinning)
-
-
-def _blocktime(_plan: Plan, policy: Policy) -> int | None:
-    return {"Never": 0, "Always": None}.get(policy.spinning, BLOCKTIME_MS)
-
-
-def _inter_op(plan: Plan, policy: Policy) -> int | None:
-    return plan.inter_op or policy.inter_op or 1
-
-
-def _java_processors(plan: Plan, policy: Policy) -> str | None:
-    processors = _processors(plan, policy)
-    return None if processors is None else f"{JAVA_CPUS}{processors}"
 
 
 # --- the table ------------------------------------------------------------------------------------------------------
@@ -150,13 +71,13 @@ _OMP = (
     ),
     Variable(
         name="OMP_WAIT_POLICY",
-        value=_wait_policy,
+        value=values.wait_policy,
         rule="`PASSIVE` with `spinning: Never`, `ACTIVE` with `Always`; else not set",
     ),
     Variable(
         name="KMP_BLOCKTIME",
-        value=_blocktime,
-        rule=f"{BLOCKTIME_MS} ms; 0 with `spinning: Never`; not set with `Always`",
+        value=values.blocktime_ms,
+        rule=f"{values.BLOCKTIME_MS} ms; 0 with `spinning: Never`; not set with `Always`",
     ),
 )
 
@@ -206,7 +127,7 @@ FAMILIES: Tuple[Family, ...] = (
         variables=(
             Variable(
                 name="MKL_NUM_THREADS",
-                value=_mkl,
+                value=values.mkl,
                 over_omp=True,
                 rule="as OpenBLAS's; beside torch never below `OMP_NUM_THREADS`, since it is torch's count too",
             ),
@@ -217,19 +138,19 @@ FAMILIES: Tuple[Family, ...] = (
         name="blis",
         readers="BLIS",
         worth="BLIS works beside ONNX Runtime or torch under a limit: it follows `OMP_NUM_THREADS` by itself",
-        variables=(Variable(name="BLIS_NUM_THREADS", value=_blas, over_omp=True, rule="as OpenBLAS's"),),
+        variables=(Variable(name="BLIS_NUM_THREADS", value=values.blas, over_omp=True, rule="as OpenBLAS's"),),
     ),
     Family(
         name="numexpr",
         readers="numexpr",
         worth="`openmp` and `torch` are not chosen, since it follows `OMP_NUM_THREADS` by itself; or for more than"
-        f" {NUMEXPR_MOST} threads",
+        f" {values.NUMEXPR_MOST} threads",
         variables=(
             Variable(
                 name="NUMEXPR_NUM_THREADS",
-                value=_numexpr,
+                value=values.numexpr,
                 over_omp=True,
-                rule=f"{_INTRA}, at most {NUMEXPR_MOST}: numexpr uses one thread when asked for more",
+                rule=f"{_INTRA}, at most {values.NUMEXPR_MOST}: numexpr uses one thread when asked for more",
             ),
         ),
     ),
@@ -237,19 +158,19 @@ FAMILIES: Tuple[Family, ...] = (
         name="rayon",
         readers="Rust programs with rayon (tokenizers, polars)",
         worth="there is no CPU limit, or several workers share one: Rust reads the limit, rounded down, by itself",
-        variables=(Variable(name="RAYON_NUM_THREADS", value=_compute, rule=_INTRA),),
+        variables=(Variable(name="RAYON_NUM_THREADS", value=values.compute, rule=_INTRA),),
     ),
     Family(
         name="tokio",
         readers="Rust programs with tokio's multi-thread runtime",
         worth="as for rayon; one thread under a limit of one CPU is right for a server that mostly waits",
-        variables=(Variable(name="TOKIO_WORKER_THREADS", value=_processors, rule=_CPUS),),
+        variables=(Variable(name="TOKIO_WORKER_THREADS", value=values.processors, rule=_CPUS),),
     ),
     Family(
         name="go",
         readers="Go programs",
         worth="Go is older than 1.25, or the limit is below two CPUs (newer Go never goes below 2), or there is none",
-        variables=(Variable(name="GOMAXPROCS", value=_processors, rule=_CPUS),),
+        variables=(Variable(name="GOMAXPROCS", value=values.processors, rule=_CPUS),),
     ),
     Family(
         name="jvm",
@@ -257,10 +178,10 @@ FAMILIES: Tuple[Family, ...] = (
         worth="there is no CPU limit, or several Java processes share one: the JVM reads the limit by itself",
         variables=(
             Variable(
-                name=JAVA_OPTIONS,
+                name=values.JAVA_OPTIONS,
                 source=ValueSource.EXTENDS,
-                value=_java_processors,
-                rule=f"`{JAVA_CPUS}n` is added, n: {_CPUS}",
+                value=values.java_processors,
+                rule=f"`{values.JAVA_CPUS}n` is added, n: {_CPUS}",
             ),
         ),
     ),
@@ -271,8 +192,8 @@ FAMILIES: Tuple[Family, ...] = (
         variables=(
             Variable(
                 name="UV_THREADPOOL_SIZE",
-                value=_libuv,
-                rule=f"{_CPUS}, or `concurrentRuns`; never below libuv's own {LIBUV_THREADS}",
+                value=values.libuv,
+                rule=f"{_CPUS}, or `concurrentRuns`; never below libuv's own {values.LIBUV_THREADS}",
             ),
         ),
     ),
@@ -283,7 +204,9 @@ FAMILIES: Tuple[Family, ...] = (
         " find, so this family makes that 1 unless the policy names `threads.intraOp`",
         variables=(
             Variable(
-                name="LOKY_MAX_CPU_COUNT", value=_joblib, rule=f"{_CPUS}, and by the threads of each of its processes"
+                name="LOKY_MAX_CPU_COUNT",
+                value=values.joblib,
+                rule=f"{_CPUS}, and by the threads of each of its processes",
             ),
         ),
     ),
@@ -291,15 +214,39 @@ FAMILIES: Tuple[Family, ...] = (
         name="python",
         readers="Python 3.13 and later: `os.cpu_count()`, so the sizes of its process and thread pools",
         worth="the application sizes anything by `os.cpu_count()`, which is the node's",
-        variables=(Variable(name="PYTHON_CPU_COUNT", value=_processors, rule=_CPUS),),
+        variables=(Variable(name="PYTHON_CPU_COUNT", value=values.processors, rule=_CPUS),),
+    ),
+    Family(
+        name="jax",
+        readers="JAX, XLA on CPUs",
+        worth="the image runs JAX on CPUs, which counts the node's",
+        variables=(Variable(name="NPROC", value=values.processors, rule=_CPUS),),
+    ),
+    Family(
+        name="numba",
+        readers="numba's parallel loops, which librosa, shap and umap bring along",
+        worth="the application runs numba in parallel: it counts the node's CPUs",
+        variables=(Variable(name="NUMBA_NUM_THREADS", value=values.compute, rule=_INTRA),),
+    ),
+    Family(
+        name="polars",
+        readers="polars",
+        worth="as for rayon, where polars is to have threads of its own number",
+        variables=(Variable(name="POLARS_MAX_THREADS", value=values.compute, rule=_INTRA),),
+    ),
+    Family(
+        name="inductor",
+        readers="torch.compile, for the processes that compile",
+        worth="the application runs torch.compile: it starts as many as the node has CPUs, up to 32",
+        variables=(Variable(name="TORCHINDUCTOR_COMPILE_THREADS", value=values.processors, rule=_CPUS),),
     ),
     Family(
         name="tensorflow",
         readers="TensorFlow",
         worth="the image runs TensorFlow, which counts the node's CPUs",
         variables=(
-            Variable(name="TF_NUM_INTRAOP_THREADS", value=_compute, rule=_INTRA),
-            Variable(name="TF_NUM_INTEROP_THREADS", value=_inter_op, rule="as `interOp`"),
+            Variable(name="TF_NUM_INTRAOP_THREADS", value=values.compute, rule=_INTRA),
+            Variable(name="TF_NUM_INTEROP_THREADS", value=values.inter_op, rule="as `interOp`"),
         ),
     ),
 )
@@ -308,3 +255,11 @@ NAMES = tuple(family.name for family in FAMILIES)
 # What a policy gets that names no runtimes. The others change more than inference, so they are chosen by name only.
 DEFAULT = tuple(family.name for family in FAMILIES if family.worth == "default")
 NAMED = tuple(name for name in NAMES if name not in DEFAULT)
+VARIABLES = frozenset(variable.name for family in FAMILIES for variable in family.variables)
+
+
+def own(policy: Policy) -> Tuple[Variable, ...]:
+    """The variables that the policy defines itself."""
+    return tuple(
+        Variable(name=name, rule=template, value=templates.value(template)) for name, template in policy.variables
+    )

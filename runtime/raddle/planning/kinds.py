@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Tuple
 
-from raddle.planning import entries
+from raddle.planning import entries, templates
 
 _MAX_NAME = 63
 _NAME = "[a-z0-9][-a-z0-9]*"
@@ -144,6 +144,21 @@ def _read_entries(path: str, value: Any, allowed: Mapping[str, entries.Entry]) -
     return tuple(sorted(value.items()))
 
 
+def _read_variables(path: str, value: Any, allowed: Tuple[str, str]) -> Tuple[Tuple[str, str], ...]:
+    """Name and template of each variable, sorted by name."""
+    if not isinstance(value, Mapping):
+        raise PolicyError(path, value, "a mapping of names to values")
+    if len(value) > templates.MAX_VARIABLES:
+        raise PolicyError(path, f"{len(value)} variables", f"at most {templates.MAX_VARIABLES}")
+    names, values = allowed
+    for name, template in value.items():
+        if not isinstance(name, str) or not templates.is_name(name):
+            raise PolicyError(path, name, f"a name {names}")
+        if not isinstance(template, str) or not templates.is_value(template):
+            raise PolicyError(f"{path}.{name}", template, values)
+    return tuple(sorted(value.items()))
+
+
 def _check_entry(path: str, text: str, allowed: Tuple[Any, ...]) -> None:
     if isinstance(allowed[0], str):
         _read_word(path, text, allowed)
@@ -236,6 +251,19 @@ def provider_options(path: str, text: str) -> Any:
     }
     schema = {"type": "object", "maxProperties": 16, "additionalProperties": options}
     ROWS.append(Field(path, text, _read_providers, entries.PROVIDERS, schema, None))
+    return ()
+
+
+def variables(path: str, text: str) -> Any:
+    """Name and template of each variable, sorted; see `templates`."""
+    one = {
+        "description": 'What it is set to: one placeholder or one whole number, for example "{threads}".',
+        "type": "string",
+        "maxLength": templates.LONGEST_VALUE,
+        "pattern": f"^({templates.VALUE})$",
+    }
+    schema = {"type": "object", "maxProperties": templates.MAX_VARIABLES, "additionalProperties": one}
+    ROWS.append(Field(path, text, _read_variables, templates.listed(), schema, None))
     return ()
 
 

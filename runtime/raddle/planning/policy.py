@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from raddle import env
-from raddle.planning import entries, families, kinds
+from raddle.planning import entries, families, kinds, templates
 from raddle.planning.kinds import Field, PolicyError, Switch
 
 THREADS = (1, env.MAX_THREADS)
 # The tuning of the pod's own workload.
 AUTO = "Auto"
+_PLACEHOLDERS = "; ".join(f"{name}: {found.meaning}" for name, found in templates.PLACEHOLDERS.items())
 _PROVIDERS = ". ".join(f"{name}: {entries.listed(options)}" for name, (_, options) in entries.PROVIDERS.items())
 
 
@@ -157,6 +158,21 @@ class Policy(NamedTuple):
         f"The others are for whole programs, so they are chosen by name: {', '.join(families.NAMED)}. "
         "docs/reference/families.md lists the variables of each.",
         "A runtime family.",
+    )
+    variables: Tuple[Tuple[str, str], ...] = kinds.variables(
+        "variables",
+        "Environment variables of the programs' own that hold counts, name to value: for servers that no family of "
+        'runtimes has, for example LLAMA_ARG_THREADS: "{threads}". A value is a whole number or a placeholder: '
+        f"{_PLACEHOLDERS}. They are set when a pod is created; what the pod spec sets stays unless existingValues "
+        "is Override, and what it takes from a reference stays always.",
+    )
+    presets: str = kinds.word(
+        "presets",
+        ("Auto", "Never"),
+        "Auto",
+        "Whether known servers get what is known to suit them. Auto: a container whose image or command is one of "
+        "`raddle presets` gets that row's variables and, where runtimes is absent, its families; servers that bind "
+        "their own threads are left alone. Never: all containers alike.",
     )
     graph_optimization_level: Optional[str] = kinds.word(
         "onnxruntime.graphOptimizationLevel",
@@ -321,6 +337,8 @@ def overlaid(policy: Policy, spec: Mapping[str, Any]) -> Policy:
             found = {count: None, percent: None, **found}
     if "config_entries" in found:
         found["config_entries"] = _with_pairs(policy.config_entries, found["config_entries"])
+    if "variables" in found:
+        found["variables"] = _with_pairs(policy.variables, found["variables"])
     if "provider_options" in found:
         before = dict(policy.provider_options)
         options = {name: _with_pairs(before.get(name, ()), pairs) for name, pairs in found["provider_options"]}
@@ -366,6 +384,7 @@ def _check_combinations(policy: Policy) -> None:
     if policy.numa == "SingleNUMANode" and policy.budget_source == "Node":
         raise PolicyError("placement.numa", policy.numa, "Auto or Any when budget.source is Node")
     _check_sequential(policy)
+    _check_variables(policy)
     for path, key in _to_acknowledge(policy):
         if key not in policy.acknowledge:
             raise PolicyError(path, key, "named in onnxruntime.acknowledge too: it changes results or needs your help")
@@ -378,6 +397,21 @@ def _check_sequential(policy: Policy) -> None:
         if policy.inter_op_percent is not None:
             raise PolicyError(
                 "threads.interOpPercent", policy.inter_op_percent, "absent without executionMode: Parallel"
+            )
+
+
+def _check_variables(policy: Policy) -> None:
+    for name, template in policy.variables:
+        if name in families.VARIABLES:
+            family = ", ".join(
+                one.name for one in families.FAMILIES if any(name == each.name for each in one.variables)
+            )
+            raise PolicyError("variables", name, f"left to runtimes, where a family has it: {family}")
+        if name in templates.OF_PROCESSES and (policy.workers is None or template != "{workers}"):
+            raise PolicyError(
+                f"variables.{name}",
+                template,
+                '"{workers}", with budget.workersPerContainer: it is a number of processes',
             )
 
 
@@ -396,7 +430,7 @@ def to_settings(policy: Policy) -> Dict[str, Any]:
     for name, value in found.items():
         if name == "run_time_us":
             found[name] = f"{value}us"
-        elif name == "config_entries":
+        elif name in ("config_entries", "variables"):
             found[name] = dict(value)
         elif name == "provider_options":
             found[name] = {provider: dict(options) for provider, options in value}

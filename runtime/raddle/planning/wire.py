@@ -80,9 +80,15 @@ class Recorded(NamedTuple):
     tuned: Optional[Tuned] = None
 
 
-def settings_hash(policy: Policy) -> str:
-    """Ten hex digits that are equal exactly when two policies would give every container the same plan."""
-    text = json.dumps(to_settings(policy), sort_keys=True, separators=(",", ":"))
+def settings_hash(policy: Policy, *, names_runtimes: bool = False) -> str:
+    """Ten hex digits that are equal exactly when two policies would give every container the same plan.
+
+    `names_runtimes`: the policy says which families it means, so that a known server's do not take their place.
+    """
+    settings = to_settings(policy)
+    if names_runtimes:
+        settings["runtimes"] = list(policy.runtimes)
+    text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 

@@ -1,0 +1,67 @@
+"""Makes docs/reference/presets.md from operator/raddle_operator/presets/presets.yaml."""
+
+from __future__ import annotations
+
+from raddle.planning.templates import PLACEHOLDERS
+from raddle_operator.presets.rows import Preset, presets
+
+HEADER = """\
+<!-- Made by `make generate` (tools/generate/docs/presets.py) from
+operator/raddle_operator/presets/presets.yaml: edit that. -->
+
+# Presets
+
+The servers that Raddle knows. A container that runs one, by its image (repository and name, whatever the registry) or
+by the program that its command starts, gets what is in its row; the first that fits counts. `raddle presets NAME` shows
+all of a row, `raddle plan` and `kubectl raddle explain` which one a container is.
+[How to add one](../how-to/add-a-server.md).
+
+- What the pod spec sets stays, as for [families](families.md), and a policy's own `variables` count before a row's.
+- Families of a row take the place of the default ones where the policy has no `runtimes`.
+- A flag in the command that beats a variable leaves it out, and `raddle plan` names it.
+- `presets: Never` in a policy: all containers alike.
+- Left alone means that the container gets nothing, with the skip reason
+  [ManagedByServer](skip-reasons.md). A policy that names it in `containers` plans it all the same.
+
+| preset | recognised by | gets | know |
+|---|---|---|---|
+"""
+OWN = """
+## Variables of your own
+
+A server that is not here needs one line of a policy:
+
+```yaml
+spec:
+  variables:
+    LLAMA_ARG_THREADS: "{threads}"
+```
+
+| placeholder | value |
+|---|---|
+"""
+FOOTER = """
+A value is one placeholder or one whole number, and a name must be one of a count: policies can't set paths, switches
+or rights. They are written when the pod is created, from the values that are right on any node. What the pod spec sets
+stays unless the policy has `existingValues: Override`; a value from a Secret or ConfigMap always stays. A number of
+processes, such as `WEB_CONCURRENCY: "{workers}"`, needs `budget.workersPerContainer`, by which the CPUs are divided.
+"""
+
+
+def render() -> str:
+    """The page, as Markdown."""
+    rows = "".join(map(_row, presets()))
+    return HEADER + rows + OWN + "".join(f"| `{n}` | {one.meaning} |\n" for n, one in PLACEHOLDERS.items()) + FOOTER
+
+
+def _row(row: Preset) -> str:
+    kind = {None: "", True: "; with a GPU or the like", False: "; without one"}[row.accelerator]
+    names = ", ".join(f"`{name}`" for name in (*row.images, *row.commands))
+    unless = ", ".join(f"`{name}={value}`" for name, value in row.unless.items())
+    variables = ", ".join(f"`{name}: {value}`" for name, value in row.variables.items())
+    families = f"families {', '.join(row.runtimes)}" if row.runtimes else ""
+    gets = "; ".join(filter(None, (variables, families))) or "the default families"
+    if row.alone:
+        gets = "nothing: it is left alone" + (f", unless the pod spec has {unless}; then {gets}" if unless else "")
+    know = ". ".join(filter(None, (row.alone, row.advice)))
+    return f"| [{row.name}]({row.source}) | {names}{kind} | {gets} | {know} |\n"
