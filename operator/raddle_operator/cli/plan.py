@@ -222,7 +222,7 @@ def _print(planned: Sequence[Planned], node: str | None) -> None:
                 console.print(f"[yellow]note[/] {escape(f'{one.workload.title} {outcome.name}: {skip}')}")
             recorded = _recorded(one.pod, outcome.name)
             for kind, text in (
-                ("preset", explain.preset(outcome.preset, outcome.advice)),
+                ("preset", explain.preset(outcome.preset, outcome.advice) if recorded else ""),
                 ("tuning", _tuning(recorded)),
                 ("advice", _layout(recorded)),
                 ("model", _expected(recorded)),
