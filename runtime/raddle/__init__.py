@@ -25,6 +25,15 @@ RUNTIMES = {
     "onnxruntime.capi._pybind_state": "onnxruntime",
     "torch": "torch",
     "paddle": "paddle",
+    "openvino._pyopenvino": "openvino",
+    "openvino.pyopenvino": "openvino",
+    "onnxruntime_genai.onnxruntime_genai": "onnxruntime_genai",
+    "ctranslate2._ext": "ctranslate2",
+    "llama_cpp.llama": "llama_cpp",
+    "xllamacpp.xllamacpp": "xllamacpp",
+    "hnswlib": "hnswlib",
+    "usearch.index": "usearch",
+    "cv2": "cv2",
 }
 
 # Taken before an application can put another in its place: those of gevent and eventlet are for greenlets, and threads

@@ -17,7 +17,22 @@ if TYPE_CHECKING:
     from typing import Any
 
 # Packages that Raddle's own work goes through, beside the standard library.
-_PACKAGES = ("raddle", "onnxruntime", "torch")
+_PACKAGES = frozenset(
+    (
+        "raddle",
+        "onnxruntime",
+        "torch",
+        "paddle",
+        "openvino",
+        "onnxruntime_genai",
+        "ctranslate2",
+        "llama_cpp",
+        "xllamacpp",
+        "hnswlib",
+        "usearch",
+        "cv2",
+    )
+)
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
 
 

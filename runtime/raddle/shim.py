@@ -60,6 +60,10 @@ def activate() -> bool:
         if any(type(finder) is _Finder for finder in sys.meta_path):
             return False
         sys.meta_path.insert(0, _Finder())
+        if "PYTHON_CPU_COUNT=" in os.environ.get("RADDLE_LITERALS", "") and sys.version_info < (3, 13):
+            from raddle.adapters import cpu_count  # noqa: PLC0415
+
+            cpu_count.install()
         if not sys.modules.keys().isdisjoint(RUNTIMES):
             from raddle.adapters import hook  # noqa: PLC0415
 

@@ -99,7 +99,14 @@ class _Loader:
 
 
 def _prepare(awaited: str) -> None:
-    _tell(awaited, lambda adapter, plan_text: adapter.prepare(plan_text))
+    _tell(awaited, _prepared)
+
+
+def _prepared(adapter: Any, plan_text: str) -> None:
+    # Few have something to prepare.
+    prepare = getattr(adapter, "prepare", None)
+    if prepare is not None:
+        prepare(plan_text)
 
 
 def _abandon(awaited: str) -> None:

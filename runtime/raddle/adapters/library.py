@@ -1,0 +1,197 @@
+"""A library whose threads are an argument or a setting, and no variable: where the code gives none, the plan's count.
+
+The adapter of such a library has one `Library`, and says in a few lines where the count goes: into a keyword of a call
+(`argument`), or to an object as soon as it is made (`wrap`'s `after`), which what the code sets later replaces. The
+library's function is called once in any case: with what the code has passed where the plan's count can't be had.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from functools import wraps
+from typing import Any, Callable, Optional, Tuple
+
+from raddle import env, errors, files, log
+from raddle.process import current, resolution
+from raddle.report import record
+
+# Facts are read again for a call that comes later than this: an in-place resize changes the quota.
+FACTS_AGE_S = 10.0
+# What stands for no count of the code's own.
+UNSET = (None, 0)
+
+_Call = Tuple[Tuple[Any, ...], "dict[str, Any]"]
+
+
+class Library:
+    """One loaded library and the plan for it.
+
+    `key` is the plan's count, and `mapped` what the base name of the library's mapped file contains, by which the
+    workers that have it are known. Until `read` was called nothing is planned.
+    """
+
+    def __init__(self, name: str, mapped: bytes = b"", key: str = "intra") -> None:
+        self.name = name
+        self.mapped = mapped or name.encode()
+        self.key = key
+        self.package = ""
+        self.plan_text = ""
+        self.fields: dict[str, Any] = {}
+        self.override = False
+        self.facts = current.Facts(None)
+        self._resolved: tuple[int, float, Optional[resolution.Effective]] = (0, 0.0, None)
+        # What the record says last, and the count that a call was given last: each with its process.
+        self._noted: tuple[int, dict[str, Any]] = (0, {})
+        self._told = (0, 0)
+
+    def read(self, module: Any, plan_text: str) -> None:
+        """Takes over the plan for the library of this module. Raises env.PlanError."""
+        self.package = module.__name__.partition(".")[0]
+        self.plan_text, fields = plan_text, env.decode(plan_text)
+        self.override = fields.get("existing") == "override"
+        # A plan for other families than ONNX Runtime's has no count but OpenMP's.
+        self.key = self.key if self.key in fields else "omp"
+        self.fields = {**fields, "intra": fields[self.key]} if self.key in fields else {}
+
+    def wanted(self) -> Optional[resolution.Effective]:
+        """What the plan comes to in this process now, None where it has no count for the library."""
+        if not self.fields:
+            return None
+        pid, at, found = self._resolved
+        now = time.monotonic()
+        if found is None or pid != os.getpid() or now - at > FACTS_AGE_S:
+            self.facts = current.read_facts(self.fields, self.mapped)
+            found = resolution.resolve(self.fields, self.facts)
+            self._resolved = (os.getpid(), now, found)
+        return found
+
+    def argument(self, holder: Any, name: str, *keywords: str) -> None:
+        """Has each call of holder.name pass the count as these arguments where the code passes none."""
+        places = {keyword: place(getattr(holder, name, None), keyword) for keyword in keywords}
+
+        def given(args: Tuple[Any, ...], kwargs: dict[str, Any], count: int) -> _Call:
+            for keyword, at in places.items():
+                if at is None:
+                    continue
+                if at < len(args):
+                    if self.override or args[at] in UNSET:
+                        args = (*args[:at], count, *args[at + 1 :])
+                elif self.override or kwargs.get(keyword) in UNSET:
+                    kwargs = {**kwargs, keyword: count}
+            return args, kwargs
+
+        self.wrap(holder, name, before=given)
+
+    def setter(self, holder: Any, name: str) -> None:
+        """Has holder.name, which takes one count, set the plan's where the policy overrides the code."""
+
+        def given(args: Tuple[Any, ...], kwargs: dict[str, Any], count: int) -> _Call:
+            return (args, dict.fromkeys(kwargs, count)) if kwargs else ((*args[:-1], count), {})
+
+        if self.override:
+            self.wrap(holder, name, before=given)
+
+    def wrap(
+        self,
+        holder: Any,
+        name: str,
+        *,
+        before: Optional[Callable[[Tuple[Any, ...], "dict[str, Any]", int], _Call]] = None,
+        after: Optional[Callable[[Any, Tuple[Any, ...], "dict[str, Any]", int], object]] = None,
+    ) -> None:
+        """Puts a function in the place of holder.name, where there is one, that calls it.
+
+        `before` says what it is called with, and `after` is told what it has returned. Neither is asked where the plan
+        has no count, and what they raise leaves the call as the code has made it.
+        """
+        original = None if holder is None else getattr(holder, name, None)
+        if original is None or hasattr(original, "raddle_wrapped"):
+            return
+
+        @wraps(original)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            ours = self._guarded(before, args, kwargs) or (args, kwargs)
+            try:
+                result = original(*ours[0], **ours[1])
+            except BaseException as error:
+                error.__traceback__ = errors.without_frames(error)
+                raise
+            self._guarded(after, result, args, kwargs)
+            return result
+
+        wrapped.raddle_wrapped = True  # type: ignore[attr-defined]
+        setattr(holder, name, wrapped)
+
+    def _guarded(self, ours: Optional[Callable[..., Any]], *told: Any) -> Any:
+        """What `ours` returns; None where it can't be asked, or has failed."""
+        if ours is None:
+            return None
+        try:
+            wanted = self.wanted()
+            if wanted is None or wanted.intra is None:
+                return None
+            found = ours(*told, wanted.intra)
+            if self._told != (os.getpid(), wanted.intra):
+                self._told = os.getpid(), wanted.intra
+                self.note()
+        except Exception as error:
+            log.failed(f"{self.name} is left alone", error)
+            return None
+        return found
+
+    def note(self, count: Optional[int] = None, **details: Any) -> None:
+        """Keeps what it came to, and says it, where that is new in this process.
+
+        `count` is what the code has made of the plan's, and `details` are beside it in the record.
+        """
+        wanted = self.wanted()
+        if wanted is None:
+            return
+        why = wanted.because.get("intra", "")
+        if count not in (None, wanted.intra):
+            why = "set in the code"
+        noted = {self.key: wanted.intra if count is None else count, **details}
+        if self._noted == (os.getpid(), noted):
+            return
+        self._noted = os.getpid(), noted
+        record.add(
+            {
+                "runtime": self.name,
+                "version": self.version(),
+                "pid": os.getpid(),
+                "plan": self.plan_text,
+                "effective": noted,
+                "because": {self.key: why} if why else {},
+                "cpus": self.facts.cpus,
+                "quotaCPUs": self.facts.quota_cpus,
+                "throttled": self.facts.throttled,
+                "workersSeen": self.facts.workers_seen,
+                "tasks": files.tasks(),
+            }
+        )
+        if self.facts.first_worker:
+            said = f"{self.name} {self.version()}".strip() + f": threads={noted[self.key]}"
+            log.announce(self.name, said + (f" ({why})" if why else ""))
+
+    def version(self) -> str:
+        """The package's, "" where it doesn't say; known only once all of the package was imported."""
+        return str(getattr(sys.modules.get(self.package), "__version__", ""))
+
+    def effective(self) -> dict[str, Any]:
+        """For the report: what the library was given last; {} where it was given nothing."""
+        return {"version": self.version(), **self._noted[1]} if self._noted[1] else {}
+
+
+def place(function: Any, keyword: str) -> Optional[int]:
+    """The argument's place among those by position, beyond all where it has none; None where there is no such one."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        # An extension's function has its arguments in its text.
+        return sys.maxsize if keyword in (getattr(function, "__doc__", None) or "") else None
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    if keyword not in names:
+        return None
+    at: int = names.index(keyword)
+    return at if at < code.co_argcount else sys.maxsize
