@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from support.runtimes import shim_lab
+from support.runtimes import libraries_lab, shim_lab
 
 from raddle import env
 from runtimes import pythons
@@ -59,3 +59,12 @@ def test_after_an_import_that_fails_the_variable_is_what_it_was(mounted, tmp_pat
     code = f"import os\ntry:\n    import paddle\nexcept {error}:\n    print(os.environ['OMP_NUM_THREADS'])"
     done = shim_lab.python(shim_lab.THIS_PYTHON, "-c", code, env={**path, env.PLAN: "v=1;omp=2", env.OMP: "2"})
     assert (done.stdout, done.stderr) == ("2\n", "")
+
+
+def test_a_predictor_has_the_planned_count_where_the_code_sets_none(mounted, tmp_path):
+    plan, own = "v=1;intra=2;min=2;omp=2", libraries_lab.OWN
+    without = libraries_lab.said("paddle", tmp_path)
+    found = libraries_lab.said("paddle", tmp_path, plan, mounted, OMP_NUM_THREADS="2")
+    overridden = libraries_lab.said("paddle", tmp_path, plan + ";existing=override", mounted, OMP_NUM_THREADS="2")
+    assert [one["threads"] for one in (without, found, overridden)] == [1, 2, 2]
+    assert [one["own"] for one in (without, found, overridden)] == [[own] * 2, [own] * 2, [2] * 2]
