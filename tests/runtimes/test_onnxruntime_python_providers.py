@@ -81,6 +81,19 @@ def test_a_provider_with_threads_of_its_own_gets_the_planned_count(lab, proves):
     assert two["sessions"][0]["threads"] == one["sessions"][0]["threads"] + 1
 
 
+def test_the_openvino_provider_gets_the_session_s_count_where_neither_plan_nor_code_has_one_for_it(lab):
+    model = str(lab.wide(4096))
+    asked = [{"model": model, "providers": [each]} for each in (OPENVINO, [OPENVINO, {"num_of_threads": "2"}], CPU)]
+    found = lab.probe("ort-openvino-1.24.1", "intra=1", *asked)
+    assert found["reached"] == [
+        [[OPENVINO], [{"num_of_threads": "1"}]],
+        [[OPENVINO], [{"num_of_threads": "2"}]],
+        [[CPU], [{}]],
+    ]
+    (record, *_) = found["records"]
+    assert record["effective"]["providerOptions"] == {OPENVINO: {"num_of_threads": "1"}}
+
+
 # As ONNX Runtime does with CUDA graphs and a model that is not all on the GPU: the model is loaded, then it fails.
 REFUSES = """
 from onnxruntime.capi import onnxruntime_pybind11_state as extension

@@ -26,6 +26,9 @@ GPU_PROVIDERS = frozenset(
     name + "ExecutionProvider"
     for name in ("CUDA", "Tensorrt", "NvTensorRTRTX", "ROCM", "MIGraphX", "Dml", "WebGPU", "CANN", "JS")
 )
+# It counts the machine's CPUs, whatever the session's own count.
+OPENVINO = "OpenVINOExecutionProvider"
+_OPENVINO_COUNT = "num_of_threads"
 # Frames between the native constructor and the function that knows the providers.
 _MAX_FRAMES = 4
 
@@ -44,6 +47,7 @@ class _Attempts:
     """The attempts at one session: which of the plan's options are left, and which are not and why."""
 
     def __init__(self, planned: Mapping[str, Mapping[str, str]]) -> None:
+        self.planned = planned
         self.left: dict[str, Mapping[str, str]] = dict(planned)
         self.unknown: list[str] = []
         self.dropped: list[str] = []
@@ -76,11 +80,21 @@ class _Attempts:
 
 
 class Providers:
-    """The plan's options for the providers of one loaded onnxruntime."""
+    """The plan's options for the providers of one loaded onnxruntime.
 
-    def __init__(self, planned: Mapping[str, Mapping[str, str]], *, override: bool) -> None:
+    `count` is the plan's for a session now, which OpenVINO's gets where the plan has none for it.
+    """
+
+    def __init__(
+        self,
+        planned: Mapping[str, Mapping[str, str]],
+        *,
+        override: bool,
+        count: Callable[[], int | None] = lambda: None,
+    ) -> None:
         self.planned = planned
         self.override = override
+        self.count = count
         # attempts: those at the session that this thread is creating.
         self.thread = threading.local()
 
@@ -110,7 +124,7 @@ class Providers:
 
         def attempt(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             outer = getattr(self.thread, "attempts", None)
-            attempts = self.thread.attempts = _Attempts(self.planned)
+            attempts = self.thread.attempts = _Attempts(self.planned_now())
             try:
                 while True:
                     # The next attempt is made when the error, and with it the session that failed, is gone.
@@ -128,6 +142,17 @@ class Providers:
             return result
 
         return attempted
+
+    def planned_now(self) -> Mapping[str, Mapping[str, str]]:
+        """The plan's options for a session that is made now."""
+        try:
+            options, count = self.planned.get(OPENVINO, {}), self.count()
+        except Exception as error:
+            log.failed("onnxruntime's OpenVINO provider keeps its own count of threads", error)
+            return self.planned
+        if count is None or _OPENVINO_COUNT in options:
+            return self.planned
+        return {**self.planned, OPENVINO: {**options, _OPENVINO_COUNT: str(count)}}
 
     def initialize(
         self, native: Callable[..., Any], session: Any, args: tuple[Any, ...]
@@ -149,7 +174,8 @@ class Providers:
             attempts.blamed = True
             result = native(session, args[0], merged, *args[2:])
             attempts.blamed = False
-        used = {name: options for name, options in zip(names, merged) if name in self.planned}
+        planned = attempts.planned if attempts else self.planned
+        used = {name: options for name, options in zip(names, merged) if name in planned}
         if not used:
             return result, {}, ""
         return result, used, attempts.why() if attempts else "the session is not onnxruntime.InferenceSession's"

@@ -38,10 +38,12 @@ class Runtime:
         self.providers: Any = None
         # Says what this process has lost by a fork, until it has said it.
         self.lost: Callable[[], None] | None = None
-        if any("." in key and not key.startswith("session.") for key in fields):
+        has_openvino = "OpenVINOExecutionProvider" in getattr(module, "get_available_providers", tuple)()
+        if has_openvino or any("." in key and not key.startswith("session.") for key in fields):
             from raddle.adapters.onnxruntime.providers import Providers, planned_options  # noqa: PLC0415
 
-            self.providers = Providers(planned_options(fields), override=not capabilities.respect)
+            count = (lambda: self.wanted(self.current_facts()).intra) if has_openvino else lambda: None
+            self.providers = Providers(planned_options(fields), override=not capabilities.respect, count=count)
         self.gpu_asked: Callable[[Any], str] | None = None
         # What sessions need is imported here: a signal handler's session can't use what is half imported.
         if fields.get("spin") == "bounded":
