@@ -323,10 +323,10 @@ REFUSED = {
     "a native shim that does not exist": ({"nativeShim": "Audit"}, "spec.nativeShim", '"Disabled", "Preload"'),
     "a runtime that does not exist": ({"runtimes": ["onnx"]}, "spec.runtimes[0]", '"onnxruntime"'),
     "a runtime twice": ({"runtimes": ["go", "go"]}, "spec.runtimes[1]", "Duplicate"),
-    "a variable that is no count": ({"variables": {"LD_PRELOAD": "1"}}, "spec.variables", "a word of a count in it"),
-    "a variable of rights": ({"variables": {"WORKER_ALLOW_ROOT": "1"}}, "spec.variables", "none of rights"),
+    "a variable that is no count": ({"variables": {"LD_PRELOAD": "1"}}, "spec.variables", "end as a count does"),
+    "a variable of rights": ({"variables": {"WORKER_ALLOW_ROOT": "1"}}, "spec.variables", "no word of rights"),
     "a variable of a family": (
-        {"variables": {"OMP_NUM_THREADS": "1"}},
+        {"variables": {"NUMBA_NUM_THREADS": "1"}},
         "spec.variables",
         "add the family to runtimes",
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raddle_operator.objects.commands import MAX_ARGUMENT, MAX_WORDS, programs, words
+from raddle_operator.objects.commands import MAX_WORDS, programs, words
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,17 @@ from raddle_operator.objects.commands import MAX_ARGUMENT, MAX_WORDS, programs, 
         (["uv", "run", "bentoml", "serve"], {"bentoml"}),
         (["python3.11", "-m", "vllm.entrypoints.openai.api_server"], None),
         (["python", "-u", "-X", "dev", "-m", "llama_cpp.server"], {"llama_cpp", "llama_cpp.server"}),
-        (["python", "serve.py", "-m", "vllm"], set()),
+        (["python", "serve.py", "-m", "vllm"], {"serve.py"}),
+        (["python3", "/usr/local/bin/vllm", "serve"], {"vllm"}),
+        (["/bin/bash", "-c", "--", "ulimit -n 65536; ray start --head"], {"ulimit", "ray"}),
+        (["sh", "-ce", "if true; then vllm serve; fi"], {"true", "vllm", "fi"}),
+        (["/entrypoint.sh", "vllm", "serve"], {"vllm"}),
+        (["sudo", "-u", "me", "vllm"], {"vllm"}),
+        (["env", "-u", "X", "vllm"], {"vllm"}),
+        (["sh", "-c", "exec -a x vllm"], {"vllm"}),
+        (["conda", "run", "-n", "env1", "vllm"], {"vllm"}),
+        (["conda", "run", "--no-capture-output", "-n", "vllm", "python", "x.py"], {"x.py"}),
+        (["uv", "run", "--with", "vllm", "python", "a.py"], {"a.py"}),
         (["python", "-m"], set()),
         (["bash", "start.sh", "vllm"], set()),
         (["bash"], set()),
@@ -50,5 +60,5 @@ def test_programs_are_what_is_started_and_no_word_beside_it(arguments, found):
     ids=["words", "script", "module", "shells", "assignment"],
 )
 def test_a_long_command_line_is_read_in_bounds(arguments):
-    assert len(programs(arguments)) <= MAX_ARGUMENT
+    assert len(programs(arguments)) <= 64
     assert len(words(arguments)) <= MAX_WORDS

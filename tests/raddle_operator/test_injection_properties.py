@@ -91,6 +91,8 @@ ORIGINALS = {ORIGINAL + name for name in EXTENDED}
 TOUCHED = {
     *plan_annotations.COUNTS,
     *VARIABLES,
+    "SERVER_THREADS",
+    "LLAMA_ARG_THREADS",
     *EXTENDED,
     *ORIGINALS,
     env.PLAN,

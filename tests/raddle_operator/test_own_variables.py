@@ -60,23 +60,57 @@ def test_what_env_from_may_bring_is_only_completed_where_a_process_lacks_it(exis
 
 
 REFUSED = {
-    "no count": ({"SERVER_MODE": "1"}, "a word of a count"),
-    "a loader's": ({"LD_CPU_THREADS": "1"}, "none of rights"),
-    "Raddle's": ({"RADDLE_THREADS": "1"}, "none of rights"),
-    "rights": ({"WORKER_ALLOW_ROOT": "1"}, "none of rights"),
-    "a switch": ({"DEBUG_WORKERS": "1"}, "none of rights"),
+    "no count": ({"SERVER_MODE": "1"}, "end as a count does"),
+    "a loader's": ({"LD_CPU_THREADS": "1"}, "no word of rights"),
+    "Raddle's": ({"RADDLE_THREADS": "1"}, "no word of rights"),
+    "rights": ({"WORKER_ALLOW_ROOT": "1"}, "no word of rights"),
+    "a switch": ({"DEBUG_WORKERS": "1"}, "no word of rights"),
+    **{
+        name: ({name: "1"}, "a name: in capitals")
+        for name in (
+            *("UWSGI_WORKER_EXEC", "GOMP_CPU_AFFINITY", "OMP_PROC_BIND", "NUMBA_THREADING_LAYER", "TF_GPU_THREAD_MODE"),
+            *("VLLM_CPU_OMP_THREADS_BIND", "PROMETHEUS_MULTIPROC_DIR", "WORKER_CLASS", "WORKER_HOST", "WORKER_PORTS"),
+            *(
+                "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+                "UVICORN_LIMIT_CONCURRENCY",
+                "POOLTOKENS",
+                "USE_CPU",
+                "OMP_THREAD_LIMIT",
+            ),
+        )
+    },
     "small letters": ({"server_threads": "1"}, "in capitals"),
     "too long": ({"THREADS_" + "X" * 60: "1"}, "in capitals"),
-    "a family's": ({"OMP_NUM_THREADS": "1"}, "left to runtimes, where a family has it: torch, openmp"),
+    "a family's": ({"NUMBA_NUM_THREADS": "1"}, "left to runtimes, where a family has it: numba"),
     "a word for a value": ({"SERVER_THREADS": "auto"}, "one of {threads}"),
     "two placeholders": ({"SERVER_THREADS": "{threads}{cpus}"}, "one of {threads}"),
     "an empty value": ({"SERVER_THREADS": ""}, "one of {threads}"),
-    "a large number": ({"SERVER_THREADS": "1000000"}, "one of {threads}"),
+    "a large number": ({"SERVER_THREADS": "10000"}, "one of {threads}"),
     "a number without quotes": ({"SERVER_THREADS": 4}, "one of {threads}"),
-    "too many": ({f"THREADS_{n}": "1" for n in range(17)}, "at most 16"),
+    "too many": ({f"N{n}_THREADS": "1" for n in range(9)}, "at most 8"),
     "processes without their number": ({"WEB_CONCURRENCY": "{workers}"}, "with budget.workersPerContainer"),
     "no mapping": (["SERVER_THREADS"], "a mapping"),
 }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("LLAMA_ARG_THREADS", "N_THREADS_BATCH", "BENTOML_NUM_THREAD", "WHISPER__CPU_THREADS", "MAX_CONCURRENCY"),
+        *("TOKENIZATION_WORKERS", "DOCLING_SERVE_ENG_LOC_NUM_WORKERS", "OPENCV_FOR_THREADS_NUM", "OLLAMA_NUM_PARALLEL"),
+        *("MACHINE_LEARNING_MODEL_INTRA_OP_THREADS", "GOMP_SPINCOUNT", "THREAD_POOL_SIZE", "CPU_COUNT", "N_JOBS"),
+    ],
+)
+def test_names_that_programs_give_to_counts_may_be_defined(name):
+    assert parse({"variables": {name: "{threads}"}}).variables == ((name, "{threads}"),)
+
+
+@pytest.mark.parametrize("spec", [{"existingValues": "Override"}, {}])
+@pytest.mark.parametrize("own", ["4", "8", ""])
+def test_what_env_sets_beside_env_from_stays(spec, own):
+    entry = {"name": "SERVER_THREADS", "value": own}
+    found, _, _ = given({"variables": {"SERVER_THREADS": "{threads}"}, **spec}, env=[entry], envFrom=FROM)
+    assert found["SERVER_THREADS"]["value"] == own
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from support.injections import decide, inject
 
+from assembling import regular
 from cluster import objects
+from raddle_operator.injection.binding import BindingOutcome, rebind
 from raddle_operator.injection.decide import MAX_PLANNED_CONTAINERS
 from raddle_operator.objects.policy import pod_from_object, policy_from_object
 from raddle_operator.objects.reasons import SkipReason
@@ -34,6 +36,11 @@ def variables(obj, spec=None):
         (container("ollama/ollama:0.32.0"), "ollama"),
         (container("registry.test:5000/mirror/ollama/ollama@sha256:" + "0" * 64), "ollama"),
         (container("ollama"), None),
+        (container("mirror.test/ai/vllm-openai:v1", args=["--model", "m"]), "vllm-cpu"),
+        (container("nvcr.test/nvidia/vllm:26.01", resources=GPU), "gpu-server"),
+        (container("vllm/vllm-openai:v0.12", resources={"limits": {"nvidia.com/gpu": "0"}}), "vllm-cpu"),
+        (container("anyscale.test/ray-llm:2"), "ray"),
+        (container(command=["/bin/bash", "-c", "--"], args=["ulimit -n 65536; ray start --head"]), "ray"),
         (container("registry.test/ollama"), None),
         (container(command=["/bin/sh", "-c", "exec ollama serve"]), "ollama"),
         (container(args=["llama-server", "-m", "model.gguf"]), "llama.cpp"),
@@ -46,7 +53,7 @@ def variables(obj, spec=None):
         (container("team/ray-tracer:1", command=["python", "ray.py"]), None),
         (container("team/app", command=["python", "app.py", "ray", "vespa", "spark", "model_server"]), None),
         (container("nvcr.test/nvidia/tritonserver:25.10-py3"), "triton"),
-        (container("nvcr.test/nvidia/tritonserver:25.10-py3", resources=GPU), "gpu-server"),
+        (container("nvcr.test/nvidia/tritonserver:25.10-py3", resources=GPU), "triton"),
         (container("", command=[]), None),
         (container("a/" * 1000), None),
     ],
@@ -66,10 +73,10 @@ def test_every_row_is_found_by_each_of_its_names_and_its_policy_can_be_written(r
         module = ["python", "-m", command] if "." in command else [command]
         assert row.name in _names(container(command=module, resources=resources))
     policy = policy_from_object(objects.policy("fast", "ns"))
-    found, flags = applied(row, policy, read(container()))
+    found, kept = applied(row, policy, read(container()))
     assert dict(found.variables) == dict(row.variables)
     assert found.runtimes == (row.runtimes or policy.policy.runtimes)
-    assert flags == ()
+    assert kept == ()
 
 
 def _names(obj):
@@ -105,6 +112,20 @@ def test_a_flag_that_beats_a_variable_is_said():
     assert "-t" in decision.containers[0].kept
 
 
+def test_another_variable_that_means_the_same_counts_before_a_row():
+    set_here, decision = variables(container("localai/localai:v3", env=[{"name": "THREADS", "value": "2"}]))
+    assert "LOCALAI_THREADS" not in set_here
+    assert "THREADS" in decision.containers[0].kept
+
+
+def test_a_plan_with_as_many_variables_as_there_can_be_is_read_again_at_binding():
+    names = {f"{'X' * 40}{n}_THREADS"[-48:]: "{threads}" for n in range(8)}
+    patched, decision = inject(objects.pod(container("immich-app/immich-machine-learning:v2")), {"variables": names})
+    rebound = rebind(patched["metadata"]["annotations"], "node-1", regular(16, 2))
+    assert decision.injected
+    assert rebound.outcome is BindingOutcome.NODE_SPECIFIC, rebound.detail
+
+
 def test_families_of_a_row_stand_in_for_the_default_ones_only():
     rayon = "RAYON_NUM_THREADS"
     image = "huggingface/text-embeddings-inference:cpu-1.9"
@@ -132,11 +153,10 @@ def test_a_server_that_sizes_itself_is_left_alone_unless_it_is_told_not_to(parts
         assert "nobind" in decision.skip.detail
 
 
-def test_a_server_with_a_process_for_each_gpu_shares_the_cpus_among_them():
-    obj = container("vllm/vllm-openai:v0.12", resources={"limits": {"cpu": "16", "nvidia.com/gpu": "4"}})
-    set_here, decision = variables(obj)
-    assert decision.containers[0].plan.workers == 4
-    assert set_here["TORCHINDUCTOR_COMPILE_THREADS"] == "4"
+def test_a_gpu_servers_own_division_of_cpus_is_left_to_it():
+    set_here, _ = variables(container("vllm/vllm-openai:v0.12", resources=GPU))
+    assert set_here["RAYON_NUM_THREADS"] == "8"
+    assert not {"OMP_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS"} & set(set_here)
 
 
 def test_advice_on_processes_is_not_given_where_their_number_is_known():

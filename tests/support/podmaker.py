@@ -29,7 +29,7 @@ VARIABLES = (
     "OMP_PROC_BIND", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "OPENBLAS_NUM_THREADS", "ORT_INTRA_OP_NUM_THREADS",
     "ORT_INTER_OP_NUM_THREADS", "GOMAXPROCS", "MKL_NUM_THREADS", "JAVA_TOOL_OPTIONS", "ORIGINAL_JAVA_TOOL_OPTIONS",
     "NODE_OPTIONS", "ORIGINAL_NODE_OPTIONS", "LD_PRELOAD", "ORIGINAL_LD_PRELOAD", env.PLAN, env.LITERALS, env.REPORT,
-    "WEB_CONCURRENCY", "GUNICORN_CMD_ARGS",
+    "WEB_CONCURRENCY", "GUNICORN_CMD_ARGS", "SERVER_THREADS", "LLAMA_ARG_THREADS",
 )  # fmt: skip
 TEXTS = (
     "", "0", "1", "8", "abc", "/app:/lib", "/opt/raddle/python:/app", "/opt/raddle/python", "$(BASE)/x", "$$(X)",
@@ -39,7 +39,7 @@ TEXTS = (
 )  # fmt: skip
 COMMANDS = (
     ["python", "serve.py"], ["gunicorn", "-w", "4", "app:app"], ["sh", "-c", "exec uvicorn --workers=2 app:app"],
-    ["torchrun", "serve.py"], ["/usr/bin/vllm", "serve"], ["node", "server.js"], ["java", "-jar", "a.jar"], [""],
+    ["torchrun", "serve.py"], ["ollama", "serve"], ["llama-server", "-t", "3"], ["/usr/bin/vllm", "serve"], ["node", "server.js"], ["java", "-jar", "a.jar"], [""],
 )  # fmt: skip
 MOUNTS = (
     {"name": "data", "mountPath": "/data"}, {"name": "data", "mountPath": "/opt/raddle/"},
@@ -76,6 +76,8 @@ FIELDS: dict[str, tuple[Any, ...]] = {
     "allocator": ("System", "Jemalloc"),
     "budget": ({"source": "Request"}, {"source": "Node"}, {"workersPerContainer": 4}),
     "tuning": ("Auto", "ranker"),
+    "variables": ({"SERVER_THREADS": "{threads}"}, {"SERVER_THREADS": "8", "LLAMA_ARG_THREADS": "{cpus}"}),
+    "presets": ("Auto", "Auto", "Never"),
     "threads": ({"intraOp": 3}, {"intraOpPercent": 50}, {"maxIntraOp": 2}, {"spinning": "Never"}),
 }
 JUNK: tuple[Any, ...] = (None, True, 0, -1, 1.5, 2**70, "", "x", [], {}, [[]], {"a": None}, [None], "\ud800", 1e308)

@@ -283,7 +283,8 @@ def _print(
     for name, value in one.variables.items():
         if wide or not name.startswith(OWN):
             # Whole, so that it can be copied.
-            console.print(f"  [dim]{escape(name)}={escape(value)}[/]", soft_wrap=True)
+            why = f"   {one.reasons[name]}" if name in one.reasons else ""
+            console.print(f"  [dim]{escape(name)}={escape(value)}{escape(why)}[/]", soft_wrap=True)
     for skip in one.withheld:
         console.print(f"  [yellow]not given[/] {escape(str(skip))}")
     if one.kept:

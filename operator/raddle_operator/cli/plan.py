@@ -222,6 +222,7 @@ def _print(planned: Sequence[Planned], node: str | None) -> None:
                 console.print(f"[yellow]note[/] {escape(f'{one.workload.title} {outcome.name}: {skip}')}")
             recorded = _recorded(one.pod, outcome.name)
             for kind, text in (
+                ("sets", _own(recorded, injected.literals_of(one.pod).get(outcome.name, {}))),
                 ("preset", explain.preset(outcome.preset, outcome.advice) if recorded else ""),
                 ("tuning", _tuning(recorded)),
                 ("advice", _layout(recorded)),
@@ -232,6 +233,12 @@ def _print(planned: Sequence[Planned], node: str | None) -> None:
             if outcome.kept:
                 note = f"{one.workload.title} {outcome.name}: kept as the pod spec sets it: {', '.join(outcome.kept)}"
                 console.print(f"[yellow]note[/] {escape(note)}")
+
+
+def _own(recorded: wire.Recorded | None, literals: Mapping[str, str]) -> str:
+    """The variables that no family has, with their reasons, "" for none."""
+    found = explain.own_variables(recorded, literals)
+    return "; ".join(f"{name}={literals[name]} ({why})" for name, why in found.items())
 
 
 def _tuning(recorded: wire.Recorded | None) -> str:

@@ -54,12 +54,11 @@ def as_json(row: Preset) -> dict[str, Any]:
         "accelerator": row.accelerator,
         "variables": dict(row.variables),
         "runtimes": list(row.runtimes),
-        "arguments": {name: list(flags) for name, flags in row.arguments.items()},
+        "beaten_by": {name: list(others) for name, others in row.beaten_by.items()},
         "alone": row.alone,
         "unless": dict(row.unless),
         "advice": row.advice,
         "processes": row.processes,
-        "sharded": row.sharded,
         "source": row.source,
     }
 
@@ -68,9 +67,9 @@ def gets(row: Preset) -> str:
     """What a container of it gets, in a line."""
     if row.alone:
         return "left alone" + (f" unless {_pairs(row)} is set" if row.unless else "")
-    return ", ".join(f"{name}={value}" for name, value in row.variables.items()) or (
-        f"families {', '.join(row.runtimes)}" if row.runtimes else "the default families, and advice"
-    )
+    variables = ", ".join(f"{name}={value}" for name, value in row.variables.items())
+    families = f"families {', '.join(row.runtimes)}" if row.runtimes else ""
+    return "; ".join(filter(None, (variables, families))) or "the default families, and advice"
 
 
 def _pairs(row: Preset) -> str:
@@ -84,8 +83,7 @@ def _print_one(row: Preset) -> None:
         ("images", ", ".join(row.images)),
         ("commands", ", ".join(row.commands)),
         ("gets", gets(row)),
-        ("families", ", ".join(row.runtimes)),
-        ("beaten by", ", ".join(flag for flags in row.arguments.values() for flag in flags)),
+        ("beaten by", ", ".join(one for others in row.beaten_by.values() for one in others)),
         ("why alone", row.alone),
         ("advice", row.advice),
         ("source", row.source),

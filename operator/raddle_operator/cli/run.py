@@ -34,6 +34,7 @@ from raddle_operator.objects.policy import PolicyObject
 from raddle_operator.objects.quantities import QuantityError
 from raddle_operator.objects.quantities import parse as quantity
 from raddle_operator.objects.selectors import EVERYTHING
+from raddle_operator.presets.rows import presets
 
 EPILOG = """\b
 Examples:
@@ -147,7 +148,8 @@ def for_everything(policy: PolicyObject) -> PolicyObject:
         namespace=_NAMESPACE if policy.namespace else "",
         pod_selector=EVERYTHING,
         namespace_selector=EVERYTHING,
-        containers=None,
+        # Named there, it is meant here too: also a server that would be left alone.
+        containers=None if policy.containers is None else (_NAME,),
     )
 
 
@@ -159,7 +161,9 @@ def container(limit: str | None, policy: PolicyObject, root: Path, command: Sequ
         # The files are for programs that run here.
         machine = machine._replace(architecture=platform.machine())
     # By its command a server is known.
-    obj = {"name": _NAME, "image": _NAME, "resources": resources, "command": [*command]}
+    told = {name: os.environ[name] for row in presets() for name in row.unless if name in os.environ}
+    env_entries = [{"name": name, "value": value} for name, value in told.items()]
+    obj = {"name": _NAME, "image": _NAME, "resources": resources, "command": [*command], "env": env_entries}
     found = of_container(obj, policy, name, machine)
     return replace(found, variables={name: value.replace("$$", "$") for name, value in found.variables.items()})
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from raddle.planning.planner import MAX_QUOTA_CPUS, Budget
 from raddle_operator.injection.workers import SIDECARS
-from raddle_operator.objects.accelerators import accelerators
+from raddle_operator.objects.accelerators import has_accelerator
 from raddle_operator.objects.pods import Container, Pod
 from raddle_operator.objects.quantities import parse
 
@@ -89,7 +89,7 @@ def container_budget(
         request_cpus=min(float(request), MAX_QUOTA_CPUS) if request else None,
         whole_cpus=whole,
         workers=workers,
-        gpu=accelerators(container) > 0,
+        gpu=has_accelerator(container),
         shim=shim,
         smallest_cores=smallest_cores,
         because=because,

@@ -29,7 +29,6 @@ from raddle_operator.injection.tuned import Place, Tunings, follow
 from raddle_operator.injection.variables import Variables
 from raddle_operator.injection.volumes import Shim, ShimDelivery
 from raddle_operator.injection.workers import SIDECARS, workers
-from raddle_operator.objects.accelerators import accelerators
 from raddle_operator.objects.pods import Container, Pod, pod_from_object, workload_of
 from raddle_operator.objects.policy import PolicyObject
 from raddle_operator.objects.quantities import QuantityError
@@ -80,7 +79,7 @@ class ContainerOutcome(NamedTuple):
     """What one container gets: a plan, or the reason why it gets nothing.
 
     `withheld` says which parts of the plan can't be given and why; `kept` names the variables that stay as the pod
-    spec sets them, and flags of its command that beat one; `variables` those that Raddle sets. `preset` is the known
+    spec sets them, and what beats a preset's; `variables` those that Raddle sets. `preset` is the known
     server that it runs, and `advice` what its user should do about that.
     """
 
@@ -242,16 +241,13 @@ def _plan_container(
 ) -> tuple[ContainerOutcome, ContainerChange | None]:
     """What a container without ours gets; no change where it gets nothing."""
     name, governing = container.name, common.policy
-    flags: tuple[str, ...] = ()
+    beating: tuple[str, ...] = ()
     if preset is not None:
-        of_preset, flags = matching.applied(preset, governing, container)
+        of_preset, beating = matching.applied(preset, governing, container)
         governing = replace(governing, policy=of_preset)
     policy = governing.policy
     activation = activate(container, governing, common.shim, common.architecture, common.door_closed)
     asked, source = workers(container)
-    if preset is not None and preset.sharded and not source and accelerators(container) > 1:
-        asked = accelerators(container)
-        source = f"one per accelerator, {preset.title}"
     try:
         budget = container_budget(
             container,
@@ -284,7 +280,7 @@ def _plan_container(
         name=name,
         plan=plan,
         withheld=withheld,
-        kept=given.kept + flags,
+        kept=given.kept + beating,
         variables=given.names,
         preset=preset,
         advice=_advice(preset, processes=policy.workers is not None or bool(source)),

@@ -8,6 +8,7 @@ from typing import Any
 
 from raddle import env
 from raddle.planning import wire
+from raddle.planning.templates import PLACEHOLDERS
 from raddle_operator.injection import plan_annotations
 from raddle_operator.objects.reasons import Skip
 from raddle_operator.presets.rows import Preset
@@ -19,7 +20,8 @@ class ContainerExplanation:
 
     `node` is the node that the plan was made for, None for safe values; `planned_cpus` the limit that it counted with,
     None without one; `variables` are the environment variables that Raddle sets, with the values that they have when a
-    container starts now; `kept` those that stay as the pod spec sets them. `tuned` is the InferenceTuning whose result
+    container starts now, `reasons` why some are what they are;
+    `kept` those that stay as the pod spec sets them. `tuned` is the InferenceTuning whose result
     the plan follows, "" for none; because["tuned"] says why, where the policy names one. `withheld` is what the
     container does not get, and why. `preset` says which known server it runs, in a line; "" for none.
     `problem` is why the plan can't be read, "" where it can.
@@ -32,6 +34,7 @@ class ContainerExplanation:
     values: Mapping[str, Any] = field(default_factory=dict)
     because: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
     kept: tuple[str, ...] = ()
     tuned: str = ""
     withheld: tuple[Skip, ...] = ()
@@ -81,17 +84,28 @@ def _explain(
         values=recorded.values,
         because={name: why for name, why in recorded.because.items() if name not in kept},
         variables=variables,
+        reasons=own_variables(recorded, literals),
         kept=kept,
         tuned=recorded.tuned.by if recorded.tuned is not None else "",
     )
 
 
 def preset(row: Preset | None, advice: str) -> str:
-    """Which known server a container runs, what that changes and what its user should do; "" for none."""
+    """Which known server a container runs, and what its user should do; "" for none."""
     if row is None:
         return ""
-    changes = f" ({', '.join(row.sets)})" if row.sets and not row.alone else ""
-    return f"{row.title}{changes}" + (f": {advice}" if advice else "")
+    return f"{row.title}: {advice}" if advice else row.title
+
+
+def own_variables(recorded: wire.Recorded | None, literals: Mapping[str, str]) -> Mapping[str, str]:
+    """Why a variable that no family has is what it is: name to what its template means, for those of `literals`."""
+    found = recorded.policy.variables if recorded is not None else ()
+    return {name: _meaning(template) for name, template in found if name in literals}
+
+
+def _meaning(template: str) -> str:
+    placeholder = PLACEHOLDERS.get(template)
+    return f"{template}: {placeholder.meaning}" if placeholder else "as the policy says"
 
 
 def tuning(tuned: str, because: Mapping[str, str]) -> str:

@@ -113,13 +113,13 @@ def chosen(
         return Variables(references=told, literals={}, completed=completed, kept=found.kept, withheld=(_COMPLETED,))
     # A name that no family has may be a secret's in what envFrom brings: it is set only where a process lacks it.
     behind = _own(policy) & found.values.keys() if clean.env_from else frozenset()
-    absent = {name: found.values[name] for name in found.values if name in behind}
+    absent = {name: found.values[name] for name in found.values if name in behind and name not in clean.env}
     withheld = (*found.withheld, _HIDDEN_OWN) if absent else found.withheld
     return Variables(
         references={**told, **_references(clean, plan, kept, policy)},
         literals={name: value for name, value in found.values.items() if name not in behind},
         completed={**absent, **found.left} if door else {},
-        kept=found.kept,
+        kept=found.kept + tuple(sorted(behind & clean.env.keys())),
         withheld=() if door else withheld,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from raddle_operator.objects.pods import Container
 
@@ -11,18 +11,13 @@ _ACCELERATORS: Final = (
     "google.com/tpu",
     "gpu.intel.com/",
     "habana.ai/gaudi",
+    "nvidia.com/gpu.shared",
     "nvidia.com/mig-",
 )
 
 
-def accelerators(container: Container) -> int:
-    """How many it asks for, 0 for none; one of each kind whose number can't be read."""
-    kinds = {**container.requests, **container.limits}
-    return sum(
-        _count(value) for name, value in kinds.items() if name.endswith("/gpu") or name.startswith(_ACCELERATORS)
-    )
-
-
-def _count(quantity: Any) -> int:
-    text = str(quantity)
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 and int(text) else 1
+def has_accelerator(container: Container) -> bool:
+    """Whether it asks for one, in its limits or requests; none of them is none."""
+    asked = {**container.requests, **container.limits}
+    names = (name for name, quantity in asked.items() if str(quantity) != "0")
+    return any(name.endswith("/gpu") or name.startswith(_ACCELERATORS) for name in names)

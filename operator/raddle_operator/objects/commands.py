@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 # A script passed as an argument is looked at this far, and a command as many words.
 MAX_ARGUMENT: Final = 4096
 MAX_WORDS: Final = 4096
 _SHELLS: Final = frozenset(("sh", "bash", "dash", "ash", "zsh"))
+# Words of a shell's grammar that a program may follow.
+_KEYWORDS: Final = frozenset(("!", "do", "elif", "else", "if", "then", "until", "while", "{"))
 # What starts another program -> how many words of its own come before that, options aside.
 _WRAPPERS: Final = {
     **dict.fromkeys(("catchsegv", "dumb-init", "env", "exec", "ionice", "jemalloc.sh", "nice", "nohup", "numactl"), 0),
@@ -21,12 +24,18 @@ _WRAPPERS: Final = {
         ("conda", "gosu", "micromamba", "pdm", "pipenv", "poetry", "su-exec", "taskset", "timeout", "uv"), 1
     ),
 }
+_ENTRYPOINTS: Final = ("entrypoint", "entrypoint.sh")
+# Their options whose value is a word of its own.
+_VALUED: Final = frozenset(
+    ("-C", "-a", "-g", "-k", "-n", "-p", "-u", "--group", "--name", "--prefix", "--user", "--with")
+)
 _SEPARATORS: Final = re.compile(r"&&|\|\||[;|&\n()]")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _PYTHON: Final = re.compile(r"(python|pypy)[0-9.]*")
 _NUMBER: Final = re.compile(r"[0-9][0-9a-fx,.-]*")
-# A shell that starts a shell, and so on: nobody means it.
+# A shell that starts a shell, and so on: nobody means it; nor that many commands in a line.
 _MAX_DEPTH: Final = 3
+_MAX_PROGRAMS: Final = 64
 
 
 def words(arguments: Sequence[str]) -> list[str]:
@@ -44,7 +53,7 @@ def words(arguments: Sequence[str]) -> list[str]:
 
 def programs(arguments: Sequence[str]) -> frozenset[str]:
     """The last names of the programs that are started; of `python -m a.b` the module a.b and its package a."""
-    return frozenset(_programs(list(arguments[:MAX_WORDS]), _MAX_DEPTH))
+    return frozenset(islice(_programs(list(arguments[:MAX_WORDS]), _MAX_DEPTH), _MAX_PROGRAMS))
 
 
 def _programs(command: Sequence[str], depth: int) -> Iterator[str]:
@@ -53,26 +62,33 @@ def _programs(command: Sequence[str], depth: int) -> Iterator[str]:
         return
     name, rest = command[place].strip("\"'").rpartition("/")[2], command[place + 1 :]
     if name in _SHELLS:
-        script = next((rest[at + 1] for at, word in enumerate(rest[:-1]) if _is_option(word, "c")), "")
-        for part in _SEPARATORS.split(script[:MAX_ARGUMENT]):
+        for part in _SEPARATORS.split(_script(rest)[:MAX_ARGUMENT], _MAX_PROGRAMS):
             yield from _programs(part.split(), depth - 1)
     elif _PYTHON.fullmatch(name):
-        parts = _module(rest)[:MAX_ARGUMENT].split(".")
+        module, script = _run_by_python(rest)
+        if script:
+            yield script.rpartition("/")[2]
+        parts = module[:MAX_ARGUMENT].split(".") if module else []
         yield from (".".join(parts[: count + 1]) for count in range(min(len(parts), 8)))
     else:
         yield name
 
 
 def _after_wrappers(command: Sequence[str]) -> int:
-    """The place of the program that assignments, wrappers and their options stand before."""
+    """The place of the program that keywords, assignments, wrappers and their options stand before."""
     own = 0
-    wrapped = False
+    wrapped = is_value = False
     for place, word in enumerate(command):
-        count = _WRAPPERS.get(word.rpartition("/")[2])
-        if count is not None:
+        name = word.rpartition("/")[2]
+        count = 0 if name.endswith(_ENTRYPOINTS) and place + 1 < len(command) else _WRAPPERS.get(name)
+        if is_value:
+            is_value = False
+        elif count is not None:
             own, wrapped = count, True
-        elif _ASSIGNMENT.match(word) or (wrapped and word.startswith("-")):
+        elif word in _KEYWORDS or _ASSIGNMENT.match(word):
             continue
+        elif wrapped and word.startswith("-"):
+            is_value = word in _VALUED
         elif own:
             own -= 1
         elif not (wrapped and _NUMBER.fullmatch(word)):
@@ -80,17 +96,20 @@ def _after_wrappers(command: Sequence[str]) -> int:
     return len(command)
 
 
-def _module(rest: Sequence[str]) -> str:
-    """What `-m` names among Python's own options, "" where a script or nothing follows."""
+def _script(rest: Sequence[str]) -> str:
+    """What a shell is told by -c, "" where it is told nothing."""
+    told = (at for at, word in enumerate(rest) if re.fullmatch("-[a-z]*c[a-z]*", word))
+    start = next(told, None)
+    return "" if start is None else next((word for word in rest[start + 1 :] if not word.startswith("-")), "")
+
+
+def _run_by_python(rest: Sequence[str]) -> tuple[str, str]:
+    """What `-m` names among Python's own options, and else the script; "" for what there is not."""
     takes_value = False
-    for place, word in enumerate(rest[:-1]):
+    for place, word in enumerate(rest):
         if word == "-m":
-            return rest[place + 1]
+            return (rest[place + 1] if place + 1 < len(rest) else ""), ""
         if not takes_value and not word.startswith("-"):
-            return ""
-        takes_value = word in ("-W", "-X")
-    return ""
-
-
-def _is_option(word: str, letter: str) -> bool:
-    return word.startswith("-") and not word.startswith("--") and word.endswith(letter)
+            return "", word
+        takes_value = word in ("-W", "-X", "-c")
+    return "", ""

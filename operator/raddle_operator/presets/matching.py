@@ -1,7 +1,7 @@
 """Which preset a container is, by its image or command, and a policy with what that changes.
 
-Only whole names count: repository/name of the image whatever its registry, and the program that is started. A word
-elsewhere in a command line, or an image of the same last name, is no proof.
+Only whole names count: repository/name of the image whatever its registry, or the name alone where a row says so, and
+the program that is started. A word elsewhere in a command line is no proof.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from raddle.planning.policy import Policy
-from raddle_operator.objects.accelerators import accelerators
+from raddle_operator.objects.accelerators import has_accelerator
 from raddle_operator.objects.commands import programs, words
 from raddle_operator.objects.pods import Container
 from raddle_operator.objects.policy import PolicyObject
@@ -26,24 +26,27 @@ class _Index(NamedTuple):
 
 
 class Applied(NamedTuple):
-    """A policy for one container: with its preset's variables and families, but for those that its flags beat."""
+    """A policy for one container: with its preset's variables and families, but for those that `kept` ones beat.
+
+    These are flags of its command, and variables that mean the same.
+    """
 
     policy: Policy
-    flags: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
 
 def find(container: Container) -> Preset | None:
     """The first preset that the container is; None where it is none."""
     index = _index()
-    places = {*index.images.get(_repository(container.image), ())}
+    repository = _repository(container.image)
+    places = {*index.images.get(repository, ()), *index.images.get(repository.rpartition("/")[2], ())}
     for program in programs(container.arguments):
         places.update(index.commands.get(program, ()))
     if not places:
         return None
-    has_accelerator = accelerators(container) > 0
-    rows = presets()
+    rows, accelerated = presets(), has_accelerator(container)
     fitting = (rows[place] for place in sorted(places))
-    return next((row for row in fitting if row.accelerator in (None, has_accelerator)), None)
+    return next((row for row in fitting if row.accelerator in (None, accelerated)), None)
 
 
 def left_alone(preset: Preset, container: Container) -> str:
@@ -61,14 +64,14 @@ def applied(preset: Preset, governing: PolicyObject, container: Container) -> Ap
     """The policy as it is for this container: what the policy says itself counts before the preset."""
     policy = governing.policy
     own = dict(policy.variables)
-    given = set(words(container.arguments)) if preset.arguments else set()
-    given |= {word.partition("=")[0] for word in given}
-    flags = {name: next((flag for flag in of if flag in given), "") for name, of in preset.arguments.items()}
-    added = {name: value for name, value in preset.variables.items() if not flags.get(name)}
+    there = {word.partition("=")[0] for word in words(container.arguments)} if preset.beaten_by else set()
+    there |= container.env.keys()
+    kept = {name: [one for one in others if one in there] for name, others in preset.beaten_by.items()}
+    added = {name: value for name, value in preset.variables.items() if not kept.get(name)}
     changed = policy._replace(variables=tuple(sorted({**added, **own}.items())))
     if preset.runtimes and not governing.names_runtimes:
         changed = changed._replace(runtimes=preset.runtimes)
-    return Applied(changed, tuple(flag for name, flag in flags.items() if flag and name not in own))
+    return Applied(changed, tuple(found[0] for name, found in kept.items() if found and name not in own))
 
 
 @cache
@@ -83,8 +86,8 @@ def _index() -> _Index:
 
 
 def _repository(image: str) -> str:
-    """The last two parts of an image's name, without tag and digest; "" where there are none, or it is too long."""
+    """The last two parts of an image's name, or its one, without tag and digest; "" where it is too long."""
     if len(image) > _MAX_IMAGE:
         return ""
     *above, last = image.partition("@")[0].split("/")
-    return f"{above[-1]}/{last.partition(':')[0]}" if above else ""
+    return "/".join((*above[-1:], last.partition(":")[0]))

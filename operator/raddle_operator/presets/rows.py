@@ -28,17 +28,11 @@ class Preset:
     accelerator: bool | None = field(default=None, compare=False)
     variables: Mapping[str, str] = field(default_factory=dict, compare=False)
     runtimes: tuple[str, ...] = field(default=(), compare=False)
-    arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
+    beaten_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
     alone: str = field(default="", compare=False)
     unless: Mapping[str, str] = field(default_factory=dict, compare=False)
     advice: str = field(default="", compare=False)
     processes: bool = field(default=False, compare=False)
-    sharded: bool = field(default=False, compare=False)
-
-    @property
-    def sets(self) -> tuple[str, ...]:
-        """What it changes, in words: variables with their templates, and families."""
-        return (*(f"{name}={value}" for name, value in self.variables.items()), *self.runtimes)
 
 
 @cache
@@ -60,5 +54,5 @@ def _preset(row: Mapping[str, Any]) -> Preset:
     # As a policy's own: by the same rules, PolicyError is a ValueError.
     parse({"variables": row.get("variables", {})})
     frozen: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in row.items()}
-    arguments = {name: tuple(flags) for name, flags in row.get("arguments", {}).items()}
-    return Preset(**{**frozen, "arguments": arguments})
+    frozen["beaten_by"] = {name: tuple(others) for name, others in row.get("beaten_by", {}).items()}
+    return Preset(**frozen)

@@ -148,12 +148,10 @@ def _read_variables(path: str, value: Any, allowed: Tuple[str, str]) -> Tuple[Tu
     """Name and template of each variable, sorted by name."""
     if not isinstance(value, Mapping):
         raise PolicyError(path, value, "a mapping of names to values")
-    if len(value) > templates.MAX_VARIABLES:
-        raise PolicyError(path, f"{len(value)} variables", f"at most {templates.MAX_VARIABLES}")
     names, values = allowed
     for name, template in value.items():
         if not isinstance(name, str) or not templates.is_name(name):
-            raise PolicyError(path, name, f"a name {names}")
+            raise PolicyError(path, name, f"a name: {names}")
         if not isinstance(template, str) or not templates.is_value(template):
             raise PolicyError(f"{path}.{name}", template, values)
     return tuple(sorted(value.items()))

@@ -323,6 +323,8 @@ def parse(spec: Mapping[str, Any]) -> Policy:
     """
     policy = Policy(**_read(spec))
     _check_combinations(policy)
+    if len(policy.variables) > templates.MAX_VARIABLES:
+        raise PolicyError("variables", f"{len(policy.variables)} of them", f"at most {templates.MAX_VARIABLES}")
     return policy
 
 

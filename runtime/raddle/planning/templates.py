@@ -1,8 +1,7 @@
 """A policy's own variables: which names they may have, and what their values are made of.
 
 A value is one placeholder or one whole number, and a name is one that programs give to a count: a policy can say how
-many threads or processes there are, and nothing else. So who may write policies can't make a program load code, open
-a door or take another's rights by them.
+many threads or processes there are, and no file, address, switch or right.
 """
 
 from __future__ import annotations
@@ -28,15 +27,22 @@ PLACEHOLDERS: Dict[str, Placeholder] = {
     "{openmp}": Placeholder("as `OMP_NUM_THREADS`", values.openmp),
     "{spinning}": Placeholder("1 where idle threads may spin, else 0", values.spins),
 }
-MAX_VARIABLES = 16
+# With a known server's own, the plan's annotation has room for them (raddle.env.RESERVED_PLAN).
+MAX_VARIABLES = 8
 # RE2 reads these as Python does: the API server's rules are made from them.
-NAME = "[A-Z][A-Z0-9_]{0,61}[A-Z0-9]"
-COUNTED = "THREAD|CPU|PROC|CORES|WORKER|CONCURREN|PARALLEL|JOBS|POOL|SPIN|BLOCKTIME"
-REFUSED = (
-    "^(RADDLE|LD|KUBERNETES)_|(^|_)(ALLOW|AUTH|DEBUG|DISABLE|ENABLE|GID|INSECURE|KEY|PASSWORD|PATH|PORT|PRELOAD|"
-    "PRIVILEGED|ROOT|SECRET|SECURITY|SKIP|TLS|TOKEN|TRUST|UID|UNSAFE|USER|VERIFY)(_|$)"
+NAME = "[A-Z][A-Z0-9_]{0,46}[A-Z0-9]"
+# How a name ends that is one of a count.
+COUNTED = (
+    "(^|_)((N|NUM|MAX|MIN)_?(THREAD|CPU|CORE|PROC|WORKER|JOB|PARALLEL)|THREADS|CPUS|CORES|PROCS|PROCESSES|PROCESSORS|"
+    "WORKERS|JOBS|CONCURRENCY|PARALLELISM|BLOCKTIME|SPIN|SPINNING|SPINCOUNT|"
+    "(THREAD|CPU|CORE|PROC|PROCESS|WORKER|JOB|POOL|THREADPOOL|SPIN)S?_(COUNT|NUM|SIZE)|THREADS_(BATCH|HTTP)|"
+    "(THREADS|WORKERS|PROCESSES)_PER_[A-Z]+)$"
 )
-VALUE = r"\{(threads|cpus|workers|interOp|openmp|spinning)\}|0|[1-9][0-9]{0,5}"
+REFUSED = (
+    "^(RADDLE|LD|KUBERNETES|CUDA|OMP)_|(^|_)(ALLOW|ALLOWED|AUTH|BIND|DEBUG|DISABLE|DISABLED|ENABLE|ENABLED|EXEC|"
+    "FORCE|GID|INSECURE|LIMIT|ONLY|ROOT|SKIP|TRUST|UID|UNSAFE|USE|USER)(_|$)"
+)
+VALUE = r"\{(threads|cpus|workers|interOp|openmp|spinning)\}|0|[1-9][0-9]{0,3}"
 LONGEST_VALUE = max(map(len, PLACEHOLDERS))
 # They say how many processes there are: not before a policy has, since its counts are of one of so many.
 OF_PROCESSES = ("MLSERVER_PARALLEL_WORKERS", "TS_DEFAULT_WORKERS_PER_MODEL", "UVICORN_WORKERS", "WEB_CONCURRENCY")
@@ -62,7 +68,6 @@ def value(template: str) -> values.Value:
 def listed() -> Tuple[str, str]:
     """What a name and a value may be, in words."""
     return (
-        "in capitals, with a word of a count in it (" + ", ".join(COUNTED.split("|")) + ") and none of rights, files or"
-        " switches",
-        "one of " + ", ".join(PLACEHOLDERS) + ' or a whole number below a million, in quotes, such as "{threads}"',
+        "in capitals, end as a count does (_THREADS, _WORKERS, NUM_CPU, POOL_SIZE) and have no word of rights or switches",
+        "one of " + ", ".join(PLACEHOLDERS) + ' or a whole number up to 9999, in quotes, such as "{threads}"',
     )
