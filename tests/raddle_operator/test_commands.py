@@ -37,6 +37,8 @@ from raddle_operator.objects.commands import MAX_WORDS, programs, words
         (["python", "-m"], set()),
         (["bash", "start.sh", "vllm"], set()),
         (["bash"], set()),
+        (["bash", "-c"], set()),
+        (["/bin/bash", "-lc", "--", "ulimit -n 65536; ray start --block"], {"ulimit", "ray"}),
         (["sh", "-c", "sh -c 'vllm serve'"], {"vllm"}),
         (["echo", "ray", "vllm"], {"echo"}),
         (["env"], set()),

@@ -107,15 +107,24 @@ def test_the_pod_spec_the_policy_and_flags_count_before_a_row(parts, spec, value
     assert set_here.get("LLAMA_ARG_THREADS") == value
 
 
+@pytest.mark.parametrize(("spec", "value"), [({}, None), ({"existingValues": "Override"}, "4")])
+def test_an_older_name_of_a_variable_in_the_pod_spec_stays_too(spec, value):
+    set_here, decision = variables(container("localai/localai", env=[{"name": "THREADS", "value": "7"}]), spec)
+    assert set_here["THREADS"] == "7"
+    assert set_here.get("LOCALAI_THREADS") == value
+    assert ("THREADS" in decision.containers[0].kept) == (value is None)
+
+
+@pytest.mark.parametrize(("env", "own"), [([], "4"), ([{"name": "OMP_NUM_THREADS", "value": "7"}], None)])
+def test_a_variable_that_would_beat_the_pod_specs_openmp_is_left_out_and_raddles_own_openmp_is_not_taken_for_it(
+    env, own
+):
+    assert variables(container("docling-project/docling-serve", env=env))[0].get("DOCLING_NUM_THREADS") == own
+
+
 def test_a_flag_that_beats_a_variable_is_said():
     _, decision = variables(container("ggml-org/llama.cpp:server", args=["-t", "5"]))
     assert "-t" in decision.containers[0].kept
-
-
-def test_another_variable_that_means_the_same_counts_before_a_row():
-    set_here, decision = variables(container("localai/localai:v3", env=[{"name": "THREADS", "value": "2"}]))
-    assert "LOCALAI_THREADS" not in set_here
-    assert "THREADS" in decision.containers[0].kept
 
 
 def test_a_plan_with_as_many_variables_as_there_can_be_is_read_again_at_binding():

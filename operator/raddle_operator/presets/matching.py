@@ -65,7 +65,8 @@ def applied(preset: Preset, governing: PolicyObject, container: Container) -> Ap
     policy = governing.policy
     own = dict(policy.variables)
     there = {word.partition("=")[0] for word in words(container.arguments)} if preset.beaten_by else set()
-    there |= container.env.keys()
+    if policy.existing_values != "Override":
+        there |= container.env.keys()
     kept = {name: [one for one in others if one in there] for name, others in preset.beaten_by.items()}
     added = {name: value for name, value in preset.variables.items() if not kept.get(name)}
     changed = policy._replace(variables=tuple(sorted({**added, **own}.items())))

@@ -18,7 +18,8 @@ all of a row, `raddle plan` and `kubectl raddle explain` which one a container i
 
 - What the pod spec sets stays, as for [families](families.md), and a policy's own `variables` count before a row's.
 - Families of a row take the place of the default ones where the policy has no `runtimes`.
-- A flag in the command that beats a variable leaves it out, and `raddle plan` names it.
+- A flag in the command that beats a variable leaves it out, and so does an older name of it in the pod spec, such as
+  LocalAI's `THREADS`; `raddle plan` names it.
 - `presets: Never` in a policy: all containers alike.
 - Left alone means that the container gets nothing, with the skip reason
   [ManagedByServer](skip-reasons.md). A policy that names it in `containers` plans it all the same.
