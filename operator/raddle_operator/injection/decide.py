@@ -171,7 +171,7 @@ def _plan_containers(
         by_door=opened if isinstance(opened, str) else "",
     )
     try:
-        resources = pod_resources(pod)
+        resources = pod_resources(pod, policy.policy.reserve_cpus)
     except QuantityError as error:
         return outcomes, [], None, Skip(reason=SkipReason.MALFORMED, detail=f"resources: {error}")
     common = _Common(

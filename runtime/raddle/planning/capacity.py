@@ -30,6 +30,8 @@ class Budget(NamedTuple):
     gpu              the container has a GPU.
     shim             a shim will be in the process, so spinning can be controlled.
     smallest_cores   physical cores of the smallest node known to Raddle; None: no node is known.
+    reclaimed        the CPUs are lent: whoever owns them may take them back at any time.
+    dedicated        who gives the container `whole_cpus` of its own; "": the kubelet if anybody.
     because          where the limit comes from, in words.
     """
 
@@ -41,6 +43,8 @@ class Budget(NamedTuple):
     gpu: bool = False
     shim: bool = True
     smallest_cores: Optional[int] = None
+    reclaimed: bool = False
+    dedicated: str = ""
     because: str = "no CPU limit"
 
 
@@ -91,9 +95,14 @@ def is_exclusive(machine: Optional[Machine], budget: Budget) -> bool:
 
     A cpuset alone never says so: on a node with the static CPU manager every shared container has one too.
     """
-    if machine is None or budget.whole_cpus < 1 or machine.kubelet.cpu_manager_policy != "static":
+    if machine is None or budget.whole_cpus < 1:
         return False
-    return budget.cpus is None or cpuset.count(budget.cpus) == budget.whole_cpus
+    if budget.cpus is not None:
+        owned = cpuset.count(budget.cpus) == budget.whole_cpus
+    else:
+        # Nobody but the pod says so: in the container all CPUs of a node would be no sign of it.
+        owned = not budget.dedicated or budget.whole_cpus < cpuset.count(machine.online)
+    return owned and (budget.dedicated != "" or machine.kubelet.cpu_manager_policy == "static")
 
 
 def capacity_for(machine: Optional[Machine], budget: Budget, policy: Policy) -> CPUCapacity:
@@ -199,7 +208,7 @@ def _exclusive(machine: Machine, budget: Budget, policy: Policy) -> CPUCapacity:
     """All whole cores of the exclusive set, cut to one NUMA node where that holds enough of them."""
     whole, wanted = budget.whole_cpus, placement_policy(policy, gpu=budget.gpu)
     placed = place(machine, whole, wanted, budget.cpus)
-    because = f"{whole} exclusive CPUs (Guaranteed, static CPU manager)"
+    because = f"{whole} exclusive CPUs ({budget.dedicated or 'Guaranteed, static CPU manager'})"
     if placed.units != whole:
         because += " on " + in_words(machine, placed.units, wanted, placed.places)
     if placed.threads < placed.units:

@@ -18,6 +18,7 @@ _MAX_DURATION = 32
 _DURATION = r"([0-9]{1,10}([.][0-9]{1,3})?(h|m|s|ms|us)){1,4}"
 _DURATION_PART = re.compile(r"([0-9.]+)([a-z]+)")
 _UNITS_US = {"h": 3600 * 10**6, "m": 60 * 10**6, "s": 10**6, "ms": 1000, "us": 1}
+_CPUS = r"([0-9]{1,4}([.][0-9]{1,3})?|[0-9]{1,7}m)"
 # No sign but in -1, no leading zeros.
 _WHOLE = re.compile(r"-1|0|[1-9][0-9]{0,18}")
 
@@ -105,6 +106,16 @@ def read_rate(path: str, value: Any, allowed: Tuple[int, int]) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low < value <= high:
         raise PolicyError(path, value, f"a number above {low}, at most {high}")
     return float(value)
+
+
+def read_cpus(path: str, value: Any, allowed: Tuple[int, int]) -> float:
+    """The CPUs of a quantity of Kubernetes, such as 200m or "0.5". Raises PolicyError."""
+    low, high = allowed
+    if isinstance(value, str) and re.fullmatch(_CPUS, value):
+        cpus = int(value[:-1]) / 1000 if value.endswith("m") else float(value)
+        if low <= cpus <= high:
+            return cpus
+    raise PolicyError(path, value, f'a CPU quantity as text, up to {high}, such as 200m, "1" or "0.5"')
 
 
 def _read_words(path: str, value: Any, allowed: Tuple[str, ...]) -> Tuple[str, ...]:
@@ -213,6 +224,12 @@ def rate(path: str, highest: int, text: str) -> Any:
     """A number above zero; None: absent."""
     schema = {"type": "number", "minimum": 0, "exclusiveMinimum": True, "maximum": highest}
     ROWS.append(Field(path, text, read_rate, (0, highest), schema, None))
+
+
+def cpus(path: str, highest: int, text: str) -> Any:
+    """CPUs, written as a quantity of Kubernetes; None: absent."""
+    schema = {"type": "string", "maxLength": 8, "pattern": f"^{_CPUS}$"}
+    ROWS.append(Field(path, text, read_cpus, (0, highest), schema, None))
 
 
 def words(path: str, allowed: Tuple[str, ...], default: Tuple[str, ...], text: str, item: str) -> Any:

@@ -399,6 +399,8 @@ def _spinning(
         why = f"{runnable} runnable threads on {capacity.budget_cpus:g} CPUs"
     elif budget.gpu:
         why = "GPU session"
+    elif budget.reclaimed:
+        why = "CPUs are lent, and may be taken back"
     else:
         because["spinning"] = f"{runnable} runnable thread{'s' * (runnable != 1)} for {capacity.budget_cpus:g} CPUs"
         return "bounded"

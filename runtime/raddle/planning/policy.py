@@ -22,8 +22,8 @@ _PROVIDERS = ". ".join(f"{name}: {entries.listed(options)}" for name, (_, option
 class Policy(NamedTuple):
     """The settings of one policy that decide a plan; absent means that Raddle decides.
 
-    Counts are threads; percents are of the usable cores. run_time_us and request_rate are of one container: a run of
-    the model on one thread in microseconds, and requests a second; None: not known.
+    Counts are threads; percents are of the usable cores. reserve_cpus is in CPUs. run_time_us and request_rate are of
+    one container: a run of the model on one thread in microseconds, and requests a second; None: not known.
     """
 
     objective: str = kinds.word(
@@ -59,6 +59,14 @@ class Policy(NamedTuple):
         "Callers that run inference at the same time in one process, such as the thread pool of an HTTP server. "
         "Absent: 1 is assumed, and the plan says so.",
         filled_in=False,
+    )
+    reserve_cpus: Optional[float] = kinds.cpus(
+        "budget.reserve",
+        1024,
+        "CPUs of the limit that are left for others, such as 200m: of the pod-level limit for the pod's other "
+        "containers, else of the container's own for its other processes. The threads then have whole CPUs of the "
+        "rest, at least one thread. No effect on exclusive CPUs and without a limit. Absent: under a pod-level limit "
+        "what the other containers without a limit of their own request. 0: nothing.",
     )
     run_time_us: Optional[int] = kinds.duration_us(
         "load.runTime",
@@ -432,6 +440,8 @@ def to_settings(policy: Policy) -> Dict[str, Any]:
     for name, value in found.items():
         if name == "run_time_us":
             found[name] = f"{value}us"
+        elif name == "reserve_cpus":
+            found[name] = f"{round(value * 1000)}m"
         elif name in ("config_entries", "variables"):
             found[name] = dict(value)
         elif name == "provider_options":

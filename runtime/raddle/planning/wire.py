@@ -34,6 +34,8 @@ _BUDGET_FIELDS: Tuple[Tuple[str, type], ...] = (
     ("gpu", bool),
     ("shim", bool),
     ("smallest_cores", int),
+    ("reclaimed", bool),
+    ("dedicated", str),
     ("because", str),
 )
 _MAX_BECAUSE = 160

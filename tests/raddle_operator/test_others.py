@@ -1,0 +1,159 @@
+"""What others have decided about a pod's CPUs: boosts, CPUs that are lent, dedicated ones, and what a pod keeps for its
+other containers. The annotations are those of the projects' own tests and documents, named beside each."""
+
+from __future__ import annotations
+
+import pytest
+
+from assembling import regular
+from raddle.planning.planner import Budget, plan
+from raddle.planning.policy import Policy, PolicyError, from_settings, parse, to_settings
+from raddle_operator.injection.budget import container_budget, pod_resources
+from raddle_operator.objects.pods import pod_from_object
+
+# VPA 1.8.1, pkg/utils/annotations/vpa_cpu_boost_test.go, "valid annotation".
+VPA = {"vpaCpuStartupBoost/serve": '{"requests":{"cpu":"1","memory":"1Gi"},"limits":{"cpu":"2","memory":"2Gi"}}'}
+# kube-startup-cpu-boost, internal/boost/pod/pod_test.go.
+STARTUP = {
+    "autoscaling.x-k8s.io/startup-cpu-boost": '{"timestamp":"2023-10-05T10:00:00Z","initCPURequests":{"serve":"500m"},'
+    '"initCPULimits":{"serve":"1"}}'
+}
+# Koordinator, apis/slo/v1alpha1/nodeslo.go: CPUBurstConfig.
+BURST = {"koordinator.sh/cpuBurst": '{"policy":"auto","cpuBurstPercent":1000,"cfsQuotaBurstPercent":300}'}
+# nri-plugins, the balloons policy.
+BALLOON = {"balloon.balloons.resource-policy.nri.io/container.serve": "dynamic"}
+RECLAIMED = {"katalyst.kubewharf.io/qos_level": "reclaimed_cores"}
+DEDICATED = {"katalyst.kubewharf.io/qos_level": "dedicated_cores"}
+
+
+def budget(resources, annotations=None, labels=None, *, beside=(), of_pod=None, reserve=None):
+    """What the first container counts with."""
+    others = [{"name": name, "resources": part} for name, part in beside]
+    spec = {"containers": [{"name": "serve", "resources": resources}, *others]}
+    if of_pod:
+        spec["resources"] = of_pod
+    read = pod_from_object({"metadata": {"annotations": annotations or {}, "labels": labels or {}}, "spec": spec})
+    return container_budget(read.containers[0], pod_resources(read, reserve))
+
+
+def limit(cpu):
+    return {"limits": {"cpu": cpu}, "requests": {"cpu": cpu}}
+
+
+@pytest.mark.parametrize(
+    ("resources", "annotations", "quota_cpus", "because"),
+    [
+        (limit("4"), VPA, 2.0, "limits.cpu 2 after VPA's startup boost"),
+        (limit("4"), STARTUP, 1.0, "limits.cpu 1 after kube-startup-cpu-boost"),
+        # With REMOVE_LIMITS=true there is no limit meanwhile.
+        ({"requests": {"cpu": "2"}}, STARTUP, 1.0, "limits.cpu 1 after kube-startup-cpu-boost"),
+        (limit("1"), VPA, 1.0, "limits.cpu 1"),
+        (limit("4"), BURST, 4.0, "limits.cpu 4; without Koordinator's quota burst"),
+        (limit("4"), {"koordinator.sh/cpuBurst": '{"policy":"cpuBurstOnly"}'}, 4.0, "limits.cpu 4"),
+        (limit("4"), BALLOON, 4.0, "limits.cpu 4; nri-plugins may change its CPUs while it runs"),
+        (limit("4"), {**BALLOON, "cpu.preserve.resource-policy.nri.io/pod": "true"}, 4.0, "limits.cpu 4"),
+        (limit("4"), {"vpaCpuStartupBoost/other": VPA["vpaCpuStartupBoost/serve"]}, 4.0, "limits.cpu 4"),
+    ],
+)
+def test_a_limit_that_is_boosted_for_a_while_is_not_the_limit(resources, annotations, quota_cpus, because):
+    found = budget(resources, annotations)
+    assert (found.quota_cpus, found.because) == (quota_cpus, because)
+
+
+@pytest.mark.parametrize("key", ["vpaCpuStartupBoost/serve", "autoscaling.x-k8s.io/startup-cpu-boost"])
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 5000, '{"limits":{"cpu":"-1"},"requests":{},"initCPULimits":{"serve":"-1"}}',
+     '{"limits":[],"requests":1,"initCPULimits":"serve"}',
+     '{"limits":{"cpu":{}},"requests":{},"initCPULimits":{"serve":{}}}'],
+)  # fmt: skip
+def test_an_annotation_that_cannot_be_read_is_ignored(key, text):
+    found = budget(limit("4"), {key: text})
+    assert found.quota_cpus == 4.0
+    if text[0] == "{":
+        assert found.because == f"limits.cpu 4; {key} is ignored: it can't be read"
+
+
+@pytest.mark.parametrize(
+    ("resource", "annotations", "labels", "lender"),
+    [
+        # Koordinator, apis/extension/resource.go: thousandths of a CPU.
+        ("kubernetes.io/batch-cpu", {}, {"koordinator.sh/qosClass": "BE"}, "Koordinator BE"),
+        ("resource.katalyst.kubewharf.io/reclaimed_millicpu", RECLAIMED, {}, "Katalyst reclaimed_cores"),
+        ("katalyst.kubewharf.io/reclaimed_millicpu", RECLAIMED, {}, "Katalyst reclaimed_cores"),
+    ],
+)
+def test_lent_cpus_bound_the_threads_and_nothing_spins_on_them(resource, annotations, labels, lender):
+    found = budget({"limits": {resource: "4k"}, "requests": {resource: "4k"}}, annotations, labels)
+    assert (found.quota_cpus, found.request_cpus, found.because) == (4.0, 4.0, f"limits {resource} 4k ({lender})")
+    made = plan(regular(16, 2), found, Policy())
+    assert (made.intra_op, made.spinning) == (4, "never")
+    assert made.because["spinning"] == "CPUs are lent, and may be taken back"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "labels", "who"),
+    [
+        ({}, {"koordinator.sh/qosClass": "LSE"}, "Koordinator LSE"),
+        ({}, {"koordinator.sh/qosClass": "LSR"}, "Koordinator LSR"),
+        (DEDICATED, {}, "Katalyst dedicated_cores"),
+    ],
+)
+def test_dedicated_cpus_are_exclusive_without_the_kubelets_static_manager(annotations, labels, who):
+    found = budget(limit("8"), annotations, labels)
+    assert (found.whole_cpus, found.dedicated) == (8, who)
+    made = plan(regular(16, 2), found, Policy())
+    assert (made.exclusive_cpus, made.intra_op) == (8, 4)
+    assert made.because["intraOp"].startswith(f"8 exclusive CPUs ({who})")
+    # All CPUs of a node would be no sign of it.
+    assert plan(regular(4, 2), found, Policy()).exclusive_cpus == 0
+    # The container shows another number: they are not its own.
+    assert plan(regular(16, 2), found._replace(cpus=0b1111), Policy()).exclusive_cpus == 0
+
+
+def test_a_shared_class_is_as_if_it_said_nothing():
+    assert budget(limit("8"), {}, {"koordinator.sh/qosClass": "LS"}) == budget(limit("8"))
+
+
+POD = {"limits": {"cpu": "4"}}
+
+
+@pytest.mark.parametrize(
+    ("resources", "beside", "of_pod", "reserve", "quota_cpus", "because"),
+    [
+        ({}, [("istio-proxy", {"requests": {"cpu": "100m"}})], POD, None, 3.9,
+         "pod-level limits.cpu 4, 3.9 beside what the others request"),
+        ({}, [("helper", {"requests": {"cpu": "3"}})], POD, None, 1.0,
+         "pod-level limits.cpu 4, 1 beside what the others request"),
+        ({"requests": {"cpu": "3"}}, [("helper", {})], POD, None, 3.0,
+         "pod-level limits.cpu 4, 3 beside what the others request"),
+        ({}, [("istio-proxy", {"requests": {"cpu": "100m"}})], POD, 0.2, 3.0,
+         "pod-level limits.cpu 4 less budget.reserve 0.2"),
+        ({}, [("istio-proxy", {"requests": {"cpu": "100m"}})], POD, 0.0, 4.0, "pod-level limits.cpu 4"),
+        (limit("3"), [("istio-proxy", {})], POD, 2.0, 2.0, "pod-level limits.cpu 4 less budget.reserve 2"),
+        (limit("4"), [], None, 0.2, 3.0, "limits.cpu 4 less budget.reserve 0.2"),
+        (limit("1"), [], None, 0.2, 0.8, "limits.cpu 1 less budget.reserve 0.2"),
+        (limit("1"), [], None, 8.0, 0.001, "limits.cpu 1 less budget.reserve 8"),
+        ({}, [], None, 0.2, None, "no CPU limit"),
+    ],
+)  # fmt: skip
+def test_the_other_containers_keep_their_cpus(resources, beside, of_pod, reserve, quota_cpus, because):
+    found = budget(resources, beside=beside, of_pod=of_pod, reserve=reserve)
+    assert (found.quota_cpus, found.because) == (quota_cpus, because)
+
+
+@pytest.mark.parametrize(("text", "cpus"), [("200m", 0.2), ("1", 1.0), ("0.5", 0.5), ("0", 0.0)])
+def test_a_reserve_is_written_as_kubernetes_writes_cpus(text, cpus):
+    policy = parse({"budget": {"reserve": text}})
+    assert policy.reserve_cpus == cpus
+    assert from_settings(to_settings(policy)) == policy
+
+
+@pytest.mark.parametrize("value", ["", "-1", "1e3", "2Gi", "1.0000", "9999", 1, 0.5, True, []])
+def test_any_other_reserve_is_refused(value):
+    with pytest.raises(PolicyError, match=r"budget\.reserve"):
+        parse({"budget": {"reserve": value}})
+
+
+def test_what_others_say_is_absent_from_a_budget_by_default():
+    assert (Budget().reclaimed, Budget().dedicated) == (False, "")
