@@ -69,6 +69,11 @@ e2e-autoscaling: setup native ## Show an HPA on CPU and VPA's loop on a real nod
 	@tools/scripts/packages nodes
 	@$(PYTHON) -m pytest -m autoscaling -s tests/e2e $(ARGS)
 
+.PHONY: servers
+servers: setup packages native ## Run real servers on a made-up machine of 64 CPUs, stock and with Raddle; fetches GBs (as root)
+	@echo "fetches from PyPI, npm and other registries what docs/reference/servers.md lists, once, below ~/.cache/raddle"
+	@$(PYTHON) -m pytest -m servers -s tests/servers $(ARGS)
+
 .PHONY: fuzz
 fuzz: setup native ## Fuzz the parsers in Python and C, placement and the webhook: two million cases and more (minutes)
 	@$(PYTHON) -m pytest -m fuzz -n auto tests/fuzz $(ARGS)

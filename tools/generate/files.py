@@ -17,6 +17,7 @@ from generate.docs import (
     metrics,
     presets,
     reach,
+    servers,
     skipreasons,
     tuningpictures,
 )
@@ -38,6 +39,8 @@ FILES: Final[Mapping[Path, Callable[[], str]]] = {
     REFERENCE / "presets.md": presets.render,
     REFERENCE / "skip-reasons.md": skipreasons.render,
     reach.PAGE: reach.page,
+    REFERENCE / "servers.md": servers.page,
+    servers.README: servers.readme,
     **{PICTURES / f"{name}.svg": partial(machinepictures.picture, name) for name in machines.names()},
     PICTURES / "example.svg": machinepictures.example,
     PICTURES / "README.md": machinepictures.page,

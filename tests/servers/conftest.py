@@ -1,0 +1,36 @@
+"""`make servers`: the made-up machine that the rows share, and what is kept of what was seen."""
+
+import pytest
+from support.runtimes import shim_lab
+from support.servers import lab, record
+
+import fakemachine
+from cluster.progress import Progress
+
+_records = []
+
+
+@pytest.fixture(scope="session")
+def progress():
+    return Progress(name="servers")
+
+
+@pytest.fixture
+def fake():
+    with fakemachine.started(lab.CPUS, lab.LIMIT_CPUS) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def onnx(tmp_path_factory):
+    return shim_lab.write_model(tmp_path_factory.mktemp("models") / "model.onnx")
+
+
+@pytest.fixture
+def recorded():
+    return _records.append
+
+
+def pytest_sessionfinish(session):
+    if session.config.getoption("--write") and _records:
+        record.write(_records)

@@ -1,0 +1,77 @@
+"""What was seen of the rows: whether it is what a row says, and the file that the page of servers is made of."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import report
+from raddle import delivery
+from raddle_operator.local.container import Container
+from support.servers.lab import Seen
+from support.servers.row import Row, Way
+
+FILE: Final = report.ROOT / "docs" / "reference" / "servers.json"
+# Who is reached had at least so many times as many threads.
+TIMES: Final = 2
+
+
+def _rows() -> Iterator[Row]:
+    for path in sorted(Path(__file__).with_name("rows").glob("[a-z]*.py")):
+        yield from importlib.import_module(f"support.servers.rows.{path.stem}").ROWS
+
+
+ROWS: Final = tuple(_rows())
+
+
+def wrong(row: Row, container: Container, stock: Seen, raddle: Seen, advised: Seen | None) -> list[str]:
+    """What is not as the row says."""
+    found = [f"{name} is not set" for name in row.variables if name not in container.variables]
+    last = advised or raddle
+    if row.way is not Way.LEFT_ALONE and last.threads > row.most:
+        found.append(f"{last.threads} threads, more than {row.most}")
+    if row.way in (Way.VARIABLE, Way.SHIM, Way.PRESET, Way.ADVICE) and stock.threads < TIMES * last.threads:
+        found.append(f"{stock.threads} threads stock, {last.threads} now: hardly a difference")
+    if row.way is Way.SHIM and delivery.PRELOAD_FILE not in container.mounts:
+        found.append("no shim is mounted")
+    if row.way is Way.LEFT_ALONE and raddle.threads < stock.threads / TIMES:
+        found.append(f"{stock.threads} threads stock, {raddle.threads} now: it is not left alone")
+    if row.way is Way.ITSELF and stock.threads > row.most:
+        found.append(f"{stock.threads} threads stock: it does not read the limit")
+    if row.reason and not any(row.reason in note for note in container.notes):
+        found.append(f"no {row.reason} among {container.notes}")
+    return found
+
+
+def of(row: Row, stock: Seen, raddle: Seen, advised: Seen | None) -> dict[str, Any]:
+    """The record of a row."""
+    found = {
+        "name": row.name,
+        "registry": row.program.registry,
+        "package": row.program.package,
+        "version": row.program.version,
+        "way": str(row.way),
+        "by": row.by,
+        "why": row.why,
+        "top": row.top,
+        "stock": _told(stock),
+        "raddle": _told(raddle),
+        "advised": _told(advised) if advised else None,
+    }
+    return {name: value for name, value in found.items() if value not in (None, "")}
+
+
+def _told(seen: Seen) -> dict[str, int]:
+    return {name: value for name, value in asdict(seen).items() if value is not None}
+
+
+def write(records: Sequence[dict[str, Any]]) -> None:
+    """Write these records, and of those that are not among them what the file has, as long as there is such a row."""
+    told = json.loads(FILE.read_text())["rows"] if FILE.exists() else []
+    found = {one["name"]: one for one in (*told, *records)}
+    rows = [found[row.name] for row in ROWS if row.name in found]
+    FILE.write_text(report.folded_json({"machine": report.machine(), "rows": rows}) + "\n")

@@ -1,0 +1,1 @@
+"""The rows, by module: each file beside this one has some in `ROWS`."""

@@ -1,0 +1,78 @@
+"""Makes docs/reference/servers.md and the README's table of servers, from what `make servers ARGS=--write` has seen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import report
+
+RECORDS: Final = report.ROOT / "docs" / "reference" / "servers.json"
+README: Final = report.ROOT / "README.md"
+HEADER: Final = """\
+<!-- Made by `make generate` (tools/generate/docs/servers.py) from
+servers.json, which `make servers ARGS=--write` writes: edit neither. -->
+
+# Servers and libraries
+
+Each row is the real program, run twice in a container with a limit of 2 CPUs on a machine of 64: stock, and with what
+Raddle gives that container. After one inference, or one piece of parallel work, the threads of all its processes are
+counted from outside, the main one and those of its web server among them; where the library tells a count of its own,
+`→` has that. The machine is made up (`python -m fakemachine`): the program sees 64 CPUs wherever Linux shows them, and
+a real quota of 2.
+
+| word | means |
+|---|---|
+| variable | by environment variables of the policy's `runtimes` or `variables` |
+| preset | the same, and Raddle recognises the container by itself |
+| shim | by Raddle's shim, in Python, Node.js, Java and native programs |
+| advice | no variable reaches it: the last count is with what Raddle advises |
+| left alone | what it does by itself is right, or Raddle's values would change more than threads |
+| reads the limit itself | right without Raddle |
+
+"""
+
+
+def page() -> str:
+    """The page, as Markdown."""
+    found = _records()
+    headings = ("", "version", "stock", "with Raddle", "how")
+    return f"{HEADER}{len(found['rows'])} rows, on {found['machine']}.\n\n" + report.markdown_table(
+        headings, [_cells(row) for row in found["rows"]]
+    )
+
+
+def readme() -> str:
+    """The README as it is, with the first rows."""
+    rows = sorted((row for row in _records()["rows"] if "top" in row), key=lambda row: int(row["top"]))
+    cells = [(row["name"], row["version"], _count(row["stock"]), _count(_last(row)), _how(row)) for row in rows]
+    table = report.markdown_table(("", "version", "threads stock", "with Raddle", "how"), cells)
+    return report.with_section("servers", table, README.read_text())
+
+
+def _records() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(RECORDS.read_text())
+    return found
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    package = f"{row['version']} ({row['registry']})"
+    why = f"; {row['why']}" if "why" in row else ""
+    return row["name"], package, _count(row["stock"]), _count(_last(row)), _how(row) + why
+
+
+def _last(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What counts in the end: with what is advised, where that was tried."""
+    found: Mapping[str, Any] = row.get("advised", row["raddle"])
+    return found
+
+
+def _how(row: Mapping[str, Any]) -> str:
+    return f"{row['way']}: {row['by']}" if row["by"] else str(row["way"])
+
+
+def _count(seen: Mapping[str, Any]) -> str:
+    processes = f" in {seen['processes']} processes" if seen["processes"] > 1 else ""
+    says = f" → {seen['says']}" if "says" in seen else ""
+    return f"{seen['threads']}{processes}{says}"
