@@ -1,0 +1,36 @@
+// Runs the model that the first argument names once, through Go's binding of ONNX Runtime.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	onnxruntime "github.com/yalue/onnxruntime_go"
+)
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+func main() {
+	onnxruntime.SetSharedLibraryPath(os.Getenv("ORT_DYLIB_PATH"))
+	must(0, onnxruntime.InitializeEnvironment())
+	shape := onnxruntime.NewShape(64, 256)
+	input := must(onnxruntime.NewTensor(shape, make([]float32, 64*256)))
+	output := must(onnxruntime.NewEmptyTensor[float32](shape))
+	_, outputs := must2(onnxruntime.GetInputOutputInfo(os.Args[1]))
+	session := must(onnxruntime.NewAdvancedSession(os.Args[1], []string{"input"}, []string{outputs[0].Name},
+		[]onnxruntime.Value{input}, []onnxruntime.Value{output}, nil))
+	must(0, session.Run())
+	fmt.Println("{}")
+	io.Copy(io.Discard, os.Stdin)
+	session.Destroy()
+}
+
+func must2[S, T any](first S, second T, err error) (S, T) {
+	return first, must(second, err)
+}

@@ -1,0 +1,158 @@
+"""Servers and bindings that are no Python: llama.cpp and what is made of it, and ONNX Runtime from other languages."""
+
+import json
+
+from runtimes import libonnxruntime
+from support.runtimes import torch_lab
+from support.servers import native
+from support.servers.row import Program, Request, Row, Way
+
+# How many threads only wait for requests is another matter: by default as many as the machine has CPUs.
+_HTTP = ("--threads-http", "4")
+
+
+def _post(path, **fields):
+    return Request(path=path, body=json.dumps(fields).encode(), headers={"Content-Type": "application/json"})
+
+
+def _program(registry, package, version, made, *command):
+    return Program(registry=registry, package=package, version=version, made=made, command=command)
+
+
+def _crate(name):
+    return _program("crates.io", name, native.crate(name), native.rust, "{here}/crates", name, "{onnx}")
+
+
+ROWS = (
+    Row(
+        name="llama.cpp's llama-server",
+        program=_program(
+            f"Debian {native.SUITE}",
+            "llama.cpp-tools",
+            native.LLAMA_CPP,
+            native.llama_cpp,
+            *("{here}/bin/llama-server", "-m", "{here}/tiny.gguf", "--host", "127.0.0.1", "--port", "{port}", *_HTTP),
+        ),
+        way=Way.PRESET,
+        by="`LLAMA_ARG_THREADS`",
+        variables=("LLAMA_ARG_THREADS",),
+        container={"image": "ghcr.io/ggml-org/llama.cpp:server"},
+        request=_post("/completion", prompt="hello world", n_predict=8),
+        most=12,
+        why="threads that wait for requests: --threads-http 4 in both",
+    ),
+    Row(
+        name="Ollama",
+        program=_program("Go", "github.com/ollama/ollama", native.OLLAMA, native.ollama, "{here}/bin/ollama", "serve"),
+        way=Way.PRESET,
+        by="`LLAMA_ARG_THREADS`, which its llama-server reads",
+        variables=("LLAMA_ARG_THREADS",),
+        container={"image": "ollama/ollama"},
+        image_env={
+            "HOME": "{work}",
+            "OLLAMA_MODELS": "{here}/models",
+            "OLLAMA_HOST": "127.0.0.1:{port}",
+            "LLAMA_ARG_THREADS_HTTP": "4",
+        },
+        request=_post(
+            "/api/generate",
+            model="tiny",
+            prompt="hello world",
+            options={"num_predict": 8, "use_mmap": True},
+            stream=False,
+        ),
+        most=40,
+        why="with LLAMA_ARG_THREADS_HTTP=4 in both",
+    ),
+    Row(
+        name="whisper.cpp",
+        program=_program(
+            f"Debian {native.SUITE}",
+            "whisper.cpp-tools",
+            native.WHISPER_CPP,
+            native.whisper_cpp,
+            *(
+                "sh",
+                "-c",
+                '"$@" -m {here}/tiny.bin {here}/silence.wav >&2; echo {}; cat',
+                "sh",
+                "{here}/bin/whisper-cli",
+            ),
+        ),
+        way=Way.LEFT_ALONE,
+        by="`-t`",
+        advised=("-t", "2"),
+        container={"image": "ghcr.io/ggml-org/whisper.cpp:main"},
+        peak=True,
+        most=4,
+        why="it takes four threads, or as many as there are CPUs, and knows no variable",
+    ),
+    Row(
+        name="Go (onnxruntime_go)",
+        program=_program(
+            "Go", "github.com/yalue/onnxruntime_go", native.GO_BINDING, native.go_binding, "{here}/onnx", "{onnx}"
+        ),
+        way=Way.SHIM,
+        by="the session's options",
+        image_env={"ORT_DYLIB_PATH": "{here}/libonnxruntime.so"},
+        most=12,
+    ),
+    Row(
+        name="Rust (ort, load-dynamic)",
+        program=_crate("ort"),
+        way=Way.SHIM,
+        by="the session's options",
+        image_env={"ORT_DYLIB_PATH": "{here}/libonnxruntime.so"},
+        most=4,
+    ),
+    Row(
+        name="Rust (candle)",
+        program=_crate("candle-core"),
+        way=Way.ITSELF,
+        by="`RAYON_NUM_THREADS`",
+        most=4,
+    ),
+    Row(
+        name="Rust (tokenizers)",
+        program=_crate("tokenizers"),
+        way=Way.ITSELF,
+        by="`RAYON_NUM_THREADS`",
+        most=4,
+    ),
+    Row(
+        name="Java (onnxruntime)",
+        program=_program(
+            "Maven",
+            "com.microsoft.onnxruntime:onnxruntime",
+            libonnxruntime.MAVEN_VERSIONS[-1],
+            native.java,
+            *("java", "-cp", "{here}:{here}/onnxruntime.jar", "Onnx", "{onnx}"),
+        ),
+        way=Way.SHIM,
+        by="the session's options",
+        most=30,
+    ),
+    Row(
+        name="DJL with ONNX Runtime",
+        program=_program(
+            "Maven",
+            "ai.djl.onnxruntime:onnxruntime-engine",
+            native.DJL,
+            native.djl,
+            *("java", "-cp", "{here}:{here}/lib/*", "Djl", "{onnx}"),
+        ),
+        way=Way.SHIM,
+        by="the session's options",
+        most=30,
+    ),
+    Row(
+        name="C++ (libtorch)",
+        program=_program(
+            "Maven", "ai.djl.pytorch:pytorch-native-cpu", torch_lab.LIBTORCH_VERSION, native.libtorch, "{here}/program"
+        ),
+        way=Way.VARIABLE,
+        by="`OMP_NUM_THREADS`",
+        variables=("OMP_NUM_THREADS",),
+        most=3,
+    ),
+)
