@@ -112,7 +112,7 @@ def _running(
         try:
             yield process
         finally:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 process.communicate("", timeout=1 if process.poll() is None else None)
             _end(fake, process)
 
