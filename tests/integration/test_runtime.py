@@ -197,7 +197,7 @@ print(json.dumps([len(os.listdir("/proc/self/task")), counts]))
 def test_unmodified_packages_have_the_pods_threads_in_each_session_that_they_make(started, program, sessions):
     executable = pythons.venv("third-party", "3.11", *shim_lab.THIRD_PARTY)
     # OpenBLAS and OpenCV have threads of their own; one each makes the difference ONNX Runtime's alone.
-    one = in_an_image_with({"PYTHONPATH": "/app", env.OMP: "1"}, cpu="2")
+    one = in_an_image_with({"PYTHONPATH": "/app", env.OMP: "1", "OPENCV_FOR_THREADS_NUM": "1"}, cpu="2")
 
     def run(environment):
         done = shim_lab.python(executable, "-c", program + REPORT, env=environment)

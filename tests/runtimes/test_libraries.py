@@ -4,10 +4,11 @@ import json
 import os
 
 import pytest
-from support.runtimes import libraries_lab
+from support.runtimes import families_lab, libraries_lab, shim_lab
 from support.runtimes.libraries_lab import OWN, said
 
 from raddle import env
+from runtimes import pythons
 
 pytestmark = pytest.mark.runtime
 
@@ -79,3 +80,142 @@ def test_what_a_library_got_is_in_the_report(models, mounted, tmp_path):
     report = json.loads(next(tmp_path.iterdir()).read_text())
     assert report["runtimes"] == {"hnswlib": {"version": "", "intra": 1}}
     assert [(one["runtime"], one["effective"]) for one in report["sessions"]] == [("hnswlib", {"intra": 1})]
+
+
+# What openvino's own extension has of it; the real one is 60 MB, and is in `make servers`.
+OPENVINO = """
+import json
+class Core:
+    said, has = [], {"INFERENCE_NUM_THREADS": 0}
+    def __init__(self, xml_config_file=""):
+        self.has = {"INFERENCE_NUM_THREADS": 5} if xml_config_file else self.has
+    def get_property(self, device_name, name):
+        return self.has[name]
+    def set_property(self, *properties):
+        self.said.append(list(properties))
+    def compile_model(self, model, device_name=None, properties=None, **others):
+        self.said.append(properties)
+        return Model()
+class Model:
+    def get_property(self, name):
+        return {"SUPPORTED_PROPERTIES": {"INFERENCE_NUM_THREADS": "RW"}, "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}[name]
+"""
+USE_OPENVINO = """
+import json, sys, openvino
+core = openvino.Core(*sys.argv[1:])
+core.set_property("CPU", {"INFERENCE_NUM_THREADS": 4, "PERFORMANCE_HINT": "LATENCY"})
+core.set_property({"INFERENCE_NUM_THREADS": 0})
+core.compile_model("model", "CPU", {"INFERENCE_NUM_THREADS": 3})
+core.compile_model("model", properties={"INFERENCE_NUM_THREADS": 0})
+core.compile_model("model")
+print(json.dumps(core.said))
+"""
+COUNTED, UNPINNED = ["CPU", {"INFERENCE_NUM_THREADS": 1}], ["CPU", {"ENABLE_CPU_PINNING": False}]
+
+
+@pytest.fixture
+def openvino(tmp_path, mounted):
+    """openvino(*arguments, plan=, before=): what a Core was told, first by the shim and then by the code."""
+    (tmp_path / "openvino").mkdir()
+    (tmp_path / "openvino/__init__.py").write_text("from openvino._pyopenvino import Core\n__version__ = '1.0'\n")
+    (tmp_path / "openvino/_pyopenvino.py").write_text(OPENVINO)
+    path = os.pathsep.join([str(mounted / "python"), str(tmp_path)])
+
+    def use(*arguments, plan=PLAN, **kwargs):
+        variables = {"PYTHONPATH": path, env.PLAN: plan}
+        done = shim_lab.python(shim_lab.THIS_PYTHON, "-c", USE_OPENVINO, *arguments, env=variables, **kwargs)
+        assert done.stderr == "raddle: openvino 1.0: threads=1\n"
+        return json.loads(done.stdout)
+
+    return use
+
+
+def code_s(hint, zero, own, explicit_zero):
+    calls = ["CPU", {"INFERENCE_NUM_THREADS": hint, "PERFORMANCE_HINT": "LATENCY"}], [{"INFERENCE_NUM_THREADS": zero}]
+    return [*calls, {"INFERENCE_NUM_THREADS": own}, {"INFERENCE_NUM_THREADS": explicit_zero}, None]
+
+
+def test_openvino_s_core_begins_with_the_plan_s_count_and_a_code_s_zero_stands_for_none(openvino):
+    assert openvino()[-5:] == code_s(4, 1, 3, 1)
+    assert openvino()[0] == COUNTED
+    assert openvino(plan=OVERRIDE)[-5:] == code_s(1, 1, 1, 1)
+    # The file says a count.
+    assert openvino("plugins.xml") == code_s(4, 1, 3, 1)
+    assert openvino("plugins.xml", plan=OVERRIDE)[0] == COUNTED
+
+
+def test_openvino_s_threads_are_on_no_cpus_of_their_own_under_a_quota(openvino):
+    with shim_lab.cgroup("cpu", cfs_quota_us="100000") as enter:
+        assert openvino(before=enter)[:2] == [COUNTED, UNPINNED]
+
+
+@pytest.mark.parametrize("version", pythons.VERSIONS)
+def test_python_counts_the_container_s_cpus_where_the_policy_names_its_family(version, mounted):
+    code = "import multiprocessing, os, pickle; print([os.cpu_count(), multiprocessing.cpu_count()])\n"
+    code += "assert pickle.loads(pickle.dumps(os.cpu_count)) is os.cpu_count"
+    executable = pythons.interpreter(version)
+
+    def counted(**variables):
+        done = shim_lab.python(executable, "-c", code, env={**variables, **shim_lab.python_path(mounted)})
+        assert done.stderr == ""
+        return json.loads(done.stdout)
+
+    chosen = families_lab.environment(3, ["onnxruntime", "python"])
+    assert counted(**chosen) == [3, 3]
+    machine = counted()
+    # Nobody has chosen it: a variable of the user's is for Python 3.13.
+    user_s = families_lab.environment(3, ["onnxruntime"], sets={"PYTHON_CPU_COUNT": "3"})
+    assert counted(**user_s) == ([3, 3] if version == "3.13" else machine)
+    # Changed since, by an entrypoint.
+    changed = counted(**{**chosen, "PYTHON_CPU_COUNT": "5"})
+    assert changed == ([5, 5] if version == "3.13" else machine)
+
+
+# A handler of the application's raises at each line of the adapter's in turn, each in a child of its own.
+AT_EACH_LINE = (
+    shim_lab.AT_LINE
+    + """
+import json, os
+import toylib, raddle
+folder = os.path.join(os.path.dirname(raddle.__file__), "adapters")
+
+def answer(number):
+    left = at_line(number, folder, limit)
+    try:
+        made = toylib.Index("l2").work()
+    except TimeoutError:
+        return "raised"
+    finally:
+        sys.settrace(None)
+    return made if left[0] > 0 else "lost"
+
+found = []
+while not found or type(found[-1]) is str:
+    read, write = os.pipe()
+    if not os.fork():
+        os.write(write, json.dumps(answer(len(found) + 1)).encode())
+        os._exit(0)
+    os.wait()
+    found.append(json.loads(os.read(read, 4096)))
+print(json.dumps([sorted(set(found[:-1])), len(found), found[-1]]))
+"""
+)
+
+
+def test_what_a_signal_handler_raises_in_the_shim_s_work_reaches_the_application(mounted, tmp_path):
+    (tmp_path / "hnswlib.py").write_text(
+        "class Index:\n"
+        "    threads = 64\n"
+        "    def __init__(self, space):\n"
+        "        pass\n"
+        "    def set_num_threads(self, count):\n"
+        "        self.threads = count\n"
+        "    def work(self):\n"
+        "        return self.threads\n"
+    )
+    path = {"PYTHONPATH": os.pathsep.join([str(mounted / "python"), str(tmp_path)])}
+    program = AT_EACH_LINE.replace("toylib", "hnswlib")
+    done = shim_lab.python(shim_lab.THIS_PYTHON, "-c", program, env={**path, env.PLAN: PLAN, env.LOG: "0"})
+    kinds, lines, last = json.loads(done.stdout)
+    assert (kinds, last) == (["raised"], 1)
+    assert lines > 30

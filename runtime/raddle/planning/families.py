@@ -212,7 +212,8 @@ FAMILIES: Tuple[Family, ...] = (
     ),
     Family(
         name="python",
-        readers="Python 3.13 and later: `os.cpu_count()`, so the sizes of its process and thread pools",
+        readers="Python's `os.cpu_count()`, so the sizes of its process and thread pools: by itself from 3.13 on,"
+        " before by the shim",
         worth="the application sizes anything by `os.cpu_count()`, which is the node's",
         variables=(Variable(name="PYTHON_CPU_COUNT", value=values.processors, rule=_CPUS),),
     ),
