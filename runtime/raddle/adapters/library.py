@@ -69,12 +69,11 @@ class Library:
 
     def argument(self, holder: Any, name: str, *keywords: str) -> None:
         """Has each call of holder.name pass the count as these arguments where the code passes none."""
-        places = {keyword: place(getattr(holder, name, None), keyword) for keyword in keywords}
+        found = {keyword: place(getattr(holder, name, None), keyword) for keyword in keywords}
+        places = {keyword: at for keyword, at in found.items() if at is not None}
 
         def given(args: Tuple[Any, ...], kwargs: dict[str, Any], count: int) -> _Call:
             for keyword, at in places.items():
-                if at is None:
-                    continue
                 if at < len(args):
                     if self.override or args[at] in UNSET:
                         args = (*args[:at], count, *args[at + 1 :])
@@ -82,7 +81,8 @@ class Library:
                     kwargs = {**kwargs, keyword: count}
             return args, kwargs
 
-        self.wrap(holder, name, before=given)
+        if places:
+            self.wrap(holder, name, before=given)
 
     def setter(self, holder: Any, name: str) -> None:
         """Has holder.name, which takes one count, set the plan's where the policy overrides the code."""

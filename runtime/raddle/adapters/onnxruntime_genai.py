@@ -23,6 +23,9 @@ def install(module: Any, plan_text: str) -> None:
     """A model that is made from a folder is made from the folder's configuration instead, which is the same."""
     _library.read(module, plan_text)
     config = module.Config
+    if not hasattr(config, "overlay"):
+        # An early release.
+        return
     _library.wrap(config, "__init__", after=_made)
     _library.wrap(module.Model, "__init__", before=lambda args, kwargs, _: (_configured(config, args), kwargs))
     if _library.override:
