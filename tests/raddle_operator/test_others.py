@@ -3,11 +3,16 @@ other containers. The annotations are those of the projects' own tests and docum
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from support.injections import inject
 
 from assembling import regular
+from cluster import objects
 from raddle.planning.planner import Budget, plan
 from raddle.planning.policy import Policy, PolicyError, from_settings, parse, to_settings
+from raddle_operator.injection.binding import BindingOutcome, rebind
 from raddle_operator.injection.budget import container_budget, pod_resources
 from raddle_operator.objects.pods import pod_from_object
 
@@ -157,3 +162,54 @@ def test_any_other_reserve_is_refused(value):
 
 def test_what_others_say_is_absent_from_a_budget_by_default():
     assert (Budget().reclaimed, Budget().dedicated) == (False, "")
+
+
+# --- CPUs that a scheduler has chosen, at binding ---------------------------------------------------------------------
+
+# Koordinator, pkg/scheduler/plugins/nodenumaresource/plugin_test.go: what koord-scheduler writes before it binds a pod.
+STATUS = "scheduling.koordinator.sh/resource-status"
+
+
+def bound(status, labels=None, *, cpu="4"):
+    """What binding puts on a pod of one container, on a node with 16 cores of two threads in two NUMA nodes."""
+    container = {**objects.container("serve"), "resources": limit(cpu)}
+    pod = objects.pod(container, labels=labels or {}, annotations={STATUS: status} if status else {})
+    patched, _ = inject(pod)
+    return rebind(patched["metadata"]["annotations"], "node-1", regular(16, 2, numa_nodes=2))
+
+
+def planned(binding):
+    return json.loads(binding.annotations["plan.raddle.dev/serve"])
+
+
+def test_the_cpus_that_koordinator_has_chosen_are_planned_with_and_named():
+    found = planned(bound('{"cpuset":"0-3"}', {"koordinator.sh/qosClass": "LSR"}))
+    assert "Koordinator" in found["because"]["intraOp"]
+    assert found["because"]["intraOp"].startswith("4 exclusive CPUs (Koordinator LSR)")
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        ('{"cpuset":"900-903"}', "names CPUs that the node does not have"),
+        ('{"cpuset":"0-x"}', "is no CPU list"),
+        ('{"cpuset":7}', "is no CPU list"),
+        ('{"cpuset":""}', ""),
+        ('{"numaNodeResources":[{"node":0}]}', ""),
+        ("[", ""),
+        ("[" * 5000, ""),
+        ('{"cpuset":"' + "0," * 9000 + '0"}', ""),
+    ],
+)
+def test_a_choice_that_can_not_be_read_changes_no_number_and_is_named_where_it_is_one(status, why):
+    found, without = bound(status), bound("")
+    assert found.outcome is BindingOutcome.NODE_SPECIFIC
+    assert planned(found)["set"] == planned(without)["set"]
+    assert why in planned(found)["because"]["intraOp"]
+
+
+def test_binding_writes_no_annotation_of_others_and_the_same_the_second_time():
+    first = bound('{"cpuset":"0-3"}', {"koordinator.sh/qosClass": "LSR"})
+    assert STATUS not in first.annotations
+    again = rebind({STATUS: '{"cpuset":"0-3"}', **first.annotations}, "node-1", regular(16, 2, numa_nodes=2))
+    assert again.annotations == first.annotations

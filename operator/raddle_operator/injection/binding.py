@@ -16,6 +16,7 @@ from raddle.cpus.topology import Machine
 from raddle.planning import wire
 from raddle_operator.injection import plan_annotations
 from raddle_operator.injection.decide import MAX_PLANNED_CONTAINERS
+from raddle_operator.injection.others import assigned
 from raddle_operator.injection.tuned import Place, Tunings, follow
 
 # TotalAnnotationSizeLimitB of apimachinery. Nothing checks it at binding, and a pod above it can't be updated any more,
@@ -81,11 +82,12 @@ def rebind(
         return BindingDecision(outcome=BindingOutcome.SAFE_NO_TOPOLOGY, detail=f"node {node[:253]}")
     found: dict[str, str] = {}
     problems: list[str] = []
+    cpus = assigned(annotations, machine)
     for place, container in enumerate(containers):
         try:
             if place >= MAX_PLANNED_CONTAINERS:
                 raise wire.WireError(f"more than {MAX_PLANNED_CONTAINERS} plans")  # noqa: TRY301 (one way out)
-            found.update(_values(annotations, container, node, machine, namespace, tunings))
+            found.update(_values(annotations, container, node, machine, cpus, namespace, tunings))
         except wire.WireError as error:
             problems.append(f"{container[:63]}: {error}")
     total = other_bytes + plan_annotations.size_of({**annotations, **found})
@@ -101,10 +103,14 @@ def _values(
     container: str,
     node: str,
     machine: Machine,
+    cpus: tuple[int | None, str],
     namespace: str,
     tunings: Tunings | None,
 ) -> dict[str, str]:
-    """The container's annotations with the node's values. Raises WireError; then none of them is to change."""
+    """The container's annotations with the node's values. Raises WireError; then none of them is to change.
+
+    `cpus` are those that a scheduler has given the pod, None for none, and where that stands.
+    """
     recorded = wire.read_plan_text(annotations[env.PLAN_PREFIX + container])
     kept, followed = plan_annotations.kept_in(recorded.because), None
     if recorded.tuned is not None:
@@ -112,13 +118,14 @@ def _values(
         followed = follow(recorded.policy, recorded.budget, place, tunings)
     _, values = plan_annotations.compose(
         machine,
-        recorded.budget,
+        recorded.budget if cpus[0] is None else recorded.budget._replace(cpus=cpus[0]),
         recorded.policy,
         kept=kept,
         hidden=env.THREADS_PREFIX + container not in annotations,
         governed_by=recorded.governed_by,
         node=node,
         followed=followed,
+        cpus_source=cpus[1],
     )
     found = {}
     for prefix in env.CONTAINER_PREFIXES:

@@ -60,14 +60,18 @@ def compose(
     governed_by: str = "",
     node: str | None = None,
     followed: Followed | None = None,
+    cpus_source: str = "",
 ) -> tuple[Plan, Mapping[str, str]]:
     """The plan of one container, without what the pod spec keeps, and its annotations' values by prefix.
 
     `kept` names variables that the pod spec sets and that stay; `hidden`: others may be set out of sight, and Raddle
-    sets no counts there. `followed` is what the policy's tuning comes to, None where it names none.
+    sets no counts there. `followed` is what the policy's tuning comes to, None where it names none. `cpus_source` says
+    who has chosen the budget's CPUs, "" where nobody has.
     """
     used = policy if followed is None else followed.policy
     made = plan(machine, budget, used)
+    if cpus_source:
+        made = made._replace(because={**made.because, "intraOp": f"{made.because.get('intraOp', '')}; {cpus_source}"})
     if followed is not None:
         made = made._replace(because={**made.because, wire.TUNED: followed.because})
     if kept:

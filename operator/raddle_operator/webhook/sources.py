@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 from raddle import env
 from raddle.cpus.topology import Machine
+from raddle_operator.injection.others import RESOURCE_STATUS
 from raddle_operator.injection.plan_annotations import size_of
 from raddle_operator.injection.volumes import SHIM_LABEL
 from raddle_operator.kube import (
@@ -41,7 +42,7 @@ from raddle_operator.webhook.settings import WebhookSettings
 
 log = logging.getLogger(__name__)
 
-_POD_KEYS: Final = frozenset((env.GOVERNED_BY, env.SETTINGS_HASH))
+_POD_KEYS: Final = frozenset((env.GOVERNED_BY, env.SETTINGS_HASH, RESOURCE_STATUS))
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -78,7 +79,7 @@ class Source(Protocol[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Unbound:
-    """An injected pod without a node: its uid, our annotations, which binding may overwrite, the size of others'."""
+    """An injected pod without a node: its uid, the annotations that binding reads, and the size of all others."""
 
     uid: str
     annotations: Mapping[str, str]

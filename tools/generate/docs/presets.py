@@ -13,8 +13,8 @@ operator/raddle_operator/presets/presets.yaml: edit that. -->
 
 The servers that Raddle knows. A container that runs one, by its image (repository and name, whatever the registry) or
 by the program that its command starts, gets what is in its row; the first that fits counts. `raddle presets NAME` shows
-all of a row, `raddle plan` and `kubectl raddle explain` which one a container is.
-[How to add one](../how-to/add-a-server.md).
+all of a row, `raddle plan` and `kubectl raddle explain` which one a container is. What runs is measured in
+[servers](servers.md). [How to add one](../how-to/add-a-server.md).
 
 - What the pod spec sets stays, as for [families](families.md), and a policy's own `variables` count before a row's.
 - Families of a row take the place of the default ones where the policy has no `runtimes`.
