@@ -1,7 +1,7 @@
 """`make servers`: the made-up machine that the rows share, and what is kept of what was seen."""
 
 import pytest
-from support.runtimes import shim_lab
+from support.runtimes import libraries_lab, shim_lab
 from support.servers import lab, record
 
 import fakemachine
@@ -22,8 +22,10 @@ def fake():
 
 
 @pytest.fixture(scope="session")
-def onnx(tmp_path_factory):
-    return shim_lab.write_model(tmp_path_factory.mktemp("models") / "model.onnx")
+def models(tmp_path_factory):
+    folder = libraries_lab.write_models(tmp_path_factory.mktemp("models"))
+    shim_lab.write_model(folder / "model.onnx")
+    return folder
 
 
 @pytest.fixture

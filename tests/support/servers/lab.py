@@ -68,7 +68,7 @@ def environment(row: Row, container: Container) -> dict[str, str]:
     return shim_lab.environment(found)
 
 
-def run(row: Row, fake: fakemachine.Fake, onnx: Path, container: Container, *more: str) -> Seen:
+def run(row: Row, fake: fakemachine.Fake, models: Path, container: Container, *more: str) -> Seen:
     """What is seen of the program after its work. Raises UnavailableError where it can't be had here."""
     if door.problem():
         raise UnavailableError(f"nothing can be mounted here: {door.problem()}")
@@ -76,7 +76,14 @@ def run(row: Row, fake: fakemachine.Fake, onnx: Path, container: Container, *mor
     with tempfile.TemporaryDirectory(prefix="raddle-server-", ignore_cleanup_errors=True) as folder:
         work = Path(folder)
         (port,) = process_lab.free_ports(1)
-        words = {"here": here, "programs": PROGRAMS, "onnx": onnx, "work": work / "work", "port": port}
+        words = {
+            "here": here,
+            "programs": PROGRAMS,
+            "models": models,
+            "serving": process_lab.PROGRAMS,
+            "work": work / "work",
+            "port": port,
+        }
         (work / "work").mkdir()
         mounts: tuple[str, ...] = ()
         if container.mounts:
@@ -165,7 +172,8 @@ def _seen(row: Row, fake: fakemachine.Fake, process: subprocess.Popen[str], port
         raise
     finally:
         done.set()
-    threads, processes = max(most[0], _count(fake)) if row.peak else _settled(fake)
+    threads, processes = _settled(fake)
+    threads = max(threads, most[0][0])
     answer = json.loads(said[-1]) if said else {}
     return Seen(threads=threads, processes=processes, says=answer.get("says"))
 

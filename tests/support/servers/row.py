@@ -28,7 +28,8 @@ class Program:
     """What a row starts: a package with its version, and what has to be there before `{here}/...` can be started.
 
     `made` returns that folder, and raises UnavailableError where this machine can't have it. Words of `command` may
-    have {here}, {programs} (tests/servers/programs), {onnx} (a small model), {work} (an empty folder) and {port}.
+    have {here}, {programs} (tests/servers/programs), {models} (small ones, model.onnx
+    among them), {serving} (a service of tests/runtimes/processes), {work} (an empty folder) and {port}.
     """
 
     registry: str
@@ -86,22 +87,21 @@ class Row:
 
 def pypi(environment: Mapping[str, Any], package: str, *command: str) -> Program:
     """A program of a shared virtual environment (see `environment`); `package` is one of its pins, without a version."""
-    pins = dict(pin.split("==") for pin in (*environment["packages"], *environment.get("unresolved", ())))
+    pins = dict(pin.split("==") for pin in environment["packages"])
     (version,) = (pins[pin] for pin in pins if pin.partition("[")[0] == package)
     return Program(
         registry="PyPI", package=package, version=version, made=lambda: _environment(environment), command=command
     )
 
 
-def environment(name: str, *packages: str, python: str = "3.11", unresolved: tuple[str, ...] = ()) -> Mapping[str, Any]:
-    """A virtual environment, each package pinned (numpy==2.4.6); `unresolved` come without what they depend on."""
-    return {"name": name, "python": python, "packages": packages, "unresolved": unresolved}
+def environment(name: str, *packages: str, python: str = "3.11", shared: bool = False) -> Mapping[str, Any]:
+    """A virtual environment, each package pinned (numpy==2.4.6); `shared`: one of other tests, by its name there."""
+    digest = "" if shared else hashlib.sha256("\n".join(packages).encode()).hexdigest()[:8]
+    return {"name": name if shared else f"servers-{name}-{digest}", "python": python, "packages": packages}
 
 
 def _environment(of: Mapping[str, Any]) -> Path:
-    digest = hashlib.sha256("\n".join((*of["packages"], "", *of["unresolved"])).encode()).hexdigest()[:8]
-    made = pythons.venv(f"servers-{of['name']}-{digest}", of["python"], of["packages"], of["unresolved"])
-    return made.parent
+    return pythons.venv(of["name"], of["python"], of["packages"]).parent
 
 
 def npm(package: str, version: str, *command: str) -> Program:

@@ -69,7 +69,7 @@ def _last(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _how(row: Mapping[str, Any]) -> str:
-    return f"{row['way']}: {row['by']}" if row["by"] else str(row["way"])
+    return f"{row['way']}: {row['by']}" if "by" in row else str(row["way"])
 
 
 def _count(seen: Mapping[str, Any]) -> str:

@@ -1,5 +1,6 @@
-"""Python's libraries of numbers and models."""
+"""Python's libraries of numbers and models, each by one piece of parallel work (programs/libraries.py)."""
 
+from support.runtimes import libraries_lab
 from support.servers.row import Row, Way, environment, pypi
 
 LIBRARIES = environment(
@@ -7,37 +8,66 @@ LIBRARIES = environment(
     "numpy==2.4.6",
     "onnxruntime==1.32.0",
     "scikit-learn==1.9.1",
+    "xgboost-cpu==3.4.1",
+    "lightgbm==4.7.0",
+    "numexpr==2.14.2",
+    "joblib==1.6.0",
+    "polars==2.1.0",
+    "tokenizers==0.23.3",
+    "jax==0.12.0.1",
+    "numba==0.68.1",
+    "ctranslate2==4.8.5",
+    "opencv-python-headless==5.0.0.93",
+    "usearch==2.26.6",
+    "faiss-cpu==1.15.1",
+    "openvino==2026.4.1",
+    python="3.12",
 )
+# What the tests of the shim's hooks have already.
+HOOKED = environment("libraries", *libraries_lab.PACKAGES["libraries"], shared=True)
+HNSWLIB = environment("hnswlib", *libraries_lab.PACKAGES["hnswlib"], shared=True)
 
 
-def _row(name: str, package: str, **more) -> Row:
-    program = pypi(LIBRARIES, package, "{here}/python", "{programs}/libraries.py", package, "{onnx}")
+# NumPy's threads, which start when it is imported, are not those of the library that is shown.
+ONE_BLAS = {"OPENBLAS_NUM_THREADS": "1"}
+
+
+def _row(name: str, package: str, of=LIBRARIES, **more) -> Row:
+    program = pypi(of, package, "{here}/python", "{programs}/libraries.py", package, "{models}")
     return Row(name=name, program=program, **more)
 
 
+def _openmp(name: str, package: str, **more) -> Row:
+    counts = {"way": Way.VARIABLE, "by": "`OMP_NUM_THREADS`", "variables": ("OMP_NUM_THREADS",)}
+    return _row(name, package, **{**counts, "most": 2, **more})
+
+
+def _family(name: str, package: str, family: str, variable: str, **more) -> Row:
+    counts = {"way": Way.VARIABLE, "by": f"`{variable}` (`runtimes: [{family}]`)", "variables": (variable,)}
+    return _row(name, package, **{**counts, "policy": {"runtimes": ["openmp", "blas", family]}, **more})
+
+
+def _hook(name: str, package: str, **more) -> Row:
+    return _row(name, package, **{"way": Way.SHIM, "image_env": ONE_BLAS, **more})
+
+
 ROWS = (
-    _row(
-        "ONNX Runtime (Python)",
-        "onnxruntime",
-        way=Way.SHIM,
-        by="the session's options",
-        most=3,
-        top=1,
-    ),
-    _row(
-        "scikit-learn",
-        "scikit-learn",
-        way=Way.VARIABLE,
-        by="`OMP_NUM_THREADS`",
-        variables=("OMP_NUM_THREADS",),
-        most=2,
-    ),
-    _row(
-        "NumPy with OpenBLAS",
-        "numpy",
-        way=Way.VARIABLE,
-        by="`OMP_NUM_THREADS`",
-        variables=("OMP_NUM_THREADS",),
-        most=2,
-    ),
+    _hook("ONNX Runtime (Python)", "onnxruntime", by="the session's options", most=3, top=1),
+    _openmp("NumPy with OpenBLAS", "numpy"),
+    _openmp("scikit-learn", "scikit-learn", top=4),
+    _openmp("XGBoost", "xgboost-cpu", top=5),
+    _openmp("LightGBM", "lightgbm", top=6),
+    _openmp("faiss", "faiss-cpu"),
+    _family("numexpr", "numexpr", "numexpr", "OMP_NUM_THREADS", most=3),
+    _family("JAX", "jax", "jax", "NPROC", most=48, top=7),
+    _family("Numba", "numba", "numba", "NUMBA_NUM_THREADS", most=4),
+    _row("Polars", "polars", way=Way.ITSELF, by="", most=16),
+    _row("Hugging Face tokenizers", "tokenizers", way=Way.ITSELF, by="", most=4),
+    _row("joblib", "joblib", way=Way.ITSELF, by="", most=24),
+    _hook("OpenVINO", "openvino", by="`compile_model`", most=6, top=3),
+    _row("OpenCV", "opencv-python-headless", way=Way.ITSELF, by="", most=4, image_env=ONE_BLAS),
+    _hook("usearch", "usearch", of=HOOKED, by="`threads` of its calls", most=4, peak=True),
+    _hook("hnswlib", "hnswlib", of=HNSWLIB, by="`num_threads` of an index", most=4, peak=True),
+    _hook("CTranslate2", "ctranslate2", of=HOOKED, by="`intra_threads`", most=6),
+    _hook("ONNX Runtime GenAI", "onnxruntime-genai", of=HOOKED, by="its configuration", most=4, top=2),
 )
