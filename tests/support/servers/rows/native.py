@@ -62,7 +62,7 @@ ROWS = (
             stream=False,
         ),
         most=40,
-        why="with LLAMA_ARG_THREADS_HTTP=4 in both",
+        why="with LLAMA_ARG_THREADS_HTTP=4 and Debian's llama-server in both",
     ),
     Row(
         name="whisper.cpp",
@@ -85,7 +85,7 @@ ROWS = (
         container={"image": "ghcr.io/ggml-org/whisper.cpp:main"},
         peak=True,
         most=4,
-        why="it takes four threads, or as many as there are CPUs, and knows no variable",
+        why="four threads, or as many as CPUs; it knows no variable, and the last count is with -t 2",
     ),
     Row(
         name="Go (onnxruntime_go)",
@@ -110,6 +110,7 @@ ROWS = (
         program=_crate("candle-core"),
         way=Way.ITSELF,
         by="`RAYON_NUM_THREADS`",
+        why="Rust's count of CPUs knows the limit",
         most=4,
     ),
     Row(
@@ -117,6 +118,7 @@ ROWS = (
         program=_crate("tokenizers"),
         way=Way.ITSELF,
         by="`RAYON_NUM_THREADS`",
+        why="Rust's count of CPUs knows the limit",
         most=4,
     ),
     Row(
