@@ -48,7 +48,7 @@ ROWS = [
     ("text-embeddings", "deployment/tei", "text-embeddings-inference", {"TOKENIZATION_WORKERS": "4"}),
     ("triton", "deployment/example-triton-inference-server", "triton", {}),
     ("vllm-cpu", "deployment/vllm-llama3-deployment-vllm", "vllm-cpu", None),
-    ("vllm-gpu", "deployment/vllm-llama3-deployment-vllm", "gpu-server", {"RAYON_NUM_THREADS": "4"}),
+    ("vllm-gpu", "deployment/vllm-llama3-deployment-vllm", "gpu-server", {"RAYON_NUM_THREADS": "8"}),
 ]
 
 

@@ -34,7 +34,9 @@ def wrong(row: Row, container: Container, stock: Seen, raddle: Seen, advised: Se
     last = advised or raddle
     if row.way is not Way.LEFT_ALONE and last.threads > row.most:
         found.append(f"{last.threads} threads, more than {row.most}")
-    if row.way in (Way.VARIABLE, Way.SHIM, Way.PRESET, Way.ADVICE) and stock.threads < TIMES * last.threads:
+    # What is advised may spare a few only.
+    least = last.threads + 1 if row.way is Way.ADVICE else TIMES * last.threads
+    if row.way in (Way.VARIABLE, Way.SHIM, Way.PRESET, Way.ADVICE) and stock.threads < least:
         found.append(f"{stock.threads} threads stock, {last.threads} now: hardly a difference")
     if row.way is Way.SHIM and delivery.PRELOAD_FILE not in container.mounts:
         found.append("no shim is mounted")

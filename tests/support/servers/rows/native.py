@@ -20,7 +20,7 @@ def _program(registry, package, version, made, *command):
 
 
 def _crate(name):
-    return _program("crates.io", name, native.crate(name), native.rust, "{here}/crates", name, "{onnx}")
+    return _program("crates.io", name, native.crate(name), native.rust, "{here}/crates", name, "{models}/model.onnx")
 
 
 ROWS = (
@@ -79,7 +79,7 @@ ROWS = (
                 "{here}/bin/whisper-cli",
             ),
         ),
-        way=Way.LEFT_ALONE,
+        way=Way.ADVICE,
         by="`-t`",
         advised=("-t", "2"),
         container={"image": "ghcr.io/ggml-org/whisper.cpp:main"},
@@ -90,7 +90,12 @@ ROWS = (
     Row(
         name="Go (onnxruntime_go)",
         program=_program(
-            "Go", "github.com/yalue/onnxruntime_go", native.GO_BINDING, native.go_binding, "{here}/onnx", "{onnx}"
+            "Go",
+            "github.com/yalue/onnxruntime_go",
+            native.GO_BINDING,
+            native.go_binding,
+            "{here}/onnx",
+            "{models}/model.onnx",
         ),
         way=Way.SHIM,
         by="the session's options",
@@ -128,7 +133,7 @@ ROWS = (
             "com.microsoft.onnxruntime:onnxruntime",
             libonnxruntime.MAVEN_VERSIONS[-1],
             native.java,
-            *("java", "-cp", "{here}:{here}/onnxruntime.jar", "Onnx", "{onnx}"),
+            *("java", "-cp", "{here}:{here}/onnxruntime.jar", "Onnx", "{models}/model.onnx"),
         ),
         way=Way.SHIM,
         by="the session's options",
@@ -141,7 +146,7 @@ ROWS = (
             "ai.djl.onnxruntime:onnxruntime-engine",
             native.DJL,
             native.djl,
-            *("java", "-cp", "{here}:{here}/lib/*", "Djl", "{onnx}"),
+            *("java", "-cp", "{here}:{here}/lib/*", "Djl", "{models}/model.onnx"),
         ),
         way=Way.SHIM,
         by="the session's options",
