@@ -28,7 +28,8 @@ static void forked(void)
 /* The units of the CPUs; read again only where these are others than before. */
 static void place(struct rd_facts *facts, const struct rd_facts *before)
 {
-    if (before->units > 0 && __builtin_memcmp(&before->cpus, &facts->cpus, sizeof facts->cpus) == 0) {
+    if (before->units > 0 && before->owner == facts->owner
+        && __builtin_memcmp(&before->cpus, &facts->cpus, sizeof facts->cpus) == 0) {
         facts->units = before->units;
         __builtin_memcpy(facts->units_words, before->units_words, sizeof facts->units_words);
     } else {

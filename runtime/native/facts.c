@@ -232,6 +232,13 @@ static void read_cpus(struct rd_facts *facts)
     facts->knows_cpus = !rd_failed(length);
     facts->cpu_count = facts->knows_cpus ? rd_cpus_count(&facts->cpus) : 0;
     facts->knows_cpus = facts->cpu_count > 0;
+    facts->owner = NULL;
+    if (facts->knows_cpus) {
+        char text[RD_MAX_OWN_TEXT + 1];
+        long resources = rd_read_file("/.nri-resource-policy/resources.sh", text, sizeof text);
+        struct rd_text found = {text, resources < 0 ? 0 : (size_t)resources};
+        facts->owner = rd_owner_of(&facts->cpus, rd_environment(), found);
+    }
 }
 
 void rd_facts_refresh(const struct rd_plan *plan, struct rd_facts *facts)

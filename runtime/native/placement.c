@@ -1,5 +1,5 @@
 /* How many threads exclusive CPUs have room for, and where each goes: a port of runtime/raddle/cpus/placement.py, which says
- * why. Asked only where the CPUs are as many as the plan expects to be exclusive. */
+ * why. Asked only where the CPUs are as many as the plan expects to be exclusive, or somebody says that they are. */
 #include "machine.h"
 
 static unsigned cpus_within(const struct rd_cpus *one, const struct rd_cpus *other)
@@ -163,7 +163,7 @@ void rd_place(const struct rd_plan *plan, struct rd_facts *facts)
     struct rd_machine *machine = NULL;
     struct placed placed;
     facts->units = 0;
-    if (expected > 0 && facts->knows_cpus && expected == facts->cpu_count) {
+    if ((expected > 0 && facts->knows_cpus && expected == facts->cpu_count) || facts->owner != NULL) {
         machine = rd_machine_of(plan, &facts->cpus);
     }
     if (machine == NULL) {

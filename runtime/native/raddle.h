@@ -7,6 +7,7 @@
  *   plan.c      RADDLE_PLAN as a table of values      the same answers as runtime/raddle/env.py; its keys are keys.h
  *   resolve.c   plan and facts -> values              ... process/resolution.py
  *   facts.c     what the process really has           ... process/current.py
+ *   claims.c    who says that its CPUs are its own    ... the same
  *   cgroup.c    its quota                             ... cgroup.py
  *   placement.c how many threads exclusive CPUs hold, one CPU set per worker   ... placement.py
  *   machine.c   the machine they are part of, by the plan                    ... machine_part.py
@@ -168,18 +169,27 @@ struct rd_text rd_plan_list(const struct rd_plan *plan, enum rd_key key);
 const char *rd_plan_key(enum rd_key key);
 void rd_plan_value(const struct rd_plan *plan, enum rd_key key, struct rd_out *out);
 
+/* ---- claims.c ---- */
+
+/* Of all that one of them says. */
+#define RD_MAX_OWN_TEXT 4096
+/* Who says that exactly these CPUs are the container's own, in words; NULL where nobody does. `resources`: the text of
+ * nri-plugins' file. */
+const char *rd_owner_of(const struct rd_cpus *cpus, char *const *environment, struct rd_text resources);
+
 /* ---- facts.c and resolve.c ---- */
 
 struct rd_facts {
     bool knows_cpus;
     struct rd_cpus cpus;
     unsigned cpu_count;
+    const char *owner; /* who says that these CPUs are the container's own, in words; NULL: nobody */
     bool has_quota;
     double quota_cpus;
     unsigned processes; /* workers like this one, which it is one of */
     unsigned workers_seen;
     bool first_worker;
-    /* What the CPUs hold threads for, once placed, and in words; 0: they are not the exclusive ones of the plan, or it doesn't
+    /* What the CPUs hold threads for, once placed, and in words; 0: they are not the container's own, or the plan doesn't
      * know them. */
     unsigned units;
     char units_words[64];

@@ -66,20 +66,27 @@ static int64_t cpus_of(const struct rd_facts *facts, char *words, size_t size)
         return 0;
     }
     rd_put_number(&cpuset, facts->cpu_count);
+    if (facts->owner != NULL) {
+        rd_put(&cpuset, " (");
+        rd_put(&cpuset, facts->owner);
+        rd_put(&cpuset, ")");
+    }
     return facts->cpu_count;
 }
 
-/* Whether the CPUs are the exclusive ones that the plan expects and nobody shares them. */
+/* Whether the CPUs are the exclusive ones that the plan expects, or somebody says that they are, and no other stream
+ * shares them. */
 static bool are_exclusive(const struct rd_plan *plan, const struct rd_facts *facts, int64_t streams)
 {
     int64_t planned = rd_plan_get(plan, RD_EXCL, 0);
-    return planned > 0 && facts->knows_cpus && planned == facts->cpu_count && streams == 1;
+    bool expected = planned > 0 && facts->knows_cpus && planned == facts->cpu_count;
+    return (expected || facts->owner != NULL) && streams == 1;
 }
 
 void rd_resolve_spinning(const struct rd_plan *plan, const struct rd_facts *facts, int intra, int inter, bool parallel,
                          struct rd_effective *found)
 {
-    char words[32], reason[MAX_WHERE];
+    char words[48], reason[MAX_WHERE];
     struct rd_out where = rd_out(reason, sizeof reason);
     found->spin = (int)rd_plan_get(plan, RD_SPIN, -1);
     found->spin_us = 0;
@@ -113,7 +120,7 @@ void rd_resolve(const struct rd_plan *plan, const struct rd_facts *facts, struct
 {
     __builtin_memset(found, 0, sizeof *found);
     /* What decided: "quota 1.5, shared by 4 workers". */
-    char words[32], reason[MAX_WHERE];
+    char words[48], reason[MAX_WHERE];
     struct rd_out where = rd_out(reason, sizeof reason);
     int64_t size = cpus_of(facts, words, sizeof words);
     int64_t room = facts->units > 0 ? room_of(plan, facts, facts->units, facts->units_words, &where)

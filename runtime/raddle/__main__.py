@@ -47,7 +47,7 @@ def describe(environ: Mapping[str, str]) -> dict[str, Any]:
         document["problem"] = str(error)
         return document
     document["plan"] = fields
-    facts.placed = current.place(fields, facts.cpus)
+    facts.placed = current.place(fields, facts.cpus, facts.owner)
     document["effective"] = _effective(fields, facts)
     return document
 

@@ -1,14 +1,18 @@
 /* What the native shim makes of its inputs, line by line, for the contract tests. Compiled with the shim's pure parts
  * and the sanitizers by test_native_contract.py.
  *
- *     resolve             plan, CPU list, quota in CPUs and workers seen, joined by tabs -> the effective values
+ *     resolve             plan, CPU list, quota in CPUs, workers seen and who says that the CPUs are the container's own,
+ *                         joined by tabs -> the effective values
  *     resolve --global    the same -> the size of the global pool, "-" for none
  *     resolve --because   the same -> the reasons, joined by "|"
  *     resolve --error     a plan -> what is wrong with it, "-" for nothing
  *     resolve --quota     the root of a tree -> the quota in CPUs, "-" for none, and the folder of that cgroup
  *     resolve --totals    a cgroup's folder -> the totals, as JSON
- *     resolve --place     plan, CPU list, a pool's size and the quota -> how many threads there is room for and in words,
- *                         what that comes to and why, the workers' CPU lists by ";"; all by "|"
+ *     resolve --place     plan, CPU list, a pool's size, the quota and who says that the CPUs are the container's
+ *                         own -> how many threads there is room for and in words, what that comes to and why, the workers'
+ *                         CPU lists by ";"; all by "|"
+ *     resolve --owner     CPU list, the text of nri-plugins' file with "|" between its lines, and variables -> who says
+ *                         that the CPUs are the container's own, "-" for nobody
  */
 #include "raddle.h"
 
@@ -35,7 +39,7 @@ static void resolve(const char *mode, char *line)
     struct rd_effective found;
     char problem[256];
     struct rd_out error = rd_out(problem, sizeof problem);
-    const char *text = part(&line), *cpus = part(&line), *quota = part(&line), *workers = part(&line);
+    const char *text = part(&line), *cpus = part(&line), *quota = part(&line), *workers = part(&line), *owner = part(&line);
     bool parsed = rd_plan_parse(text, &plan, &error);
     if (strcmp(mode, "--error") == 0) {
         puts(parsed ? "-" : problem);
@@ -50,6 +54,7 @@ static void resolve(const char *mode, char *line)
     facts.has_quota = quota[0] != '\0';
     facts.quota_cpus = strtod(quota, NULL);
     facts.workers_seen = (unsigned)atoi(workers);
+    facts.owner = owner[0] != '\0' ? owner : NULL;
     rd_resolve(&plan, &facts, &found);
     if (strcmp(mode, "--global") == 0) {
         shown("global_intra=", found.global_intra);
@@ -98,7 +103,7 @@ static void place(char *line)
     struct rd_out error = rd_out(problem, sizeof problem);
     const char *text = part(&line), *cpus = part(&line);
     int threads = atoi(part(&line));
-    const char *quota = part(&line);
+    const char *quota = part(&line), *owner = part(&line);
     if (!rd_plan_parse(text, &plan, &error) || !rd_cpus_parse(rd_text_of(cpus), &facts.cpus)) {
         puts("error");
         return;
@@ -106,6 +111,7 @@ static void place(char *line)
     facts.cpu_count = rd_cpus_count(&facts.cpus);
     facts.has_quota = quota[0] != '\0';
     facts.quota_cpus = strtod(quota, NULL);
+    facts.owner = owner[0] != '\0' ? owner : NULL;
     rd_place(&plan, &facts);
     rd_resolve(&plan, &facts, &found);
     printf("%u|%s|", facts.units, facts.units_words);
@@ -125,6 +131,22 @@ static void place(char *line)
     free(group);
 }
 
+static void owner(char *line)
+{
+    struct rd_cpus cpus;
+    char *variables[16] = {NULL};
+    bool parsed = rd_cpus_parse(rd_text_of(part(&line)), &cpus);
+    char *resources = strsep(&line, "\t");
+    for (char *mark = resources; mark != NULL && (mark = strchr(mark, '|')) != NULL;) {
+        *mark = '\n';
+    }
+    for (int i = 0; line != NULL && i < 15; i++) {
+        variables[i] = strsep(&line, "\t");
+    }
+    const char *found = rd_owner_of(&cpus, variables, rd_text_of(resources == NULL ? "" : resources));
+    puts(!parsed ? "error" : found == NULL ? "-" : found);
+}
+
 int main(int count, char **arguments)
 {
     const char *mode = count > 1 ? arguments[1] : "";
@@ -138,6 +160,8 @@ int main(int count, char **arguments)
             totals(line);
         } else if (strcmp(mode, "--place") == 0) {
             place(line);
+        } else if (strcmp(mode, "--owner") == 0) {
+            owner(line);
         } else {
             resolve(mode, line);
         }

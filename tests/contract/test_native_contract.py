@@ -44,12 +44,13 @@ EDGES = (
 
 def resolved(line):
     """What Python makes of the line; None where the plan can't be used."""
-    text, cpus, quota, workers = line.split("\t")
+    text, cpus, quota, workers, *owner = line.split("\t")
     try:
         fields = env.decode(text)
     except env.PlanError:
         return None
     facts = current.Facts(cpuset.parse_list(cpus) if cpus else None, float(quota) if quota else None, int(workers))
+    facts.owner = "".join(owner)
     return resolution.resolve(fields, facts)
 
 
@@ -116,7 +117,8 @@ def random_lines(count):
         )
         quota = rng.choice(["", "0.1", "0.5", "1", "1.5", "2", "3.999", "4", "64", "100000"])
         quota = rng.choice([quota, f"{rng.uniform(0.01, 20):.4f}", f"{rng.uniform(0.01, 2e5):.5g}"])
-        lines.append(f"{text}\t{cpus}\t{quota}\t{rng.choice([1, 1, 2, 3, 8, 200])}")
+        owner = rng.choice(["", "", "DRA CPU claim", "nri-plugins"]) if cpus else ""
+        lines.append(f"{text}\t{cpus}\t{quota}\t{rng.choice([1, 1, 2, 3, 8, 200])}\t{owner}")
     return lines
 
 
@@ -141,6 +143,59 @@ def test_random_plans_come_to_the_same_values_and_reasons_on_random_machines(ans
     assert answers(lines) == [reference(line) for line in lines]
     assert answers(lines, "--because") == [because(line) for line in lines]
     assert answers(lines, "--global") == [size_of_the_global_pool(line) for line in lines]
+
+
+FILE = 'EXCLUSIVE_CPUS="4-6"\nISOLATED_CPUS="7"\nSHARED_CPUS="0-3"\n'
+LONG = ",".join(["4-7"] * 1024)
+# On the CPUs 4-7: nri-plugins' file, variables -> who says that these are the container's own
+OWNERS = [
+    ("", (), ""),
+    ("", ("DRA_CPUSET_a=4-7", "HOME=/"), "DRA CPU claim"),
+    ("", ("DRA_CPUSET_a=4,6", "DRA_CPUSET_b=5,7"), "DRA CPU claim"),
+    ("", ("DRA_CPUSET_a=4-7", "DRA_CPUSET_b=4-5"), "DRA CPU claim"),
+    ("", ("DRA_CPUSET_=4-7",), "DRA CPU claim"),
+    ("", ("DRA_CPUSET_a= 4 - 7 ", "DRA_CPUSET_b="), "DRA CPU claim"),
+    # Moved since, or the thread has CPUs of its own.
+    ("", ("DRA_CPUSET_a=4-6",), ""),
+    ("", ("DRA_CPUSET_a=4-8",), ""),
+    ("", ("DRA_CPUSET_a=0-3",), ""),
+    ("", ("DRA_CPUSET_a=4-7", "DRA_CPUSET_b=8"), ""),
+    # What a driver says that moves claims.
+    ("", ("DRA_CPUSET_a=dynamic",), ""),
+    ("", ("DRA_CPUSET_a=4-7", "DRA_CPUSET_b=dynamic"), ""),
+    ("", ("DRA_CPUSET_a=",), ""),
+    ("", ("DRA_CPUSET_a=7-4",), ""),
+    ("", ("DRA_CPUSET_a=4-7,",), ""),
+    ("", ("DRA_CPUSET_a=4-7,99999999999",), ""),
+    ("", ("DRA_CPUSET_a=4-7\u00a0",), ""),
+    ("", ("DRA_CPUSET_a=" + LONG,), "DRA CPU claim"),
+    ("", ("DRA_CPUSET_a=" + LONG, "DRA_CPUSET_b=44"), ""),
+    ("", ("DRA_CPUSET_a=" + LONG + ",4",), ""),
+    ("", ("dra_cpuset_a=4-7", "XDRA_CPUSET_a=4-7", "DRA_CPUSET=4-7"), ""),
+    (FILE, (), "nri-plugins"),
+    (FILE, ("DRA_CPUSET_a=4-7",), "DRA CPU claim"),
+    (FILE, ("DRA_CPUSET_a=dynamic",), "nri-plugins"),
+    ('EXCLUSIVE_CPUS="4-7"', (), "nri-plugins"),
+    ('ISOLATED_CPUS="4-7"\n', (), "nri-plugins"),
+    ('SHARED_CPUS="4-7"\n', (), ""),
+    ('EXCLUSIVE_CPUS="4-5"\nSHARED_CPUS="6-7"\n', (), ""),
+    ('EXCLUSIVE_CPUS="4-8"\n', (), ""),
+    ('EXCLUSIVE_CPUS="4-7"\nISOLATED_CPUS="x"\n', (), ""),
+    ('EXCLUSIVE_CPUS="4-7\n', (), ""),
+    ('EXCLUSIVE_CPUS="4-7" # why\n', (), ""),
+    ('EXCLUSIVE_CPUS=""4-7"\n', (), ""),
+    ("EXCLUSIVE_CPUS=4-7\n", (), ""),
+    ('NOT_EXCLUSIVE_CPUS="4-7"\n', (), ""),
+    (f'EXCLUSIVE_CPUS="{LONG},4"\n', (), ""),
+]
+
+
+def test_only_who_names_exactly_the_cpus_that_there_are_is_believed_that_they_are_the_containers_own(answers):
+    lines = ["\t".join(["4-7", file.replace("\n", "|"), *variables]) for file, variables, _ in OWNERS]
+    environs = [dict(variable.split("=", 1) for variable in variables) for _, variables, _ in OWNERS]
+    found = [current.owner_of(0b11110000, environ, file) for (file, *_), environ in zip(OWNERS, environs, strict=True)]
+    assert found == [owner for *_, owner in OWNERS]
+    assert answers(lines, "--owner") == [owner or "-" for owner in found]
 
 
 @pytest.mark.parametrize(

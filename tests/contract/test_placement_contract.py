@@ -55,18 +55,24 @@ class Case:
         self.cpus = cpus
         size = cpuset.count(cpus)
         self.fields = {**random_fields(rng, size), **told}
-        self.placed = current.place(self.fields, cpus)
+        self.owner = rng.choice(["", "", "", "DRA CPU claim"])
+        if self.owner:
+            # Who says it is believed, however many the plan expects.
+            self.fields["excl"] = rng.choice([0, size + 1])
+        self.placed = current.place(self.fields, cpus, self.owner)
         threads = self.placed.threads if self.placed else 2
         self.count = rng.choice([1, 2, threads, threads, size, size + 1, rng.randint(1, size)])
         self.quota = rng.choice([None, None, size, size / 2, 1.5])
 
     def line(self):
         quota = "" if self.quota is None else self.quota
-        parts = (env.encode(self.fields), cpuset.format_list(self.cpus), self.count, quota)
+        parts = (env.encode(self.fields), cpuset.format_list(self.cpus), self.count, quota, self.owner)
         return "\t".join(map(str, parts))
 
     def answer(self):
-        found = resolution.resolve(self.fields, current.Facts(self.cpus, self.quota, placed=self.placed))
+        found = resolution.resolve(
+            self.fields, current.Facts(self.cpus, self.quota, placed=self.placed, owner=self.owner)
+        )
         reasons = [found.because.get("intra", ""), found.because.get("spin", "")]
         room = [self.placed.threads, self.placed.because] if self.placed else [0, ""]
         workers = places.groups(self.fields, self.cpus, self.count, self.fields["aff"])

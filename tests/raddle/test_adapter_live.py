@@ -23,6 +23,8 @@ EIGHT = 0xFF
         ({"intra": 4, "floor": 1}, Facts(EIGHT, 1.5), 1, "planned 4, cut to quota 1.5"),
         ({"intra": 4}, Facts(EIGHT, 0.5), 1, "planned 4, cut to quota 0.5"),
         ({"intra": 4}, Facts(0b11), 2, "planned 4, cut to cpuset of 2"),
+        ({"intra": 4}, Facts(0b11, owner="DRA CPU claim"), 2, "planned 4, cut to cpuset of 2 (DRA CPU claim)"),
+        ({"intra": 4}, Facts(EIGHT, 2.0, owner="DRA CPU claim"), 2, "planned 4, cut to quota 2"),
         # A quota of at least the cpuset never throttles, so the cpuset is the reason.
         ({"intra": 4}, Facts(0b11, 2.0), 2, "planned 4, cut to cpuset of 2"),
         ({"intra": 4}, Facts(None, 2.0), 2, "planned 4, cut to quota 2"),
@@ -109,6 +111,11 @@ def test_a_global_pool_gets_the_share_of_the_process(fields, facts, size):
         ({}, Facts(EIGHT), False),
         ({"excl": 8}, Facts(None), False),
         ({"excl": 8, "streams": 2, "workers": 2}, Facts(EIGHT), False),
+        # Somebody says that they are the container's own.
+        ({"excl": 0}, Facts(EIGHT, owner="DRA CPU claim"), True),
+        ({"excl": 4}, Facts(EIGHT, owner="nri-plugins"), True),
+        ({"excl": 0, "streams": 2}, Facts(EIGHT, owner="DRA CPU claim"), False),
+        ({"excl": 0}, Facts(EIGHT, workers_seen=2, owner="DRA CPU claim"), False),
         ({"excl": 8}, Facts(EIGHT, workers_seen=2), False),
     ],
 )

@@ -49,6 +49,15 @@ def test_threads_spin_for_as_long_as_the_policys_own_entry_says(mounted):
         assert (effective["spinning"], effective["spinDurationUs"]) == ("bounded", spin_us)
 
 
+def test_it_names_who_says_that_the_cpus_are_the_containers_own(mounted):
+    claim = {"DRA_CPUSET_one": cpuset.format_list(cpuset.of(os.sched_getaffinity(0)))}
+    for variables, said in ((claim, True), ({"DRA_CPUSET_one": "dynamic"}, False), ({}, False)):
+        extra = {"PYTHONPATH": str(mounted / "python"), env.PLAN: PLAN, **variables}
+        effective = json.loads(shown(mounted, extra).stdout)["effective"]
+        assert (" (DRA CPU claim)" in effective["because"]["intra"]) == said
+        assert (effective["affinity"] == "numa") == said
+
+
 @pytest.mark.parametrize("how", ["venv", "venv without its user's site", "system"])
 def test_behind_the_door_every_python_has_it_though_its_path_has_not(how):
     python = pythons.interpreter("3.11") if how == "system" else pythons.release("ort-1.31.1")

@@ -35,6 +35,22 @@ def test_each_thread_has_a_core_of_its_own_in_an_exclusive_cpuset(kind, version,
     proven(kind, version, "affinity")
 
 
+@pytest.mark.parametrize(
+    ("claims", "affinity"),
+    [
+        ({"DRA_CPUSET_one": str(CPUS[0]), "DRA_CPUSET_two": str(CPUS[1])}, str(CPUS[1])),
+        ({"DRA_CPUSET_one": str(CPUS[0])}, f"{CPUS[0]}-{CPUS[1]}"),
+        ({"DRA_CPUSET_one": "dynamic"}, f"{CPUS[0]}-{CPUS[1]}"),
+    ],
+)
+def test_cpus_that_a_claim_names_are_the_containers_own_whatever_was_planned(claims, affinity):
+    plan = "intra=4;spin=never;aff=core;excl=0;smt=1;" + EXCLUSIVE.partition(";")[2]
+    with started("c", libonnxruntime.VERSIONS[-1], plan, variables=claims) as caller:
+        caller.session("")
+        assert [thread.cpus for thread in caller.pool()] == [affinity]
+        assert ("cut to 2 CPUs" in caller.lines[0]) == (affinity == str(CPUS[1]))
+
+
 @pytest.mark.parametrize(("kind", "version"), CALLERS)
 def test_affinity_to_a_numa_node_is_its_whole_share(kind, version, proven):
     with started(kind, version, f"intra=2;spin=never;aff=numa;{EXCLUSIVE};smt=1") as caller:

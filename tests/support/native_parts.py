@@ -7,7 +7,7 @@ from native.build import SOURCES
 from support.runtimes.native_programs import Kind, need
 
 HERE = Path(__file__).parents[1] / "contract"
-PARTS = ("sys", "text", "cpuset", "plan", "resolve", "cgroup", "totals", "machine", "placement")
+PARTS = ("sys", "text", "cpuset", "plan", "resolve", "claims", "cgroup", "totals", "machine", "placement")
 SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 

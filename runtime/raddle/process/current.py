@@ -5,25 +5,33 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Mapping
 
-from raddle import errors, log
+from raddle import errors, files, log
 from raddle.cpus import cpuset
 from raddle.process import cgroup, siblings
 
 if TYPE_CHECKING:
     from raddle.cpus.placement import Placement
 
+# Where somebody says which CPUs are the container's own: DRA's CPU driver in variables, nri-plugins in a file.
+_CLAIM = "DRA_CPUSET_"
+_RESOURCES = "/.nri-resource-policy/resources.sh"
+_OWN = ("EXCLUSIVE_CPUS=", "ISOLATED_CPUS=")
+# Of all that one of them says.
+_MAX_OWN_TEXT = 4096
+
 
 class Facts:
     """What holds for this process now.
 
     cpus          the CPUs that it may run on (sched_getaffinity; within the cpuset), None where that can't be read.
+    owner         who says that these CPUs are the container's own, in words (`owner_of`); "": nobody.
     quota_cpus    CFS quota of the tightest visible cgroup in CPUs, None: none.
     workers_seen  processes like this one with the same parent, this one counted; at least 1. Where they are more than
                   planned, only those that have the runtime, and at least as many as planned.
     first_worker  this process is the oldest of those by number.
     throttled     (nr_periods, nr_throttled, throttled_us) of the cgroup so far, None where it can't be read.
     cgroup_path   that cgroup's folder, None where there is none to see.
-    placed        where a pool goes on the CPUs (`place`); None where they are not the plan's exclusive ones, or it
+    placed        where a pool goes on the CPUs (`place`); None where they are not the container's own, or the plan
                   doesn't know them.
     controller    what `refresh` reads the cgroup's facts from, None where it can't.
     """
@@ -33,6 +41,7 @@ class Facts:
         "controller",
         "cpus",
         "first_worker",
+        "owner",
         "placed",
         "quota_cpus",
         "throttled",
@@ -49,8 +58,10 @@ class Facts:
         throttled: tuple[int, int, int] | None = None,
         cgroup_path: str | None = None,
         placed: Placement | None = None,
+        owner: str = "",
     ) -> None:
         self.cpus = cpus
+        self.owner = owner
         self.quota_cpus = quota_cpus
         self.workers_seen = workers_seen
         self.first_worker = first_worker
@@ -63,13 +74,16 @@ class Facts:
         """The same facts, to be refreshed by one thread while others use these."""
         same = Facts(self.cpus, self.quota_cpus, self.workers_seen, first_worker=self.first_worker)
         same.throttled, same.cgroup_path, same.placed = self.throttled, self.cgroup_path, self.placed
-        same.controller = self.controller
+        same.controller, same.owner = self.controller, self.owner
         return same
 
 
-def place(fields: Mapping[str, Any], cpus: int | None) -> Placement | None:
-    """Where a pool goes on these CPUs, where they are the exclusive ones that the plan expects and knows, else None."""
-    if not cpus or fields.get("excl", 0) != cpuset.count(cpus):
+def place(fields: Mapping[str, Any], cpus: int | None, owner: str = "") -> Placement | None:
+    """Where a pool goes on these CPUs, where they are the container's own and the plan knows them, else None.
+
+    They are where they are as many as the plan expects to be exclusive, or have an `owner` (`owner_of`).
+    """
+    if not cpus or (fields.get("excl", 0) != cpuset.count(cpus) and not owner):
         return None
     try:
         # Imported here: only an exclusive container needs it.
@@ -106,7 +120,7 @@ def read_facts(fields: Mapping[str, Any] | None = None, library: bytes = b"") ->
         facts.first_worker = min(workers, default=0) in (0, os.getpid())
     except (OSError, ValueError) as error:
         errors.let_through(error)
-    facts.placed = place(fields, facts.cpus) if fields else None
+    facts.placed = place(fields, facts.cpus, facts.owner) if fields else None
     return facts
 
 
@@ -116,6 +130,7 @@ def refresh(facts: Facts) -> None:
     Never raises: what can't be read is None.
     """
     facts.cpus = read_cpus()
+    facts.owner = _read_owner(facts.cpus) if facts.cpus else ""
     found = cgroup.ResourceLimits()
     try:
         if facts.controller is not None:
@@ -135,3 +150,38 @@ def read_cpus() -> int | None:
     except (AttributeError, OSError) as error:
         errors.let_through(error)
         return None
+
+
+def owner_of(cpus: int, environ: Mapping[str, str], resources: str) -> str:
+    """Who says that exactly these CPUs are the container's own, in words; "" where nobody does.
+
+    What is said is of the container's start, and its CPUs may be others by now: only those that the process really
+    has are believed to be its own. `resources` is the text of nri-plugins' file.
+    """
+    if _make_up(cpus, [environ[name] for name in environ if name.startswith(_CLAIM)]):
+        return "DRA CPU claim"
+    lines = [line.split('"') for line in resources.split("\n")]
+    own = [line[1] if len(line) == 3 and not line[2] else "malformed" for line in lines if line[0] in _OWN]
+    return "nri-plugins" if _make_up(cpus, own) else ""
+
+
+def _make_up(cpus: int, lists: list[str]) -> bool:
+    """Whether the CPU lists name these CPUs together, and no others."""
+    if sum(map(len, lists)) > _MAX_OWN_TEXT or not all(map(str.isascii, lists)):
+        return False
+    named = 0
+    try:
+        for text in lists:
+            named |= cpuset.parse_list(text)
+    except ValueError:
+        return False
+    return named == cpus
+
+
+def _read_owner(cpus: int) -> str:
+    try:
+        return owner_of(cpus, os.environ, files.text_or_nothing(_RESOURCES, True, _MAX_OWN_TEXT))
+    except Exception as error:
+        # Another thread may change the environment meanwhile.
+        errors.let_through(error)
+        return ""

@@ -2,7 +2,8 @@
 
 A plan was made at admission or at binding. In the process the cpuset, the quota and the sibling workers can be
 seen, so counts are clamped here, always downwards, and affinity is allowed only where the CPUs turn out to be the
-exclusive ones that the plan expects. Only there the pool is placed, on the machine that the plan tells of (`places`).
+exclusive ones that the plan expects, or somebody says that they are. Only there the pool is placed, on the machine that
+the plan tells of (`places`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class Effective:
     """A plan's values for one process; None means: leave it alone. `because` says what decided, value by value.
 
     `cap` is the number of threads that fit one session's share, None where neither quota nor cpuset is known.
-    `exclusive` is True when the CPUs are the exclusive ones that the plan expects and nobody shares them.
+    `exclusive` is True when the CPUs are the exclusive ones that the plan expects, or somebody says that they are, and
+    no other stream shares them.
     `global_intra` is the size of the one pool of all sessions of this process, None where each has its own.
     `spin` is what the planned counts come to; `spinning` says it of the counts that a session really has.
     """
@@ -76,7 +78,8 @@ def resolve(fields: Mapping[str, Any], facts: Facts) -> Effective:
     """What the plan's fields (env.decode) come to for these facts."""
     found = Effective()
     size = cpuset.count(facts.cpus) if facts.cpus else None
-    threads, where = cpu_capacity, cpus_where = _capacity(fields, facts, size, f"cpuset of {size}")
+    words = f"cpuset of {size} ({facts.owner})" if facts.owner else f"cpuset of {size}"
+    threads, where = cpu_capacity, cpus_where = _capacity(fields, facts, size, words)
     if facts.placed is not None:
         # Threads that want a CPU are counted against CPUs; those of a pool against what it is placed on.
         threads, where = _capacity(fields, facts, facts.placed.threads, facts.placed.because)
@@ -95,7 +98,7 @@ def resolve(fields: Mapping[str, Any], facts: Facts) -> Effective:
     if fields.get("global"):
         planned = fields.get("global_intra", fields.get("intra"))
         found.global_intra = _clamped("global_intra", planned, share, least, where, found.because)
-    found.exclusive = 0 < fields.get("excl", 0) == size and streams == 1
+    found.exclusive = (0 < fields.get("excl", 0) == size or facts.owner != "") and streams == 1
     found.runs, found.cpu_capacity, found.cpus_where = fields.get("runs", 1), cpu_capacity, cpus_where
     found.oversubscribed, found.endless = oversubscribed, found.exclusive and bool(fields.get("excl_always"))
     found.spin = fields.get("spin")

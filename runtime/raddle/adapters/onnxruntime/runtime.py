@@ -103,13 +103,13 @@ class Runtime:
             # Another thread may have CPUs of its own, and makes a session at the same time.
             facts = known.copy()
             current.refresh(facts)
-            facts.placed = current.place(self.fields, facts.cpus)
+            facts.placed = current.place(self.fields, facts.cpus, facts.owner)
         self.facts = facts
         return facts
 
     def wanted(self, facts: current.Facts) -> resolution.Effective:
         """What the plan comes to; worked out again when the facts have changed."""
-        key = (self.facts_at, facts.cpus, facts.quota_cpus)
+        key = (self.facts_at, facts.cpus, facts.owner, facts.quota_cpus)
         known, effective = self.resolved
         if effective is None or known != key:
             effective = resolution.resolve(self.fields, facts)
