@@ -146,6 +146,7 @@ def _seen(row: Row, fake: fakemachine.Fake, process: subprocess.Popen[str], port
     if row.peak:
         threading.Thread(target=sample, daemon=True).start()
     said: list[str] = []
+    answered: set[int] = set()
 
     def worked() -> bool:
         if process.poll() is not None:
@@ -156,8 +157,11 @@ def _seen(row: Row, fake: fakemachine.Fake, process: subprocess.Popen[str], port
             return bool(said)
         url = f"http://127.0.0.1:{port}{row.request.path}"
         asked = urllib.request.Request(url, data=row.request.body, headers=dict(row.request.headers))
-        with urllib.request.urlopen(asked, timeout=SECONDS):
-            return True
+        with urllib.request.urlopen(asked, timeout=SECONDS) as answer:
+            if row.request.processes == 1:
+                return True
+            answered.add(json.load(answer)["pid"])
+            return len(answered) >= row.request.processes
 
     try:
         wait(

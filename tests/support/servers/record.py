@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +18,7 @@ from support.servers.row import Row, Way
 FILE: Final = report.ROOT / "docs" / "reference" / "servers.json"
 # Who is reached had at least so many times as many threads.
 TIMES: Final = 2
+SEEN: Final = ("stock", "raddle", "advised")
 
 
 def _rows() -> Iterator[Row]:
@@ -51,6 +52,12 @@ def wrong(row: Row, container: Container, stock: Seen, raddle: Seen, advised: Se
 
 def of(row: Row, stock: Seen, raddle: Seen, advised: Seen | None) -> dict[str, Any]:
     """The record of a row."""
+    seen = {"stock": _told(stock), "raddle": _told(raddle)}
+    return {**words(row), **seen, **({"advised": _told(advised)} if advised else {})}
+
+
+def words(row: Row) -> dict[str, Any]:
+    """What its record has of the row itself, without what was seen."""
     found = {
         "name": row.name,
         "registry": row.program.registry,
@@ -60,9 +67,6 @@ def of(row: Row, stock: Seen, raddle: Seen, advised: Seen | None) -> dict[str, A
         "by": row.by,
         "why": row.why,
         "top": row.top,
-        "stock": _told(stock),
-        "raddle": _told(raddle),
-        "advised": _told(advised) if advised else None,
     }
     return {name: value for name, value in found.items() if value not in (None, "")}
 
@@ -72,8 +76,17 @@ def _told(seen: Seen) -> dict[str, int]:
 
 
 def write(records: Sequence[dict[str, Any]]) -> None:
-    """Write these records, and of those that are not among them what the file has, as long as there is such a row."""
+    """Write these records, and of other rows what was seen of them."""
     told = json.loads(FILE.read_text())["rows"] if FILE.exists() else []
-    found = {one["name"]: one for one in (*told, *records)}
-    rows = [found[row.name] for row in ROWS if row.name in found]
+    found = {_same(one): one for one in (*told, *records)}
+    rows = [_with_seen(said, found[_same(said)]) for said in map(words, ROWS) if _same(said) in found]
     FILE.write_text(report.folded_json({"machine": report.machine(), "rows": rows}) + "\n")
+
+
+def _same(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """What was seen holds for a row of this name, version and way only."""
+    return record["name"], record["version"], record["way"]
+
+
+def _with_seen(said: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    return {**said, **{name: record[name] for name in SEEN if name in record}}

@@ -41,11 +41,15 @@ class Program:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One unit of work that is asked of a server: asked again until the answer is a good one."""
+    """One unit of work that is asked of a server: asked again until the answer is a good one.
+
+    Where several `processes` answer, it is asked until so many have: each says its `pid`, in a JSON object.
+    """
 
     path: str = "/"
     body: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    processes: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,10 @@ counted from outside, the main one and those of its web server among them; where
 `→` has that. The machine is made up (`python -m fakemachine`): the program sees 64 CPUs wherever Linux shows them, and
 a real quota of 2.
 
+A count is of one run, on a machine that did other things beside: another run may differ by some threads. Threads that
+end with the work are looked for every 20 ms, so a shorter peak may be missed. Rows are recorded one by one; the line
+above the table is of the last.
+
 | word | means |
 |---|---|
 | variable | by environment variables of the policy's `runtimes` or `variables` |

@@ -29,13 +29,21 @@ def _row(name: str, package: str, *command: str, **more) -> Row:
 GUNICORN = ("{here}/gunicorn", "--chdir", "{serving}", "-b", "127.0.0.1:{port}", "serving:wsgi")
 ROWS = (
     _row("gunicorn", "gunicorn", *GUNICORN, most=5),
-    _row("gunicorn, 4 workers", "gunicorn", *GUNICORN, "-w", "4", most=14, top=8),
+    _row(
+        "gunicorn, 4 workers",
+        "gunicorn",
+        *(*GUNICORN, "-w", "4"),
+        ask=Request(processes=4),
+        why="a session in each worker",
+        most=14,
+        top=9,
+    ),
     _row(
         "uvicorn",
         "uvicorn",
         *("{here}/uvicorn", "--app-dir", "{serving}", "--port", "{port}", "serving:asgi"),
         most=8,
-        top=9,
+        top=10,
     ),
     _row(
         "Hypercorn",
@@ -55,7 +63,7 @@ ROWS = (
         "{here}/python",
         "{programs}/litserve_app.py",
         "{port}",
-        most=60,
+        most=20,
         ask=Request(path="/predict", body=b"{}", headers={"Content-Type": "application/json"}),
     ),
 )
