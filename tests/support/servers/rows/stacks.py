@@ -1,0 +1,176 @@
+"""Frameworks around the libraries: PyTorch and what is made with it, servers of models, and other languages."""
+
+import functools
+
+from support.runtimes import torch_lab
+from support.servers.row import Program, Request, Row, Way, environment, npm, pypi
+
+STACKS = ("{programs}/stacks.py",)
+TRIXIE = ("trixie", "2.6.0")
+# Where the output of the processes goes: to torchrun's own. The default of 1.13 fails on Python 3.11.
+UNCHANGED = ("-r", "0:2", "-t", "0:2")
+SCIPY = environment("scipy", "scipy==1.17.1", "numpy==2.4.6", "scikit-learn==1.9.1", "joblib==1.6.0")
+OPENVINO = environment("openvino", "onnxruntime-openvino==1.24.1", "numpy==2.4.6")
+TENSORFLOW = environment("tensorflow", "tensorflow-cpu==2.21.0")
+MLSERVER = environment("mlserver", "mlserver==1.7.1", "uvloop==0.21.0", "onnxruntime==1.23.2")
+BENTOML = environment("bentoml", "bentoml==1.4.30", "onnxruntime==1.32.0")
+KSERVE = environment("kserve", "kserve==0.21.0", "onnxruntime==1.32.0")
+RAY = environment("ray", "ray[serve]==2.60.0", "onnxruntime==1.32.0")
+PYSPARK = environment("pyspark", "pyspark==4.3.0", "pandas==2.3.3", "pyarrow==26.0.1")
+OMP = {"way": Way.VARIABLE, "by": "`OMP_NUM_THREADS`", "variables": ("OMP_NUM_THREADS",)}
+SESSION = {"way": Way.SHIM, "by": "the session's options"}
+
+
+def _torch(name: str, suite: str, version: str, *command: str, **more) -> Row:
+    """A row of Debian's PyTorch, which is built for CPUs; the packages of PyPI bring CUDA's."""
+    release = {"trixie": torch_lab.trixie, "bookworm": torch_lab.installed}[suite]
+    program = Program(
+        registry=f"Debian {suite}",
+        package="python3-torch",
+        version=version,
+        made=lambda: release().python.parent,
+        command=(f"{{here}}/{'python' if suite == 'trixie' else 'python3'}", *command),
+    )
+    return Row(name=name, program=program, **more)
+
+
+def _stack(name: str, of, package: str, **more) -> Row:
+    return Row(name=name, program=pypi(of, package, "{here}/python", *STACKS, package, "{onnx}"), **more)
+
+
+ROWS = (
+    _torch("PyTorch", *TRIXIE, *STACKS, "torch", "{onnx}", **OMP, most=3),
+    _torch(
+        "PyTorch, torch.compile",
+        *TRIXIE,
+        *STACKS,
+        "torch.compile",
+        "{onnx}",
+        way=Way.VARIABLE,
+        by="`TORCHINDUCTOR_COMPILE_THREADS`, `OMP_NUM_THREADS`",
+        variables=("TORCHINDUCTOR_COMPILE_THREADS", "OMP_NUM_THREADS"),
+        policy={"runtimes": ["torch", "openmp", "blas", "inductor"]},
+        peak=True,
+        most=12,
+    ),
+    _torch(
+        "torchrun",
+        *("bookworm", "1.13.1"),
+        *("-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_addr", "127.0.0.1"),
+        *("--master_port", "{port}", *UNCHANGED, *STACKS, "torch", "{onnx}"),
+        way=Way.LEFT_ALONE,
+        by="`OMP_NUM_THREADS`",
+        container={"image": "app", "command": ["torchrun", "--nproc_per_node", "2", "train.py"]},
+        reason="ManagedByServer",
+        why="it gives each of its processes OMP_NUM_THREADS=1",
+        most=0,
+    ),
+    Row(
+        name="ONNX Runtime (Node.js)",
+        program=npm("onnxruntime-node", "1.30.0", "node", "{programs}/stacks.cjs", "{onnx}"),
+        image_env={"NODE_PATH": "{here}"},
+        **SESSION,
+        most=16,
+    ),
+    _stack("SciPy", SCIPY, "scipy", **OMP, most=2),
+    _stack(
+        "scikit-learn in processes of joblib",
+        SCIPY,
+        "scikit-learn",
+        **OMP,
+        most=8,
+    ),
+    _stack("ONNX Runtime's OpenVINO provider", OPENVINO, "onnxruntime-openvino", **SESSION, most=4),
+    _stack(
+        "TensorFlow",
+        TENSORFLOW,
+        "tensorflow-cpu",
+        way=Way.VARIABLE,
+        by="`TF_NUM_INTRAOP_THREADS`, `TF_NUM_INTEROP_THREADS`",
+        variables=("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
+        policy={"runtimes": ["openmp", "tensorflow"]},
+        most=40,
+    ),
+    Row(
+        name="MLServer (custom runtime)",
+        program=pypi(MLSERVER, "mlserver", "{here}/mlserver", "start", "{programs}/stacks_mlserver"),
+        image_env={
+            "ONNX": "{onnx}",
+            "PATH": "{here}:/usr/bin:/bin",
+            "HOME": "{work}",
+            "MLSERVER_HOST": "127.0.0.1",
+            "MLSERVER_HTTP_PORT": "{port}",
+            "MLSERVER_GRPC_PORT": "0",
+            "MLSERVER_METRICS_PORT": "0",
+        },
+        container={"image": "seldonio/mlserver"},
+        request=Request(
+            path="/v2/models/tiny/infer",
+            body=b'{"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}]}',
+            headers={"Content-Type": "application/json"},
+        ),
+        **SESSION,
+        most=40,
+    ),
+    Row(
+        name="BentoML",
+        program=pypi(
+            BENTOML,
+            "bentoml",
+            *("{here}/bentoml", "serve", "stacks_bentoml:Onnx", "--working-dir", "{programs}"),
+            *("--host", "127.0.0.1", "--port", "{port}"),
+        ),
+        image_env={"ONNX": "{onnx}", "BENTOML_HOME": "{work}", "BENTOML_DO_NOT_TRACK": "True"},
+        container={"image": "app", "command": ["bentoml", "serve"]},
+        variables=("BENTOML_NUM_THREAD",),
+        request=Request(path="/predict", body=b"{}", headers={"Content-Type": "application/json"}),
+        **SESSION,
+        most=40,
+    ),
+    Row(
+        name="KServe (custom predictor)",
+        program=pypi(KSERVE, "kserve", "{here}/python", "{programs}/stacks_kserve.py", "{onnx}", "{port}"),
+        request=Request(
+            path="/v1/models/tiny:predict",
+            body=b'{"instances": [[1]]}',
+            headers={"Content-Type": "application/json"},
+        ),
+        **SESSION,
+        most=12,
+    ),
+    _stack(
+        "Ray actors with ONNX Runtime",
+        RAY,
+        "ray",
+        way=Way.SHIM,
+        by="the session's options; OMP_NUM_THREADS stays Ray's",
+        container={"image": "rayproject/ray"},
+        most=700,
+        why="four actors with four models each; what is left are Ray's own threads",
+    ),
+    _stack(
+        "PySpark (pandas UDF)",
+        PYSPARK,
+        "pyspark",
+        way=Way.LEFT_ALONE,
+        by="`OMP_NUM_THREADS`",
+        container={"image": "apache/spark-py"},
+        image_env={"PYSPARK_PYTHON": "{here}/python"},
+        reason="ManagedByServer",
+        why="it gives each Python worker OMP_NUM_THREADS as spark.task.cpus",
+        most=0,
+    ),
+    Row(
+        name="Java's common pool",
+        program=Program(
+            registry="Debian bookworm",
+            package="openjdk-17-jdk-headless",
+            version="17.0.15",
+            made=functools.partial(torch_lab.Path, "/usr/bin"),
+            command=("{here}/java", "{programs}/Stacks.java"),
+        ),
+        way=Way.ITSELF,
+        by="the JVM's count of CPUs",
+        most=40,
+    ),
+)
