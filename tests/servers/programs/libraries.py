@@ -4,6 +4,7 @@ A function returns what the library says that it counts, None where it says noth
 """
 
 import json
+import re
 import sys
 
 
@@ -22,6 +23,13 @@ def numpy(models):
 
     matrix = np.ones((600, 600))
     matrix @ matrix
+
+
+def scipy(models):
+    import numpy as np
+    import scipy.linalg
+
+    scipy.linalg.lu_factor(np.random.default_rng(7).standard_normal((600, 600)))
 
 
 def table():
@@ -170,8 +178,26 @@ def openvino(models):
     return int(model.get_property("INFERENCE_NUM_THREADS"))
 
 
+def concurrent_futures(models):
+    import time
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor()
+    # A thread is started only where no other is free.
+    list(pool.map(time.sleep, [0.05] * 64))
+    kept.append(pool)
+
+
+def multiprocessing(models):
+    from multiprocessing import Pool
+
+    pool = Pool()
+    pool.map(abs, range(64))
+    kept.append(pool)
+
+
 kept = []
 if __name__ == "__main__":
-    says = globals()[sys.argv[1].replace("-", "_")](sys.argv[2])
+    says = globals()[re.sub("[-.]", "_", sys.argv[1])](sys.argv[2])
     print(json.dumps({} if says is None else {"says": says}), flush=True)
     sys.stdin.read()

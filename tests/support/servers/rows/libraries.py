@@ -1,7 +1,8 @@
 """Python's libraries of numbers and models, each by one piece of parallel work (programs/libraries.py)."""
 
+from runtimes import pythons
 from support.runtimes import libraries_lab
-from support.servers.row import Row, Way, environment, pypi
+from support.servers.row import Program, Row, Way, environment, pypi
 
 LIBRARIES = environment(
     "libraries",
@@ -26,8 +27,7 @@ LIBRARIES = environment(
 # What the tests of the shim's hooks have already.
 HOOKED = environment("libraries", *libraries_lab.PACKAGES["libraries"], shared=True)
 HNSWLIB = environment("hnswlib", *libraries_lab.PACKAGES["hnswlib"], shared=True)
-
-
+SCIPY = environment("scipy", "scipy==1.18.1", "numpy==2.4.6", python="3.12")
 # NumPy's threads, which start when it is imported, are not those of the library that is shown.
 ONE_BLAS = {"OPENBLAS_NUM_THREADS": "1"}
 
@@ -51,9 +51,29 @@ def _hook(name: str, package: str, **more) -> Row:
     return _row(name, package, **{"way": Way.SHIM, "image_env": ONE_BLAS, **more})
 
 
+def _standard(name: str, package: str, **more) -> Row:
+    """A module of Python itself, before Python 3.13."""
+    return Row(
+        name=name,
+        program=Program(
+            registry="Python",
+            package=package,
+            version="3.11",
+            made=lambda: pythons.interpreter("3.11").parent,
+            command=("{here}/python3.11", "{programs}/libraries.py", package, "{models}"),
+        ),
+        way=Way.SHIM,
+        by="`os.cpu_count()` (`runtimes: [python]`)",
+        variables=("PYTHON_CPU_COUNT",),
+        policy={"runtimes": ["openmp", "blas", "python"]},
+        **more,
+    )
+
+
 ROWS = (
     _hook("ONNX Runtime (Python)", "onnxruntime", by="the session's options", most=3, top=1),
     _openmp("NumPy with OpenBLAS", "numpy", top=4),
+    _openmp("SciPy", "scipy", of=SCIPY),
     _openmp("scikit-learn", "scikit-learn", top=5),
     _openmp("XGBoost", "xgboost-cpu", top=6),
     _openmp("LightGBM", "lightgbm"),
@@ -78,4 +98,6 @@ ROWS = (
     _hook("hnswlib", "hnswlib", of=HNSWLIB, by="`num_threads` of an index", most=4, peak=True),
     _hook("CTranslate2", "ctranslate2", of=HOOKED, by="`intra_threads`", most=6),
     _hook("ONNX Runtime GenAI", "onnxruntime-genai", of=HOOKED, by="its configuration", most=4),
+    _standard("ThreadPoolExecutor()", "concurrent.futures", most=7),
+    _standard("multiprocessing.Pool()", "multiprocessing", most=6),
 )
