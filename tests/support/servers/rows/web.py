@@ -27,6 +27,7 @@ def _row(name: str, package: str, *command: str, **more) -> Row:
 
 
 GUNICORN = ("{here}/gunicorn", "--chdir", "{serving}", "-b", "127.0.0.1:{port}", "serving:wsgi")
+UVICORN = ("{here}/uvicorn", "--app-dir", "{serving}", "--port", "{port}", "serving:asgi")
 ROWS = (
     _row("gunicorn", "gunicorn", *GUNICORN, most=5),
     _row(
@@ -41,9 +42,17 @@ ROWS = (
     _row(
         "uvicorn",
         "uvicorn",
-        *("{here}/uvicorn", "--app-dir", "{serving}", "--port", "{port}", "serving:asgi"),
+        *UVICORN,
         most=8,
         top=10,
+    ),
+    _row(
+        "uvicorn, 4 workers",
+        "uvicorn",
+        *(*UVICORN, "--workers", "4"),
+        ask=Request(processes=4),
+        why="a session in each worker",
+        most=18,
     ),
     _row(
         "Hypercorn",
