@@ -72,7 +72,6 @@ ROWS = (
         **SESSION,
         most=16,
     ),
-    _stack("SciPy", SCIPY, "scipy", **OMP, most=2),
     _stack(
         "scikit-learn in processes of joblib",
         SCIPY,
