@@ -1,6 +1,8 @@
 """One unit of work of the stack that the first argument names; the second is a small ONNX model."""
 
+import ctypes
 import sys
+from pathlib import Path
 
 
 def torch(model):
@@ -14,7 +16,6 @@ def torch(model):
 def torch_compile(model):
     from torch._inductor.async_compile import AsyncCompile
 
-    # The processes that it compiles in; compiling itself takes a compiler.
     AsyncCompile.process_pool().submit(abs, 1).result()
 
 
@@ -44,6 +45,15 @@ def scipy(model):
 
     matrix = np.eye(600) + np.ones((600, 600))
     linalg.solve(matrix, np.ones(600))
+
+
+def mkl(model):
+    library = ctypes.CDLL(str(next(Path(sys.prefix, "lib").glob("libmkl_rt.so*"))), mode=ctypes.RTLD_GLOBAL)
+    size = 600
+    matrix = (ctypes.c_double * (size * size))(*[1.0] * (size * size))
+    one = ctypes.c_double(1)
+    # Rows first, nothing transposed.
+    library.cblas_dgemm(101, 111, 111, size, size, size, one, matrix, size, matrix, size, one, matrix, size)
 
 
 def scikit_learn(model):

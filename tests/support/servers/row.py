@@ -91,21 +91,27 @@ class Row:
 
 def pypi(environment: Mapping[str, Any], package: str, *command: str) -> Program:
     """A program of a shared virtual environment (see `environment`); `package` is one of its pins, without a version."""
-    pins = dict(pin.split("==") for pin in environment["packages"])
+    pins = dict(pin.split("==") for pin in (*environment["packages"], *environment["unresolved"]))
     (version,) = (pins[pin] for pin in pins if pin.partition("[")[0] == package)
     return Program(
         registry="PyPI", package=package, version=version, made=lambda: _environment(environment), command=command
     )
 
 
-def environment(name: str, *packages: str, python: str = "3.11", shared: bool = False) -> Mapping[str, Any]:
-    """A virtual environment, each package pinned (numpy==2.4.6); `shared`: one of other tests, by its name there."""
-    digest = "" if shared else hashlib.sha256("\n".join(packages).encode()).hexdigest()[:8]
-    return {"name": name if shared else f"servers-{name}-{digest}", "python": python, "packages": packages}
+def environment(
+    name: str, *packages: str, python: str = "3.11", shared: bool = False, unresolved: tuple[str, ...] = ()
+) -> Mapping[str, Any]:
+    """A virtual environment, each package pinned (numpy==2.4.6); `shared`: one of other tests, by its name there.
+
+    `unresolved` come without what they depend on.
+    """
+    digest = "" if shared else hashlib.sha256("\n".join((*packages, *unresolved)).encode()).hexdigest()[:8]
+    full = name if shared else f"servers-{name}-{digest}"
+    return {"name": full, "python": python, "packages": packages, "unresolved": unresolved}
 
 
 def _environment(of: Mapping[str, Any]) -> Path:
-    return pythons.venv(of["name"], of["python"], of["packages"]).parent
+    return pythons.venv(of["name"], of["python"], of["packages"], of["unresolved"]).parent
 
 
 def npm(package: str, version: str, *command: str) -> Program:
