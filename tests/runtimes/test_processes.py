@@ -38,13 +38,13 @@ def uvicorn(python, *arguments):
 
 
 # A gunicorn configuration file. A process counts the others that are there when it makes its first session: here none
-# loads its model before all have been forked, however busy the machine is.
+# serves before all have loaded ONNX Runtime, however busy the machine is.
 WORKERS_AT_ONCE = """
 import pathlib, time
 workers = {workers}
-def post_fork(server, worker):
-    pathlib.Path({folder!r}, "forked-%d" % worker.pid).touch()
-    while len(list(pathlib.Path({folder!r}).glob("forked-*"))) < workers:
+def post_worker_init(worker):
+    pathlib.Path({folder!r}, "ready-%d" % worker.pid).touch()
+    while len(list(pathlib.Path({folder!r}).glob("ready-*"))) < workers:
         time.sleep(0.01)
 """
 

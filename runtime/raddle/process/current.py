@@ -173,7 +173,8 @@ def _make_up(cpus: int, lists: list[str]) -> bool:
     try:
         for text in lists:
             named |= cpuset.parse_list(text)
-    except ValueError:
+    except ValueError as error:
+        errors.let_through(error)
         return False
     return named == cpus
 
