@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from raddle.planning.templates import OF_PROCESSES
 from raddle_operator.objects.commands import MAX_ARGUMENT, words
-from raddle_operator.objects.pods import WORKER_VARIABLES, Container
+from raddle_operator.objects.pods import Container
 
 MAX_WORKERS: Final = 1024
+_GUNICORN_ARGUMENTS: Final = "GUNICORN_CMD_ARGS"
 
 # Server -> its flags for the number of worker processes.
 _FLAGS: Final = {
@@ -66,12 +68,12 @@ def workers(container: Container) -> tuple[int, str]:
 def _from_variables(container: Container) -> tuple[int, str]:
     if not container.env:
         return 1, ""
-    arguments = container.effective(WORKER_VARIABLES[0])
+    arguments = container.effective(_GUNICORN_ARGUMENTS)
     if arguments is not None and arguments.value:
         found = _flagged(arguments.value[:MAX_ARGUMENT].split(), _FLAGS["gunicorn"])
         if found is not None:
-            return found, WORKER_VARIABLES[0]
-    for name in WORKER_VARIABLES[1:]:
+            return found, _GUNICORN_ARGUMENTS
+    for name in OF_PROCESSES:
         entry = container.effective(name)
         count = _count(entry.value) if entry is not None and entry.value is not None else None
         if count is not None:

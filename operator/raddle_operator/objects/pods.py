@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from raddle import env
-from raddle.planning import templates
 from raddle_operator.objects.reading import EMPTY, SpecError, as_object, mapping, sequence, text, text_map, texts
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
@@ -22,8 +21,6 @@ JAVA_OPTIONS: Final = "JAVA_TOOL_OPTIONS"
 EXTENDED: Final = (PYTHON_PATH, NODE_OPTIONS, PRELOAD, JAVA_OPTIONS)
 # The name that a reference gets when its variable becomes a text that contains it.
 ORIGINAL: Final = "ORIGINAL_"
-# Variables that say how many processes a container runs (workers.py).
-WORKER_VARIABLES: Final = ("GUNICORN_CMD_ARGS", *reversed(templates.OF_PROCESSES))
 _OURS: Final = tuple(f"metadata.annotations['{prefix}" for prefix in env.CONTAINER_PREFIXES)
 _ARCHITECTURE: Final = "kubernetes.io/arch"
 _TEMPLATE_HASH: Final = "pod-template-hash"

@@ -44,8 +44,9 @@ REFUSED = (
 )
 VALUE = r"\{(threads|cpus|workers|interOp|openmp|spinning)\}|0|[1-9][0-9]{0,3}"
 LONGEST_VALUE = max(map(len, PLACEHOLDERS))
-# They say how many processes there are: not before a policy has, since its counts are of one of so many.
-OF_PROCESSES = ("MLSERVER_PARALLEL_WORKERS", "TS_DEFAULT_WORKERS_PER_MODEL", "UVICORN_WORKERS", "WEB_CONCURRENCY")
+# They say how many processes there are, the first one set counts: not before a policy has, since its counts are of one
+# of so many.
+OF_PROCESSES = ("WEB_CONCURRENCY", "UVICORN_WORKERS", "TS_DEFAULT_WORKERS_PER_MODEL", "MLSERVER_PARALLEL_WORKERS")
 
 
 def is_name(name: str) -> bool:
