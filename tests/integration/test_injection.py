@@ -76,6 +76,35 @@ def test_a_pod_without_a_limit_has_the_smallest_nodes_number_until_it_is_bound(s
     assert threads(made) == 8  # four-caches has the fewest physical cores of the three
 
 
+# One device is one CPU, as dra-driver-cpu writes it in individual mode. In its other mode the API server keeps how much
+# of a group is taken only where the feature gate DRAConsumableCapacity is on.
+def claimed(space, cpus):
+    """A ResourceClaim of the driver's that the scheduler has allocated."""
+    request = {"name": "cpus", "exactly": {"deviceClassName": "dra.cpu", "allocationMode": "ExactCount", "count": cpus}}
+    results = [
+        {"request": "cpus", "driver": "dra.cpu", "pool": "two-sockets", "device": f"cpudev{number:03}"}
+        for number in range(cpus)
+    ]
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "own-cpus"}}
+    space.store({**claim, "spec": {"devices": {"requests": [request]}}})
+    path = f"/apis/resource.k8s.io/v1/namespaces/{space.name}/resourceclaims/own-cpus/status"
+    space.client.merge(path, {"status": {"allocation": {"devices": {"results": results}}}})
+
+
+def test_the_cpus_of_a_pods_claim_are_planned_as_its_own_when_it_is_bound(space, kubernetes):
+    if kubernetes < (1, 34):
+        pytest.skip("resource.k8s.io/v1 is served from Kubernetes 1.34 on")
+    space.apply(policy())
+    claimed(space, 4)
+    one = container(cpu="4")
+    one["resources"]["claims"] = [{"name": "cpus"}]
+    made = space.create(on("hybrid", one, resourceClaims=[{"name": "cpus", "resourceClaimName": "own-cpus"}]))
+    assert "exclusiveCPUs" not in plan_of(made).values
+    bound = plan_of(space.bound())
+    assert bound.values["exclusiveCPUs"] == 4
+    assert bound.because["intraOp"].startswith("4 exclusive CPUs (DRA claim cpus)")
+
+
 def test_the_legacy_bindings_path_gives_node_specific_values_too(space):
     space.apply(policy())
     made = space.create(pod(container(cpu="20"), schedulerName="nobody"))

@@ -68,6 +68,10 @@ budgets = st.builds(
     gpu=st.booleans(),
     shim=st.booleans(),
     smallest_cores=st.one_of(st.none(), st.integers(1, 512)),
+    reclaimed=st.booleans(),
+    # Of claims as much as is quoted.
+    dedicated=st.text("abcxyz019- ,", max_size=40),
+    claims=st.booleans(),
     because=st.text(max_size=300),
 )
 policies = st.sampled_from(
@@ -129,7 +133,8 @@ def test_the_longest_plan_annotation_fits_and_says_that_reasons_are_missing(beca
     budget = Budget(64.123456, 63.123456789, 32, None, 65536, gpu=True, shim=False, smallest_cores=512, because=because)
     governed_by = "ClusterInferenceThreading/" + "x" * 63
     tuned = wire.Tuned("i" * 300, "Deployment/" + "d" * 253, "t" * 63)
-    text = wire.plan_text(plan(STATIC, budget, FULLEST), budget, FULLEST, governed_by, "n" * 253, tuned)
+    made, longest = plan(STATIC, budget, FULLEST), budget._replace(dedicated="d" * 40, claims=True)
+    text = wire.plan_text(made, longest, FULLEST, governed_by, "n" * 253, tuned)
     assert len(text.encode()) <= env.RESERVED_PLAN
     assert json.loads(text)["truncated"] is True
     assert wire.read_plan_text(text).values["layout"] == {"workers": 4, "threads": 4}

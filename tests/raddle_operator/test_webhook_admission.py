@@ -364,6 +364,76 @@ async def test_the_watch_may_win_over_the_question(tmp_path):
         assert decision(await under_way) == "changed NodeSpecific"
 
 
+class Claims(Asked):
+    """Answers for a pod and for its claim; `answer` is the claim."""
+
+    def __init__(self, pod, answer, *, after_s=0.0):
+        super().__init__(answer, after_s=after_s)
+        self.pod = pod
+
+    async def get(self, resource, name, namespace="", *, metadata_only=False):
+        found = await super().get(resource, name, namespace, metadata_only=metadata_only)
+        return self.pod if resource.plural == "pods" else found
+
+
+def claiming(*claims):
+    """A pod with 2 CPUs and these claims of its own."""
+    pod = webhooks.pod(cpu="2", resourceClaims=[{"name": one, "resourceClaimName": f"my-{one}"} for one in claims])
+    if claims:
+        pod["spec"]["containers"][0]["resources"]["claims"] = [{"name": one} for one in claims]
+    return pod
+
+
+def claim():
+    result = {"request": "r", "driver": "dra.cpu", "device": "cpudevnuma000", "consumedCapacity": {"dra.cpu/cpu": "2"}}
+    return {"status": {"allocation": {"devices": {"results": [result]}}}}
+
+
+async def bound_with(here, pod):
+    """How the plan of a pod that is bound counts its CPUs, and why it does."""
+    changed = webhooks.patched(pod, await here.create(pod))
+    here.memory.unbound.put(webhooks.injected(annotations=changed["metadata"]["annotations"]))
+    response = await here.bind(webhooks.binding(), "?timeout=1s")
+    assert decision(response) == "changed NodeSpecific"
+    plan = json.loads(webhooks.patched(webhooks.binding(), response)["metadata"]["annotations"][PLAN])
+    return plan["set"].get("exclusiveCPUs"), plan["because"]["intraOp"]
+
+
+async def test_the_claims_of_a_pod_are_read_when_it_is_bound_and_of_no_other(tmp_path):
+    kube = Claims(claiming("cpus"), claim())
+    async with webhooks.running(tmp_path, webhooks.stocked(), kube=kube) as here:
+        assert await bound_with(here, claiming("cpus")) == (2, "2 exclusive CPUs (DRA claim cpus)")
+        assert kube.asked == [("pods", "models", "resnet-1", False), ("resourceclaims", "models", "my-cpus", False)]
+        assert await bound_with(here, claiming()) == (None, "limits.cpu 2")
+        assert len(kube.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "after_s", "why"),
+    [
+        # An API server without resource.k8s.io/v1, one where we have no right to, one that is slow.
+        (NotFound(404, "NotFound", ""), 0.0, "claims NotFound"),
+        (Forbidden(403, "Forbidden", ""), 0.0, "claims LookupFailed"),
+        (claim(), 30.0, "claims LookupFailed"),
+        (["no claim"], 0.0, ""),
+        ({}, 0.0, ""),
+    ],
+)
+async def test_claims_that_can_not_be_read_change_nothing(tmp_path, caplog, answer, after_s, why):
+    caplog.set_level(logging.INFO)
+    kube = Claims(claiming("cpus"), answer, after_s=after_s)
+    async with webhooks.running(tmp_path, webhooks.stocked(), kube=kube, lookup_timeout_s=0.2) as here:
+        assert await bound_with(here, claiming("cpus")) == (None, "limits.cpu 2")
+    assert f"node n1 {why}".rstrip() in caplog.text
+
+
+async def test_claims_that_take_too_long_leave_time_for_an_answer(tmp_path):
+    kube = Claims(claiming("cpus"), claim(), after_s=30.0)
+    async with webhooks.running(tmp_path, webhooks.stocked(), kube=kube, lookup_timeout_s=30.0) as here:
+        async with asyncio.timeout(20):
+            assert await bound_with(here, claiming("cpus")) == (None, "limits.cpu 2")
+
+
 @pytest.mark.parametrize(
     ("answer", "outcome"),
     [

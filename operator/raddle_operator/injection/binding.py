@@ -14,10 +14,13 @@ from typing import Any, Final
 from raddle import env
 from raddle.cpus.topology import Machine
 from raddle.planning import wire
+from raddle.planning.planner import Budget
 from raddle_operator.injection import plan_annotations
+from raddle_operator.injection.claims import Claimed
 from raddle_operator.injection.decide import MAX_PLANNED_CONTAINERS
 from raddle_operator.injection.others import assigned
 from raddle_operator.injection.tuned import Place, Tunings, follow
+from raddle_operator.objects.reading import EMPTY
 
 # TotalAnnotationSizeLimitB of apimachinery. Nothing checks it at binding, and a pod above it can't be updated any more,
 # not even by its kubelet.
@@ -60,6 +63,11 @@ class BindingDecision:
     detail: str = ""
 
 
+def has_claims(annotations: Mapping[str, str]) -> bool:
+    """Whether a container with a plan has ResourceClaims, which may give it CPUs."""
+    return any(wire.has_claims(text) for key, text in annotations.items() if key.startswith(env.PLAN_PREFIX))
+
+
 def rebind(
     annotations: Mapping[str, str],
     node: str,
@@ -67,11 +75,13 @@ def rebind(
     *,
     namespace: str = "",
     tunings: Tunings | None = None,
+    claimed: Mapping[str, Claimed] = EMPTY,
     other_bytes: int = 0,
 ) -> BindingDecision:
     """The node's values for a pod with these annotations; `machine` is the node's, None where it is not known.
 
     `tunings` are looked at for policies that name one, in the pod's `namespace`; None: nobody reads them.
+    `claimed` are the CPUs that ResourceClaims give its containers, by name.
     `other_bytes` is the size of the pod's annotations that are not among these: they may have grown since CREATE.
     Never raises: annotations are untrusted.
     """
@@ -87,7 +97,8 @@ def rebind(
         try:
             if place >= MAX_PLANNED_CONTAINERS:
                 raise wire.WireError(f"more than {MAX_PLANNED_CONTAINERS} plans")  # noqa: TRY301 (one way out)
-            found.update(_values(annotations, container, node, machine, cpus, namespace, tunings))
+            own = claimed.get(container) or cpus
+            found.update(_values(annotations, container, node, machine, own, namespace, tunings))
         except wire.WireError as error:
             problems.append(f"{container[:63]}: {error}")
     total = other_bytes + plan_annotations.size_of({**annotations, **found})
@@ -103,29 +114,30 @@ def _values(
     container: str,
     node: str,
     machine: Machine,
-    cpus: tuple[int | None, str],
+    own: Claimed | tuple[int | None, str],
     namespace: str,
     tunings: Tunings | None,
 ) -> dict[str, str]:
     """The container's annotations with the node's values. Raises WireError; then none of them is to change.
 
-    `cpus` are those that a scheduler has given the pod, None for none, and where that stands.
+    `own` are the CPUs of its claims, or those that a scheduler has given the pod, None for none, and where that stands.
     """
     recorded = wire.read_plan_text(annotations[env.PLAN_PREFIX + container])
+    budget, source = _budget(recorded.budget, own, machine)
     kept, followed = plan_annotations.kept_in(recorded.because), None
     if recorded.tuned is not None:
         place = Place(namespace, container, recorded.tuned, machine, own=kept)
-        followed = follow(recorded.policy, recorded.budget, place, tunings)
+        followed = follow(recorded.policy, budget, place, tunings)
     _, values = plan_annotations.compose(
         machine,
-        recorded.budget if cpus[0] is None else recorded.budget._replace(cpus=cpus[0]),
+        budget,
         recorded.policy,
         kept=kept,
         hidden=env.THREADS_PREFIX + container not in annotations,
         governed_by=recorded.governed_by,
         node=node,
         followed=followed,
-        cpus_source=cpus[1],
+        cpus_source=source,
     )
     found = {}
     for prefix in env.CONTAINER_PREFIXES:
@@ -140,6 +152,15 @@ def _values(
             raise wire.WireError(f"the value for {key[:128]} is longer than was reserved")
         found[key] = value
     return found
+
+
+def _budget(budget: Budget, own: Claimed | tuple[int | None, str], machine: Machine) -> tuple[Budget, str]:
+    """What is planned with where others have chosen a container's CPUs, and who; "" where the budget itself says it."""
+    if not isinstance(own, Claimed):
+        return budget if own[0] is None else budget._replace(cpus=own[0]), own[1]
+    there = own.cpus is not None and not own.cpus & ~machine.online
+    whole = budget._replace(whole_cpus=own.whole_cpus, dedicated=own.source)
+    return whole._replace(cpus=own.cpus) if there else whole, ""
 
 
 def operations(binding: Mapping[str, Any], annotations: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -137,6 +137,7 @@ def container_budget(
         smallest_cores=smallest_cores,
         reclaimed=others.reclaimed,
         dedicated=others.dedicated,
+        claims=container.claims,
         because=because,
     )
 

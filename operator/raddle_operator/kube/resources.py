@@ -46,6 +46,7 @@ DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", namespaced=True, kind
 STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", namespaced=True, kind="StatefulSet")
 DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", namespaced=True, kind="DaemonSet")
 JOBS: Final = Resource("batch", "v1", "jobs", namespaced=True, kind="Job")
+RESOURCE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", namespaced=True, kind="ResourceClaim")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", namespaced=True, kind="Lease")
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", namespaced=True, kind="Event")
 MUTATING_WEBHOOKS: Final = Resource(

@@ -85,6 +85,12 @@ class Container(NamedTuple):
         """Whether it is a native sidecar: an init container that restarts always."""
         return self.field == "initContainers" and self.raw.get("restartPolicy") == "Always"
 
+    @property
+    def claims(self) -> bool:
+        """Whether it uses ResourceClaims of the pod."""
+        resources = self.raw.get("resources")
+        return isinstance(resources, dict) and bool(resources.get("claims"))
+
     def effective(self, name: str) -> EnvEntry | None:
         """The entry that decides a variable; None where there is none."""
         place = self.env.get(name)

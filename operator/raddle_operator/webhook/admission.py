@@ -9,6 +9,7 @@ from typing import Final
 from raddle.cpus.topology import Machine
 from raddle_operator.injection import binding, decide, shipped
 from raddle_operator.injection.binding import BindingOutcome
+from raddle_operator.injection.claims import Claimed
 from raddle_operator.injection.decide import Facts
 from raddle_operator.kube import Kube
 from raddle_operator.objects.reading import SpecError, mapping, text
@@ -22,6 +23,7 @@ from raddle_operator.webhook.lookup import Lookup, LookupFailedError
 from raddle_operator.webhook.metrics import WebhookMetrics
 from raddle_operator.webhook.review import Review, UnsupportedReview
 from raddle_operator.webhook.settings import WebhookSettings
+from raddle_operator.webhook.sources import Unbound
 from raddle_operator.webhook.verdict import ErrorName, Outcome, Verdict
 
 
@@ -147,20 +149,36 @@ class Admission:
         if facts is not None and not facts.fresh:
             return verdict.of(Outcome.SKIPPED, BindingOutcome.TOPOLOGY_STALE, f"node {node}")
         machine = None if facts is None else facts.shape.machine
+        claimed, unread = await self._claimed(pod, review.namespace, name, deadline_s) if machine else ({}, "")
         found = binding.rebind(
             pod.annotations,
             node,
             machine,
             namespace=review.namespace,
             tunings=self._caches.tunings,
+            claimed=claimed,
             other_bytes=pod.other_bytes,
         )
         return verdict.of(
             Outcome.CHANGED if found.annotations else Outcome.SKIPPED,
             found.outcome,
-            f"node {node} {found.detail}".rstrip(),
+            " ".join(filter(None, (f"node {node}", unread, found.detail))),
             operations=binding.operations(review.obj, found.annotations),
         )
+
+    async def _claimed(
+        self, pod: Unbound, namespace: str, name: str, deadline_s: float
+    ) -> tuple[Mapping[str, Claimed], str]:
+        """The CPUs of the pod's ResourceClaims, nothing where it has none; and why they could not be read, "" if so."""
+        if not binding.has_claims(pod.annotations):
+            return {}, ""
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                return await self._lookup.claimed(namespace, name), ""
+        except LookupFailedError as error:
+            return {}, f"claims {error.reason}"
+        except TimeoutError:
+            return {}, "claims Deadline"
 
     def _failed(self, path: str, error: Exception) -> Verdict:
         self._metrics.fail_open.inc()

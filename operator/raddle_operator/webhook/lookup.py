@@ -8,8 +8,11 @@ from enum import StrEnum, unique
 from typing import Final, TypeVar
 
 from raddle import env
-from raddle_operator.kube import NAMESPACES, PODS, Kube, KubeError, NotFound
+from raddle_operator.injection import claims
+from raddle_operator.injection.claims import Claimed
+from raddle_operator.kube import NAMESPACES, PODS, RESOURCE_CLAIMS, Kube, KubeError, NotFound
 from raddle_operator.kube.informer import Key
+from raddle_operator.objects.reading import SpecError
 from raddle_operator.webhook.caches import Caches
 from raddle_operator.webhook.settings import WebhookSettings
 from raddle_operator.webhook.sources import Unbound, read_labels, read_unbound
@@ -80,6 +83,25 @@ class Lookup:
 
         waiters: Waiters[Unbound | None] = self._caches.unbound_waiters  # type: ignore[assignment]
         return await self._late((namespace, name), waiters, lambda pod: pod is not None and uid in ("", pod.uid), fetch)
+
+    async def claimed(self, namespace: str, name: str) -> Mapping[str, Claimed]:
+        """The CPUs that ResourceClaims give the containers of a pod that is being bound. Raises LookupFailedError.
+
+        Two questions one after the other, the second for all of its claims at once: nothing of them is followed, for
+        few pods have any, and what is bound must be read as it is now.
+        """
+
+        async def fetch(kube: Kube) -> Mapping[str, Claimed]:
+            pod = await kube.get(PODS, name, namespace)
+            try:
+                used = claims.references(pod)
+            except SpecError:
+                return {}
+            names = sorted({one.name for of_container in used.values() for one in of_container})[: claims.MAX_CLAIMS]
+            found = await asyncio.gather(*(kube.get(RESOURCE_CLAIMS, one, namespace) for one in names))
+            return claims.claimed(pod, dict(zip(names, found, strict=True)))
+
+        return await self._fetch(fetch)
 
     async def _late(
         self, key: Key, waiters: Waiters[T], wanted: Callable[[T], bool], fetch: Callable[[Kube], Awaitable[T]]

@@ -32,6 +32,7 @@ class Budget(NamedTuple):
     smallest_cores   physical cores of the smallest node known to Raddle; None: no node is known.
     reclaimed        the CPUs are lent: whoever owns them may take them back at any time.
     dedicated        who gives the container `whole_cpus` of its own; "": the kubelet if anybody.
+    claims           the container has ResourceClaims, which may hold CPUs: that is read when the pod is bound.
     because          where the limit comes from, in words.
     """
 
@@ -45,6 +46,7 @@ class Budget(NamedTuple):
     smallest_cores: Optional[int] = None
     reclaimed: bool = False
     dedicated: str = ""
+    claims: bool = False
     because: str = "no CPU limit"
 
 

@@ -36,6 +36,7 @@ _BUDGET_FIELDS: Tuple[Tuple[str, type], ...] = (
     ("smallest_cores", int),
     ("reclaimed", bool),
     ("dedicated", str),
+    ("claims", bool),
     ("because", str),
 )
 _MAX_BECAUSE = 160
@@ -317,6 +318,12 @@ def plan_text(
 # Few policies make most plans; nobody changes what is remembered.
 _settings = lru_cache(maxsize=256)(to_settings)
 _dump = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
+
+
+def has_claims(text: str) -> bool:
+    """Whether a plan annotation says that its container has ResourceClaims; nothing else of it is read."""
+    # As `_dump` writes it. In a JSON text the quotes would be escaped.
+    return '"claims":true' in text
 
 
 def read_plan_text(text: str) -> Recorded:
