@@ -11,8 +11,9 @@ from support.measured import DIGEST, WINNER, tuning_object
 from support.tunings import SERVER, tuning
 
 from cluster import objects
+from raddle_operator.cli.tuner import _budget as counts_with
 from raddle_operator.injection import shipped
-from raddle_operator.injection.budget import is_guaranteed
+from raddle_operator.injection.budget import container_budget, is_guaranteed, pod_resources
 from raddle_operator.injection.volumes import ShimDelivery
 from raddle_operator.jobs.manifest import FOLDER, Settings, Wanted, manifest
 from raddle_operator.jobs.plan import Start
@@ -69,7 +70,17 @@ POD = {
 }
 
 
-def made(start=None, *, shim="Auto", delivery=DELIVERY, workload=None, policy=None, settings=SETTINGS, **spec):
+def made(
+    start=None,
+    *,
+    shim="Auto",
+    delivery=DELIVERY,
+    workload=None,
+    policy=None,
+    reserve_cpus=None,
+    settings=SETTINGS,
+    **spec,
+):
     tuned = tuning_object(**spec)
     workload = workload or objects.deployment("ranker", 3, SERVING, objects.container("metrics"), **POD)
     wanted = Wanted(
@@ -78,6 +89,7 @@ def made(start=None, *, shim="Auto", delivery=DELIVERY, workload=None, policy=No
         template=template_of(tuned, workload),
         start=start or Start(node="node-1", attempt=1),
         policy=policy,
+        reserve_cpus=reserve_cpus,
         shim=shim,
         delivery=delivery,
         architecture="x86_64",
@@ -211,6 +223,37 @@ def test_the_tuner_is_told_what_to_measure():
     assert found["container"]["resources"]["limits"]["cpu"] == "2"
     assert "/etc/ld.so.preload" in {mount["mountPath"] for mount in found["container"]["volumeMounts"]}
     assert (found["policy"], found["image"], found["confirm"]) == (policy, DIGEST, None)
+
+
+@pytest.mark.parametrize(
+    ("own", "of_pod", "others", "reserve_cpus", "measured", "planned"),
+    [
+        # The pod's limit, of which the other container has a part.
+        ({}, "4", {"limits": {"cpu": "100m"}}, None, "4", 3.9),
+        ({}, "4", {}, None, "4", 2.0),
+        ({"requests": {"cpu": "3"}}, "4", {}, None, "4", 3.0),
+        ({}, "4", {"limits": {"cpu": "1"}}, 0.2, "4", 2.0),
+        ({}, "4", {"limits": {"cpu": "500m"}}, 0.2, "4", 3.0),
+        ({}, "1", {"limits": {"cpu": "500m"}}, 0.2, "1", 0.4),
+        # A limit of its own, which stays what the container has.
+        ({"limits": {"cpu": "4"}}, None, {}, 0.2, "4", 3.0),
+        ({"limits": {"cpu": "4"}}, None, {}, None, "4", 4.0),
+        ({"limits": {"cpu": "2"}}, "4", {}, None, "2", 2.0),
+        ({}, None, {}, 0.2, None, None),
+    ],
+)
+def test_the_tuner_counts_the_cpus_that_the_workloads_pods_count(own, of_pod, others, reserve_cpus, measured, planned):
+    serving = {**objects.container("serve", command=["serve"]), "resources": own}
+    beside = {**objects.container("metrics"), "resources": others}
+    resources = {"resources": {"limits": {"cpu": of_pod}}} if of_pod else {}
+    workload = objects.deployment("ranker", 3, serving, beside, **resources)
+    there = pod_from_object({"metadata": {}, "spec": workload["spec"]["template"]["spec"]})
+    real = container_budget(there.containers[0], pod_resources(there, reserve_cpus))
+    assert real.quota_cpus == (None if planned is None else pytest.approx(planned))
+    job = made(workload=workload, reserve_cpus=reserve_cpus)
+    assert counts_with(told(job)["container"], reserve_cpus).quota_cpus == real.quota_cpus
+    [one] = [one for one in pod_spec(job)["initContainers"] if one["name"] == "serve"]
+    assert one["resources"].get("limits", {}).get("cpu") == measured
 
 
 def test_the_measured_container_takes_orders_where_the_tuner_gives_them():

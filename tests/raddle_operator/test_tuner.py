@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from onnx import TensorProto, helper
 from support import tiny_models, tuning_pods, tunings
 
-from cluster import local_container
+from cluster import local_container, objects
 from raddle.planning.capacity import is_exclusive
 from raddle_operator.cli import main
 from raddle_operator.cli.tuner import Order, _base, too_large
@@ -295,3 +295,15 @@ def test_cpus_are_exclusive_where_the_container_has_as_many_as_it_asks_for(resou
         there.await_ready()
         base = _base(given, there)
     assert is_exclusive(base.machine, base.budget) is exclusive
+
+
+# --- CPUs that the pod's others keep ----------------------------------------------------------------------------------
+
+
+def test_what_the_policy_reserves_is_not_measured_with():
+    reserving = objects.policy(budget={"reserve": "200m"})
+    asked = order(container={**CONTAINER, "resources": {"limits": {"cpu": "4"}}}, policy=reserving)
+    with tuning_pods.folder() as shared, Pod(shared) as there, tuning_pods.container(shared):
+        there.await_ready()
+        base = _base(Order.read(json.dumps(asked)), there)
+    assert base.cpus == base.budget.quota_cpus == 3.0

@@ -232,7 +232,7 @@ def _base(order: Order, there: Pod) -> Base:
         found = policy_from_object({**policy, "spec": dict(changed)})
         return of_container(own, for_everything(found), name, machine, labels)
 
-    budget = _budget(own)
+    budget = _budget(own, policy_from_object({**policy, "spec": spec}).policy.reserve_cpus)
     whole_cpus = budget.whole_cpus if order.guaranteed else 0
     if whole_cpus and cpuset.count(there.cpus()) == whole_cpus:
         # Nobody but the static CPU manager gives a container as many CPUs as it asks for.
@@ -248,11 +248,11 @@ def _base(order: Order, there: Pod) -> Base:
     )
 
 
-def _budget(container: Mapping[str, Any]) -> Budget:
-    """What the container may use, in a pod of its own. Raises SpecError."""
+def _budget(container: Mapping[str, Any], reserve_cpus: float | None) -> Budget:
+    """What the container may use, in a pod of its own of which the policy reserves CPUs. Raises SpecError."""
     found = pod_from_object({"metadata": {}, "spec": {"containers": [container]}})
     try:
-        return container_budget(found.containers[0], pod_resources(found))
+        return container_budget(found.containers[0], pod_resources(found, reserve_cpus))
     except QuantityError as error:
         raise SpecError("container.resources", str(error)) from None
 

@@ -303,6 +303,7 @@ class TuningReconciler:
                 template=case.template,
                 start=start,
                 policy=policy,
+                reserve_cpus=None if case.policy is None else case.policy.policy.reserve_cpus,
                 shim="Auto" if case.policy is None else case.policy.policy.shim,
                 delivery=self._delivery_in(tuning.namespace),
                 architecture=topology.architecture if topology is not None else "",

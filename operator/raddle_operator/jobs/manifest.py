@@ -25,7 +25,7 @@ from raddle_operator.jobs.run import (
     job_name,
     lasts_s,
 )
-from raddle_operator.jobs.template import Template
+from raddle_operator.jobs.template import Template, counted
 from raddle_operator.objects.pods import pod_from_object
 from raddle_operator.objects.reasons import Skip
 from raddle_operator.objects.tuning import KIND, TuningObject
@@ -107,7 +107,8 @@ class Settings:
 class Wanted:
     """One Job. `obj` is the tuning's JSON; `policy` the one that governs the workload's pods, None where none does.
 
-    `shim` is that policy's wish, and `delivery` how pods of the namespace can have it; `architecture` is the node's, as
+    `reserve_cpus` is what that policy leaves for the pod's others, None where it says nothing.
+    `shim` is its wish, and `delivery` how pods of the namespace can have it; `architecture` is the node's, as
     uname names it.
     """
 
@@ -116,6 +117,7 @@ class Wanted:
     template: Template
     start: Start
     policy: Mapping[str, Any] | None
+    reserve_cpus: float | None
     shim: str
     delivery: ShimDelivery
     architecture: str
@@ -214,7 +216,8 @@ def _escaped(text: str) -> str:
 
 def _given(wanted: Wanted, measured: Mapping[str, Any]) -> dict[str, Any]:
     """All that the tuner is told: of the container what the template says, with the shim's mounts."""
-    tuning, container, winner = wanted.tuning, wanted.template.container, wanted.start.winner
+    tuning, winner = wanted.tuning, wanted.start.winner
+    container = counted(wanted.template, wanted.reserve_cpus)
     metadata = {"namespace": tuning.namespace, "name": tuning.name, "uid": tuning.uid, "generation": tuning.generation}
     digest = str(container.get("image") or "").partition("@")[2]
     return {

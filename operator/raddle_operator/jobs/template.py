@@ -69,6 +69,22 @@ def template_of(tuning: TuningObject, workload: Mapping[str, Any] | None) -> Tem
     )
 
 
+def counted(template: Template, reserve_cpus: float | None) -> Mapping[str, Any]:
+    """The measured container as its plan is to count: where the pod's own limit is its, with its part of that alone.
+
+    With the limit of the whole pod, as it is measured under, the plan would be another than in the workload's pods.
+    `reserve_cpus` is what the policy leaves for the others, None where it says nothing: it is in the limit yet, since
+    it is taken from a limit of the container's own too. Raises SpecError.
+    """
+    container, spec = template.container, template.spec
+    original = next((one for one in spec.get("containers") or () if one.get("name") == container["name"]), container)
+    if not (of_pod := _of_pod(spec, original)) or _cpu_limit(container) != of_pod:
+        return container
+    pod = pod_resources(pod_from_object({"metadata": {}, "spec": spec}), reserve_cpus)
+    part = pod.parts.get(container["name"], pod.pod_cpus)
+    return container if part is None else _with_limit(container, f"{part + (pod.reserve or 0):f}")
+
+
 def _template(
     container: Mapping[str, Any], *, spec: Mapping[str, Any], labels: Mapping[str, str], claims: Iterable[str] = ()
 ) -> Template:
@@ -97,9 +113,19 @@ def _container(pod_spec: Mapping[str, Any], wanted: str, named: str) -> Mapping[
 
 def _of_pod(pod_spec: Mapping[str, Any], container: Mapping[str, Any]) -> str:
     """The pod's own CPU limit where the container has none, as it is not in the pod alone; "" where it has."""
-    limits = mapping(mapping(container, "resources", "container"), "limits", "container.resources")
     of_pod = mapping(mapping(pod_spec, "resources", "spec"), "limits", "spec.resources")
-    return "" if "cpu" in limits else str(of_pod.get("cpu") or "")
+    return "" if _cpu_limit(container) else str(of_pod.get("cpu") or "")
+
+
+def _cpu_limit(container: Mapping[str, Any]) -> str:
+    limits = mapping(mapping(container, "resources", "container"), "limits", "container.resources")
+    return str(limits.get("cpu", ""))
+
+
+def _with_limit(container: Mapping[str, Any], cpus: str) -> Mapping[str, Any]:
+    resources = mapping(container, "resources", "container")
+    limits = mapping(resources, "limits", "container.resources")
+    return {**container, "resources": {**resources, "limits": {**limits, "cpu": cpus}}}
 
 
 def _limited(container: Mapping[str, Any], cpus: str) -> Mapping[str, Any]:
