@@ -188,6 +188,13 @@ def test_a_plan_that_does_not_fit_the_cpus_is_cut(imported):
     assert line.partition(": intra_op")[2] == f"=1 ({reason}), inter_op=1 ({reason})"
 
 
+@BOTH
+def test_a_count_reaches_no_thread_that_has_worked_but_its_own(imported, having):
+    """Why nothing follows a cpuset that changes: only the thread itself could."""
+    (seen,), _ = imported(having(), "omp=2", ["set_beside"], env={OMP: "2"})
+    assert seen == [2, 2, 1]
+
+
 @pytest.mark.parametrize(
     ("plan", "said"),
     [

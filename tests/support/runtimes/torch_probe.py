@@ -267,6 +267,29 @@ def workers(how):
     return seen
 
 
+def set_beside():
+    """The counts of a thread that has worked before another one sets 1, and of one that works only then."""
+    counts, worked, is_set = [], threading.Event(), threading.Event()
+
+    def work():
+        eager(1)
+        counts.append(torch.get_num_threads())
+        worked.set()
+        is_set.wait(60)
+        eager(1)
+        counts.append(torch.get_num_threads())
+
+    first, late = threading.Thread(target=work), threading.Thread(target=work)
+    first.start()
+    worked.wait(60)
+    torch.set_num_threads(1)
+    is_set.set()
+    first.join()
+    late.start()
+    late.join()
+    return counts[:3]
+
+
 class Executed:
     """A finder and loader of torch as it has been executed already: only that is left out of an import."""
 
@@ -346,7 +369,7 @@ TORCHS = {
 STEPS = {"info": torch.__config__.parallel_info}
 for function in (
     *(threads, save, script, eager, eager_thread, callers, requests, fork, loader, native_pool, uses, hooks),
-    *(is_torchs_own, effective, records, set_inter_numpys, workers, shim, imported),
+    *(is_torchs_own, effective, records, set_inter_numpys, set_beside, workers, shim, imported),
 ):
     STEPS[function.__name__] = function
 
