@@ -10,6 +10,7 @@ from cluster import ApiError, kubelet_env
 from cluster.objects import container, env_of, guaranteed, injected, plan_of, pod, policy, threads
 from cluster.waiting import wait
 from raddle import delivery, env
+from raddle.cpus import cpuset
 
 SHIM_VOLUME = "raddle-shim"
 SECURITY = {
@@ -76,26 +77,52 @@ def test_a_pod_without_a_limit_has_the_smallest_nodes_number_until_it_is_bound(s
     assert threads(made) == 8  # four-caches has the fewest physical cores of the three
 
 
-# One device is one CPU, as dra-driver-cpu writes it in individual mode. In its other mode the API server keeps how much
-# of a group is taken only where the feature gate DRAConsumableCapacity is on.
-def claimed(space, cpus):
-    """A ResourceClaim of the driver's that the scheduler has allocated."""
-    request = {"name": "cpus", "exactly": {"deviceClassName": "dra.cpu", "allocationMode": "ExactCount", "count": cpus}}
-    results = [
-        {"request": "cpus", "driver": "dra.cpu", "pool": "two-sockets", "device": f"cpudev{number:03}"}
-        for number in range(cpus)
-    ]
-    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "own-cpus"}}
-    space.store({**claim, "spec": {"devices": {"requests": [request]}}})
-    path = f"/apis/resource.k8s.io/v1/namespaces/{space.name}/resourceclaims/own-cpus/status"
-    space.client.merge(path, {"status": {"allocation": {"devices": {"results": results}}}})
+# What the scheduler writes of the two modes of dra-driver-cpu: a device for each CPU, or a group of which some are taken,
+# here with the CPUs that an external allocator has chosen.
+REQUEST = {"deviceClassName": "dra.cpu", "allocationMode": "ExactCount"}
+INDIVIDUAL = (
+    {**REQUEST, "count": 4},
+    {"results": [{"pool": "hybrid", "device": f"cpudev{number:03}"} for number in range(4)]},
+)
+CHOSEN = {"apiVersion": "v1alpha1", "cpuConfig": {"cpuset": "2-5"}}
+GROUPED = (
+    {**REQUEST, "count": 1, "capacity": {"requests": {"dra.cpu/cpu": "4"}}},
+    {
+        "results": [
+            {
+                "pool": "hybrid",
+                "device": "cpudevmachine",
+                "consumedCapacity": {"dra.cpu/cpu": "4"},
+                "shareID": "6a2b1a3c-6e2c-4a39-9d8b-0a2f3c1d4e5f",
+            }
+        ],
+        "config": [
+            {"source": "FromClaim", "requests": ["cpus"], "opaque": {"driver": "dra.cpu", "parameters": CHOSEN}}
+        ],
+    },
+)
 
 
-def test_the_cpus_of_a_pods_claim_are_planned_as_its_own_when_it_is_bound(space, kubernetes):
-    if kubernetes < (1, 34):
-        pytest.skip("resource.k8s.io/v1 is served from Kubernetes 1.34 on")
+# The API server keeps how much of a device is taken where DRAConsumableCapacity is on: from 1.36 on by default.
+@pytest.mark.parametrize(("mode", "since"), [(INDIVIDUAL, (1, 34)), (GROUPED, (1, 36))], ids=["individual", "grouped"])
+def test_the_cpus_of_a_pods_claim_are_planned_as_its_own_when_it_is_bound(space, kubernetes, mode, since):
+    if kubernetes < since:
+        pytest.skip(f"needs Kubernetes {since[0]}.{since[1]}")
+    request, devices = mode
     space.apply(policy())
-    claimed(space, 4)
+    space.store(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": "own-cpus"},
+            "spec": {"devices": {"requests": [{"name": "cpus", "exactly": request}]}},
+        }
+    )
+    results = [{"request": "cpus", "driver": "dra.cpu", **one} for one in devices["results"]]
+    path = f"/apis/resource.k8s.io/v1/namespaces/{space.name}/resourceclaims/own-cpus/status"
+    # Without a time the scheduler of 1.36 writes one, and is refused: the rest has been written by then.
+    allocation = {"devices": {**devices, "results": results}, "allocationTimestamp": "2026-01-01T00:00:00Z"}
+    space.client.merge(path, {"status": {"allocation": allocation}})
     one = container(cpu="4")
     one["resources"]["claims"] = [{"name": "cpus"}]
     made = space.create(on("hybrid", one, resourceClaims=[{"name": "cpus", "resourceClaimName": "own-cpus"}]))
@@ -103,6 +130,8 @@ def test_the_cpus_of_a_pods_claim_are_planned_as_its_own_when_it_is_bound(space,
     bound = plan_of(space.bound())
     assert bound.values["exclusiveCPUs"] == 4
     assert bound.because["intraOp"].startswith("4 exclusive CPUs (DRA claim cpus)")
+    if "config" in devices:
+        assert set(cpuset.ids(cpuset.parse_list(bound.values["cpus"]))) <= {2, 3, 4, 5}
 
 
 def test_the_legacy_bindings_path_gives_node_specific_values_too(space):
