@@ -10,15 +10,21 @@ from cluster.progress import Progress
 _records = []
 
 
+def pytest_addoption(parser):
+    parser.addoption("--speed", action="store_true", help="measure how fast the rows' programs are, too")
+
+
 @pytest.fixture(scope="session")
 def progress():
     return Progress(name="servers")
 
 
 @pytest.fixture
-def fake():
-    with fakemachine.started(lab.CPUS, lab.LIMIT_CPUS) as made:
-        yield made
+def fakes():
+    """The same machine twice, so that each of two programs has the quota for itself and is counted alone."""
+    one, other = (fakemachine.started(lab.CPUS, lab.LIMIT_CPUS) for _ in range(2))
+    with one as first, other as second:
+        yield first, second
 
 
 @pytest.fixture(scope="session")

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import pytest
-from support.servers import lab, record
+from support.servers import lab, record, speed
 from support.servers.record import ROWS
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(3600)]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_it_is_reached_as_its_row_says(row, fake, models, recorded, progress):
+def test_it_is_reached_as_its_row_says(row, fakes, models, recorded, progress, request):
     progress.say(f"{row.name}: {row.program.package} {row.program.version} from {row.program.registry}")
     row.program.made()
-    container = lab.given(row, fake.root)
-    stock = lab.run(row, fake, models, lab.NOTHING)
-    raddle = lab.run(row, fake, models, container)
-    advised = lab.run(row, fake, models, container, *row.advised) if row.advised else None
-    progress.say(f"{row.name}: stock {stock}, Raddle {raddle}, as advised {advised}, {container.notes or ''}")
-    assert not record.wrong(row, container, stock, raddle, advised)
-    recorded(record.of(row, stock, raddle, advised))
+    one, other = fakes
+    container = lab.given(row, other.root)
+    raddle = lab.run(row, other, models, container) if row.advised else None
+    measured = None
+    with (
+        lab.running(row, one, models, lab.NOTHING) as stock,
+        lab.running(row, other, models, container, *row.advised) as last,
+    ):
+        if row.repeats and request.config.getoption("--speed"):
+            measured = speed.compared(stock, last)
+    seen = (stock.seen, raddle or last.seen, last.seen if row.advised else None)
+    progress.say(f"{row.name}: stock, Raddle, as advised: {seen}, {container.notes or ''} {measured or ''}")
+    assert not record.wrong(row, container, *seen)
+    recorded(record.of(row, *seen, measured))

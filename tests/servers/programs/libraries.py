@@ -1,11 +1,14 @@
-"""One piece of parallel work of the library that the first argument names; the second is a folder of small models.
+"""Parallel work of the library that the first argument names; the second is a folder of small models.
 
-A function returns what the library says that it counts, None where it says nothing.
+A function returns one that does a unit of the work and returns what the library says that it counts, None where it says
+nothing.
 """
 
-import json
 import re
 import sys
+
+import units
+from units import done
 
 
 def onnxruntime(models):
@@ -13,23 +16,24 @@ def onnxruntime(models):
     import onnxruntime
 
     session = onnxruntime.InferenceSession(f"{models}/model.onnx", providers=["CPUExecutionProvider"])
-    kept.append(session)
     (wanted,) = session.get_inputs()
-    session.run(None, {wanted.name: np.ones(wanted.shape, np.float32)})
+    rows = {wanted.name: np.ones(wanted.shape, np.float32)}
+    return lambda: done(session.run(None, rows))
 
 
 def numpy(models):
     import numpy as np
 
     matrix = np.ones((600, 600))
-    matrix @ matrix
+    return lambda: done(matrix @ matrix)
 
 
 def scipy(models):
     import numpy as np
     import scipy.linalg
 
-    scipy.linalg.lu_factor(np.random.default_rng(7).standard_normal((600, 600)))
+    matrix = np.random.default_rng(7).standard_normal((600, 600))
+    return lambda: done(scipy.linalg.lu_factor(matrix))
 
 
 def table():
@@ -43,22 +47,21 @@ def scikit_learn(models):
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     rows, labels = table()
-    HistGradientBoostingClassifier(max_iter=2).fit(rows, labels).predict(rows)
+    return lambda: done(HistGradientBoostingClassifier(max_iter=2).fit(rows, labels).predict(rows))
 
 
 def xgboost_cpu(models):
     import xgboost
 
     rows, labels = table()
-    model = xgboost.XGBClassifier(n_estimators=2).fit(rows, labels)
-    model.predict(rows)
+    return lambda: done(xgboost.XGBClassifier(n_estimators=2).fit(rows, labels).predict(rows))
 
 
 def lightgbm(models):
     import lightgbm
 
     rows, labels = table()
-    lightgbm.LGBMClassifier(n_estimators=2, verbose=-1).fit(rows, labels).predict(rows)
+    return lambda: done(lightgbm.LGBMClassifier(n_estimators=2, verbose=-1).fit(rows, labels).predict(rows))
 
 
 def numexpr(models):
@@ -66,22 +69,24 @@ def numexpr(models):
     import numpy as np
 
     rows = np.ones(2000000)
-    numexpr.evaluate("rows * 2 + rows", {"rows": rows})
-    return numexpr.nthreads
+    return lambda: done(numexpr.evaluate("rows * 2 + rows", {"rows": rows}), says=numexpr.nthreads)
 
 
 def joblib(models):
     import joblib
 
-    joblib.Parallel(n_jobs=-1)(joblib.delayed(abs)(one) for one in range(8))
-    return joblib.cpu_count()
+    def work():
+        joblib.Parallel(n_jobs=-1)(joblib.delayed(abs)(one) for one in range(8))
+        return joblib.cpu_count()
+
+    return work
 
 
 def polars(models):
     import polars as pl
 
-    pl.DataFrame({"a": range(200000)}).lazy().group_by(pl.col("a") % 100).agg(pl.len()).collect()
-    return pl.thread_pool_size()
+    frame = pl.DataFrame({"a": range(200000)}).lazy().group_by(pl.col("a") % 100).agg(pl.len())
+    return lambda: done(frame.collect(), says=pl.thread_pool_size())
 
 
 def tokenizers(models):
@@ -89,15 +94,15 @@ def tokenizers(models):
 
     tokenizer = Tokenizer(models.WordLevel({"a": 0, "b": 1, "<unk>": 2}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.encode_batch(["a b a b"] * 1000)
-    kept.append(tokenizer)
+    return lambda: done(tokenizer.encode_batch(["a b a b"] * 1000))
 
 
 def jax(models):
     import jax
 
     matrix = jax.numpy.ones((600, 600))
-    jax.jit(lambda one: one @ one)(matrix).block_until_ready()
+    product = jax.jit(lambda one: one @ one)
+    return lambda: done(product(matrix).block_until_ready())
 
 
 def numba(models):
@@ -111,61 +116,67 @@ def numba(models):
             found += rows[one]
         return found
 
-    total(np.ones(100000))
-    return numba.get_num_threads()
+    rows = np.ones(10_000_000)
+    return lambda: done(total(rows), says=numba.get_num_threads())
 
 
 def ctranslate2(models):
     import ctranslate2
 
     model = ctranslate2.Translator(f"{models}/ctranslate2", "cpu", inter_threads=2)
-    model.translate_batch([["a", "b"]] * 8, max_batch_size=1, max_decoding_length=2, beam_size=1)
-    kept.append(model)
+    how = {"max_batch_size": 1, "max_decoding_length": 2, "beam_size": 1}
+    return lambda: done(model.translate_batch([["a", "b"]] * 8, **how))
 
 
 def onnxruntime_genai(models):
     import onnxruntime_genai
 
-    kept.append(onnxruntime_genai.Model(f"{models}/onnxruntime_genai"))
+    return lambda: done(onnxruntime_genai.Model(f"{models}/onnxruntime_genai"))
 
 
 def opencv_python_headless(models):
     import cv2
     import numpy as np
 
-    cv2.GaussianBlur(np.ones((2000, 2000, 3), np.uint8), (15, 15), 3)
-    return cv2.getNumThreads()
+    picture = np.ones((2000, 2000, 3), np.uint8)
+    return lambda: done(cv2.GaussianBlur(picture, (15, 15), 3), says=cv2.getNumThreads())
+
+
+def vectors():
+    import numpy as np
+
+    return np.random.default_rng(7).standard_normal((20000, 64)).astype("f")
 
 
 def usearch(models):
     import numpy as np
     from usearch.index import Index
 
-    vectors = np.random.default_rng(7).standard_normal((20000, 64)).astype("f")
-    index = Index(ndim=64)
-    index.add(np.arange(len(vectors)), vectors)
+    rows = vectors()
+    return lambda: done(Index(ndim=64).add(np.arange(len(rows)), rows))
 
 
 def hnswlib(models):
     import hnswlib
-    import numpy as np
 
-    vectors = np.random.default_rng(7).standard_normal((20000, 64)).astype("f")
-    index = hnswlib.Index(space="l2", dim=64)
-    index.init_index(len(vectors))
-    index.add_items(vectors)
-    return index.num_threads
+    rows = vectors()
+
+    def work():
+        index = hnswlib.Index(space="l2", dim=64)
+        index.init_index(len(rows))
+        index.add_items(rows)
+        return index.num_threads
+
+    return work
 
 
 def faiss_cpu(models):
     import faiss
-    import numpy as np
 
-    vectors = np.random.default_rng(7).standard_normal((20000, 64)).astype("f")
+    rows = vectors()
     index = faiss.IndexFlatL2(64)
-    index.add(vectors)
-    index.search(vectors[:200], 4)
-    return faiss.omp_get_max_threads()
+    index.add(rows)
+    return lambda: done(index.search(rows[:200], 4), says=faiss.omp_get_max_threads())
 
 
 def openvino(models):
@@ -173,9 +184,8 @@ def openvino(models):
     import openvino
 
     model = openvino.Core().compile_model(f"{models}/model.onnx", "CPU")
-    model({0: np.ones((64, 256), "f")})
-    kept.append(model)
-    return int(model.get_property("INFERENCE_NUM_THREADS"))
+    rows = {0: np.ones((64, 256), "f")}
+    return lambda: done(model(rows), says=int(model.get_property("INFERENCE_NUM_THREADS")))
 
 
 def concurrent_futures(models):
@@ -184,20 +194,15 @@ def concurrent_futures(models):
 
     pool = ThreadPoolExecutor()
     # A thread is started only where no other is free.
-    list(pool.map(time.sleep, [0.05] * 64))
-    kept.append(pool)
+    return lambda: done(list(pool.map(time.sleep, [0.05] * 64)))
 
 
 def multiprocessing(models):
     from multiprocessing import Pool
 
     pool = Pool()
-    pool.map(abs, range(64))
-    kept.append(pool)
+    return lambda: done(pool.map(abs, range(64)))
 
 
-kept = []
 if __name__ == "__main__":
-    says = globals()[re.sub("[-.]", "_", sys.argv[1])](sys.argv[2])
-    print(json.dumps({} if says is None else {"says": says}), flush=True)
-    sys.stdin.read()
+    units.serve(globals()[re.sub("[-.]", "_", sys.argv[1])](sys.argv[2]))

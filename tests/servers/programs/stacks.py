@@ -1,22 +1,30 @@
-"""One unit of work of the stack that the first argument names; the second is a small ONNX model."""
+"""Work of the stack that the first argument names; the second is a small ONNX model. As in libraries.py."""
 
 import ctypes
 import sys
 from pathlib import Path
 
+import units
+from units import done
+
 
 def torch(model):
     import torch as library
 
-    with library.inference_mode():
-        layer = library.nn.Linear(600, 600)
-        library.nn.functional.softmax(layer(library.ones(600, 600)).exp(), dim=1)
+    layer = library.nn.Linear(600, 600)
+    rows = library.ones(600, 600)
+
+    def work():
+        with library.inference_mode():
+            library.nn.functional.softmax(layer(rows).exp(), dim=1)
+
+    return work
 
 
 def torch_compile(model):
     from torch._inductor.async_compile import AsyncCompile
 
-    AsyncCompile.process_pool().submit(abs, 1).result()
+    return lambda: done(AsyncCompile.process_pool().submit(abs, 1).result())
 
 
 def sentence_transformers(model):
@@ -36,7 +44,7 @@ def sentence_transformers(model):
     of_words = layers.Transformer("tiny")
     library.manual_seed(7)
     encoder = SentenceTransformer(modules=[of_words, layers.Pooling(64)], device="cpu")
-    encoder.encode(["hello world " * 40] * 64, batch_size=64)
+    return lambda: done(encoder.encode(["hello world " * 40] * 64, batch_size=64))
 
 
 def scipy(model):
@@ -44,16 +52,18 @@ def scipy(model):
     from scipy import linalg
 
     matrix = np.eye(600) + np.ones((600, 600))
-    linalg.solve(matrix, np.ones(600))
+    return lambda: done(linalg.solve(matrix, np.ones(600)))
 
 
 def mkl(model):
     library = ctypes.CDLL(str(next(Path(sys.prefix, "lib").glob("libmkl_rt.so*"))), mode=ctypes.RTLD_GLOBAL)
     size = 600
     matrix = (ctypes.c_double * (size * size))(*[1.0] * (size * size))
-    one = ctypes.c_double(1)
+    one, zero = ctypes.c_double(1), ctypes.c_double(0)
+    product = (ctypes.c_double * (size * size))()
     # Rows first, nothing transposed.
-    library.cblas_dgemm(101, 111, 111, size, size, size, one, matrix, size, matrix, size, one, matrix, size)
+    shape = (101, 111, 111, size, size, size)
+    return lambda: done(library.cblas_dgemm(*shape, one, matrix, size, matrix, size, zero, product, size))
 
 
 def scikit_learn(model):
@@ -62,18 +72,20 @@ def scikit_learn(model):
     from sklearn.model_selection import cross_val_score
 
     rows = np.random.default_rng(7).standard_normal((2000, 20))
-    cross_val_score(HistGradientBoostingClassifier(max_iter=2), rows, rows[:, 0] > 0, n_jobs=-1)
+    model = HistGradientBoostingClassifier(max_iter=2)
+    return lambda: done(cross_val_score(model, rows, rows[:, 0] > 0, n_jobs=-1))
 
 
 def onnxruntime_openvino(model):
-    _ask_onnx(model, "OpenVINOExecutionProvider")
+    return _onnx(model, "OpenVINOExecutionProvider")
 
 
 def tensorflow_cpu(model):
     import tensorflow as tf
 
     product = tf.function(lambda values: tf.nn.relu(values @ values) + tf.nn.softmax(values @ values))
-    product(tf.random.normal((600, 600)))
+    rows = tf.random.normal((600, 600))
+    return lambda: done(product(rows).numpy())
 
 
 def ray(model):
@@ -84,14 +96,14 @@ def ray(model):
     @library.remote(num_cpus=0)
     class Served:
         def __init__(self):
-            self._sessions = [_ask_onnx(model) for _ in range(4)]
+            self._sessions = [_onnx(model) for _ in range(4)]
 
-        def ready(self):
-            return True
+        def run(self):
+            for run in self._sessions:
+                run()
 
     served = [Served.remote() for _ in range(4)]
-    library.get([one.ready.remote() for one in served])
-    return served
+    return lambda: done(library.get([one.run.remote() for one in served]))
 
 
 def pyspark(model):
@@ -105,22 +117,20 @@ def pyspark(model):
     def more(values: pd.Series) -> pd.Series:
         return values + 1
 
-    session.range(1000).select(more("id")).collect()
+    rows = session.range(1000).select(more("id"))
+    return lambda: done(rows.collect())
 
 
-def _ask_onnx(model, provider="CPUExecutionProvider"):
+def _onnx(model, provider="CPUExecutionProvider"):
     import numpy as np
     import onnxruntime
 
     session = onnxruntime.InferenceSession(model, providers=[provider])
     (wanted,) = session.get_inputs()
-    session.run(None, {wanted.name: np.ones(wanted.shape, np.float32)})
-    return session
+    rows = {wanted.name: np.ones(wanted.shape, np.float32)}
+    return lambda: done(session.run(None, rows))
 
 
 # Workers that are started by spawn import this file too.
 if __name__ == "__main__":
-    # What it returns ends when nobody has it any more.
-    kept = globals()[sys.argv[1].replace("-", "_").replace(".", "_")](sys.argv[2])
-    print("{}", flush=True)
-    sys.stdin.read()
+    units.serve(globals()[sys.argv[1].replace("-", "_").replace(".", "_")](sys.argv[2]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -28,7 +29,7 @@ from raddle_operator.cli.workloads import read_policies
 from raddle_operator.local import door
 from raddle_operator.local.container import Container
 from support.runtimes import process_lab, shim_lab
-from support.servers.row import Row
+from support.servers.row import Request, Row
 from unavailable import UnavailableError
 
 PROGRAMS = Path(__file__).parents[2] / "servers" / "programs"
@@ -37,6 +38,8 @@ LIMIT_CPUS = 2
 # Sixty-four threads on two CPUs take their time, and so does the first import of a large package.
 SECONDS = 240
 SAMPLE_SECONDS = 0.02
+# Who ask a server for work at the same time.
+CLIENTS = 4
 NOTHING = Container(cpus=None, variables={}, mounts=(), notes=())
 
 
@@ -70,6 +73,36 @@ def environment(row: Row, container: Container) -> dict[str, str]:
 
 def run(row: Row, fake: fakemachine.Fake, models: Path, container: Container, *more: str) -> Seen:
     """What is seen of the program after its work. Raises UnavailableError where it can't be had here."""
+    with running(row, fake, models, container, *more) as program:
+        return program.seen
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """A row's program that has done its first unit of work and waits for more."""
+
+    row: Row
+    seen: Seen
+    process: subprocess.Popen[str]
+    port: int
+    work: Path
+
+    def units_per_second(self, seconds: float) -> float:
+        """How fast it works when asked for nothing but work, for about so long."""
+        if self.row.request is not None:
+            return _served(self.row.request, self.port, seconds)
+        assert self.process.stdin is not None
+        before = len(_said(self.work))
+        self.process.stdin.write(f"{seconds}\n")
+        self.process.stdin.flush()
+        wait(lambda: len(_said(self.work)) > before, f"{self.row.name} works on", SECONDS, poll_seconds=0.02)
+        answer = _said(self.work)[-1]
+        return float(answer["units"]) / float(answer["seconds"])
+
+
+@contextlib.contextmanager
+def running(row: Row, fake: fakemachine.Fake, models: Path, container: Container, *more: str) -> Iterator[Running]:
+    """The program, started and once asked for work. Raises UnavailableError where it can't be had here."""
     if door.problem():
         raise UnavailableError(f"nothing can be mounted here: {door.problem()}")
     here = row.program.made()
@@ -92,8 +125,34 @@ def run(row: Row, fake: fakemachine.Fake, models: Path, container: Container, *m
             mounts = door.inside(work / "files")
         command = [*mounts, *(_filled(word, words) for word in (*row.program.command, *more))]
         variables = {name: _filled(value, words) for name, value in environment(row, container).items()}
-        with _running(fake, command, variables, work) as process:
-            return _seen(row, fake, process, port, work)
+        with _started(fake, command, variables, work) as process:
+            seen = _seen(row, fake, process, port, work)
+            yield Running(row=row, seen=seen, process=process, port=port, work=work)
+
+
+def _served(request: Request, port: int, seconds: float) -> float:
+    """Requests a second that are answered to CLIENTS of them at a time."""
+    end = time.monotonic() + seconds
+    start = time.monotonic()
+
+    def ask_again() -> int:
+        units = 0
+        while time.monotonic() < end:
+            _ask(request, port)
+            units += 1
+        return units
+
+    with concurrent.futures.ThreadPoolExecutor(CLIENTS) as clients:
+        units = sum(future.result() for future in [clients.submit(ask_again) for _ in range(CLIENTS)])
+    return units / (time.monotonic() - start)
+
+
+def _ask(request: Request, port: int) -> bytes:
+    url = f"http://127.0.0.1:{port}{request.path}"
+    asked = urllib.request.Request(url, data=request.body, headers=dict(request.headers))
+    with urllib.request.urlopen(asked, timeout=SECONDS) as answer:
+        said: bytes = answer.read()
+        return said
 
 
 def _filled(text: str, words: Mapping[str, Any]) -> str:
@@ -102,7 +161,7 @@ def _filled(text: str, words: Mapping[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def _running(
+def _started(
     fake: fakemachine.Fake, command: Sequence[str], variables: Mapping[str, str], work: Path
 ) -> Iterator[subprocess.Popen[str]]:
     with (work / "stderr").open("w") as errors, (work / "stdout").open("w") as output:
@@ -145,7 +204,6 @@ def _seen(row: Row, fake: fakemachine.Fake, process: subprocess.Popen[str], port
 
     if row.peak:
         threading.Thread(target=sample, daemon=True).start()
-    said: list[str] = []
     answered: set[int] = set()
 
     def worked() -> bool:
@@ -153,15 +211,12 @@ def _seen(row: Row, fake: fakemachine.Fake, process: subprocess.Popen[str], port
             ends = "".join((work / name).read_text(errors="replace")[-2000:] for name in ("stdout", "stderr"))
             raise AssertionError(f"{row.name} has ended with {process.returncode}:\n{ends}")
         if row.request is None:
-            said[:] = [line for line in (work / "stdout").read_text().splitlines(keepends=True) if _is_json(line)]
-            return bool(said)
-        url = f"http://127.0.0.1:{port}{row.request.path}"
-        asked = urllib.request.Request(url, data=row.request.body, headers=dict(row.request.headers))
-        with urllib.request.urlopen(asked, timeout=SECONDS) as answer:
-            if row.request.processes == 1:
-                return True
-            answered.add(json.load(answer)["pid"])
-            return len(answered) >= row.request.processes
+            return bool(_said(work))
+        answer = _ask(row.request, port)
+        if row.request.processes == 1:
+            return True
+        answered.add(json.loads(answer)["pid"])
+        return len(answered) >= row.request.processes
 
     try:
         wait(
@@ -178,12 +233,14 @@ def _seen(row: Row, fake: fakemachine.Fake, process: subprocess.Popen[str], port
         done.set()
     threads, processes = _settled(fake)
     threads = max(threads, most[0][0])
-    answer = json.loads(said[-1]) if said else {}
-    return Seen(threads=threads, processes=processes, says=answer.get("says"))
+    said = _said(work)
+    return Seen(threads=threads, processes=processes, says=said[-1].get("says") if said else None)
 
 
-def _is_json(line: str) -> bool:
-    return line.startswith("{") and line.endswith("}\n")
+def _said(work: Path) -> list[dict[str, Any]]:
+    """The lines of JSON that the program has written so far."""
+    lines = (work / "stdout").read_text(errors="replace").splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}\n")]
 
 
 def _settled(fake: fakemachine.Fake) -> tuple[int, int]:

@@ -14,11 +14,12 @@ from raddle import delivery
 from raddle_operator.local.container import Container
 from support.servers.lab import Seen
 from support.servers.row import Row, Way
+from support.servers.speed import Speed
 
 FILE: Final = report.ROOT / "docs" / "reference" / "servers.json"
 # Who is reached had at least so many times as many threads.
 TIMES: Final = 2
-SEEN: Final = ("stock", "raddle", "advised")
+SEEN: Final = ("stock", "raddle", "advised", "speed")
 
 
 def _rows() -> Iterator[Row]:
@@ -50,10 +51,18 @@ def wrong(row: Row, container: Container, stock: Seen, raddle: Seen, advised: Se
     return found
 
 
-def of(row: Row, stock: Seen, raddle: Seen, advised: Seen | None) -> dict[str, Any]:
+def of(row: Row, stock: Seen, raddle: Seen, advised: Seen | None, measured: Speed | None) -> dict[str, Any]:
     """The record of a row."""
-    seen = {"stock": _told(stock), "raddle": _told(raddle)}
-    return {**words(row), **seen, **({"advised": _told(advised)} if advised else {})}
+    found: dict[str, Any] = {**words(row), "stock": _told(stock), "raddle": _told(raddle)}
+    if advised:
+        found["advised"] = _told(advised)
+    if measured:
+        found["speed"] = {name: _rounded(value) for name, value in asdict(measured).items()}
+    return found
+
+
+def _rounded(value: float | Sequence[float]) -> float | list[float]:
+    return float(f"{value:.3g}") if isinstance(value, float) else [float(f"{one:.3g}") for one in value]
 
 
 def words(row: Row) -> dict[str, Any]:
@@ -78,7 +87,11 @@ def _told(seen: Seen) -> dict[str, int]:
 def write(records: Sequence[dict[str, Any]]) -> None:
     """Write these records, and of other rows what was seen of them."""
     told = json.loads(FILE.read_text())["rows"] if FILE.exists() else []
-    found = {_same(one): one for one in (*told, *records)}
+    found = {_same(one): one for one in told}
+    for one in records:
+        # A run without --speed leaves what one with it has measured.
+        measured = found.get(_same(one), {}).get("speed")
+        found[_same(one)] = {**({"speed": measured} if measured else {}), **one}
     rows = [_with_seen(said, found[_same(said)]) for said in map(words, ROWS) if _same(said) in found]
     FILE.write_text(report.folded_json({"machine": report.machine(), "rows": rows}) + "\n")
 

@@ -56,8 +56,9 @@ class Request:
 class Row:
     """One server or library.
 
-    Without a `request` the program does its work, prints one line and waits for the end of its input; the line may be
-    JSON with `says`, a count that the library itself tells. `most` is how many threads it may have with Raddle, all its
+    Without a `request` the program does its work and prints a line of JSON, which may have `says`, a count that the
+    library itself tells. Then for each line of its input it works for so many seconds and prints how many `units` in how
+    many `seconds` it did, until its input ends; one that only waits for that end does not `repeats`. `most` is how many threads it may have with Raddle, all its
     processes together. `peak`: its threads end with the work, so the most at any time are counted, not those that stay.
 
     `container` is what the pod's spec says (image, command, args, env), for those who recognise it; `image_env` what the
@@ -80,6 +81,7 @@ class Row:
     image_env: Mapping[str, str] = field(default_factory=dict)
     advised: tuple[str, ...] = ()
     peak: bool = False
+    repeats: bool = True
     why: str = ""
     reason: str = ""
     top: int | None = None

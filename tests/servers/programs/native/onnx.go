@@ -1,10 +1,12 @@
-// Runs the model that the first argument names once, through Go's binding of ONNX Runtime.
+// Runs the model that the first argument names, through Go's binding of ONNX Runtime; as in units.py.
 package main
 
 import (
+	"bufio"
 	"fmt"
-	"io"
 	"os"
+	"strconv"
+	"time"
 
 	onnxruntime "github.com/yalue/onnxruntime_go"
 )
@@ -27,7 +29,14 @@ func main() {
 		[]onnxruntime.Value{input}, []onnxruntime.Value{output}, nil))
 	must(0, session.Run())
 	fmt.Println("{}")
-	io.Copy(io.Discard, os.Stdin)
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		most := must(strconv.ParseFloat(lines.Text(), 64))
+		start, units := time.Now(), 0
+		for ; time.Since(start).Seconds() < most; units++ {
+			must(0, session.Run())
+		}
+		fmt.Printf("{\"units\": %d, \"seconds\": %f}\n", units, time.Since(start).Seconds())
+	}
 	session.Destroy()
 }
 

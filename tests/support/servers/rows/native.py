@@ -7,6 +7,15 @@ from support.runtimes import torch_lab
 from support.servers import native
 from support.servers.row import Program, Request, Row, Way
 
+# As tests/servers/programs/units.py, with a unit for each line.
+_REPEATS = """
+once() { "$@" -m {here}/tiny.bin {here}/silence.wav >&2; }
+once "$@"; echo {}
+while read -r _; do
+    start=$(date +%s%N); once "$@"
+    echo "{\\"units\\": 1, \\"seconds\\": $((($(date +%s%N) - start) / 1000000))e-3}"
+done
+"""
 # How many threads only wait for requests is another matter: by default as many as the machine has CPUs.
 _HTTP = ("--threads-http", "4")
 
@@ -73,13 +82,7 @@ ROWS = (
             "whisper.cpp-tools",
             native.WHISPER_CPP,
             native.whisper_cpp,
-            *(
-                "sh",
-                "-c",
-                '"$@" -m {here}/tiny.bin {here}/silence.wav >&2; echo {}; cat',
-                "sh",
-                "{here}/bin/whisper-cli",
-            ),
+            *("sh", "-c", _REPEATS, "sh", "{here}/bin/whisper-cli"),
         ),
         way=Way.ADVICE,
         by="`-t`",

@@ -101,6 +101,7 @@ ROWS = (
         container={"image": "app", "command": ["torchrun", "--nproc_per_node", "2", "train.py"]},
         reason="ManagedByServer",
         why="it gives each of its processes OMP_NUM_THREADS=1",
+        repeats=False,
         most=0,
     ),
     Row(

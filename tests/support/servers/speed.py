@@ -1,0 +1,50 @@
+"""How fast a row's program is at its own work, stock and with what Raddle gives it, on the same quota in turns."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+import report
+from support.servers.lab import Running
+
+ROUNDS = 5
+SECONDS = 0.7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """Units of work a second. `ratio` is Raddle's to stock's: the least of the rounds, their median, the greatest.
+
+    `same` is by what part the medians of two halves of one side's values differ, of stock's and of Raddle's.
+    """
+
+    stock: float
+    raddle: float
+    ratio: tuple[float, float, float]
+    same: tuple[float, float]
+
+
+def compared(stock: Running, raddle: Running) -> Speed:
+    """Both work in turns, first and last the one, in the middle the other, so that neither has the better moment."""
+    taken: dict[str, list[float]] = {"stock": [], "raddle": []}
+    ratios = []
+    for side in (stock, raddle):
+        side.units_per_second(SECONDS)
+    for number in range(ROUNDS):
+        outer, inner = (stock, raddle) if number % 2 else (raddle, stock)
+        first, *middle, last = (side.units_per_second(SECONDS) for side in (outer, inner, inner, outer))
+        values = {outer is stock: [first, last], inner is stock: middle}
+        taken["stock"] += values[True]
+        taken["raddle"] += values[False]
+        ratios.append(sum(values[False]) / sum(values[True]))
+    return Speed(
+        stock=statistics.median(taken["stock"]),
+        raddle=statistics.median(taken["raddle"]),
+        ratio=(min(ratios), statistics.median(ratios), max(ratios)),
+        same=(_same(taken["stock"]), _same(taken["raddle"])),
+    )
+
+
+def _same(values: list[float]) -> float:
+    return report.apart(values) / statistics.median(values)
