@@ -67,6 +67,19 @@ def pod(**container):
     return {"metadata": {"name": "p"}, "spec": {"containers": [first, second]}}
 
 
+def pod_of_one_limit():
+    """The pod has the limit (1.34); what a server does not know yet it drops."""
+    obj = pod()
+    del obj["spec"]["containers"][1]["resources"]
+    return {**obj, "spec": {**obj["spec"], "resources": GUARANTEED}}
+
+
+def restarted_as_a_whole():
+    """A container whose exit has all containers of the pod start again, init containers first (1.36)."""
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [88]}}
+    return pod(resources=GUARANTEED, restartPolicy="Never", restartPolicyRules=[rule])
+
+
 @pytest.mark.parametrize("more", [{}, EVERYTHING], ids=["default", "everything"])
 @pytest.mark.parametrize("shim", ["Auto", "ImageVolume", "InitContainer", "None"])
 @pytest.mark.parametrize(
@@ -75,8 +88,10 @@ def pod(**container):
         (pod(resources=GUARANTEED), "Guaranteed"),
         (pod(resources=BURSTABLE, env=BY_REFERENCE), "Burstable"),
         (pod(resources=BURSTABLE, env=[{"name": "PYTHONPATH", "value": "/mine"}]), "Burstable"),
+        (pod_of_one_limit(), "Guaranteed"),
+        (restarted_as_a_whole(), "Guaranteed"),
     ],
-    ids=["guaranteed", "by-reference", "literal"],
+    ids=["guaranteed", "by-reference", "literal", "pod-level", "restarted-as-a-whole"],
 )
 def test_the_server_takes_the_pod_and_a_second_look_changes_nothing(client, shim, obj, qos, more):
     spec = {"podSelector": {}, "shim": shim, **more}

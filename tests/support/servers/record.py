@@ -84,14 +84,13 @@ def _told(seen: Seen) -> dict[str, int]:
     return {name: value for name, value in asdict(seen).items() if value is not None}
 
 
-def write(records: Sequence[dict[str, Any]]) -> None:
-    """Write these records, and of other rows what was seen of them."""
+def write(new: Mapping[str, Any]) -> None:
+    """Write this record, and of other rows what was seen of them."""
     told = json.loads(FILE.read_text())["rows"] if FILE.exists() else []
     found = {_same(one): one for one in told}
-    for one in records:
-        # A run without --speed leaves what one with it has measured.
-        measured = found.get(_same(one), {}).get("speed")
-        found[_same(one)] = {**({"speed": measured} if measured else {}), **one}
+    # A run without --speed leaves what one with it has measured.
+    measured = found.get(_same(new), {}).get("speed")
+    found[_same(new)] = {**({"speed": measured} if measured else {}), **new}
     rows = [_with_seen(said, found[_same(said)]) for said in map(words, ROWS) if _same(said) in found]
     FILE.write_text(report.folded_json({"machine": report.machine(), "rows": rows}) + "\n")
 

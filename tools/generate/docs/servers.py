@@ -26,6 +26,11 @@ A count is of one run, on a machine that did other things beside: another run ma
 end with the work are looked for every 20 ms, so a shorter peak may be missed. Rows are recorded one by one; the line
 above the table is of the last.
 
+The speed is that of the program's own work (units or requests a second), with Raddle against stock, each with the whole
+quota in turns of 0.7 s: the median of five ratios, and in brackets the least and the greatest. `±` is by what part two
+halves of one side's values differ. The real machine has the CPUs that the line above the table says, so stock's threads
+also share those: a machine of 64 CPUs would throttle them instead. Where it is blank nothing can be repeated.
+
 | word | means |
 |---|---|
 | variable | by environment variables of the policy's `runtimes` or `variables` |
@@ -41,7 +46,7 @@ above the table is of the last.
 def page() -> str:
     """The page, as Markdown."""
     found = _records()
-    headings = ("", "version", "stock", "with Raddle", "how")
+    headings = ("", "version", "stock", "with Raddle", "speed", "how")
     return f"{HEADER}{len(found['rows'])} rows, on {found['machine']}.\n\n" + report.markdown_table(
         headings, [_cells(row) for row in found["rows"]]
     )
@@ -50,8 +55,11 @@ def page() -> str:
 def readme() -> str:
     """The README as it is, with the first rows."""
     rows = sorted((row for row in _records()["rows"] if "top" in row), key=lambda row: int(row["top"]))
-    cells = [(row["name"], row["version"], _count(row["stock"]), _count(_last(row)), _how(row)) for row in rows]
-    table = report.markdown_table(("", "version", "threads stock", "with Raddle", "how"), cells)
+    cells = [
+        (row["name"], row["version"], _count(row["stock"]), _count(_last(row)), _speed(row, brief=True), _how(row))
+        for row in rows
+    ]
+    table = report.markdown_table(("", "version", "threads stock", "with Raddle", "speed", "how"), cells)
     return report.with_section("servers", table, README.read_text())
 
 
@@ -63,7 +71,15 @@ def _records() -> dict[str, Any]:
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     package = f"{row['version']} ({row['registry']})"
     why = f"; {row['why']}" if "why" in row else ""
-    return row["name"], package, _count(row["stock"]), _count(_last(row)), _how(row) + why
+    return row["name"], package, _count(row["stock"]), _count(_last(row)), _speed(row), _how(row) + why
+
+
+def _speed(row: Mapping[str, Any], *, brief: bool = False) -> str:
+    """By how many times it is faster; "" where that was not measured."""
+    if "speed" not in row:
+        return ""
+    least, median, most = (report.short(one) for one in row["speed"]["ratio"])
+    return f"× {median}" if brief else f"× {median} ({least}–{most}) ± {max(row['speed']['same']):.0%}"
 
 
 def _last(row: Mapping[str, Any]) -> Mapping[str, Any]:
