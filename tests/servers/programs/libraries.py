@@ -57,6 +57,14 @@ def xgboost_cpu(models):
     return lambda: done(xgboost.XGBClassifier(n_estimators=2).fit(rows, labels).predict(rows))
 
 
+def xgboost_cpu_one(models):
+    import xgboost
+
+    rows, labels = table()
+    model = xgboost.XGBClassifier(n_estimators=200).fit(rows, labels)
+    return lambda: done(model.predict(rows[:1]))
+
+
 def lightgbm(models):
     import lightgbm
 

@@ -40,6 +40,8 @@ SECONDS = 240
 SAMPLE_SECONDS = 0.02
 # Who ask a server for work at the same time.
 CLIENTS = 4
+# Each program has one of its own, as in a container: children of one with one command count as a server's workers.
+_PARENT = ("sh", "-c", '"$@"; exit', "sh")
 NOTHING = Container(cpus=None, variables={}, mounts=(), notes=())
 
 
@@ -166,7 +168,7 @@ def _started(
 ) -> Iterator[subprocess.Popen[str]]:
     with (work / "stderr").open("w") as errors, (work / "stdout").open("w") as output:
         process = subprocess.Popen(
-            fake.command(command),
+            (*_PARENT, *fake.command(command)),
             env=variables,
             cwd=work / "work",
             stdin=subprocess.PIPE,

@@ -30,6 +30,7 @@ The speed is that of the program's own work (units or requests a second), with R
 quota in turns of 0.7 s: the median of five ratios, and in brackets the least and the greatest. `±` is by what part two
 halves of one side's values differ. The real machine has the CPUs that the line above the table says, so stock's threads
 also share those: a machine of 64 CPUs would throttle them instead. Where it is blank nothing can be repeated.
+Libraries whose work is a batch (training, products of matrices) have a policy with `objective: Throughput`.
 
 | word | means |
 |---|---|

@@ -32,19 +32,24 @@ SCIPY = environment("scipy", "scipy==1.18.1", "numpy==2.4.6", python="3.12")
 ONE_BLAS = {"OPENBLAS_NUM_THREADS": "1"}
 
 
-def _row(name: str, package: str, of=LIBRARIES, **more) -> Row:
-    program = pypi(of, package, "{here}/python", "{programs}/libraries.py", package, "{models}")
+# Their work is a batch: as much of it as can be, one piece after the other.
+BATCH = {"objective": "Throughput"}
+
+
+def _row(name: str, package: str, of=LIBRARIES, work: str = "", **more) -> Row:
+    """`work` is its function in the program, named as the package where it has but one."""
+    program = pypi(of, package, "{here}/python", "{programs}/libraries.py", work or package, "{models}")
     return Row(name=name, program=program, **more)
 
 
 def _openmp(name: str, package: str, **more) -> Row:
-    counts = {"way": Way.VARIABLE, "by": "`OMP_NUM_THREADS`", "variables": ("OMP_NUM_THREADS",)}
-    return _row(name, package, **{**counts, "most": 2, **more})
+    counts = {"way": Way.VARIABLE, "by": "`OMP_NUM_THREADS`", "variables": ("OMP_NUM_THREADS",), "policy": BATCH}
+    return _row(name, package, **{**counts, "most": 3, **more})
 
 
 def _family(name: str, package: str, family: str, variable: str, **more) -> Row:
     counts = {"way": Way.VARIABLE, "by": f"`{variable}` (`runtimes: [{family}]`)", "variables": (variable,)}
-    return _row(name, package, **{**counts, "policy": {"runtimes": ["openmp", "blas", family]}, **more})
+    return _row(name, package, **{**counts, "policy": {**BATCH, "runtimes": ["openmp", "blas", family]}, **more})
 
 
 def _hook(name: str, package: str, **more) -> Row:
@@ -76,9 +81,10 @@ ROWS = (
     _openmp("SciPy", "scipy", of=SCIPY),
     _openmp("scikit-learn", "scikit-learn", top=5),
     _openmp("XGBoost", "xgboost-cpu", top=6),
+    _openmp("XGBoost, single predictions", "xgboost-cpu", work="xgboost-cpu-one", policy={}),
     _openmp("LightGBM", "lightgbm"),
     _openmp("faiss", "faiss-cpu"),
-    _family("numexpr", "numexpr", "numexpr", "OMP_NUM_THREADS", most=3),
+    _family("numexpr", "numexpr", "numexpr", "OMP_NUM_THREADS", most=5),
     _family("JAX", "jax", "jax", "NPROC", most=48, top=7),
     _family(
         "Numba",
