@@ -21,6 +21,7 @@ PACKAGE = ROOT / "operator" / "raddle_operator"
 # Packages whose modules look at their arguments only.
 PURE = [
     PACKAGE / "objects",
+    PACKAGE / "effective",
     PACKAGE / "injection",
     PACKAGE / "presets",
     PACKAGE / "jobs",

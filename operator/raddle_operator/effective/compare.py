@@ -1,0 +1,465 @@
+"""A node's report with what was planned beside it, and what is not as planned: its cause, and what to do.
+
+It errs on the side of silence. What is told of is known from who has set it (the shim's word), or does harm: threads
+that only sleep, or that share CPUs without waiting for them, are nobody's concern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from math import ceil
+from typing import Final, NamedTuple
+
+from raddle.cpus import cpuset
+from raddle.cpus.topology import Machine
+from raddle_operator.effective.planned import Planned
+from raddle_operator.objects.nodereport import Cause, Container, Finding, NodeReport, Pool, Process, Session
+
+MOST_FINDINGS: Final = 8
+"""Of one container: at most one for each cause, and one more of SharedCores."""
+MOST_CHARACTERS: Final = 400
+_NAME_CHARACTERS: Final = 40
+# Threads that a server has beside its pools: the main one, its event loop, garbage collection.
+_SLACK: Final = 2
+# A part of a CPU, or of the limit where that is less, that a pool has to use to be called busy.
+_BUSY: Final = 0.1
+# Throttled periods, or waits for a CPU as a part of the CPU time: below it threads do not stand in each other's way.
+_HARM: Final = 0.05
+# Threads that wait this long and never change their CPU are bound to it, or might as well be.
+_LONG_WAIT: Final = 0.2
+
+Key = tuple[str, str]
+"""(the pod's UID, the container's name)."""
+
+
+def compared(
+    report: NodeReport,
+    planned: Mapping[Key, Planned],
+    first_cpusets: Mapping[Key, str],
+    machine: Machine | None = None,
+) -> NodeReport:
+    """The report with planned and effective threads and findings, the worst first. Never raises.
+
+    `first_cpusets` are those that the containers had when they were first seen. Without the `machine` nothing can be
+    said of cores that are shared, nor of a count that is the host's.
+    """
+    plans = [planned.get((one.uid, one.name)) for one in report.containers]
+    shared = _shared_cores(report.containers, plans, machine) if machine is not None else {}
+    containers = []
+    for place, (one, plan) in enumerate(zip(report.containers, plans, strict=True)):
+        if plan is None:
+            containers.append(one)
+            continue
+        first = first_cpusets.get((one.uid, one.name))
+        found = [*_of_container(one, plan, first, machine), *shared.get(place, ())]
+        containers.append(
+            replace(
+                one,
+                policy=one.policy or plan.policy,
+                planned_threads=plan.threads,
+                effective_threads=_effective(one),
+                findings=tuple(finding for _, finding in sorted(found, key=_worst_first)[:MOST_FINDINGS]),
+            )
+        )
+    return replace(report, containers=tuple(containers))
+
+
+class _Found(NamedTuple):
+    """A finding and how bad it is: how many times too many threads, 0 for what costs nothing yet."""
+
+    weight: float
+    finding: Finding
+
+
+# Of two that weigh the same.
+_ORDER: Final = tuple(Cause)
+
+
+def _worst_first(found: _Found) -> tuple[float, int, str]:
+    return -found.weight, _ORDER.index(found.finding.cause), found.finding.detail
+
+
+def _found(weight: float, cause: Cause, detail: str, fix: str) -> _Found:
+    return _Found(weight, Finding(cause=cause, detail=detail[:MOST_CHARACTERS], fix=fix[:MOST_CHARACTERS]))
+
+
+# --- what is in effect ------------------------------------------------------------------------------------------------
+
+
+def _effective(container: Container) -> int | None:
+    """The shim's word for the largest session, else the threads of the busiest pool; None where neither is known."""
+    said = [one.threads for one in _sessions(container.processes) if one.threads is not None]
+    if said:
+        return max(said)
+    ran = [pool for process in container.processes for pool in process.pools if pool.ran]
+    return max(ran, key=lambda pool: (pool.used_cpus, pool.ran)).ran if ran else None
+
+
+def _sessions(processes: Iterable[Process]) -> list[Session]:
+    return [session for process in processes for session in process.sessions or ()]
+
+
+# --- one container ----------------------------------------------------------------------------------------------------
+
+
+def _of_container(
+    container: Container, plan: Planned, first_cpuset: str | None, machine: Machine | None
+) -> Iterator[_Found]:
+    told = _code_sets_it(container, plan)
+    silent = [one for one in container.processes if _is_silent(one, plan, container, machine)]
+    yield from _worst(told)
+    yield from _worst(_not_reached(one, plan, container) for one in silent)
+    yield from _worst(_left_alone(container, plan))
+    blamed = {one.pid for one in silent} | {one.pid for one in container.processes if told and one.sessions}
+    others = [one for one in container.processes if one.pid not in blamed]
+    yield from _worst(
+        _other_threads(one, pool, plan, container)
+        for one in others
+        for pool in one.pools
+        if _is_excess(pool, one, plan, container)
+    )
+    yield from _oversubscribed(container, plan)
+    yield from _resized(container, plan)
+    yield from _cpuset_changed(container, plan, first_cpuset)
+
+
+def _worst(found: Iterable[_Found]) -> list[_Found]:
+    """The worst one of a cause; the others would say the same of other processes."""
+    return sorted(found, key=_worst_first)[:1]
+
+
+def _code_sets_it(container: Container, plan: Planned) -> list[_Found]:
+    found = []
+    for process in container.processes:
+        of_code = [one for one in process.sessions or () if one.source == "code" and one.threads is not None]
+        for session in of_code:
+            wanted = _count_of(session, plan)
+            if wanted is None or session.threads is None or session.threads == wanted:
+                continue
+            alike = sum(1 for one in of_code if (one.runtime, one.threads) == (session.runtime, session.threads))
+            in_sessions = f" in {alike} sessions" if alike > 1 else ""
+            detail = (
+                f"the code sets {_threads(session.threads)} for {_short(session.runtime)}{in_sessions}"
+                f" of {_process(process)}, {_planned(wanted)}; {_cpus_text(container)}"
+            )
+            fix = (
+                "the policy overrides such values already: restart the pod"
+                if plan.overrides
+                else "remove the count from the code, or set existingValues: Override in the policy and restart"
+            )
+            found.append(_found(_times(session.threads, wanted), Cause.CODE_SETS_IT, detail, fix))
+    return found
+
+
+def _left_alone(container: Container, plan: Planned) -> Iterator[_Found]:
+    """Sessions that a shim has seen and in which the runtime's own count is in effect."""
+    for process in container.processes:
+        for session in process.sessions or ():
+            wanted = _count_of(session, plan)
+            if session.source != "default" or session.threads is None or wanted is None or session.threads <= wanted:
+                continue
+            detail = (
+                f"{_short(session.runtime)}'s own count, {_threads(session.threads)}, is in effect in"
+                f" {_process(process)}, {_planned(wanted)}; {_cpus_text(container)}"
+            )
+            fix = f"see why the shim left it alone: {_explain(container)}"
+            yield _found(_times(session.threads, wanted), Cause.NOT_REACHED, detail, fix)
+
+
+def _count_of(session: Session, plan: Planned) -> int | None:
+    return plan.counts.get(session.runtime, plan.threads if session.runtime == "onnxruntime" else None)
+
+
+def _is_silent(process: Process, plan: Planned, container: Container, machine: Machine | None) -> bool:
+    """Whether a shim should be in the process, none has spoken, and its threads are more than planned."""
+    if not plan.shim or process.sessions is not None or not set(process.runtimes or ()) & set(plan.runtimes):
+        return False
+    if any(_is_excess(pool, process, plan, container) for pool in process.pools):
+        return True
+    # A pool has one thread less than its count: the caller works too.
+    host = cpuset.count(machine.online) if machine is not None else 0
+    return host - 1 > _most(process, plan) and any(pool.threads >= host - 1 for pool in process.pools)
+
+
+def _not_reached(process: Process, plan: Planned, container: Container) -> _Found:
+    pool = max(process.pools, key=lambda pool: (pool.ran, pool.threads))
+    family = next((one for one in process.runtimes or () if one in plan.runtimes), "")
+    heard = [one for one in container.processes if one.sessions is not None]
+    why = (
+        f"; a shim spoke in {_process(heard[0])}, so this one was started without the container's environment"
+        if heard
+        else ""
+    )
+    detail = (
+        f"{_process(process)} has {_short(family)} and no shim has spoken in it: pool {_short(pool.name)} has"
+        f" {_threads(pool.threads)}, of which {pool.ran} ran, {_planned(plan.threads)}; {_cpus_text(container)}{why}"
+    )
+    fix = (
+        "start it with the container's environment, and Python without -I, -E or -S"
+        if heard
+        else f"see what its processes have: {_explain(container, live=True)};"
+        " python -I, an emptied environment or a static binary leave the shim out"
+    )
+    return _found(_times(max(pool.ran, pool.threads), plan.threads), Cause.NOT_REACHED, detail, fix)
+
+
+def _most(process: Process, plan: Planned) -> int:
+    """More threads of one name than this are not as planned: pools of all sessions, of two families, and a server's."""
+    sessions = max(len(process.sessions or ()), plan.streams // plan.workers, 1)
+    widest = max([plan.threads or 1, *plan.counts.values()])
+    said = sum(one.threads or 0 for one in process.sessions or ())
+    return max(2 * widest * sessions, said + widest) + _SLACK
+
+
+def _is_excess(pool: Pool, process: Process, plan: Planned, container: Container) -> bool:
+    """Whether more threads of a pool ran than planned, at the cost of somebody's time."""
+    if plan.threads is None or pool.ran <= _most(process, plan):
+        return False
+    if pool.used_cpus < _BUSY * min(1.0, container.limit_cpus or 1.0):
+        return False
+    known = [one for one in (container.throttled_share, _waited(pool)) if one is not None]
+    return not known or max(known) >= _HARM
+
+
+def _waited(pool: Pool) -> float | None:
+    """How long a pool waited for a CPU, as a part of its CPU time; None where that is not known."""
+    return None if pool.delay_cpus is None or pool.used_cpus <= 0 else pool.delay_cpus / pool.used_cpus
+
+
+def _other_threads(process: Process, pool: Pool, plan: Planned, container: Container) -> _Found:
+    detail = (
+        f"{_threads(pool.ran)} of pool {_short(pool.name)} ran in {_process(process)}, {_planned(plan.threads)};"
+        f" {_cpus_text(container)}"
+    )
+    unnamed = [one for one in process.runtimes or () if one not in plan.runtimes]
+    if unnamed:
+        fix = f"name {_short(unnamed[0])} in the policy's runtimes, or set its count in the pod spec, and restart"
+    elif not plan.shim and process.runtimes:
+        fix = f"no shim was planned, so a count in the code stays: remove it, or see {_explain(container)}"
+    else:
+        fix = f"set the size of the pool {_short(pool.name)} in the code or by its own variable"
+    return _found(_times(pool.ran, plan.threads), Cause.OTHER_THREADS, detail, fix)
+
+
+def _oversubscribed(container: Container, plan: Planned) -> Iterator[_Found]:
+    """Processes x sessions x threads, where they are more streams than were planned for, far above the CPUs."""
+    cpus = _cpus(container)
+    sizes = [[one.threads for one in process.sessions or () if one.threads] for process in container.processes]
+    sizes = [one for one in sizes if one]
+    total, streams = sum(map(sum, sizes)), sum(map(len, sizes))
+    if cpus is None or plan.threads is None or streams <= max(plan.streams, 1) or total <= 2 * ceil(cpus):
+        return
+    product = (
+        f"{_plural(len(sizes), 'process', 'processes')} x {_range([len(one) for one in sizes], 'session')}"
+        f" x {_range([threads for one in sizes for threads in one], 'thread')}"
+    )
+    detail = f"{product} = {total} for {_plural_cpus(cpus)}; planned were {plan.streams} x {_threads(plan.threads)}"
+    fix = (
+        "have fewer processes or sessions, or tell the policy of them:"
+        f" budget.workersPerContainer {len(sizes)}, budget.sessionsPerWorker {max(map(len, sizes))}"
+    )
+    yield _found(total / max(cpus, 1.0), Cause.OVERSUBSCRIBED, detail, fix)
+
+
+def _resized(container: Container, plan: Planned) -> Iterator[_Found]:
+    now, before = container.limit_cpus, plan.limit_cpus
+    if now is None or before is None or abs(now - before) < 0.0005:
+        return
+    sessions = _sessions(container.processes)
+    follows = bool(sessions) and now < before and all(_fits(one, now) for one in sessions)
+    fix = (
+        "nothing: the shim has followed"
+        if follows
+        else "restart the pod: it is planned again, and the threads that it has stay as they are until then"
+    )
+    detail = f"planned with a limit of {before:g} CPUs, the limit is {now:g} now"
+    yield _found(0.0 if follows else _times(before, now) if now < before else 0.5, Cause.RESIZED, detail, fix)
+
+
+def _fits(session: Session, limit_cpus: float) -> bool:
+    return session.threads is not None and session.source == "plan" and session.threads <= max(1, ceil(limit_cpus))
+
+
+def _cpuset_changed(container: Container, plan: Planned, first: str | None) -> Iterator[_Found]:
+    """CPUs that are no longer those that threads were bound to, or too few for them.
+
+    Shared CPUs change whenever the kubelet gives some of them to another container, and nobody needs to know.
+    """
+    now, before = _mask(container.cpuset), _mask(first)
+    if not now:
+        return
+    cpus, needed = cpuset.count(now), plan.threads or 0
+    if cpus < needed and not _all_fit(container, cpus):
+        changed = f"; they were {_list(before)}" if before and before != now else ""
+        detail = f"{_plural_cpus(cpus)} ({_list(now)}) for {_threads(needed)} that were planned{changed}"
+        fix = "restart the pod: it is planned again, and a session made since then has fewer threads"
+        yield _found(needed / cpus, Cause.CPUSET_CHANGED, detail, fix)
+    elif before and before != now and (plan.exclusive_cpus or plan.pinned):
+        detail = f"the CPUs are {_list(now)} now and were {_list(before)}, which its threads were bound to"
+        yield _found(1.0, Cause.CPUSET_CHANGED, detail, "restart the pod, or its sessions, to bind the threads anew")
+
+
+def _all_fit(container: Container, cpus: int) -> bool:
+    """Whether a shim says that every session has no more threads than there are CPUs."""
+    sessions = _sessions(container.processes)
+    return bool(sessions) and all(one.threads is not None and one.threads <= cpus for one in sessions)
+
+
+# --- two containers ---------------------------------------------------------------------------------------------------
+
+
+def _shared_cores(
+    containers: Sequence[Container], plans: Sequence[Planned | None], machine: Machine
+) -> Mapping[int, list[_Found]]:
+    """For each container, by its place, the worst of what it shares cores with, where that can be helped."""
+    homes = {
+        place: home
+        for place, (one, plan) in enumerate(zip(containers, plans, strict=True))
+        if plan is not None and (home := _home(one, plan, machine))
+    }
+    taken = 0
+    for one in containers:
+        taken |= _ran_on(one)
+    for home in homes.values():
+        taken |= home
+    free = machine.online & ~taken & ~(machine.kubelet.reserved_cpus or 0) & ~machine.isolated
+    if not free:
+        return {}
+    found: dict[int, list[_Found]] = {}
+    for (left, left_home), (right, right_home) in combinations(homes.items(), 2):
+        common = left_home & right_home
+        needs = [_needs(containers[place], plans[place]) for place in (left, right)]
+        if not common or sum(needs) <= cpuset.count(left_home | right_home):
+            continue
+        for mine, other in ((left, right), (right, left)):
+            found.setdefault(mine, []).append(_shares(containers[other], common, free, needs))
+    return {place: _worst(ones) for place, ones in found.items()}
+
+
+def _shares(other: Container, common: int, free: int, needs: Sequence[int]) -> _Found:
+    detail = (
+        f"shares CPUs {_list(common)} with {_short(other.namespace)}/{_short(other.pod)} {_short(other.name)}:"
+        f" {sum(needs)} threads of both for {_plural_cpus(cpuset.count(common))},"
+        f" while no governed thread ran on {_list(free)}"
+    )
+    fix = "take away what binds both to these CPUs (in the code, or the cpuset), or ask for whole CPUs (Guaranteed)"
+    return _found(sum(needs) / max(1, cpuset.count(common)), Cause.SHARED_CORES, detail, fix)
+
+
+def _home(container: Container, plan: Planned, machine: Machine) -> int:
+    """The CPUs that a container is bound to, a proper part of the node's; 0 for one that the kernel may move about."""
+    allowed = _mask(container.cpuset) & machine.online
+    own = allowed not in (0, machine.online) and not _is_shared_pool(plan, machine)
+    if own and cpuset.count(allowed) <= _needs(container, plan):
+        return allowed
+    if plan.pinned and plan.cpus and plan.cpus & machine.online != machine.online:
+        return plan.cpus & (allowed or machine.online)
+    ran_on = _bound_to(container)
+    return ran_on if ran_on != machine.online else 0
+
+
+def _is_shared_pool(plan: Planned, machine: Machine) -> bool:
+    """Whether a cpuset is what the kubelet's static policy leaves to all the others."""
+    return machine.kubelet.cpu_manager_policy == "static" and not plan.exclusive_cpus
+
+
+def _bound_to(container: Container) -> int:
+    """Where busy threads ran that wait for a CPU and yet never change it: as only bound ones do."""
+    found = 0
+    for process in container.processes:
+        for pool in process.pools:
+            waited = _waited(pool)
+            waits = waited is not None and waited >= _LONG_WAIT and pool.used_cpus >= _BUSY
+            if waits and pool.migrations_hz == 0:
+                found |= _places(pool)
+    return found
+
+
+def _needs(container: Container, plan: Planned | None) -> int:
+    """How many CPUs a container's threads would use at once."""
+    threads = _effective(container) or (plan.threads if plan is not None else None) or 1
+    limit = container.limit_cpus
+    return max(1, threads if not limit else min(threads, ceil(limit)))
+
+
+def _ran_on(container: Container) -> int:
+    found = 0
+    for process in container.processes:
+        for pool in process.pools:
+            found |= _places(pool)
+    return found
+
+
+def _places(pool: Pool) -> int:
+    return cpuset.of([cpu for cpu, threads in pool.last_cpus.items() if threads and 0 <= cpu < cpuset.MAX_CPUS])
+
+
+# --- words and numbers ------------------------------------------------------------------------------------------------
+
+
+def _cpus(container: Container) -> float | None:
+    """CPUs that the container may use at once: its limit, and not more than its cpuset has."""
+    allowed = _mask(container.cpuset)
+    known = [float(cpuset.count(allowed))] if allowed else []
+    return min([*known, *(one for one in (container.limit_cpus, container.quota_cpus) if one)], default=None)
+
+
+def _mask(text: str | None) -> int:
+    """The CPUs of a list, 0 where there is none or it can't be read."""
+    try:
+        return cpuset.parse_list(text or "")
+    except ValueError:
+        return 0
+
+
+def _list(mask: int) -> str:
+    text = cpuset.format_list(mask)
+    return text if len(text) <= _NAME_CHARACTERS else f"{text[:_NAME_CHARACTERS].rpartition(',')[0]}, …"
+
+
+def _times(found: float, wanted: float | None) -> float:
+    return found / max(1.0, wanted or 1.0)
+
+
+def _cpus_text(container: Container) -> str:
+    limit = container.limit_cpus
+    return f"limit {_plural_cpus(limit)}" if limit else "no limit"
+
+
+def _plural_cpus(cpus: float) -> str:
+    return "1 CPU" if cpus == 1 else f"{cpus:g} CPUs"
+
+
+def _planned(threads: int | None) -> str:
+    return f"{threads} {'was' if threads == 1 else 'were'} planned"
+
+
+def _threads(count: int) -> str:
+    return _plural(count, "thread")
+
+
+def _plural(count: int, word: str, words: str = "") -> str:
+    return f"{count} {word if count == 1 else words or word + 's'}"
+
+
+def _range(counts: Sequence[int], word: str) -> str:
+    """``8 threads``, or ``1 to 8 threads``."""
+    low, high = min(counts), max(counts)
+    return _plural(high, word) if low == high else f"{low} to {high} {word}s"
+
+
+def _process(process: Process) -> str:
+    return f"process {process.pid} ({_short(process.command)})"
+
+
+def _explain(container: Container, *, live: bool = False) -> str:
+    flag = " --live" if live else ""
+    return f"kubectl raddle explain{flag} -n {container.namespace} pod/{container.pod}"
+
+
+def _short(text: str) -> str:
+    """A name as others chose it, printable and short."""
+    shown = "".join(character if character.isprintable() else " " for character in text)
+    return shown if len(shown) <= _NAME_CHARACTERS else shown[: _NAME_CHARACTERS - 1] + "…"

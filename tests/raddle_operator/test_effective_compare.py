@@ -1,0 +1,380 @@
+"""What runs, compared with what was planned: what is found and its cause, and what is left alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import reports
+
+from assembling import regular
+from raddle.cpus import cpuset
+from raddle.cpus.topology import Kubelet
+from raddle_operator.effective import compare
+from raddle_operator.effective.planned import Planned
+from raddle_operator.objects.nodereport import (
+    Cause,
+    Container,
+    Finding,
+    Level,
+    NodeReport,
+    Pool,
+    Process,
+    Session,
+)
+
+KEY = ("u1", "serve")
+NODE = regular(16, 1)
+COUNTS = {"onnxruntime": 2, "torch": 2, "openmp": 2, "blas": 1}
+PLAN = Planned(
+    policy="InferenceThreading/small",
+    threads=2,
+    counts=COUNTS,
+    limit_cpus=2.0,
+    shim=True,
+    runtimes=("onnxruntime", "torch", "openmp", "blas"),
+)
+
+
+def pool(ran, *, name="python", threads=None, used=2.0, delay=4.0, migrations=3.0, last=()):
+    return Pool(
+        name=name,
+        threads=threads or ran,
+        ran=ran,
+        used_cpus=used,
+        delay_cpus=delay,
+        migrations_hz=migrations,
+        last_cpus=dict.fromkeys(last, 1),
+    )
+
+
+def process(*pools, pid=7, sessions=None, runtimes=("onnxruntime",)):
+    threads = sum(one.threads for one in pools)
+    return Process(pid=pid, command="python", threads=threads, runtimes=runtimes, pools=pools, sessions=sessions)
+
+
+def said(threads, source="plan", *, count=1, runtime="onnxruntime"):
+    return (Session(runtime=runtime, threads=threads, source=source),) * count
+
+
+def container(*processes, limit=2.0, **fields):
+    fields = {"namespace": "models", "pod": "resnet-1", "uid": "u1", "name": "serve", "throttled_share": 0.6, **fields}
+    return Container(limit_cpus=limit, processes=processes, **fields)
+
+
+def compared(*containers, plans=None, first=None, machine=NODE):
+    report = NodeReport(node="n", level=Level.PROCESSES, at="", window_s=10, containers=containers)
+    return compare.compared(report, {KEY: PLAN} if plans is None else plans, first or {}, machine).containers
+
+
+def found(one, plan=PLAN, first=None, machine=NODE) -> tuple[Finding, ...]:
+    return compared(one, plans={KEY: plan}, first={KEY: first} if first else None, machine=machine)[0].findings
+
+
+# --- what is found ----------------------------------------------------------------------------------------------------
+
+CODE = container(process(pool(16), sessions=said(16, "code")))
+SILENT = container(process(pool(16)))
+OTHERS = container(process(pool(16, name="polars"), sessions=said(2), runtimes=("onnxruntime", "polars")))
+FOUR = tuple(process(pool(8), pid=pid, sessions=said(8, count=2)) for pid in (7, 8, 9, 10))
+
+CASES = {
+    "the code": (
+        CODE,
+        PLAN,
+        Cause.CODE_SETS_IT,
+        "the code sets 16 threads for onnxruntime of process 7 (python), 2 were planned; limit 2 CPUs",
+        "remove the count from the code, or set existingValues: Override in the policy and restart",
+    ),
+    "the code, and the policy overrides it": (
+        CODE,
+        replace(PLAN, overrides=True),
+        Cause.CODE_SETS_IT,
+        "the code sets 16 threads for onnxruntime of process 7 (python), 2 were planned; limit 2 CPUs",
+        "the policy overrides such values already: restart the pod",
+    ),
+    "no shim": (
+        SILENT,
+        PLAN,
+        Cause.NOT_REACHED,
+        (
+            "process 7 (python) has onnxruntime and no shim has spoken in it: pool python has 16 threads, of which 16 ran,"
+            " 2 were planned; limit 2 CPUs"
+        ),
+        (
+            "see what its processes have: kubectl raddle explain --live -n models pod/resnet-1;"
+            " python -I, an emptied environment or a static binary leave the shim out"
+        ),
+    ),
+    "no shim in one of two": (
+        container(process(pool(16), pid=8), process(pool(2), sessions=said(2))),
+        PLAN,
+        Cause.NOT_REACHED,
+        (
+            "process 8 (python) has onnxruntime and no shim has spoken in it: pool python has 16 threads, of which 16 ran,"
+            " 2 were planned; limit 2 CPUs; a shim spoke in process 7 (python), so this one was started without the"
+            " container's environment"
+        ),
+        "start it with the container's environment, and Python without -I, -E or -S",
+    ),
+    "the host's count, which sleeps": (
+        container(process(pool(0, threads=15, used=0.0)), throttled_share=0.0),
+        PLAN,
+        Cause.NOT_REACHED,
+        (
+            "process 7 (python) has onnxruntime and no shim has spoken in it: pool python has 15 threads, of which 0 ran,"
+            " 2 were planned; limit 2 CPUs"
+        ),
+        None,
+    ),
+    "a shim that left it alone": (
+        container(process(pool(16), sessions=said(16, "default"))),
+        PLAN,
+        Cause.NOT_REACHED,
+        "onnxruntime's own count, 16 threads, is in effect in process 7 (python), 2 were planned; limit 2 CPUs",
+        "see why the shim left it alone: kubectl raddle explain -n models pod/resnet-1",
+    ),
+    "another library": (
+        OTHERS,
+        PLAN,
+        Cause.OTHER_THREADS,
+        "16 threads of pool polars ran in process 7 (python), 2 were planned; limit 2 CPUs",
+        "name polars in the policy's runtimes, or set its count in the pod spec, and restart",
+    ),
+    "threads of the program": (
+        container(process(pool(16, name="worker-"), sessions=said(2))),
+        PLAN,
+        Cause.OTHER_THREADS,
+        "16 threads of pool worker- ran in process 7 (python), 2 were planned; limit 2 CPUs",
+        "set the size of the pool worker- in the code or by its own variable",
+    ),
+    "no shim was planned": (
+        SILENT,
+        replace(PLAN, shim=False),
+        Cause.OTHER_THREADS,
+        "16 threads of pool python ran in process 7 (python), 2 were planned; limit 2 CPUs",
+        (
+            "no shim was planned, so a count in the code stays: remove it,"
+            " or see kubectl raddle explain -n models pod/resnet-1"
+        ),
+    ),
+    "processes x sessions x threads": (
+        container(*FOUR),
+        PLAN,
+        Cause.OVERSUBSCRIBED,
+        "4 processes x 2 sessions x 8 threads = 64 for 2 CPUs; planned were 1 x 2 threads",
+        (
+            "have fewer processes or sessions, or tell the policy of them:"
+            " budget.workersPerContainer 4, budget.sessionsPerWorker 2"
+        ),
+    ),
+    "resized to less": (
+        container(process(pool(4), sessions=said(2)), limit=1.0),
+        PLAN,
+        Cause.RESIZED,
+        "planned with a limit of 2 CPUs, the limit is 1 now",
+        "restart the pod: it is planned again, and the threads that it has stay as they are until then",
+    ),
+    "resized, and the shim has followed": (
+        container(process(pool(2), sessions=said(1)), limit=1.0),
+        PLAN,
+        Cause.RESIZED,
+        "planned with a limit of 2 CPUs, the limit is 1 now",
+        "nothing: the shim has followed",
+    ),
+    "resized to more": (
+        container(process(pool(2), sessions=said(2)), limit=8.0),
+        PLAN,
+        Cause.RESIZED,
+        "planned with a limit of 2 CPUs, the limit is 8 now",
+        None,
+    ),
+    "fewer CPUs than threads": (
+        container(process(pool(2), sessions=said(2)), cpuset="3"),
+        PLAN,
+        Cause.CPUSET_CHANGED,
+        "1 CPU (3) for 2 threads that were planned; they were 0-3",
+        None,
+    ),
+    "bound to CPUs that it lost": (
+        container(process(pool(2), sessions=said(2)), cpuset="4-5"),
+        replace(PLAN, exclusive_cpus=2, pinned=True),
+        Cause.CPUSET_CHANGED,
+        "the CPUs are 4-5 now and were 0-3, which its threads were bound to",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("one", "plan", "cause", "detail", "fix"), CASES.values(), ids=CASES)
+def test_what_is_not_as_planned_is_named_with_its_numbers_and_what_to_do(one, plan, cause, detail, fix):
+    first = found(one, plan, "0-3")[0]
+    assert (first.cause, first.detail) == (cause, detail)
+    assert fix is None or first.fix == fix
+    assert first.fix
+
+
+def test_one_cause_is_told_once_however_many_processes_it_is_in():
+    causes = [one.cause for one in found(container(*FOUR, *(process(pool(16), pid=pid) for pid in range(20, 60))))]
+    assert len(causes) == len(set(causes))
+
+
+def test_the_worst_comes_first():
+    one = container(process(pool(16), sessions=said(16, "code")), limit=1.9)
+    assert [finding.cause for finding in found(one)] == [Cause.CODE_SETS_IT, Cause.RESIZED]
+
+
+# --- what is left alone -----------------------------------------------------------------------------------------------
+
+AS_PLANNED = {
+    "the shim's word": container(process(pool(4), sessions=said(2))),
+    "a shim that the agent does not hear": container(process(pool(4))),
+    "nothing seen yet": container(),
+    "nothing of processes seen": container(throttled_share=0.9),
+    "a server's forty threads that wait for nobody": container(
+        process(pool(40, used=0.9, delay=0.001), sessions=said(2)), throttled_share=0.0
+    ),
+    "a hundred threads that sleep": container(process(pool(0, threads=100), sessions=said(2))),
+    "a hundred threads that do next to nothing": container(process(pool(100, used=0.05), sessions=said(2))),
+    "a shim that has cut the plan": container(process(pool(1), sessions=said(1)), limit=2.0),
+    "two sessions, one after the other": container(process(pool(5), sessions=said(2, count=2))),
+    "the cpuset of all shared containers": container(process(pool(2), sessions=said(2)), cpuset="2-15"),
+    "a cpuset and a shim that has cut the plan to it": container(process(pool(1), sessions=said(1)), cpuset="3"),
+    "a cpuset that nobody can read": container(process(pool(2), sessions=said(2)), cpuset="all"),
+}
+
+
+@pytest.mark.parametrize("one", AS_PLANNED.values(), ids=AS_PLANNED)
+def test_nothing_is_found_in_a_container_that_runs_as_planned(one):
+    assert found(one, first="0-15") == ()
+
+
+def test_what_the_pod_spec_sets_is_not_measured_against_the_plan():
+    counts = {"openmp": 2}
+    assert found(CODE, replace(PLAN, threads=None, counts=counts)) == ()
+    assert found(SILENT, replace(PLAN, threads=None, counts=counts), machine=None) == ()
+
+
+def test_a_container_without_a_plan_is_left_as_it_is():
+    assert compared(CODE, plans={}) == (CODE,)
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "effective"),
+    [
+        (container(process(pool(16), sessions=said(2) + said(4))), 4),
+        (container(process(pool(3), pool(30, name="gc", used=0.1))), 3),
+        (container(process(pool(0, threads=9))), None),
+        (container(), None),
+    ],
+    ids=["the shim's word", "the busiest pool", "all asleep", "unknown"],
+)
+def test_the_threads_in_effect_are_the_shims_word_else_those_that_ran(one, effective):
+    made = compared(one)[0]
+    assert (made.effective_threads, made.planned_threads, made.policy) == (effective, 2, "InferenceThreading/small")
+
+
+# --- two containers ---------------------------------------------------------------------------------------------------
+
+
+def two(left, right, machine=NODE, plan=PLAN):
+    right = replace(right, uid="u2", pod="ranker-1")
+    made = compared(left, right, plans={KEY: plan, ("u2", "serve"): plan}, machine=machine)
+    return [[one for one in each.findings if one.cause is Cause.SHARED_CORES] for each in made]
+
+
+def on(cpus, **fields):
+    return container(process(pool(2, last=cpuset.ids(cpuset.parse_list(cpus)), **fields), sessions=said(2)))
+
+
+def in_cpuset(cpus):
+    return container(process(pool(2), sessions=said(2)), cpuset=cpus)
+
+
+def test_two_containers_whose_cpusets_overlap_while_other_cpus_are_free_are_named_with_each_other():
+    left, right = two(in_cpuset("0-1"), in_cpuset("1-2"))
+    assert [one.detail for one in left] == [
+        "shares CPUs 1 with models/ranker-1 serve: 4 threads of both for 1 CPU, while no governed thread ran on 3-15"
+    ]
+    assert "models/resnet-1 serve" in right[0].detail
+
+
+def test_threads_that_wait_for_the_same_cpus_and_never_leave_them_share_cores():
+    bound = on("0-1", used=1.0, delay=1.0, migrations=0.0)
+    left, right = two(bound, bound)
+    assert "shares CPUs 0-1 with models/ranker-1" in left[0].detail
+    assert len(right) == 1
+
+
+APART = {
+    "threads that the kernel moves": (on("0-1"), on("0-1"), NODE),
+    "threads that do not wait": (on("0-1", delay=0.0, migrations=0.0), on("0-1", delay=0.0, migrations=0.0), NODE),
+    "whole nodes": (in_cpuset("0-15"), in_cpuset("0-15"), NODE),
+    "wide cpusets": (in_cpuset("2-15"), in_cpuset("2-15"), NODE),
+    "other cpusets": (in_cpuset("0-1"), in_cpuset("2-3"), NODE),
+    "a full node": (in_cpuset("0-1"), in_cpuset("0-1"), regular(2, 1)),
+    "what the static policy leaves": (
+        in_cpuset("2-3"),
+        in_cpuset("2-3"),
+        regular(4, 1, kubelet=Kubelet(cpu_manager_policy="static")),
+    ),
+    "a machine that is not known": (in_cpuset("0-1"), in_cpuset("0-1"), None),
+}
+
+
+@pytest.mark.parametrize(("left", "right", "machine"), APART.values(), ids=APART)
+def test_two_containers_that_nothing_binds_to_the_same_cpus_do_not_share_cores(left, right, machine):
+    assert two(left, right, machine) == [[], []]
+
+
+# --- always -----------------------------------------------------------------------------------------------------------
+
+plans = st.builds(
+    Planned,
+    threads=st.none() | st.integers(1, 64),
+    counts=st.dictionaries(st.sampled_from(["onnxruntime", "openmp"]), st.integers(1, 64)),
+    limit_cpus=st.none() | st.floats(0, 1e6),
+    exclusive_cpus=st.integers(0, 8),
+    cpus=st.integers(0, 1 << 20),
+    pinned=st.booleans(),
+    shim=st.booleans(),
+    runtimes=st.lists(st.sampled_from(["onnxruntime", "openmp"])).map(tuple),
+    streams=st.integers(1, 64),
+    workers=st.integers(1, 64),
+    overrides=st.booleans(),
+)
+
+
+@given(
+    found=st.lists(reports.containers, max_size=3),
+    plan=plans,
+    first=st.sampled_from(["", "0-3", "x"]),
+    machine=st.sampled_from([None, NODE]),
+)
+def test_whatever_a_report_holds_comparing_never_raises_and_stays_small(found, plan, first, machine):
+    keys = [(one.uid, one.name) for one in found]
+    for one in compared(*found, plans=dict.fromkeys(keys, plan), first=dict.fromkeys(keys, first), machine=machine):
+        assert len(one.findings) <= compare.MOST_FINDINGS
+        assert all(0 < len(each.detail) <= compare.MOST_CHARACTERS and each.fix for each in one.findings)
+
+
+@given(threads=st.integers(1, 64), processes=st.integers(1, 4), sessions=st.integers(1, 4), server=st.integers(0, 2))
+def test_nothing_is_found_where_every_session_has_what_was_planned_for_it(threads, processes, sessions, server):
+    plan = replace(
+        PLAN,
+        threads=threads,
+        counts={"onnxruntime": threads},
+        limit_cpus=2.0,
+        streams=processes * sessions,
+        workers=processes,
+    )
+    running = [
+        process(pool(threads * sessions + server), pid=pid, sessions=said(threads, count=sessions))
+        for pid in range(processes)
+    ]
+    assert found(container(*running), plan) == ()
