@@ -28,7 +28,7 @@ class Restored:
 def test_a_watch_that_ends_before_its_time_is_followed_by_a_list():
     server = Restored()
     reflector = Reflector(
-        server, "/nodes", "a", metadata_only=True, changed=lambda: None, backoff=Backoff(0.001, 0.001)
+        server, "/nodes", "metadata.name=a", keep=dict, changed=lambda: None, backoff=Backoff(0.001, 0.001)
     )
     threading.Thread(target=reflector.run, daemon=True).start()
     assert server.silent.wait(10)

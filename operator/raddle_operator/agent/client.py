@@ -28,6 +28,8 @@ APPLY = "application/apply-patch+yaml"
 
 MAX_ANSWER_BYTES = 4 << 20
 MAX_EVENT_BYTES = 2 << 20
+MAX_TEXT_BYTES = 64 << 20
+_PIECE_BYTES = 64 << 10
 
 
 class ConfigError(ValueError):
@@ -175,17 +177,38 @@ class AgentClient:
         return self._request("PATCH", path, query, JSON, json.dumps(body).encode())
 
     def watch(self, path: str, query: Mapping[str, str], accept: str, *, timeout_s: int) -> Iterator[dict[str, Any]]:
-        """The events of a watch ({"type", "object"}), until the server ends it, which it does after `timeout_s`."""
+        """The events of a watch ({"type", "object"}), until the server ends it, which it does after `timeout_s`.
+
+        One of more than MAX_EVENT_BYTES is left out.
+        """
         query = {**query, "watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_s)}
         # A server that is gone without a word is noticed when it overstays its own end.
         connection = self._connect(timeout_s + self._timeout_s)
         try:
             response = self._send(connection, "GET", path, query, accept, None)
             while line := response.readline(MAX_EVENT_BYTES):
+                if len(line) == MAX_EVENT_BYTES and not line.endswith(b"\n"):
+                    # Anyone who may create pods can make one so large; it must not end the watch of the others.
+                    while line and not line.endswith(b"\n"):
+                        line = response.readline(MAX_EVENT_BYTES)
+                    continue
                 event = json.loads(line)
                 if not isinstance(event, dict):
                     raise ValueError(f"{path}: a watch event is not an object")  # noqa: TRY004 (as bad as no JSON)
                 yield event
+        finally:
+            connection.close()
+
+    def lines(self, path: str, accept: str) -> Iterator[bytes]:
+        """The lines of a text as they come, without their ends; of more than MAX_TEXT_BYTES only the first."""
+        connection = self._connect(self._timeout_s)
+        try:
+            response = self._send(connection, "GET", path, {}, accept, None)
+            left, read_bytes = b"", 0
+            while read_bytes < MAX_TEXT_BYTES and (piece := response.read(_PIECE_BYTES)):
+                read_bytes += len(piece)
+                *whole, left = (left + piece).split(b"\n")
+                yield from whole
         finally:
             connection.close()
 

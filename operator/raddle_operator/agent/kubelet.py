@@ -36,7 +36,7 @@ class KubeletReader:
         self._client, self._path = api, f"/api/v1/nodes/{settings.node_name}/proxy/configz"
         if settings.kubelet_config == "Configz":
             self._path = "/configz"
-            self._client = AgentClient(_kubelet_endpoint(settings, token))
+            self._client = AgentClient(endpoint(settings, token))
         self._known = Kubelet()
         # What the static policy may give out, and the settings that it was told beside: another policy, another set.
         self._allocatable: tuple[Kubelet, int] | None = None
@@ -96,7 +96,8 @@ class KubeletReader:
         return True
 
 
-def _kubelet_endpoint(settings: AgentSettings, token: Callable[[], str]) -> client.Endpoint:
+def endpoint(settings: AgentSettings, token: Callable[[], str]) -> client.Endpoint:
+    """The node's kubelet, which is told the token."""
     ca_file = client.SERVICE_ACCOUNT / "ca.crt"
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if settings.kubelet_insecure_tls:

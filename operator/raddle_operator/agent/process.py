@@ -13,7 +13,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import psutil
@@ -58,6 +58,7 @@ class Agent:
     def __init__(self, settings: AgentSettings, endpoint: client.Endpoint) -> None:
         self._settings = settings
         self._client = AgentClient(endpoint)
+        self._token = endpoint.token
         self._kubelet = KubeletReader(settings, self._client, endpoint.token)
         self._backoff = self._new_backoff()
         # A signal handler may put into it at any moment, even while the loop waits in it; an Event would deadlock.
@@ -74,11 +75,12 @@ class Agent:
     def _new_backoff(self) -> Backoff:
         return Backoff(self._settings.least_delay_s, self._settings.most_delay_s)
 
-    def _reflector(self, path: str, *, metadata_only: bool) -> Reflector:
+    def _reflector(self, path: str, *, metadata_only: bool) -> Reflector[dict[str, Any]]:
         return Reflector(
             self._client,
             path,
-            self._settings.node_name,
+            f"metadata.name={self._settings.node_name}",
+            keep=lambda obj: obj,
             metadata_only=metadata_only,
             changed=self.wake,
             backoff=self._new_backoff(),
@@ -95,14 +97,23 @@ class Agent:
 
     def run(self) -> None:
         """Publishes until `finish` is called."""
-        for reflector in (self._own, self._node):
-            threading.Thread(target=reflector.run, daemon=True).start()
+        for loop in (self._own.run, self._node.run, *self._watching()):
+            threading.Thread(target=loop, daemon=True).start()
         while not self._over:
             pause_s = self._reconcile()
             with contextlib.suppress(queue.Empty):
                 self._wakes.get(timeout=pause_s)
                 while True:
                     self._wakes.get_nowait()
+
+    def _watching(self) -> tuple[Callable[[], None], ...]:
+        """The loops that look at what runs, and serve it."""
+        if self._settings.watch is None:
+            return ()
+        # Not at the top: an agent that does not look need not carry them.
+        from raddle_operator.agent import watching  # noqa: PLC0415
+
+        return watching.loops(self._settings, self._client, self._token, lambda: self._machine, self._new_backoff())
 
     def _reconcile(self) -> float:
         """Compares and writes at most once; the seconds until the next look."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from raddle_operator.objects.nodereport import Level
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
@@ -15,6 +17,9 @@ class AgentSettings:
     `kubelet_insecure_tls` accepts any serving certificate of the kubelet: most are self-signed, and the connection
     never leaves the node. `pod_resources` is the kubelet's PodResources socket; None: it is not asked.
     `kubelet_interval_s` None: kubelet.KUBELET_INTERVALS_S.
+
+    `watch` is how much it looks at of what runs, None: nothing, and then it serves nothing either. `cgroups` is the
+    folder that the node's /sys/fs/cgroup is at; processes are those of `root`'s proc/.
     """
 
     node_name: str
@@ -30,6 +35,10 @@ class AgentSettings:
     kubelet_interval_s: float | None = None
     kubelet_retry_s: float = 60.0
     """The pause after a kubelet gave no answer."""
+    watch: Level | None = None
+    cgroups: str = "/sys/fs/cgroup"
+    watch_interval_s: float = 15.0
+    watch_port: int = 8082
     least_delay_s: float = 1.0
     """The first pause after a failure; it doubles up to `most_delay_s`, and each is cut by a random part."""
     most_delay_s: float = 60.0

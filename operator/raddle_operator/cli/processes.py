@@ -180,13 +180,30 @@ def webhook(log_level: str, **options: Any) -> None:
     type=click.FloatRange(0.1, 86400.0),
     help="Seconds between two questions to the kubelet. Absent: 60, and 600 with --kubelet-config Proxy.",
 )
+@option(
+    "--watch",
+    default="None",
+    type=click.Choice(["None", "Kubelet", "Cgroups", "Processes"]),
+    help="What to look at of the containers that Raddle governs on this node.",
+)
+@option("--cgroups", default="/sys/fs/cgroup", help="Folder at which the node's /sys/fs/cgroup is.")
+@option(
+    "--watch-interval",
+    "watch_interval_s",
+    default=15.0,
+    type=click.FloatRange(1.0, 3600.0),
+    help="Seconds between two looks at them. Longer where a look takes more than a hundredth of that.",
+)
+@option("--watch-port", default=8082, help="TCP port of /v1/report, /metrics and /livez, with --watch.")
 def agent(log_level: str, **options: Any) -> None:
-    """Run the node agent: publish this node's NodeCPUTopology when it changes."""
+    """Run the node agent: publish this node's NodeCPUTopology when it changes, and what runs on it."""
     from raddle_operator.agent.client import ConfigError
     from raddle_operator.agent.process import run
     from raddle_operator.agent.settings import AgentSettings
+    from raddle_operator.objects.nodereport import Level
 
     start_logging(log_level)
+    options["watch"] = None if options["watch"] == "None" else Level(options["watch"])
     try:
         sys.exit(run(AgentSettings(**options)))
     except ConfigError as error:

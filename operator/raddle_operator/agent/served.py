@@ -1,0 +1,130 @@
+"""What the agent serves of the governed containers: the last window's report as JSON, and metrics.
+
+Each is made from the report that the loop tells: who asks often costs the agent little, and learns nothing sooner.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from raddle_operator.objects import nodereport
+from raddle_operator.objects.nodereport import Cause, Container, NodeReport, Pool
+
+# As cadvisor and kube-state-metrics have them, so that they join; a scrape has to honour them.
+LABELS: Final = ("namespace", "pod", "container")
+
+Key = tuple[str, str, str]
+
+
+class _Totals:
+    """What a container's threads came to since they were first seen; a window that does not tell adds nothing."""
+
+    __slots__ = ("delay_s", "migrations", "preemptions", "used_s")
+
+    def __init__(self) -> None:
+        self.used_s = self.delay_s = self.migrations = self.preemptions = 0.0
+
+    def add(self, pool: Pool, window_s: float) -> None:
+        self.used_s += pool.used_cpus * window_s
+        self.delay_s += (pool.delay_cpus or 0.0) * window_s
+        self.migrations += (pool.migrations_hz or 0.0) * window_s
+        self.preemptions += (pool.involuntary_hz or 0.0) * window_s
+
+
+class Served(Collector):
+    """The last report, as it is served. `tell` is called by one thread, the rest by any."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+        self._report: NodeReport | None = None
+        self._totals: dict[Key, _Totals] = {}
+        self.document: bytes | None = None
+        """The report as JSON; None where there is none."""
+
+    def tell(self, report: NodeReport | None) -> None:
+        """Takes the report of the window that has ended; None: there is none."""
+        if report is None:
+            self._report = self.document = None
+            return
+        totals = {_key(one): self._totals.get(_key(one)) or _Totals() for one in report.containers}
+        for one in report.containers:
+            for process in one.processes:
+                for pool in process.pools:
+                    totals[_key(one)].add(pool, report.window_s)
+        self._totals, self._report = totals, report
+        self.document = json.dumps(nodereport.to_document(report), separators=(",", ":")).encode()
+
+    def metrics(self) -> bytes:
+        """The metrics in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics of the last report. Names and labels are an interface: a renamed one breaks dashboards."""
+        report, totals = self._report, self._totals
+        containers = report.containers if report else ()
+        for name, help_text, value in (
+            ("threads", "Threads of the container's processes", _threads),
+            ("threads_ran", "Threads that used CPU time in the last window", _ran),
+            ("threads_planned", "Intra-op threads of the plan", lambda one: one.planned_threads),
+            (
+                "threads_effective",
+                "Threads in effect: the shim's word, else those that ran",
+                lambda one: one.effective_threads,
+            ),
+            ("cpu_limit_cores", "CPU limit of the pod spec", lambda one: one.limit_cpus),
+            ("cpu_quota_cores", "CPU quota of the cgroup", lambda one: one.quota_cpus),
+            ("cpu_used_cores", "CPU time a second in the last window", lambda one: one.used_cpus),
+            (
+                "cpu_throttled_periods_ratio",
+                "Throttled periods of all in the last window",
+                lambda one: one.throttled_share,
+            ),
+            (
+                "cpu_waiting_ratio",
+                "Part of the last window in which a thread waited for a CPU",
+                lambda one: one.waiting_share,
+            ),
+        ):
+            family = GaugeMetricFamily(f"raddle_container_{name}", help_text, labels=LABELS)
+            for one in containers:
+                if (found := value(one)) is not None:
+                    family.add_metric(_key(one), found)
+            yield family
+        findings = GaugeMetricFamily(
+            "raddle_container_findings", "What is not as planned, by its cause", labels=(*LABELS, "cause")
+        )
+        for one in containers:
+            for cause in Cause:
+                if number := sum(1 for finding in one.findings if finding.cause == cause):
+                    findings.add_metric((*_key(one), str(cause)), number)
+        yield findings
+        for name, help_text, attribute in (
+            ("cpu_threads_seconds", "CPU time of the threads that were seen", "used_s"),
+            ("cpu_delay_seconds", "Time that threads waited for a CPU while they could have run", "delay_s"),
+            ("cpu_migrations", "Changes of CPU that were seen, a lower bound", "migrations"),
+            ("cpu_preemptions", "Involuntary context switches", "preemptions"),
+        ):
+            counter = CounterMetricFamily(f"raddle_container_{name}", help_text, labels=LABELS)
+            for one in containers:
+                if one.processes:
+                    counter.add_metric(_key(one), round(getattr(totals[_key(one)], attribute), 6))
+            yield counter
+
+
+def _key(one: Container) -> Key:
+    return one.namespace, one.pod, one.name
+
+
+def _threads(one: Container) -> int | None:
+    return sum(process.threads for process in one.processes) if one.processes else None
+
+
+def _ran(one: Container) -> int | None:
+    return sum(pool.ran for process in one.processes for pool in process.pools) if one.processes else None

@@ -1,0 +1,216 @@
+"""Two looks make a report: by tables, and by properties over looks that are made up."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raddle_operator.agent import looks
+from raddle_operator.agent.governed import GovernedContainer, GovernedPod
+from raddle_operator.agent.looks import ContainerLook, Counters, Look, ProcessLook, ThreadLook
+from raddle_operator.objects import nodereport
+from raddle_operator.objects.nodereport import Level
+
+BOX = "9a8b"
+POD = GovernedPod(
+    namespace="models",
+    name="resnet-1",
+    uid="1f2e",
+    policy="InferenceThreading/models/resnet",
+    planned={},
+    containers=(GovernedContainer(name="server", id=BOX, limit_cpus=2.0),),
+)
+
+
+def thread(ran_s, *, start_s=1.0, name="python", delay_s=0.0, involuntary=0, cpu=0):
+    return ThreadLook(start_s, name, ran_s, delay_s, involuntary, cpu, b"")
+
+
+def process(threads, *, start_s=1.0, own_pid=1):
+    return ProcessLook(start_s, own_pid, "python", None, threads)
+
+
+def look(at_s, processes=None, **counters):
+    return Look(at_s, {BOX: ContainerLook(Counters(at_s, **counters), processes or {})})
+
+
+def of(before, after):
+    report = looks.report("worker", Level.PROCESSES, "2026-11-23T00:00:00Z", [POD], before, after)
+    assert nodereport.from_document(nodereport.to_document(report)) == report
+    return report.containers[0]
+
+
+# --- containers ---------------------------------------------------------------------------------------------------
+
+
+def test_a_container_has_the_rates_of_the_window():
+    before = look(100.0, used_s=10.0, periods=50, throttled_periods=5, throttled_s=1.0, waiting_s=2.0)
+    after = look(110.0, used_s=25.0, periods=150, throttled_periods=30, throttled_s=6.0, waiting_s=4.0, quota_cpus=2.0)
+    found = of(before, after)
+    assert (found.used_cpus, found.throttled_share, found.throttled_cpus) == (1.5, 0.25, 0.5)
+    assert (found.waiting_share, found.quota_cpus, found.limit_cpus) == (0.2, 2.0, 2.0)
+    assert (found.policy, found.uid) == ("InferenceThreading/models/resnet", "1f2e")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {"used_s": 1.0, "periods": 3, "throttled_periods": 1, "throttled_s": 1.0, "waiting_s": 1.0}),
+        ({"used_s": 1.0, "periods": 3, "throttled_periods": 1, "throttled_s": 1.0, "waiting_s": 1.0}, {}),
+        (
+            {"used_s": 9.0, "periods": 9, "throttled_periods": 9, "throttled_s": 9.0, "waiting_s": 9.0},
+            {"used_s": 1.0, "periods": 3, "throttled_periods": 1, "throttled_s": 1.0, "waiting_s": 1.0},
+        ),
+    ],
+    ids=["not there before", "not there now", "went back"],
+)
+def test_a_counter_that_tells_nothing_of_the_window_is_absent(before, after):
+    found = of(look(100.0, **before), look(110.0, **after))
+    assert (found.used_cpus, found.throttled_share, found.throttled_cpus, found.waiting_share) == (None,) * 4
+
+
+def test_a_container_without_periods_in_the_window_was_not_throttled():
+    counters = {"periods": 7, "throttled_periods": 3}
+    assert of(look(100.0, **counters), look(110.0, **counters)).throttled_share == 0.0
+
+
+def test_a_container_that_was_not_seen_before_has_no_rates():
+    found = of(Look(100.0, {}), look(110.0, {7: process({7: thread(5.0)})}, used_s=5.0, quota_cpus=1.0))
+    assert (found.used_cpus, found.quota_cpus, found.processes[0].threads) == (None, 1.0, 1)
+    assert (found.processes[0].pools[0].ran, found.processes[0].pools[0].used_cpus) == (0, 0.0)
+
+
+def test_a_container_that_is_not_seen_is_told_by_its_spec():
+    found = of(look(100.0), Look(110.0, {}))
+    assert (found.limit_cpus, found.used_cpus, found.processes) == (2.0, None, ())
+
+
+# --- threads ------------------------------------------------------------------------------------------------------
+
+
+def test_threads_are_told_by_pool():
+    before = {7: process({7: thread(1.0), **{n: thread(1.0, name=f"pool-{n}") for n in (8, 9, 10)}})}
+    after = {
+        7: process(
+            {
+                7: thread(1.0),
+                8: thread(3.0, name="pool-8", delay_s=1.0, involuntary=20, cpu=4),
+                9: thread(2.0, name="pool-9", delay_s=0.5, involuntary=10, cpu=0),
+                10: thread(1.0, name="pool-10"),
+            }
+        )
+    }
+    main, pool = sorted(of(look(100.0, before), look(110.0, after)).processes[0].pools, key=lambda one: one.threads)
+    assert (main.name, main.threads, main.ran) == ("python", 1, 0)
+    assert (pool.name, pool.threads, pool.ran) == ("pool-", 3, 2)
+    assert (pool.used_cpus, pool.delay_cpus, pool.involuntary_hz, pool.migrations_hz) == (0.3, 0.15, 3.0, 0.1)
+    assert pool.last_cpus == {0: 1, 4: 1}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "used_cpus"),
+    [
+        (None, thread(4.0, start_s=105.0), 0.4),
+        (None, thread(4.0, start_s=50.0), 0.0),
+        (thread(9.0, start_s=50.0), thread(4.0, start_s=105.0), 0.4),
+        (thread(9.0, start_s=50.0), thread(4.0, start_s=50.0), 0.0),
+        (thread(1.0, start_s=50.0), thread(4.0, start_s=50.0), 0.3),
+    ],
+    ids=["began in the window", "joined", "another has its number", "went back", "as before"],
+)
+def test_a_thread_counts_from_the_start_of_the_window_or_from_its_own(before, after, used_cpus):
+    old = {7: process({7: thread(0.0)} | ({8: before} if before else {}))}
+    pools = of(look(100.0, old), look(110.0, {7: process({8: after})})).processes[0].pools
+    assert pools[0].used_cpus == used_cpus
+
+
+def test_a_process_that_has_anothers_number_is_another():
+    before = {7: process({7: thread(9.0)}, start_s=1.0)}
+    after = {7: process({7: thread(9.5, start_s=104.0)}, start_s=104.0)}
+    assert of(look(100.0, before), look(110.0, after)).processes[0].pools[0].used_cpus == 0.95
+
+
+@pytest.mark.parametrize(
+    ("name", "pool"), [("pool-12", "pool-"), ("12", "12"), ("", ""), ("a1b", "a1b"), ("x)\n(3", "x)\n(")]
+)
+def test_a_pool_is_called_what_its_threads_share(name, pool):
+    assert looks.pool_name(name) == pool
+
+
+def test_a_tenant_can_make_the_report_only_so_long():
+    threads = {n: thread(float(n), name=f"{n}-x") for n in range(1, 500)}
+    before = {n: process({n: thread(0.0, name="x")}, own_pid=n) for n in range(1, 200)}
+    after = {n: process({n: thread(1.0 / n, name="x")}, own_pid=n) for n in range(1, 200)}
+    names = of(look(100.0, {1: process({})}), look(110.0, {1: process(threads, own_pid=3)})).processes[0].pools
+    assert len(names) == looks.MOST_POOLS
+    assert sum(pool.threads for pool in names) == len(threads)
+    kept = of(look(100.0, before), look(110.0, after)).processes
+    assert [one.pid for one in kept] == list(range(1, looks.MOST_PROCESSES + 1))
+
+
+# --- any looks ----------------------------------------------------------------------------------------------------
+
+COUNTS = st.integers(0, 10**6)
+SECONDS = st.floats(0, 10**6)
+THREADS = st.builds(
+    ThreadLook,
+    st.floats(0, 200),
+    st.text(max_size=15),
+    SECONDS,
+    st.none() | SECONDS,
+    st.none() | COUNTS,
+    st.integers(0, 1023),
+    st.just(b""),
+)
+PROCESSES = st.builds(
+    ProcessLook,
+    st.sampled_from([1.0, 2.0, 105.0]),
+    st.integers(1, 99),
+    st.text(max_size=15),
+    st.none() | st.just(("torch",)),
+    st.dictionaries(st.integers(1, 9), THREADS, max_size=6),
+)
+COUNTERS = st.builds(
+    Counters,
+    SECONDS,
+    st.none() | SECONDS,
+    st.none() | COUNTS,
+    st.none() | COUNTS,
+    st.none() | SECONDS,
+    st.none() | SECONDS,
+    st.none() | st.floats(0.01, 1000),
+    st.none() | st.just("0-3"),
+)
+CONTAINERS = st.builds(ContainerLook, COUNTERS, st.dictionaries(st.integers(1, 5), PROCESSES, max_size=4))
+LOOKS = st.builds(Look, SECONDS, st.dictionaries(st.just(BOX), CONTAINERS))
+
+
+@given(LOOKS, LOOKS)
+def test_any_two_looks_make_a_report_that_adds_up(before, after):
+    before, after = sorted((before, after), key=lambda one: one.at_s)
+    found = of(before, after)
+    seen = after.containers.get(BOX)
+    assert len(found.processes) == (len(seen.processes) if seen else 0)
+    for share in (found.throttled_share, found.waiting_share):
+        assert share is None or 0 <= share <= 1
+    if seen:
+        assert sum(one.threads for one in found.processes) == sum(len(one.threads) for one in seen.processes.values())
+    for one in found.processes:
+        assert one.threads == sum(pool.threads for pool in one.pools)
+        for pool in one.pools:
+            assert pool.ran <= pool.threads
+            assert sum(pool.last_cpus.values()) == pool.ran
+            assert pool.used_cpus >= 0
+
+
+@given(LOOKS)
+def test_nothing_happened_between_a_look_and_itself(one):
+    later = one._replace(at_s=one.at_s + 10)
+    later = later._replace(
+        containers={
+            key: seen._replace(counters=seen.counters._replace(at_s=seen.counters.at_s + 10))
+            for key, seen in one.containers.items()
+        }
+    )
+    found = of(one, later)
+    assert not found.used_cpus
+    assert not any(pool.ran or pool.used_cpus for process in found.processes for pool in process.pools)
