@@ -105,6 +105,8 @@ def test_every_pod_is_let_into_a_namespace_that_enforces_the_restricted_pod_secu
     [
         ({"webhook": {"hostNetwork": True, "port": 9443}}, "raddle-webhook", "hostNetwork=true"),
         ({"agent": {"podResources": {"enabled": True}}}, "raddle-agent", "hostPath"),
+        ({"agent": {"watch": "Cgroups"}}, "raddle-agent", "hostPath"),
+        ({"agent": {"watch": "Processes"}}, "raddle-agent", "hostPID=true"),
     ],
 )
 def test_what_gives_the_standard_up_is_one_pod_and_only_when_asked_for(cluster, values, pod, violation):

@@ -115,6 +115,7 @@ def test_the_crds_can_be_left_out():
         {"injection": {"default": True}},
         {"certificates": {"source": "raddle"}},
         {"agent": {"kubeletConfig": "nodes/proxy"}},
+        {"agent": {"watch": "All"}},
         {"shim": {"configMaps": {"namespaces": ["Models"]}}},
         {"image": {"digest": "latest"}},
         {"crds": {"install": "false"}},
@@ -228,6 +229,62 @@ def test_the_kubelets_socket_is_mounted_only_when_asked_for():
         "seccompProfile": {"type": "RuntimeDefault"},
     }
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+CGROUPS = {"name": "cgroups", "mountPath": "/host/sys/fs/cgroup", "readOnly": True, "recursiveReadOnly": "IfPossible"}
+LEAST = {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize(
+    ("values", "user", "mounts", "capabilities", "granted"),
+    [
+        ({"watch": "None"}, 65532, [], LEAST, set()),
+        ({"watch": "Kubelet"}, 65532, [], LEAST, {"pods", "nodes/metrics"}),
+        ({"watch": "Cgroups"}, 65532, [CGROUPS], LEAST, {"pods"}),
+        ({"watch": "Cgroups", "watchLibraries": True}, 65532, [CGROUPS], LEAST, {"pods"}),
+        ({"watch": "Processes"}, 61827, [CGROUPS], LEAST, {"pods"}),
+        ({"watch": "Processes", "watchLibraries": True}, 0, [CGROUPS], LEAST | {"add": ["SYS_PTRACE"]}, {"pods"}),
+    ],
+)
+def test_the_agent_has_no_more_rights_than_its_level_needs(values, user, mounts, capabilities, granted):
+    objects = chart.objects({"agent": values})
+    spec = pod_specs(objects)["raddle-agent"]
+    (container,) = spec["containers"]
+    assert spec["securityContext"]["runAsUser"] == user
+    assert spec.get("hostPID", False) is (values["watch"] == "Processes")
+    assert container.get("volumeMounts", []) == mounts
+    assert [volume["hostPath"]["path"] for volume in spec.get("volumes", [])] == ["/sys/fs/cgroup"] * len(mounts)
+    assert container["securityContext"]["capabilities"] == capabilities
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    rules = named(objects, "ClusterRole", "raddle-agent")["rules"]
+    assert {one for rule in rules for one in rule["resources"]} & {"pods", "nodes/metrics"} == granted
+    (policy,) = [
+        item for item in objects if item["kind"] == "NetworkPolicy" and item["metadata"]["name"] == "raddle-agent"
+    ]
+    serves = values["watch"] != "None"
+    assert policy["spec"]["ingress"] == ([{"ports": [{"port": 8082, "protocol": "TCP"}]}] if serves else [])
+    assert ("livenessProbe" in container) is serves
+    assert container.get("ports", []) == ([{"name": "watch", "containerPort": 8082}] if serves else [])
+
+
+def test_the_socket_and_the_cgroups_are_mounted_side_by_side():
+    spec = pod_specs(chart.objects({"agent": {"watch": "Cgroups", "podResources": {"enabled": True}}}))["raddle-agent"]
+    assert [one["name"] for one in spec["containers"][0]["volumeMounts"]] == ["cgroups", "pod-resources"]
+    assert [one["name"] for one in spec["volumes"]] == ["cgroups", "pod-resources"]
+
+
+@pytest.mark.parametrize("kind", ["PodMonitor", "ServiceMonitor"])
+def test_a_monitor_keeps_the_labels_that_the_agents_metrics_have(kind):
+    values = {"agent": {"watch": "Kubelet"}, "monitoring": {"scrape": {"kind": kind}}}
+    objects = chart.objects(values)
+    monitor = named(objects, kind, "raddle")["spec"]
+    endpoints = monitor["podMetricsEndpoints" if kind == "PodMonitor" else "endpoints"]
+    assert {one["port"]: one.get("honorLabels", False) for one in endpoints}["watch"] is True
+    if kind == "PodMonitor":
+        assert monitor["selector"]["matchExpressions"][0]["values"] == ["controller", "webhook", "agent"]
+    else:
+        (port,) = named(objects, "Service", "raddle-agent-metrics")["spec"]["ports"]
+        assert port == {"name": "watch", "port": 8082, "targetPort": "watch"}
 
 
 def test_the_webhook_may_read_nodes_only_where_it_plans_by_what_they_say(default):

@@ -1,16 +1,19 @@
-"""Makes docs/reference/metrics.md: every metric, from the metric objects of webhook and controller themselves."""
+"""Makes docs/reference/metrics.md: every metric, from the metric objects of the processes themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from prometheus_client import REGISTRY
 from prometheus_client.core import Metric
 
+from raddle_operator.agent import served
 from raddle_operator.controller import metrics as controller
 from raddle_operator.kube.informer import CacheState
+from raddle_operator.objects.nodereport import Cause, Container, Finding, Level, NodeReport, Pool, Process
 from raddle_operator.objects.reasons import SkipReason
 from raddle_operator.webhook.caches import Caches
 from raddle_operator.webhook.metrics import WebhookMetrics
@@ -49,20 +52,23 @@ CONTROLLER_WORK: Final = ("count", "examine", "policy", "topology", "shim", "tun
 
 HEADER = """\
 <!-- Made by `make generate` (tools/generate/docs/metrics.py) from operator/raddle_operator/webhook/metrics.py and
-operator/raddle_operator/controller/metrics.py: edit those. -->
+operator/raddle_operator/controller/metrics.py, and operator/raddle_operator/agent/served.py: edit those. -->
 
 # Metrics
 
 Each pod of the webhook serves its own at `/metrics` of `webhook.metricsPort`, each of the controller at
-`controller.port`, without TLS. The agent serves nothing: what it does shows in `raddle_topologies` and
-`raddle_nodes_without_topology`. Beside these there are the usual `process_*` and `python_*`.
+`controller.port`, without TLS; there these stand beside the usual `process_*` and `python_*`. The agent serves its own
+on port 8082 where [`agent.watch`](../how-to/node-agent.md#what-runs) is not None; that it runs shows in
+`raddle_topologies` and `raddle_nodes_without_topology`.
 
 - [Alerts](../runbooks/README.md), a dashboard and what Prometheus needs to find the pods come with the chart.
 - Only the controller that leads looks into the cluster; the others show zeros, so take sums.
 - The pods that a policy governs are those that have values, are older than it, wait for a reason, or have one:
   `raddle_matched_pods` = `raddle_injected_pods` + `raddle_older_pods` + `raddle_pending_pods` + `raddle_skipped_pods`,
   but for those skipped that no policy governs.
-- No label is a pod's name. One is a namespace, of pods that the webhook has missed, and it is bounded.
+- No label of webhook and controller is a pod's name. One is a namespace, of pods that the webhook has missed, and it is
+  bounded. The agent's metrics are of one container each, with the labels of cadvisor's, so that they join: a scrape
+  has to honour them (`honor_labels`), as the chart's monitors do.
 
 """
 TABLE = "| metric | type | labels | meaning |\n|---|---|---|---|\n"
@@ -111,6 +117,29 @@ def controlling() -> list[Described]:
         controller.READINGS.caches = ()
 
 
+def agent() -> list[Described]:
+    """The agent's metrics, as one that looks at processes shows them of a container that is not as planned."""
+    pool = Pool(name="", threads=1, ran=1, used_cpus=1.0, delay_cpus=0.0, migrations_hz=0.0, involuntary_hz=0.0)
+    container = Container(
+        namespace="",
+        pod="",
+        uid="",
+        name="",
+        limit_cpus=1.0,
+        quota_cpus=1.0,
+        used_cpus=1.0,
+        throttled_share=0.0,
+        waiting_share=0.0,
+        planned_threads=1,
+        effective_threads=1,
+        processes=(Process(pid=1, command="", threads=1, pools=(pool,)),),
+        findings=tuple(Finding(cause=cause, detail="", fix="") for cause in Cause),
+    )
+    last = served.Served()
+    last.tell(NodeReport(node="", level=Level.PROCESSES, at="", window_s=1.0, containers=(container,)))
+    return described(last.collect())
+
+
 def described(families: Iterable[Metric]) -> list[Described]:
     """Those of a process's metrics that are ours."""
     return [_describe(family) for family in families if family.name.startswith("raddle_")]
@@ -138,18 +167,20 @@ def values(metric: Described, label: str) -> str:
 
 def render() -> str:
     """The page, as Markdown."""
-    return HEADER + "".join(_lines(webhook(), controlling()))
+    return HEADER + "".join(_lines({"Webhook": webhook(), "Controller": controlling(), "Agent": agent()}))
 
 
-def _lines(of_webhook: list[Described], of_controller: list[Described]) -> Iterator[str]:
-    for title, metrics in (("Webhook", of_webhook), ("Controller", of_controller)):
-        yield f"## {title}\n\n{TABLE}" if metrics is of_webhook else f"\n## {title}\n\n{TABLE}"
+def _lines(processes: Mapping[str, list[Described]]) -> Iterator[str]:
+    for number, (title, metrics) in enumerate(processes.items()):
+        yield f"\n## {title}\n\n{TABLE}" if number else f"## {title}\n\n{TABLE}"
         for metric in metrics:
             labels = ", ".join(f"`{label}`" for label in metric.labels)
             finite = [bound for bound in metric.buckets if bound != "+Inf"]
             buckets = f"; buckets from {finite[0]} to {finite[-1]} s" if finite else ""
             yield f"| `{metric.name}` | {metric.type} | {labels} | {metric.help}{buckets} |\n"
     yield VALUES
-    for metric in (*of_webhook, *of_controller):
+    for metric in chain.from_iterable(processes.values()):
         for label in metric.labels:
-            yield f"| `{metric.name}` | `{label}` | {values(metric, label)} |\n"
+            # A container's own name says nothing here.
+            if label not in served.LABELS:
+                yield f"| `{metric.name}` | `{label}` | {values(metric, label)} |\n"
