@@ -22,6 +22,9 @@ from cluster import ApiError, Cluster
 from cluster.waiting import wait
 from raddle.machine.sysfs import read_machine
 from raddle_operator.agent.client import AgentClient, from_kubeconfig
+from raddle_operator.agent.reflector import Backoff
+from raddle_operator.agent.summary import SummaryWriter
+from raddle_operator.objects.nodereport import Cause, Container, Finding, Level, NodeReport
 from raddle_operator.objects.nodetopology import from_object
 
 pytestmark = pytest.mark.cluster
@@ -215,6 +218,32 @@ def test_it_leaves_the_status_to_the_controller(cluster, node, watcher, root):
         read_again(root)
         assert topology(cluster) == written
         assert written["status"] == status["status"]
+
+
+def test_what_runs_is_written_beside_the_controllers_status_and_read_back_as_it_was_written(
+    cluster, node, watcher, root
+):
+    found = Finding(cause=Cause.CODE_SETS_IT, detail="16 threads, 2 were planned", fix="remove it")
+    policy = "InferenceThreading/small"
+    one = Container(namespace="shop", pod="a", uid="u", name="serve", policy=policy, findings=(found,))
+    report = NodeReport(node=NODE, level=Level.PROCESSES, at="", window_s=10, containers=(one,))
+    with running_agent(cluster, root, "--reread-s", "0.2"):
+        spec = awaited(cluster, watcher, any_topology)["spec"]
+        cluster.client.merge(f"{TOPOLOGIES}/{NODE}/status", {"status": {"observedGeneration": 1}})
+        writer = SummaryWriter(watcher, f"{TOPOLOGIES}/{NODE}", NODE, Backoff(1, 1), every_s=0)
+        for _ in range(2):
+            writer.take(report)
+        assert writer.write(topology(cluster)) is not None
+        written = topology(cluster)
+        assert written["status"]["running"]["worst"][0]["cause"] == "CodeSetsIt"
+        assert (written["spec"], written["status"]["observedGeneration"]) == (spec, 1)
+        assert writer.write(written) is None
+        # Neither does the loop that keeps the spec touch it.
+        read_again(root)
+        assert topology(cluster) == written
+        writer.take(None)
+        writer.write(written)
+        assert topology(cluster)["status"] == {"observedGeneration": 1}
 
 
 def test_it_follows_a_node_that_was_created_again(cluster, node, watcher):

@@ -320,6 +320,63 @@ async def fresh_is(kube, name, status, reason):
     )
 
 
+async def test_what_agents_say_is_summed_up_in_the_policys_status_with_events_and_metrics(kube, cluster, namespace):
+    settings = settings_for(cluster)
+    reference = f"InferenceThreading/{namespace}/p"
+
+    def said(drifted, *pods):
+        detail = "16 threads, 2 were planned"
+        drift = {"policy": reference, "namespace": namespace, "container": "serve", "cause": "CodeSetsIt"}
+        causes = [{"cause": "CodeSetsIt", "containers": drifted}] if drifted else []
+        counts = {"policy": reference, "containers": 3, "drifted": drifted, "causes": causes}
+        return {"policies": [counts], "worst": [{**drift, "pod": pod, "detail": detail} for pod in pods]}
+
+    async def tell(name, **status):
+        body = {"metadata": {"name": name}, "status": status}
+        await kube.apply_status(NODE_CPU_TOPOLOGIES, body, field_manager="raddle-agent-running")
+
+    names = [f"n{next(_numbers)}" for _ in range(2)]
+    async with running(settings):
+        await kube.create(INFERENCE_THREADINGS, policy("p", namespace))
+        for name in names:
+            await kube.create(NODE_CPU_TOPOLOGIES, {"metadata": {"name": name}, "spec": {"cpus": {"online": "0-15"}}})
+        assert "running" not in (await described(kube, namespace, lambda obj: True))["status"]
+        await tell(names[0], running=said(0))
+        first = await described(kube, namespace, lambda obj: "running" in obj["status"])
+        assert condition(first, "Drifted")["status"] == "False"
+        await tell(names[1], running=said(1, "bad"))
+        found = await described(kube, namespace, lambda obj: obj["status"]["running"]["drifted"])
+        assert (found["status"]["running"]["containers"], found["status"]["running"]["drifted"]) == (6, 1)
+        [worst] = found["status"]["running"]["worst"]
+        assert (worst["pod"], worst["node"], worst["cause"]) == ("bad", names[1], "CodeSetsIt")
+        [event] = await events_about(kube, "p", namespace, "CodeSetsIt")
+        assert (event["type"], "16 threads, 2 were planned" in event["note"]) == ("Warning", True)
+        _, text = await get_text(settings, "/metrics")
+        labels = f'policy="p",policy_kind="InferenceThreading",policy_namespace="{namespace}"'
+        assert f"raddle_policy_containers_running{{{labels}}} 6.0" in text
+        assert f'raddle_policy_containers_drifted{{cause="CodeSetsIt",{labels}}} 1.0' in text
+        # What the agent said is not the controller's to take away.
+        assert (await kube.get(NODE_CPU_TOPOLOGIES, names[1]))["status"]["running"]["worst"]
+        await kube.delete(NODE_CPU_TOPOLOGIES, names[1])
+        await described(
+            kube, namespace, lambda obj: obj["status"]["running"] == {"containers": 3, "drifted": 0, "worst": []}
+        )
+        await tell(names[0])
+        await described(kube, namespace, lambda obj: "running" not in obj["status"])
+        await kube.delete(NODE_CPU_TOPOLOGIES, names[0])
+
+
+async def described(kube, namespace, check):
+    return await status_says(kube, INFERENCE_THREADINGS, "p", namespace, check)
+
+
+async def test_the_threads_that_pods_were_given_are_in_the_status(kube, controller, namespace):
+    await kube.create(INFERENCE_THREADINGS, policy("p", namespace))
+    for threads in (4, 1):
+        await kube.create(PODS, injected_pod(f"given-{threads}", namespace, "0123456789", intraOp=threads))
+    await described(kube, namespace, lambda obj: obj["status"].get("threads") == "1-4")
+
+
 async def test_the_shim_is_kept_in_opted_in_namespaces_and_comes_back(kube, controller, namespace):
     name = f"raddle-shim-{delivery.content_hash()}"
 

@@ -427,6 +427,21 @@ STATUS = {
     "injectedPods": 8,
     "safeValuePods": 1,
     "stalePods": 2,
+    "threads": "1-4",
+    "running": {
+        "containers": 8,
+        "drifted": 1,
+        "worst": [
+            {
+                "namespace": "shop",
+                "pod": "a",
+                "container": "serve",
+                "node": "n",
+                "cause": "CodeSetsIt",
+                "detail": "16 threads, 2 were planned",
+            }
+        ],
+    },
     "skippedPods": [{"reason": "OptedOut", "count": 1}, {"reason": "NoCPUBound", "count": 1}],
     "conditions": [
         {
@@ -448,13 +463,13 @@ STATUS = {
             "InferenceThreading",
             POLICIES,
             "ift",
-            ["NAME", "OBJECTIVE", "MODE", "MATCHED", "INJECTED", "STALE", "READY", "AGE"],
+            ["NAME", "OBJECTIVE", "MODE", "MATCHED", "INJECTED", "STALE", "THREADS", "READY", "AGE"],
         ),
         (
             "ClusterInferenceThreading",
             CLUSTER_POLICIES,
             "cift",
-            ["NAME", "TIER", "OBJECTIVE", "MODE", "MATCHED", "INJECTED", "STALE", "READY", "AGE"],
+            ["NAME", "TIER", "OBJECTIVE", "MODE", "MATCHED", "INJECTED", "STALE", "THREADS", "READY", "AGE"],
         ),
     ],
 )
@@ -468,8 +483,10 @@ def test_status_is_a_subresource_and_shows_in_a_table(cluster, kind, collection,
     assert written["spec"]["objective"] == "Latency"
     header, row = (line.split() for line in cluster.kubectl("get", short, "shown").stdout.splitlines())
     assert header == columns
-    assert row[-7:-1] == ["Latency", "Initial", "10", "8", "2", "True"]
-    assert "Everything is well." in cluster.kubectl("get", short, "shown", "-o", "wide").stdout
+    assert row[-8:-1] == ["Latency", "Initial", "10", "8", "2", "1-4", "True"]
+    wide, row = cluster.kubectl("get", short, "shown", "-o", "wide").stdout.splitlines()
+    assert row[wide.index("DRIFTED") :].split()[0] == "1"
+    assert "Everything is well." in row
 
 
 def test_one_category_lists_all_kinds(cluster):

@@ -58,8 +58,8 @@ def test_containers_are_counted_by_policy_and_cause_and_the_worst_named():
     ]
     said = after(now, now)
     assert said.policies == {
-        SMALL: Counts(containers=2, drifted=1, causes={Cause.CODE_SETS_IT: 1, Cause.RESIZED: 1}),
-        ALL: Counts(containers=1, drifted=1, causes={Cause.OVERSUBSCRIBED: 1}),
+        SMALL: Counts(containers=2, drifted=1, causes=((Cause.CODE_SETS_IT, 1), (Cause.RESIZED, 1))),
+        ALL: Counts(containers=1, drifted=1, causes=((Cause.OVERSUBSCRIBED, 1),)),
     }
     assert [(one.pod, one.cause) for one in said.worst] == [
         ("bert-1", Cause.OVERSUBSCRIBED),

@@ -463,6 +463,7 @@ def test_a_pods_metadata_is_read():
         safe_values=True,
         settings_hash="abc",
         shimless=True,
+        threads=(recorded.intra_op,),
     )
     assert PodReader().read({"metadata": metadata(annotations={"kubernetes.io/config.mirror": "x"})}) is None
 

@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from raddle_operator.controller.facts import NamespaceFacts, PodFacts
-from raddle_operator.controller.status import Case, NamespaceTally, PolicyKey, Tally, tally
+from raddle_operator.controller.status import Case, NamespaceTally, Tally, tally
 from raddle_operator.injection.matching import Policies
 from raddle_operator.kube.informer import Key
 from raddle_operator.objects.reasons import SkipReason
+from raddle_operator.objects.running import PolicyKey
 
 _EMPTY = NamespaceTally()
 

@@ -18,6 +18,7 @@ from raddle_operator.objects.nodecheck import machine_of
 from raddle_operator.objects.pods import MIRROR_ANNOTATION
 from raddle_operator.objects.policy import PolicyObject, SpecError, policy_from_object
 from raddle_operator.objects.quantities import QuantityError
+from raddle_operator.objects.running import Running
 from raddle_operator.objects.times import epoch_s
 from raddle_operator.objects.tuning import TuningObject, tuning_from_object
 from raddle_operator.tuning.key import NodeClass
@@ -30,6 +31,8 @@ _CPU: Final = "f:cpu"
 _INSTANCES: Final = r'\{"workers":([1-9][0-9]{0,4}),"threads":([1-9][0-9]{0,4})'
 _LAYOUT: Final = re.compile(rf'"layout":{_INSTANCES}(?:,"others":\[{_INSTANCES}\}}(?:,{_INSTANCES}\}}){{0,2}}\])?\}}')
 
+# The first of the plan's values, where it sets any.
+_THREADS: Final = re.compile(r'"set":\{"intraOp":([1-9][0-9]{0,3})[,}]')
 _TUNED: Final = re.compile(r'"tuned":\{"by":"([-a-z0-9]{1,63})"')
 _BECAUSE_TUNED: Final = re.compile(r'"tuned":("(?:[^"\\]|\\.){1,512}")')
 
@@ -43,6 +46,7 @@ class PodFacts:
     ``safe_values``: a plan on it was made without knowing its node. ``shimless``: one was made for a process that the
     shim does not reach, so spinning can't be controlled. ``resized``: a CPU limit or request was changed in place
     since. ``layouts``: advice for Throughput in its plans, such as ``16x4`` (workers x threads), each once.
+    ``threads``: the counts that its plans give one session each, each once.
     ``tuned``: the InferenceTuning that one of its plans follows; ``untuned``: why none does. Both are empty where the
     policy names none.
     """
@@ -55,6 +59,7 @@ class PodFacts:
     shimless: bool = False
     resized: bool = False
     layouts: tuple[str, ...] = ()
+    threads: tuple[int, ...] = ()
     tuned: str = ""
     untuned: str = ""
 
@@ -112,6 +117,8 @@ class TopologyRecord:
     problem: str = ""
     node_class: NodeClass | None = None
     """Where tunings are carried out and it describes a machine."""
+    running: Running | None = None
+    """What its agent says of the node's containers, which is not in ``status`` here; None where it doesn't look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +164,7 @@ class PodReader:
             shimless=any(_NO_SHIM in text for text in plans),
             resized=bool(plans) and _is_resized(metadata),
             layouts=self._layouts(plans),
+            threads=tuple(sorted({int(found[1]) for text in plans if (found := _THREADS.search(text))})),
             tuned=self._text(tuned),
             untuned="" if tuned else self._text(_unquoted(_first(_BECAUSE_TUNED, plans))),
         )
@@ -270,10 +278,16 @@ def read_tuning(obj: Object) -> TuningRecord:
     )
 
 
-def read_topology(obj: Object, problem_of: Callable[[Object], str], *, tuning: bool = False) -> TopologyRecord:
+def read_topology(
+    obj: Object,
+    problem_of: Callable[[Object], str],
+    running_of: Callable[[Object], Running | None] = lambda _: None,
+    *,
+    tuning: bool = False,
+) -> TopologyRecord:
     """The record of a NodeCPUTopology; ``problem_of`` says why one describes no machine (nodecheck.Checker).
 
-    ``tuning``: and its class.
+    ``running_of`` reads what its agent says of containers (running.Reader); ``tuning``: and its class.
     """
     metadata, spec = obj["metadata"], obj.get("spec") or {}
     try:
@@ -287,10 +301,11 @@ def read_topology(obj: Object, problem_of: Callable[[Object], str], *, tuning: b
         boot_id=str(spec.get("bootID") or ""),
         cpus=cpus or None,
         cores=len(spec.get("cores") or ()) or None,
-        status=obj.get("status") or {},
+        status={name: value for name, value in (obj.get("status") or {}).items() if name != "running"},
         architecture=str(spec.get("architecture") or ""),
         problem=problem,
         node_class=NodeClass.of(machine_of(obj)) if tuning and not problem else None,
+        running=running_of(obj),
     )
 
 

@@ -16,13 +16,18 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from raddle_operator.controller.freshness import FRESH, VALID
+from raddle_operator.controller.running import Total
 from raddle_operator.controller.status import ACCEPTED, DEGRADED, NamespaceTally
 from raddle_operator.kube.informer import CacheState
 from raddle_operator.objects.reasons import SkipReason
+from raddle_operator.objects.running import PolicyKey
 
 MISSED_NAMESPACES: Final = 50
 """Namespaces that are shown by name; the pods of the others count for OTHER_NAMESPACES."""
 OTHER_NAMESPACES: Final = "(others)"
+RUNNING_POLICIES: Final = 40
+"""Policies whose running containers are shown by name, those with most drift first; all others are one more."""
+OTHER_POLICIES: Final = ("", "", "(others)")
 
 LEADER = Gauge("raddle_controller_leader", "1 while this process leads")
 POLICIES = Gauge(
@@ -46,6 +51,17 @@ MISSED_PODS = Gauge(
     f"Governed pods that should have got values and did not, by their namespace (the {MISSED_NAMESPACES} with most)",
     # Not "namespace": Prometheus itself puts that of the scraped pod there.
     ["pod_namespace"],
+)
+_POLICY: Final = ("policy_kind", "policy_namespace", "policy")
+CONTAINERS_RUNNING = Gauge(
+    "raddle_policy_containers_running",
+    f"Containers with a plan that agents see running, by policy (the {RUNNING_POLICIES} with most drift)",
+    _POLICY,
+)
+CONTAINERS_DRIFTED = Gauge(
+    "raddle_policy_containers_drifted",
+    "Those of them that run otherwise than planned, by policy and cause; one with several causes counts for each",
+    [*_POLICY, "cause"],
 )
 TOPOLOGIES = Gauge(
     "raddle_topologies", "NodeCPUTopologies by the conditions Fresh and Valid of their status", ["fresh", "valid"]
@@ -155,6 +171,29 @@ def _measure_missed(missed: Tallies[str]) -> None:
     rest = sum(count for _, count in shown[MISSED_NAMESPACES:])
     if rest:
         MISSED_PODS.labels(OTHER_NAMESPACES).set(rest)
+
+
+def measure_running(totals: Iterable[tuple[PolicyKey, Total]]) -> None:
+    """Sets the gauges about what runs: a policy in which all is as planned has no series by cause."""
+    CONTAINERS_RUNNING.clear()
+    CONTAINERS_DRIFTED.clear()
+    rest = Total()
+    by_drift = sorted(totals, key=lambda item: (-item[1].drifted, -item[1].containers, item[0]))
+    for place, (key, total) in enumerate(by_drift):
+        if place < RUNNING_POLICIES:
+            _set_running(key, total)
+        else:
+            rest.containers += total.containers
+            rest.causes += total.causes
+    if rest.containers:
+        _set_running(OTHER_POLICIES, rest)
+
+
+def _set_running(policy: tuple[str, str, str], total: Total) -> None:
+    CONTAINERS_RUNNING.labels(*policy).set(total.containers)
+    for cause, containers in total.causes.items():
+        if containers > 0:
+            CONTAINERS_DRIFTED.labels(*policy, str(cause)).set(containers)
 
 
 def measure_conditions(

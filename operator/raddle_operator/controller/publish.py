@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from raddle_operator.controller import metrics
 from raddle_operator.controller.freshness import FRESH, VALID
-from raddle_operator.controller.status import ACCEPTED, DEGRADED, READY, TUNED, status_matches
+from raddle_operator.controller.status import ACCEPTED, DEGRADED, DRIFTED, READY, TUNED, status_matches
 from raddle_operator.jobs.status import INCONCLUSIVE, RUNNING
 from raddle_operator.kube import Conflict, Kube, KubeError, NotFound, Object, Resource
 from raddle_operator.kube.events import Recorder, Reference
@@ -24,6 +24,7 @@ _EXPECTED: Final[Mapping[str, str]] = {
     READY: "True",
     DEGRADED: "False",
     TUNED: "True",
+    DRIFTED: "False",
     FRESH: "True",
     VALID: "True",
     RUNNING: "False",

@@ -12,6 +12,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, NoReturn
 
@@ -19,13 +20,14 @@ from raddle_operator.controller import metrics
 from raddle_operator.controller.counting import PodCounts
 from raddle_operator.controller.duty_cycle import DutyCycle
 from raddle_operator.controller.examine import examine
-from raddle_operator.controller.facts import has_new_spec
+from raddle_operator.controller.facts import TopologyRecord, has_new_spec
 from raddle_operator.controller.freshness import topology_status
 from raddle_operator.controller.publish import StatusWriter
+from raddle_operator.controller.running import RunningTotals
 from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.controller.shim_reconciler import ShimReconciler
 from raddle_operator.controller.state import POLICY_KINDS, ClusterState
-from raddle_operator.controller.status import PolicyKey, policy_status, status_matches
+from raddle_operator.controller.status import policy_status, status_matches
 from raddle_operator.controller.tuning_reconciler import TuningReconciler
 from raddle_operator.controller.workqueue import KeyedQueue
 from raddle_operator.injection.matching import Policies
@@ -45,6 +47,7 @@ from raddle_operator.kube import (
 )
 from raddle_operator.kube.events import Recorder
 from raddle_operator.kube.informer import Key, backoffs
+from raddle_operator.objects.running import PolicyKey
 from raddle_operator.trials import pod
 
 log = logging.getLogger(__name__)
@@ -116,6 +119,7 @@ class Reconciler:
             )
         self._duty = DutyCycle(COUNTING_SHARE)
         self._counts = PodCounts(settings.unlabelled)
+        self._running = RunningTotals()
         self._counted = Policies()
         """As at the last count."""
         self._uncounted: set[PolicyKey] = set()
@@ -147,6 +151,8 @@ class Reconciler:
         if resource is INFERENCE_TUNINGS:
             self._tunings.add(Work("tuning", namespace=key[0], name=key[1]))
             return
+        if resource is NODE_CPU_TOPOLOGIES and not self._topology_changed(key, old, new):
+            return
         if resource in (NODES, NODE_CPU_TOPOLOGIES, NAMESPACES):
             self._tune_again()
         if resource is PODS:
@@ -161,6 +167,19 @@ class Reconciler:
             self.queue.add(Work("policy", resource.kind, *key))
         else:  # a node, or what its agent says
             self._upkeep.add(Work("topology", name=key[1]))
+
+    def _topology_changed(self, key: Key, old: TopologyRecord | None, new: TopologyRecord | None) -> bool:
+        """Marks the policies of which the node's agent says something else; returns whether anything else changed."""
+        was, now = (one.running if one is not None else None for one in (old, new))
+        if was != now:
+            was_known = self._running.is_known
+            changed = self._running.put(key[1], was, now)
+            if was_known != self._running.is_known:
+                changed.update((kind, *one) for kind, store in self.state.policies.items() for one in store)
+            for policy in changed:
+                if policy[0] in POLICY_KINDS:  # an agent may say anything
+                    self.queue.add(Work("policy", *policy))
+        return old is None or new is None or replace(old, running=now) != new
 
     def _count_again(self, namespaces: Iterable[str]) -> None:
         self._counts.mark(namespaces)
@@ -307,7 +326,8 @@ class Reconciler:
             return
         self._pending_s.pop(work, None)
         too_many = record.policy is not None and self._counted.of_namespace(key[0]).is_beyond(record.policy)
-        wanted = policy_status(record, total, too_many=too_many, shimless=shimless, now_s=time.time())
+        running = self._running.of((work.kind, *key))
+        wanted = policy_status(record, total, too_many=too_many, shimless=shimless, running=running, now_s=time.time())
         wait_s = self._writer.wait_s(resource, key, record.generation)
         if wait_s > 0 and not status_matches(record.status, wanted):
             self.queue.add(work, delay_s=wait_s)  # what is written then is what is right then
@@ -350,6 +370,7 @@ class Reconciler:
         state = self.state
         metrics.QUEUE_DEPTH.set(len(self.queue) + len(self._upkeep) + len(self._tunings))
         metrics.measure_pods(self._counts.tallies)
+        metrics.measure_running(self._running.items())
         policies = [record.status for store in state.policies.values() for record in store.values()]
         topologies, tunings = (
             [record.status for record in store.values()] for store in (state.topologies, state.tunings)

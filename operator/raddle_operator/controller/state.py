@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from raddle import env
+from raddle_operator.controller import running
 from raddle_operator.controller.facts import (
     NamespaceFacts,
     NodeFacts,
@@ -30,7 +31,6 @@ from raddle_operator.controller.facts import (
     read_tuning,
 )
 from raddle_operator.controller.settings import ControllerSettings
-from raddle_operator.controller.status import PolicyKey
 from raddle_operator.controller.store import VersionedStore
 from raddle_operator.injection import matching
 from raddle_operator.injection.decide import Facts
@@ -51,6 +51,7 @@ from raddle_operator.kube import (
 )
 from raddle_operator.kube.informer import CHUNK_SIZE, CacheState, Informer, Key, key_of
 from raddle_operator.objects.nodecheck import Checker
+from raddle_operator.objects.running import PolicyKey
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +101,7 @@ class ClusterState:
         self._settings = settings
         self._on_change = on_change
         self._pod_reader = PodReader()
+        self._running_reader = running.Reader()
         self._arranged: Policies | None = None
         self._stores: dict[Resource, VersionedStore[Key, Any]] = {
             **{kind: self.policies[name] for name, kind in POLICY_KINDS.items()},
@@ -111,7 +113,9 @@ class ClusterState:
         problem_of = Checker().problem
         self._readers: dict[Resource, Callable[[Object], Any]] = {
             **{kind: functools.partial(read_policy, kind) for kind in POLICY_KINDS.values()},
-            NODE_CPU_TOPOLOGIES: lambda obj: read_topology(obj, problem_of, tuning=settings.tuning),
+            NODE_CPU_TOPOLOGIES: lambda obj: read_topology(
+                obj, problem_of, self._running_reader.read, tuning=settings.tuning
+            ),
             INFERENCE_TUNINGS: read_tuning,
             NAMESPACES: read_namespace,
             NODES: functools.partial(read_node, tuning=settings.tuning),
@@ -137,6 +141,7 @@ class ClusterState:
                     raise
                 log.warning("tunings are not carried out: %s", error)  # nothing else waits for them
         self._pod_reader.forget()
+        self._running_reader.forget()
         self.listed.set()
 
     async def _list(self, resource: Resource) -> None:

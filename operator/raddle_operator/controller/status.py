@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from raddle_operator.controller.facts import Labels, NamespaceFacts, PodFacts, PolicyRecord
+from raddle_operator.controller.running import Total, document
 from raddle_operator.injection import matching
 from raddle_operator.injection.matching import Policies
 from raddle_operator.objects.policy import PolicyObject
 from raddle_operator.objects.reasons import SkipReason
+from raddle_operator.objects.running import BY_HARM, PolicyKey
 from raddle_operator.objects.times import rfc3339
-
-PolicyKey = tuple[str, str, str]
-"""(kind, namespace, name); the namespace is empty for a ClusterInferenceThreading."""
 
 Case = tuple[str, Labels, str, int]
 """(namespace, the pod's labels, the policy's UID, its generation)."""
@@ -28,7 +27,9 @@ Case = tuple[str, Labels, str, int]
 NAMES_SHOWN: Final = 5
 LAYOUTS_SHOWN: Final = 16
 MESSAGE_CHARACTERS: Final = 1024
-ACCEPTED, READY, DEGRADED, TUNED = "Accepted", "Ready", "Degraded", "Tuned"
+ACCEPTED, READY, DEGRADED, TUNED, DRIFTED = "Accepted", "Ready", "Degraded", "Tuned", "Drifted"
+# What a status has at times only; all else is always there.
+_AT_TIMES: Final = ("threads", "running")
 
 
 def case_of(namespace: str, labels: Labels, policy: PolicyObject) -> Case:
@@ -45,7 +46,8 @@ class Tally:
     them, so they have no values until they restart. ``missed``: those that should have got values, by name;
     ``rivals``: the policies that win over this one for some pod, at the same rank and priority. ``pending``: pods of
     which it is not known yet why they have no values. ``layouts``: how many pods have each advice for Throughput.
-    ``tuned``: how many follow each InferenceTuning, by name; ``untuned``: how many follow none for each reason.
+    ``threads``: how many have containers with each count; ``tuned``: how many follow each InferenceTuning, by name;
+    ``untuned``: how many follow none for each reason.
     """
 
     matched: int = 0
@@ -60,6 +62,7 @@ class Tally:
     rivals: set[str] = field(default_factory=set)
     pending: int = 0
     layouts: Counter[str] = field(default_factory=Counter)
+    threads: Counter[int] = field(default_factory=Counter)
     tuned: Counter[str] = field(default_factory=Counter)
     untuned: Counter[str] = field(default_factory=Counter)
 
@@ -78,6 +81,7 @@ class Tally:
             rivals=self.rivals | other.rivals,
             pending=self.pending + other.pending,
             layouts=self.layouts + other.layouts,
+            threads=self.threads + other.threads,
             tuned=self.tuned + other.tuned,
             untuned=self.untuned + other.untuned,
         )
@@ -190,6 +194,7 @@ def _count(counts: Tally, policy: PolicyObject, pod: PodFacts, reached_s: int) -
         counts.shimless += pod.shimless
         counts.resized += pod.resized
         counts.layouts.update(pod.layouts)
+        counts.threads.update(pod.threads)
         counts.tuned.update(filter(None, (pod.tuned,)))
         counts.untuned.update(filter(None, (pod.untuned,)))
     elif policy.mode == "Observe":
@@ -215,18 +220,22 @@ def policy_status(
     *,
     too_many: bool = False,
     shimless: Sequence[str] = (),
+    running: Total | None = None,
     now_s: float,
 ) -> dict[str, Any]:
     """The whole status of a policy as it is applied.
 
     ``too_many``: the policy is beyond the number that is evaluated in its namespace. ``shimless``: namespaces with
-    governed pods where the shim's ConfigMap could not be written. A condition whose status does not change keeps its
+    governed pods where the shim's ConfigMap could not be written. ``running``: what agents say of its
+    containers, None where none looks. A condition whose status does not change keeps its
     time, so an unchanged cluster gives an equal status.
     """
     accepted = _accepted(record, tally, too_many=too_many)
     wanted = [_ready(record, tally, accepted), accepted, _degraded(record, tally, shimless)]
     if record.policy is not None and record.policy.policy.tuning is not None:
         wanted.append(_tuned(tally))
+    if running is not None:
+        wanted.append(_drifted(running))
     skipped = [{"reason": reason, "count": count} for reason, count in sorted(tally.skipped.items()) if count]
     return {
         "observedGeneration": record.generation,
@@ -236,6 +245,8 @@ def policy_status(
         "stalePods": tally.stale,
         "skippedPods": skipped,
         "layouts": _layouts(tally.layouts),
+        **({"threads": _span(tally.threads)} if tally.threads else {}),
+        **({"running": document(running)} if running is not None else {}),
         "conditions": with_times(wanted, record.status, record.generation, now_s),
     }
 
@@ -249,6 +260,12 @@ def _layouts(counts: Mapping[str, int]) -> list[dict[str, Any]]:
         workers, threads = sizes[0]
         found.append({"layout": layout, "workers": workers, "threads": threads, "pods": counts[layout]})
     return found
+
+
+def _span(counts: Mapping[int, int]) -> str:
+    """The fewest and the most, ``1-4``; one number where they are the same."""
+    fewest, most = min(counts), max(counts)
+    return str(fewest) if fewest == most else f"{fewest}-{most}"
 
 
 def _accepted(record: PolicyRecord, tally: Tally, *, too_many: bool) -> dict[str, str]:
@@ -296,6 +313,19 @@ def _tuned(tally: Tally) -> dict[str, str]:
         return condition(TUNED, "False", "NotTuned", f"{_pods(untuned)} follow the plan: {reasons}; {anew}")
     message = f"{tuned} of {_pods(tuned + untuned)} follow {names}; the others the plan: {reasons}; {anew}"
     return condition(TUNED, "True", "PartlyTuned", message)
+
+
+def _drifted(running: Total) -> dict[str, str]:
+    """Whether containers run otherwise than planned; the reason is the cause that costs most as a rule."""
+    if running.cause is None or not running.drifted:
+        message = f"{_containers(running.containers)} run as planned, as far as agents see"
+        return condition(DRIFTED, "False", "AsPlanned", message)
+    causes = ", ".join(f"{cause} {running.causes[cause]}" for cause in BY_HARM if running.causes[cause] > 0)
+    message = f"{running.drifted} of {_containers(running.containers)} run otherwise than planned ({causes})"
+    if running.worst:
+        _, one = running.worst[0]
+        message += f"; {one.namespace}/{one.pod} {one.container}: {one.detail}"
+    return condition(DRIFTED, "True", running.cause, f"{message}; `kubectl raddle explain` says what to do")
 
 
 def _degraded(record: PolicyRecord, tally: Tally, shimless: Sequence[str]) -> dict[str, str]:
@@ -350,7 +380,13 @@ def status_matches(previous: Mapping[str, Any], wanted: Mapping[str, Any]) -> bo
     there = {item.get("type"): item for item in previous.get("conditions") or ()}
     if any(there.get(item["type"]) != item for item in wanted["conditions"]):
         return False
+    if any(name in previous and name not in wanted for name in _AT_TIMES):
+        return False
     return all(previous.get(name) == value for name, value in wanted.items() if name != "conditions")
+
+
+def _containers(count: int) -> str:
+    return "1 container" if count == 1 else f"{count} containers"
 
 
 def _pods(count: int) -> str:

@@ -92,7 +92,14 @@ def _summed(report: NodeReport, told: Mapping[_Key, str]) -> Running:
         if found:
             key = min(found, key=lambda key: BY_HARM.index(key.cause))
             worst.append(_drift(one, policy, key, told[key]))
-    counts = {key: Counts(containers=containers[key], drifted=drifted[key], causes=causes[key]) for key in containers}
+    counts = {
+        key: Counts(
+            containers=containers[key],
+            drifted=drifted[key],
+            causes=tuple((cause, causes[key][cause]) for cause in BY_HARM if causes[key][cause]),
+        )
+        for key in containers
+    }
     return Running(policies=counts, worst=tuple(sorted(worst, key=by_harm)[:MOST_WORST]))
 
 

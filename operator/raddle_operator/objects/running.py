@@ -37,12 +37,13 @@ BY_HARM: Final = (
 class Counts:
     """One policy's containers on a node: how many run, how many of them otherwise than planned, and these by cause.
 
-    A container has as many causes as it has findings, so that their sum may be above `drifted`.
+    A container has as many causes as it has findings, so that their sum may be above `drifted`; a cause of none is left
+    out.
     """
 
     containers: int = 0
     drifted: int = 0
-    causes: Mapping[Cause, int] = field(default_factory=dict)
+    causes: tuple[tuple[Cause, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +88,7 @@ def to_document(running: Running) -> dict[str, Any]:
                 "policy": _text_of(key),
                 "containers": counts.containers,
                 "drifted": counts.drifted,
-                "causes": [
-                    {"cause": str(cause), "containers": counts.causes[cause]}
-                    for cause in Cause
-                    if counts.causes.get(cause)
-                ],
+                "causes": [{"cause": str(cause), "containers": containers} for cause, containers in counts.causes],
             }
             for key, counts in sorted(running.policies.items())[:MOST_POLICIES]
         ],
@@ -117,7 +114,7 @@ def from_document(document: Mapping[str, Any]) -> Running:
     """The summary that a document holds; unknown fields are ignored. Raises SpecError with the field's path."""
     policies = {}
     for one in _objects(document, "policies")[:MOST_POLICIES]:
-        causes = {_cause(found): _count(found, "containers") for found in _objects(one, "causes")}
+        causes = tuple((_cause(found), _count(found, "containers")) for found in _objects(one, "causes"))
         policies[_key(one)] = Counts(
             containers=_count(one, "containers"), drifted=_count(one, "drifted"), causes=causes
         )
