@@ -220,30 +220,28 @@ def test_it_leaves_the_status_to_the_controller(cluster, node, watcher, root):
         assert written["status"] == status["status"]
 
 
-def test_what_runs_is_written_beside_the_controllers_status_and_read_back_as_it_was_written(
+def test_what_runs_is_written_beside_the_controllers_status_and_taken_away_by_an_agent_that_does_not_look(
     cluster, node, watcher, root
 ):
     found = Finding(cause=Cause.CODE_SETS_IT, detail="16 threads, 2 were planned", fix="remove it")
     policy = "InferenceThreading/small"
     one = Container(namespace="shop", pod="a", uid="u", name="serve", policy=policy, findings=(found,))
     report = NodeReport(node=NODE, level=Level.PROCESSES, at="", window_s=10, containers=(one,))
-    with running_agent(cluster, root, "--reread-s", "0.2"):
+    with running_agent(cluster, root):
         spec = awaited(cluster, watcher, any_topology)["spec"]
-        cluster.client.merge(f"{TOPOLOGIES}/{NODE}/status", {"status": {"observedGeneration": 1}})
-        writer = SummaryWriter(watcher, f"{TOPOLOGIES}/{NODE}", NODE, Backoff(1, 1), every_s=0)
-        for _ in range(2):
-            writer.take(report)
-        assert writer.write(topology(cluster)) is not None
-        written = topology(cluster)
-        assert written["status"]["running"]["worst"][0]["cause"] == "CodeSetsIt"
-        assert (written["spec"], written["status"]["observedGeneration"]) == (spec, 1)
-        assert writer.write(written) is None
-        # Neither does the loop that keeps the spec touch it.
-        read_again(root)
-        assert topology(cluster) == written
-        writer.take(None)
-        writer.write(written)
-        assert topology(cluster)["status"] == {"observedGeneration": 1}
+    cluster.client.merge(f"{TOPOLOGIES}/{NODE}/status", {"status": {"observedGeneration": 1}})
+    writer = SummaryWriter(watcher, f"{TOPOLOGIES}/{NODE}", NODE, Backoff(1, 1), every_s=0)
+    for _ in range(2):
+        writer.take(report)
+    assert writer.write(topology(cluster)) is not None
+    written = topology(cluster)
+    assert written["status"]["running"]["worst"][0]["cause"] == "CodeSetsIt"
+    assert (written["spec"], written["status"]["observedGeneration"]) == (spec, 1)
+    assert writer.write(written) is None
+    # An agent that does not look takes away what an earlier one has written, and nothing else.
+    with running_agent(cluster, root):
+        last = awaited(cluster, watcher, lambda obj: "running" not in obj["status"])
+    assert (last["spec"], last["status"]) == (spec, {"observedGeneration": 1})
 
 
 def test_it_follows_a_node_that_was_created_again(cluster, node, watcher):

@@ -68,8 +68,12 @@ def test_containers_are_counted_by_policy_and_cause_and_the_worst_named():
 
 
 def test_what_is_found_once_is_not_told_yet():
-    assert drifted(after([container(finding())])) == {SMALL: 0}
+    assert drifted(after([container()], [container(finding())])) == {SMALL: 0}
     assert drifted(after([container(finding())], [container()], [container(finding())])) == {SMALL: 0}
+
+
+def test_nothing_is_said_before_a_finding_could_have_been_told():
+    assert after([container(finding())]) is None
 
 
 def test_what_was_told_stays_told_until_it_has_been_gone_for_three_reports():
@@ -103,7 +107,7 @@ def test_a_summary_of_any_reports_is_the_same_after_its_way_through_json_and_sta
     summary = Summary()
     for one in taken:
         named = tuple(replace(found, policy="InferenceThreading/p", namespace="n") for found in one.containers)
-        said = summary.take(replace(one, containers=named))
+        said = summary.take(replace(one, containers=named)) or Running()
         document = json.loads(json.dumps(running.to_document(said)))
         assert running.to_document(running.from_document(document)) == document
         assert len(document["worst"]) <= running.MOST_WORST
@@ -175,8 +179,12 @@ class Clock:
         return self.now_s
 
 
-def writer(server, clock):
-    return SummaryWriter(server, "/apis/t/n1", "n1", Backoff(1, 60), every_s=10, now_s=clock)
+def writer(server, clock, *taken):
+    """A writer that has taken this report as often as it takes to tell of it."""
+    made = SummaryWriter(server, "/apis/t/n1", "n1", Backoff(1, 60), every_s=10, now_s=clock)
+    for one in taken * 2:
+        made.take(one)
+    return made
 
 
 def test_the_first_summary_is_written_and_then_nothing_while_nothing_changes():
@@ -192,8 +200,7 @@ def test_the_first_summary_is_written_and_then_nothing_while_nothing_changes():
 
 def test_a_change_that_comes_soon_after_a_write_waits():
     server, clock = Server(), Clock()
-    made = writer(server, clock)
-    made.take(report(container()))
+    made = writer(server, clock, report(container()))
     assert made.write(server.live) == 10
     made.take(report(container(), container(name="b")))
     clock.now_s += 4
@@ -205,8 +212,7 @@ def test_a_change_that_comes_soon_after_a_write_waits():
 
 def test_what_somebody_else_has_taken_away_is_written_again():
     server, clock = Server(), Clock()
-    made = writer(server, clock)
-    made.take(report())
+    made = writer(server, clock, report())
     made.write(server.live)
     clock.now_s += 60
     made.write({"status": {}})
@@ -217,7 +223,8 @@ def test_an_agent_that_no_longer_looks_takes_its_summary_away():
     server, clock = Server(), Clock()
     server.live["status"]["running"] = {"policies": []}
     made = writer(server, clock)
-    made.take(None)
+    assert made.write(server.live) is None
+    made.give_up()
     made.write(server.live)
     assert [status for _, status, _ in server.written] == [{}]
     assert made.write(server.live) is None
@@ -225,18 +232,26 @@ def test_an_agent_that_no_longer_looks_takes_its_summary_away():
 
 def test_a_server_that_does_not_know_the_field_yet_is_not_written_to_again_and_again():
     server, clock = Server(drops=True), Clock()
-    made = writer(server, clock)
-    made.take(report(container()))
+    made = writer(server, clock, report(container()))
     for _ in range(5):
         made.write(server.live)
         clock.now_s += 60
     assert len(server.written) == 1
 
 
+def test_a_look_that_failed_changes_nothing():
+    server, clock = Server(), Clock()
+    made = writer(server, clock, report(container()))
+    made.write(server.live)
+    made.take(None)
+    clock.now_s += 60
+    assert made.write(server.live) is None
+    assert "running" in server.live["status"]
+
+
 def test_nothing_is_written_before_the_object_is_there_and_a_refusal_is_tried_again_later():
     server, clock = Server(), Clock()
-    made = writer(server, clock)
-    made.take(report())
+    made = writer(server, clock, report())
     assert made.write(None) is None
     server.fails = True
     wait_s = made.write(server.live)

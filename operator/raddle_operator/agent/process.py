@@ -26,7 +26,9 @@ from raddle_operator.agent.client import FAILURES, AgentClient
 from raddle_operator.agent.kubelet import KubeletReader
 from raddle_operator.agent.reflector import Backoff, Reflector
 from raddle_operator.agent.settings import AgentSettings
+from raddle_operator.agent.summary import SummaryWriter
 from raddle_operator.objects import nodetopology
+from raddle_operator.objects.nodereport import NodeReport
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +68,9 @@ class Agent:
         self._over = False
         self._own = self._reflector(TOPOLOGIES, metadata_only=False)
         self._node = self._reflector(NODES, metadata_only=True)
+        self._summary = SummaryWriter(
+            self._client, f"{TOPOLOGIES}/{settings.node_name}", settings.node_name, self._new_backoff()
+        )
         self._machine: Machine | None = None
         self._next_reading = 0.0
         # What was applied, and what the server made of it: neither a schema that drops a field nor an owner that
@@ -101,6 +106,8 @@ class Agent:
             threading.Thread(target=loop, daemon=True).start()
         while not self._over:
             pause_s = self._reconcile()
+            if self._own.synced:
+                pause_s = min(pause_s, self._summary.write(self._own.value) or pause_s)
             with contextlib.suppress(queue.Empty):
                 self._wakes.get(timeout=pause_s)
                 while True:
@@ -109,11 +116,18 @@ class Agent:
     def _watching(self) -> tuple[Callable[[], None], ...]:
         """The loops that look at what runs, and serve it."""
         if self._settings.watch is None:
+            self._summary.give_up()
             return ()
         # Not at the top: an agent that does not look need not carry them.
         from raddle_operator.agent import watching  # noqa: PLC0415
 
-        return watching.loops(self._settings, self._client, self._token, lambda: self._machine, self._new_backoff())
+        return watching.loops(
+            self._settings, self._client, self._token, lambda: self._machine, self._tell, self._new_backoff()
+        )
+
+    def _tell(self, report: NodeReport | None) -> None:
+        self._summary.take(report)
+        self.wake()
 
     def _reconcile(self) -> float:
         """Compares and writes at most once; the seconds until the next look."""

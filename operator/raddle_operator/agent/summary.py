@@ -23,7 +23,10 @@ EVERY_S: Final = 10.0
 
 
 class SummaryWriter:
-    """`take` each report as it comes, None where the agent doesn't look; `write` whenever the object may differ."""
+    """`take` each report as it comes, or `give_up` where the agent doesn't look; `write` when the object may differ.
+
+    Until one of the first two has told it something it writes nothing. They may be called by another thread.
+    """
 
     def __init__(
         self,
@@ -44,25 +47,34 @@ class SummaryWriter:
         self._now_s = now_s
         self._next_s = 0.0
         self._summary = Summary()
-        self._wanted: dict[str, Any] | None = None
+        # None: not known yet; of one: what should be there, None for nothing.
+        self._wanted: tuple[dict[str, Any] | None] | None = None
         # What was written, and what the server made of it: a schema that drops a field makes no loop.
         self._accepted: tuple[Any, Any] = (None, None)
 
     def take(self, report: NodeReport | None) -> None:
-        """Takes the next report, with its findings."""
-        self._wanted = None if report is None else to_document(self._summary.take(report))
+        """Takes the next report, with its findings; None, a look that failed, changes nothing."""
+        said = self._summary.take(report) if report is not None else None
+        if said is not None:
+            self._wanted = (to_document(said),)
+
+    def give_up(self) -> None:
+        """Has what an earlier agent has written taken away."""
+        self._wanted = (None,)
 
     def write(self, live: Mapping[str, Any] | None) -> float | None:
         """Makes the object say what was taken last; the seconds after which to call again, None where nothing waits.
 
         `live` is the object as it is on the server, None where it is not there yet. No refusal is raised.
         """
-        there = _running(live or {})
-        if live is None or there == self._wanted or (self._wanted, there) == self._accepted:
+        if live is None or self._wanted is None:
+            return None
+        (wanted,), there = self._wanted, _running(live)
+        if there == wanted or (wanted, there) == self._accepted:
             return None
         if (wait_s := self._next_s - self._now_s()) > 0:
             return wait_s
-        status = {} if self._wanted is None else {"running": self._wanted}
+        status = {} if wanted is None else {"running": wanted}
         body = {
             "apiVersion": nodetopology.API_VERSION,
             "kind": nodetopology.KIND,
@@ -76,7 +88,7 @@ class SummaryWriter:
             log.warning("summary not written node=%s retry_s=%.1f error=%r", self._name, pause_s, str(error))
         else:
             self._backoff.reset()
-            self._accepted = (self._wanted, _running(answer))
+            self._accepted = (wanted, _running(answer))
             pause_s = self._every_s
         # Until the watch has shown it what is there is still the old one.
         self._next_s = self._now_s() + pause_s

@@ -102,11 +102,12 @@ def loops(
     api: AgentClient,
     token: Callable[[], str],
     machine: Callable[[], Machine | None],
+    tell: Callable[[NodeReport | None], None],
     backoff: Backoff,
 ) -> tuple[Callable[[], None], ...]:
     """What has to run, each in a thread of its own: the watch of this node's pods, the looks, the server.
 
-    `machine` is what is known of this one.
+    `machine` is what is known of this one; `tell` is called with each report, None for a look that failed.
 
     Raises OSError where the port is taken.
     """
@@ -120,7 +121,12 @@ def loops(
         streamed=True,
     )
     told = Served()
-    watcher = Watcher(settings, sight(settings, token), lambda: pods.values, machine, told.tell)
+
+    def tell_all(report: NodeReport | None) -> None:
+        told.tell(report)
+        tell(report)
+
+    watcher = Watcher(settings, sight(settings, token), lambda: pods.values, machine, tell_all)
     server = Server(
         settings.watch_port,
         {

@@ -41,12 +41,17 @@ class Summary:
 
     def __init__(self) -> None:
         self._seen: Mapping[_Key, _Seen] = {}
+        self._taken = 0
 
-    def take(self, report: NodeReport) -> Running:
-        """Takes the next report, with its findings; returns what the node says of it. Never raises."""
+    def take(self, report: NodeReport) -> Running | None:
+        """Takes the next report, with its findings; returns what the node says of it. Never raises.
+
+        None while too few were taken to tell of any finding: an agent that begins again does not say that all is well.
+        """
+        self._taken += 1
         self._seen = _remembered(report, self._seen)
         told = {key: seen.detail for key, seen in self._seen.items() if seen.reports >= _TOLD_AFTER}
-        return _summed(report, told)
+        return _summed(report, told) if self._taken >= _TOLD_AFTER else None
 
 
 def _remembered(report: NodeReport, before: Mapping[_Key, _Seen]) -> dict[_Key, _Seen]:
