@@ -15,12 +15,14 @@ from typing import Any, Callable
 from raddle import RUNTIMES, env, errors, log
 from raddle.report import record
 
-if record.report_wanted():
-    try:
-        # From here on it is written. Without reports no process pays for it.
+try:
+    # From here on it is written, or told. Without reports and agent no process pays for it.
+    if record.report_wanted():
         from raddle.report import report  # noqa: F401
-    except Exception as error:
-        errors.let_through(error)
+    if os.environ.get(env.AGENT):
+        from raddle.report import tell  # noqa: F401
+except Exception as error:
+    errors.let_through(error)
 
 # Awaited module -> the module that its adapter was told of: a reload executes the same one again.
 _installed: dict[str, Any] = {}

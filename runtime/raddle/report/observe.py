@@ -2,13 +2,15 @@
 
 An adapter calls `begin` before it constructs a session, `created` on what that returned, and `initialized` once the
 model is loaded. `timed` wraps a session's run method, in the class and only where the plan says observe=runs: the one
-case in which a run costs anything, and in which a thread sleeps in the process to take totals every ten seconds.
+case in which a run costs anything, and in which a thread sleeps in the process to take totals every ten seconds, and
+to look whether the program has metrics of its own by now.
 Nothing here raises.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from binascii import crc32
@@ -33,16 +35,17 @@ _BUCKETS = 64
 class Runs:
     """Run times of one session as a histogram, and how many ran at the same time at most.
 
-    counts[k] are the runs that took at least 2^(k-1) and less than 2^k nanoseconds. Without a lock: a count may be lost
-    where threads meet, `active` is a list because its append and pop are atomic.
+    counts[k] are the runs that took at least 2^(k-1) and less than 2^k nanoseconds, `total_ns` all of them together.
+    Without a lock: a count may be lost where threads meet, `active` is a list because its append and pop are atomic.
     """
 
-    __slots__ = ("active", "counts", "high_water")
+    __slots__ = ("active", "counts", "high_water", "total_ns")
 
     def __init__(self) -> None:
         self.active: list[None] = []
         self.counts = [0] * _BUCKETS
         self.high_water = 0
+        self.total_ns = 0
 
     def document(self) -> dict[str, Any]:
         """The report's form: exponents that have runs, as text."""
@@ -101,6 +104,7 @@ class Creation:
             if self.level == "runs":
                 made["runs"] = Runs()
                 _Sampler.start(facts.cgroup_path)
+                _offer()
             record.add(made)
         except Exception as error:
             log.failed(f"{runtime} session is not recorded", error)
@@ -149,7 +153,9 @@ def timed(run: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return run(self, *args, **kwargs)
         finally:
-            runs.counts[(clock() - began).bit_length()] += 1
+            took = clock() - began
+            runs.counts[took.bit_length()] += 1
+            runs.total_ns += took
             active.pop()
 
     observed.__name__ = getattr(run, "__name__", "run")
@@ -218,6 +224,18 @@ class _Sampler:
         while not rest.wait(SAMPLE_EVERY_S):
             record.sample({"at": round(time.time(), 3), **totals.read(cgroup_path)})
             record.changed()
+            _offer()
+
+
+def _offer() -> None:
+    """Gives the program's own metrics ours, where it has prometheus_client; looked for again: it may come later."""
+    if "prometheus_client" in sys.modules:
+        try:
+            from raddle.report import collector  # noqa: PLC0415
+
+            collector.offer()
+        except Exception as error:
+            errors.let_through(error)
 
 
 def _unlock() -> None:

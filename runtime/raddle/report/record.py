@@ -1,13 +1,13 @@
 """What the shim did in this process, kept in memory.
 
 `sessions` is for anyone who asks from inside the process (`raddle.report.record.sessions`). Nothing is written anywhere
-unless RADDLE_REPORT names a folder: see `report`.
+unless RADDLE_REPORT names a folder (`report`), and nobody is told unless RADDLE_AGENT names an agent (`tell`).
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Callable
 
 from raddle import env, log
 
@@ -23,6 +23,8 @@ sessions: list[dict[str, Any]] = []
 samples: list[dict[str, Any]] = []
 # Adapter's name -> its module, once its runtime was imported.
 adapters: dict[str, Any] = {}
+# Tells the node's agent what is new and never raises; None: there is none to tell. `tell` puts it here.
+tell_agent: Callable[[], None] | None = None
 
 
 def add(session: dict[str, Any]) -> None:
@@ -47,6 +49,8 @@ def report_wanted() -> bool:
 
 
 def changed() -> None:
-    """Brings the process's report up to date, where one is wanted. Never raises."""
+    """Brings the process's report and the node's agent up to date, where they are wanted. Never raises."""
     if log.update_report is not None:
         log.update_report()
+    if tell_agent is not None:
+        tell_agent()

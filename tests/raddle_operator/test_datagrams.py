@@ -1,0 +1,262 @@
+"""What shims tell the agent: read, kept within bounds, and put beside what the agent has seen."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from cluster.waiting import wait
+from raddle_operator.agent import datagrams
+from raddle_operator.agent.datagrams import Said, Speaker, Told
+from raddle_operator.objects.nodereport import Container, Level, NodeReport, Process, Session
+from raddle_operator.objects.reading import SpecError
+
+SERVE = {"runtime": "onnxruntime", "threads": 2, "source": "plan", "alike": 1}
+IP = "10.0.0.7"
+
+
+def datagram(pid=7, container="serve", **more):
+    return json.dumps({"v": 1, "container": container, "pid": pid, "sessions": [SERVE], **more}).encode()
+
+
+def test_a_datagram_says_what_a_process_has():
+    counted = {**SERVE, "alike": 2, "runs": 12, "log2ns": {"20": 4, "21": 6}}
+    default = {"runtime": "torch", "source": "default", "alike": 1}
+    said = datagrams.parse(datagram(threads=9, againS=300, sessions=[counted, default]))
+    first = Session(
+        runtime="onnxruntime",
+        threads=2,
+        source="plan",
+        runs=12,
+        run_seconds={"0.00104858": 4, "0.00209715": 10, "+Inf": 12},
+    )
+    alike = Session(runtime="onnxruntime", threads=2, source="plan")
+    other = Session(runtime="torch", source="default")
+    assert said == Said(speaker=Speaker("serve", 7), threads=9, again_s=300, sessions=(first, alike, other))
+
+
+@pytest.mark.parametrize(
+    ("data", "path"),
+    [
+        (b"", "datagram"),
+        (b"\xff", "datagram"),
+        (b"[" * 1400, "datagram"),
+        (b"7", "datagram"),
+        (b" " * 1401, "datagram"),
+        (json.dumps({"v": 2}).encode(), "v"),
+        (datagram(container="a\x1b[2J"), "container"),
+        (datagram(pid=-1), "pid"),
+        (datagram(pid=True), "pid"),
+        (datagram(pid=1 << 53), "pid"),
+        (datagram(sessions={}), "sessions"),
+        (datagram(sessions=[7]), "sessions[0]"),
+        (datagram(sessions=[{**SERVE, "runtime": "<b>"}]), "sessions[0].runtime"),
+        (datagram(sessions=[{**SERVE, "source": "us"}]), "sessions[0].source"),
+        (datagram(sessions=[{**SERVE, "threads": 1.5}]), "sessions[0].threads"),
+        (datagram(sessions=[{**SERVE, "runs": 1, "log2ns": {"20": 2}}]), "sessions[0].log2ns"),
+        (datagram(sessions=[{**SERVE, "runs": 1, "log2ns": {"999": 1}}]), "sessions[0].log2ns"),
+        (datagram(sessions=[{**SERVE, "runs": 1, "log2ns": {"20": None, "21": "1"}}]), "sessions[0].log2ns.21"),
+    ],
+)
+def test_what_no_shim_sends_is_refused_with_its_place(data, path):
+    with pytest.raises(SpecError) as failure:
+        datagrams.parse(data)
+    assert failure.value.path == path
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+hostile = st.dictionaries(
+    st.sampled_from(["runtime", "threads", "source", "alike", "runs", "log2ns"]),
+    scalars | st.dictionaries(st.sampled_from(["18", "34", "35"]), scalars, max_size=3),
+)
+documents = st.fixed_dictionaries(
+    {"v": st.just(1)},
+    optional={
+        "container": scalars,
+        "pid": scalars,
+        "threads": scalars,
+        "againS": scalars,
+        "ended": scalars,
+        "sessions": scalars | st.lists(hostile | scalars, max_size=4),
+    },
+)
+
+
+@given(st.binary(max_size=64) | documents.map(lambda document: json.dumps(document).encode()))
+def test_whatever_comes_is_read_within_bounds_or_refused(data):
+    try:
+        said = datagrams.parse(data)
+    except SpecError:
+        return
+    assert len(said.sessions) <= datagrams.MAX_SESSIONS
+    assert all(one.runtime.isprintable() and one.source in {"plan", "code", "default"} for one in said.sessions)
+    for one in said.sessions:
+        reached = list(one.run_seconds.values())
+        assert reached == sorted(reached)
+
+
+# --- kept -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_process_is_known_by_what_it_has_said_last_and_until_it_says_that_it_ends():
+    told = Told()
+    told.hear(IP, datagram(), 0.0)
+    told.hear(IP, datagram(sessions=[]), 1.0)
+    told.hear(IP, datagram(pid=8), 1.0)
+    assert told.told(frozenset([IP]), 2.0)[IP].keys() == {Speaker("serve", 7), Speaker("serve", 8)}
+    assert told.told(frozenset([IP]), 2.0)[IP][Speaker("serve", 7)].sessions == ()
+    told.hear(IP, datagram(ended=True), 3.0)
+    assert told.told(frozenset([IP]), 3.0)[IP].keys() == {Speaker("serve", 8)}
+
+
+@pytest.mark.parametrize(
+    ("again_s", "at", "known"), [(300, 900.0, True), (300, 901.0, False), (0, 80_000.0, True), (0, 90_000.0, False)]
+)
+def test_one_that_is_silent_for_longer_than_it_promised_is_forgotten(again_s, at, known):
+    told = Told()
+    told.hear(IP, datagram(againS=again_s), 0.0)
+    assert bool(told.told(frozenset([IP]), at)[IP]) == known
+
+
+def test_a_pod_that_the_api_server_shows_later_is_heard_from_its_first_word_on():
+    told = Told()
+    told.hear(IP, datagram(), 0.0)
+    assert told.told(frozenset(), 50.0) == {}
+    assert told.told(frozenset([IP]), 51.0)[IP]
+    assert told.told(frozenset(), 61.0) == {}
+    assert told.told(frozenset([IP]), 61.0) == {}
+
+
+def test_a_pod_that_says_too_much_loses_its_own_words_and_nobody_elses():
+    told = Told()
+    for number in range(1000):
+        told.hear(IP, datagram(pid=number), 0.0)
+    told.hear("10.0.0.8", datagram(), 0.0)
+    found = told.told(frozenset([IP, "10.0.0.8"]), 0.0)
+    assert len(found[IP]) == datagrams.POD_BURST
+    assert found["10.0.0.8"].keys() == {Speaker("serve", 7)}
+    assert told.refused["rate"] == 1000 - datagrams.POD_BURST
+
+
+class Hearing(RuleBasedStateMachine):
+    """Any pods that say anything at any time."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = Told()
+        self.now = 0.0
+
+    @rule(pod=st.integers(0, 300), count=st.integers(1, 400), first=st.integers(0, 1000), ended=st.booleans())
+    def speak(self, pod, count, first, ended):
+        for number in range(count):
+            data = datagram(pid=first + number, ended=ended)
+            if not self.told.hear(f"10.0.{pod // 256}.{pod % 256}", data, self.now):
+                break
+
+    @rule(seconds=st.floats(0, 1000))
+    def wait(self, seconds):
+        self.now += seconds
+
+    @rule(pods=st.frozensets(st.integers(0, 300), max_size=10))
+    def look(self, pods):
+        found = self.told.told(frozenset(f"10.0.{pod // 256}.{pod % 256}" for pod in pods), self.now)
+        assert all(len(said) <= datagrams.MAX_POD_PROCESSES for said in found.values())
+
+    @invariant()
+    def what_is_kept_is_counted_and_bounded(self):
+        kept = sum(len(pod.said) for pod in self.told._pods.values())
+        assert kept == self.told._processes <= datagrams.MAX_PROCESSES
+
+
+TestHearing = Hearing.TestCase
+TestHearing.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
+
+
+# --- merged -----------------------------------------------------------------------------------------------------------
+
+
+def report(*containers):
+    return NodeReport(node="n", level=Level.PROCESSES, at="", window_s=15.0, containers=containers)
+
+
+def container(name="serve", uid="u1", *processes):
+    return Container(namespace="ns", pod="p-" + uid, uid=uid, name=name, processes=processes)
+
+
+SAID = Said(speaker=Speaker("serve", 7), threads=9, sessions=(Session(runtime="onnxruntime", threads=2),))
+
+
+def test_sessions_come_to_the_process_that_has_spoken():
+    seen, other = Process(pid=7, command="python3", threads=5), Process(pid=8, command="sh", threads=1)
+    found = datagrams.merged(report(container("serve", "u1", seen, other)), {IP: {SAID.speaker: SAID}}, {"u1": IP})
+    assert found == report(
+        container("serve", "u1", Process(pid=7, command="python3", threads=5, sessions=SAID.sessions), other)
+    )
+
+
+def test_where_no_processes_are_seen_those_are_told_of_that_have_spoken():
+    found = datagrams.merged(report(container()), {IP: {SAID.speaker: SAID}}, {"u1": IP})
+    assert found.containers[0].processes == (Process(pid=7, command="", threads=9, sessions=SAID.sessions),)
+
+
+def test_one_that_does_not_know_its_container_is_of_the_only_one():
+    nameless = {IP: {Speaker("", 7): SAID}}
+    assert datagrams.merged(report(container()), nameless, {"u1": IP}).containers[0].processes
+    two = report(container(), container("other"))
+    assert datagrams.merged(two, nameless, {"u1": IP}) == two
+
+
+@pytest.mark.parametrize(
+    ("addresses", "node_ip"),
+    [({"u1": "10.0.0.9"}, ""), ({"u1": ""}, ""), ({}, ""), ({"u1": IP, "u2": IP}, ""), ({"u1": IP}, IP)],
+    ids=["another's", "none yet", "unknown", "shared with another pod", "the node's"],
+)
+def test_nothing_is_told_of_a_pod_that_is_not_known_by_its_address(addresses, node_ip):
+    seen = report(container())
+    assert datagrams.merged(seen, {IP: {SAID.speaker: SAID}, "": {SAID.speaker: SAID}}, addresses, node_ip) == seen
+
+
+# --- heard ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("host", "to"), [("", "127.0.0.1"), ("", "::1"), ("127.0.0.1", "127.0.0.1")])
+def test_what_arrives_by_either_family_counts_for_its_senders_address(host, to):
+    told = Told()
+    listener = datagrams.Listener(told, 0, host)
+    listener.start()
+    try:
+        family = socket.AF_INET6 if ":" in to else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as sender:
+            try:
+                sender.sendto(datagram(), (to, listener.port))
+            except OSError:
+                pytest.skip(f"this machine has no {to}")
+        wait(lambda: told.told(frozenset([to]), time.monotonic()).get(to), "the datagram")
+    finally:
+        listener.close()
+
+
+def test_a_flood_of_datagrams_is_dropped_and_the_listener_ends_when_told_to():
+    told = Told()
+    listener = datagrams.Listener(told, 0, "127.0.0.1")
+    listener.start()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for number in range(5000):
+            sender.sendto(datagram(pid=number), ("127.0.0.1", listener.port))
+    wait(lambda: told.refused["rate"], "refusals")
+    listener.close()
+    assert len(told.told(frozenset(["127.0.0.1"]), time.monotonic())["127.0.0.1"]) <= datagrams.MAX_POD_PROCESSES
+
+
+def test_a_port_that_is_taken_is_said_at_once():
+    first = datagrams.Listener(Told(), 0, "127.0.0.1")
+    with pytest.raises(OSError, match="in use"):
+        datagrams.Listener(Told(), first.port, "127.0.0.1")
+    first.start()
+    first.close()
