@@ -25,7 +25,7 @@ from generate import chart
 from raddle import delivery, env
 from raddle.cpus.topology import Machine
 from raddle.machine import sysfs
-from raddle_operator.cli import COMMANDS, cluster, explain, main, manifests
+from raddle_operator.cli import COMMANDS, cluster, explain, main, manifests, why
 from raddle_operator.objects.policy import policy_from_object
 from raddle_operator.tuning.candidate import Candidate
 
@@ -332,10 +332,19 @@ def test_every_option_of_a_process_is_a_field_of_its_settings(command, settings)
     assert options - {"log_level", "namespace"} <= fields
 
 
-def test_explain_takes_pods_only(run):
-    result = run("explain", "deployment/x")
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        (("cronjob/x",), "names a cronjob, which has no pods of its own that are known: use daemonset, deployment"),
+        (("deployment/",), "lacks a name after the slash"),
+        (("deployment/x", "-l", "app=x"), "name an object, or select pods"),
+        (("-n", "models", "-A"), "exclude each other"),
+    ],
+)
+def test_explain_refuses_what_names_no_pods_with_the_reason(run, arguments, wrong):
+    result = run("explain", *arguments)
     assert result.exit_code == 2
-    assert "only pods can be explained" in result.stderr
+    assert wrong in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize("command", [("webhook",), ("agent", "--node-name", "n1"), ("explain", "pod/x")])
@@ -367,7 +376,7 @@ def missed(limits, cores):
     snapshot = cluster.Snapshot(
         pod=pod, namespace="default", namespace_labels=labels, policies=(policy,), machine=machine
     )
-    return explain.why_not(snapshot).reason
+    return why.why_not(snapshot).reason
 
 
 def test_explain_calls_a_pod_without_a_limit_missed_where_its_node_is_known():
@@ -388,14 +397,14 @@ def test_explain_shows_literals_and_what_a_container_does_not_get(run):
     policy = policy_from_object({**yaml.safe_load(POLICY), "metadata": {"name": "resnet", "namespace": "default"}})
     labels = {env.INJECT_LABEL: "enabled"}
     snapshot = cluster.Snapshot(pod=pod, namespace="default", namespace_labels=labels, policies=(policy,))
-    (found,) = explain.explained(snapshot)
+    (found,) = why.explained(snapshot)
     assert found.variables["KMP_BLOCKTIME"] == "1"
     assert found.variables["RADDLE_REPORT"] == "/opt/raddle-report"
     assert [str(skip.reason) for skip in found.withheld] == ["DoorClosed"]
     document = explain._document(snapshot)
     assert yaml.safe_load(yaml.safe_dump(document))["containers"][0]["withheld"][0]["reason"] == "DoorClosed"
     del snapshot.pod["metadata"]["annotations"]
-    assert explain.explained(snapshot) == []
+    assert why.explained(snapshot) == []
 
 
 X86, BOTH = frozenset({"x86_64"}), frozenset({"x86_64", "aarch64"})
@@ -433,7 +442,7 @@ def test_explain_says_of_the_door_what_the_pod_has_and_why_it_may_have_been_clos
     )
     # As `pipx install` of a checkout has it: the operator's image has the native shims, not the user's machine.
     monkeypatch.setattr(delivery, "architectures", lambda: ())
-    (found,) = explain.explained(snapshot)
+    (found,) = why.explained(snapshot)
     assert [str(skip.reason) for skip in found.withheld] == reasons
 
 
@@ -474,9 +483,9 @@ def test_explain_names_the_policy_whose_settings_are_others_now(run, later, stal
     snapshot = cluster.Snapshot(
         pod=pod, namespace="default", namespace_labels=labels, policies=(policy_from_object(now),)
     )
-    assert explain.changed_since(snapshot) == stale_against
+    assert why.changed_since(snapshot) == stale_against
     snapshot.pod["metadata"]["labels"] = {"app": "another"}
-    assert explain.changed_since(snapshot) is None
+    assert why.changed_since(snapshot) is None
 
 
 def tuned_snapshot(run, image_id="", **key):
@@ -554,8 +563,8 @@ def test_explain_says_when_a_container_was_resized_since_it_was_planned(run, lim
     )
     pod["spec"]["containers"][0]["resources"]["limits"] = {"cpu": limit} if limit else {}
     snapshot = cluster.Snapshot(pod=pod, namespace="default", namespace_labels={}, policies=())
-    (found,) = explain.explained(snapshot)
-    assert explain.resized_to(snapshot, found) == resized
+    (found,) = why.explained(snapshot)
+    assert why.resized_to(snapshot, found) == resized
     assert explain._document(snapshot)["resizedTo"] == ({"serve": resized} if resized else {})
 
 

@@ -15,6 +15,7 @@ from support.api_server import answering
 
 from raddle_operator import kube as k
 from raddle_operator.cli import live
+from raddle_operator.cli.choice import Choice
 
 PID = {"pid": 7, "command": "python", "readable": True, "threads": 5, "door": True, "python": True, "counts": {}}
 SERVES = {**PID, "runtimes": ["onnxruntime"], "reached": True, "why": "", "said": "onnxruntime 1.30.0: intra_op=2"}
@@ -185,7 +186,7 @@ async def test_pods_that_have_come_to_their_end_are_not_counted(tmp_path, monkey
             yield client
 
         monkeypatch.setattr(live.cluster, "connected", connected)
-        answers = await live.of_pods("shop", "app=x", None, None, everywhere=False)
+        answers = await live.of_choice(Choice(namespace="shop", selector="app=x"), None, None)
     assert [one.problem for one in answers] == [
         f"it does not run: the pod is {phase}" for phase in ("Pending", "Unknown")
     ]

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import REGISTRY
 from support import webhooks
 
-from raddle_operator.cli import cluster, explain
+from raddle_operator.cli import cluster, why
 from raddle_operator.controller import metrics
 from raddle_operator.controller.examine import verdict
 from raddle_operator.controller.facts import read_policy
@@ -140,7 +140,7 @@ def of_the_controller(obj, policies):
 def of_explain(obj, policies):
     found = tuple(policy_from_object(one) for one in policies)
     world = cluster.Snapshot(pod=obj, namespace="models", namespace_labels=LABELS, policies=found)
-    return explain.why_not(world).reason
+    return why.why_not(world).reason
 
 
 @pytest.mark.parametrize("reason", WHOLE_PODS)
@@ -162,7 +162,7 @@ async def test_what_a_pod_does_not_get_has_the_same_reason_for_all(tmp_path, cap
     assert reason in counted
     found = (policy_from_object(policy),)
     world = cluster.Snapshot(pod=obj, namespace="models", namespace_labels=LABELS, policies=found)
-    (outcome,) = explain._decide(world).containers
+    (outcome,) = why.decided(world).containers
     assert reason in [str(skip.reason) for skip in outcome.withheld]
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from support import strategies
 
-from raddle_operator.objects.selectors import SelectorError, compile_selector
+from raddle_operator.objects.selectors import SelectorError, compile_selector, to_query
 
 LABELS = {"app": "resnet", "tier": "gpu"}
 
@@ -67,3 +67,26 @@ def test_a_selector_that_cannot_be_used_is_refused_by_its_part(selector, path):
 def test_any_json_is_a_selector_or_a_selector_error(selector):
     with contextlib.suppress(SelectorError):
         compile_selector(selector).matches(LABELS)
+
+
+@pytest.mark.parametrize(
+    ("selector", "query"),
+    [
+        ({}, ""),
+        ({"matchLabels": {"app": "web", "tier": "front"}}, "app=web,tier=front"),
+        (
+            {
+                "matchLabels": {"app": "web"},
+                "matchExpressions": [
+                    {"key": "a", "operator": "In", "values": ["x", "y"]},
+                    {"key": "b", "operator": "NotIn", "values": ["z"]},
+                    {"key": "c", "operator": "Exists"},
+                    {"key": "d", "operator": "DoesNotExist"},
+                ],
+            },
+            "app=web,a in (x,y),b notin (z),c,!d",
+        ),
+    ],
+)
+def test_a_selector_is_the_query_of_a_list(selector, query):
+    assert to_query(selector) == query

@@ -31,6 +31,7 @@ from raddle_operator.kube import (
     KubeError,
     NotFound,
     Object,
+    Page,
     Resource,
 )
 from raddle_operator.objects import nfd, nodecheck, nodetopology
@@ -106,28 +107,60 @@ async def read(name: str, namespace: str | None, kubeconfig: Path | None, contex
     """A pod with its namespace's labels and the policies that may govern it. Raises click.ClickException."""
     place = namespace or current_namespace(kubeconfig, context)
     async with connected(kubeconfig, context) as kube:
-        pod = await _get(kube, PODS, name, place)
-        labels = (await _get(kube, NAMESPACES, place))["metadata"].get("labels") or {}
-        own = await kube.list(INFERENCE_THREADINGS, place)
-        everywhere = await kube.list(CLUSTER_INFERENCE_THREADINGS)
-        its_machine = await _machine_of(kube, (pod.get("spec") or {}).get("nodeName"))
-        architectures = await _architectures(kube)
-        unlabelled = await _unlabelled(kube)
-        # Items of a list need not carry their kind.
-        objects = [{**obj, "kind": INFERENCE_THREADINGS.kind} for obj in own.items]
-        objects += [{**obj, "kind": CLUSTER_INFERENCE_THREADINGS.kind} for obj in everywhere.items]
-        policies = tuple(_policies(objects))
-        tunings = await _tunings(kube, place) if any(policy.policy.tuning for policy in policies) else None
-    return Snapshot(
-        pod=pod,
-        namespace=place,
-        namespace_labels=labels,
-        policies=policies,
-        machine=its_machine,
-        architectures=architectures,
-        unlabelled=unlabelled,
-        tunings=tunings,
-    )
+        return await Snapshots(kube).of(await _get(kube, PODS, name, place))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """What the pods of a namespace have in common."""
+
+    labels: Mapping[str, str]
+    policies: tuple[PolicyObject, ...]
+    tunings: Tunings | None
+
+
+class Snapshots:
+    """Makes snapshots of pods; what several of them have in common is read once."""
+
+    def __init__(self, kube: Kube) -> None:
+        """`kube` is asked when a snapshot is made."""
+        self._kube = kube
+        self._everywhere: tuple[list[PolicyObject], frozenset[str], str] | None = None
+        self._places: dict[str, _Place] = {}
+        self._machines: dict[str, Machine | None] = {}
+
+    async def of(self, pod: Object) -> Snapshot:
+        """A pod and all that decides what it gets. Raises KubeError, and ClickException where its namespace is gone."""
+        namespace = pod["metadata"].get("namespace") or "default"
+        node = (pod.get("spec") or {}).get("nodeName") or ""
+        if self._everywhere is None:
+            cluster_wide = _policies(CLUSTER_INFERENCE_THREADINGS, await self._kube.list(CLUSTER_INFERENCE_THREADINGS))
+            self._everywhere = cluster_wide, await _architectures(self._kube), await _unlabelled(self._kube)
+        cluster_wide, architectures, unlabelled = self._everywhere
+        if namespace not in self._places:
+            self._places[namespace] = await self._place(namespace, cluster_wide)
+        if node not in self._machines:
+            self._machines[node] = await _machine_of(self._kube, node)
+        place = self._places[namespace]
+        return Snapshot(
+            pod=pod,
+            namespace=namespace,
+            namespace_labels=place.labels,
+            policies=place.policies,
+            machine=self._machines[node],
+            architectures=architectures,
+            unlabelled=unlabelled,
+            tunings=place.tunings,
+        )
+
+    async def _place(self, namespace: str, cluster_wide: list[PolicyObject]) -> _Place:
+        labels = (await _get(self._kube, NAMESPACES, namespace))["metadata"].get("labels") or {}
+        own = _policies(INFERENCE_THREADINGS, await self._kube.list(INFERENCE_THREADINGS, namespace))
+        policies = (*own, *cluster_wide)
+        tuned = any(policy.policy.tuning for policy in policies)
+        return _Place(
+            labels=labels, policies=policies, tunings=await _tunings(self._kube, namespace) if tuned else None
+        )
 
 
 async def _unlabelled(kube: Kube) -> str:
@@ -183,11 +216,12 @@ async def _tunings(kube: Kube, namespace: str) -> Tunings | None:
     return read
 
 
-def _policies(objects: list[Object]) -> list[PolicyObject]:
+def _policies(resource: Resource, found: Page) -> list[PolicyObject]:
     read = []
-    for obj in objects:
+    for obj in found.items:
         try:
-            read.append(policy_from_object(obj))
+            # Items of a list need not carry their kind.
+            read.append(policy_from_object({**obj, "kind": resource.kind}))
         except SpecError:
             # The webhook leaves it out as well; its status says why.
             continue

@@ -11,18 +11,17 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Final
 
-import click
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 
 from raddle import delivery, env
 from raddle_operator.cli import cluster, output
+from raddle_operator.cli.choice import Choice, pods
 from raddle_operator.injection import plan_annotations
-from raddle_operator.kube import PODS, ApiError, Forbidden, Kube, NotFound, Object
+from raddle_operator.kube import ApiError, Forbidden, Kube, NotFound, Object
 
 AT_ONCE: Final = 16
-_ENDED: Final = ("Succeeded", "Failed")
 TIMEOUT_S: Final = 20.0
 NOT_FOUND: Final = (126, 127)
 """What some container runtimes end with where there is no such program."""
@@ -70,18 +69,10 @@ def injected(pod: Object) -> list[str]:
     return [container for prefix, container in split if prefix == env.PLAN_PREFIX]
 
 
-async def of_pods(
-    namespace: str | None, selector: str, kubeconfig: Path | None, context: str | None, *, everywhere: bool
-) -> list[Answer]:
-    """What the injected containers of a selection say, in the API server's order. Raises ClickException.
-
-    Pods that have come to their end (a Job's) have nobody to ask, and are left out.
-    """
-    place = "" if everywhere else namespace or cluster.current_namespace(kubeconfig, context)
-    wanted = ",".join(part for part in (f"{env.INJECTED_LABEL}=true", selector) if part)
+async def of_choice(choice: Choice, kubeconfig: Path | None, context: str | None) -> list[Answer]:
+    """What the injected containers of a choice say, in the API server's order. Raises ClickException."""
     async with cluster.connected(kubeconfig, context) as kube:
-        pods = (await kube.list(PODS, place, label_selector=wanted)).items
-        return await _ask(kube, [pod for pod in pods if (pod.get("status") or {}).get("phase") not in _ENDED])
+        return await _ask(kube, [pod async for pod in pods(kube, choice, f"{env.INJECTED_LABEL}=true")])
 
 
 async def of_pod(pod: Object, kubeconfig: Path | None, context: str | None) -> list[Answer]:
@@ -310,12 +301,3 @@ def document(answers: Sequence[Answer]) -> dict[str, Any]:
             for one in answers
         ],
     }
-
-
-def selection_error(pod: str | None, selector: str, *, everywhere: bool, live: bool) -> click.UsageError | None:
-    """What is wrong with a choice of pods, None where it is one."""
-    if pod is None and not live:
-        return click.UsageError("name a pod, as pod/NAME, or ask several with --live")
-    if pod is not None and (selector or everywhere):
-        return click.UsageError("name a pod, or select several by --selector and --all-namespaces")
-    return None

@@ -45,6 +45,7 @@ SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", namespaced=True,
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", namespaced=True, kind="Deployment")
 STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", namespaced=True, kind="StatefulSet")
 DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", namespaced=True, kind="DaemonSet")
+REPLICA_SETS: Final = Resource("apps", "v1", "replicasets", namespaced=True, kind="ReplicaSet")
 JOBS: Final = Resource("batch", "v1", "jobs", namespaced=True, kind="Job")
 RESOURCE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", namespaced=True, kind="ResourceClaim")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", namespaced=True, kind="Lease")

@@ -139,9 +139,14 @@ class NodeReport:
 
 def to_document(report: NodeReport) -> dict[str, Any]:
     """The report as the agent serves it: names in camel case, None and empty lists left out."""
-    found = _document(report)
+    return {**as_document(report), "containers": [as_document(one) for one in report.containers]}
+
+
+def as_document(part: NodeReport | Container | Finding) -> dict[str, Any]:
+    """A report or a part of one, written in the same way."""
+    found = _document(part)
     assert isinstance(found, dict)  # a dataclass makes one
-    return {**found, "containers": found.get("containers", [])}
+    return found
 
 
 def _document(value: Any) -> Any:

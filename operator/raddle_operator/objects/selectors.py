@@ -75,6 +75,19 @@ def compile_selector(selector: Any) -> Selector:
     return Selector(_pairs(selector.get("matchLabels")), requirements)
 
 
+def to_query(selector: Mapping[str, Any]) -> str:
+    """A LabelSelector that the API server has taken, as the text of a list's `labelSelector`; "" selects everything."""
+    texts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    for expression in selector.get("matchExpressions") or ():
+        key, values = expression["key"], ",".join(expression.get("values") or ())
+        texts.append(
+            {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "DoesNotExist": f"!{key}"}.get(
+                expression["operator"], key
+            )
+        )
+    return ",".join(texts)
+
+
 def _pairs(pairs: Any) -> dict[str, str]:
     if pairs is None:
         return {}

@@ -1,0 +1,117 @@
+"""What the agents of nodes report, read through the API server's proxy with the user's own rights."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from raddle_operator.cli.picture.model import printable
+from raddle_operator.kube import MUTATING_WEBHOOKS, PODS, Forbidden, Kube, KubeError, NotFound, Object, Unavailable
+from raddle_operator.objects import nodereport
+from raddle_operator.objects.nodereport import Container, NodeReport
+from raddle_operator.objects.reading import SpecError
+
+PORT: Final = 8082
+AGENTS: Final = "app.kubernetes.io/name=raddle,app.kubernetes.io/component=agent"
+NAMESPACE: Final = "raddle-system"
+"""Where Raddle is looked for where one may not read where it is."""
+AT_ONCE: Final = 32
+TIMEOUT_S: Final = 10.0
+NOBODY: Final = "no agent watches there"
+SILENT: Final = f"its agent does not answer on port {PORT}; it does where agent.watch is not None"
+
+Fetch = Callable[[str], Awaitable[Object]]
+"""The name of an agent's pod -> the JSON that it answers. Raises KubeError or ValueError."""
+Told = Callable[[int, int], None]
+"""What is told, each time a node has answered or has not: how many of how many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reports:
+    """Reports by node; `failed` says why a node's agent gave none, `problem` why no agent could be asked, else ""."""
+
+    by_node: Mapping[str, NodeReport] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+    problem: str = ""
+
+    def missing(self, nodes: Collection[str]) -> str:
+        """Why what runs on some of these nodes is not known, in a line; "" where it is known of all."""
+        if self.problem:
+            return self.problem
+        silent = {node: self.failed.get(node, NOBODY) for node in nodes if node not in self.by_node}
+        if not silent:
+            return ""
+        (why, count), *others = Counter(silent.values()).most_common()
+        names = [node for node, said in silent.items() if said == why]
+        shown = ", ".join(names[:3]) + f" and {count - 3} more" * (count > 3)
+        more = f"; {len(silent) - count} more nodes for other reasons" if others else ""
+        return f"node{'s' * (count > 1)} {shown}: {why}{more}"
+
+    def container(self, node: str, uid: str, name: str) -> Container | None:
+        """What the node's agent says of a container; None where it says nothing."""
+        report = self.by_node.get(node)
+        found = report.containers if report is not None else ()
+        return next((one for one in found if (one.uid, one.name) == (uid, name)), None)
+
+
+async def read(agents: Mapping[str, str], fetch: Fetch, told: Told | None = None) -> Reports:
+    """The reports of agents, node -> pod, some at once; a node that gives none is named, and is not fatal."""
+    gate = asyncio.Semaphore(AT_ONCE)
+    by_node: dict[str, NodeReport] = {}
+    failed: dict[str, str] = {}
+
+    async def one(node: str, pod: str) -> None:
+        async with gate:
+            try:
+                async with asyncio.timeout(TIMEOUT_S):
+                    by_node[node] = nodereport.from_document(await fetch(pod))
+            except TimeoutError:
+                failed[node] = f"no answer within {TIMEOUT_S:g} s"
+            except Forbidden:
+                failed[node] = "you may not ask its agent: that takes the right to get pods/proxy there"
+            except (NotFound, Unavailable):
+                failed[node] = SILENT
+            except (KubeError, SpecError, ValueError) as error:
+                failed[node] = printable(f"its agent's report can't be read: {error}")[:200]
+        if told is not None:
+            told(len(by_node) + len(failed), len(agents))
+
+    await asyncio.gather(*(one(node, pod) for node, pod in agents.items()))
+    return Reports(by_node=dict(sorted(by_node.items())), failed=dict(sorted(failed.items())))
+
+
+async def of_nodes(kube: Kube, nodes: Collection[str] | None = None, told: Told | None = None) -> Reports:
+    """The reports of these nodes, None: of all that have an agent. Raises KubeError other than Forbidden."""
+    namespace = await _installed_in(kube)
+    try:
+        pods = (await kube.list(PODS, namespace, label_selector=AGENTS)).items
+    except Forbidden:
+        return Reports(problem=f"you may not list the agents: that takes the right to list pods in {namespace}")
+    agents = {
+        node: str(pod["metadata"]["name"])
+        for pod in pods
+        if (node := str((pod.get("spec") or {}).get("nodeName") or ""))
+        and (pod.get("status") or {}).get("phase") == "Running"
+        and (nodes is None or node in nodes)
+    }
+    if not agents:
+        return Reports(problem=f"no agent runs {'there' if nodes is not None and pods else f'in {namespace}'}")
+
+    async def fetch(pod: str) -> Object:
+        path = PODS.path(namespace, f"{pod}:{PORT}", "proxy/v1/report")
+        return await kube.request("GET", path, timeout_s=TIMEOUT_S)
+
+    return await read(agents, fetch, told)
+
+
+async def _installed_in(kube: Kube) -> str:
+    """The namespace of Raddle's own pods, as its webhook's configuration names it."""
+    try:
+        configuration = await kube.get(MUTATING_WEBHOOKS, "raddle")
+    except (NotFound, Forbidden):
+        return NAMESPACE
+    services = [(one.get("clientConfig") or {}).get("service") or {} for one in configuration.get("webhooks") or ()]
+    return next((str(one["namespace"]) for one in services if one.get("namespace")), NAMESPACE)

@@ -1,0 +1,155 @@
+"""What `raddle explain` and `raddle top` make of a real API server: pods by what people name, agents through its proxy."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import replace
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from support import nodereports
+
+from cluster.objects import deployment, namespace
+from raddle_operator import cli
+from raddle_operator.cli import reports
+
+pytestmark = pytest.mark.cluster
+
+SPACE = "watching"
+POLICY = f"""
+apiVersion: raddle.dev/v1alpha1
+kind: InferenceThreading
+metadata: {{name: serving, namespace: {SPACE}}}
+spec: {{podSelector: {{}}}}
+"""
+AGENT_LABELS = {"app.kubernetes.io/name": "raddle", "app.kubernetes.io/component": "agent"}
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory):
+    """What the webhook would make of a pod."""
+    folder = tmp_path_factory.mktemp("plan")
+    (folder / "policy.yaml").write_text(POLICY)
+    container = {"name": "serve", "image": "x", "resources": {"limits": {"cpu": "2"}}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": SPACE}}
+    (folder / "pod.yaml").write_text(yaml.safe_dump({**pod, "spec": {"containers": [container]}}))
+    done = CliRunner().invoke(cli.main, ["plan", "-f", str(folder), "-o", "yaml"])
+    assert done.exit_code == 0, done.stderr
+    return yaml.safe_load(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def world(api_server, planned):
+    """A Deployment with two pods on node n1, a StatefulSet with one on n2, a stock pod; and an agent on n1."""
+    address = nodereports.own_address()
+    if not address:
+        pytest.skip("this machine has no address but loopback's, to which an API server does not proxy")
+    client = api_server.client
+    client.apply(namespace(SPACE))
+    for place in (SPACE, reports.NAMESPACE):
+        client.apply(
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": place}}
+        )
+    client.apply(yaml.safe_load(POLICY))
+    ended = contextlib.ExitStack()
+
+    def create(name, node, labels, *, place=SPACE, base=None, **status):
+        pod = base or {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {}}
+        spec = {"containers": [{"name": "serve", "image": "x"}], **pod["spec"], "nodeName": node}
+        spec.pop("volumes", None)
+        for one in spec["containers"]:
+            one.pop("volumeMounts", None)
+        metadata = {**pod["metadata"], "name": name, "namespace": place}
+        metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
+        path = f"/api/v1/namespaces/{place}/pods"
+        found = client.post(path, {**pod, "metadata": metadata, "spec": spec})
+        ended.callback(client.request, "DELETE", f"{path}/{name}", {"gracePeriodSeconds": 0})
+        client.merge(f"{path}/{name}/status", {"status": {"phase": "Running", **status}})
+        return found["metadata"]["uid"]
+
+    with ended:
+        web = deployment("web", 2, namespace=SPACE)
+        client.apply(web)
+        stateful = {**web, "kind": "StatefulSet", "metadata": {"name": "db", "namespace": SPACE}}
+        labels = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["db"]}]}
+        template = {**web["spec"]["template"], "metadata": {"labels": {"app": "db"}}}
+        client.apply({**stateful, "spec": {"serviceName": "db", "selector": labels, "template": template}})
+        uids = [create(f"web-{number}", "n1", {"app": "web"}, base=planned) for number in range(2)]
+        create("db-0", "n2", {"app": "db"}, base=planned)
+        create("stock", "n1", {"app": "stock"})
+        ips = {"podIP": address, "podIPs": [{"ip": address}]}
+        create("raddle-agent-1", "n1", AGENT_LABELS, place=reports.NAMESPACE, **ips)
+        shown = [
+            replace(nodereports.sixteen("web-0"), namespace=SPACE, uid=uids[0]),
+            nodereports.container("web-1", namespace=SPACE, uid=uids[1]),
+        ]
+        ended.enter_context(nodereports.agent(address, reports.PORT, nodereports.report("n1", *shown)))
+        yield api_server
+
+
+def raddle(world, *arguments):
+    done = CliRunner(env=world.environment()).invoke(cli.main, [*arguments, "-n", SPACE])
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("chosen", "pods"),
+    [
+        (["deployment/web"], {"web-0", "web-1"}),
+        (["deploy/web"], {"web-0", "web-1"}),
+        (["statefulsets/db"], {"db-0"}),
+        (["-l", "app in (web,stock)"], {"web-0", "web-1", "stock"}),
+        ([], {"web-0", "web-1", "db-0", "stock"}),
+    ],
+)
+def test_what_people_name_stands_for_its_pods(world, chosen, pods):
+    found = json.loads(raddle(world, "explain", *chosen, "-o", "json"))
+    assert {pod for group in found["groups"] for pod in group["pods"]} == {f"{SPACE}/{pod}" for pod in pods}
+
+
+def test_several_pods_are_lines_of_equal_answers_with_what_their_nodes_agent_says(world):
+    lines = raddle(world, "explain", "deployment/web").splitlines()
+    assert [line.split()[:5] for line in lines[:3]] == [
+        ["PODS", "CONTAINER", "THREADS", "EFFECTIVE", "FINDING"],
+        ["1", "serve", "2", "16", "CodeSetsIt"],
+        ["1", "serve", "2", "2", "-"],
+    ]
+    assert f"CodeSetsIt in 1 pod, as {SPACE}/web-0" in lines
+    everything = raddle(world, "explain")
+    assert "what runs is not known of all: node n2: no agent watches there" in everything
+
+
+def test_one_pod_is_explained_with_what_runs_in_it(world):
+    text = raddle(world, "explain", "pod/web-0")
+    assert "governed by InferenceThreading/serving" in text
+    assert "  serve: 16 threads, 2 planned; 2.00 of 2 CPUs used" in text
+    assert "fix: leave intra_op_num_threads out" in text
+    assert raddle(world, "explain", "statefulset/db").startswith(f"pod/db-0 in {SPACE}, node n2")
+
+
+def test_what_is_not_there_is_one_line_and_exit_code_one(world):
+    for chosen, said in (
+        (["deployment/nothing"], f"deployment/nothing not found in namespace {SPACE}"),
+        (["-l", "app=nothing"], f"no pods of namespace {SPACE} with labels app=nothing"),
+    ):
+        done = CliRunner(env=world.environment()).invoke(cli.main, ["explain", *chosen, "-n", SPACE])
+        assert (done.exit_code, done.stderr) == (1, f"Error: {said}\n")
+
+
+def test_without_the_right_to_ask_agents_the_plans_are_shown(world):
+    name, api = "plans-only", "rbac.authorization.k8s.io/v1"
+    rules = [
+        {"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["get", "list"]},
+        {"apiGroups": ["raddle.dev", "apps"], "resources": ["*"], "verbs": ["get", "list"]},
+    ]
+    world.client.apply({"apiVersion": api, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules})
+    binding = {"apiVersion": api, "kind": "ClusterRoleBinding", "metadata": {"name": name}}
+    binding["roleRef"] = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    binding["subjects"] = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}]
+    world.client.apply(binding)
+    text = raddle(world, "explain", "deployment/web", "--kubeconfig", str(world.user(name)))
+    assert text.splitlines()[1].split()[:4] == ["2", "serve", "2", "-"]
+    assert "you may not ask its agent: that takes the right to get pods/proxy there" in text

@@ -1,0 +1,106 @@
+"""Agents' reports as commands read them: all at once within a bound, and what is said of nodes that give none."""
+
+import asyncio
+from types import MappingProxyType
+
+import pytest
+from aiohttp import web
+from support import nodereports
+from support.api_server import answering
+
+from raddle_operator.cli import reports
+from raddle_operator.kube import Forbidden, NotFound, Unavailable
+from raddle_operator.objects import nodereport
+
+GOOD = nodereport.to_document(nodereports.report("n1", nodereports.sixteen()))
+
+
+async def test_many_nodes_are_asked_at_once_but_not_all():
+    now, most, told = 0, 0, []
+
+    async def fetch(_):
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0)
+        now -= 1
+        return GOOD
+
+    nodes = {f"n{number}": f"agent-{number}" for number in range(100)}
+    found = await reports.read(nodes, fetch, lambda *counts: told.append(counts))
+    assert (len(found.by_node), found.failed, most) == (100, {}, reports.AT_ONCE)
+    assert told == [(number, 100) for number in range(1, 101)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Forbidden(403, "Forbidden", "no"), "you may not ask its agent: that takes the right to get pods/proxy there"),
+        (Unavailable(503, "ServiceUnavailable", "connection refused"), reports.SILENT),
+        (NotFound(404, "NotFound", "gone"), reports.SILENT),
+        ({**GOOD, "level": "Everything"}, "its agent's report can't be read: level: is 'Everything', must be one of"),
+        ([], "its agent's report can't be read: report"),
+        (ValueError("no\x1b JSON"), "its agent's report can't be read: no? JSON"),
+    ],
+)
+async def test_a_node_that_gives_no_report_says_why_and_the_others_are_read(answer, said):
+    async def fetch(pod):
+        if pod == "bad" and isinstance(answer, Exception):
+            raise answer
+        return answer if pod == "bad" else GOOD
+
+    found = await reports.read({"n1": "good", "n2": "bad"}, fetch)
+    assert list(found.by_node) == ["n1"]
+    assert found.failed["n2"].startswith(said)
+    assert found.missing(["n1"]) == ""
+    assert found.missing(["n1", "n2"]) == f"node n2: {found.failed['n2']}"
+
+
+def test_what_is_missing_is_one_line_for_many_nodes():
+    failed = {f"n{number}": "no answer within 10 s" for number in range(9)}
+    found = reports.Reports(failed=MappingProxyType(failed))
+    assert found.missing([*failed, "other"]) == (
+        "nodes n0, n1, n2 and 6 more: no answer within 10 s; 1 more nodes for other reasons"
+    )
+    assert reports.Reports(problem="nobody").missing(["n1"]) == "nobody"
+
+
+def agent(node, phase="Running"):
+    return {"metadata": {"name": f"agent-{node}"}, "spec": {"nodeName": node}, "status": {"phase": phase}}
+
+
+async def test_agents_are_asked_where_raddle_is_installed_and_only_those_of_the_nodes(tmp_path):
+    asked = []
+
+    async def handler(request):
+        if request.path.endswith("mutatingwebhookconfigurations/raddle"):
+            return web.json_response({"webhooks": [{"clientConfig": {"service": {"namespace": "elsewhere"}}}]})
+        if request.path == "/api/v1/namespaces/elsewhere/pods":
+            assert request.query["labelSelector"] == reports.AGENTS
+            return web.json_response({"items": [agent("n1"), agent("n2"), agent("n3", "Pending")]})
+        asked.append(request.path)
+        return web.json_response(GOOD)
+
+    async with answering(handler, tmp_path) as (kube, _):
+        found = await reports.of_nodes(kube, {"n1", "n3"})
+    assert asked == ["/api/v1/namespaces/elsewhere/pods/agent-n1:8082/proxy/v1/report"]
+    assert found.container("n1", "uid-resnet-0", "serve") == nodereports.sixteen()
+    assert found.container("n1", "uid-resnet-0", "other") is None
+    assert found.missing(["n3"]) == "node n3: no agent watches there"
+
+
+@pytest.mark.parametrize(
+    ("status", "problem"),
+    [
+        (403, "you may not list the agents: that takes the right to list pods in raddle-system"),
+        (200, "no agent runs in raddle-system"),
+    ],
+)
+async def test_why_nobody_can_be_asked_is_said(tmp_path, status, problem):
+    async def handler(request):
+        if request.path.endswith("raddle"):
+            return web.json_response({}, status=403)
+        return web.json_response({"items": []}, status=status)
+
+    async with answering(handler, tmp_path) as (kube, _):
+        assert await reports.of_nodes(kube) == reports.Reports(problem=problem)
