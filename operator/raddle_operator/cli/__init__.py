@@ -22,7 +22,8 @@ COMMANDS: Final = {
     "tune": ("tune.command", "Find the best settings for a model or a server here, and prove them. Needs no cluster."),
     "tuned": ("tuned.command", "Show what a tuning found, from its JSON or the log of its Job."),
     "presets": ("presets", "Show the servers that are known, and what each gets. Needs no cluster."),
-    "explain": ("explain", "Say why a running pod has the numbers it has, or why it was skipped."),
+    "explain": ("explain", "Say why pods have the numbers they have, or why they were skipped, and what runs."),
+    "top": ("top.command", "Show what runs now: planned against effective threads, throttled, delay, a node's cores."),
     "topology": ("topology", "Show a machine: sockets, NUMA nodes, caches, cores, and what may be used."),
     "analyze": ("analyze.command", "Show what a model is made of, and what scales with threads. Needs no cluster."),
     "selftest": ("selftest", "Check that the webhook answers (`helm test` runs it)."),
@@ -99,7 +100,8 @@ Examples:
   raddle run --limit 4 -- python serve.py
   raddle tune model.onnx --limit 2 --rate 50
   raddle analyze model.onnx
-  kubectl raddle explain pod/resnet-7d9f -n models
+  kubectl raddle explain deployment/resnet -n models
+  kubectl raddle top pods -n models
   raddle topology
 """
 

@@ -133,7 +133,7 @@ def topology(
     if form == "svg":
         click.echo(svg.draw(picture), nl=False)
     else:
-        _print(picture, seen.machine.problems)
+        show(picture, seen.machine.problems)
 
 
 def _check_usage(**given: Any) -> None:
@@ -247,7 +247,8 @@ def _read_report(path: Path) -> Mapping[str, Any]:
 # --- how it is printed ----------------------------------------------------------------------------------------------
 
 
-def _print(picture: Picture, problems: Sequence[Problem]) -> None:
+def show(picture: Picture, problems: Sequence[Problem]) -> None:
+    """Prints a picture as wide as the terminal, and what could not be read of the machine."""
     # COLUMNS, else the terminal's width, else 80.
     width = shutil.get_terminal_size().columns
     ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")

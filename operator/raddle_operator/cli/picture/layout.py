@@ -8,7 +8,7 @@ to it, and CPUs that are in no group of a level get a box of their own. Each onl
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from raddle.cpus import cpuset
@@ -16,6 +16,7 @@ from raddle.cpus.topology import CoreType, Group, Machine, NUMANode, cores_withi
 from raddle_operator.cli.picture.flow import unbroken
 from raddle_operator.cli.picture.model import (
     ISOLATED,
+    SHARED,
     SYMBOLS,
     Box,
     Cell,
@@ -254,11 +255,13 @@ class _Nest:
 
     def _cell(self, cpu: int) -> Cell:
         bit = 1 << cpu
-        state, sign = self._state(bit)
+        cell = self._marks.ran.get(cpu)
+        if cell is None:
+            state, sign = self._state(bit)
+            cell = Cell(cpu=cpu, state=state, sign=sign)
         isolated = bool(bit & self._machine.isolated)
-        return Cell(
-            cpu=cpu, state=state, sign=sign + ISOLATED[0] * isolated, isolated=isolated, slow=bool(bit & self._slow)
-        )
+        sign = cell.sign + SHARED[0] * cell.shared + ISOLATED[0] * isolated
+        return replace(cell, sign=sign, isolated=isolated, slow=bool(bit & self._slow))
 
     def _state(self, bit: int) -> tuple[State, str]:
         marks = self._marks

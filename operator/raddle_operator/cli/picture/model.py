@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum, unique
 from typing import Final
 
@@ -20,6 +20,9 @@ class State(StrEnum):
     CALLER = "caller"
     WORKER = "worker"
     POOL = "pool"
+    QUIET = "quiet"
+    USED = "used"
+    BUSY = "busy"
 
 
 SYMBOLS: Final[Mapping[State, tuple[str, str]]] = {
@@ -30,16 +33,21 @@ SYMBOLS: Final[Mapping[State, tuple[str, str]]] = {
     State.OUTSIDE: ("-", "outside the CPU set"),
     State.RESERVED: ("r", "reserved for the system"),
     State.OFFLINE: ("x", "offline"),
+    State.QUIET: ("<30", "percent of its time in use, estimated"),
+    State.USED: ("<70", "percent of its time in use, estimated"),
+    State.BUSY: ("70+", "percent of its time in use, estimated"),
 }
 """The sign of each state but FREE, and what the legend says of it, in the legend's order."""
 ISOLATED: Final = ("i", "isolated: the scheduler keeps off")
+SHARED: Final = ("!", "on its core ran threads of several containers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One CPU: its number (None: not known yet), its state, the sign beside the number ("" for none).
 
-    `slow`: of a core type that is not the machine's fastest.
+    `slow`: of a core type that is not the machine's fastest. `shared`: threads of several containers ran on its core.
+    `said` is what else a reader is told of it.
     """
 
     cpu: int | None
@@ -47,6 +55,8 @@ class Cell:
     sign: str = ""
     isolated: bool = False
     slow: bool = False
+    shared: bool = False
+    said: str = ""
 
 
 Core = tuple[Cell, ...]
@@ -81,7 +91,8 @@ class Marks:
     """Who uses the CPUs: sets of CPUs that are drawn in another state than free.
 
     `outside` not for the container; `idle` its own, unused; `pool` for any of its threads; `caller` left to the
-    calling thread; `workers` one set for each worker that is pinned to CPUs, which may be the same for several.
+    calling thread; `workers` one set for each worker that is pinned to CPUs, which may be the same for several. `ran`
+    are the CPUs on which something was seen to run, as they are drawn.
     `facts` are lines above the picture. `boxes` are drawn below the machine, for what is known to run there but not on
     which CPUs.
     """
@@ -91,6 +102,7 @@ class Marks:
     pool: int = 0
     caller: int = 0
     workers: tuple[int, ...] = ()
+    ran: Mapping[int, Cell] = field(default_factory=dict)
     facts: tuple[tuple[str, str], ...] = ()
     boxes: tuple[Box, ...] = ()
 
@@ -117,6 +129,8 @@ def legend(boxes: Sequence[Box]) -> tuple[tuple[str, str, str], ...]:
     found = [(sign, text, str(state)) for state, (sign, text) in SYMBOLS.items() if state in states]
     if any(cell.isolated for cell in cells):
         found.append((*ISOLATED, "isolated"))
+    if any(cell.shared for cell in cells):
+        found.append((*SHARED, "shared"))
     return tuple(found)
 
 

@@ -39,6 +39,7 @@ _LIGHT: Final = {
     "die": "#7c3aed", "die_fill": "#faf5ff", "l3": "#15803d", "l3_fill": "#f0fdf4",
     "type": "#b45309", "type_fill": "#fffbeb", "slow": "#d97706", "worker": "#0f766e", "worker_ink": "#fff",
     "pool": "#5eead4", "caller": "#fcd34d", "idle": "#dbeafe", "reserved": "#fecaca",
+    "quiet": "#fef3c7", "used": "#fdba74", "busy": "#ea580c", "busy_ink": "#0f172a", "shared": "#9f1239",
 }  # fmt: skip
 _DARK: Final = {
     "page": "#0b1220", "ink": "#e8edf5", "soft": "#a3b1c6", "core": "#64748b", "cell": "#26334a", "hatch": "#94a3b8",
@@ -46,6 +47,7 @@ _DARK: Final = {
     "die": "#a78bfa", "die_fill": "#1c1836", "l3": "#4ade80", "l3_fill": "#0e2a22",
     "type": "#fbbf24", "type_fill": "#2a2212", "slow": "#f59e0b", "worker": "#2dd4bf", "worker_ink": "#042f2e",
     "pool": "#115e59", "caller": "#92600a", "idle": "#1e3a6e", "reserved": "#7f1d1d",
+    "quiet": "#4a3a10", "used": "#8a4510", "busy": "#f97316", "busy_ink": "#0b1220", "shared": "#fda4af",
 }  # fmt: skip
 _COLOURS: Final = Template("""\
 .page{fill:$page}
@@ -59,16 +61,21 @@ text{fill:$ink}
 .box.pool>rect{fill:$l3_fill;stroke:$worker}
 .box>rect.core{fill:$page;stroke:$core}
 .box>rect.core.slow{stroke:$slow}
-.cpu rect,.cell{fill:$cell}
+.cpu rect,.tile rect,.cell{fill:$cell}
 .cpu.worker rect{fill:$worker}
 .cpu.worker text{fill:$worker_ink}
 .cpu.pool rect{fill:$pool}
 .cpu.caller rect{fill:$caller}
-.cpu.idle rect{fill:$idle}
+.idle>rect{fill:$idle}
+.quiet>rect{fill:$quiet}
+.used>rect{fill:$used}
+.busy>rect{fill:$busy}
+.busy>text{fill:$busy_ink}
+.shared>rect{stroke:$shared}
 .cpu.reserved rect{fill:url(#raddle-reserved)}
 .cpu.outside rect{fill:none;stroke:$core}
 .cpu.outside text{fill:$soft}
-.cpu.offline rect{fill:url(#raddle-offline);stroke:$core}
+.cpu.offline rect,.tile.offline rect{fill:url(#raddle-offline);stroke:$core}
 .cpu.isolated rect{stroke:$die}
 .cpu.isolated.free rect,.key.isolated rect{fill:url(#raddle-isolated)}
 .cpu.offline text,.cpu.isolated.free text,.key.isolated text{stroke:$page}
@@ -88,10 +95,11 @@ text{font:13px system-ui,-apple-system,"Segoe UI",Roboto,Helvetica,Arial,"DejaVu
 .box.memory>rect,.box.offline>rect,.box.pool>rect{stroke-dasharray:6 4}
 .box>rect.core{stroke-width:1;stroke-dasharray:none}
 .box>rect.core.slow{stroke-dasharray:2 2}
-.cpu text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;text-anchor:middle}
+.cpu text,.tile text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace}
+.cpu text,.tile text{text-anchor:middle}
 .cpu .sign{font-weight:700}
 .cpu.outside rect{stroke-dasharray:2 2}
-.cpu.isolated rect{stroke-width:2}
+.cpu.isolated rect,.shared>rect{stroke-width:2}
 .cpu text{paint-order:stroke;stroke-linejoin:round;stroke-width:3px}
 """
 _PATTERNS: Final = """\
@@ -111,6 +119,23 @@ def _sheet() -> str:
         text.replace("\n", "") for text in (_SHEET, _COLOURS.substitute(_LIGHT), _COLOURS.substitute(_DARK))
     )
     return f"{shapes}\n{light}\n@media (prefers-color-scheme:dark){{{dark}}}\n"
+
+
+def legend(entries: Sequence[tuple[str, str, str]], left: int, y: int, width: int) -> tuple[list[str], int]:
+    """The elements of a legend, (sign, meaning, class) each, in rows of this width; and where it ends."""
+    x, found = left, []
+    for sign, meaning, kind in entries:
+        wide = 34 + sans(meaning) + 16
+        if x > left and x + wide > left + width:
+            x, y = left, y + 26
+        inside = f'<text x="{x + 13}" y="{y + 14}"><tspan class="sign">{escape(sign)}</tspan></text>' if sign else ""
+        found.append(
+            f'<g class="{"cpu" if sign else "tile"} key {kind}">'
+            f'<rect x="{x}" y="{y}" width="26" height="19" rx="3"/>{inside}</g>'
+            f'<text x="{x + 33}" y="{y + 14}">{escape(meaning)}</text>'
+        )
+        x += wide
+    return found, y + 30 if entries else y
 
 
 def document(*, width: int, height: int, title: str, description: str, elements: Sequence[str]) -> str:

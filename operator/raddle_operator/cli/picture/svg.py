@@ -148,7 +148,7 @@ class _Sheet:
 
     def _cell(self, cell: Cell, x: int, y: int) -> None:
         number = "" if cell.cpu is None else str(cell.cpu)
-        kind = f"cpu {cell.state}{' isolated' if cell.isolated else ''}"
+        kind = f"cpu {cell.state}{' isolated' * cell.isolated}{' shared' * cell.shared}"
         data = f' data-cpu="{number}"' if number else ""
         sign = f'<tspan class="sign" dx="{3 if number else 0}">{cell.sign}</tspan>' if cell.sign else ""
         self._out.append(
@@ -178,18 +178,9 @@ class _Sheet:
         return y + 14
 
     def _legend(self, y: int, width: int) -> int:
-        x = _MARGIN
-        for sign, meaning, kind in self._picture.legend:
-            wide = 34 + style.sans(meaning) + 16
-            if x > _MARGIN and x + wide > _MARGIN + width:
-                x, y = _MARGIN, y + 26
-            self._out.append(
-                f'<g class="cpu key {kind}"><rect x="{x}" y="{y}" width="26" height="19" rx="3"/>'
-                f'<text x="{x + 13}" y="{y + 14}"><tspan class="sign">{sign}</tspan></text></g>'
-                f'<text x="{x + 33}" y="{y + 14}">{escape(meaning)}</text>'
-            )
-            x += wide
-        return y + 30 if self._picture.legend else y
+        elements, bottom = style.legend(self._picture.legend, _MARGIN, y, width)
+        self._out += elements
+        return bottom
 
     def _distances_width(self) -> int:
         count = len(self._picture.distances)
@@ -233,8 +224,9 @@ def _described(cell: Cell) -> str:
     if cell.state is State.WORKER:
         number = cell.sign.removeprefix("w").rstrip(ISOLATED[0])
         parts.append(f"worker{'' if number.isdigit() else 's'} {number}")
-    elif cell.state is not State.FREE:
+    elif cell.state is not State.FREE and not cell.said:
         parts.append(SYMBOLS[cell.state][1])
+    parts += [cell.said] * bool(cell.said)
     if cell.isolated:
         parts.append("isolated")
     return ", ".join(parts)

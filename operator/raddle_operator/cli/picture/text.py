@@ -71,6 +71,10 @@ STYLES: Final[Mapping[str, str]] = {
     "reserved": "red",
     "offline": "dim strike",
     "isolated": "magenta",
+    "quiet": "green",
+    "used": "black on yellow",
+    "busy": "bold white on red",
+    "shared": "bold magenta",
 }
 """What a style looks like on a terminal, in rich's words; one that is absent is plain."""
 

@@ -1,0 +1,1 @@
+"""`raddle top`: what runs in the cluster now, as agents report it."""

@@ -1,0 +1,342 @@
+"""`raddle top pods|nodes|policies`: what runs now, as a table that is refreshed or as a picture."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.progress import Progress
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from raddle import env
+from raddle.cpus import cpuset
+from raddle_operator.cli import cluster, output, reports, topology
+from raddle_operator.cli.choice import chosen, pods
+from raddle_operator.cli.picture import layout, svg
+from raddle_operator.cli.picture.model import printable
+from raddle_operator.cli.reports import Reports, Told
+from raddle_operator.cli.top import clusterpicture, nodepicture, rows
+from raddle_operator.cli.top.rows import Node, Row
+from raddle_operator.kube import (
+    CLUSTER_INFERENCE_THREADINGS,
+    INFERENCE_THREADINGS,
+    NODE_CPU_TOPOLOGIES,
+    Forbidden,
+    Kube,
+    NotFound,
+)
+from raddle_operator.objects import nodecheck
+from raddle_operator.objects.nodetopology import TopologyError
+
+EVERY_S: Final = 5.0
+"""How often --watch looks."""
+MANY: Final = 64
+"""From so many nodes on a bar shows how many have answered."""
+COLUMNS: Final = """\b
+THREADS     planned/effective: what runs is the shim's word, else the threads that ran
+CPU         CPU time used, a second
+THROTTLED   share of the periods in which the quota stopped it; of a node, its worst container's
+DELAY       CPU time that threads waited for, a second; with agent.watch Cgroups, how much of the time any waited
+FINDING     why what runs is not what was planned; kubectl raddle explain says what to do
+"""
+EXIT_CODES: Final = """\b
+Exit codes: 0 done, 1 no answer from the cluster or no agent that watches, 2 bad usage, 130 ended by Ctrl-C.
+"""
+_ALIASES: Final = {
+    "pod": "pods",
+    "po": "pods",
+    "node": "nodes",
+    "no": "nodes",
+    "policy": "policies",
+}
+
+
+class _Aliased(click.Group):
+    """A group whose commands have kubectl's other names too."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, or None for a name that isn't one."""
+        return super().get_command(ctx, _ALIASES.get(cmd_name, cmd_name))
+
+
+@click.group(
+    cls=_Aliased,
+    epilog=f"""\b
+Examples:
+  kubectl raddle top pods -n models
+  kubectl raddle top pods -A --sort-by delay --watch
+  kubectl raddle top nodes
+  kubectl raddle top node worker-7                     (its cores, and who ran on each)
+  kubectl raddle top nodes -o html > cluster.html      (all nodes as one picture)
+  kubectl raddle top policies
+
+{COLUMNS}
+{EXIT_CODES}""",
+)
+def top() -> None:
+    """Show what runs now: planned against effective threads, throttling and waiting.
+
+    From the agents of the nodes (agent.watch), which you ask through the API server with your own rights: that takes
+    the rights to list pods and to get pods/proxy in Raddle's namespace. Policies are read from their statuses.
+    """
+
+
+def _options(command: Callable[..., None], *, orders: Sequence[str], forms: Sequence[str]) -> Callable[..., None]:
+    """The options that all three have."""
+    path = click.Path(exists=True, dir_okay=False, path_type=Path)
+    for option in (
+        click.option("--context", help="Context of the kubeconfig. Absent: its current one."),
+        click.option("--kubeconfig", type=path, help="As for kubectl."),
+        click.option("-o", "--output", "form", default="table", show_default=True, type=click.Choice(forms)),
+        click.option("-w", "--watch", is_flag=True, help=f"Look again every {EVERY_S:g} s, until Ctrl-C."),
+        click.option("--no-headers", "bare", is_flag=True, help="Without the line of names."),
+        click.option("--sort-by", "order", default="worst", show_default=True, type=click.Choice(orders)),
+    ):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """How a command was asked to look and to print."""
+
+    kubeconfig: Path | None
+    context: str | None
+    form: str
+    order: str
+    bare: bool
+    watch: bool
+
+    def __post_init__(self) -> None:
+        """Raises click.UsageError for what can't be had together."""
+        if self.watch and self.form not in {"table", "wide"}:
+            raise click.UsageError(f"--watch shows a table; it can't be had with -o {self.form}")
+
+
+# --- pods -------------------------------------------------------------------------------------------------------------
+
+
+@top.command("pods", epilog=f"{COLUMNS}\n{EXIT_CODES}")
+@click.argument("target", required=False)
+@click.option("-n", "--namespace", help="The namespace. Absent: the context's.")
+@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Pods of all namespaces.")
+@click.option("-l", "--selector", default="", help="Pods with these labels.")
+@partial(_options, orders=tuple(rows.POD_ORDERS), forms=("table", "wide", "json", "yaml"))
+def pods_command(target: str | None, namespace: str | None, selector: str, *, everywhere: bool, **how: Any) -> None:
+    """Show the governed containers of pods: of a namespace, of TARGET (pod/NAME, deployment/NAME ...), of all (-A)."""
+    asked = How(**how)
+    choice = chosen(target, namespace, selector, asked.kubeconfig, asked.context, everywhere=everywhere)
+
+    async def look(kube: Kube, told: Told | None) -> Table:
+        if not (choice.namespace or choice.selector):
+            found = await reports.of_nodes(kube, told=told)
+            _fail_without(found)
+            lines = rows.pods(rows.seen(found), asked.order)
+            return Table(columns=rows.PODS, wide=rows.PODS_WIDE, rows=lines, failed=found.failed)
+        nodes, uids = set(), set()
+        async for pod in pods(kube, choice, f"{env.INJECTED_LABEL}=true"):
+            nodes.add(str((pod.get("spec") or {}).get("nodeName") or ""))
+            uids.add(str(pod["metadata"].get("uid")))
+        if not uids:
+            raise click.ClickException(f"no pods with values of {choice.words}")
+        found = await reports.of_nodes(kube, nodes - {""}, told)
+        _fail_without(found)
+        lines = rows.pods(rows.seen(found, uids), asked.order)
+        failed = {node: found.failed.get(node, reports.NOBODY) for node in sorted(nodes - {""} - set(found.by_node))}
+        return Table(columns=rows.PODS, wide=rows.PODS_WIDE, rows=lines, failed=failed)
+
+    _run(asked, look)
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+@top.command("nodes", epilog=f"{COLUMNS}\n{EXIT_CODES}")
+@click.argument("name", required=False)
+@partial(_options, orders=tuple(rows.NODE_ORDERS), forms=("table", "json", "yaml", "svg", "html"))
+def nodes_command(name: str | None, **how: Any) -> None:
+    """Show all nodes; or draw the cores of the node NAME, each CPU with the containers whose threads ran there last."""
+    asked = How(**how)
+    if name is not None:
+        _draw_node(asked, name)
+        return
+
+    async def look(kube: Kube, told: Told | None) -> Table:
+        found = await reports.of_nodes(kube, told=told)
+        _fail_without(found)
+        nodes = rows.summed(found, await _cpus(kube))
+        return Table(columns=rows.NODES, rows=rows.nodes(nodes, asked.order), nodes=nodes)
+
+    _run(asked, look)
+
+
+async def _cpus(kube: Kube) -> Mapping[str, int]:
+    """Node -> its CPUs, of the nodes that Raddle knows; none where one may not look."""
+    found = {}
+    try:
+        async for page in kube.pages(NODE_CPU_TOPOLOGIES):
+            for obj in page.items:
+                online = ((obj.get("spec") or {}).get("cpus") or {}).get("online") or ""
+                try:
+                    found[str(obj["metadata"]["name"])] = cpuset.count(cpuset.parse_list(online))
+                except ValueError:
+                    continue
+    except (NotFound, Forbidden):
+        return {}
+    return found
+
+
+def _draw_node(asked: How, name: str) -> None:
+    if asked.watch or asked.form == "html":
+        raise click.UsageError("a node is drawn once, as text, -o svg, json or yaml")
+
+    async def look() -> tuple[Reports, dict[str, Any]]:
+        async with cluster.connected(asked.kubeconfig, asked.context) as kube:
+            try:
+                return await reports.of_nodes(kube, {name}), await kube.get(NODE_CPU_TOPOLOGIES, name)
+            except NotFound:
+                raise click.ClickException(f"nodecputopology/{name} not found") from None
+
+    found, obj = asyncio.run(look())
+    if missing := found.missing([name]):
+        raise click.ClickException(missing)
+    try:
+        machine = nodecheck.machine_of(obj)
+    except TopologyError as error:
+        raise click.ClickException(f"nodecputopology/{name}: {error}") from None
+    report = found.by_node[name]
+    ran = nodepicture.ran(report, machine)
+    if asked.form in {"json", "yaml"}:
+        output.write(nodepicture.document(report, ran, machine), asked.form)
+        return
+    picture = layout.picture(machine, nodepicture.marks(report, ran))
+    if asked.form == "svg":
+        click.echo(svg.draw(picture), nl=False)
+    else:
+        topology.show(picture, machine.problems)
+
+
+# --- policies ---------------------------------------------------------------------------------------------------------
+
+
+@top.command("policies", epilog=EXIT_CODES)
+@click.option(
+    "-n", "--namespace", help="The namespace. Absent: the context's; ClusterInferenceThreadings are shown too."
+)
+@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Policies of all namespaces.")
+@partial(_options, orders=rows.POLICY_ORDERS, forms=("table", "json", "yaml"))
+def policies_command(namespace: str | None, *, everywhere: bool, **how: Any) -> None:
+    """Show policies with their pods, and how many containers do not run as planned, from the policies' statuses."""
+    asked = How(**how)
+    choice = chosen(None, namespace, "", asked.kubeconfig, asked.context, everywhere=everywhere)
+
+    async def look(kube: Kube, _: Told | None) -> Table:
+        found = []
+        for kind, place in ((INFERENCE_THREADINGS, choice.namespace), (CLUSTER_INFERENCE_THREADINGS, "")):
+            found += [{**obj, "kind": kind.kind} for obj in (await kube.list(kind, place)).items]
+        return Table(columns=rows.POLICIES, rows=rows.policies(found, asked.order))
+
+    _run(asked, look)
+
+
+# --- looking and printing ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """What one look has found. `failed`: nodes of which nothing is known; `nodes` are what a picture is made of."""
+
+    columns: Sequence[str]
+    rows: Sequence[Row]
+    wide: Sequence[str] = ()
+    failed: Mapping[str, str] | None = None
+    nodes: Sequence[Node] = ()
+
+
+Look = Callable[[Kube, Told | None], Awaitable[Table]]
+
+
+def _run(asked: How, look: Look) -> None:
+    """Looks and prints, once or until Ctrl-C."""
+    asyncio.run(_running(asked, look))
+
+
+async def _running(asked: How, look: Look) -> None:
+    console = output.console()
+    async with cluster.connected(asked.kubeconfig, asked.context) as kube:
+        if not asked.watch:
+            with _progress() as told:
+                found = await look(kube, told)
+            _print(asked, console, found)
+            return
+        # Where there is no terminal, one table after the other; rich would print the last only.
+        live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+        with live or nullcontext():
+            while True:
+                shown = Group(_table(asked, found := await look(kube, None)), *_not_known(found))
+                live.update(shown, refresh=True) if live is not None else console.print(shown)
+                await asyncio.sleep(EVERY_S)
+
+
+def _print(asked: How, console: Console, found: Table) -> None:
+    if asked.form in {"json", "yaml"}:
+        document: dict[str, Any] = {"items": [dict(row.document) for row in found.rows]}
+        output.write(document | ({"failed": dict(found.failed)} if found.failed else {}), asked.form)
+    elif asked.form == "svg":
+        click.echo(clusterpicture.svg(found.nodes), nl=False)
+    elif asked.form == "html":
+        click.echo(clusterpicture.page(found.nodes), nl=False)
+    else:
+        console.print(_table(asked, found))
+        for line in _not_known(found):
+            Console(stderr=True, highlight=False).print(line, soft_wrap=True)
+
+
+def _table(asked: How, found: Table) -> RichTable:
+    wide = asked.form == "wide"
+    table = output.table(*found.columns, *(found.wide if wide else ()))
+    table.show_header = not asked.bare
+    for row in found.rows:
+        table.add_row(*(escape(printable(cell)) for cell in (*row.cells, *(row.more if wide else ()))))
+    return table
+
+
+def _not_known(found: Table) -> list[Text]:
+    """The nodes that gave no report, each with its reason."""
+    return [
+        Text(f"node {printable(node)} is not shown: {why}", style="dim") for node, why in (found.failed or {}).items()
+    ]
+
+
+def _fail_without(found: Reports) -> None:
+    """Raises ClickException where not one node has answered."""
+    if found.problem:
+        raise click.ClickException(found.problem)
+    if not found.by_node:
+        raise click.ClickException(found.missing(found.failed))
+
+
+@contextmanager
+def _progress() -> Iterator[Told | None]:
+    """Yields what is told of each answer; a bar on standard error, where it is a terminal and there are many nodes."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task("asking agents", total=None, visible=False)
+
+        def told(answered: int, total: int) -> None:
+            bar.update(task, completed=answered, total=total, visible=total >= MANY)
+
+        yield told
