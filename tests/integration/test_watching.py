@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner
 from support import nodereports
 
-from cluster.objects import deployment, namespace
+from cluster.objects import deployment, namespace, topology
 from raddle_operator import cli
 from raddle_operator.cli import reports
 
@@ -75,6 +75,8 @@ def world(api_server, planned):
         stateful = {**web, "kind": "StatefulSet", "metadata": {"name": "db", "namespace": SPACE}}
         labels = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["db"]}]}
         template = {**web["spec"]["template"], "metadata": {"labels": {"app": "db"}}}
+        client.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+        client.apply(topology("n1"))
         client.apply({**stateful, "spec": {"serviceName": "db", "selector": labels, "template": template}})
         uids = [create(f"web-{number}", "n1", {"app": "web"}, base=planned) for number in range(2)]
         create("db-0", "n2", {"app": "db"}, base=planned)
@@ -153,3 +155,56 @@ def test_without_the_right_to_ask_agents_the_plans_are_shown(world):
     text = raddle(world, "explain", "deployment/web", "--kubeconfig", str(world.user(name)))
     assert text.splitlines()[1].split()[:4] == ["2", "serve", "2", "-"]
     assert "you may not ask its agent: that takes the right to get pods/proxy there" in text
+
+
+def test_top_shows_the_containers_of_what_was_chosen_and_names_the_nodes_that_say_nothing(world):
+    done = CliRunner(env=world.environment()).invoke(cli.main, ["top", "pods", "-n", SPACE, "--sort-by", "name"])
+    assert done.exit_code == 0, done.stderr
+    header, *lines = (line.split() for line in done.stdout.splitlines())
+    assert header == ["NAMESPACE", "POD", "CONTAINER", "CPUS", "THREADS", "CPU", "THROTTLED", "DELAY", "FINDING"]
+    assert [line[1:5] for line in lines] == [["web-0", "serve", "2", "2/16"], ["web-1", "serve", "2", "2/2"]]
+    assert done.stderr == "node n2 is not shown: no agent watches there\n"
+    named = raddle(world, "top", "pods", "pod/web-1", "--no-headers")
+    assert [line.split()[1] for line in named.splitlines()] == ["web-1"]
+    everywhere = CliRunner(env=world.environment()).invoke(cli.main, ["top", "pods", "-A", "-o", "json"])
+    assert [one["pod"] for one in json.loads(everywhere.stdout)["items"]] == ["web-0", "web-1"]
+
+
+def test_top_sums_nodes_draws_one_and_draws_them_all(world):
+    def top(*arguments):
+        done = CliRunner(env={**world.environment(), "COLUMNS": "100"}).invoke(cli.main, ["top", *arguments])
+        assert done.exit_code == 0, done.stderr
+        return done.stdout
+
+    assert top("nodes").splitlines()[1].split() == [
+        "n1",
+        "4",
+        "2",
+        "4/18",
+        "3.50",
+        "83%",
+        "13.50",
+        "1",
+        "CodeSetsIt",
+        "1",
+    ]
+    drawn = top("node", "n1")
+    assert f"A             {SPACE}/web-0 serve: 16 threads, 2 planned" in drawn
+    assert all(f"{cpu}A" in drawn for cpu in range(4))
+    assert 'data-cpu="3"' in top("node", "n1", "-o", "svg")
+    assert json.loads(top("node", "n1", "-o", "json"))["cpus"][0]["threads"] == {"A": 1}
+    assert 'data-node="n1"' in top("nodes", "-o", "svg")
+    assert top("nodes", "-o", "html").startswith("<!doctype html>")
+
+
+def test_top_reads_policies_from_their_statuses(world):
+    status = {"matchedPods": 3, "injectedPods": 3}
+    path = f"/apis/raddle.dev/v1alpha1/namespaces/{SPACE}/inferencethreadings/serving/status"
+    world.client.merge(path, {"status": status})
+    line = raddle(world, "top", "policies").splitlines()[1]
+    assert line.split()[:4] == [SPACE, "serving", "3", "3"]
+
+
+def test_top_of_a_node_that_is_not_there_is_one_line_and_exit_code_one(world):
+    done = CliRunner(env=world.environment()).invoke(cli.main, ["top", "node", "nowhere"])
+    assert (done.exit_code, done.stderr) == (1, "Error: nodecputopology/nowhere not found\n")

@@ -36,7 +36,8 @@ async def test_many_nodes_are_asked_at_once_but_not_all():
     ("answer", "said"),
     [
         (Forbidden(403, "Forbidden", "no"), "you may not ask its agent: that takes the right to get pods/proxy there"),
-        (Unavailable(503, "ServiceUnavailable", "connection refused"), reports.SILENT),
+        (Unavailable(503, "ServiceUnavailable", "error trying to reach service: dial tcp: refused"), reports.SILENT),
+        (Unavailable(503, "", "no window of two looks yet\n"), "its agent says: no window of two looks yet"),
         (NotFound(404, "NotFound", "gone"), reports.SILENT),
         ({**GOOD, "level": "Everything"}, "its agent's report can't be read: level: is 'Everything', must be one of"),
         ([], "its agent's report can't be read: report"),

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import fcntl
 import json
+import os
+import signal
+import struct
+import sys
+import termios
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from io import StringIO
 
 import pytest
+from aiohttp import web
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 from support import nodereports
+from support.api_server import answering
 from support.machines import random_machines
 from support.picture_browser import BROWSER, wrong_with
 
@@ -23,6 +33,7 @@ from raddle_operator.cli import main, output
 from raddle_operator.cli.picture import layout, svg, text, tiles
 from raddle_operator.cli.reports import Reports
 from raddle_operator.cli.top import clusterpicture, nodepicture, rows
+from raddle_operator.objects import nodereport
 from raddle_operator.objects.nodereport import Cause, Finding, Level
 
 NS = {"s": "http://www.w3.org/2000/svg"}
@@ -94,7 +105,12 @@ def test_policies_are_lines_from_their_statuses(golden):
     status = {
         "matchedPods": 12,
         "injectedPods": 11,
-        "running": {"containers": 10, "drifted": 2, "causes": [{"cause": "CodeSetsIt", "count": 2}]},
+        "threads": "1-4",
+        "running": {
+            "containers": 10,
+            "drifted": 2,
+            "worst": [{"cause": "CodeSetsIt", "namespace": "models", "pod": "resnet-0"}],
+        },
     }
     found = [
         {"kind": "ClusterInferenceThreading", "metadata": {"name": "all"}},
@@ -278,3 +294,44 @@ def test_each_kind_explains_its_columns_and_exit_codes(kind):
     assert done.exit_code == 0
     assert "Exit codes: 0 done" in done.stdout
     assert ("THROTTLED   share" in done.stdout) == (kind != "policies")
+
+
+async def test_watching_shows_a_table_until_ctrl_c_and_leaves_the_terminal_as_it_was(tmp_path):
+    async def handler(request):
+        if request.path.endswith("/proxy/v1/report"):
+            return web.json_response(nodereport.to_document(REPORT))
+        if request.path == "/api/v1/namespaces/raddle-system/pods":
+            agent = {"metadata": {"name": "a"}, "spec": {"nodeName": "worker-7"}, "status": {"phase": "Running"}}
+            return web.json_response({"items": [agent]})
+        return web.json_response({}, status=404)
+
+    async with answering(handler, tmp_path):
+        ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
+        command = [
+            "-m",
+            "raddle_operator",
+            "top",
+            "pods",
+            "-A",
+            "--watch",
+            "--kubeconfig",
+            str(tmp_path / "kubeconfig"),
+        ]
+        environ = {**os.environ, "TERM": "xterm"}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *command, stdout=theirs, stderr=theirs, env=environ
+        )
+        os.close(theirs)
+        said = b""
+        while b"resnet-0" not in said:
+            said += await asyncio.to_thread(os.read, ours, 65536)
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 130
+        with contextlib.suppress(OSError):  # a terminal that nobody has open any more
+            while more := os.read(ours, 65536):
+                said += more
+        os.close(ours)
+    assert b"CodeSetsIt" in said
+    assert b"Traceback" not in said
+    assert said.count(b"\x1b[?25l") == said.count(b"\x1b[?25h") == 1

@@ -72,8 +72,10 @@ async def read(agents: Mapping[str, str], fetch: Fetch, told: Told | None = None
                 failed[node] = f"no answer within {TIMEOUT_S:g} s"
             except Forbidden:
                 failed[node] = "you may not ask its agent: that takes the right to get pods/proxy there"
-            except (NotFound, Unavailable):
-                failed[node] = SILENT
+            except (NotFound, Unavailable) as error:
+                # In these words the API server says that it did not reach the port; others are the agent's.
+                unreached = isinstance(error, NotFound) or "trying to reach service" in error.message
+                failed[node] = SILENT if unreached else f"its agent says: {printable(error.message.strip())}"
             except (KubeError, SpecError, ValueError) as error:
                 failed[node] = printable(f"its agent's report can't be read: {error}")[:200]
         if told is not None:

@@ -169,7 +169,7 @@ def counted(causes: Mapping[str, int]) -> str:
 
 # --- policies ---------------------------------------------------------------------------------------------------------
 
-POLICIES: Final = ("namespace", "policy", "pods", "injected", "containers", "drifted", "finding")
+POLICIES: Final = ("namespace", "policy", "pods", "injected", "threads", "containers", "drifted", "finding")
 _POLICY_ORDERS: Final[Mapping[str, Callable[[Row], Any]]] = {
     "worst": lambda row: (row.document["drifted"] or 0, row.document["injectedPods"]),
     "drifted": lambda row: row.document["drifted"] or 0,
@@ -190,10 +190,11 @@ def _policy(policy: Mapping[str, Any]) -> Row:
     running_now = status.get("running") or {}
     matched, injected = int(status.get("matchedPods") or 0), int(status.get("injectedPods") or 0)
     containers, drifted = running_now.get("containers"), running_now.get("drifted")
-    causes = {str(one.get("cause")): int(one.get("count") or 0) for one in running_now.get("causes") or ()}
+    worst = next(iter(running_now.get("worst") or ()), None)
+    finding = f"{worst['cause']} in {worst['namespace']}/{worst['pod']}" if worst else running.UNKNOWN
     cells = (
         *(metadata.get("namespace") or running.UNKNOWN, metadata["name"], str(matched), str(injected)),
-        *(running.count(containers), running.count(drifted), counted(causes)),
+        *(status.get("threads") or running.UNKNOWN, running.count(containers), running.count(drifted), finding),
     )
     document = {
         "kind": policy.get("kind"),
@@ -201,6 +202,7 @@ def _policy(policy: Mapping[str, Any]) -> Row:
         "name": metadata["name"],
         "matchedPods": matched,
         "injectedPods": injected,
+        "threads": status.get("threads"),
         "containers": containers,
         "drifted": drifted,
         "running": running_now or None,
