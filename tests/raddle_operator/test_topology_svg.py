@@ -76,7 +76,7 @@ def pixels(text, folder):
 
 
 @pytest.mark.skipif(RSVG is None, reason="no rsvg-convert is installed")
-@pytest.mark.parametrize("name", ["architecture.svg", "load.svg", "machines/example.svg"])
+@pytest.mark.parametrize("name", ["architecture.svg", "load.svg", "machines/example.svg", "watch/node.svg"])
 def test_a_renderer_without_variables_draws_a_committed_picture_in_light_colours(name, tmp_path):
     light = pixels((IMAGES / name).read_text(), tmp_path).min(axis=2) > 0.85
     assert 0.5 < light.mean() < 0.99

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -75,12 +75,24 @@ def own_address() -> str:
 def agent(address: str, port: int, answer: NodeReport) -> Iterator[None]:
     """An agent's server at this address, which answers with the report."""
 
-    async def handler(_: web.Request) -> web.Response:
+    async def handler(request: web.Request) -> web.Response:
+        if request.path != "/v1/report":
+            return web.Response(status=404)
         return web.json_response(nodereport.to_document(answer))
+
+    with served(handler, address, port):
+        yield
+
+
+@contextlib.contextmanager
+def served(
+    handler: Callable[[web.Request], Awaitable[web.StreamResponse]], address: str = "127.0.0.1", port: int = 0
+) -> Iterator[int]:
+    """A server in a thread of its own, for tests whose command has an event loop itself; yields its port."""
 
     async def start() -> web.AppRunner:
         application = web.Application()
-        application.router.add_get("/v1/report", handler)
+        application.router.add_get("/{path:.*}", handler)
         runner = web.AppRunner(application, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, address, port).start()
@@ -91,7 +103,7 @@ def agent(address: str, port: int, answer: NodeReport) -> Iterator[None]:
     thread.start()
     try:
         runner = asyncio.run_coroutine_threadsafe(start(), loop).result(30)
-        yield
+        yield runner.addresses[0][1]
         asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(30)
     finally:
         loop.call_soon_threadsafe(loop.stop)

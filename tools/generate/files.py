@@ -20,6 +20,7 @@ from generate.docs import (
     servers,
     skipreasons,
     tuningpictures,
+    watchpictures,
 )
 from report import ROOT
 
@@ -45,6 +46,8 @@ FILES: Final[Mapping[Path, Callable[[], str]]] = {
     PICTURES / "example.svg": machinepictures.example,
     PICTURES / "README.md": machinepictures.page,
     ROOT / "docs" / "images" / "tuning" / "example.svg": tuningpictures.pictures,
+    ROOT / "docs" / "images" / "watch" / "node.svg": watchpictures.node,
+    ROOT / "docs" / "images" / "watch" / "cluster.svg": watchpictures.cluster,
     chart.CHART / "files" / "monitoring" / "dashboard.json": dashboard.render,
     GOLDEN / "default.yaml": partial(chart.render, chart.DEFAULT),
     **{
