@@ -23,6 +23,7 @@ BENCHMARKS = {
     "core": ["core", "--write"],
     "scale": ["scale", "--write"],
     "following": ["following", "--write"],
+    "scanning": ["scanning", "--write"],
     "tuning": ["tuning", "--write"],
     "shim": ["shim", "--write"],
     "node": ["node_shim", "--write"],

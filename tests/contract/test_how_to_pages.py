@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import machines
 from raddle_operator.cli import main
+from raddle_operator.cli.scan.command import scan
 from raddle_operator.cli.topology import topology
 
 HOW_TO = Path(__file__).resolve().parents[2] / "docs" / "how-to"
@@ -40,6 +41,24 @@ def test_what_the_page_shows_is_what_is_printed(name, tmp_path, monkeypatch, req
         page.write_text(made)
     assert BLOCKS.search(text)
     assert made == page.read_text(), "run pytest --update-golden and read the diff"
+
+
+def test_the_page_on_scans_shows_what_is_printed(tmp_path, monkeypatch, request):
+    page = HOW_TO / "scan-a-cluster.md"
+    text = page.read_text()
+    for file, content in FILES.findall(text):
+        (tmp_path / file).write_text(content)
+    monkeypatch.chdir(tmp_path)
+    shown = re.compile(r"(```console\n\$ raddle (scan [^\n]*)\n)(.*?)```", re.DOTALL)
+    made = shown.sub(lambda block: f"{block[1]}{printed(block[2])}```", text)
+    if request.config.getoption("--update-golden"):
+        page.write_text(made)
+    assert shown.search(text)
+    assert made == page.read_text(), "run pytest --update-golden and read the diff"
+    options = {option for parameter in scan.params for option in parameter.opts}
+    named = set(re.findall(r"`(-{1,2}[a-z-]+)", text.partition("## Options")[2].partition("## ")[0]))
+    assert named
+    assert named <= options
 
 
 def test_the_page_reads_a_reports_histogram_as_it_is_counted():

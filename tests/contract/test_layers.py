@@ -24,6 +24,7 @@ PURE = [
     PACKAGE / "effective",
     PACKAGE / "injection",
     PACKAGE / "presets",
+    PACKAGE / "scanning",
     PACKAGE / "jobs",
     PACKAGE / "tuning",
     ROOT / "runtime/raddle/planning",
@@ -205,7 +206,10 @@ def reached(start):
 
 @pytest.mark.parametrize(
     ("extra", "start"),
-    [("cli", f"raddle_operator.cli.{name}") for name in ("plan", "run", "explain", "topology", "selftest")]
+    [
+        ("cli", f"raddle_operator.cli.{name}")
+        for name in ("plan", "run", "explain", "scan.command", "topology", "selftest")
+    ]
     + [
         ("agent", "raddle_operator.agent.process"),
         ("operator", "raddle_operator.controller.process"),

@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "run": ("run", "Run a program with what a container would get. Needs no cluster."),
     "tune": ("tune.command", "Find the best settings for a model or a server here, and prove them. Needs no cluster."),
     "tuned": ("tuned.command", "Show what a tuning found, from its JSON or the log of its Job."),
+    "scan": ("scan.command", "Find the containers of a cluster that run too many threads. Needs no Raddle there."),
     "presets": ("presets", "Show the servers that are known, and what each gets. Needs no cluster."),
     "explain": ("explain", "Say why pods have the numbers they have, or why they were skipped, and what runs."),
     "top": ("top.command", "Show what runs now: planned against effective threads, throttled, delay, a node's cores."),
@@ -100,6 +101,7 @@ Examples:
   raddle run --limit 4 -- python serve.py
   raddle tune model.onnx --limit 2 --rate 50
   raddle analyze model.onnx
+  kubectl raddle scan
   kubectl raddle explain deployment/resnet -n models
   kubectl raddle top pods -n models
   raddle topology

@@ -135,8 +135,8 @@ class Snapshots:
         node = (pod.get("spec") or {}).get("nodeName") or ""
         if self._everywhere is None:
             cluster_wide = _policies(CLUSTER_INFERENCE_THREADINGS, await self._kube.list(CLUSTER_INFERENCE_THREADINGS))
-            self._everywhere = cluster_wide, await _architectures(self._kube), await _unlabelled(self._kube)
-        cluster_wide, architectures, unlabelled = self._everywhere
+            self._everywhere = cluster_wide, await _architectures(self._kube), await unlabelled(self._kube)
+        cluster_wide, architectures, scope = self._everywhere
         if namespace not in self._places:
             self._places[namespace] = await self._place(namespace, cluster_wide)
         if node not in self._machines:
@@ -149,21 +149,19 @@ class Snapshots:
             policies=place.policies,
             machine=self._machines[node],
             architectures=architectures,
-            unlabelled=unlabelled,
+            unlabelled=scope,
             tunings=place.tunings,
         )
 
     async def _place(self, namespace: str, cluster_wide: list[PolicyObject]) -> _Place:
         labels = (await _get(self._kube, NAMESPACES, namespace))["metadata"].get("labels") or {}
         own = _policies(INFERENCE_THREADINGS, await self._kube.list(INFERENCE_THREADINGS, namespace))
-        policies = (*own, *cluster_wide)
-        tuned = any(policy.policy.tuning for policy in policies)
-        return _Place(
-            labels=labels, policies=policies, tunings=await _tunings(self._kube, namespace) if tuned else None
-        )
+        found = (*own, *cluster_wide)
+        tuned = any(policy.policy.tuning for policy in found)
+        return _Place(labels=labels, policies=found, tunings=await _tunings(self._kube, namespace) if tuned else None)
 
 
-async def _unlabelled(kube: Kube) -> str:
+async def unlabelled(kube: Kube) -> str:
     """What the installed webhook takes a namespace without the label for; disabled where one may not look."""
     try:
         return unlabelled_in(await kube.get(MUTATING_WEBHOOKS, CONFIGURATION))
@@ -214,6 +212,12 @@ async def _tunings(kube: Kube, namespace: str) -> Tunings | None:
             results = results_from_object(obj)
             read[namespace, results.name] = results
     return read
+
+
+async def policies(kube: Kube, namespace: str = "") -> tuple[PolicyObject, ...]:
+    """The policies of a namespace ("": of all), and those of the cluster. Raises KubeError: Raddle may not be there."""
+    own = _policies(INFERENCE_THREADINGS, await kube.list(INFERENCE_THREADINGS, namespace))
+    return (*own, *_policies(CLUSTER_INFERENCE_THREADINGS, await kube.list(CLUSTER_INFERENCE_THREADINGS)))
 
 
 def _policies(resource: Resource, found: Page) -> list[PolicyObject]:

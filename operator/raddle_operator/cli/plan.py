@@ -127,7 +127,7 @@ def decide(
     architectures = frozenset({architecture} - {""})
     facts = injection.Facts(smallest_cores=smallest, architectures=architectures, tunings=tunings)
     decision = injection.decide_object(
-        _owned(workload), workload.namespace, namespace_labels, policies, facts, injection.Settings(shim=shipped.shim())
+        owned(workload), workload.namespace, namespace_labels, policies, facts, injection.Settings(shim=shipped.shim())
     )
     pod = apply(workload.pod, decision.operations)
     if node is not None and machine is not None and decision.injected:
@@ -137,7 +137,7 @@ def decide(
     return Planned(workload=workload, decision=decision, pod=pod)
 
 
-def _owned(workload: Workload) -> manifests.Object:
+def owned(workload: Workload) -> manifests.Object:
     """The pod as its workload's: by it `tuning: Auto` finds the tuning."""
     owner = {"kind": workload.manifest.kind, "name": workload.manifest.metadata.get("name"), "controller": True}
     return {**workload.pod, "metadata": {**workload.pod["metadata"], "ownerReferences": [owner]}}

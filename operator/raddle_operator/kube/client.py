@@ -31,10 +31,14 @@ _PATCH_TYPES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One chunk of a list. ``resource_version`` is that of the whole list and the same on every page."""
+    """One chunk of a list. ``resource_version`` is that of the whole list and the same on every page.
+
+    ``remaining`` is how many more there are about, None where the server does not say.
+    """
 
     resource_version: str
     items: list[Object]
+    remaining: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,8 @@ class Kube(Session):
                 query["continue"] = token
             body = await self.request("GET", resource.path(namespace), query=query, accept=accept)
             metadata = body.get("metadata") or {}
-            yield Page(str(metadata.get("resourceVersion", "")), body.get("items") or [])
+            remaining = metadata.get("remainingItemCount")
+            yield Page(str(metadata.get("resourceVersion", "")), body.get("items") or [], remaining)
             token = metadata.get("continue") or ""
             if not token:
                 return

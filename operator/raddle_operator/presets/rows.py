@@ -14,6 +14,7 @@ from raddle.planning.families import NAMES
 from raddle.planning.policy import parse
 
 FILE: Final = "presets.yaml"
+CPUS, CORES, LIMIT, OWN, APP = STOCK = ("cpus", "cores", "limit", "own", "app")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,7 @@ class Preset:
     variables: Mapping[str, str] = field(default_factory=dict, compare=False)
     runtimes: tuple[str, ...] = field(default=(), compare=False)
     beaten_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
+    stock: str = field(default=CPUS, compare=False)
     alone: str = field(default="", compare=False)
     unless: Mapping[str, str] = field(default_factory=dict, compare=False)
     advice: str = field(default="", compare=False)
@@ -51,6 +53,9 @@ def _preset(row: Mapping[str, Any]) -> Preset:
         raise ValueError(f"{FILE}: {row}: fields are {', '.join(sorted(known))}, with images or commands")
     if not set(row.get("runtimes", ())) <= set(NAMES):
         raise ValueError(f"{FILE}: {row['name']}: runtimes are {', '.join(NAMES)}")
+    stock = str(row.get("stock", CPUS))
+    if stock not in STOCK and not stock.isdecimal():
+        raise ValueError(f"{FILE}: {row['name']}: stock is {', '.join(STOCK)} or a number")
     # As a policy's own: by the same rules, PolicyError is a ValueError.
     parse({"variables": row.get("variables", {})})
     frozen: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in row.items()}

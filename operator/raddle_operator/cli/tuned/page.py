@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Final
 
+from raddle_operator.cli import html
 from raddle_operator.cli.tuned import charts, style
 from raddle_operator.cli.tuned.figures import Figures, Row, number, objective, rows, validity
 from raddle_operator.tuning import advice
@@ -19,67 +20,14 @@ _VERDICTS: Final = {
     Verdict.INCONCLUSIVE: ("limit", "Not decided"),
     Verdict.BOUND_NOT_MET: ("bound", "The objective is not met"),
 }
-_SHEET: Final = """\
-*{box-sizing:border-box}
-html{-webkit-text-size-adjust:100%}
-body{margin:0;background:var(--page);color:var(--ink);font:16px/1.5 FONT}
-main{max-width:1160px;margin:0 auto;padding:24px 16px 48px}
-h1{font-size:1.7rem;line-height:1.2;margin:0;overflow-wrap:anywhere}
-h2{font-size:1.15rem;margin:2.2rem 0 .6rem}
-p{margin:.3rem 0}
-.soft,figcaption p,dt,th{color:var(--soft)}
-.answer{margin:1.2rem 0;padding:14px 18px;background:var(--panel);border-left:5px solid var(--accent);border-radius:6px}
-.answer .verdict{color:var(--accent);font-weight:700}
-.answer .sentence{font-size:1.15rem;line-height:1.4;overflow-wrap:anywhere}
-.whole{white-space:nowrap}
-.tiles{display:flex;flex-wrap:wrap;gap:10px 34px;margin:.8rem 0 0}
-.tiles dd{margin:0;font-size:1.25rem;font-weight:700}
-.tiles dt,figcaption p,table{font-size:.9rem}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,430px),1fr));gap:26px 34px;margin-top:2rem}
-figure{margin:0;break-inside:avoid}
-figcaption{min-height:4.9em}
-figcaption h2{margin:0}
-figure svg{display:block;width:100%;height:auto}
-.wide{overflow-x:auto}
-table{border-collapse:collapse;width:100%}
-th,td{padding:5px 12px 5px 0;text-align:right;white-space:nowrap;border-bottom:1px solid var(--grid);vertical-align:top}
-th:first-child,td:first-child{text-align:left;white-space:normal;min-width:13em;overflow-wrap:anywhere}
-tr.winner td{font-weight:700}
-tr.winner td:first-child{color:var(--winner)}
-tr.plan td:first-child{color:var(--plan)}
-tr.skipped td{color:var(--soft)}
-pre{margin:.3rem 0;padding:12px 14px;background:var(--panel);border:1px solid var(--grid);border-radius:6px;
-white-space:pre-wrap;overflow-wrap:anywhere;
-font:13px/1.45 ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;user-select:all}
-ul{margin:.3rem 0;padding-left:1.2em}
-dl.key{display:grid;grid-template-columns:max-content 1fr;gap:2px 18px;margin:.3rem 0}
-dl.key dd{margin:0;overflow-wrap:anywhere}
-@media print{body{font-size:11px}main{max-width:none;padding:0}.charts{grid-template-columns:1fr 1fr}
-.wide{overflow:visible}h2{break-after:avoid}tr{break-inside:avoid}
-th,td{padding-right:6px}*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
-@media (max-width:640px){dl.key{grid-template-columns:1fr}dl.key dt{margin-top:6px}figcaption{min-height:0}}
-"""
 
 
 def page(tuning: Tuning) -> str:
     """The whole page."""
     result = tuning.result
     accent, _ = _VERDICTS[result.verdict]
-    title = escape(f"Tuning of {tuning.name}")
-    variables = "".join(f"--{role}:{colour};" for role, colour in style.LIGHT.items())
-    dark = "".join(f"--{role}:{colour};" for role, colour in style.DARK.items())
-    sheet = (
-        f":root{{color-scheme:light dark;{variables}--accent:var(--{accent})}}\n"
-        f"@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}\n"
-        f"@media print{{:root{{color-scheme:light}}}}\n{_SHEET.replace('FONT', style.FONT)}{style.sheet()}"
-    )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>\n{sheet}\n</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(_parts(tuning, rows(tuning)))
-        + "\n</main>\n</body>\n</html>\n"
-    )
+    parts = _parts(tuning, rows(tuning))
+    return html.page(f"Tuning of {tuning.name}", parts, accent=accent, more=style.sheet())
 
 
 def _parts(tuning: Tuning, found: tuple[Row, ...]) -> Iterator[str]:
@@ -106,7 +54,7 @@ def _parts(tuning: Tuning, found: tuple[Row, ...]) -> Iterator[str]:
             yield f'<h2>{escape(one.title)}</h2>\n<p class="soft">The program does this itself: no policy can.</p>'
             for where, code in one.code:
                 yield f"<p>{escape(where)}</p>\n<pre>{escape(code)}</pre>"
-    yield f'<h2>What it is valid for</h2>\n<dl class="key">{_pairs(_key(tuning))}</dl>'
+    yield f'<h2>What it is valid for</h2>\n<dl class="key">{html.described(_key(tuning))}</dl>'
 
 
 def _answer(tuning: Tuning, found: tuple[Row, ...]) -> str:
@@ -134,12 +82,8 @@ def _answer(tuning: Tuning, found: tuple[Row, ...]) -> str:
     return (
         f'<section class="answer">\n<p class="verdict">{escape(verdict)}</p>\n'
         f'<p class="sentence">{escape(advice.answer(result))}</p>\n'
-        f'<dl class="tiles">{"".join(f"<div>{_pairs([pair])}</div>" for pair in tiles)}</dl>\n</section>'
+        f"{html.tiles(tiles)}\n</section>"
     )
-
-
-def _pairs(pairs: Iterable[tuple[str, str]]) -> str:
-    return "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in pairs)
 
 
 def _list(lines: Iterable[str]) -> str:

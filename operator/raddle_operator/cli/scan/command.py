@@ -1,0 +1,82 @@
+"""`raddle scan`: who makes too many threads, before anything is installed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from raddle_operator.cli.scan import files, reading, writing
+
+EPILOG = """\b
+Examples:
+  kubectl raddle scan
+  kubectl raddle scan -n models -o wide
+  kubectl raddle scan -l app=ranker --min-saving 0.5
+  kubectl raddle scan --prometheus http://127.0.0.1:9090 -o html > scan.html
+  helm template app | raddle scan -f - --cpus 64 --exit-code 3
+
+\b
+It only reads: pods, and where you may, nodes, namespaces, the kubelets' metrics (nodes/proxy) and Raddle's own objects.
+Exit codes: 0 done, 1 no answer from the cluster, 2 bad input or usage; with --exit-code the one that you choose where
+something is found.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.option("-n", "--namespace", default="", help="Only this namespace. Absent: all of them.")
+@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="All namespaces, as without -n.")
+@click.option("-l", "--selector", default="", help="Only pods with these labels, as for kubectl.")
+@click.option(
+    "-f", "--filename", "sources", multiple=True, help="Manifests in place of a cluster: file or folder; - is stdin."
+)
+@click.option(
+    "--cpus",
+    type=click.IntRange(1, 4096),
+    default=64,
+    show_default=True,
+    help="The CPUs of a node that is not known: with -f, or where you may not read nodes.",
+)
+@click.option(
+    "--min-saving", type=click.FloatRange(min=0), default=0.0, help="Only what would give back so many CPUs at least."
+)
+@click.option("--prometheus", metavar="URL", help="Ask this Prometheus what it costs, of the last hour.")
+@click.option("--no-usage", is_flag=True, help="Ask no kubelet what it costs: the limit stands for the CPU time.")
+@click.option("--exit-code", type=click.IntRange(0, 255), default=0, help="Exit status where something is found.")
+@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="As for kubectl.")
+@click.option("--context", help="Context of the kubeconfig. Absent: its current one.")
+@click.option("-o", "--output", "form", default="table", show_default=True, type=click.Choice(tuple(writing.FORMS)))
+def scan(
+    namespace: str,
+    selector: str,
+    sources: Sequence[str],
+    cpus: int,
+    min_saving: float,
+    prometheus: str | None,
+    exit_code: int,
+    kubeconfig: Path | None,
+    context: str | None,
+    form: str,
+    *,
+    everywhere: bool,
+    no_usage: bool,
+) -> None:
+    """Find the containers that make more threads than their CPU limit can run, what that costs, and what mends it."""
+    if everywhere and namespace:
+        raise click.UsageError("-n and -A exclude each other")
+    if sources and (selector or prometheus):
+        raise click.UsageError("-l and --prometheus are for a cluster; -f reads files")
+    if sources:
+        scanned = files.scan(sources, namespace, cpus)
+    else:
+        asked = reading.Asked(
+            namespace=namespace, selector=selector, cpus=cpus, prometheus=prometheus, usage=not no_usage
+        )
+        scanned = asyncio.run(reading.scan(asked, kubeconfig, context))
+    rows = scanned.gathered.rows(min_saving)
+    writing.write(writing.Scan(rows=rows, pods=scanned.gathered.pods, notes=scanned.notes), form)
+    if any(row.seen.cause.is_finding for row in rows):
+        sys.exit(exit_code)

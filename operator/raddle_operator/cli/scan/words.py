@@ -1,0 +1,139 @@
+"""A scan in words: what the cells of a row say, in every format for people, and what is said beside the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from raddle import env
+from raddle_operator.cli.picture.model import plural, printable
+from raddle_operator.scanning.look import Cause
+from raddle_operator.scanning.rows import Row, Total, total, totals
+
+CAUSES: Final = {
+    Cause.NODE_CPUS: "it counts the node's CPUs or cores, not the limit",
+    Cause.FIXED: "it takes a fixed number of threads, whatever the limit",
+    Cause.SET: "a variable or an argument of the pod spec asks for more than the limit can run",
+    Cause.OLDER: "a policy governs the pod, which is older than it, or was created while the webhook did not answer",
+    Cause.STALE: "Raddle's values are of before the policy or the limit changed; a new pod gets others",
+    Cause.FITS: "as planned, or fewer",
+    Cause.UNKNOWN: "its threads, or what they should be, can't be told from outside; -o wide has why",
+}
+
+
+COLUMNS_MEAN: Final = (
+    ("CPUS", "the container's limit / its node's CPUs"),
+    ("THREADS", "of one process: now → as `raddle plan` has it"),
+    ("SAVES", "CPUs of all pods, by the share of threads beyond the plan; ≤ where the limit stands for the CPU time"),
+)
+LONGEST_FIX: Final = 48
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """What is shown: rows, how many pods were looked at, and notes on how."""
+
+    rows: list[Row]
+    pods: int
+    notes: Sequence[str]
+
+    @property
+    def total(self) -> Total:
+        """The sums of all rows."""
+        return total("", self.rows)
+
+    @property
+    def totals(self) -> list[Total]:
+        """The sums of each namespace."""
+        return totals(self.rows)
+
+
+def cells(row: Row) -> dict[str, str]:
+    """Column -> text, for one row."""
+    seen = row.seen
+    limit = "–" if seen.limit_cpus is None else f"{seen.limit_cpus:g}"
+    each = f"{seen.processes} x " if seen.processes > 1 else ""
+    return {
+        "namespace": seen.namespace,
+        "workload": seen.workload,
+        "container": seen.container,
+        "runtime": seen.runtime,
+        "pods": str(row.pods),
+        "cpus": f"{limit}/{_range(row.node_cpus)}",
+        "threads": f"{each}{_threads(row)}",
+        "cause": str(seen.cause),
+        "throttled": "–" if row.throttled_share is None else f"{100 * row.throttled_share:.0f} %",
+        "used": "–" if row.used_cpus is None else number(row.used_cpus),
+        "saves": gives_back(row),
+        "fix": seen.fix.short if len(seen.fix.short) <= LONGEST_FIX else "see below",
+    }
+
+
+def _threads(row: Row) -> str:
+    if row.threads is None:
+        return "?"
+    now = _range(row.threads)
+    return f"{now} → {_range(row.planned)}" if row.seen.cause.is_finding else now
+
+
+def gives_back(row: Row) -> str:
+    """About how many CPUs; ≤ where the limit stands for what was not measured."""
+    if not row.seen.cause.is_finding:
+        return ""
+    if row.gives_back_cpus is None:
+        return "?"
+    return f"{'~' if row.is_measured else '≤'}{number(row.gives_back_cpus)}"
+
+
+def number(cpus: float) -> str:
+    """A number of CPUs, of two digits or all before the point."""
+    return f"{cpus:.0f}" if cpus >= 10 else f"{cpus:.1f}" if cpus >= 0.95 else f"{cpus:.2f}"
+
+
+def _range(found: tuple[int, int] | None) -> str:
+    if found is None:
+        return "?"
+    least, most = found
+    return str(most) if least == most else f"{least}-{most}"
+
+
+def because(row: Row) -> str:
+    """Why the threads are as many, and why they should be so many."""
+    seen = row.seen
+    planned = f"; planned from {seen.planned_because}" if seen.planned is not None and seen.planned_because else ""
+    return printable(f"{seen.threads_because}{planned or (seen.planned_because and f'; {seen.planned_because}')}")
+
+
+def sentence(scan: Scan) -> str:
+    """The answer in a sentence or two."""
+    sums = scan.total
+    if not sums.rows:
+        return f"Nothing found in {plural(scan.pods, 'pod')}."
+    shown = f"{plural(sums.rows, 'container')} with a known runtime"
+    if not sums.findings:
+        return f"None of {shown} is known to run too many threads, in {plural(scan.pods, 'pod')}."
+    run = "runs" if sums.findings == 1 else "run"
+    saved = f" Up to about {number(sums.gives_back_cpus)} CPUs would come back." if sums.gives_back_cpus else ""
+    return f"{sums.findings} of {shown} {run} too many threads, in {sums.pods} of {plural(scan.pods, 'pod')}.{saved}"
+
+
+def causes(scan: Scan) -> Iterator[tuple[str, str]]:
+    """Yields the causes that occur, with what they mean."""
+    there = {row.seen.cause for row in scan.rows}
+    yield from ((str(cause), text) for cause, text in CAUSES.items() if cause in there)
+
+
+def advice(scan: Scan) -> Iterator[tuple[str, str]]:
+    """Yields the known servers that no variable mends, with what to do."""
+    found = {row.seen.runtime: row.seen.fix.text for row in scan.rows if not row.seen.fix.variables}
+    yield from ((name, text) for name, text in found.items() if len(text) > LONGEST_FIX)
+
+
+def with_raddle(scan: Scan) -> str:
+    """What does the same for a whole namespace; "" where there is nothing to be done, or a policy governs all."""
+    left = [row for row in scan.rows if row.seen.cause.is_finding and not row.seen.governed_by]
+    if not left:
+        return ""
+    worst = left[0].seen.namespace
+    return f"kubectl label namespace {worst} {env.INJECT_LABEL}=enabled"

@@ -1,0 +1,357 @@
+"""What one pod shows: for each container with a known runtime its threads, what they should be, and what mends it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from raddle import delivery, env
+from raddle.cpus.topology import Machine
+from raddle.planning import templates, wire
+from raddle.planning.families import FAMILIES
+from raddle.planning.planner import Plan
+from raddle.planning.policy import Policy
+from raddle_operator.injection import shipped
+from raddle_operator.injection.decide import ContainerOutcome, Facts, Settings, decide_object
+from raddle_operator.injection.matching import DISABLED, Policies, govern
+from raddle_operator.injection.plan_annotations import COUNTS
+from raddle_operator.injection.workers import SIDECARS
+from raddle_operator.objects.pods import Container, Pod, pod_from_object, workload_of
+from raddle_operator.objects.policy import PolicyObject, policy_from_object
+from raddle_operator.objects.quantities import QuantityError
+from raddle_operator.objects.quantities import parse as quantity
+from raddle_operator.objects.reading import SpecError
+from raddle_operator.presets import matching
+from raddle_operator.presets.rows import LIMIT
+from raddle_operator.scanning import runtime as runtimes
+from raddle_operator.scanning.runtime import Runtime, Threads
+
+# A CronJob's Job ends in the minutes since 1970 of when it was due.
+_CRON_JOB: Final = re.compile(r"(.+)-[0-9]{8}")
+_ROLLOUT_HASH: Final = "rollouts-pod-template-hash"
+_RESTARTED: Final = ("Deployment", "StatefulSet", "DaemonSet")
+_SET: Final = (*_RESTARTED, "ReplicaSet")
+_VALUES: Final = {one.name: one.value for family in FAMILIES for one in family.variables}
+
+
+class Cause(StrEnum):
+    """Why a container's threads are as many as they are."""
+
+    NODE_CPUS = "NodeCPUs"
+    FIXED = "Fixed"
+    SET = "SetTooHigh"
+    OLDER = "OlderPod"
+    STALE = "Stale"
+    FITS = "Fits"
+    UNKNOWN = "Unknown"
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether something is to be mended."""
+        return self not in (Cause.FITS, Cause.UNKNOWN)
+
+
+class Node(NamedTuple):
+    """A node's CPUs, and its machine, None where nobody tells of it."""
+
+    cpus: int
+    machine: Machine | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fix:
+    """What mends it. `variables` are for the container's env, and `text` says what else, "" for nothing.
+
+    `command` is kubectl's, "" where no command can.
+    """
+
+    variables: tuple[tuple[str, str], ...] = ()
+    text: str = ""
+    command: str = ""
+
+    @property
+    def short(self) -> str:
+        """In a few words; "" where nothing is to be done."""
+        if not self.variables:
+            return self.text
+        name, value = self.variables[0]
+        more = len(self.variables) - 1
+        return f"{name}={value}" + (f" (+{more})" if more else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One container of a pod.
+
+    `workload` is its owner as kubectl writes it. `threads` and `planned` are of one of its `processes`; None where they
+    can't be told. `limit_cpus` None: no limit, `node_cpus` None: not known. `governed_by` is the policy that governs
+    it, "" for the default one. `fix` is empty where there is none.
+    """
+
+    namespace: str
+    workload: str
+    container: str
+    runtime: str
+    preset: str = ""
+    limit_cpus: float | None = None
+    node_cpus: int | None = None
+    processes: int = 1
+    threads: int | None = None
+    threads_because: str = ""
+    planned: int | None = None
+    planned_because: str = ""
+    cause: Cause = Cause.UNKNOWN
+    governed_by: str = ""
+    fix: Fix = Fix()
+    advice: str = ""
+
+    @property
+    def surplus_share(self) -> float:
+        """The part of the threads that is more than planned, 0 where that is not known."""
+        if not self.cause.is_finding or not self.threads or self.planned is None:
+            return 0.0
+        return max(0.0, 1 - self.planned / self.threads)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """What decides beside a pod: policies, namespaces' labels by name, nodes by name.
+
+    `unlabelled` is what a namespace without the label counts as. `assumed` is for pods whose node is not known; None:
+    such a pod makes no threads yet. `created`: pods are there; else they are manifests, which the webhook will meet.
+    """
+
+    policies: Policies
+    namespaces: Mapping[str, Mapping[str, str]]
+    nodes: Mapping[str, Node]
+    unlabelled: str = DISABLED
+    assumed: Node | None = None
+    created: bool = True
+
+
+def default_policy() -> PolicyObject:
+    """A policy that leaves everything to Raddle, for all namespaces."""
+    return policy_from_object(
+        {"kind": "ClusterInferenceThreading", "metadata": {"name": "default"}, "spec": {"podSelector": {}}}
+    )
+
+
+_DEFAULT: Final = default_policy()
+
+
+def look(obj: Any, cluster: Cluster) -> Iterator[Seen]:
+    """Yields the containers of a pod that run a known runtime, or have values from Raddle.
+
+    None of a pod that can't be read, has no node, or has ended.
+    """
+    try:
+        pod = pod_from_object(obj)
+    except SpecError:
+        return
+    node = cluster.nodes.get(pod.node_name) if pod.node_name else None
+    node = node or cluster.assumed
+    if node is None or pod.mirror or pod.os.lower() == "windows":
+        return
+    for container in pod.containers:
+        if container.name in SIDECARS:
+            continue
+        found = runtimes.known(container)
+        if found is None and env.PLAN_PREFIX + container.name in pod.annotations:
+            found = runtimes.governed()
+        if found is not None:
+            yield _seen(pod, container, found, node, cluster)
+
+
+def _seen(pod: Pod, container: Container, runtime: Runtime, node: Node, cluster: Cluster) -> Seen:
+    namespace = str(pod.raw["metadata"].get("namespace") or "default")
+    labels = cluster.namespaces.get(namespace, {})
+    policy = govern(pod, namespace, labels, cluster.policies, unlabelled=cluster.unlabelled).policy
+    outcome = _outcome(pod, container, namespace, policy or _DEFAULT, node)
+    limit_cpus = _limit(container, pod)
+    recorded = _recorded(pod, container)
+    cores = len(node.machine.cores) or None if node.machine is not None else None
+    now = runtimes.threads(container, runtime, pod.annotations, cpus=node.cpus, cores=cores, limit_cpus=limit_cpus)
+    if recorded is not None and not now.own:
+        now = Threads(_whole(recorded.values.get("intraOp")), "by Raddle")
+    made = Seen(
+        namespace=namespace,
+        workload=workload(pod),
+        container=container.name,
+        runtime=runtime.preset.name if runtime.preset else runtime.title,
+        preset=runtime.preset.name if runtime.preset else "",
+        limit_cpus=limit_cpus,
+        node_cpus=node.cpus,
+        threads=now.number,
+        threads_because=now.because,
+        governed_by=policy.reference if policy is not None else "",
+        advice=outcome.advice if outcome else "",
+    )
+    if outcome is None or outcome.plan is None:
+        skip = outcome.skip if outcome else None
+        return replace(made, planned_because=str(skip) if skip else "Raddle plans none of this pod")
+    return _judged(made, container, runtime, now, outcome.plan, policy, recorded, cluster)
+
+
+def _judged(
+    made: Seen,
+    container: Container,
+    runtime: Runtime,
+    now: Threads,
+    plan: Plan,
+    policy: PolicyObject | None,
+    recorded: wire.Recorded | None,
+    cluster: Cluster,
+) -> Seen:
+    """With the plan's count, the cause, and the fix."""
+    used = (policy or _DEFAULT).policy
+    planned = plan.intra_op if plan.intra_op is not None else plan.omp
+    if recorded is not None and recorded.tuned is not None:
+        planned = now.number  # what a tuning has found is not decided again here
+    if planned is not None and made.node_cpus is not None:
+        planned = min(planned, made.node_cpus)
+    made = replace(made, processes=plan.workers, planned=planned, planned_because=plan.because.get("intraOp", ""))
+    if now.number is None or planned is None:
+        return made
+    if now.number <= planned or (runtime.stock == LIMIT and made.limit_cpus and not now.own):
+        return replace(made, cause=Cause.FITS)
+    given = recorded is not None or (policy is not None and _given(policy, container))
+    if given and not now.own and not cluster.created:
+        return replace(made, cause=Cause.FITS, threads=planned, threads_because=f"by {made.governed_by}")
+    if given and not now.own and not _alone(runtime, container):
+        cause = Cause.OLDER if recorded is None else Cause.STALE
+        return replace(made, cause=cause, fix=_restart(made))
+    cause = Cause.SET if now.own else Cause.FIXED if runtime.stock.isdecimal() else Cause.NODE_CPUS
+    return replace(made, cause=cause, fix=_fix(made, container, runtime, now, plan, used))
+
+
+def _fix(made: Seen, container: Container, runtime: Runtime, now: Threads, plan: Plan, policy: Policy) -> Fix:
+    if now.own.startswith("-"):
+        return Fix(text=f"{now.own} {made.planned}")
+    preset = runtime.preset
+    names = (now.own,) if now.own else runtime.sets
+    variables = {
+        name: value for name in names if (value := _value(name, runtime, plan, policy, made.planned)) is not None
+    }
+    if not variables:
+        return Fix(text=preset.advice if preset is not None else "")
+    if preset is not None and matching.left_alone(preset, container):
+        variables = {**variables, **preset.unless}
+    pairs = " ".join(f"{name}={value}" for name, value in variables.items())
+    kind = made.workload.partition("/")[0]
+    command = f"kubectl set env -n {made.namespace} {made.workload} -c {made.container} {pairs}"
+    settable = kind in {one.lower() for one in _SET}
+    return Fix(variables=tuple(variables.items()), command=command if settable else "")
+
+
+def _value(name: str, runtime: Runtime, plan: Plan, policy: Policy, planned: int | None) -> str | None:
+    """What a variable should be without Raddle's shim; None where it is not to be set."""
+    of_preset = runtime.preset.variables if runtime.preset is not None else {}
+    if name in of_preset:
+        found = templates.value(of_preset[name])(plan, policy)
+    elif name in COUNTS:
+        found = getattr(plan, COUNTS[name][1])
+    elif name in _VALUES:
+        found = _VALUES[name](plan, policy)
+    else:
+        found = planned  # another name of the preset's own
+    return None if found is None else str(found)
+
+
+def _alone(runtime: Runtime, container: Container) -> bool:
+    return runtime.preset is not None and bool(matching.left_alone(runtime.preset, container))
+
+
+def _given(policy: PolicyObject, container: Container) -> bool:
+    """Whether a new pod would get the policy's values in this container."""
+    return policy.mode == "Initial" and (policy.containers is None or container.name in policy.containers)
+
+
+def _restart(made: Seen) -> Fix:
+    kind = made.workload.partition("/")[0]
+    if kind not in {one.lower() for one in _RESTARTED}:
+        return Fix(text="a new pod gets Raddle's values")
+    return Fix(text="rollout restart", command=f"kubectl rollout restart -n {made.namespace} {made.workload}")
+
+
+def _outcome(
+    pod: Pod, container: Container, namespace: str, policy: PolicyObject, node: Node
+) -> ContainerOutcome | None:
+    """What Raddle would decide on the container alone; None where it decides nothing on the pod.
+
+    The pod's own counts and its wish to be left alone are put aside: what they should be does not depend on them.
+    """
+    asked = replace(
+        policy,
+        kind=_DEFAULT.kind,
+        tier=_DEFAULT.tier,
+        namespace="",
+        pod_selector=_DEFAULT.pod_selector,
+        namespace_selector=_DEFAULT.namespace_selector,
+        containers=(container.name,),
+        mode="Initial",
+        policy=policy.policy._replace(existing_values="Override", tuning=None),
+    )
+    labels = {name: value for name, value in pod.labels.items() if name not in (env.INJECT_LABEL, env.POLICY_LABEL)}
+    raw = {**pod.raw, "metadata": {**pod.raw["metadata"], "labels": labels}}
+    machine = node.machine
+    cores = None if machine is None else len(machine.cores) or None
+    architecture = machine.architecture if machine is not None else delivery.ARCHITECTURES[0]
+    facts = Facts(
+        smallest_cores=cores,
+        machines={pod.node_name: machine} if machine is not None and pod.node_name else {},
+        architectures=frozenset({architecture} - {""}),
+    )
+    decision = decide_object(
+        raw, namespace, {env.INJECT_LABEL: "enabled"}, Policies([asked]), facts, Settings(shim=shipped.shim())
+    )
+    return next((one for one in decision.containers if one.name == container.name), None)
+
+
+def _recorded(pod: Pod, container: Container) -> wire.Recorded | None:
+    text = pod.annotations.get(env.PLAN_PREFIX + container.name)
+    if text is None:
+        return None
+    try:
+        return wire.read_plan_text(text)
+    except wire.WireError:
+        return None
+
+
+def _limit(container: Container, pod: Pod) -> float | None:
+    for limits in (container.limits, pod.limits or {}):
+        try:
+            cpus = float(quantity(limits["cpu"])) if "cpu" in limits else 0.0
+        except QuantityError:
+            cpus = 0.0
+        if cpus:
+            return cpus
+    return None
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def workload(pod: Pod) -> str:
+    """The pod's owner as kubectl writes it, `deployment/ranker`, without asking for it; where it has none, the pod.
+
+    A Deployment, and an Argo Rollout, is told by its ReplicaSet's name, a CronJob by its Job's.
+    """
+    if found := workload_of(pod):
+        kind, name = found.split("/", 1)
+        return f"{kind.lower()}/{name}"
+    metadata = pod.raw["metadata"]
+    owners = metadata.get("ownerReferences")
+    for owner in owners if isinstance(owners, list) else ():
+        if not isinstance(owner, dict) or owner.get("controller") is not True:
+            continue
+        kind, name = str(owner.get("kind")), str(owner.get("name"))
+        rollout, _, template = name.rpartition("-")
+        if kind == "ReplicaSet" and rollout and template == pod.labels.get(_ROLLOUT_HASH):
+            return f"rollout/{rollout}"
+        due = _CRON_JOB.fullmatch(name) if kind == "Job" else None
+        return f"cronjob/{due[1]}" if due else f"{kind.lower()}/{name}"
+    return f"pod/{metadata.get('name') or metadata.get('generateName') or '?'}"
