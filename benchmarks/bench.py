@@ -21,6 +21,7 @@ BENCHMARKS = {
     "webhook": ["webhook", "--write"],
     "injection": ["injection", "--write"],
     "core": ["core", "--write"],
+    "watch": ["watch", "--write"],
     "scale": ["scale", "--write"],
     "following": ["following", "--write"],
     "scanning": ["scanning", "--write"],

@@ -17,13 +17,16 @@ import machines
 from raddle.cpus import cpuset
 from raddle.cpus.topology import Kubelet
 from raddle.machine.sysfs import read_machine
-from raddle_operator.agent import client
-from raddle_operator.agent.client import ConfigError, from_kubeconfig, in_cluster
+from raddle_operator.agent import client, watching
+from raddle_operator.agent.client import ApiError, ConfigError, from_kubeconfig, in_cluster
+from raddle_operator.agent.governed import GovernedContainer, GovernedPod
 from raddle_operator.agent.kubelet import KubeletReader
 from raddle_operator.agent.kubelet_config import parse_configz
+from raddle_operator.agent.looks import Look
 from raddle_operator.agent.process import difference
 from raddle_operator.agent.reflector import Backoff
 from raddle_operator.agent.settings import AgentSettings
+from raddle_operator.objects.nodereport import Level
 from raddle_operator.objects.nodetopology import to_object
 
 ALL = cpuset.parse_list("0-31")
@@ -162,6 +165,7 @@ def kubelet(pem, tmp_path):
             server.asked += 1
             status, answer = server.answer if self.headers["Authorization"] == "Bearer secret" else (401, {})
             body = json.dumps(answer if self.path == "/configz" else {}).encode()
+            body = server.metrics if self.path == "/metrics/cadvisor" else body
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -172,6 +176,7 @@ def kubelet(pem, tmp_path):
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
+        server.metrics = b""
         server.asked, server.answer = 0, (200, {"kubeletconfig": {"cpuManagerPolicy": "static"}})
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -190,6 +195,25 @@ def reader(kubelet, **changes):
         "kubelet_retry_s": 0.0,
     }
     return KubeletReader(AgentSettings(**settings | changes), None, lambda: "secret")
+
+
+def test_the_kubelets_metrics_are_read_with_the_agents_token(kubelet):
+    box = "9a8b" * 16
+    container = GovernedContainer(name="server", id=box)
+    pod = GovernedPod(namespace="models", name="resnet-1", uid="1", planned={}, containers=(container,))
+    line = b'container_cpu_usage_seconds_total{cpu="total",id="/kubepods/pod1/%s"} 3.5 1700000000123\n'
+    kubelet.metrics = b"# HELP x\n" * 20_000 + line % box.encode()
+    settings = AgentSettings(
+        node_name="worker",
+        node_ip="127.0.0.1",
+        kubelet_port=kubelet.server_address[1],
+        kubelet_insecure_tls=True,
+        watch=Level.KUBELET,
+    )
+    found = watching.sight(settings, lambda: "secret").look([pod], Look(0.0, {}))
+    assert found.containers[box].counters[:2] == (1700000000.123, 3.5)
+    with pytest.raises(ApiError, match="401"):
+        watching.sight(settings, lambda: "other").look([pod], Look(0.0, {}))
 
 
 def test_the_kubelet_of_this_node_is_asked_itself(kubelet):
