@@ -28,7 +28,7 @@ def templates() -> list[bytes]:
         obj = objects.pod("NAMESPACE", 0, 0, "7d4b9c6f5")
         obj |= objects.running(obj, NOW)
         obj["metadata"] |= {"name": "POD", "uid": "UID", "resourceVersion": "1", "creationTimestamp": NOW}
-        fields: dict[str, dict[str, str]] = {f"f:field-{number}": {} for number in range(40)}
+        fields: dict[str, object] = {f"f:field-{number}": {} for number in range(40)}
         obj["metadata"]["managedFields"] = [
             {"manager": "kubelet", "operation": "Update", "fieldsV1": {"f:spec": fields}}
         ]

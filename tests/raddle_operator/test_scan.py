@@ -291,3 +291,12 @@ async def test_prometheus_is_asked_in_the_kubelets_place(tmp_path):
     assert 'namespace=~"ns"' in said[0][1]
     assert notes == ("measured by Prometheus, the last 1h",)
     assert not [path for path, _ in server.asked if "proxy" in path]
+
+
+def test_the_examples_are_scanned_as_ci_would(request):
+    folder = request.config.rootpath / "examples"
+    done = CliRunner().invoke(main, ["scan", "-f", str(folder), "-o", "json", "--exit-code", "3"])
+    document = json.loads(done.stdout)
+    # Their policies govern them: what is not governed would be a finding.
+    assert (done.exit_code, document["total"]["findings"]) == (0, 0)
+    assert {"vllm/deployment/vllm-cpu"} <= {f"{one['namespace']}/{one['workload']}" for one in document["workloads"]}

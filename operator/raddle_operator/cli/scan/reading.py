@@ -199,8 +199,8 @@ async def _kubelets(kube: Kube, findings: Findings, bar: _Bar) -> str:
                 await _kubelet(kube, node, findings[node])
             except Forbidden:
                 forbidden = True
-            except KubeError:
-                failed.append(node)
+            except KubeError as error:
+                failed.append(f"{node}: {error}")
         bar.shown.advance(task)
 
     await _each(sorted(findings), ask)
