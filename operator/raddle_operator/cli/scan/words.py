@@ -28,6 +28,8 @@ COLUMNS_MEAN: Final = (
     ("SAVES", "CPUs of all pods, by the share of threads beyond the plan; ≤ where the limit stands for the CPU time"),
 )
 LONGEST_FIX: Final = 48
+# Columns that are empty where nothing was.
+MEASURED: Final = frozenset(("throttled", "used"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

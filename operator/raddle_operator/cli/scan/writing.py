@@ -21,10 +21,9 @@ from raddle_operator.scanning.rows import Row, to_document
 
 __all__ = ["FORMS", "Scan", "write"]
 
-COLUMNS: Final = ("namespace", "workload", "runtime", "pods", "cpus", "threads", "cause", "throttled", "saves", "fix")
-_WIDE: Final = (*COLUMNS[:2], "container", *COLUMNS[2:-2], "used", *COLUMNS[-2:])
-_MEASURED: Final = frozenset(("throttled", "used"))
-RIGHT: Final = frozenset(("pods", "cpus", "throttled", "used", "saves"))
+_COLUMNS: Final = ("namespace", "workload", "runtime", "pods", "cpus", "threads", "cause", "throttled", "saves", "fix")
+_WIDE: Final = (*_COLUMNS[:2], "container", *_COLUMNS[2:-2], "used", *_COLUMNS[-2:])
+_RIGHT: Final = frozenset(("pods", "cpus", "throttled", "used", "saves"))
 _FOLDED: Final = frozenset(("namespace", "workload", "runtime", "fix"))
 # As kubectl takes them too.
 _SHORT: Final = {"deployment": "deploy", "statefulset": "sts", "daemonset": "ds", "replicaset": "rs", "cronjob": "cj"}
@@ -39,7 +38,7 @@ def write(scan: Scan, form: str) -> None:
 def _table(scan: Scan, *, wide: bool = False) -> None:
     console = output.console()
     if scan.rows:
-        console.print(_rows(scan, _WIDE if wide else COLUMNS))
+        console.print(_rows(scan, _WIDE if wide else _COLUMNS))
         console.print()
     _line(console, words.sentence(scan), "bold")
     if len(scan.totals) > 1:
@@ -56,19 +55,23 @@ def _table(scan: Scan, *, wide: bool = False) -> None:
 
 
 def _rows(scan: Scan, columns: tuple[str, ...]) -> Table:
-    measured = any(row.is_measured for row in scan.rows)
-    shown = [name for name in columns if measured or name not in _MEASURED]
+    shown = _shown(scan, columns)
     table = output.table(*shown)
     table.padding = (0, 2, 0, 0)
     for column, name in zip(table.columns, shown, strict=True):
         column.no_wrap = name not in _FOLDED
-        column.justify = "right" if name in RIGHT else "left"
+        column.justify = "right" if name in _RIGHT else "left"
     for row in scan.rows:
         found = words.cells(row)
         kind, _, name = found["workload"].partition("/")
         found["workload"] = f"{_SHORT.get(kind, kind)}/{name}"
         table.add_row(*(escape(printable(found[name])) for name in shown), style=_STYLES.get(row.seen.cause))
     return table
+
+
+def _shown(scan: Scan, columns: tuple[str, ...]) -> list[str]:
+    measured = any(row.is_measured for row in scan.rows)
+    return [name for name in columns if measured or name not in words.MEASURED]
 
 
 def _totals(console: Console, scan: Scan) -> None:
@@ -145,11 +148,12 @@ def _markdown_lines(scan: Scan) -> Iterator[str]:
     yield words.sentence(scan)
     if scan.rows:
         yield ""
-        yield f"| {' | '.join(COLUMNS)} |"
-        yield f"|{'|'.join('---:' if name in RIGHT else '---' for name in COLUMNS)}|"
+        columns = _shown(scan, _COLUMNS)
+        yield f"| {' | '.join(columns)} |"
+        yield f"|{'|'.join('---:' if name in _RIGHT else '---' for name in columns)}|"
         for row in scan.rows:
             found = words.cells(row)
-            yield f"| {' | '.join(_cell(found[name], code=name == 'fix') for name in COLUMNS)} |"
+            yield f"| {' | '.join(_cell(found[name], code=name == 'fix') for name in columns)} |"
         yield ""
     yield from (f"- {_cell(name)}: {_cell(text)}" for name, text in (*words.causes(scan), *words.advice(scan)))
     yield from (f"- {_cell(note)}" for note in scan.notes)
