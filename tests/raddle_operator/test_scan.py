@@ -152,7 +152,7 @@ def test_a_table_of_120_columns_folds_no_number(scan):
 
 def test_nothing_is_a_sentence(scan):
     done = scan(text="{kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: nginx}]}}")
-    assert done.stdout.startswith("Nothing found in 1 pod.\n")
+    assert done.stdout.startswith("Nothing to show of 1 pod.\n")
     assert scan("-o", "json", text="{kind: Pod, spec: {containers: [{name: a}]}}").exit_code == 0
 
 

@@ -128,6 +128,15 @@ def test_what_a_policy_governs_and_no_webhook_has_met_is_an_older_pod():
     assert found.fix.command == "kubectl rollout restart -n ns daemonset/chat"
 
 
+def test_where_a_policy_states_a_load_and_nothing_is_measured_its_model_says_the_cost():
+    stated = policy_from_object(objects.policy("fast", "ns", load={"runTime": "20ms"}))
+    (part,) = Gathered().add(look(pod(container("nvidia/tritonserver")), cluster(Policies([stated]))))
+    assert part.seen.expected.throttled_share > 0.5
+    assert 0 < part.gives_back_cpus == part.seen.expected.gives_back_cpus <= 2
+    part.add(Usage(1.0, 100, 10))
+    assert part.gives_back_cpus == pytest.approx(part.seen.surplus_share)
+
+
 def test_a_manifest_that_a_policy_governs_fits():
     (found,) = look(pod(container("ollama/ollama")), cluster(Policies([POLICY]), created=False))
     assert (found.cause, found.threads) == (Cause.FITS, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from raddle import delivery, env
 from raddle.cpus.topology import Machine
+from raddle.planning import load as model
 from raddle.planning import templates, wire
 from raddle.planning.families import FAMILIES
 from raddle.planning.planner import Plan
@@ -54,6 +56,16 @@ class Cause(StrEnum):
         return self not in (Cause.FITS, Cause.UNKNOWN)
 
 
+class Expected(NamedTuple):
+    """What the model of a policy's `load` says of the threads now: the share of periods in which they are throttled.
+
+    `gives_back_cpus`: what they use more than those of the plan.
+    """
+
+    throttled_share: float
+    gives_back_cpus: float
+
+
 class Node(NamedTuple):
     """A node's CPUs, and its machine, None where nobody tells of it."""
 
@@ -88,7 +100,7 @@ class Seen:
 
     `workload` is its owner as kubectl writes it. `threads` and `planned` are of one of its `processes`; None where they
     can't be told. `limit_cpus` None: no limit, `node_cpus` None: not known. `governed_by` is the policy that governs
-    it, "" for the default one. `fix` is empty where there is none.
+    it, "" for the default one. `fix` is empty where there is none, and `expected` None where the policy states no load.
     """
 
     namespace: str
@@ -107,6 +119,7 @@ class Seen:
     governed_by: str = ""
     fix: Fix = Fix()
     advice: str = ""
+    expected: Expected | None = None
 
     @property
     def surplus_share(self) -> float:
@@ -217,6 +230,7 @@ def _judged(
         return made
     if now.number <= planned or (runtime.stock == LIMIT and made.limit_cpus and not now.own):
         return replace(made, cause=Cause.FITS)
+    made = replace(made, expected=_expected(plan, used, now.number, made.limit_cpus))
     given = recorded is not None or (policy is not None and _given(policy, container))
     if given and not now.own and not cluster.created:
         return replace(made, cause=Cause.FITS, threads=planned, threads_because=f"by {made.governed_by}")
@@ -262,6 +276,17 @@ def _value(name: str, runtime: Runtime, plan: Plan, policy: Policy, planned: int
 
 def _alone(runtime: Runtime, container: Container) -> bool:
     return runtime.preset is not None and bool(matching.left_alone(runtime.preset, container))
+
+
+def _expected(plan: Plan, policy: Policy, threads: int, limit_cpus: float | None) -> Expected | None:
+    """What the model says of so many threads that spin, as runtimes do untold; None where it says none of the plan."""
+    if plan.expected is None or policy.run_time_us is None:
+        return None
+    run_time_s = policy.run_time_us / 1e6
+    rate = policy.request_rate
+    stated = model.usual(run_time_s, limit_cpus) if rate is None else model.Load(run_time_s, rate)
+    now = model.expected(stated, model.Setting(threads, math.inf if threads > 1 else 0.0), limit_cpus)
+    return Expected(now.throttled, max(0.0, now.cpus - plan.expected.cpus))
 
 
 def _given(policy: PolicyObject, container: Container) -> bool:

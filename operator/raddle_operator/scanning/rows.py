@@ -1,7 +1,8 @@
 """Rows for people: one for each workload's container, however many pods it has, worst first, and totals by namespace.
 
 What a container would give back is estimated: the part of its CPU time that goes to the threads beyond the plan, if all
-of its threads take the same. Where nothing was measured its limit stands for the CPU time, so it is the most.
+of its threads take the same. Where nothing was measured, the model of the policy's `load` says it; where there is
+none, the limit stands for the CPU time, so it is the most.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class Part:
         share = self.seen.surplus_share
         if not share:
             return 0.0
+        if not self.measured and self.seen.expected is not None:
+            return self.seen.expected.gives_back_cpus * self.pods
         one = self.used_cpus / self.measured if self.measured else self.seen.limit_cpus
         return None if one is None else share * one * self.pods
 
@@ -47,8 +50,8 @@ class Row:
     """One container of a workload, as the worst of its pods has it.
 
     `node_cpus`, `threads` and `planned` are the least and the most of all pods, None where not known. `used_cpus` is of
-    all pods together, `throttled_share` of the periods, None where nothing was measured. `gives_back_cpus`: see the
-    module; None where not known.
+    all pods together, None where nothing was measured; `throttled_share` of the periods, None where no model says it
+    either. `gives_back_cpus`: see the module; None where not known.
     """
 
     seen: Seen
@@ -61,9 +64,11 @@ class Row:
     gives_back_cpus: float | None = 0.0
 
     @property
-    def is_measured(self) -> bool:
-        """Whether its CPU time was."""
-        return self.used_cpus is not None
+    def source(self) -> str:
+        """What its costs are from: "measured", "model", or "limit"."""
+        if self.used_cpus is not None:
+            return "measured"
+        return "limit" if self.seen.expected is None else "model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +134,6 @@ def _row(parts: list[Part]) -> Row:
     seen = [part.seen for part in parts]
     measured = sum(part.measured for part in parts)
     pods = sum(part.pods for part in parts)
-    periods = sum(part.periods for part in parts)
     saved = [part.gives_back_cpus for part in parts]
     known = [one for one in saved if one is not None]
     return Row(
@@ -139,13 +143,16 @@ def _row(parts: list[Part]) -> Row:
         threads=_range(one.threads for one in seen),
         planned=_range(one.planned for one in seen),
         used_cpus=sum(part.used_cpus for part in parts) * pods / measured if measured else None,
-        throttled_share=_share(parts, periods) if measured else None,
+        throttled_share=_share(parts, worst, measured),
         gives_back_cpus=sum(known) if known else None,
     )
 
 
-def _share(parts: list[Part], periods: float) -> float:
-    return sum(part.throttled_periods for part in parts) / periods if periods else 0.0
+def _share(parts: list[Part], worst: Part, measured: int) -> float | None:
+    if measured:
+        periods = sum(part.periods for part in parts)
+        return sum(part.throttled_periods for part in parts) / periods if periods else 0.0
+    return None if worst.seen.expected is None else worst.seen.expected.throttled_share
 
 
 def _range(values: Iterable[int | None]) -> tuple[int, int] | None:
@@ -214,7 +221,7 @@ def _fields(row: Row) -> Iterator[tuple[str, Any]]:
     yield "usedCpus", _rounded(row.used_cpus)
     yield "throttledShare", _rounded(row.throttled_share)
     yield "givesBackCpus", _rounded(row.gives_back_cpus)
-    yield "measured", row.is_measured
+    yield "source", row.source
     yield "fix", {"variables": dict(seen.fix.variables), "text": seen.fix.text, "command": seen.fix.command}
     yield "advice", seen.advice or None
 

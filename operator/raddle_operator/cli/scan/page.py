@@ -54,7 +54,7 @@ def _parts(scan: Scan) -> Iterator[str]:
 
 
 def _table(scan: Scan) -> Iterator[str]:
-    measured = any(row.is_measured for row in scan.rows)
+    measured = any(row.source != "limit" for row in scan.rows)
     columns = [name for name in _COLUMNS if measured or name not in words.MEASURED]
     yield "<thead><tr>" + "".join(f"<th{_kind(name)}>{escape(name)}</th>" for name in columns) + "</tr></thead>"
     most = max((row.gives_back_cpus or 0.0 for row in scan.rows), default=0.0)

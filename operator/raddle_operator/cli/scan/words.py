@@ -25,7 +25,7 @@ CAUSES: Final = {
 COLUMNS_MEAN: Final = (
     ("CPUS", "the container's limit / its node's CPUs"),
     ("THREADS", "of one process: now → as `raddle plan` has it"),
-    ("SAVES", "CPUs of all pods, by the share of threads beyond the plan; ≤ where the limit stands for the CPU time"),
+    ("SAVES", "CPUs of all pods, by the share of threads beyond the plan; ≤: not measured, as if it used its limit"),
 )
 LONGEST_FIX: Final = 48
 # Columns that are empty where nothing was.
@@ -85,7 +85,7 @@ def gives_back(row: Row) -> str:
         return ""
     if row.gives_back_cpus is None:
         return "?"
-    return f"{'~' if row.is_measured else '≤'}{number(row.gives_back_cpus)}"
+    return f"{'≤' if row.source == 'limit' else '~'}{number(row.gives_back_cpus)}"
 
 
 def number(cpus: float) -> str:
@@ -111,7 +111,7 @@ def sentence(scan: Scan) -> str:
     """The answer in a sentence or two."""
     sums = scan.total
     if not sums.rows:
-        return f"Nothing found in {plural(scan.pods, 'pod')}."
+        return f"Nothing to show of {plural(scan.pods, 'pod')}."
     shown = f"{plural(sums.rows, 'container')} with a known runtime"
     if not sums.findings:
         return f"None of {shown} is known to run too many threads, in {plural(scan.pods, 'pod')}."

@@ -70,7 +70,7 @@ def _rows(scan: Scan, columns: tuple[str, ...]) -> Table:
 
 
 def _shown(scan: Scan, columns: tuple[str, ...]) -> list[str]:
-    measured = any(row.is_measured for row in scan.rows)
+    measured = any(row.source != "limit" for row in scan.rows)
     return [name for name in columns if measured or name not in words.MEASURED]
 
 
