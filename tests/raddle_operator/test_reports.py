@@ -9,6 +9,8 @@ from support import nodereports
 from support.api_server import answering
 
 from raddle_operator.cli import reports
+from raddle_operator.cli.reports import Reports
+from raddle_operator.cli.top import rows
 from raddle_operator.kube import Forbidden, NotFound, Unavailable
 from raddle_operator.objects import nodereport
 
@@ -85,8 +87,7 @@ async def test_agents_are_asked_where_raddle_is_installed_and_only_those_of_the_
     async with answering(handler, tmp_path) as (kube, _):
         found = await reports.of_nodes(kube, {"n1", "n3"})
     assert asked == ["/api/v1/namespaces/elsewhere/pods/agent-n1:8082/proxy/v1/report"]
-    assert found.container("n1", "uid-resnet-0", "serve") == nodereports.sixteen()
-    assert found.container("n1", "uid-resnet-0", "other") is None
+    assert found.by_node["n1"] == reports.summed(nodereports.report("n1", nodereports.sixteen()))
     assert found.missing(["n3"]) == "node n3: no agent watches there"
 
 
@@ -105,3 +106,28 @@ async def test_why_nobody_can_be_asked_is_said(tmp_path, status, problem):
 
     async with answering(handler, tmp_path) as (kube, _):
         assert await reports.of_nodes(kube) == reports.Reports(problem=problem)
+
+
+async def test_the_report_of_one_node_is_whole(tmp_path):
+    async def handler(request):
+        if request.path.endswith("/pods"):
+            return web.json_response({"items": [agent("n1")]})
+        return web.json_response(GOOD if request.path.endswith("report") else {})
+
+    async with answering(handler, tmp_path) as (kube, _):
+        found = await reports.of_nodes(kube, {"n1"})
+    assert found.by_node["n1"] == nodereport.from_document(GOOD)
+
+
+def test_a_table_loses_nothing_by_the_sum_of_a_containers_pools():
+    two = nodereports.sixteen().processes + nodereports.sixteen().processes
+    whole = nodereports.report(
+        "n1",
+        nodereports.sixteen(processes=two),
+        nodereports.container("none", processes=()),
+        nodereports.container("b"),
+    )
+    found = Reports(by_node={"n1": whole}), Reports(by_node={"n1": reports.summed(whole)})
+    assert rows.pods(rows.seen(found[1]), "delay") == rows.pods(rows.seen(found[0]), "delay")
+    assert rows.summed(found[1], {}) == rows.summed(found[0], {})
+    assert sum(len(one.processes) for one in found[1].by_node["n1"].containers) == 1
