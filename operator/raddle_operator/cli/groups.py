@@ -14,6 +14,7 @@ from raddle_operator.cli import output, running, why
 from raddle_operator.cli.cluster import Snapshot
 from raddle_operator.cli.picture.model import plural, printable
 from raddle_operator.cli.reports import Reports
+from raddle_operator.injection.explain import explain
 from raddle_operator.objects.nodereport import Finding
 
 STALE: Final = "Stale"
@@ -56,7 +57,8 @@ class Group:
 
 def answers(snapshot: Snapshot) -> list[Answer]:
     """What a pod itself says: an answer for each container that has a plan, else one that says why there is none."""
-    namespace, explanations = snapshot.namespace, why.explained(snapshot)
+    # Without the variables and what else a single pod is told: that takes ten times as long.
+    namespace, explanations = snapshot.namespace, explain(snapshot.annotations)
     if not explanations:
         skip = why.why_not(snapshot)
         return [Answer(namespace=namespace, because=f"{skip.reason} {skip.detail}")]
