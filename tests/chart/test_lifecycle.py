@@ -69,7 +69,7 @@ def test_an_upgrade_from_an_earlier_chart_and_back_keeps_policies_crds_and_the_c
 ):
     cluster = bare
     release.helm(cluster, "install", release.earlier(frozen, tmp_path / "earlier"))
-    assert (network_policies(cluster), columns(cluster)) == ([], 10)
+    assert (network_policies(cluster), columns(cluster)) == ([], 12)
     cluster.client.apply(POLICY)
     uid = cluster.client.get(cluster.client.path_of(POLICY))["metadata"]["uid"]
     bundle = base64.b64encode(cluster.ca_file.read_bytes()).decode()
@@ -78,7 +78,7 @@ def test_an_upgrade_from_an_earlier_chart_and_back_keeps_policies_crds_and_the_c
     ]
     cluster.client.request("PATCH", WEBHOOKS, operations, content_type="application/json-patch+json")
 
-    for action, policies, shown in (("upgrade", 3, 11), ("rollback", 0, 10), ("upgrade", 3, 11)):
+    for action, policies, shown in (("upgrade", 3, 13), ("rollback", 0, 12), ("upgrade", 3, 13)):
         if action == "rollback":
             cluster.helm("rollback", "raddle", "1", "--namespace", NAMESPACE)
         else:

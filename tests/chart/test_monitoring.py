@@ -14,8 +14,10 @@ from report import ROOT
 
 RULES = chart.CHART / "files" / "monitoring" / "alerts.yaml"
 RUNBOOKS = ROOT / "docs" / "runbooks"
-ALERTS = {rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
-METRICS = {metric.name: metric for metric in [*reference.webhook(), *reference.controlling()]}
+WRITTEN = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+ALERTS = {rule["alert"]: rule for rule in WRITTEN if "alert" in rule}
+RECORDED = {rule["record"]: rule for rule in WRITTEN if "record" in rule}
+METRICS = {metric.name: metric for metric in [*reference.webhook(), *reference.controlling(), *reference.watching()]}
 PANELS = [panel for row in dashboard.ROWS for panel in row.panels]
 QUERIES = [(panel.title, query) for panel in PANELS for _, query in panel.queries]
 EVERYTHING = {
@@ -57,6 +59,9 @@ def metric_of(series):
 
 def assert_asks_for_what_there_is(query):
     """Every metric exists, has the labels that are asked for, and they can have the values."""
+    # The later ones ask for the ones before.
+    for name, rule in reversed(RECORDED.items()):
+        query = query.replace(name, f"({rule['expr']})")
     series = re.findall(r"raddle_\w+", query)
     assert series
     known = set().union(*(metric_of(name).labels for name in series)) | {"le", "instance"}
@@ -73,6 +78,12 @@ def assert_asks_for_what_there_is(query):
 @each_alert
 def test_an_alert_asks_for_what_there_is(alert):
     assert_asks_for_what_there_is(ALERTS[alert]["expr"])
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_recording_rule_asks_for_what_there_is_and_is_named_after_it(name):
+    assert_asks_for_what_there_is(RECORDED[name]["expr"])
+    assert re.fullmatch(r"[a-z_]+:raddle_\w+:[a-z]+", name)
 
 
 @pytest.mark.parametrize(("title", "query"), QUERIES)
@@ -96,8 +107,9 @@ def test_a_query_for_what_there_is_not_would_be_found(query):
 
 def test_every_metric_is_looked_at_by_an_alert_or_a_panel():
     """What nobody looks at need not be measured; the outcomes of certificate loads are for a runbook."""
-    text = " ".join([*(rule["expr"] for rule in ALERTS.values()), *(query for _, query in QUERIES)])
-    unseen = {name for name in METRICS if name not in text}
+    text = " ".join([*(rule["expr"] for rule in WRITTEN), *(query for _, query in QUERIES)])
+    # The agent's are of containers: what somebody looks at who has one in mind.
+    unseen = {name for name in METRICS if name not in text and not name.startswith("raddle_container_")}
     for name in unseen:
         assert any(name in page.read_text() for page in RUNBOOKS.glob("*.md")), name
 
@@ -164,6 +176,11 @@ HEALTHY = {
     'raddle_topologies{fresh="unknown",valid="true"}': "1+0x1600",
     'raddle_topologies{fresh="false",valid="true"}': "0+0x1600",
     'raddle_topologies{fresh="unknown",valid="false"}': "0+0x1600",
+    'raddle_policy_containers_drifted{policy_kind="K",policy_namespace="shop",policy="p",cause="Resized"}': "2+0x1600",
+    'raddle_container_cpu_throttled_periods_ratio{namespace="shop",pod="a",container="c"}': "0.9+0x1600",
+    'raddle_container_cpu_throttled_periods_ratio{namespace="shop",pod="b",container="c"}': "0.1+0x1600",
+    'raddle_container_findings{namespace="shop",pod="a",container="c",cause="Resized"}': "1+0x1600",
+    'raddle_container_findings{namespace="shop",pod="b",container="c",cause="OtherThreads"}': "1+0x1600",
 }
 DAY_MIN = 24 * 60
 # What goes wrong at minute 60 (one sample per minute; "_" is one that is missing), a minute at which the alert is not yet
@@ -190,6 +207,8 @@ CASES = [
     ("RaddlePoliciesNotAccepted", {'raddle_policies{accepted="false",degraded="false"}': "0+0x59 1+0x900"}, 85, 95),
     ("RaddleTopologiesUnusable", {'raddle_topologies{fresh="false",valid="true"}': "0+0x59 1+0x900"}, 85, 95),
     ("RaddleTopologiesUnusable", {'raddle_topologies{fresh="unknown",valid="false"}': "0+0x59 1+0x900"}, 85, 95),
+    ("RaddleThrottledByThreads", {'raddle_container_cpu_throttled_periods_ratio{namespace="shop",pod="b",container="c"}': "0.1+0x59 0.6+0x900"}, 70, 80),
+    ("RaddleDrift", {'raddle_policy_containers_drifted{policy_kind="K",policy_namespace="shop",policy="p",cause="CodeSetsIt"}': "_x59 2+0x900"}, 85, 95),
 ]  # fmt: skip
 
 
@@ -241,7 +260,7 @@ def test_nothing_of_it_is_installed_unless_asked_for():
 def test_the_rule_holds_the_alerts_with_the_runbooks_where_they_are():
     objects = with_monitoring(prometheusRule={"enabled": True, "runbookURL": "https://example.com/runbooks/"})
     (rule,) = of_kind(objects, "PrometheusRule")
-    found = [one for group in rule["spec"]["groups"] for one in group["rules"]]
+    found = [one for group in rule["spec"]["groups"] for one in group["rules"] if "alert" in one]
     assert {one["alert"] for one in found} == set(ALERTS)
     for one in found:
         assert one["annotations"]["runbook_url"] == f"https://example.com/runbooks/{one['alert']}.md"
@@ -259,9 +278,13 @@ def test_alerts_can_be_left_out_and_a_group_without_any_goes_too():
     controller = [name for name in ALERTS if name.startswith("RaddleController") or name == "RaddleShimForbidden"]
     objects = with_monitoring(prometheusRule={"enabled": True, "disabledAlerts": ["RaddlePodsStale", *controller]})
     (rule,) = of_kind(objects, "PrometheusRule")
-    found = {one["alert"] for group in rule["spec"]["groups"] for one in group["rules"]}
+    found = {one["alert"] for group in rule["spec"]["groups"] for one in group["rules"] if "alert" in one}
     assert found == set(ALERTS) - {"RaddlePodsStale", *controller}
-    assert [group["name"] for group in rule["spec"]["groups"]] == ["raddle.webhook", "raddle.workloads"]
+    assert [group["name"] for group in rule["spec"]["groups"]] == [
+        "raddle.webhook",
+        "raddle.workloads",
+        "raddle.running",
+    ]
 
 
 def test_the_schema_knows_the_alerts_by_name():

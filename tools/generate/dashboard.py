@@ -132,6 +132,54 @@ ROWS: Final = (
         ),
     ),
     Row(
+        title="What runs, where agents look",
+        panels=(
+            graph(
+                "Containers with a plan",
+                "That run, and those that run otherwise than planned, by cause.",
+                ("running", "sum(raddle_policy_containers_running)"),
+                ("{{cause}}", "sum by (cause) (raddle_policy_containers_drifted)"),
+            ),
+            graph(
+                "Policies with most drift",
+                "Containers that run otherwise than planned; one with several causes counts for each.",
+                (
+                    "{{policy_namespace}}/{{policy}}",
+                    "topk(10, sum by (policy_namespace, policy) (raddle_policy_containers_drifted))",
+                ),
+            ),
+            graph(
+                "Throttled by threads",
+                "Containers with more threads than planned that are throttled in a quarter of their periods and more.",
+                ("{{namespace}}", "namespace:raddle_container_throttled_by_threads:count"),
+            ),
+            graph(
+                "Threads",
+                "Of governed containers: planned for one session, in effect, and all that used CPU time.",
+                ("planned", "sum(raddle_container_threads_planned)"),
+                ("in effect", "sum(raddle_container_threads_effective)"),
+                ("ran", "sum(raddle_container_threads_ran)"),
+            ),
+            graph(
+                "Throttled periods",
+                "The ten containers that are throttled most.",
+                (
+                    "{{namespace}}/{{pod}} {{container}}",
+                    "topk(10, raddle_container_cpu_throttled_periods_ratio)",
+                ),
+                unit="percentunit",
+            ),
+            graph(
+                "Waiting for a CPU",
+                "Seconds a second that threads could have run and did not: the ten containers with most.",
+                (
+                    "{{namespace}}/{{pod}} {{container}}",
+                    "topk(10, rate(raddle_container_cpu_delay_seconds_total[$__rate_interval]))",
+                ),
+            ),
+        ),
+    ),
+    Row(
         title="Webhook",
         panels=(
             graph(

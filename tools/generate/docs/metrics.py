@@ -1,7 +1,8 @@
-"""Makes docs/reference/metrics.md: every metric, from the metric objects of the processes themselves."""
+"""Makes docs/reference/metrics.md: every metric, from the metric objects of all processes themselves."""
 
 from __future__ import annotations
 
+from collections import Counter as Tallies
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -10,8 +11,9 @@ from typing import Final
 from prometheus_client import REGISTRY
 from prometheus_client.core import Metric
 
-from raddle_operator.agent import served
+from raddle_operator.agent.served import Served
 from raddle_operator.controller import metrics as controller
+from raddle_operator.controller.running import Total
 from raddle_operator.kube.informer import CacheState
 from raddle_operator.objects.nodereport import Cause, Container, Finding, Level, NodeReport, Pool, Process
 from raddle_operator.objects.reasons import SkipReason
@@ -41,7 +43,18 @@ LATER: Final[Mapping[tuple[str, str], str]] = {
         f"the {controller.MISSED_NAMESPACES} namespaces with most, and `{controller.OTHER_NAMESPACES}`; none where no"
         " pod is missed"
     ),
+    **{
+        (f"raddle_policy_containers_{which}", label): words
+        for which in ("running", "drifted")
+        for label, words in {
+            "policy_kind": "of the policy; empty for `(others)`",
+            "policy_namespace": "of the policy; empty for a cluster's",
+            "policy": f"its name: the {controller.RUNNING_POLICIES} with most drift, and `(others)`",
+        }.items()
+    },
 }
+# Of every metric of the agent.
+OF_CONTAINER: Final = {"namespace": "the pod's namespace", "pod": "its name", "container": "the container's name"}
 # The kinds that the controller shows once it leads. kopf does not tell when it last heard of those that it watches.
 CONTROLLER_KINDS: Final[Mapping[str, float | None]] = {
     **dict.fromkeys((*controller.STATUS_KINDS, "Namespace", "Node")),
@@ -52,23 +65,23 @@ CONTROLLER_WORK: Final = ("count", "examine", "policy", "topology", "shim", "tun
 
 HEADER = """\
 <!-- Made by `make generate` (tools/generate/docs/metrics.py) from operator/raddle_operator/webhook/metrics.py and
-operator/raddle_operator/controller/metrics.py, and operator/raddle_operator/agent/served.py: edit those. -->
+operator/raddle_operator/controller/metrics.py: edit those. -->
 
 # Metrics
 
 Each pod of the webhook serves its own at `/metrics` of `webhook.metricsPort`, each of the controller at
-`controller.port`, without TLS; there these stand beside the usual `process_*` and `python_*`. The agent serves its own
-on port 8082 where [`agent.watch`](../how-to/node-agent.md#what-runs) is not None; that it runs shows in
-`raddle_topologies` and `raddle_nodes_without_topology`.
+`controller.port`, without TLS. Where `agent.watch` is on each agent serves those of its node's containers; what else it
+does shows in `raddle_topologies` and `raddle_nodes_without_topology`. Beside these there are the usual `process_*` and
+`python_*`.
 
 - [Alerts](../runbooks/README.md), a dashboard and what Prometheus needs to find the pods come with the chart.
 - Only the controller that leads looks into the cluster; the others show zeros, so take sums.
 - The pods that a policy governs are those that have values, are older than it, wait for a reason, or have one:
   `raddle_matched_pods` = `raddle_injected_pods` + `raddle_older_pods` + `raddle_pending_pods` + `raddle_skipped_pods`,
   but for those skipped that no policy governs.
-- No label of webhook and controller is a pod's name. One is a namespace, of pods that the webhook has missed, and it is
-  bounded. The agent's metrics are of one container each, with the labels of cadvisor's, so that they join: a scrape
-  has to honour them (`honor_labels`), as the chart's monitors do.
+- No label of webhook and controller is a pod's name. One is a namespace, of pods that the webhook has missed, and three
+  name a policy; they are bounded. The agent's are those of cadvisor and kube-state-metrics, so that they join: what
+  scrapes it has to honour them.
 
 """
 TABLE = "| metric | type | labels | meaning |\n|---|---|---|---|\n"
@@ -107,6 +120,8 @@ def controlling() -> list[Described]:
     controller.measure_pods({})
     controller.measure_conditions([], [], [])
     controller.MISSED_PODS.labels(controller.OTHER_NAMESPACES).set(0)
+    every_cause = Total(containers=1, causes=Tallies(Cause))
+    controller.measure_running([(controller.OTHER_POLICIES, every_cause)])
     for work in CONTROLLER_WORK:
         controller.RECONCILE_SECONDS.labels(work)
     controller.READINGS.caches = tuple(CacheState(kind, 0, age_s) for kind, age_s in CONTROLLER_KINDS.items())
@@ -114,17 +129,17 @@ def controlling() -> list[Described]:
         return described(REGISTRY.collect())
     finally:
         controller.MISSED_PODS.clear()
+        controller.measure_running([])
         controller.READINGS.caches = ()
 
 
-def agent() -> list[Described]:
-    """The agent's metrics, as one that looks at processes shows them of a container that is not as planned."""
-    pool = Pool(name="", threads=1, ran=1, used_cpus=1.0, delay_cpus=0.0, migrations_hz=0.0, involuntary_hz=0.0)
+def watching() -> list[Described]:
+    """The agent's metrics, as one that sees a container with every finding shows them."""
     container = Container(
-        namespace="",
-        pod="",
-        uid="",
-        name="",
+        namespace="n",
+        pod="p",
+        uid="u",
+        name="c",
         limit_cpus=1.0,
         quota_cpus=1.0,
         used_cpus=1.0,
@@ -132,12 +147,12 @@ def agent() -> list[Described]:
         waiting_share=0.0,
         planned_threads=1,
         effective_threads=1,
-        processes=(Process(pid=1, command="", threads=1, pools=(pool,)),),
-        findings=tuple(Finding(cause=cause, detail="", fix="") for cause in Cause),
+        processes=(Process(pid=1, command="c", threads=1, pools=(Pool(name="c", threads=1, ran=1, used_cpus=1.0),)),),
+        findings=tuple(Finding(cause=cause, detail="d", fix="f") for cause in Cause),
     )
-    last = served.Served()
-    last.tell(NodeReport(node="", level=Level.PROCESSES, at="", window_s=1.0, containers=(container,)))
-    return described(last.collect())
+    served = Served()
+    served.tell(NodeReport(node="n", level=Level.PROCESSES, at="", window_s=1.0, containers=(container,)))
+    return described(served.collect())
 
 
 def described(families: Iterable[Metric]) -> list[Described]:
@@ -158,7 +173,9 @@ def _describe(family: Metric) -> Described:
 
 def values(metric: Described, label: str) -> str:
     """What a label can be, in words and values."""
-    later = LATER.get((metric.name, label))
+    later = LATER.get((metric.name, label)) or (
+        OF_CONTAINER.get(label) if metric.name.startswith("raddle_container_") else None
+    )
     if later is not None:
         return later
     known = metric.labels[label]
@@ -167,20 +184,21 @@ def values(metric: Described, label: str) -> str:
 
 def render() -> str:
     """The page, as Markdown."""
-    return HEADER + "".join(_lines({"Webhook": webhook(), "Controller": controlling(), "Agent": agent()}))
+    return HEADER + "".join(_lines({"Webhook": webhook(), "Controller": controlling(), "Agent": watching()}))
 
 
 def _lines(processes: Mapping[str, list[Described]]) -> Iterator[str]:
-    for number, (title, metrics) in enumerate(processes.items()):
-        yield f"\n## {title}\n\n{TABLE}" if number else f"## {title}\n\n{TABLE}"
+    for place, (title, metrics) in enumerate(processes.items()):
+        yield f"\n## {title}\n\n{TABLE}" if place else f"## {title}\n\n{TABLE}"
         for metric in metrics:
             labels = ", ".join(f"`{label}`" for label in metric.labels)
             finite = [bound for bound in metric.buckets if bound != "+Inf"]
             buckets = f"; buckets from {finite[0]} to {finite[-1]} s" if finite else ""
             yield f"| `{metric.name}` | {metric.type} | {labels} | {metric.help}{buckets} |\n"
     yield VALUES
+    # The agent's have the same three, and one has a cause.
     for metric in chain.from_iterable(processes.values()):
         for label in metric.labels:
-            # A container's own name says nothing here.
-            if label not in served.LABELS:
-                yield f"| `{metric.name}` | `{label}` | {values(metric, label)} |\n"
+            if metric.name.startswith("raddle_container_") and label in OF_CONTAINER:
+                continue
+            yield f"| `{metric.name}` | `{label}` | {values(metric, label)} |\n"
