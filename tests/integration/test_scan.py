@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import shutil
 import socket
 import ssl
+import subprocess
 import threading
+import time
+import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import psutil
@@ -17,6 +21,7 @@ import pytest
 from click.testing import CliRunner
 
 from cluster import Cluster, objects
+from cluster.components import free_port
 from cluster.waiting import wait
 from raddle_operator import certificates
 from raddle_operator.cli import main
@@ -174,6 +179,45 @@ def test_reading_is_enough_and_every_right_that_is_missing_is_said(user):
     done = scan(tenant)
     assert done.exit_code == 1
     assert "pods" in done.stderr
+
+
+@pytest.fixture
+def prometheus(tmp_path):
+    """The URL of a real Prometheus that has seen one of the pods half of its time throttled, for half an hour."""
+    if shutil.which("promtool") is None:
+        pytest.skip("Prometheus is not installed (Debian's package prometheus)")
+    now = int(time.time())
+    lines = []
+    for name, per_s in (("usage_seconds", 1.5), ("cfs_periods", 10), ("cfs_throttled_periods", 5)):
+        lines.append(f"# TYPE container_cpu_{name} counter")
+        lines += [f"container_cpu_{name}_total{{{SERIES}}} {per_s * at} {now - 1800 + at}" for at in range(0, 1800, 30)]
+    (tmp_path / "samples").write_text("\n".join([*lines, "# EOF", ""]))
+    data = str(tmp_path / "data")
+    making = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(tmp_path / "samples"), data]
+    subprocess.run(making, check=True, capture_output=True)
+    (tmp_path / "prometheus.yml").write_text("{}")
+    port = free_port()
+    options = [f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={data}"]
+    command = ["prometheus", *options, f"--web.listen-address=127.0.0.1:{port}"]
+    with (tmp_path / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        url = f"http://127.0.0.1:{port}"
+        wait(lambda: urllib.request.urlopen(f"{url}/-/ready", timeout=5).status, "it is ready", refusals=(OSError,))
+        yield url
+        process.terminate()
+
+
+def test_a_real_prometheus_says_what_it_costs(cluster, prometheus):
+    found, notes = rows(cluster.kubeconfig, "--prometheus", prometheus)
+    ollama = found["chat", "deployment/ollama"]
+    assert ollama["throttledShare"] == 0.5
+    # Of one pod it is known, and there are two; the first and the last five minutes are not full.
+    assert ollama["usedCpus"] == pytest.approx(3.0, rel=0.15)
+    assert notes == "measured by Prometheus, the last 1h"
+
+
+def test_a_prometheus_that_is_none_is_an_error(cluster):
+    done = scan(cluster.kubeconfig, "--prometheus", f"http://127.0.0.1:{free_port()}")
+    assert (done.exit_code, "Prometheus at" in done.stderr) == (1, True)
 
 
 def test_what_is_printed_for_people_is_a_row_for_each_workload(cluster):

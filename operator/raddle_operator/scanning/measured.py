@@ -78,12 +78,13 @@ def _number(text: bytes) -> float | None:
 def queries(namespaces: Sequence[str], window: str) -> Mapping[str, str]:
     """What to ask Prometheus about these namespaces' containers: metric -> query. `window` is PromQL's, 1h."""
     # Names of namespaces have no character that is special to RE2 or in a text.
-    chosen = f'{{namespace=~"{"|".join(namespaces)}",container!="",container!="POD"}}[{window}]'
+    chosen = f'{{namespace=~"{"|".join(namespaces)}",container!="",container!="POD"}}'
     by = "sum by (namespace,pod,container)"
     return {
-        USED: f"{by} (rate({USED}{chosen}))",
-        PERIODS: f"{by} (increase({PERIODS}{chosen}))",
-        THROTTLED: f"{by} (increase({THROTTLED}{chosen}))",
+        # A rate of the whole window would count the time before a pod was there.
+        USED: f"{by} (avg_over_time(rate({USED}{chosen}[5m])[{window}:5m]))",
+        PERIODS: f"{by} (increase({PERIODS}{chosen}[{window}]))",
+        THROTTLED: f"{by} (increase({THROTTLED}{chosen}[{window}]))",
     }
 
 
