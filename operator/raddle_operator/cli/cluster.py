@@ -31,7 +31,6 @@ from raddle_operator.kube import (
     KubeError,
     NotFound,
     Object,
-    Page,
     Resource,
 )
 from raddle_operator.objects import nfd, nodecheck, nodetopology
@@ -125,7 +124,7 @@ class Snapshots:
     def __init__(self, kube: Kube) -> None:
         """`kube` is asked when a snapshot is made."""
         self._kube = kube
-        self._everywhere: tuple[list[PolicyObject], frozenset[str], str] | None = None
+        self._everywhere: tuple[frozenset[str], str] | None = None
         self._places: dict[str, _Place] = {}
         self._machines: dict[str, Machine | None] = {}
 
@@ -134,14 +133,12 @@ class Snapshots:
         namespace = pod["metadata"].get("namespace") or "default"
         node = (pod.get("spec") or {}).get("nodeName") or ""
         if self._everywhere is None:
-            cluster_wide = _policies(CLUSTER_INFERENCE_THREADINGS, await self._kube.list(CLUSTER_INFERENCE_THREADINGS))
-            self._everywhere = cluster_wide, await _architectures(self._kube), await unlabelled(self._kube)
-        cluster_wide, architectures, scope = self._everywhere
+            self._everywhere = await _architectures(self._kube), await unlabelled(self._kube)
         if namespace not in self._places:
-            self._places[namespace] = await self._place(namespace, cluster_wide)
+            self._places[namespace] = await self._place(namespace)
         if node not in self._machines:
             self._machines[node] = await _machine_of(self._kube, node)
-        place = self._places[namespace]
+        (architectures, scope), place = self._everywhere, self._places[namespace]
         return Snapshot(
             pod=pod,
             namespace=namespace,
@@ -153,12 +150,11 @@ class Snapshots:
             tunings=place.tunings,
         )
 
-    async def _place(self, namespace: str, cluster_wide: list[PolicyObject]) -> _Place:
+    async def _place(self, namespace: str) -> _Place:
         labels = (await _get(self._kube, NAMESPACES, namespace))["metadata"].get("labels") or {}
-        own = _policies(INFERENCE_THREADINGS, await self._kube.list(INFERENCE_THREADINGS, namespace))
-        found = (*own, *cluster_wide)
-        tuned = any(policy.policy.tuning for policy in found)
-        return _Place(labels=labels, policies=found, tunings=await _tunings(self._kube, namespace) if tuned else None)
+        found = await policies(self._kube, namespace)
+        tunings = await _tunings(self._kube, namespace) if any(policy.policy.tuning for policy in found) else None
+        return _Place(labels=labels, policies=found, tunings=tunings)
 
 
 async def unlabelled(kube: Kube) -> str:
@@ -216,16 +212,19 @@ async def _tunings(kube: Kube, namespace: str) -> Tunings | None:
 
 async def policies(kube: Kube, namespace: str = "") -> tuple[PolicyObject, ...]:
     """The policies of a namespace ("": of all), and those of the cluster. Raises KubeError: Raddle may not be there."""
-    own = _policies(INFERENCE_THREADINGS, await kube.list(INFERENCE_THREADINGS, namespace))
-    return (*own, *_policies(CLUSTER_INFERENCE_THREADINGS, await kube.list(CLUSTER_INFERENCE_THREADINGS)))
+    own = await kube.list(INFERENCE_THREADINGS, namespace)
+    everywhere = await kube.list(CLUSTER_INFERENCE_THREADINGS)
+    # Items of a list need not carry their kind.
+    objects = [{**obj, "kind": INFERENCE_THREADINGS.kind} for obj in own.items]
+    objects += [{**obj, "kind": CLUSTER_INFERENCE_THREADINGS.kind} for obj in everywhere.items]
+    return tuple(_read_policies(objects))
 
 
-def _policies(resource: Resource, found: Page) -> list[PolicyObject]:
+def _read_policies(objects: list[Object]) -> list[PolicyObject]:
     read = []
-    for obj in found.items:
+    for obj in objects:
         try:
-            # Items of a list need not carry their kind.
-            read.append(policy_from_object({**obj, "kind": resource.kind}))
+            read.append(policy_from_object(obj))
         except SpecError:
             # The webhook leaves it out as well; its status says why.
             continue
