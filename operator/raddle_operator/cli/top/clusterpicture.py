@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
+from raddle_operator.cli import html
 from raddle_operator.cli.picture import tiles
 from raddle_operator.cli.picture.model import State, plural, printable
 from raddle_operator.cli.picture.tiles import Tile
@@ -17,16 +18,9 @@ LISTED: Final = 100
 """Nodes that the page has a line for, the worst first: the picture has all."""
 _SHADES: Final = ((0.3, State.BUSY), (0.1, State.USED), (0.01, State.QUIET), (0.0, State.IDLE))
 """From which throttled share on a tile has which shade, the largest first."""
-_SHEET: Final = """\
-:root{color-scheme:light dark}
-body{margin:0;background:#fff;color:#0f172a;font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-main{max-width:1120px;margin:0 auto;padding:20px}
-svg{display:block;width:100%;height:auto}
-.wide{overflow-x:auto}
-table{border-collapse:collapse;width:100%;margin-top:1.5rem;font-variant-numeric:tabular-nums}
-th,td{padding:4px 14px 4px 0;text-align:left;border-bottom:1px solid #94a3b8;vertical-align:top;white-space:nowrap}
-td:last-child{white-space:normal}
-@media(prefers-color-scheme:dark){body{background:#0b1220;color:#e8edf5}}
+_SHEET: Final = """
+main>svg{display:block;width:100%;height:auto;margin-bottom:1.5rem}
+th:last-child,td:last-child{text-align:left;white-space:normal}
 """
 
 
@@ -66,14 +60,12 @@ def page(found: Sequence[Node]) -> str:
     listed = rows.nodes(found, "worst")
     header = "".join(f"<th>{escape(name)}</th>" for name in rows.NODES)
     lines = "\n".join(_line(row.cells) for row in listed[:LISTED])
-    more = f"<p>and {len(listed) - LISTED:,} more nodes</p>\n" if len(listed) > LISTED else ""
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
-        f"<title>{escape(TITLE)}</title>\n<style>\n{_SHEET}</style>\n</head>\n<body>\n<main>\n{svg(found)}"
-        f'<div class="wide"><table>\n<thead><tr>{header}</tr></thead>\n<tbody>\n{lines}\n</tbody>\n</table></div>\n'
-        f"{more}</main>\n</body>\n</html>\n"
-    )
+    parts = [
+        svg(found),
+        f'<div class="wide"><table>\n<thead><tr>{header}</tr></thead>\n<tbody>\n{lines}\n</tbody>\n</table></div>',
+    ]
+    parts += [f'<p class="soft">and {len(listed) - LISTED:,} more nodes</p>'] * (len(listed) > LISTED)
+    return html.page(TITLE, parts, accent="plan", more=_SHEET)
 
 
 def _line(cells: Iterable[str]) -> str:
