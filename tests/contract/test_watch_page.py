@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 from aiohttp import web
 from click.testing import CliRunner
 from support import nodereports
@@ -21,12 +22,31 @@ BLOCKS = re.compile(r"(```console\n\$ kubectl raddle ([^\n]*)\n)(.*?)```", re.DO
 REPORTS = watchpictures.reports()
 
 
-def pod(node, container):
+POLICY = {"apiVersion": "raddle.dev/v1alpha1", "kind": "InferenceThreading", "spec": {"podSelector": {}}}
+POLICY["metadata"] = {"name": "serving", "namespace": "models"}
+WORKLOAD = {"selector": {"matchLabels": {"app": "resnet"}}}
+
+
+def annotations(folder):
+    """What a container's plan is at a limit of 2, as the webhook writes it."""
+    container = {"name": "serve", "image": "x", "resources": {"limits": {"cpu": "2"}}}
+    plain = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "models"}}
+    for name, obj in (("policy", POLICY), ("pod", {**plain, "spec": {"containers": [container]}})):
+        (folder / f"{name}.json").write_text(json.dumps(obj))
+    command = ["plan", "-f", str(folder / "policy.json"), "-f", str(folder / "pod.json"), "-o", "yaml"]
+    return yaml.safe_load(CliRunner().invoke(main, command).stdout)["metadata"]["annotations"]
+
+
+def pod(node, container, planned):
     metadata = {"name": container.pod, "namespace": container.namespace, "uid": container.uid}
-    return {"metadata": metadata, "spec": {"nodeName": node}, "status": {"phase": "Running"}}
+    containers = [{"name": container.name, "resources": {"limits": {"cpu": f"{container.limit_cpus:g}"}}}]
+    return {
+        "metadata": {**metadata, "annotations": planned},
+        "spec": {"nodeName": node, "containers": containers},
+        "status": {"phase": "Running"},
+    }
 
 
-PODS = [pod(node, one) for node, report in REPORTS.items() for one in report.containers]
 AGENTS = [
     {"metadata": {"name": f"agent-of-{node}"}, "spec": {"nodeName": node}, "status": {"phase": "Running"}}
     for node in REPORTS
@@ -37,43 +57,51 @@ RUNNING = {
     "drifted": 3,
     "worst": [{"cause": "CodeSetsIt", "namespace": "models", "pod": "resnet-5d8c9bb7f4-tq6xn"}],
 }
-POLICIES = [
-    {
-        "metadata": {"name": "serving", "namespace": "models"},
-        "status": {"matchedPods": 4, "injectedPods": 4, "threads": "2-4", "running": RUNNING},
-    }
-]
+STATUS = {"matchedPods": 4, "injectedPods": 4, "threads": "2-4", "running": RUNNING}
 
 
-async def answer(request):
-    path = request.path
-    if asked := re.search(r"/pods/agent-of-(.*):8082/proxy/v1/report", path):
-        return web.json_response(nodereport.to_document(REPORTS[asked[1]]))
+def answers(planned):
+    """The handler of a stand-in for an API server that knows the example."""
+    found = [(node, one) for node, report in REPORTS.items() for one in report.containers]
+    pods = [pod(node, one, planned) for node, one in found if one.namespace == "models"]
+    api = "/apis/raddle.dev/v1alpha1"
     lists = {
         "/api/v1/namespaces/raddle-system/pods": AGENTS,
-        "/api/v1/namespaces/models/pods": [one for one in PODS if one["metadata"]["namespace"] == "models"],
-        "/apis/raddle.dev/v1alpha1/nodecputopologies": list(TOPOLOGIES.values()),
-        "/apis/raddle.dev/v1alpha1/namespaces/models/inferencethreadings": POLICIES,
-        "/apis/raddle.dev/v1alpha1/clusterinferencethreadings": [],
+        f"{api}/nodecputopologies": list(TOPOLOGIES.values()),
+        f"{api}/namespaces/models/inferencethreadings": [{**POLICY, "status": STATUS}],
+        f"{api}/clusterinferencethreadings": [],
     }
-    if path in lists:
-        return web.json_response({"items": lists[path]})
-    if asked := re.search(r"/nodecputopologies/(.*)", path):
-        return web.json_response(TOPOLOGIES[asked[1]])
-    return web.json_response({}, status=404)
+    objects = {
+        "/apis/apps/v1/namespaces/models/deployments/resnet": {"spec": WORKLOAD},
+        "/api/v1/namespaces/models": {"metadata": {"name": "models", "labels": {"raddle.dev/inject": "enabled"}}},
+        **{f"{api}/nodecputopologies/{node}": one for node, one in TOPOLOGIES.items()},
+    }
+
+    async def answer(request):
+        if asked := re.search(r"/pods/agent-of-(.*):8082/proxy/v1/report", request.path):
+            return web.json_response(nodereport.to_document(REPORTS[asked[1]]))
+        if request.path == "/api/v1/namespaces/models/pods":
+            name = "resnet" if "app=resnet" in request.query.get("labelSelector", "") else ""
+            return web.json_response({"items": [one for one in pods if one["metadata"]["name"].startswith(name)]})
+        if request.path in lists:
+            return web.json_response({"items": lists[request.path]})
+        return web.json_response(objects.get(request.path, {}), status=200 if request.path in objects else 404)
+
+    return answer
 
 
 @pytest.fixture(scope="module")
 def kubeconfig(tmp_path_factory):
-    """Of a stand-in for an API server that knows the example."""
-    with nodereports.served(answer) as port:
+    """Of that stand-in."""
+    folder = tmp_path_factory.mktemp("kube")
+    with nodereports.served(answers(annotations(folder))) as port:
         config = {
             "current-context": "c",
             "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
             "users": [{"name": "u", "user": {}}],
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         }
-        path = tmp_path_factory.mktemp("kube") / "config"
+        path = folder / "config"
         path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **config}))
         yield path
 
