@@ -287,6 +287,28 @@ def test_a_monitor_keeps_the_labels_that_the_agents_metrics_have(kind):
         assert port == {"name": "watch", "port": 8082, "targetPort": "watch"}
 
 
+def test_pods_tell_their_nodes_agent_only_where_that_is_asked_for(default):
+    datagrams = {"enabled": True, "port": 9126}
+    asked = chart.objects({"agent": {"watch": "Kubelet", "datagrams": datagrams}})
+    blind = chart.objects({"agent": {"datagrams": datagrams}})
+    for objects, wanted in ((default, False), (blind, False), (asked, True)):
+        names = {one["metadata"]["name"] for one in objects if one["kind"] == "Service"}
+        assert ("raddle-agent" in names) is wanted
+        webhook = {one["name"]: one for one in pod_specs(objects)["raddle-webhook"]["containers"][0]["env"]}
+        assert ("RADDLE_AGENT_ADDRESS" in webhook) is wanted
+    assert webhook["RADDLE_AGENT_ADDRESS"]["value"] == "$(RADDLE_AGENT_SERVICE_HOST):9126"
+    service = named(asked, "Service", "raddle-agent")["spec"]
+    assert service["internalTrafficPolicy"] == "Local"
+    (port,) = service["ports"]
+    (container,) = pod_specs(asked)["raddle-agent"]["containers"]
+    assert {"name": "RADDLE_DATAGRAMS_PORT", "value": "9126"} in container["env"]
+    (listening,) = [one for one in container["ports"] if one["name"] == "datagrams"]
+    assert (port["port"], port["protocol"], port["targetPort"]) == (9126, "UDP", listening["name"])
+    assert (listening["containerPort"], listening["protocol"]) == (9126, "UDP")
+    ingress = named(asked, "NetworkPolicy", "raddle-agent")["spec"]["ingress"]
+    assert {"ports": [{"port": 9126, "protocol": "UDP"}]} in ingress
+
+
 def test_the_webhook_may_read_nodes_only_where_it_plans_by_what_they_say(default):
     asked = chart.objects({"nodeFeatureDiscovery": {"enabled": True}})
     for objects, wanted in ((default, set()), (asked, {"nodes", "noderesourcetopologies"})):

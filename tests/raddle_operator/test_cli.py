@@ -25,7 +25,7 @@ from generate import chart
 from raddle import delivery, env
 from raddle.cpus.topology import Machine
 from raddle.machine import sysfs
-from raddle_operator.cli import COMMANDS, cluster, explain, main, manifests, why
+from raddle_operator.cli import COMMANDS, cluster, explain, main, manifests, processes, why
 from raddle_operator.objects.policy import policy_from_object
 from raddle_operator.tuning.candidate import Candidate
 
@@ -620,3 +620,23 @@ def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_word(tmp_path):
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60)[0] == ""
     assert process.returncode == 128 + signal.SIGINT
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", ""),
+        ("10.96.0.12:8126", "10.96.0.12:8126"),
+        ("fd00::1:8126", "[fd00::1]:8126"),
+        ("[fd00::1]:8126", "[fd00::1]:8126"),
+        # As the kubelet leaves it where it has not seen the Service.
+        ("$(RADDLE_AGENT_SERVICE_HOST):8126", ""),
+        ("raddle-agent:8126", ""),
+        ("10.96.0.12:0", ""),
+        ("10.96.0.12:65536", ""),
+        ("10.96.0.12", ""),
+    ],
+)
+def test_an_agents_address_that_is_none_is_said_and_left_out(text, found, capsys):
+    assert processes.address(None, None, text) == found
+    assert ("shims tell nobody" in capsys.readouterr().err) is bool(text and not found)

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import socket
+import subprocess
+import sys
+import threading
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from support.runtimes import shim_lab
 
 from cluster.waiting import wait
+from raddle import env
 from raddle_operator.agent import datagrams
 from raddle_operator.agent.datagrams import Said, Speaker, Told
+from raddle_operator.agent.governed import GovernedContainer, GovernedPod
+from raddle_operator.agent.looks import ContainerLook, Counters, Look, ProcessLook
+from raddle_operator.agent.settings import AgentSettings
+from raddle_operator.agent.watching import Watcher
 from raddle_operator.objects.nodereport import Container, Level, NodeReport, Process, Session
 from raddle_operator.objects.reading import SpecError
 
@@ -225,12 +237,23 @@ def test_nothing_is_told_of_a_pod_that_is_not_known_by_its_address(addresses, no
 # --- heard ------------------------------------------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def listening(told, host):
+    """A listener on any port, which has ended when this has."""
+    made = datagrams.Listener(told, 0, host)
+    thread = threading.Thread(target=made.run)
+    thread.start()
+    try:
+        yield made
+    finally:
+        made.close()
+        thread.join()
+
+
 @pytest.mark.parametrize(("host", "to"), [("", "127.0.0.1"), ("", "::1"), ("127.0.0.1", "127.0.0.1")])
 def test_what_arrives_by_either_family_counts_for_its_senders_address(host, to):
     told = Told()
-    listener = datagrams.Listener(told, 0, host)
-    listener.start()
-    try:
+    with listening(told, host) as listener:
         family = socket.AF_INET6 if ":" in to else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as sender:
             try:
@@ -238,25 +261,79 @@ def test_what_arrives_by_either_family_counts_for_its_senders_address(host, to):
             except OSError:
                 pytest.skip(f"this machine has no {to}")
         wait(lambda: told.told(frozenset([to]), time.monotonic()).get(to), "the datagram")
-    finally:
-        listener.close()
 
 
 def test_a_flood_of_datagrams_is_dropped_and_the_listener_ends_when_told_to():
     told = Told()
-    listener = datagrams.Listener(told, 0, "127.0.0.1")
-    listener.start()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+    with listening(told, "127.0.0.1") as listener, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for number in range(5000):
             sender.sendto(datagram(pid=number), ("127.0.0.1", listener.port))
-    wait(lambda: told.refused["rate"], "refusals")
-    listener.close()
+        wait(lambda: told.refused["rate"], "refusals")
     assert len(told.told(frozenset(["127.0.0.1"]), time.monotonic())["127.0.0.1"]) <= datagrams.MAX_POD_PROCESSES
 
 
 def test_a_port_that_is_taken_is_said_at_once():
-    first = datagrams.Listener(Told(), 0, "127.0.0.1")
-    with pytest.raises(OSError, match="in use"):
+    with listening(Told(), "127.0.0.1") as first, pytest.raises(OSError, match="in use"):
         datagrams.Listener(Told(), first.port, "127.0.0.1")
-    first.start()
-    first.close()
+
+
+class Sight:
+    """Sees a container, and its processes' numbers where it was given any."""
+
+    def __init__(self, processes):
+        self.processes = processes
+        self.at_s = 0.0
+
+    def look(self, pods, before):
+        self.at_s += 1.0
+        (pod,) = pods
+        return Look(self.at_s, {pod.containers[0].id: ContainerLook(Counters(self.at_s), self.processes)})
+
+
+PROCESS = """
+import os, sys
+from raddle.process import current
+from raddle.report import observe, tell
+made = observe.begin({"observe": "runs"}).created(runtime="toy", version="1", plan="", effective={"intra": 4},
+                                                  because={"intra": "set in the code"}, facts=current.Facts(3, None))
+made["runs"].counts[20] = 5
+observe.initialized(made, [], [])
+print(os.getpid(), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("level", [Level.KUBELET, Level.PROCESSES])
+def test_what_a_real_process_tells_is_in_the_next_report_of_the_watching_agent(level):
+    told, reports = Told(), []
+    settings = AgentSettings(node_name="n", watch=level, watch_interval_s=1.0)
+    runtime = Path(shim_lab.__file__).parents[3] / "runtime"
+    with listening(told, "127.0.0.1") as listener:
+        environ = {**os.environ, "PYTHONPATH": str(runtime), env.AGENT: f"127.0.0.1:{listener.port}/serve"}
+        with subprocess.Popen(
+            [sys.executable, "-c", PROCESS], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            pid = int(process.stdout.readline())
+            seen = ProcessLook(start_s=0.0, own_pid=pid, command="python3", runtimes=(), threads={})
+            sight = Sight({1: seen} if level == Level.PROCESSES else {})
+            pod = GovernedPod(
+                namespace="ns",
+                name="p",
+                uid="u1",
+                ip="127.0.0.1",
+                planned={},
+                containers=(GovernedContainer(name="serve", id="c1"),),
+            )
+            watcher = Watcher(settings, sight, lambda: [pod], lambda: None, reports.append, told)
+            watcher.look()
+
+            def sessions():
+                watcher.look()
+                return [one.sessions for one in reports[-1].containers[0].processes if one.sessions]
+
+            found = wait(sessions, "the sessions")
+            process.stdin.close()
+            assert process.wait() == 0
+    expected = Session(runtime="toy", threads=4, source="code", runs=5, run_seconds={"0.00104858": 5, "+Inf": 5})
+    assert found == [(expected,)]
+    assert reports[-1].containers[0].processes[0].pid == pid

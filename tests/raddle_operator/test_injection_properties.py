@@ -37,6 +37,7 @@ SETTINGS = st.sampled_from(
         Settings(shim=replace(NEW, door_items={}, image="")),
         Settings(shim=replace(NEW, door_items={})),
         *(Settings(shim=NEW, door=door) for door in (True, True, False)),
+        *(Settings(shim=NEW, door=door, agent="10.96.0.12:8126") for door in (True, False)),
     ]
 )
 NAMESPACES = st.sampled_from(("enabled", "enabled", "enabled", "labelled", "disabled"))
@@ -97,6 +98,7 @@ TOUCHED = {
     *ORIGINALS,
     env.PLAN,
     env.REPORT,
+    env.AGENT,
     env.LITERALS,
     "PYTHONUSERBASE",
 }

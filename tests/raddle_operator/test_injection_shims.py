@@ -638,6 +638,43 @@ def test_a_folder_that_the_user_names_for_reports_is_theirs():
     assert "raddle-report" not in json.dumps(patched["spec"])
 
 
+# --- the node's agent -----------------------------------------------------------------------------------------------
+
+AGENT = "10.96.0.12:8126"
+
+
+def test_each_container_is_told_where_its_nodes_agent_is_and_as_whom_to_speak():
+    obj = pod(container("a"), container("b"), container("istio-proxy"))
+    patched, _ = inject(obj, agent=AGENT)
+    assert {name: values(patched, name).get(env.AGENT) for name in ("a", "b", "istio-proxy")} == {
+        "a": AGENT + "/a",
+        "b": AGENT + "/b",
+        "istio-proxy": None,
+    }
+    assert f"{env.AGENT}={AGENT}/a" in values(patched, "a")[env.LITERALS]
+    without, _ = inject(patched)
+    assert without["spec"] == inject(obj)[0]["spec"]
+
+
+@pytest.mark.parametrize("spec", [{"observe": "None"}, {"shim": "None"}, {**BY_VARIABLES, "nativeShim": "Disabled"}])
+def test_a_container_that_has_nothing_to_tell_is_not_told_of_the_agent(spec):
+    patched, _ = inject(pod(), spec, agent=AGENT)
+    assert env.AGENT not in values(patched)
+
+
+def test_an_agent_that_the_user_names_stays():
+    own = {"name": env.AGENT, "value": "127.0.0.1:9"}
+    patched, _ = inject(pod(container(env=[own])), agent=AGENT)
+    assert own in entries(patched)
+    assert env.AGENT not in values(patched).get(env.LITERALS, "")
+
+
+def test_another_agent_address_takes_the_place_of_the_former_one():
+    before, _ = inject(pod(), agent="10.0.0.1:8126")
+    after, _ = inject(before, agent=AGENT)
+    assert after["spec"] == inject(pod(), agent=AGENT)[0]["spec"]
+
+
 # --- together -------------------------------------------------------------------------------------------------------
 
 

@@ -18,9 +18,9 @@ SHIM = ShimDelivery(
 KNOWN = Facts(architectures=frozenset({"x86_64"}))
 
 
-def decide(obj, spec=None, *, facts=KNOWN, shim=SHIM, door=True, opt_in="enabled"):
+def decide(obj, spec=None, *, facts=KNOWN, shim=SHIM, door=True, opt_in="enabled", agent=""):
     policy = objects.policy("fast", "ns", **(spec or {}))
-    return decided.decide(obj, policy, facts, Settings(shim=shim, door=door), opt_in)
+    return decided.decide(obj, policy, facts, Settings(shim=shim, door=door, agent=agent), opt_in)
 
 
 def inject(obj, spec=None, **more):

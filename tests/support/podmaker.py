@@ -28,13 +28,13 @@ VARIABLES = (
     "PATH", "PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "ORIGINAL_PYTHONPATH", "OMP_NUM_THREADS",
     "OMP_PROC_BIND", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "OPENBLAS_NUM_THREADS", "ORT_INTRA_OP_NUM_THREADS",
     "ORT_INTER_OP_NUM_THREADS", "GOMAXPROCS", "MKL_NUM_THREADS", "JAVA_TOOL_OPTIONS", "ORIGINAL_JAVA_TOOL_OPTIONS",
-    "NODE_OPTIONS", "ORIGINAL_NODE_OPTIONS", "LD_PRELOAD", "ORIGINAL_LD_PRELOAD", env.PLAN, env.LITERALS, env.REPORT,
+    "NODE_OPTIONS", "ORIGINAL_NODE_OPTIONS", "LD_PRELOAD", "ORIGINAL_LD_PRELOAD", env.PLAN, env.LITERALS, env.REPORT, env.AGENT,
     "WEB_CONCURRENCY", "GUNICORN_CMD_ARGS", "SERVER_THREADS", "LLAMA_ARG_THREADS",
 )  # fmt: skip
 TEXTS = (
     "", "0", "1", "8", "abc", "/app:/lib", "/opt/raddle/python:/app", "/opt/raddle/python", "$(BASE)/x", "$$(X)",
     "--require /opt/raddle/node/raddle.cjs -r x", "/opt/raddle/native/x86_64/libraddle.so:/lib/a.so", "-w 4",
-    "/opt/raddle-report", "-Xmx1g -XX:ActiveProcessorCount=8", "GOMAXPROCS=8;KMP_BLOCKTIME=1;A=;;", "\x00\n\t",
+    "/opt/raddle-report", "10.96.0.12:8126/serve", "-Xmx1g -XX:ActiveProcessorCount=8", "GOMAXPROCS=8;KMP_BLOCKTIME=1;A=;;", "\x00\n\t",
     "é\u202e\U0001f600", ":" * 40, "/opt/raddle/python:/opt/raddle/python",
 )  # fmt: skip
 COMMANDS = (

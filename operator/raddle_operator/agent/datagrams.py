@@ -278,7 +278,7 @@ def _with_sessions(container: Container, told: Mapping[Speaker, Said], *, alone:
 
 
 class Listener:
-    """Hears datagrams in a thread of its own, from `start` until `close`."""
+    """Hears datagrams, in the thread that runs it, until it is closed."""
 
     def __init__(self, told: Told, port: int, host: str = "") -> None:
         """Opens the port, 0: any free one; "" is every address, IPv6 and IPv4. Raises OSError."""
@@ -295,20 +295,18 @@ class Listener:
             raise
         self.port: Final[int] = self._socket.getsockname()[1]
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._listen, name="datagrams", daemon=True)
-
-    def start(self) -> None:
-        """Begins to hear."""
-        self._thread.start()
 
     def close(self) -> None:
-        """Ends it; to be called once it was started."""
+        """Ends `run`, in whichever thread."""
         self._closing.set()
-        # Wakes the thread, which a close would not.
+        # Wakes it, which a close would not.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
-        self._socket.close()
+
+    def run(self) -> None:
+        """Hears until `close` is called."""
+        with self._socket:
+            self._listen()
 
     def _listen(self) -> None:
         while not self._closing.is_set():

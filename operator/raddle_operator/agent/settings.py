@@ -39,6 +39,8 @@ class AgentSettings:
     cgroups: str = "/sys/fs/cgroup"
     watch_interval_s: float = 15.0
     watch_port: int = 8082
+    datagrams_port: int | None = None
+    """UDP, for what shims tell; None: nobody is heard. Only with `watch`, whose report it goes into."""
     least_delay_s: float = 1.0
     """The first pause after a failure; it doubles up to `most_delay_s`, and each is cut by a random part."""
     most_delay_s: float = 60.0

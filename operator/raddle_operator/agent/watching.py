@@ -17,8 +17,9 @@ from typing import Final, Protocol
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from raddle.cpus.topology import Machine
-from raddle_operator.agent import cadvisor, client, governed, kubelet, looks
+from raddle_operator.agent import cadvisor, client, datagrams, governed, kubelet, looks
 from raddle_operator.agent.client import FAILURES, AgentClient
+from raddle_operator.agent.datagrams import Listener, Told
 from raddle_operator.agent.governed import GovernedPod
 from raddle_operator.agent.host_cgroups import HostCgroups
 from raddle_operator.agent.host_processes import HostProcesses
@@ -109,7 +110,7 @@ def loops(
 
     `machine` is what is known of this one; `tell` is called with each report, None for a look that failed.
 
-    Raises OSError where the port is taken.
+    Raises OSError where a port is taken.
     """
     pods = Reflector(
         api,
@@ -120,13 +121,14 @@ def loops(
         backoff=backoff,
         streamed=True,
     )
-    told = Served()
+    told, heard = Served(), Told()
 
     def tell_all(report: NodeReport | None) -> None:
         told.tell(report)
         tell(report)
 
-    watcher = Watcher(settings, sight(settings, token), lambda: pods.values, machine, tell_all)
+    watcher = Watcher(settings, sight(settings, token), lambda: pods.values, machine, tell_all, heard)
+    listeners = () if settings.datagrams_port is None else (Listener(heard, settings.datagrams_port).run,)
     server = Server(
         settings.watch_port,
         {
@@ -136,7 +138,7 @@ def loops(
         },
     )
     # Nobody ends it but the process, so it need not look twice a second whether it should.
-    return pods.run, watcher.run, partial(server.serve_forever, poll_interval=3600.0)
+    return pods.run, watcher.run, partial(server.serve_forever, poll_interval=3600.0), *listeners
 
 
 def _report(told: Served) -> Answer:
@@ -166,6 +168,7 @@ class Watcher:
         pods: Callable[[], list[GovernedPod]],
         machine: Callable[[], Machine | None],
         tell: Callable[[NodeReport | None], None],
+        heard: Told,
     ) -> None:
         assert settings.watch is not None
         self._node, self._level = settings.node_name, settings.watch
@@ -173,6 +176,7 @@ class Watcher:
         if self._level == Level.KUBELET:
             self._interval_s = max(self._interval_s, KUBELET_LEAST_S)
         self._sight, self._pods, self._machine, self._tell = sight, pods, machine, tell
+        self._heard, self._node_ip = heard, settings.node_ip
         self._first_cpusets: dict[compare.Key, str] = {}
         self._last: Look | None = None
         self._next_s = time.monotonic()
@@ -202,9 +206,16 @@ class Watcher:
         self._said = ""
         if self._last is not None:
             at = times.rfc3339(time.time())
-            self._tell(self._compared(looks.report(self._node, self._level, at, pods, before, after), pods))
+            seen = looks.report(self._node, self._level, at, pods, before, after)
+            self._tell(self._compared(self._with_sessions(seen, pods), pods))
         self._last = after
         return max(self._interval_s, (time.thread_time() - began_s) / MOST_SHARE)
+
+    def _with_sessions(self, report: NodeReport, pods: Iterable[GovernedPod]) -> NodeReport:
+        """The report with what the shims have told."""
+        addresses = {pod.uid: pod.ip for pod in pods}
+        told = self._heard.told(frozenset(addresses.values()), time.monotonic())
+        return datagrams.merged(report, told, addresses, self._node_ip)
 
     def _compared(self, report: NodeReport, pods: Iterable[GovernedPod]) -> NodeReport:
         """The report with what was planned, and what is not as planned."""

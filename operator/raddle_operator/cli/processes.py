@@ -6,6 +6,7 @@ called: the agent must stay small.
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
 import socket
@@ -32,6 +33,25 @@ def names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, 
     """The names of a comma-separated list; empty text holds none."""
     del ctx, param
     return tuple(name for part in value.split(",") if (name := part.strip()))
+
+
+def address(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """An address (no name: a shim asks nobody for one) and its port; "", with a warning, for what is neither.
+
+    Pods must be admitted all the same: the kubelet leaves $(X) as it is where it has not yet seen the Service.
+    """
+    del ctx, param
+    host, _, port = value.rpartition(":")
+    try:
+        found = ipaddress.ip_address(host.strip("[]"))
+        usable = port.isdecimal() and 0 < int(port) < 1 << 16
+    except ValueError:
+        usable = False
+    if usable:
+        return f"[{found}]:{port}" if found.version == 6 else f"{found}:{port}"
+    if value:
+        click.echo(f"--agent-address {value!r} is no address with a port: shims tell nobody", err=True)
+    return ""
 
 
 def common(command: Command) -> Command:
@@ -126,6 +146,12 @@ def controller(log_level: str, **options: Any) -> None:
     "--shim-image", default="", help="Image with the shim, for ImageVolume and InitContainer. Absent: neither works."
 )
 @option(
+    "--agent-address",
+    default="",
+    callback=address,
+    help="Address and port at which shims reach their node's agent. Absent: they tell nobody.",
+)
+@option(
     "--node-feature-discovery",
     is_flag=True,
     help="Plan by what Node Feature Discovery says of nodes that have no agent.",
@@ -195,6 +221,11 @@ def webhook(log_level: str, **options: Any) -> None:
     help="Seconds between two looks at them. Longer where a look takes more than a hundredth of that.",
 )
 @option("--watch-port", default=8082, help="TCP port of /v1/report, /metrics and /livez, with --watch.")
+@option(
+    "--datagrams-port",
+    type=click.IntRange(0, 65535),
+    help="UDP port on which shims are heard, with --watch. Absent: they are not.",
+)
 def agent(log_level: str, **options: Any) -> None:
     """Run the node agent: publish this node's NodeCPUTopology when it changes, and what runs on it."""
     from raddle_operator.agent.client import ConfigError

@@ -50,12 +50,14 @@ _CONTAINER_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 class Settings:
     """What the operator was started with.
 
-    `door`: whether pods may have the door. `unlabelled`: what a namespace without our label counts as.
+    `door`: whether pods may have the door. `unlabelled`: what a namespace without our label counts as. `agent`: the
+    address and port at which shims reach their node's agent, "" where none listens.
     """
 
     shim: ShimDelivery = field(default_factory=ShimDelivery)
     door: bool = True
     unlabelled: str = DISABLED
+    agent: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +187,7 @@ def _plan_containers(
         machine=machine,
         smallest_cores=facts.smallest_cores,
         tunings=facts.tunings,
+        agent=settings.agent,
     )
     changes: list[ContainerChange] = []
     for container in containers:
@@ -234,6 +237,7 @@ class _Common(NamedTuple):
     machine: Machine | None
     smallest_cores: int | None
     tunings: Tunings | None
+    agent: str
 
 
 def _plan_container(
@@ -261,11 +265,12 @@ def _plan_container(
         return _skipped(name, SkipReason.MALFORMED, f"resources: {error}"), None
     mounts, no_reports = _mounts(container, common, activation)
     reports = any(mount["name"] == volumes.REPORT_VOLUME for mount in mounts)
+    agent = _agent(container, common, activation)
     alike = common.machine is None and policy.tuning is None and not activation.edits
     if alike and variables.sets_nothing(container, policy, governing.image_env):
-        plan, given, edits, annotations = _values_by_name(name, budget, governing, activation, reports)
+        plan, given, edits, annotations = _values_by_name(name, budget, governing, activation, reports, agent)
     else:
-        plan, given, edits, annotations = _values(container, budget, governing, activation, reports, common)
+        plan, given, edits, annotations = _values(container, budget, governing, activation, reports, agent, common)
     if plan.cap is None and policy.intra_op is None:
         return _skipped(name, SkipReason.NO_CPU_BOUND, plan.because.get("intraOp", "")), None
     withheld = (*activation.withheld, *given.withheld)
@@ -294,11 +299,13 @@ def _values(
     governing: PolicyObject,
     activation: ShimActivation,
     reports: bool,
+    agent: str,
     common: _Common | None = None,
 ) -> tuple[Plan, Variables, Edits, Mapping[str, str]]:
     """The plan, and what it comes to: variables, the changes that set them, annotations, key to value.
 
-    `reports`: the container has a place for them. Without `common` the node is not known.
+    `reports`: the container has a place for them; `agent`: whom it tells what it got. Without `common` the node is not
+    known.
     """
     policy, followed = governing.policy, None
     kept, hidden = variables.kept_counts(container, policy), variables.hidden(container, policy)
@@ -326,7 +333,7 @@ def _values(
     given = variables.chosen(
         container, plan, policy, governing.image_env, kept=kept, shim=activation.loads, door=activation.door
     )
-    edits = variables.edits(container, given, activation.edits, reports=reports)
+    edits = variables.edits(container, given, activation.edits, reports=reports, agent=agent)
     prefixes = (*given.references.values(), env.PLAN_PREFIX)
     annotations = {prefix + container.name: values[prefix] for prefix in prefixes}
     return plan, given._replace(kept=kept + given.kept), edits, annotations
@@ -334,10 +341,10 @@ def _values(
 
 @lru_cache(maxsize=1024)
 def _values_by_name(
-    name: str, budget: Budget, governing: PolicyObject, activation: ShimActivation, reports: bool
+    name: str, budget: Budget, governing: PolicyObject, activation: ShimActivation, reports: bool, agent: str
 ) -> tuple[Plan, Variables, Edits, Mapping[str, str]]:
     """As `_values`, for a container that sets nothing: all like it get the same, whatever pod they are in."""
-    return _values(Container(name), budget, governing, activation, reports)
+    return _values(Container(name), budget, governing, activation, reports, agent)
 
 
 def _left_alone(container: Container, preset: Preset) -> Skip | None:
@@ -364,6 +371,12 @@ def _not_planned(container: Container, planned: int) -> Skip | None:
         detail = f"at most {MAX_PLANNED_CONTAINERS} containers of a pod get values"
         return Skip(reason=SkipReason.ANNOTATION_BUDGET, detail=detail)
     return None
+
+
+def _agent(container: Container, common: _Common, activation: ShimActivation) -> str:
+    """Whom the container's shims tell what they got, and as whom; "" for nobody."""
+    wanted = common.agent and activation.loads and common.policy.policy.observe != "None"
+    return f"{common.agent}/{container.name}" if wanted and env.AGENT not in container.env else ""
 
 
 def _mounts(

@@ -32,7 +32,7 @@ _HIDDEN_OWN: Final = Skip(
 )
 
 # Beside those of OpenMP, whose names begin with OMP_.
-_LOOKED_AT: Final = frozenset((env.PLAN, env.LITERALS, env.REPORT, *COUNTS, *EXTENDED, *VARIABLES))
+_LOOKED_AT: Final = frozenset((env.PLAN, env.LITERALS, env.REPORT, env.AGENT, *COUNTS, *EXTENDED, *VARIABLES))
 
 
 class Variables(NamedTuple):
@@ -160,14 +160,17 @@ def _literals(clean: Container, plan: Plan, policy: Policy, image_env: Mapping[s
     return literals(plan, policy, sets=sets, image_env=image_env)
 
 
-def edits(clean: Container, found: Variables, activation: Sequence[Edits], *, reports: bool) -> Edits:
+def edits(clean: Container, found: Variables, activation: Sequence[Edits], *, reports: bool, agent: str = "") -> Edits:
     """All changes of the container's environment; `activation` are the shim's own edits.
+
+    `reports`: it has a place for them; `agent` is what the shim is to tell, "" for nobody.
 
     A variable that the container has already is replaced where it stands; of several the last decides, and the others
     go, but for those of lists, where only the last is extended.
     """
     entries: list[Entry] = [_reference(name, prefix + clean.name) for name, prefix in found.references.items()]
-    entries.extend(_listing(clean, found.literals, found.completed, activation))
+    told = {env.AGENT: agent} if agent else {}
+    entries.extend(_listing(clean, {**found.literals, **told}, found.completed, activation))
     others = list(activation)
     by_reference = java_options(clean)[1] if JAVA_OPTIONS in found.literals else None
     for name, value in found.literals.items():
@@ -177,6 +180,7 @@ def edits(clean: Container, found: Variables, activation: Sequence[Edits], *, re
             entries.append(literal(name, value))
     if reports:
         entries.append(literal(env.REPORT, delivery.REPORT_PATH))
+    entries.extend(literal(name, value) for name, value in told.items())
     replaced: dict[int, Sequence[Entry]] = {}
     appended: list[Entry] = []
     for entry in entries:

@@ -65,7 +65,9 @@ class Admission:
         self._decided: Final[DecisionCache[Verdict]] = DecisionCache()
         shim = shipped.shim(settings.shim_image or None)
         self._config_map: Final = shim.config_map or ""
-        self._settings: Final = decide.Settings(shim=shim, door=settings.door, unlabelled=settings.default_inject)
+        self._settings: Final = decide.Settings(
+            shim=shim, door=settings.door, unlabelled=settings.default_inject, agent=settings.agent_address
+        )
 
     async def pod(self, body: bytes, deadline_s: float) -> bytes:
         """Answers the review of a pod's creation. Raises UnreadableError only."""

@@ -42,6 +42,8 @@ class WebhookSettings:
     """Whether policies may name InferenceTunings; they are not looked at otherwise."""
     shim_image: str = ""
     """The image that holds the shim, for policies that ask for ImageVolume or InitContainer; "": they get none."""
+    agent_address: str = ""
+    """Where shims reach their node's agent, as address:port, for pods whose policy lets them; "": they tell nobody."""
     certificate_check_s: float = 10.0
     """The files are read again so often."""
     drain_delay_s: float = 5.0

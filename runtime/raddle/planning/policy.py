@@ -286,7 +286,8 @@ class Policy(NamedTuple):
         ("Sessions", "Runs", "None"),
         "Sessions",
         "What the shim records inside the container. Sessions: what each session got, when it is made and at exit. "
-        "Runs: a histogram of run times too (at most a microsecond per run). None: nothing.",
+        "Runs: a histogram of run times too (at most a microsecond per run), and both among the metrics of a program "
+        "that has prometheus_client. None: nothing.",
     )
     reports: bool = kinds.flag(
         "reports",

@@ -29,26 +29,29 @@ def offer() -> None:
         return
     # Before it is registered: what is refused once is not tried again.
     _offered.append(registry)
-    registry.register(_Collector(core))
+    registry.register(Collector(core))
 
 
-class _Collector:
+class Collector:
+    """What prometheus_client asks for metrics; `core` is its module metrics_core."""
+
     def __init__(self, core: Any) -> None:
         self.core = core
 
     def describe(self) -> Iterable[Any]:
         """The names, which the registry compares with those that it has."""
-        return self._families([])
+        return self.families([])
 
     def collect(self) -> Iterable[Any]:
         """The metrics now; () where they can't be made."""
         try:
-            return self._families(groups.read())
+            return self.families(groups.read())
         except Exception as error:
             errors.let_through(error)
             return ()
 
-    def _families(self, found: Iterable[groups.Group]) -> Iterable[Any]:
+    def families(self, found: Iterable[groups.Group]) -> Iterable[Any]:
+        """The metrics of these groups."""
         made: dict[str, int] = {}
         threads: dict[tuple[str, str], int] = {}
         runs: dict[str, tuple[list[int], int]] = {}

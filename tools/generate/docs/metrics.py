@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from prometheus_client import REGISTRY
+from prometheus_client import REGISTRY, metrics_core
 from prometheus_client.core import Metric
 
+from raddle.report.collector import Collector
+from raddle.report.groups import Group
 from raddle_operator.agent.served import Served
 from raddle_operator.controller import metrics as controller
 from raddle_operator.controller.running import Total
@@ -85,6 +87,13 @@ does shows in `raddle_topologies` and `raddle_nodes_without_topology`. Beside th
 
 """
 TABLE = "| metric | type | labels | meaning |\n|---|---|---|---|\n"
+IN_A_PROGRAM = """
+## In your program
+
+A Python program that has loaded prometheus_client has these among its own, where its policy says `observe: Runs`
+([what the shim changes](../explanation/what-the-shim-reaches.md)).
+
+"""
 VALUES = """
 ## Values of labels
 
@@ -155,6 +164,12 @@ def watching() -> list[Described]:
     return described(served.collect())
 
 
+def in_a_program() -> list[Described]:
+    """The shim's, as a program with a session of each source shows them."""
+    sessions = [Group("onnxruntime", 2, source, 1, [0] * 64, 0) for source in ("plan", "code")]
+    return described(Collector(metrics_core).families(sessions))
+
+
 def described(families: Iterable[Metric]) -> list[Described]:
     """Those of a process's metrics that are ours."""
     return [_describe(family) for family in families if family.name.startswith("raddle_")]
@@ -188,13 +203,11 @@ def render() -> str:
 
 
 def _lines(processes: Mapping[str, list[Described]]) -> Iterator[str]:
-    for place, (title, metrics) in enumerate(processes.items()):
-        yield f"\n## {title}\n\n{TABLE}" if place else f"## {title}\n\n{TABLE}"
-        for metric in metrics:
-            labels = ", ".join(f"`{label}`" for label in metric.labels)
-            finite = [bound for bound in metric.buckets if bound != "+Inf"]
-            buckets = f"; buckets from {finite[0]} to {finite[-1]} s" if finite else ""
-            yield f"| `{metric.name}` | {metric.type} | {labels} | {metric.help}{buckets} |\n"
+    for number, (title, metrics) in enumerate(processes.items()):
+        yield f"\n## {title}\n\n{TABLE}" if number else f"## {title}\n\n{TABLE}"
+        yield from _rows(metrics)
+    yield IN_A_PROGRAM + TABLE
+    yield from _rows(in_a_program())
     yield VALUES
     # The agent's have the same three, and one has a cause.
     for metric in chain.from_iterable(processes.values()):
@@ -202,3 +215,11 @@ def _lines(processes: Mapping[str, list[Described]]) -> Iterator[str]:
             if metric.name.startswith("raddle_container_") and label in OF_CONTAINER:
                 continue
             yield f"| `{metric.name}` | `{label}` | {values(metric, label)} |\n"
+
+
+def _rows(metrics: Iterable[Described]) -> Iterator[str]:
+    for metric in metrics:
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        finite = [bound for bound in metric.buckets if bound != "+Inf"]
+        buckets = f"; buckets from {finite[0]} to {finite[-1]} s" if finite else ""
+        yield f"| `{metric.name}` | {metric.type} | {labels} | {metric.help}{buckets} |\n"
