@@ -3,7 +3,7 @@
 Start-up: `site`'s cumulative time by `-X importtime`, with the shim (both ways of loading it) and without, interleaved,
 for each CPython found; code is compiled again each time, as from the read-only mount. Sessions: the same constructor
 with and without the wrapper, taking turns in one process; the first session and the import, in fresh processes. Runs:
-one session's run method, counted and not, in turns.
+one session's run method, counted and not, in turns. Telling the node's agent: CPU time of a minute's datagrams.
 Each figure is the difference of two medians, with the A/A difference (two halves of the runs without) beside it.
 """
 
@@ -27,6 +27,7 @@ START_BUDGET_MS = 2.0
 SESSION_BUDGET_MS = 0.2
 FIRST_SESSION_BUDGET_MS = 1.0
 RUN_BUDGET_US = 1.0
+TELL_BUDGET_PERCENT = 0.1
 
 
 def site_ms(executable: str, extra: dict[str, str]) -> float:
@@ -76,6 +77,7 @@ def sessions(repetitions: int) -> list[Budget]:
         shim = {**base, "PYTHONPATH": str(tree / "python"), env.PLAN: PLAN}
         later = _child("later", model, shim, repetitions)
         runs = _child("runs", model, shim, repetitions)
+        telling = _child("tell", model, shim, repetitions)
         first: dict[str, dict[str, list[float]]] = {"base": {}, "shim": {}}
         for _ in range(max(5, repetitions // 10)):
             for name, environ in (("base", base), ("shim", shim)):
@@ -92,6 +94,9 @@ def sessions(repetitions: int) -> list[Budget]:
     more, noise = added(runs["without"], runs["with"])
     what = f"a run with observe: Runs (A/A {noise:.2f})"
     found.append(Budget(what=what, value=more, allowed=RUN_BUDGET_US, unit="us"))
+    for number, shares in (("one session", telling["one"]), ("256 sessions", telling["all"])):
+        what, share = f"telling the agent of {number} with observe: Runs", statistics.median(shares)
+        found.append(Budget(what=what, value=share, allowed=TELL_BUDGET_PERCENT, unit="% of a CPU"))
     more, noise = added(first["base"]["import"], first["shim"]["import"])
     whole = statistics.median(first["base"]["import"])
     print(f"import onnxruntime: {more:.1f} ms more (A/A {noise:.1f}) than {whole:.0f} ms; no budget\n")

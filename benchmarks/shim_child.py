@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import time
 from typing import Any
@@ -89,11 +90,41 @@ def runs(model: str, repetitions: int) -> dict[str, list[float]]:
     return found
 
 
+def tell(repetitions: int) -> dict[str, list[float]]:
+    """Percent of a CPU that it takes to tell the agent of one session, and of as many as are kept, whose runs come."""
+    from raddle.report import observe, record, tell
+
+    found: dict[str, list[float]] = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as agent:
+        agent.bind(("127.0.0.1", 0))
+        where = f"127.0.0.1:{agent.getsockname()[1]}/serve"
+        for name, count in (("one", 1), ("all", record.MAX_SESSIONS)):
+            sizes = [1 + number % 20 for number in range(count)]
+            record.sessions[:] = [
+                {"runtime": "onnxruntime", "effective": {"intra": size}, "runs": observe.Runs()} for size in sizes
+            ]
+            teller = tell.Teller()
+            for turn in range(repetitions + 10):
+                took_s = 0.0
+                # As the thread of observe=runs looks, while runs come all the time.
+                for look in range(6):
+                    for session in record.sessions:
+                        session["runs"].counts[18 + turn % 16] += 1
+                    before = time.process_time()
+                    teller.tell(where, 60.0 * turn + observe.SAMPLE_EVERY_S * look)
+                    took_s += time.process_time() - before
+                if turn >= 10:
+                    found.setdefault(name, []).append(took_s / 60 * 100)
+    return found
+
+
 def main() -> None:
-    """Arguments: first, first-planned, later or runs, the model, how many sessions or turns of each kind."""
+    """Arguments: first, first-planned, later, runs or tell, the model, how many sessions or turns of each kind."""
     what, model, repetitions = sys.argv[1:]
     found: Any
-    if what in ("later", "runs"):
+    if what == "tell":
+        found = tell(int(repetitions))
+    elif what in ("later", "runs"):
         found = (later if what == "later" else runs)(model, int(repetitions))
     else:
         found = first(model, planned=what == "first-planned")
