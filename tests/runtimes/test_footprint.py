@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,12 @@ WANTED = {
         r"|torch\.(_C\.)?((set|get)_num_(interop_)?threads|_parallel_info|fork)\.(repr|type|file|signature)"
         r"|torch\.((jit\.)?\w+)\.(forward|run_method|__call__)\.(repr|type|file|signature)"
     ),
+}
+# The same, where RADDLE_AGENT is set.
+TELLING = {
+    "A process that has told something has the modules `_socket` and `json`, if it had them not, and a callback at exit": (
+        r"atexit|os\.environ\.RADDLE_AGENT: \+|((sys\.modules: \+|module |libraries: \+/.*/)?(_socket|_?json)\b.*)"
+    )
 }
 PROGRAMS = ("plain", "numpy", "ort-1.20.1", "ort-1.32.0", "torch")
 
@@ -113,14 +120,22 @@ def test_behind_the_door_the_same_changes_and_the_environment_is_the_pods(look, 
     assert environ <= {f"{name}: +" for name in (env.PLAN, env.ORT_INTRA, env.ORT_INTER, "RADDLE_ANNOUNCED")}
 
 
-def only_wanted(before, after, mount):
+def only_wanted(before, after, mount, *more):
     """What the shim has changed; AssertionError where the page doesn't have it."""
     found = {difference.replace(mount, "MOUNT") for difference in differences(before, after)}
     assert "sys.meta_path: +raddle.shim._Finder" in found
-    assert {one for one in found if not any(re.fullmatch(wanted, one) for wanted in WANTED.values())} == set()
+    assert {one for one in found if not any(re.fullmatch(wanted, one) for wanted in (*WANTED.values(), *more))} == set()
     could = [name for name, told in before.items() if isinstance(told, dict) and told.get("pickle") == "True"]
     assert [name for name in could if after[name]["pickle"] != "True"] == []
     return found
+
+
+def test_where_it_tells_the_agent_a_process_has_two_modules_and_a_callback_at_exit_more(look, without, mounted):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as agent:
+        agent.bind(("127.0.0.1", 0))
+        told = {env.AGENT: f"127.0.0.1:{agent.getsockname()[1]}/serve"}
+        after = look(PYTHONPATH=str(mounted / "python"), **{env.PLAN: PLAN}, **told)
+    only_wanted(without, after, str(mounted), *TELLING.values())
 
 
 def test_the_same_program_looks_the_same_when_it_is_started_again(look, without):
@@ -129,4 +144,4 @@ def test_the_same_program_looks_the_same_when_it_is_started_again(look, without)
 
 def test_the_page_says_what_is_wanted():
     page = " ".join(PAGE.read_text().split())
-    assert [sentence for sentence in WANTED if sentence not in page] == []
+    assert [sentence for sentence in (*WANTED, *TELLING) if sentence not in page] == []
