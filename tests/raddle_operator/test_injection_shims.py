@@ -14,6 +14,7 @@ from raddle.cpus.topology import Machine
 from raddle.planning import families
 from raddle.planning.wire import read_plan_text
 from raddle_operator.injection.decide import Facts
+from raddle_operator.injection.injected import literals_of
 from raddle_operator.injection.volumes import SAFE_TO_EVICT, ShimDelivery
 from raddle_operator.objects.reasons import SkipReason
 
@@ -652,6 +653,8 @@ def test_each_container_is_told_where_its_nodes_agent_is_and_as_whom_to_speak():
         "istio-proxy": None,
     }
     assert f"{env.AGENT}={AGENT}/a" in values(patched, "a")[env.LITERALS]
+    # What `explain -o wide` shows.
+    assert literals_of(patched)["a"] == {env.AGENT: AGENT + "/a"}
     without, _ = inject(patched)
     assert without["spec"] == inject(obj)[0]["spec"]
 
