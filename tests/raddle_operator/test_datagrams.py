@@ -24,6 +24,7 @@ from raddle_operator.agent import datagrams
 from raddle_operator.agent.datagrams import Said, Speaker, Told
 from raddle_operator.agent.governed import GovernedContainer, GovernedPod
 from raddle_operator.agent.looks import ContainerLook, Counters, Look, ProcessLook
+from raddle_operator.agent.served import Served
 from raddle_operator.agent.settings import AgentSettings
 from raddle_operator.agent.watching import Watcher
 from raddle_operator.objects.nodereport import Container, Level, NodeReport, Process, Session
@@ -153,7 +154,8 @@ def test_a_pod_that_says_too_much_loses_its_own_words_and_nobody_elses():
     found = told.told(frozenset([IP, "10.0.0.8"]), 0.0)
     assert len(found[IP]) == datagrams.POD_BURST
     assert found["10.0.0.8"].keys() == {Speaker("serve", 7)}
-    assert told.refused["rate"] == 1000 - datagrams.POD_BURST
+    refused = f'raddle_agent_datagrams_refused_total{{reason="rate"}} {1000.0 - datagrams.POD_BURST}'
+    assert refused in Served(told.refused).metrics().decode().splitlines()
 
 
 class Hearing(RuleBasedStateMachine):

@@ -654,7 +654,7 @@ def test_each_container_is_told_where_its_nodes_agent_is_and_as_whom_to_speak():
     }
     assert f"{env.AGENT}={AGENT}/a" in values(patched, "a")[env.LITERALS]
     # What `explain -o wide` shows.
-    assert literals_of(patched)["a"] == {env.AGENT: AGENT + "/a"}
+    assert literals_of(patched)["a"][env.AGENT] == AGENT + "/a"
     without, _ = inject(patched)
     assert without["spec"] == inject(obj)[0]["spec"]
 

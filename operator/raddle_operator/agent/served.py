@@ -6,7 +6,7 @@ Each is made from the report that the loop tells: who asks often costs the agent
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -40,7 +40,9 @@ class _Totals:
 class Served(Collector):
     """The last report, as it is served. `tell` is called by one thread, the rest by any."""
 
-    def __init__(self) -> None:
+    def __init__(self, refused: Mapping[str, int] | None = None) -> None:
+        """`refused` counts the datagrams that were not taken, by why; None: nobody is heard."""
+        self._refused = refused
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         self._report: NodeReport | None = None
@@ -97,14 +99,7 @@ class Served(Collector):
                 if (found := value(one)) is not None:
                     family.add_metric(_key(one), found)
             yield family
-        findings = GaugeMetricFamily(
-            "raddle_container_findings", "What is not as planned, by its cause", labels=(*LABELS, "cause")
-        )
-        for one in containers:
-            for cause in Cause:
-                if number := sum(1 for finding in one.findings if finding.cause == cause):
-                    findings.add_metric((*_key(one), str(cause)), number)
-        yield findings
+        yield _findings(containers)
         for name, help_text, attribute in (
             ("cpu_threads_seconds", "CPU time of the threads that were seen", "used_s"),
             ("cpu_delay_seconds", "Time that threads waited for a CPU while they could have run", "delay_s"),
@@ -113,9 +108,31 @@ class Served(Collector):
         ):
             counter = CounterMetricFamily(f"raddle_container_{name}", help_text, labels=LABELS)
             for one in containers:
-                if one.processes:
+                if any(process.pools for process in one.processes):
                     counter.add_metric(_key(one), round(getattr(totals[_key(one)], attribute), 6))
             yield counter
+        if self._refused is not None:
+            yield _refused(self._refused)
+
+
+def _findings(containers: Iterable[Container]) -> Metric:
+    findings = GaugeMetricFamily(
+        "raddle_container_findings", "What is not as planned, by its cause", labels=(*LABELS, "cause")
+    )
+    for one in containers:
+        for cause in Cause:
+            if number := sum(1 for finding in one.findings if finding.cause == cause):
+                findings.add_metric((*_key(one), str(cause)), number)
+    return findings
+
+
+def _refused(counts: Mapping[str, int]) -> Metric:
+    found = CounterMetricFamily(
+        "raddle_agent_datagrams_refused", "Datagrams of shims not taken, by why", labels=("reason",)
+    )
+    for reason, number in counts.items():
+        found.add_metric((reason,), number)
+    return found
 
 
 def _key(one: Container) -> Key:
@@ -127,4 +144,6 @@ def _threads(one: Container) -> int | None:
 
 
 def _ran(one: Container) -> int | None:
-    return sum(pool.ran for process in one.processes for pool in process.pools) if one.processes else None
+    # What only a shim has told of has no pools.
+    pools = [pool for process in one.processes for pool in process.pools]
+    return sum(pool.ran for pool in pools) if pools else None

@@ -121,14 +121,15 @@ def loops(
         backoff=backoff,
         streamed=True,
     )
-    told, heard = Served(), Told()
+    heard = None if settings.datagrams_port is None else Told()
+    told = Served(heard.refused if heard else None)
 
     def tell_all(report: NodeReport | None) -> None:
         told.tell(report)
         tell(report)
 
     watcher = Watcher(settings, sight(settings, token), lambda: pods.values, machine, tell_all, heard)
-    listeners = () if settings.datagrams_port is None else (Listener(heard, settings.datagrams_port).run,)
+    listeners = (Listener(heard, settings.datagrams_port or 0).run,) if heard else ()
     server = Server(
         settings.watch_port,
         {
@@ -168,8 +169,9 @@ class Watcher:
         pods: Callable[[], list[GovernedPod]],
         machine: Callable[[], Machine | None],
         tell: Callable[[NodeReport | None], None],
-        heard: Told,
+        heard: Told | None = None,
     ) -> None:
+        """`heard` is what shims have told, None: they are not heard."""
         assert settings.watch is not None
         self._node, self._level = settings.node_name, settings.watch
         self._interval_s = settings.watch_interval_s
@@ -213,6 +215,8 @@ class Watcher:
 
     def _with_sessions(self, report: NodeReport, pods: Iterable[GovernedPod]) -> NodeReport:
         """The report with what the shims have told."""
+        if self._heard is None:
+            return report
         addresses = {pod.uid: pod.ip for pod in pods}
         told = self._heard.told(frozenset(addresses.values()), time.monotonic())
         return datagrams.merged(report, told, addresses, self._node_ip)

@@ -13,6 +13,7 @@ from prometheus_client.core import Metric
 
 from raddle.report.collector import Collector
 from raddle.report.groups import Group
+from raddle_operator.agent import datagrams
 from raddle_operator.agent.served import Served
 from raddle_operator.controller import metrics as controller
 from raddle_operator.controller.running import Total
@@ -159,7 +160,7 @@ def watching() -> list[Described]:
         processes=(Process(pid=1, command="c", threads=1, pools=(Pool(name="c", threads=1, ran=1, used_cpus=1.0),)),),
         findings=tuple(Finding(cause=cause, detail="d", fix="f") for cause in Cause),
     )
-    served = Served()
+    served = Served(datagrams.Told().refused)
     served.tell(NodeReport(node="n", level=Level.PROCESSES, at="", window_s=1.0, containers=(container,)))
     return described(served.collect())
 
