@@ -1,0 +1,1 @@
+export {}; // The editor of YAML is no part of what is tested.

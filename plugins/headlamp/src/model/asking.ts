@@ -1,0 +1,86 @@
+// What is asked of the API server, always a bounded part: pods of one node, one label, one page.
+
+export const MOST_PODS = 100;
+export const MOST_NODES = 500;
+const AGENT_PORT = 8082;
+const API = '/apis/raddle.dev/v1alpha1';
+
+export interface Question {
+  path: string;
+  query: Record<string, string>;
+}
+
+function podsIn(namespace: string): string {
+  return namespace ? `/api/v1/namespaces/${namespace}/pods` : '/api/v1/pods';
+}
+
+export function agentOf(node: string, namespace: string): Question {
+  return {
+    path: podsIn(namespace),
+    query: {
+      labelSelector: 'app.kubernetes.io/component=agent',
+      fieldSelector: `spec.nodeName=${node},status.phase=Running`,
+      limit: '1',
+    },
+  };
+}
+
+export function reportFrom(agent: string, namespace: string): Question {
+  return {
+    path: `${podsIn(namespace)}/${agent}:${AGENT_PORT}/proxy/v1/report`,
+    query: {},
+  };
+}
+
+export function podsWith(labelSelector: string, namespace: string): Question {
+  return {
+    path: podsIn(namespace),
+    query: { labelSelector, limit: `${MOST_PODS}` },
+  };
+}
+
+export function topologies(): Question {
+  return {
+    path: `${API}/nodecputopologies`,
+    query: { limit: `${MOST_NODES}` },
+  };
+}
+
+export function topology(node: string): Question {
+  return { path: `${API}/nodecputopologies/${node}`, query: {} };
+}
+
+export function policies(plural: string): Question {
+  return { path: `${API}/${plural}`, query: { limit: `${MOST_NODES}` } };
+}
+
+export function policy(plural: string, namespace: string, name: string): Question {
+  return {
+    path: namespace
+      ? `${API}/namespaces/${namespace}/${plural}/${name}`
+      : `${API}/${plural}/${name}`,
+    query: {},
+  };
+}
+
+const [FORBIDDEN, NOT_FOUND] = [403, 404];
+
+/** Why nothing can be said of a node, in a line. `step` is what failed with which HTTP status. */
+export function whyNoReport(
+  node: string,
+  namespace: string,
+  step: 'agent' | 'report',
+  status: number | undefined
+): string {
+  if (status === FORBIDDEN)
+    return step === 'agent'
+      ? `You may not list pods in ${namespace}, so Raddle's agent on ${node} can't be asked what runs.`
+      : `You may not get pods/proxy in ${namespace}, so Raddle's agent on ${node} can't be asked what runs.`;
+  if (step === 'agent') return `The API server does not say where Raddle's agent on ${node} is.`;
+  const off = status === NOT_FOUND ? 'has no report' : 'does not answer';
+  return `Raddle's agent on ${node} ${off}: the chart's agent.watch says what it may look at.`;
+}
+
+export function whyNoAgent(node: string, namespace: string): string {
+  return `No agent of Raddle runs on ${node} (looked for in ${namespace}), so only what was planned is known.`;
+}
