@@ -34,6 +34,7 @@ def test_the_plugin_is_tested_with_what_raddle_writes(golden):
         "hostile": {"annotations": HOSTILE, "explained": explained(HOSTILE)},
         "topologies": [watched.topology(node) for node in watched.MACHINES],
         "report": nodereport.to_document(watched.report()),
+        "running": watched.statuses(),
     }
     golden("watched.json", json.dumps(fixture, indent=1, ensure_ascii=False) + "\n")
 

@@ -8,7 +8,7 @@ import json
 import re
 import subprocess
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from support.reliability.replicas import own_addresses
 from cluster import Cluster, objects
 from cluster.waiting import wait
 from raddle.cpus import cpuset
+from raddle_operator.agent.server import TEXT, Server
 from runtimes import headlamp
 from runtimes.fetching import tool
 from unavailable import UnavailableError
@@ -28,6 +29,7 @@ RADDLE, AGENT_PORT = "raddle-system", 8082
 PICTURES = Path(__file__).parents[2] / "docs" / "images" / "headlamp"
 MOST_PICTURE_BYTES = 150_000
 CLUSTER_POLICY = "everywhere"
+NOT_YET = "no window of two looks yet\n"
 
 
 @pytest.fixture(scope="module")
@@ -46,35 +48,22 @@ def test_its_types_and_its_own_tests_hold(folder):
 # --- the cluster ------------------------------------------------------------------------------------------------------
 
 
-class Agent:
-    """Answers as the agent of one node does; `report` is what it tells, `asked` the paths that it was asked for."""
+@contextlib.contextmanager
+def agent(address):
+    """An agent's port at an address. Yields what it answers of its report: a document, or None while it has none yet."""
+    told = {"report": None}
 
-    def __init__(self, address):
-        self.report, self.asked = {}, []
-        agent = self
+    def answer():
+        if told["report"] is None:
+            return HTTPStatus.SERVICE_UNAVAILABLE, TEXT, NOT_YET.encode()
+        return HTTPStatus.OK, "application/json", json.dumps(told["report"]).encode()
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                agent.asked.append(self.path)
-                known = self.path == "/v1/report"
-                body = json.dumps(agent.report).encode() if known else b"not found\n"
-                self.send_response(200 if known else 404)
-                self.send_header("Content-Type", "application/json" if known else "text/plain")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        self._server = ThreadingHTTPServer((address, AGENT_PORT), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="agent", daemon=True)
-        self._thread.start()
-
-    def close(self):
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    with Server(AGENT_PORT, {"/v1/report": answer}, address) as server:
+        thread = threading.Thread(target=server.serve_forever, name="agent", daemon=True)
+        thread.start()
+        yield told
+        server.shutdown()
+        thread.join()
 
 
 @contextlib.contextmanager
@@ -120,8 +109,13 @@ READABLE = ["pods", "nodes", "namespaces", "deployments", "nodecputopologies", "
 
 @pytest.fixture(scope="module")
 def cluster(pytestconfig):
-    """Two nodes, one with an agent that answers; four governed pods, one of which runs otherwise than planned."""
-    with own_addresses(1) as (address,), contextlib.closing(Agent(address)) as agent, Cluster(scheduler=False) as made:
+    """Four nodes, one with an agent that tells; four governed pods, one of which runs otherwise than planned."""
+    with (
+        own_addresses(3) as addresses,
+        agent(addresses[0]) as told,
+        agent(addresses[1]),
+        Cluster(scheduler=False) as made,
+    ):
         crds = str(pytestconfig.rootpath / "crds")
         made.kubectl("apply", "--server-side", "-f", crds)
         made.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", crds)
@@ -132,18 +126,22 @@ def cluster(pytestconfig):
         for node in watched.MACHINES:
             online = watched.machine(node).online
             made.register_node(node, cpus=cpuset.count(online), topology=watched.topology(node))
-        run_pod(made, agent_pod(watched.WATCHED), address)
+        for node, address in zip((watched.WATCHED, watched.STARTING, watched.CLOSED), addresses, strict=True):
+            run_pod(made, agent_pod(node), address)
         stored = [run_pod(made, watched.pod(name)) for name in watched.PODS]
-        agent.report = watched.report_of({pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in stored})
+        told["report"] = watched.report_of({pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in stored})
 
+        running = watched.statuses()
+        topology = made.client.path_of(watched.topology(watched.WATCHED))
+        made.client.merge(f"{topology}/status", {"status": {"running": running["node"]}})
         selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["ranker", "embedder"]}]}
-        for policy, plural in (
-            (objects.policy("rankers", watched.NAMESPACE, podSelector=selector), "inferencethreadings"),
-            (objects.policy(CLUSTER_POLICY, kind="ClusterInferenceThreading"), "clusterinferencethreadings"),
+        counts = {"matchedPods": 4, "injectedPods": 4, "stalePods": 1, "threads": "2-4", "running": running["policy"]}
+        for policy, status in (
+            (objects.policy("rankers", watched.NAMESPACE, podSelector=selector), counts),
+            (objects.policy(CLUSTER_POLICY, kind="ClusterInferenceThreading"), {"matchedPods": 0}),
         ):
             path = made.client.path_of(made.client.apply(policy))
-            counts = {"matchedPods": 4, "injectedPods": 4} if plural == "inferencethreadings" else {"matchedPods": 0}
-            made.client.merge(f"{path}/status", {"status": {**counts, "conditions": [CONDITION]}})
+            made.client.merge(f"{path}/status", {"status": {**status, "conditions": [CONDITION]}})
         made.client.apply(objects.deployment("ranker", 0, objects.container(cpu="2"), namespace=watched.NAMESPACE))
         made.client.apply(
             {
@@ -161,42 +159,48 @@ def cluster(pytestconfig):
 
 # --- the pages --------------------------------------------------------------------------------------------------------
 
-UNWATCHED = f"No agent of Raddle runs on {watched.SILENT} (looked for in {RADDLE})"
-FINDING = "the program sets 16 threads in its code, 2 were planned"
+UNWATCHED = f"No agent of Raddle runs on {watched.AGENTLESS} (looked for in {RADDLE})"
+FINDING = next(one.findings[0] for one in watched.report().containers if one.pod == "ranker-1")
 PAGES = {
-    "policies": {"path": "/raddle/policies", "texts": ["rankers", CLUSTER_POLICY, "Ready"], "picture": True},
+    "policies": {
+        "path": "/raddle/policies",
+        "texts": ["rankers", CLUSTER_POLICY, "Ready", "2-4", "1 of 3"],
+        "picture": True,
+    },
     "policy": {
         "path": "/raddle/policies/models/rankers",
-        "texts": ["4 with values", "The policy is in use.", "2 → 16", FINDING, "embedder-0", "far-0", UNWATCHED],
+        "texts": ["4 with values", "The policy is in use.", "2 → 16", FINDING.detail, "embedder-0", "far-0", UNWATCHED],
         "picture": True,
     },
     "cluster-policy": {"path": f"/raddle/clusterpolicies/{CLUSTER_POLICY}", "texts": ["No container here has values"]},
     "nodes": {
         "path": "/raddle/nodes",
-        "texts": ["16 CPUs, 8 cores, 2 NUMA nodes", "32 CPUs, 16 cores"],
+        "texts": ["16 CPUs, 8 cores, 2 NUMA nodes", "32 CPUs, 16 cores", "1 of 3 containers drifted"],
         "picture": True,
     },
     "node": {
         "path": f"/raddle/nodes/{watched.WATCHED}",
-        "texts": ["NUMA node 1", "ranker-1/serve", "2 → 16", "47 %"],
+        "texts": ["NUMA node 1", "ranker-1/serve", "2 → 16", "47 %", "In the 15 s to 2026-11-20T10:00:00Z"],
         "picture": True,
     },
-    "node-without-agent": {"path": f"/raddle/nodes/{watched.SILENT}", "texts": ["NUMA node 0", UNWATCHED]},
+    "node-without-agent": {"path": f"/raddle/nodes/{watched.AGENTLESS}", "texts": ["NUMA node 0", UNWATCHED]},
+    "node-without-report": {
+        "path": f"/raddle/nodes/{watched.STARTING}",
+        "texts": [f"Raddle's agent on {watched.STARTING} says: {NOT_YET.strip()}"],
+    },
+    "node-not-watched": {
+        "path": f"/raddle/nodes/{watched.CLOSED}",
+        "texts": [f"Raddle's agent on {watched.CLOSED} does not answer", "agent.watch"],
+    },
     "pod": {
         "path": "/pods/models/ranker-1",
-        "texts": [
-            "Governed by InferenceThreading/rankers.",
-            "2 → 16",
-            "47 %",
-            "CodeSetsIt",
-            "existingValues: Override",
-        ],
+        "texts": ["Governed by InferenceThreading/rankers.", "2 → 16", "47 %", FINDING.cause, FINDING.fix],
         "picture": True,
     },
     "pod-as-planned": {"path": "/pods/models/ranker-0", "texts": ["limits.cpu is 2", "0.2 %"]},
     "pod-without-agent": {"path": "/pods/models/far-0", "texts": [UNWATCHED]},
-    "pods": {"path": "/pods", "texts": ["Threads", "2 → 16", "embedder-0"]},
-    "deployment": {"path": "/deployments/models/ranker", "texts": ["ranker-0", "ranker-1", "far-0", FINDING]},
+    "pods": {"path": "/pods", "texts": ["Threads", "2 → 16", "embedder-0"], "picture": True},
+    "deployment": {"path": "/deployments/models/ranker", "texts": ["ranker-0", "ranker-1", "far-0", FINDING.detail]},
     "nodes-own-page": {"path": f"/nodes/{watched.WATCHED}", "texts": ["L3 1", "ranker-1/serve", "2 → 16"]},
 }
 # The last, since it changes what the others ask for.
@@ -260,6 +264,17 @@ def test_a_page_says_what_runs_or_why_it_does_not_know(page, seen):
     assert not answer["missing"], answer["text"]
     assert not answer["errors"]
     assert not answer["outside"]  # nothing is fetched from the internet
+
+
+def test_a_nodes_picture_has_each_container_on_the_cpus_where_its_threads_ran(seen):
+    wanted = {cpu: set() for cpu in cpuset.ids(watched.machine(watched.WATCHED).online)}
+    for one in watched.report().containers:
+        for pool in (pool for process in one.processes for pool in process.pools):
+            for cpu in pool.last_cpus:
+                wanted[cpu].add(f"{one.pod}/{one.name}")
+    for page in ("node", "nodes-own-page"):
+        drawn = {int(cpu): set(re.findall(r"\S+/\S+", said)) for cpu, said in seen[page]["cpus"].items()}
+        assert drawn == wanted
 
 
 def test_the_docs_pictures_are_small():

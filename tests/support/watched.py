@@ -11,21 +11,31 @@ from raddle.cpus.topology import Kubelet
 from raddle.machine import sysfs
 from raddle.planning.planner import Budget
 from raddle.planning.policy import Policy
+from raddle_operator.controller import running as controller_running
+from raddle_operator.effective import planned
+from raddle_operator.effective.compare import compared
+from raddle_operator.effective.running import Summary
 from raddle_operator.injection import plan_annotations
-from raddle_operator.objects import nodereport, nodetopology
-from raddle_operator.objects.nodereport import Cause, Container, Finding, Level, NodeReport, Pool, Process, Session
+from raddle_operator.objects import nodereport, nodetopology, running
+from raddle_operator.objects.nodereport import Container, Level, NodeReport, Pool, Process, Session
 
 NAMESPACE, GOVERNOR = "models", "InferenceThreading/rankers"
-# Node -> its recorded machine; the agent of the first one answers.
-MACHINES = {"four-caches": "1s2n4l3-8c16t", "two-sockets": "2s16c32t"}
-WATCHED, SILENT = MACHINES
+# Node -> its recorded machine.
+MACHINES = {
+    "four-caches": "1s2n4l3-8c16t",
+    "two-sockets": "2s16c32t",
+    "starting": "hybrid-6p8e-20t",
+    "closed": "1s2c2t",
+}
+# The agent answers; there is none; it has no report yet; its port is closed, as with agent.watch None.
+WATCHED, AGENTLESS, STARTING, CLOSED = MACHINES
 KUBELET = Kubelet(cpu_manager_policy="static", reserved_cpus=0)
 # Pod -> (node, its limit, labels, what it was planned with).
 PODS = {
     "ranker-0": (WATCHED, 2.0, {"app": "ranker"}, Policy()),
     "ranker-1": (WATCHED, 2.0, {"app": "ranker"}, Policy()),
     "embedder-0": (WATCHED, 4.0, {"app": "embedder"}, Policy(objective="Throughput")),
-    "far-0": (SILENT, 4.0, {"app": "ranker"}, Policy()),
+    "far-0": (AGENTLESS, 4.0, {"app": "ranker"}, Policy()),
 }
 
 
@@ -83,8 +93,6 @@ def report():
                 memory_numa_mib={0: 412},
             ),
         ),
-        planned_threads=2,
-        effective_threads=2,
     )
     sets_its_own = Container(
         **_of("ranker-1", 2.0, "0-15"),
@@ -114,15 +122,6 @@ def report():
                 sessions=(Session(runtime="onnxruntime", threads=16, source="code", runs=77),),
             ),
         ),
-        planned_threads=2,
-        effective_threads=16,
-        findings=(
-            Finding(
-                cause=Cause.CODE_SETS_IT,
-                detail="the program sets 16 threads in its code, 2 were planned",
-                fix="remove intra_op_num_threads from the code, or set existingValues: Override",
-            ),
-        ),
     )
     unseen = Container(
         **_of("embedder-0", 4.0, "4-11"),
@@ -138,16 +137,16 @@ def report():
                 pools=(Pool(name="embed", threads=4, ran=4, used_cpus=3.4, last_cpus={4: 1, 6: 1, 8: 1, 10: 1}),),
             ),
         ),
-        planned_threads=4,
-        effective_threads=4,
     )
-    return NodeReport(
+    seen = NodeReport(
         node=WATCHED,
         level=Level.PROCESSES,
         at="2026-11-20T10:00:00Z",
-        window_s=10.0,
+        window_s=15.0,
         containers=(obeys, sets_its_own, unseen),
     )
+    plans = {(name, "serve"): planned.read(pod(name))["serve"] for name in PODS}
+    return compared(seen, plans, {}, machine(WATCHED))
 
 
 def report_of(uids):
@@ -157,13 +156,22 @@ def report_of(uids):
     return nodereport.to_document(replace(found, containers=known))
 
 
+def statuses():
+    """What the agent writes into the node's `status.running`, and the controller into the policy's."""
+    summary = Summary()
+    told = [summary.take(report()) for _ in range(2)][-1]
+    totals = controller_running.RunningTotals()
+    totals.put(WATCHED, None, told)
+    policy = totals.of(running.policy_key(GOVERNOR, NAMESPACE))
+    return {"node": running.to_document(told), "policy": controller_running.document(policy)}
+
+
 def _of(name, limit_cpus, cpuset):
     return {
         "namespace": NAMESPACE,
         "pod": name,
         "uid": name,
         "name": "serve",
-        "policy": GOVERNOR,
         "limit_cpus": limit_cpus,
         "quota_cpus": limit_cpus,
         "cpuset": cpuset,

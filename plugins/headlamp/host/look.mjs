@@ -5,7 +5,8 @@
 //   API      the address of a `kubectl proxy`: whose user it is, the page's user is
 //   request  {"path", "fill": {label: text}, "press": [names of buttons], "stored": what must then be in the browser's
 //             storage, "texts": [what must be seen], "picture": a file}
-//   answer   {"text": what was seen, "missing": [texts], "errors": [the page's], "outside": [addresses asked for]}
+//   answer   {"text": what was seen, "cpus": {CPU that is drawn: what it says of itself}, "missing": [texts],
+//             "errors": [the page's], "outside": [addresses of others that it asked for]}
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import puppeteer from 'puppeteer-core';
@@ -82,9 +83,12 @@ async function look({ path, fill = {}, press = [], stored = '', texts = [], pict
   for (const [holds, wanted] of waits)
     await page.waitForFunction(holds, { timeout: WAIT_MS }, wanted).catch(() => {});
   const text = await page.evaluate(() => document.body.innerText);
+  const cpus = await page.$$eval('[data-cpu]', found =>
+    Object.fromEntries(found.map(one => [one.dataset.cpu, one.title]))
+  );
   if (picture) await page.screenshot({ path: picture });
   page.off('pageerror', failed).off('request', asked);
-  return { text, missing: texts.filter(one => !text.includes(one)), errors, outside };
+  return { text, cpus, missing: texts.filter(one => !text.includes(one)), errors, outside };
 }
 
 const answers = [];

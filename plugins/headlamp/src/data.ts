@@ -1,7 +1,7 @@
 // Answers of the API server, asked with the user's own rights, kept until they are old and shared by all that shows them.
 import { ApiProxy } from '@kinvolk/headlamp-plugin/lib';
 import { useEffect, useState } from 'react';
-import { agentOf, Question, reportFrom, whyNoAgent, whyNoReport } from './model/asking';
+import { agentOf, Question, Refusal, reportFrom, whyNoAgent, whyNoReport } from './model/asking';
 import { NodeReport, readReport } from './model/report';
 import { Settings, useSettings } from './settings';
 
@@ -28,10 +28,10 @@ function remembered<T>(key: string, seconds: number, ask: () => Promise<T>): Pro
   return answer;
 }
 
-function ask(question: Question, cluster: string): Promise<any> {
+function ask(question: Question, cluster: string, isJSON = true): Promise<any> {
   return ApiProxy.clusterRequest(
     question.path,
-    { cluster, autoLogoutOnAuthError: false },
+    { cluster, isJSON, autoLogoutOnAuthError: false },
     question.query
   );
 }
@@ -85,19 +85,15 @@ async function reportOf(
   try {
     agent = (await ask(agentOf(node, namespace), cluster)).items?.[0]?.metadata?.name;
   } catch (error) {
-    return {
-      why: whyNoReport(node, namespace, 'agent', (error as { status?: number }).status),
-    };
+    return { why: whyNoAgent(node, namespace, error as Refusal) };
   }
   if (!agent) return { why: whyNoAgent(node, namespace) };
   try {
-    return {
-      data: readReport(await ask(reportFrom(agent, namespace), cluster)),
-    };
+    // Not as JSON: what an agent says where it has no report is text.
+    const response = await ask(reportFrom(agent, namespace), cluster, false);
+    return { data: readReport(await response.json()) };
   } catch (error) {
-    return {
-      why: whyNoReport(node, namespace, 'report', (error as { status?: number }).status),
-    };
+    return { why: whyNoReport(node, namespace, error as Refusal) };
   }
 }
 

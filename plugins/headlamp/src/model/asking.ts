@@ -18,7 +18,7 @@ export function agentOf(node: string, namespace: string): Question {
   return {
     path: podsIn(namespace),
     query: {
-      labelSelector: 'app.kubernetes.io/component=agent',
+      labelSelector: 'app.kubernetes.io/name=raddle,app.kubernetes.io/component=agent',
       fieldSelector: `spec.nodeName=${node},status.phase=Running`,
       limit: '1',
     },
@@ -63,24 +63,34 @@ export function policy(plural: string, namespace: string, name: string): Questio
   };
 }
 
-const [FORBIDDEN, NOT_FOUND] = [403, 404];
+/** What the API server's refusal was: its status, and its words or the agent's. */
+export interface Refusal {
+  status?: number;
+  message?: string;
+}
 
-/** Why nothing can be said of a node, in a line. `step` is what failed with which HTTP status. */
+const [FORBIDDEN, NOT_FOUND] = [403, 404];
+// In these words the API server says that it did not reach the port; others are the agent's.
+const UNREACHED = 'trying to reach service';
+
+/** Why it is not known where a node's agent is, in a line. */
+export function whyNoAgent(node: string, namespace: string, refusal?: Refusal): string {
+  if (!refusal)
+    return `No agent of Raddle runs on ${node} (looked for in ${namespace}), so only what was planned is known.`;
+  if (refusal.status === FORBIDDEN)
+    return `You may not list pods in ${namespace}, so Raddle's agent on ${node} can't be asked what runs.`;
+  return `The API server does not say where Raddle's agent on ${node} is: ${refusal.message}`;
+}
+
+/** Why a node's agent has not told anything, in a line. */
 export function whyNoReport(
   node: string,
   namespace: string,
-  step: 'agent' | 'report',
-  status: number | undefined
+  { status, message = '' }: Refusal
 ): string {
   if (status === FORBIDDEN)
-    return step === 'agent'
-      ? `You may not list pods in ${namespace}, so Raddle's agent on ${node} can't be asked what runs.`
-      : `You may not get pods/proxy in ${namespace}, so Raddle's agent on ${node} can't be asked what runs.`;
-  if (step === 'agent') return `The API server does not say where Raddle's agent on ${node} is.`;
-  const off = status === NOT_FOUND ? 'has no report' : 'does not answer';
-  return `Raddle's agent on ${node} ${off}: the chart's agent.watch says what it may look at.`;
-}
-
-export function whyNoAgent(node: string, namespace: string): string {
-  return `No agent of Raddle runs on ${node} (looked for in ${namespace}), so only what was planned is known.`;
+    return `You may not get pods/proxy in ${namespace}, so Raddle's agent on ${node} can't be asked what runs.`;
+  if (status === NOT_FOUND || message.includes(UNREACHED))
+    return `Raddle's agent on ${node} does not answer: it tells what runs where agent.watch is not None.`;
+  return `Raddle's agent on ${node} says: ${message.replace(/^[\w ]* - /, '').trim()}`;
 }

@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest';
 // Made by tests/headlamp/test_fixture.py of Raddle's own types.
 import fixture from '../../../../tests/headlamp/golden/watched.json';
+import { agentOf, podsWith, policies, topologies, whyNoAgent, whyNoReport } from './asking';
 import { formatCpus, parseCpus } from './cpus';
 import { numaNodes, occupants } from './machine';
 import { Planned, planned } from './plan';
 import { governedSelector, governs, labelSelector, readPolicy, readRunning } from './policy';
-import { readReport } from './report';
+import { ofWindow, readReport } from './report';
 import { drifted, rowsOf, rowsOfNode, threadsText, why } from './rows';
 
 const REPORT = readReport(fixture.report);
@@ -50,7 +51,8 @@ describe('reports', () => {
     ]);
     expect(sets.findings.map(one => one.cause)).toEqual(['CodeSetsIt']);
     expect(unseen.waitingShare).toBeNull();
-    expect(REPORT.windowSeconds).toBe(10);
+    expect(ofWindow(REPORT)).toBe('In the 15 s to 2026-11-20T10:00:00Z.');
+    expect(ofWindow({ ...REPORT, level: 'Kubelet' })).toContain('it is at Processes');
   });
 
   it.each([
@@ -99,8 +101,8 @@ describe('rows', () => {
     expect(recreated[0].running).toBeNull();
   });
 
-  it('of a node are those that its agent tells of', () => {
-    expect(rowsOfNode(REPORT).map(row => row.pod)).toEqual(['ranker-0', 'ranker-1', 'embedder-0']);
+  it('of a node are those that its agent tells of, what drifted first', () => {
+    expect(rowsOfNode(REPORT).map(row => row.pod)).toEqual(['ranker-1', 'ranker-0', 'embedder-0']);
   });
 });
 
@@ -179,22 +181,55 @@ describe('policies', () => {
 
   it('tell what runs only where an agent has told it', () => {
     expect(readPolicy(policy({}, {})).running).toBeNull();
-    expect(
-      readRunning({
-        containers: 3,
-        drifted: 1,
-        worst: [{ pod: 'p', cause: 'Resized' }],
-      })?.worst[0].cause
-    ).toBe('Resized');
-    expect(
-      readRunning({
-        policies: [{ containers: 2, drifted: 1 }, { containers: 1 }],
-      })
-    ).toEqual({
+    const { policy: ofPolicy, node: ofNode } = fixture.running;
+    expect(readPolicy(policy({}, { running: ofPolicy })).running).toMatchObject({
       containers: 3,
       drifted: 1,
-      worst: [],
     });
+    expect(readRunning(ofNode)).toMatchObject({ containers: 3, drifted: 1 });
+    expect(readRunning(ofNode)?.worst[0]).toMatchObject({
+      pod: 'ranker-1',
+      container: 'serve',
+      cause: 'CodeSetsIt',
+    });
+  });
+});
+
+describe('where nothing is told', () => {
+  it.each([
+    [{ status: 403, message: 'Forbidden' }, 'You may not get pods/proxy in ns'],
+    [{ status: 404, message: 'Not Found - not found' }, 'agent.watch is not None'],
+    [
+      { status: 503, message: 'Service Unavailable - error trying to reach service: refused' },
+      'does not answer',
+    ],
+    [
+      { status: 503, message: 'Service Unavailable - no window yet\n' },
+      'agent on n says: no window yet',
+    ],
+    [
+      new Error('what the agent answered is no report of a node'),
+      'says: what the agent answered is no report',
+    ],
+  ])('by an agent it is said why: %j', (refusal, line) => {
+    expect(whyNoReport('n', 'ns', refusal)).toContain(line);
+  });
+
+  it('no agent may be found', () => {
+    expect(whyNoAgent('n', 'ns')).toContain('No agent of Raddle runs on n (looked for in ns)');
+    expect(whyNoAgent('n', 'ns', { status: 403 })).toContain('You may not list pods in ns');
+  });
+
+  it('only a part is asked for', () => {
+    const asked = [
+      agentOf('n', 'ns'),
+      podsWith('a=b', ''),
+      podsWith('a=b', 'ns'),
+      topologies(),
+      policies('x'),
+    ];
+    expect(asked.map(question => Number(question.query.limit))).toEqual([1, 100, 100, 500, 500]);
+    expect(agentOf('n', 'ns').query.fieldSelector).toContain('spec.nodeName=n');
   });
 });
 

@@ -66,6 +66,15 @@ export function readReport(document: unknown): NodeReport {
   };
 }
 
+/** Which time a report is of, and what its agent may not see, in a line. */
+export function ofWindow(report: NodeReport): string {
+  const unseen =
+    report.level === 'Processes'
+      ? ''
+      : ` Who ran where is not seen at agent.watch ${report.level}; it is at Processes.`;
+  return `In the ${report.windowSeconds} s to ${report.at}.${unseen}`;
+}
+
 /** A container of a pod, null where the report has none of this pod (by its UID) and name. */
 export function containerOf(
   report: NodeReport | null,

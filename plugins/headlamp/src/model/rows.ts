@@ -43,9 +43,9 @@ export function rowsOf(pods: Pod[], reports: Reports): Row[] {
   });
 }
 
-/** One row for each container that a node's agent has told of. */
+/** One row for each container that a node's agent has told of, those that run otherwise than planned first. */
 export function rowsOfNode(report: NodeReport): Row[] {
-  return report.containers.map(running => ({
+  const rows = report.containers.map(running => ({
     pod: running.pod,
     namespace: running.namespace,
     node: report.node,
@@ -54,6 +54,7 @@ export function rowsOfNode(report: NodeReport): Row[] {
     planned: running.plannedThreads,
     running,
   }));
+  return rows.sort((a, b) => Number(drifted(b)) - Number(drifted(a)));
 }
 
 /** "2", "2 → 16" where others are in effect, "–" where neither is known. */

@@ -3,6 +3,7 @@ import { useJson, useReports } from '../data';
 import { MOST_PODS, podsWith, topology } from '../model/asking';
 import { GOVERNED_BY } from '../model/plan';
 import { labelSelector } from '../model/policy';
+import { ofWindow } from '../model/report';
 import { Pod, rowsOf, rowsOfNode } from '../model/rows';
 import { Containers, Lines } from './Containers';
 import { Cores } from './Cores';
@@ -84,7 +85,13 @@ export function NodeSection({ node, cluster }: { node: string; cluster: string }
   const report = told?.reports.get(node);
   return (
     <SectionBox title="Raddle">
-      <Lines lines={[why && `The node's CPUs are not known: ${why}`, ...(told?.why ?? [])]} />
+      <Lines
+        lines={[
+          why && `The node's CPUs are not known: ${why}`,
+          ...(told?.why ?? []),
+          report && ofWindow(report),
+        ]}
+      />
       {data && <Cores spec={data.spec} report={report} />}
       {report && <Containers rows={rowsOfNode(report)} cluster={cluster} withPod />}
     </SectionBox>
