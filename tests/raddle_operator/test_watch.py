@@ -181,7 +181,7 @@ class Scripted:
 def seen(at_s, ran_s=0.0, cpuset="0-3", threads=1):
     found = {n: ThreadLook(1.0, "pool", ran_s, 0.5 * ran_s, int(ran_s), 0, b"") for n in range(threads)}
     counters = Counters(at_s, used_s=ran_s * threads, cpuset=cpuset)
-    return Look(at_s, {BOX: ContainerLook(counters, {7: ProcessLook(1.0, 1, "python", None, found)})})
+    return Look(at_s, {BOX: ContainerLook(counters, {7: ProcessLook(1.0, 1, "python", None, threads, found)})})
 
 
 def watcher(*shown, watch=Level.PROCESSES, **settings):

@@ -26,7 +26,7 @@ def thread(ran_s, *, start_s=1.0, name="python", delay_s=0.0, involuntary=0, cpu
 
 
 def process(threads, *, start_s=1.0, own_pid=1):
-    return ProcessLook(start_s, own_pid, "python", None, threads)
+    return ProcessLook(start_s, own_pid, "python", None, len(threads), threads)
 
 
 def look(at_s, processes=None, **counters):
@@ -167,6 +167,7 @@ PROCESSES = st.builds(
     st.integers(1, 99),
     st.text(max_size=15),
     st.none() | st.just(("torch",)),
+    st.just(9),
     st.dictionaries(st.integers(1, 9), THREADS, max_size=6),
 )
 COUNTERS = st.builds(
@@ -193,9 +194,10 @@ def test_any_two_looks_make_a_report_that_adds_up(before, after):
     for share in (found.throttled_share, found.waiting_share):
         assert share is None or 0 <= share <= 1
     if seen:
-        assert sum(one.threads for one in found.processes) == sum(len(one.threads) for one in seen.processes.values())
+        assert [one.threads for one in found.processes] == [9] * len(seen.processes)
+        looked_at = sum(len(one.threads) for one in seen.processes.values())
+        assert sum(pool.threads for one in found.processes for pool in one.pools) == looked_at
     for one in found.processes:
-        assert one.threads == sum(pool.threads for pool in one.pools)
         for pool in one.pools:
             assert pool.ran <= pool.threads
             assert sum(pool.last_cpus.values()) == pool.ran

@@ -55,6 +55,17 @@ def test_a_process_has_its_threads(tmp_path):
     assert found.threads[101] == (123.45, "pool-1", 2.0, 1.0, 9, 5, b"2000000000 1000000000 7\n")
 
 
+def test_threads_beyond_what_is_looked_at_are_counted(tmp_path):
+    for number in range(100, 110):
+        write_thread(tmp_path, 100, number)
+        write_thread(tmp_path, 200, number + 100)
+    found = HostProcesses(str(tmp_path)).look([100, 200], {}, 12)
+    assert {number: (one.thread_count, len(one.threads)) for number, one in found.items()} == {
+        100: (10, 10),
+        200: (10, 2),
+    }
+
+
 def test_of_a_thread_that_did_not_run_nothing_is_read_again(tmp_path):
     write_thread(tmp_path, 100, 100)
     folder = write_thread(tmp_path, 100, 101, schedstat=b"2 1 7\n")

@@ -33,7 +33,12 @@ VALUES: dict[str, Any] = {
     "controller": {"resources": NO_CPU, "nodeSelector": HERE},
     # As long as may be: a late answer leaves a pod as it is, which says nothing about Raddle on two busy CPUs.
     "webhook": {"resources": NO_CPU, "nodeSelector": HERE, "timeoutSeconds": {"pods": 10, "bindings": 10}},
-    "agent": {"resources": NO_CPU},
+    "agent": {
+        "resources": NO_CPU,
+        "watch": "Processes",
+        # A test waits for a window of two looks.
+        "extraEnv": [{"name": "RADDLE_WATCH_INTERVAL", "value": "5"}],
+    },
     "tuning": {"enabled": True},
 }
 

@@ -19,8 +19,8 @@ _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC
 _STATUS_BYTES: Final = 16384
 _MAPS_PIECE_BYTES: Final = 65536
 _MOST_MAPS_BYTES: Final = 8 << 20
-# Of one process: who has more of them costs us no more, and is told of these.
-MOST_THREADS: Final = 10_000
+# Of one container: who has more of them costs us no more, and is told of these.
+MOST_THREADS: Final = 2048
 # A library may be loaded at any time, but reading maps holds up the process' own changes to them.
 MAPS_EVERY_S: Final = 600.0
 _NS: Final = 1e-9
@@ -64,19 +64,25 @@ class HostProcesses:
         self._tick_s = 1.0 / os.sysconf("SC_CLK_TCK")
         self._libraries: dict[tuple[int, float], _Libraries] = {}
 
-    def look(self, numbers: Iterable[int], before: Mapping[int, ProcessLook]) -> dict[int, ProcessLook]:
-        """Number -> process, of those that are there; `before` is what the last look gave of the same container."""
+    def look(
+        self, numbers: Iterable[int], before: Mapping[int, ProcessLook], most_threads: int = MOST_THREADS
+    ) -> dict[int, ProcessLook]:
+        """Number -> process, of those that are there; `before` is what the last look gave of the same container.
+
+        At most so many threads are looked at; of the others it is told how many there are.
+        """
         found = {}
         for number in numbers:
-            if (process := self._process(number, before.get(number))) is not None:
+            if (process := self._process(number, before.get(number), most_threads)) is not None:
                 found[number] = process
+                most_threads -= len(process.threads)
         return found
 
     def forget(self, known: set[tuple[int, float]]) -> None:
         """Forgets all processes but these (number, start)."""
         self._libraries = {key: kept for key, kept in self._libraries.items() if key in known}
 
-    def _process(self, number: int, before: ProcessLook | None) -> ProcessLook | None:
+    def _process(self, number: int, before: ProcessLook | None, most_threads: int) -> ProcessLook | None:
         folder = f"{self._proc}/{number}"
         # The name and start of the process are those of its first thread, which lasts as long as it does.
         first = self._stat(folder)
@@ -93,16 +99,15 @@ class HostProcesses:
             tasks = os.listdir(folder + "/task")
         except OSError:
             return None
-        for task in tasks[:MOST_THREADS]:
+        for task in tasks[:most_threads]:
             if (thread := self._thread(f"{folder}/task/{task}", known.get(int(task)))) is not None:
                 threads[int(task)] = thread
-        if not threads:
-            return None
         return ProcessLook(
             start_s=first.start_s,
             own_pid=own_number,
             command=first.name,
             runtimes=self._runtimes(number, first.start_s),
+            thread_count=len(tasks),
             threads=threads,
         )
 

@@ -17,6 +17,8 @@ from raddle_operator.objects.nodereport import Container, Level, NodeReport, Poo
 MOST_POOLS: Final = 32
 MOST_PROCESSES: Final = 64
 OTHERS: Final = "(others)"
+# Rates over less would say nothing.
+LEAST_WINDOW_S: Final = 0.001
 # The kernel counts a thread's start in these.
 TICK_S: Final = 0.01
 
@@ -50,12 +52,16 @@ class ThreadLook(NamedTuple):
 
 
 class ProcessLook(NamedTuple):
-    """A process: `own_pid` is its number in the innermost namespace, `runtimes` is None where maps can't be read."""
+    """A process: `own_pid` is its number in the innermost namespace, `runtimes` is None where maps can't be read.
+
+    It has `thread_count` threads, of which `threads` were looked at.
+    """
 
     start_s: float
     own_pid: int
     command: str
     runtimes: tuple[str, ...] | None
+    thread_count: int
     threads: Mapping[int, ThreadLook]
 
 
@@ -89,7 +95,10 @@ def _container(pod: GovernedPod, container: GovernedContainer, before: Look, aft
     old, new = before.containers.get(container.id), after.containers.get(container.id)
     known = new.counters if new else Counters(0.0)
     window_s = known.at_s - old.counters.at_s if old else 0.0
-    then = old.counters if old and window_s > 0 else Counters(0.0)
+    if window_s < LEAST_WINDOW_S:
+        # The kubelet has not looked again; or a clock was set back.
+        old, window_s = None, 0.0
+    then = old.counters if old else Counters(0.0)
     periods = _rise(then.periods, known.periods)
     throttled_periods = _rise(then.throttled_periods, known.throttled_periods)
     return Container(
@@ -106,7 +115,7 @@ def _container(pod: GovernedPod, container: GovernedContainer, before: Look, aft
         throttled_share=_share(throttled_periods, periods or 1) if periods is not None else None,
         throttled_cpus=_per_second(_rise(then.throttled_s, known.throttled_s), window_s),
         waiting_share=_share(_rise(then.waiting_s, known.waiting_s), window_s),
-        processes=_processes(old if window_s > 0 else None, new, window_s),
+        processes=_processes(old, new, window_s),
     )
 
 
@@ -115,16 +124,15 @@ def _processes(old: ContainerLook | None, new: ContainerLook | None, window_s: f
         return ()
     since_s = old.counters.at_s if old else new.counters.at_s
     known = old.processes if old else {}
-    found = [_process(pid, known.get(pid), process, since_s, window_s) for pid, process in new.processes.items()]
+    found = [_process(known.get(pid), process, since_s, window_s) for pid, process in new.processes.items()]
     if len(found) > MOST_PROCESSES:
         found.sort(key=lambda process: sum(pool.used_cpus for pool in process.pools), reverse=True)
     return tuple(sorted(found[:MOST_PROCESSES], key=lambda process: process.pid))
 
 
-def _process(pid: int, old: ProcessLook | None, new: ProcessLook, since_s: float, window_s: float) -> Process:
+def _process(old: ProcessLook | None, new: ProcessLook, since_s: float, window_s: float) -> Process:
     # Another process has the number now.
     known = old.threads if old and old.start_s == new.start_s else {}
-    del pid
     tallies: dict[str, _Tally] = defaultdict(_Tally)
     for number, thread in new.threads.items():
         tallies[pool_name(thread.name)].add(known.get(number), thread, since_s)
@@ -132,7 +140,7 @@ def _process(pid: int, old: ProcessLook | None, new: ProcessLook, since_s: float
         tallies = _merged(tallies)
     pools = (tally.pool(name, window_s) for name, tally in sorted(tallies.items()))
     return Process(
-        pid=new.own_pid, command=new.command, threads=len(new.threads), runtimes=new.runtimes, pools=tuple(pools)
+        pid=new.own_pid, command=new.command, threads=new.thread_count, runtimes=new.runtimes, pools=tuple(pools)
     )
 
 

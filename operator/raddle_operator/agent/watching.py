@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from raddle.cpus.topology import Machine
-from raddle_operator.agent import cadvisor, client, datagrams, governed, kubelet, looks
+from raddle_operator.agent import cadvisor, client, datagrams, governed, host_processes, kubelet, looks
 from raddle_operator.agent.client import FAILURES, AgentClient
 from raddle_operator.agent.datagrams import Listener, Told
 from raddle_operator.agent.governed import GovernedPod
@@ -40,6 +40,8 @@ PODS: Final = "/api/v1/pods"
 MOST_SHARE: Final = 0.01
 # The kubelet looks itself only every 10 to 15 s.
 KUBELET_LEAST_S: Final = 30.0
+# For what they take of memory, where many containers have very many.
+MOST_THREADS: Final = 20_000
 # So long after a look should have been taken the loop counts as stuck.
 STUCK_S: Final = 300.0
 
@@ -74,13 +76,15 @@ class HostSight:
     def look(self, pods: Iterable[GovernedPod], before: Look) -> Look:
         """Of the containers that have a cgroup."""
         at_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-        found = {}
+        found, left = {}, MOST_THREADS
         for key, place in self._cgroups.places(pods).items():
             counters, known = self._cgroups.counters(place), before.containers.get(key)
             processes: Mapping[int, looks.ProcessLook] = {}
             if self._processes is not None:
                 numbers = self._cgroups.processes(place)
-                processes = self._processes.look(numbers, known.processes if known else {})
+                most = min(left, host_processes.MOST_THREADS)
+                processes = self._processes.look(numbers, known.processes if known else {}, most)
+                left -= sum(len(one.threads) for one in processes.values())
             found[key] = ContainerLook(counters, processes)
         if self._processes is not None:
             self._processes.forget(

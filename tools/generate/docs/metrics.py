@@ -143,7 +143,7 @@ def controlling() -> list[Described]:
         controller.READINGS.caches = ()
 
 
-def watching() -> list[Described]:
+def agent() -> list[Described]:
     """The agent's metrics, as one that sees a container with every finding shows them."""
     container = Container(
         namespace="n",
@@ -200,7 +200,7 @@ def values(metric: Described, label: str) -> str:
 
 def render() -> str:
     """The page, as Markdown."""
-    return HEADER + "".join(_lines({"Webhook": webhook(), "Controller": controlling(), "Agent": watching()}))
+    return HEADER + "".join(_lines({"Webhook": webhook(), "Controller": controlling(), "Agent": agent()}))
 
 
 def _lines(processes: Mapping[str, list[Described]]) -> Iterator[str]:
