@@ -222,3 +222,11 @@ def test_a_container_is_known_by_the_end_of_its_cgroups_path(path):
 )
 def test_a_line_that_can_not_be_used_is_passed_over(line):
     assert cadvisor.parse([line], {OTHER}, 5.0) == {}
+
+
+def test_a_kubelet_that_can_not_see_waits_says_nought():
+    lines = [
+        f'container_{name}{{cpu="total",id="/a/{OTHER}"}} {value}'.encode()
+        for name, value in (("cpu_usage_seconds_total", 3), ("pressure_cpu_waiting_seconds_total", 0))
+    ]
+    assert cadvisor.parse(lines, {OTHER}, 5.0)[OTHER].waiting_s is None

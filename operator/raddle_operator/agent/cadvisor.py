@@ -63,7 +63,8 @@ def _counters(found: dict[str, float], at_s: float) -> Counters:
         periods=_whole(found.get("periods")),
         throttled_periods=_whole(found.get("throttled_periods")),
         throttled_s=found.get("throttled_s"),
-        waiting_s=found.get("waiting_s"),
+        # With control groups of version 1, which have no such counter, the kubelet says 0 of all containers.
+        waiting_s=found.get("waiting_s") or None,
         quota_cpus=quota / period if quota > 0 and period > 0 else None,
     )
 
