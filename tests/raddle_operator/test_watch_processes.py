@@ -1,6 +1,7 @@
 """Processes and threads by /proc: files as the kernel writes them, hostile ones too, and then the real thing."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -176,6 +177,32 @@ def ticks(pid):
         fields = (task / "stat").read_text().rsplit(") ", 1)[1].split()
         found[int(task.name)] = ((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), int(fields[36]))
     return found
+
+
+NO_RIGHTS = ["--inh-caps=-all", "--bounding-set=-all"]
+
+
+@pytest.mark.kernel
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root, and setpriv to give it up")
+@pytest.mark.parametrize(
+    ("rights", "maps"),
+    [
+        (["--reuid=61827", "--clear-groups", *NO_RIGHTS], False),
+        (NO_RIGHTS, False),
+        (["--inh-caps=-all", "--bounding-set=-all,+sys_ptrace"], True),
+    ],
+    ids=["a user of its own", "root without capabilities", "root with CAP_SYS_PTRACE"],
+)
+def test_only_libraries_need_a_right_over_the_process(rights, maps):
+    """What the chart gives at level Processes, with podResources, and with watchLibraries."""
+    with subprocess.Popen(["sleep", "60"], user=1000, group=1000, extra_groups=[]) as other:
+        try:
+            task = f"/proc/{other.pid}/task/{other.pid}"
+            for name, readable in {"stat": True, "schedstat": True, "status": True, "maps": maps}.items():
+                done = subprocess.run(["setpriv", *rights, "cat", f"{task}/{name}"], capture_output=True, check=False)
+                assert (name, bool(done.stdout)) == (name, readable), done.stderr
+        finally:
+            other.kill()
 
 
 @pytest.mark.kernel
