@@ -128,6 +128,17 @@ def test_what_a_policy_governs_and_no_webhook_has_met_is_an_older_pod():
     assert found.fix.command == "kubectl rollout restart -n ns daemonset/chat"
 
 
+def test_what_a_policy_leaves_alone_is_a_finding_also_in_a_manifest():
+    (found,) = look(pod(container("vllm/vllm-openai-cpu")), cluster(Policies([POLICY]), created=False))
+    assert (found.cause, found.threads) == (Cause.NODE_CPUS, 64)
+
+
+def test_a_count_that_the_pod_spec_keeps_is_the_users():
+    injected, _ = inject(pod(container(env=[variable("OMP_NUM_THREADS", "16")])))
+    (found,) = look(injected, cluster(Policies([POLICY])))
+    assert (found.cause, found.threads, found.fix.short) == (Cause.SET, 16, "OMP_NUM_THREADS=1")
+
+
 def test_where_a_policy_states_a_load_and_nothing_is_measured_its_model_says_the_cost():
     stated = policy_from_object(objects.policy("fast", "ns", load={"runTime": "20ms"}))
     (part,) = Gathered().add(look(pod(container("nvidia/tritonserver")), cluster(Policies([stated]))))
@@ -150,8 +161,7 @@ def test_what_raddle_has_given_values_fits_until_the_limit_changes(image):
     assert (found.cause, found.threads, found.planned) == (Cause.FITS, 2, 2)
     injected["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "1"
     (found,) = look(injected, cluster(Policies([POLICY])))
-    assert (found.threads, found.planned) == (2, 1)
-    assert found.cause.is_finding
+    assert (found.threads, found.planned, found.cause) == (2, 1, Cause.STALE)
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,11 @@ from raddle.planning.planner import Plan
 from raddle.planning.policy import Policy
 from raddle_operator.injection import shipped
 from raddle_operator.injection.decide import ContainerOutcome, Facts, Settings, decide_object
+from raddle_operator.injection.injected import strip_injected
 from raddle_operator.injection.matching import DISABLED, Policies, govern
 from raddle_operator.injection.plan_annotations import COUNTS
 from raddle_operator.injection.workers import SIDECARS
-from raddle_operator.objects.pods import Container, Pod, pod_from_object, workload_of
+from raddle_operator.objects.pods import WORKLOADS, Container, Pod, pod_from_object, workload_of
 from raddle_operator.objects.policy import PolicyObject, policy_from_object
 from raddle_operator.objects.quantities import QuantityError
 from raddle_operator.objects.quantities import parse as quantity
@@ -34,8 +35,8 @@ from raddle_operator.scanning.runtime import Runtime, Threads
 # A CronJob's Job ends in the minutes since 1970 of when it was due.
 _CRON_JOB: Final = re.compile(r"(.+)-[0-9]{8}")
 _ROLLOUT_HASH: Final = "rollouts-pod-template-hash"
-_RESTARTED: Final = ("Deployment", "StatefulSet", "DaemonSet")
-_SET: Final = (*_RESTARTED, "ReplicaSet")
+# Whose pod template can be changed.
+_CHANGED: Final = frozenset(kind.lower() for kind in WORKLOADS)
 _VALUES: Final = {one.name: one.value for family in FAMILIES for one in family.variables}
 
 
@@ -145,20 +146,16 @@ class Cluster:
     created: bool = True
 
 
-def default_policy() -> PolicyObject:
-    """A policy that leaves everything to Raddle, for all namespaces."""
-    return policy_from_object(
-        {"kind": "ClusterInferenceThreading", "metadata": {"name": "default"}, "spec": {"podSelector": {}}}
-    )
-
-
-_DEFAULT: Final = default_policy()
+# It leaves everything to Raddle, in all namespaces.
+_DEFAULT: Final = policy_from_object(
+    {"kind": "ClusterInferenceThreading", "metadata": {"name": "default"}, "spec": {"podSelector": {}}}
+)
 
 
 def look(obj: Any, cluster: Cluster) -> Iterator[Seen]:
     """Yields the containers of a pod that run a known runtime, or have values from Raddle.
 
-    None of a pod that can't be read, has no node, or has ended.
+    None of a pod that can't be read, or has no node.
     """
     try:
         pod = pod_from_object(obj)
@@ -168,11 +165,13 @@ def look(obj: Any, cluster: Cluster) -> Iterator[Seen]:
     node = node or cluster.assumed
     if node is None or pod.mirror or pod.os.lower() == "windows":
         return
-    for container in pod.containers:
+    planned = {container.name for container in pod.containers if env.PLAN_PREFIX + container.name in pod.annotations}
+    # What Raddle has set is no choice of the user's.
+    for container in (strip_injected(pod) if planned else pod).containers:
         if container.name in SIDECARS:
             continue
         found = runtimes.known(container)
-        if found is None and env.PLAN_PREFIX + container.name in pod.annotations:
+        if found is None and container.name in planned:
             found = runtimes.governed()
         if found is not None:
             yield _seen(pod, container, found, node, cluster)
@@ -186,7 +185,7 @@ def _seen(pod: Pod, container: Container, runtime: Runtime, node: Node, cluster:
     limit_cpus = _limit(container, pod)
     recorded = _recorded(pod, container)
     cores = len(node.machine.cores) or None if node.machine is not None else None
-    now = runtimes.threads(container, runtime, pod.annotations, cpus=node.cpus, cores=cores, limit_cpus=limit_cpus)
+    now = runtimes.threads(container, runtime, cpus=node.cpus, cores=cores, limit_cpus=limit_cpus)
     if recorded is not None and not now.own:
         now = Threads(_whole(recorded.values.get("intraOp")), "by Raddle")
     made = Seen(
@@ -231,10 +230,10 @@ def _judged(
     if now.number <= planned or (runtime.stock == LIMIT and made.limit_cpus and not now.own):
         return replace(made, cause=Cause.FITS)
     made = replace(made, expected=_expected(plan, used, now.number, made.limit_cpus))
-    given = recorded is not None or (policy is not None and _given(policy, container))
+    given = recorded is not None or (policy is not None and _given(policy, runtime, container))
     if given and not now.own and not cluster.created:
         return replace(made, cause=Cause.FITS, threads=planned, threads_because=f"by {made.governed_by}")
-    if given and not now.own and not _alone(runtime, container):
+    if given and not now.own:
         cause = Cause.OLDER if recorded is None else Cause.STALE
         return replace(made, cause=cause, fix=_restart(made))
     cause = Cause.SET if now.own else Cause.FIXED if runtime.stock.isdecimal() else Cause.NODE_CPUS
@@ -254,10 +253,8 @@ def _fix(made: Seen, container: Container, runtime: Runtime, now: Threads, plan:
     if preset is not None and matching.left_alone(preset, container):
         variables = {**variables, **preset.unless}
     pairs = " ".join(f"{name}={value}" for name, value in variables.items())
-    kind = made.workload.partition("/")[0]
     command = f"kubectl set env -n {made.namespace} {made.workload} -c {made.container} {pairs}"
-    settable = kind in {one.lower() for one in _SET}
-    return Fix(variables=tuple(variables.items()), command=command if settable else "")
+    return Fix(variables=tuple(variables.items()), command=command if _can_change(made) else "")
 
 
 def _value(name: str, runtime: Runtime, plan: Plan, policy: Policy, planned: int | None) -> str | None:
@@ -274,10 +271,6 @@ def _value(name: str, runtime: Runtime, plan: Plan, policy: Policy, planned: int
     return None if found is None else str(found)
 
 
-def _alone(runtime: Runtime, container: Container) -> bool:
-    return runtime.preset is not None and bool(matching.left_alone(runtime.preset, container))
-
-
 def _expected(plan: Plan, policy: Policy, threads: int, limit_cpus: float | None) -> Expected | None:
     """What the model says of so many threads that spin, as runtimes do untold; None where it says none of the plan."""
     if plan.expected is None or policy.run_time_us is None:
@@ -289,16 +282,24 @@ def _expected(plan: Plan, policy: Policy, threads: int, limit_cpus: float | None
     return Expected(now.throttled, max(0.0, now.cpus - plan.expected.cpus))
 
 
-def _given(policy: PolicyObject, container: Container) -> bool:
+def _given(policy: PolicyObject, runtime: Runtime, container: Container) -> bool:
     """Whether a new pod would get the policy's values in this container."""
-    return policy.mode == "Initial" and (policy.containers is None or container.name in policy.containers)
+    if policy.mode != "Initial":
+        return False
+    if policy.containers is not None:
+        return container.name in policy.containers
+    preset = runtime.preset if policy.policy.presets == "Auto" else None
+    return preset is None or not matching.left_alone(preset, container)
 
 
 def _restart(made: Seen) -> Fix:
-    kind = made.workload.partition("/")[0]
-    if kind not in {one.lower() for one in _RESTARTED}:
+    if not _can_change(made):
         return Fix(text="a new pod gets Raddle's values")
     return Fix(text="rollout restart", command=f"kubectl rollout restart -n {made.namespace} {made.workload}")
+
+
+def _can_change(made: Seen) -> bool:
+    return made.workload.partition("/")[0] in _CHANGED
 
 
 def _outcome(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -79,15 +79,11 @@ _OF_FAMILIES: Final = (
 
 
 def known(container: Container) -> Runtime | None:
-    """The runtime of a container; None where nothing tells of one.
-
-    What Raddle has set itself tells of none.
-    """
+    """The runtime of a container without what Raddle has set; None where nothing tells of one."""
     preset = matching.find(container)
     if preset is not None and preset.stock != APP:
         return _of_preset(preset)
-    there = {name for name in container.env if (entry := container.effective(name)) and entry.ours is None}
-    return next((_of_sign(sign) for sign in _SIGNS if not there.isdisjoint(sign.names)), None)
+    return next((_of_sign(sign) for sign in _SIGNS if not container.env.keys().isdisjoint(sign.names)), None)
 
 
 def governed() -> Runtime:
@@ -115,7 +111,6 @@ def _of_preset(preset: Preset) -> Runtime:
 def threads(
     container: Container,
     runtime: Runtime,
-    annotations: Mapping[str, str],
     *,
     cpus: int | None,
     cores: int | None,
@@ -123,13 +118,13 @@ def threads(
 ) -> Threads:
     """The threads that one process of a container computes with on a node of so many CPUs and cores (None: unknown).
 
-    `annotations` are the pod's, which Raddle's variables read.
+    The container is without what Raddle has set.
     """
     told = _by_flag(words(container.arguments), runtime.flags)
     if told is not None:
         return told
     for name in runtime.counts:
-        found = _by_variable(container, name, annotations)
+        found = _by_variable(container, name)
         if found is not None:
             return found
     if container.env_from:
@@ -149,13 +144,10 @@ def _by_flag(arguments: Sequence[str], flags: Iterable[str]) -> Threads | None:
     return found
 
 
-def _by_variable(container: Container, name: str, annotations: Mapping[str, str]) -> Threads | None:
+def _by_variable(container: Container, name: str) -> Threads | None:
     entry = container.effective(name)
     if entry is None:
         return None
-    if entry.ours is not None:
-        count = _count(annotations.get(entry.ours, ""))
-        return Threads(count, f"{name}, by Raddle") if count is not None else None
     if entry.value is None or entry.value.startswith("$("):
         return Threads(None, f"{name} comes from a reference")
     # Of nested teams, the outer one's.
