@@ -40,6 +40,26 @@ def planned(tmp_path_factory):
     return yaml.safe_load(done.stdout)
 
 
+# First: the other tests have an agent that listens there.
+def test_an_agent_that_does_not_listen_is_told_from_one_that_says_why(api_server):
+    address = nodereports.own_address()
+    if not address:
+        pytest.skip("this machine has no address but loopback's, to which an API server does not proxy")
+    client, path = api_server.client, f"/api/v1/namespaces/{reports.NAMESPACE}/pods"
+    account = {"apiVersion": "v1", "kind": "ServiceAccount"}
+    client.apply({**account, "metadata": {"name": "default", "namespace": reports.NAMESPACE}})
+    metadata = {"name": "raddle-agent-silent", "namespace": reports.NAMESPACE, "labels": AGENT_LABELS}
+    spec = {"containers": [{"name": "agent", "image": "x"}], "nodeName": "silent"}
+    client.post(path, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    try:
+        status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
+        client.merge(f"{path}/raddle-agent-silent/status", {"status": status})
+        done = CliRunner(env=api_server.environment()).invoke(cli.main, ["top", "nodes"])
+    finally:
+        client.request("DELETE", f"{path}/raddle-agent-silent", {"gracePeriodSeconds": 0})
+    assert (done.exit_code, done.stderr) == (1, f"Error: node silent: {reports.SILENT}\n")
+
+
 @pytest.fixture(scope="module")
 def world(api_server, planned):
     """A Deployment with two pods on node n1, a StatefulSet with one on n2, a stock pod; and an agent on n1."""
