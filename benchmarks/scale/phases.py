@@ -22,7 +22,7 @@ from scale.truth import PodRow
 from scale.watching import Policies, pod_rows
 
 # Nodes have no kubelets and pods no owners: what would take them for lost must not run.
-_CONTROLLERS: Final = "serviceaccount,serviceaccount-token,root-ca-cert-publisher,namespace"
+CONTROLLERS: Final = "serviceaccount,serviceaccount-token,root-ca-cert-publisher,namespace"
 TAKES_ALL: Final = "the cluster policy takes all pods"
 CHANGES_ALL: Final = "its settings change for all pods"
 LETS_GO: Final = "it lets go of them"
@@ -45,7 +45,7 @@ class Plan:
 def run(plan: Plan) -> Results:
     """Measure everything."""
     progress = Progress(name="scale")
-    flags = {"kube-controller-manager": [f"--controllers={_CONTROLLERS}"]}
+    flags = {"kube-controller-manager": [f"--controllers={CONTROLLERS}"]}
     with (
         Cluster(scheduler=False, extra_flags=flags, audit_policy=calls.policy(), progress=progress) as cluster,
         LocalRaddle(cluster, start=()) as raddle,

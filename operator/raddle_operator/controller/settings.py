@@ -26,7 +26,7 @@ class ControllerSettings:
     """The ServiceAccount that the Lease and the certificate's Secret go with."""
     election: Timing = field(default_factory=Timing)
     resync_s: float = 600.0
-    status_interval_s: float = 10.0
+    status_interval_s: float = 3.0
     """The least time between two status writes of one policy; a new generation's first does not wait."""
     tally_interval_s: float = 1.0
     """The least time between two counts of one namespace's pods."""
