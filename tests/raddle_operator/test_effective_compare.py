@@ -100,7 +100,7 @@ CASES = {
         PLAN,
         Cause.NOT_REACHED,
         (
-            "process 7 (python) has onnxruntime and no shim has spoken in it: pool python has 16 threads, of which 16 ran,"
+            "no shim has spoken in process 7 (python), which has onnxruntime: pool python has 16 threads, of which 16 ran,"
             " 2 were planned; limit 2 CPUs"
         ),
         (
@@ -113,7 +113,7 @@ CASES = {
         PLAN,
         Cause.NOT_REACHED,
         (
-            "process 8 (python) has onnxruntime and no shim has spoken in it: pool python has 16 threads, of which 16 ran,"
+            "no shim has spoken in process 8 (python), which has onnxruntime: pool python has 16 threads, of which 16 ran,"
             " 2 were planned; limit 2 CPUs; a shim spoke in process 7 (python), so this one was started without the"
             " container's environment"
         ),
@@ -124,9 +124,23 @@ CASES = {
         PLAN,
         Cause.NOT_REACHED,
         (
-            "process 7 (python) has onnxruntime and no shim has spoken in it: pool python has 15 threads, of which 0 ran,"
+            "no shim has spoken in process 7 (python), which has onnxruntime: pool python has 15 threads, of which 0 ran,"
             " 2 were planned; limit 2 CPUs"
         ),
+        None,
+    ),
+    "the host's count, where libraries can't be seen": (
+        container(process(pool(16), runtimes=None)),
+        PLAN,
+        Cause.NOT_REACHED,
+        "no shim has spoken in process 7 (python): pool python has 16 threads, of which 16 ran, 2 were planned; limit 2 CPUs",
+        None,
+    ),
+    "another count than the host's, where libraries can't be seen": (
+        container(process(pool(12), runtimes=None)),
+        PLAN,
+        Cause.OTHER_THREADS,
+        "12 threads of pool python ran in process 7 (python), 2 were planned; limit 2 CPUs",
         None,
     ),
     "a shim that left it alone": (
@@ -142,6 +156,13 @@ CASES = {
         Cause.OTHER_THREADS,
         "16 threads of pool polars ran in process 7 (python), 2 were planned; limit 2 CPUs",
         "name polars in the policy's runtimes, or set its count in the pod spec, and restart",
+    ),
+    "a library that the policy names already": (
+        container(process(pool(16), runtimes=("libgomp", "tbb", "torch"))),
+        PLAN,
+        Cause.OTHER_THREADS,
+        "16 threads of pool python ran in process 7 (python), 2 were planned; limit 2 CPUs",
+        "set the size of the pool python in the code or by its own variable",
     ),
     "threads of the program": (
         container(process(pool(16, name="worker-"), sessions=said(2))),
@@ -233,6 +254,12 @@ AS_PLANNED = {
     "a shim that the agent does not hear": container(process(pool(4))),
     "nothing seen yet": container(),
     "nothing of processes seen": container(throttled_share=0.9),
+    "a pool of the host's size that sleeps, where libraries can't be seen": container(
+        process(pool(0, threads=16, used=0.0), runtimes=None), throttled_share=0.0
+    ),
+    "a runtime of whose sessions no shim tells": container(
+        process(pool(0, threads=16, used=0.0), runtimes=("torch",)), throttled_share=0.0
+    ),
     "a server's forty threads that wait for nobody": container(
         process(pool(40, used=0.9, delay=0.001), sessions=said(2)), throttled_share=0.0
     ),

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from raddle.cpus import cpuset
 from raddle.cpus.topology import Machine
+from raddle.planning import families
 from raddle_operator.effective.planned import Planned
 from raddle_operator.objects.nodereport import Cause, Container, Finding, NodeReport, Pool, Process, Session
 
@@ -21,6 +22,10 @@ MOST_FINDINGS: Final = 8
 """Of one container: at most one for each cause, and one more of SharedCores."""
 MOST_CHARACTERS: Final = 400
 _NAME_CHARACTERS: Final = 40
+# Of its sessions a shim tells; of other runtimes it sets counts and says nothing.
+_TOLD_OF: Final = "onnxruntime"
+# The families of libraries that are not named after theirs.
+_FAMILIES: Final = {"libgomp": "openmp", "libiomp5": "openmp", "libomp": "openmp", "openblas": "blas"}
 # Threads that a server has beside its pools: the main one, its event loop, garbage collection.
 _SLACK: Final = 2
 # A part of a CPU, or of the limit where that is less, that a pool has to use to be called busy.
@@ -173,28 +178,33 @@ def _count_of(session: Session, plan: Planned) -> int | None:
 
 
 def _is_silent(process: Process, plan: Planned, container: Container, machine: Machine | None) -> bool:
-    """Whether a shim should be in the process, none has spoken, and its threads are more than planned."""
-    if not plan.shim or process.sessions is not None or not set(process.runtimes or ()) & set(plan.runtimes):
+    """Whether a shim should be in the process, none has spoken, and its threads are more than planned.
+
+    Where its libraries can't be seen only both signs together tell: too many that do harm, and as many as the host has.
+    """
+    if not plan.shim or process.sessions is not None or _TOLD_OF not in plan.runtimes:
         return False
-    if any(_is_excess(pool, process, plan, container) for pool in process.pools):
-        return True
-    # A pool has one thread less than its count: the caller works too.
+    is_excess = any(_is_excess(pool, process, plan, container) for pool in process.pools)
+    # A pool has one thread less than its count, since the caller works too; and others have its name.
     host = cpuset.count(machine.online) if machine is not None else 0
-    return host - 1 > _most(process, plan) and any(pool.threads >= host - 1 for pool in process.pools)
+    is_hosts = host - 1 > _most(process, plan) and any(host - 1 <= pool.threads <= 2 * host for pool in process.pools)
+    if process.runtimes is None:
+        return is_excess and is_hosts
+    return _TOLD_OF in process.runtimes and (is_excess or is_hosts)
 
 
 def _not_reached(process: Process, plan: Planned, container: Container) -> _Found:
     pool = max(process.pools, key=lambda pool: (pool.ran, pool.threads))
-    family = next((one for one in process.runtimes or () if one in plan.runtimes), "")
     heard = [one for one in container.processes if one.sessions is not None]
     why = (
         f"; a shim spoke in {_process(heard[0])}, so this one was started without the container's environment"
         if heard
         else ""
     )
+    which = f", which has {_TOLD_OF}" if process.runtimes else ""
     detail = (
-        f"{_process(process)} has {_short(family)} and no shim has spoken in it: pool {_short(pool.name)} has"
-        f" {_threads(pool.threads)}, of which {pool.ran} ran, {_planned(plan.threads)}; {_cpus_text(container)}{why}"
+        f"no shim has spoken in {_process(process)}{which}: pool {_short(pool.name)} has {_threads(pool.threads)}, of"
+        f" which {pool.ran} ran, {_planned(plan.threads)}; {_cpus_text(container)}{why}"
     )
     fix = (
         "start it with the container's environment, and Python without -I, -E or -S"
@@ -233,7 +243,8 @@ def _other_threads(process: Process, pool: Pool, plan: Planned, container: Conta
         f"{_threads(pool.ran)} of pool {_short(pool.name)} ran in {_process(process)}, {_planned(plan.threads)};"
         f" {_cpus_text(container)}"
     )
-    unnamed = [one for one in process.runtimes or () if one not in plan.runtimes]
+    used = [_FAMILIES.get(one, one) for one in process.runtimes or ()]
+    unnamed = [one for one in used if one in families.NAMES and one not in plan.runtimes]
     if unnamed:
         fix = f"name {_short(unnamed[0])} in the policy's runtimes, or set its count in the pod spec, and restart"
     elif not plan.shim and process.runtimes:
