@@ -156,6 +156,11 @@ def test_where_sockets_are_denied_the_process_goes_on_and_nothing_is_said(agent,
     assert heard(agent) == []
 
 
+def test_a_process_that_can_never_tell_keeps_nothing_of_its_tries(agent):
+    code = AUDITED + "session()\nimport atexit\nbefore = atexit._ncallbacks()\n[session() for _ in range(20)]\n"
+    assert run(code + "print(atexit._ncallbacks() - before)", agent) == "0\n"
+
+
 WRONG = ["localhost:8126/serve", "agent.raddle:8126", "8126", "x", "/", ":", "127.0.0.1:", "127.0.0.1:1e3", "[::1]",
          "127.0.0.1:99999999999999999999", "127.0.0.1:70000/a", ":8126/a", "$(RADDLE_AGENT_SERVICE_HOST):8126/a",
          "<broadcast>:8126"]  # fmt: skip

@@ -44,28 +44,24 @@ class Teller:
 
     def tell(self, where: str, now: float) -> None:
         """Sends what there is if it is time, by the monotonic clock. Raises as `send`."""
+        self.tokens = min(MAX_BURST, self.tokens + (now - self.refilled) / REFILL_S)
+        self.refilled = now
+        if self.tokens < 1:
+            return
         said = sessions()
         if self.told is None:
             if not said:
                 return
-            atexit.register(_last)
         elif _without_runs(said) == _without_runs(self.told):
             every_s = AGAIN_S if said == self.told else RUNS_EVERY_S
             if now - self.told_at < every_s:
                 return
-        if self._may(now):
-            again_s = AGAIN_S if any("runs" in one for one in said) else 0
-            send(where, {"threads": files.tasks() or 0, "againS": again_s}, said)
-            self.told, self.told_at = said, now
-
-    def _may(self, now: float) -> bool:
-        """Takes one of the datagrams that are left."""
-        self.tokens = min(MAX_BURST, self.tokens + (now - self.refilled) / REFILL_S)
-        self.refilled = now
-        if self.tokens < 1:
-            return False
         self.tokens -= 1
-        return True
+        again_s = AGAIN_S if any("runs" in one for one in said) else 0
+        send(where, {"threads": files.tasks() or 0, "againS": again_s}, said)
+        if self.told is None:
+            atexit.register(_last)
+        self.told, self.told_at = said, now
 
 
 _teller = Teller()
