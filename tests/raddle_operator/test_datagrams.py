@@ -316,7 +316,7 @@ def test_what_a_real_process_tells_is_in_the_next_report_of_the_watching_agent(l
             [sys.executable, "-c", PROCESS], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as process:
             pid = int(process.stdout.readline())
-            seen = ProcessLook(start_s=0.0, own_pid=pid, command="python3", runtimes=(), threads={})
+            seen = ProcessLook(start_s=0.0, own_pid=pid, command="python3", runtimes=(), thread_count=1, threads={})
             sight = Sight({1: seen} if level == Level.PROCESSES else {})
             pod = GovernedPod(
                 namespace="ns",
