@@ -219,6 +219,12 @@ def test_where_no_processes_are_seen_those_are_told_of_that_have_spoken():
     assert found.containers[0].processes == (Process(pid=7, command="", threads=9, sessions=SAID.sessions),)
 
 
+def test_what_only_a_shim_has_told_of_is_no_thread_that_the_agent_has_seen():
+    served = Served()
+    served.tell(datagrams.merged(report(container()), {IP: {SAID.speaker: SAID}}, {"u1": IP}))
+    assert [line for line in served.metrics().decode().splitlines() if not line.startswith("#")] == []
+
+
 def test_one_that_does_not_know_its_container_is_of_the_only_one():
     nameless = {IP: {Speaker("", 7): SAID}}
     assert datagrams.merged(report(container()), nameless, {"u1": IP}).containers[0].processes

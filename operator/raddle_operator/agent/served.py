@@ -108,7 +108,7 @@ class Served(Collector):
         ):
             counter = CounterMetricFamily(f"raddle_container_{name}", help_text, labels=LABELS)
             for one in containers:
-                if any(process.pools for process in one.processes):
+                if _is_seen(one):
                     counter.add_metric(_key(one), round(getattr(totals[_key(one)], attribute), 6))
             yield counter
         if self._refused is not None:
@@ -140,10 +140,13 @@ def _key(one: Container) -> Key:
 
 
 def _threads(one: Container) -> int | None:
-    return sum(process.threads for process in one.processes) if one.processes else None
+    return sum(process.threads for process in one.processes) if _is_seen(one) else None
 
 
 def _ran(one: Container) -> int | None:
-    # What only a shim has told of has no pools.
-    pools = [pool for process in one.processes for pool in process.pools]
-    return sum(pool.ran for pool in pools) if pools else None
+    return sum(pool.ran for process in one.processes for pool in process.pools) if _is_seen(one) else None
+
+
+def _is_seen(one: Container) -> bool:
+    """Whether the agent has looked at its threads: processes that only a shim has told of have no pools."""
+    return any(process.pools for process in one.processes)
