@@ -12,6 +12,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 import pytest
+import yaml
 from support import watched
 from support.picture_browser import BROWSER
 from support.reliability.replicas import own_addresses
@@ -26,7 +27,8 @@ from unavailable import UnavailableError
 
 pytestmark = [pytest.mark.runtime, pytest.mark.cluster, pytest.mark.timeout(1200)]
 RADDLE, AGENT_PORT = "raddle-system", 8082
-PICTURES = Path(__file__).parents[2] / "docs" / "images" / "headlamp"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE, PICTURES = DOCS / "how-to" / "headlamp.md", DOCS / "images" / "headlamp"
 MOST_PICTURE_BYTES = 150_000
 CLUSTER_POLICY = "everywhere"
 NOT_YET = "no window of two looks yet\n"
@@ -103,8 +105,31 @@ CONDITION = {
     "message": "The policy is in use.",
     "lastTransitionTime": "2026-11-20T10:00:00Z",
 }
-# Who may look at pods and nodes, and may not reach into Raddle's pods.
-READABLE = ["pods", "nodes", "namespaces", "deployments", "nodecputopologies", "inferencethreadings"]
+# User -> the roles of the page on Headlamp that it has.
+USERS = {"stranger": (), "reader": ("ClusterRole",), "operator": ("ClusterRole", "Role")}
+
+
+def grant(cluster):
+    """Gives the users the roles that the page shows."""
+    blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    roles = [role for block in blocks for role in yaml.safe_load_all(block) if "rules" in role]
+    for role in roles:
+        cluster.client.apply(role)
+        namespace = role["metadata"].get("namespace")
+        bound = [user for user, kinds in USERS.items() if role["kind"] in kinds]
+        cluster.client.apply(
+            {
+                "apiVersion": role["apiVersion"],
+                "kind": f"{role['kind']}Binding",
+                "roleRef": {
+                    "apiGroup": "rbac.authorization.k8s.io",
+                    "kind": role["kind"],
+                    "name": role["metadata"]["name"],
+                },
+                "subjects": [{"kind": "User", "name": user} for user in bound],
+                "metadata": {"name": "granted", **({"namespace": namespace} if namespace else {})},
+            }
+        )
 
 
 @pytest.fixture(scope="module")
@@ -143,17 +168,7 @@ def cluster(pytestconfig):
             path = made.client.path_of(made.client.apply(policy))
             made.client.merge(f"{path}/status", {"status": {**status, "conditions": [CONDITION]}})
         made.client.apply(objects.deployment("ranker", 0, objects.container(cpu="2"), namespace=watched.NAMESPACE))
-        made.client.apply(
-            {
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "ClusterRole",
-                "metadata": {"name": "reader"},
-                "rules": [
-                    {"apiGroups": ["", "apps", "raddle.dev"], "resources": READABLE, "verbs": ["get", "list", "watch"]}
-                ],
-            }
-        )
-        made.kubectl("create", "clusterrolebinding", "reader", "--clusterrole=reader", "--user=reader")
+        grant(made)
         yield made
 
 
@@ -218,11 +233,24 @@ SETTINGS = {
         "texts": [f"No agent of Raddle runs on {watched.WATCHED} (looked for in elsewhere)"],
     },
 }
-FORBIDDEN = {
-    "pod-of-a-reader": {"path": "/pods/models/ranker-1", "texts": [f"You may not get pods/proxy in {RADDLE}"]},
-    "policies-of-a-reader": {
-        "path": "/raddle/policies",
-        "texts": ["rankers", "ClusterInferenceThreadings can't be listed"],
+# With the rights of one user each.
+LIMITED = {
+    "stranger": {
+        "policies-of-a-stranger": {
+            "path": "/raddle/policies",
+            "texts": ["InferenceThreadings can't be listed", "ClusterInferenceThreadings can't be listed"],
+        },
+        "node-of-a-stranger": {
+            "path": f"/raddle/nodes/{watched.WATCHED}",
+            "texts": ["The node's CPUs are not known", f"You may not list pods in {RADDLE}"],
+        },
+    },
+    "reader": {
+        "policy-of-a-reader": {"path": "/raddle/policies/models/rankers", "texts": ["1 of 3", "ranker-1"]},
+        "pod-of-a-reader": {"path": "/pods/models/ranker-1", "texts": [f"You may not get pods/proxy in {RADDLE}"]},
+    },
+    "operator": {
+        "node-of-an-operator": {"path": f"/raddle/nodes/{watched.WATCHED}", "texts": ["ranker-1/serve", "2 → 16"]},
     },
 }
 
@@ -253,12 +281,13 @@ def seen(folder, cluster, pytestconfig, tmp_path_factory):
         raise UnavailableError("no Chromium here; tools/scripts/packages installs it")
     pictures = PICTURES if pytestconfig.getoption("--update-golden") else tmp_path_factory.mktemp("pictures")
     pictures.mkdir(exist_ok=True)
-    reader = cluster.user("reader")
     found = look(folder, cluster, cluster.kubeconfig, PAGES | SETTINGS, pictures)
-    return found | look(folder, cluster, reader, FORBIDDEN, pictures)
+    for user, pages in LIMITED.items():
+        found |= look(folder, cluster, cluster.user(user), pages, pictures)
+    return found
 
 
-@pytest.mark.parametrize("page", [*PAGES, *SETTINGS, *FORBIDDEN])
+@pytest.mark.parametrize("page", [*PAGES, *SETTINGS, *(page for pages in LIMITED.values() for page in pages)])
 def test_a_page_says_what_runs_or_why_it_does_not_know(page, seen):
     answer = seen[page]
     assert not answer["missing"], answer["text"]
