@@ -18,6 +18,7 @@ from rich.padding import Padding
 from raddle import delivery, env
 from raddle_operator.cli import cluster, output
 from raddle_operator.cli.choice import Choice, pods
+from raddle_operator.cli.picture.model import printable
 from raddle_operator.injection import plan_annotations
 from raddle_operator.kube import ApiError, Forbidden, Kube, NotFound, Object
 
@@ -180,11 +181,6 @@ def _clean(value: Any) -> Any:
     if isinstance(value, list):
         return [_clean(inner) for inner in value]
     return printable(value) if isinstance(value, str) else value
-
-
-def printable(text: str) -> str:
-    """One line of printable text, so that no container can steer a terminal."""
-    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def got(process: Mapping[str, Any]) -> str:
