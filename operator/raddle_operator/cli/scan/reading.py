@@ -108,21 +108,28 @@ async def _cluster(kube: Kube, asked: Asked, notes: list[str]) -> Cluster:
     except Forbidden:
         nodes = {}
         notes.append(f"you may not read nodes: {asked.cpus} CPUs are assumed (--cpus)")
-    policies = await _or(asking.policies(kube, asked.namespace), ())
+    unread: list[str] = []
+    policies = await _or(asking.policies(kube, asked.namespace), (), "policies", unread)
+    namespaces = await _or(_namespaces(kube, asked.namespace), {}, "namespaces", unread)
+    if unread:
+        notes.append(f"you may not read {' and '.join(unread)}: no pod counts as governed by what is not seen there")
     return Cluster(
         policies=Policies(policies),
-        namespaces=await _or(_namespaces(kube, asked.namespace), {}),
+        namespaces=namespaces,
         nodes=nodes,
         unlabelled=await asking.unlabelled(kube),
         assumed=None if nodes else Node(asked.cpus),
     )
 
 
-async def _or(call: Awaitable[T], otherwise: T) -> T:
-    """What the call answers; the other where there is no such thing, or the user may not read it."""
+async def _or(call: Awaitable[T], otherwise: T, name: str, unread: list[str]) -> T:
+    """What the call answers; the other where there is none, or the user may not read it: then it is `unread`."""
     try:
         return await call
-    except (NotFound, Forbidden):
+    except NotFound:
+        return otherwise
+    except Forbidden:
+        unread.append(name)
         return otherwise
 
 
