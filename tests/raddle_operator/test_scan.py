@@ -150,6 +150,15 @@ def test_a_table_of_120_columns_folds_no_number(scan):
     assert all(len(line.rstrip()) <= 120 for line in lines[: lines.index("")])
 
 
+@pytest.mark.parametrize("form", ["table", "wide", "csv", "markdown", "html"])
+def test_no_name_of_a_manifest_steers_a_terminal_or_a_spreadsheet(scan, form):
+    hostile = WORKLOADS.replace("namespace: models", r'namespace: "\e[2Jm"').replace(
+        "namespace: chat", r'namespace: "\t=1+1"'
+    )
+    text = scan("-o", form, text=hostile).stdout
+    assert all(char.isprintable() or char == "\n" for char in text)
+
+
 def test_nothing_is_a_sentence(scan):
     done = scan(text="{kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: nginx}]}}")
     assert done.stdout.startswith("Nothing to show of 1 pod.\n")

@@ -69,6 +69,18 @@ def seen(obj, where=None):
         (container(env=[variable(env.ORT_INTRA, "0")]), *("ONNX Runtime", 64, 2, Cause.NODE_CPUS), "ORT_INTRA_OP_NUM_THREADS=1"),
         (container("vllm/vllm-openai-cpu", cpu="8"), "vllm-cpu", 64, 8, Cause.NODE_CPUS, "OMP_NUM_THREADS=7 (+1)"),
         (container("huggingface/text-embeddings-inference:c"), *("text-embeddings-inference", 2, 2, Cause.FITS, "")),
+        (container("ggml-org/llama.cpp:s", args=["-t", "$(N)"]), *("llama.cpp", None, 2, Cause.UNKNOWN, "")),
+        (container("ggml-org/llama.cpp:s", args=["-t=16"]), *("llama.cpp", 16, 2, Cause.SET, "-t=2")),
+        (container("ggml-org/whisper.cpp:m", args=["-t", "8"]), *("whisper.cpp", 8, 2, Cause.SET, "-t 2")),
+        (container("ggml-org/whisper.cpp:m", args=["-t", "2"]), *("whisper.cpp", 2, 2, Cause.FITS, "")),
+        (
+            container("tensorflow/serving", args=["--tensorflow_intra_op_parallelism=2"]),
+            *("tensorflow-serving", 2, 2, Cause.FITS, ""),
+        ),
+        (
+            container("openvino/model_server", args=["--plugin_config", '{"INFERENCE_NUM_THREADS": 2}']),
+            *("openvino-model-server", None, 2, Cause.UNKNOWN, ""),
+        ),
         (container("rayproject/ray"), "ray", None, 2, Cause.UNKNOWN, ""),
         (container("ollama/ollama", envFrom=[{"configMapRef": {"name": "x"}}]), *("ollama", None, 2, Cause.UNKNOWN, "")),
         (
@@ -97,6 +109,27 @@ def test_a_fixed_number_is_a_finding_below_it_and_its_advice_the_fix():
     assert (found.threads, found.planned, found.cause) == (4, 2, Cause.FIXED)
     assert "-t" in found.fix.text
     assert seen(container("ggml-org/whisper.cpp:main", cpu="8")).cause is Cause.FITS
+
+
+@pytest.mark.parametrize(
+    ("obj", "says"),
+    [
+        (container(command=["torchrun", "--nproc-per-node=4", "a.py"], env=[variable("OMP_NUM_THREADS", "16")]), "several processes"),
+        (container("deepjavalibrary/djl-serving", env=[variable("OMP_NUM_THREADS", "16")]), "would change its workers"),
+        (container("vllm/vllm-openai-cpu"), "older ones end with it"),
+    ],
+)  # fmt: skip
+def test_a_value_that_may_harm_a_server_is_no_command_and_its_fix_says_so(obj, says):
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "chat", "uid": "u", "controller": True}
+    (found,) = look(pod(obj, ownerReferences=[owner]), cluster())
+    assert found.cause.is_finding
+    assert (found.fix.command, says in found.fix.text) == ("", True)
+
+
+def test_a_command_is_one_whatever_a_manifest_names():
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a b", "uid": "u", "controller": True}
+    (found,) = look(pod(container("ollama/ollama"), ownerReferences=[owner], namespace="n;id"), cluster())
+    assert found.fix.command == "kubectl set env -n 'n;id' 'statefulset/a b' -c serve LLAMA_ARG_THREADS=2"
 
 
 def test_the_nodes_cores_count_where_they_are_known():

@@ -55,6 +55,7 @@ def as_json(row: Preset) -> dict[str, Any]:
         "variables": dict(row.variables),
         "runtimes": list(row.runtimes),
         "beaten_by": {name: list(others) for name, others in row.beaten_by.items()},
+        "flags": list(row.flags),
         "stock": row.stock,
         "alone": row.alone,
         "unless": dict(row.unless),

@@ -30,6 +30,7 @@ class Preset:
     variables: Mapping[str, str] = field(default_factory=dict, compare=False)
     runtimes: tuple[str, ...] = field(default=(), compare=False)
     beaten_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
+    flags: tuple[str, ...] = field(default=(), compare=False)
     stock: str = field(default=CPUS, compare=False)
     alone: str = field(default="", compare=False)
     unless: Mapping[str, str] = field(default_factory=dict, compare=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -242,19 +243,28 @@ def _judged(
 
 def _fix(made: Seen, container: Container, runtime: Runtime, now: Threads, plan: Plan, policy: Policy) -> Fix:
     if now.own.startswith("-"):
-        return Fix(text=f"{now.own} {made.planned}")
+        return Fix(text=f"{now.own}{'' if now.own.endswith('=') else ' '}{made.planned}")
     preset = runtime.preset
+    if preset is not None and preset.alone and not preset.unless:
+        # It makes processes or threads by such a variable itself: no value is right for all.
+        return Fix(text=preset.advice or preset.alone)
     names = (now.own,) if now.own else runtime.sets
     variables = {
         name: value for name in names if (value := _value(name, runtime, plan, policy, made.planned)) is not None
     }
     if not variables:
         return Fix(text=preset.advice if preset is not None else "")
+    text = ""
     if preset is not None and matching.left_alone(preset, container):
-        variables = {**variables, **preset.unless}
-    pairs = " ".join(f"{name}={value}" for name, value in variables.items())
-    command = f"kubectl set env -n {made.namespace} {made.workload} -c {made.container} {pairs}"
-    return Fix(variables=tuple(variables.items()), command=command if _can_change(made) else "")
+        # Not as a command: some versions end with it.
+        variables, text = {**variables, **preset.unless}, preset.advice
+    pairs = (f"{name}={value}" for name, value in variables.items())
+    command = ("kubectl", "set", "env", "-n", made.namespace, made.workload, "-c", made.container, *pairs)
+    return Fix(
+        variables=tuple(variables.items()),
+        text=text,
+        command=shlex.join(command) if _can_change(made) and not text else "",
+    )
 
 
 def _value(name: str, runtime: Runtime, plan: Plan, policy: Policy, planned: int | None) -> str | None:
@@ -295,7 +305,8 @@ def _given(policy: PolicyObject, runtime: Runtime, container: Container) -> bool
 def _restart(made: Seen) -> Fix:
     if not _can_change(made):
         return Fix(text="a new pod gets Raddle's values")
-    return Fix(text="rollout restart", command=f"kubectl rollout restart -n {made.namespace} {made.workload}")
+    command = ("kubectl", "rollout", "restart", "-n", made.namespace, made.workload)
+    return Fix(text="rollout restart", command=shlex.join(command))
 
 
 def _can_change(made: Seen) -> bool:

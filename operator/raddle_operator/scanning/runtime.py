@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -15,6 +16,7 @@ from raddle_operator.presets import matching
 from raddle_operator.presets.rows import APP, CORES, CPUS, LIMIT, OWN, Preset
 
 MAX_THREADS: Final = 65536
+_LEFT: Final = re.compile(r"0*|-[0-9]*")
 
 
 class Runtime(NamedTuple):
@@ -34,7 +36,10 @@ class Runtime(NamedTuple):
 
 
 class Threads(NamedTuple):
-    """How many threads one process computes with, None where that can't be told, and why; `own`: by which setting."""
+    """How many threads one process computes with, None where that can't be told, and why; `own`: by which setting.
+
+    A flag that has its value in the same word ends with "=".
+    """
 
     number: int | None
     because: str
@@ -97,7 +102,7 @@ def _of_sign(sign: _Sign) -> Runtime:
 
 def _of_preset(preset: Preset) -> Runtime:
     beating = [one for others in preset.beaten_by.values() for one in others]
-    flags = tuple(one for one in beating if one.startswith("-"))
+    flags = (*preset.flags, *(one for one in beating if one.startswith("-")))
     if preset.variables:
         others = [one for one in beating if not one.startswith("-")]
         return Runtime(preset.title, preset.stock, (*preset.variables, *others), (*preset.variables,), flags, preset)
@@ -137,10 +142,15 @@ def _by_flag(arguments: Sequence[str], flags: Iterable[str]) -> Threads | None:
     wanted, found = frozenset(flags), None
     for word, after in pairwise((*arguments, "")):
         name, equals, value = word.partition("=")
-        if name in wanted:
-            count = _count(value if equals else after)
-            # llama.cpp's -1: as if there were none.
-            found = Threads(count, name, name) if count is not None else found
+        if name not in wanted:
+            continue
+        said = value if equals else after
+        count = _count(said)
+        if count is not None:
+            found = Threads(count, name, name + equals)
+        # 0 and llama.cpp's -1: as if there were none. A reference or a text of the server's own says another number.
+        elif not _LEFT.fullmatch(said.strip("\"'")):
+            found = Threads(None, f"{name} may say it")
     return found
 
 

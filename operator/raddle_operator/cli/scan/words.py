@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -127,8 +128,8 @@ def causes(scan: Scan) -> Iterator[tuple[str, str]]:
 
 
 def advice(scan: Scan) -> Iterator[tuple[str, str]]:
-    """Yields the known servers that no variable mends, with what to do."""
-    found = {row.seen.runtime: row.seen.fix.text for row in scan.rows if not row.seen.fix.variables}
+    """Yields the known servers of which more is to be known than a variable, with what to do."""
+    found = {row.seen.runtime: row.seen.fix.text for row in scan.rows}
     yield from ((name, text) for name, text in found.items() if len(text) > LONGEST_FIX)
 
 
@@ -138,4 +139,4 @@ def with_raddle(scan: Scan) -> str:
     if not left:
         return ""
     worst = left[0].seen.namespace
-    return f"kubectl label namespace {worst} {env.INJECT_LABEL}=enabled"
+    return f"kubectl label namespace {shlex.quote(worst)} {env.INJECT_LABEL}=enabled"

@@ -81,7 +81,7 @@ def _totals(console: Console, scan: Scan) -> None:
     for one in scan.totals:
         back = words.number(one.gives_back_cpus) if one.findings else ""
         figures = (str(one.rows), str(one.findings), str(one.pods), back)
-        table.add_row(escape(one.namespace), *figures)
+        table.add_row(escape(printable(one.namespace)), *figures)
     console.print()
     console.print(table)
     console.print()
@@ -91,7 +91,7 @@ def _details(console: Console, scan: Scan) -> None:
     for row in scan.rows:
         seen = row.seen
         _line(console, f"{seen.namespace} {seen.workload} {seen.container}: {words.because(row)}")
-        for text in (seen.fix.command, "" if seen.fix.variables else seen.fix.text):
+        for text in (seen.fix.command, seen.fix.text):
             if text:
                 _line(console, f"  {text}")
 
@@ -128,7 +128,7 @@ def _flat(row: Row) -> list[str]:
         *(_rounded(row.throttled_share), _rounded(row.used_cpus), _rounded(row.gives_back_cpus)),
         *(" ".join(f"{name}={value}" for name, value in seen.fix.variables) or seen.fix.text, seen.fix.command),
     )
-    return ["" if value is None else _safe(str(value)) for value in values]
+    return ["" if value is None else _safe(printable(str(value))) for value in values]
 
 
 def _safe(text: str) -> str:
