@@ -300,7 +300,7 @@ def test_a_nodes_picture_has_each_container_on_the_cpus_where_its_threads_ran(se
     for one in watched.report().containers:
         for pool in (pool for process in one.processes for pool in process.pools):
             for cpu in pool.last_cpus:
-                wanted[cpu].add(f"{one.pod}/{one.name}")
+                wanted[cpu].add(f"{one.namespace}/{one.pod}/{one.name}")
     for page in ("node", "nodes-own-page"):
         drawn = {int(cpu): set(re.findall(r"\S+/\S+", said)) for cpu, said in seen[page]["cpus"].items()}
         assert drawn == wanted

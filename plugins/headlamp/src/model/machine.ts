@@ -62,8 +62,9 @@ export interface Occupant {
   usedCpus: number;
 }
 
-export function nameOf(container: { pod: string; name: string }): string {
-  return `${container.pod}/${container.name}`;
+/** With the namespace: pods of a StatefulSet are called alike in each. */
+export function nameOf(container: { namespace: string; pod: string; name: string }): string {
+  return `${container.namespace}/${container.pod}/${container.name}`;
 }
 
 /** CPU -> whose threads ran there last, the busiest first. A pool's CPU time is shared out over the threads that ran. */

@@ -5,7 +5,14 @@ import { agentOf, podsWith, policies, topologies, whyNoAgent, whyNoReport } from
 import { formatCpus, parseCpus } from './cpus';
 import { numaNodes, occupants } from './machine';
 import { Planned, planned } from './plan';
-import { governedSelector, governs, labelSelector, readPolicy, readRunning } from './policy';
+import {
+  governedSelector,
+  governs,
+  isGood,
+  labelSelector,
+  readPolicy,
+  readRunning,
+} from './policy';
 import { ofWindow, readReport } from './report';
 import { drifted, rowsOf, rowsOfNode, threadsText, why } from './rows';
 
@@ -139,8 +146,11 @@ describe('machines', () => {
 
   it('share out the CPU time of a pool over the CPUs where its threads ran', () => {
     const found = occupants(REPORT);
-    expect(found.get(0)).toEqual([{ container: 'ranker-0/serve', usedCpus: 0.86 }]);
-    expect(found.get(1)?.map(one => one.container)).toEqual(['ranker-0/serve', 'ranker-1/serve']);
+    expect(found.get(0)).toEqual([{ container: 'models/ranker-0/serve', usedCpus: 0.86 }]);
+    expect(found.get(1)?.map(one => one.container)).toEqual([
+      'models/ranker-0/serve',
+      'models/ranker-1/serve',
+    ]);
     const all = [...found.values()].flat().reduce((sum, one) => sum + one.usedCpus, 0);
     expect(all).toBeCloseTo(1.61 + 1.98 + 3.4);
   });
@@ -192,6 +202,20 @@ describe('policies', () => {
       container: 'serve',
       cause: 'CodeSetsIt',
     });
+  });
+});
+
+describe('conditions', () => {
+  it.each([
+    ['Ready', 'True', true],
+    ['Ready', 'False', false],
+    ['Ready', 'Unknown', false],
+    ['Degraded', 'False', true],
+    ['Degraded', 'True', false],
+    ['Drifted', 'False', true],
+    ['Drifted', 'True', false],
+  ])('%s %s', (type, status, good) => {
+    expect(isGood({ type, status, reason: '', message: '' })).toBe(good);
   });
 });
 

@@ -11,6 +11,13 @@ export interface Condition {
   message: string;
 }
 
+// Conditions that are good when they are not so.
+const UNWANTED = ['Degraded', 'Drifted'];
+
+export function isGood({ type, status }: Condition): boolean {
+  return status === (UNWANTED.includes(type) ? 'False' : 'True');
+}
+
 /** A finding of one container. */
 export interface Worst extends Finding {
   namespace: string;

@@ -10,7 +10,7 @@ import {
 import { useParams } from 'react-router-dom';
 import { useJson } from '../data';
 import { policy as question } from '../model/asking';
-import { Condition, governedSelector, governs, readPolicy, Worst } from '../model/policy';
+import { Condition, governedSelector, governs, isGood, readPolicy, Worst } from '../model/policy';
 import { Lines } from '../parts/Containers';
 import { Selected } from '../parts/sections';
 import { PLURALS } from './Policies';
@@ -21,7 +21,7 @@ const CONDITIONS = [
     label: 'Status',
     gridTemplate: 0.6,
     getter: (one: Condition) => (
-      <StatusLabel status={one.status === 'True' ? 'success' : 'warning'}>{one.status}</StatusLabel>
+      <StatusLabel status={isGood(one) ? 'success' : 'warning'}>{one.status}</StatusLabel>
     ),
   },
   { label: 'Reason', getter: (one: Condition) => one.reason },
