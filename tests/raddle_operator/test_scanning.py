@@ -233,6 +233,14 @@ def test_pods_of_one_workload_are_one_row_and_the_most_saved_comes_first():
     assert [row.seen.runtime for row in found.rows(10.0)] == ["triton"]
 
 
+def test_a_pod_with_two_containers_to_be_mended_is_one_pod():
+    two = pod(container("ollama/ollama"), {**container("ollama/ollama"), "name": "other"})
+    gathered = Gathered()
+    gathered.add(look(two, cluster()), pods=3)
+    (found,) = totals(gathered.rows())
+    assert (found.findings, found.pods) == (2, 3)
+
+
 def test_pods_on_different_nodes_are_a_range_and_the_worst_is_told():
     found = Gathered()
     where = Cluster(policies=NOBODY, namespaces={}, nodes={"small": Node(8), "large": Node(64)})

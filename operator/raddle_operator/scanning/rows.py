@@ -173,11 +173,16 @@ def total(namespace: str, rows: Iterable[Row]) -> Total:
     """The sums of these rows."""
     group = list(rows)
     findings = [row for row in group if row.seen.cause.is_finding]
+    # Containers of one workload are in the same pods.
+    pods: dict[tuple[str, str], int] = {}
+    for row in findings:
+        owner = row.seen.namespace, row.seen.workload
+        pods[owner] = max(pods.get(owner, 0), row.pods)
     return Total(
         namespace=namespace,
         rows=len(group),
         findings=len(findings),
-        pods=sum(row.pods for row in findings),
+        pods=sum(pods.values()),
         gives_back_cpus=sum(row.gives_back_cpus or 0.0 for row in findings),
     )
 
