@@ -65,6 +65,15 @@ def test_a_container_that_does_not_run_has_no_id(state):
     assert governed.read(pod_object(state=state)).containers[0].id == ""
 
 
+@pytest.mark.parametrize(
+    ("phase", "is_kept"), [("Running", True), ("Pending", True), ("Succeeded", False), ("Failed", False)]
+)
+def test_a_pod_that_has_ended_is_none(phase, is_kept):
+    pod = pod_object()
+    pod["status"]["phase"] = phase
+    assert (governed.read(pod) is not None) == is_kept
+
+
 def test_a_planned_sidecar_counts():
     pod = pod_object()
     pod["spec"]["initContainers"] = pod["spec"].pop("containers")

@@ -44,7 +44,7 @@ class GovernedPod:
 
 
 def read(pod: Mapping[str, Any]) -> GovernedPod | None:
-    """What is kept of a pod object; None for one without plans, or of a shape that no pod has."""
+    """What is kept of a pod object; None for one without plans, that has ended, or of a shape that no pod has."""
     try:
         return _read(pod)
     except SpecError:
@@ -56,6 +56,9 @@ def _read(pod: Mapping[str, Any]) -> GovernedPod | None:
     if not plans:
         return None
     metadata, status = reading.mapping(pod, "metadata", ""), reading.mapping(pod, "status", "")
+    # What has ended runs nothing, and its address may be another's by now.
+    if reading.text(status, "phase", "status") in ("Succeeded", "Failed"):
+        return None
     ids = dict(_ids(status))
     return GovernedPod(
         namespace=reading.text(metadata, "namespace", "metadata"),
