@@ -67,6 +67,27 @@ def test_containers_are_counted_by_policy_and_cause_and_the_worst_named():
     ]
 
 
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "InferenceThreading/theirs/small",
+        "InferenceThreading/a/b/c",
+        "InferenceThreading/models//small",
+        "ClusterInferenceThreading/models/all",
+        "InferenceThreading/" + "x" * 400,
+        "InferenceThreading/a b",
+        "Pod/small",
+        "small",
+    ],
+)
+def test_a_reference_that_no_webhook_writes_counts_for_nobody_and_spoils_nothing(reference):
+    one = [container(finding()), container(finding(), name="bad", policy=reference)]
+    said = after(one, one)
+    assert list(said.policies) == [SMALL]
+    assert [drift.pod for drift in said.worst] == ["resnet-1"]
+    assert running.from_document(running.to_document(said)) == said
+
+
 def test_what_is_found_once_is_not_told_yet():
     assert drifted(after([container()], [container(finding())])) == {SMALL: 0}
     assert drifted(after([container(finding())], [container()], [container(finding())])) == {SMALL: 0}
@@ -100,6 +121,12 @@ def test_a_container_that_is_gone_is_gone_at_once():
 def test_a_sentence_stays_while_its_numbers_are_about_the_same(later, told):
     first = [container(finding())]
     assert after(first, first, [container(finding(detail=later))]).worst[0].detail == told
+
+
+@pytest.mark.parametrize("names", [("a#b", "a1b"), ("a1b", "a#b"), ("1", "#"), ("\u0661", "\u00b2")])
+def test_names_of_threads_never_break_the_comparison_of_sentences(names):
+    first, second = ([container(finding(detail=f"16 threads of pool {name} ran"))] for name in names)
+    assert after(first, first, second).worst[0].detail == f"16 threads of pool {names[1]} ran"
 
 
 @given(st.lists(reports.reports, min_size=1, max_size=4))

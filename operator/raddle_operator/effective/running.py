@@ -71,7 +71,8 @@ def _remembered(report: NodeReport, before: Mapping[_Key, _Seen]) -> dict[_Key, 
 
 
 def _about_same(one: str, other: str) -> bool:
-    if _NUMBER.sub("#", one) != _NUMBER.sub("#", other):
+    # Not with a mark in the place of a number: a thread may have any mark in its name.
+    if _NUMBER.split(one) != _NUMBER.split(other):
         return False
     pairs = zip(map(float, _NUMBER.findall(one)), map(float, _NUMBER.findall(other)), strict=True)
     return all(max(pair) <= _ANOTHER_TIMES * min(pair) + _ANOTHER for pair in pairs)

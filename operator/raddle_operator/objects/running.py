@@ -6,6 +6,7 @@ whatever can't be read is none.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,6 +18,9 @@ from raddle_operator.objects.reading import SpecError
 MOST_POLICIES: Final = 256
 MOST_WORST: Final = 10
 MOST_CHARACTERS: Final = 400
+
+_KINDS: Final = ("InferenceThreading", "ClusterInferenceThreading")
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
 
 PolicyKey = tuple[str, str, str]
 """(kind, namespace, name); the namespace is empty for a ClusterInferenceThreading."""
@@ -72,12 +76,17 @@ def by_harm(one: Drift) -> tuple[int, str, str, str]:
 
 
 def policy_key(reference: str, namespace: str) -> PolicyKey | None:
-    """The policy that a reference means (Kind/name, or Kind/namespace/name) in a pod's namespace; None for none."""
+    """The policy that a reference means (Kind/name, or Kind/namespace/name) in a pod's namespace; None for none.
+
+    Whoever may change a pod may write the reference: none of another namespace, nor one that no policy can have.
+    """
     kind, _, rest = reference.partition("/")
     named, _, name = rest.rpartition("/")
-    if not kind or not name:
+    if kind not in _KINDS or _NAME.fullmatch(name) is None:
         return None
-    return kind, "" if kind.startswith("Cluster") else named or namespace, name
+    if kind == "ClusterInferenceThreading":
+        return None if named else (kind, "", name)
+    return (kind, namespace, name) if namespace and named in ("", namespace) else None
 
 
 def to_document(running: Running) -> dict[str, Any]:
