@@ -230,6 +230,19 @@ def test_a_cpuset_that_is_another_than_at_first_is_told():
     assert causes == [[], [Cause.CPUSET_CHANGED]]
 
 
+def test_a_container_that_was_started_again_has_its_first_cpuset_anew():
+    pod, told, again = pod_object(), [], "1c2d" * 16
+    shown = Scripted(seen(100.0), seen(115.0), Look(130.0, {again: seen(130.0, cpuset="0").containers[BOX]}))
+    settings = AgentSettings(node_name="worker", watch=Level.PROCESSES)
+    made = Watcher(settings, shown, lambda: [governed.read(pod)], lambda: None, told.append)
+    made.look()
+    made.look()
+    for one in pod["status"]["containerStatuses"]:
+        one["containerID"] = f"containerd://{again}"
+    made.look()
+    assert ["they were" in finding.detail for finding in told[-1].containers[0].findings] == [False]
+
+
 def test_the_kubelet_is_asked_no_oftener_than_it_looks_itself():
     assert watcher(seen(1.0), watch=Level.KUBELET)[0].look() == watching.KUBELET_LEAST_S
     assert watcher(seen(1.0), watch=Level.KUBELET, watch_interval_s=90.0)[0].look() == 90.0

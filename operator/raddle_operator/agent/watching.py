@@ -183,7 +183,7 @@ class Watcher:
             self._interval_s = max(self._interval_s, KUBELET_LEAST_S)
         self._sight, self._pods, self._machine, self._tell = sight, pods, machine, tell
         self._heard, self._node_ip = heard, settings.node_ip
-        self._first_cpusets: dict[compare.Key, str] = {}
+        self._first_cpusets: dict[tuple[compare.Key, str], str] = {}
         self._last: Look | None = None
         self._next_s = time.monotonic()
         self._said = ""
@@ -229,8 +229,12 @@ class Watcher:
         """The report with what was planned, and what is not as planned."""
         planned = {(pod.uid, name): plan for pod in pods for name, plan in pod.planned.items()}
         seen = {(one.uid, one.name): one.cpuset for one in report.containers if one.cpuset is not None}
-        self._first_cpusets = {key: self._first_cpusets.get(key, cpus) for key, cpus in seen.items() if key in planned}
-        return compare.compared(report, planned, self._first_cpusets, self._machine())
+        # One that was started again has bound its threads anew, and has another id.
+        ids = {(pod.uid, one.name): one.id for pod in pods for one in pod.containers}
+        known = self._first_cpusets
+        self._first_cpusets = {(key, ids[key]): known.get((key, ids[key]), seen[key]) for key in seen if key in ids}
+        first = {key: cpus for (key, _), cpus in self._first_cpusets.items()}
+        return compare.compared(report, planned, first, self._machine())
 
     def alive(self) -> bool:
         """Whether looks are taken as they should be."""
