@@ -104,6 +104,11 @@ ROWS = (
     _hook("hnswlib", "hnswlib", of=HNSWLIB, by="`num_threads` of an index", most=4, peak=True),
     _hook("CTranslate2", "ctranslate2", of=HOOKED, by="`intra_threads`", most=6),
     _hook("ONNX Runtime GenAI", "onnxruntime-genai", of=HOOKED, by="its configuration", most=4),
-    _standard("ThreadPoolExecutor()", "concurrent.futures", most=7),
+    _standard(
+        "ThreadPoolExecutor()",
+        "concurrent.futures",
+        most=7,
+        why="threads that compute; where they mostly wait, fewer are slower",
+    ),
     _standard("multiprocessing.Pool()", "multiprocessing", most=6),
 )
