@@ -10,6 +10,7 @@ import report
 
 RECORDS: Final = report.ROOT / "docs" / "reference" / "servers.json"
 README: Final = report.ROOT / "README.md"
+MOST_TIMES: Final = 100
 HEADER: Final = """\
 <!-- Made by `make generate` (tools/generate/docs/servers.py) from
 servers.json, which `make servers ARGS=--write` writes: edit neither. -->
@@ -29,7 +30,8 @@ above the table is of the last.
 The speed is that of the program's own work (units or requests a second), with Raddle against stock, each with the whole
 quota in turns of 0.7 s: the median of five ratios, and in brackets the least and the greatest. `±` is by what part two
 halves of one side's values differ. The real machine has the CPUs that the line above the table says, so stock's threads
-also share those: a machine of 64 CPUs would throttle them instead. Where it is blank nothing can be repeated.
+also share those: a machine of 64 CPUs would throttle them instead, so nothing above 100 is told. A row of which stock's
+unit takes over four seconds has one ratio. Where it is blank the speed was not measured.
 Libraries whose work is a batch (training, products of matrices) have a policy with `objective: Throughput`.
 
 | word | means |
@@ -64,6 +66,11 @@ def readme() -> str:
     return report.with_section("servers", table, README.read_text())
 
 
+def _times(ratio: float) -> str:
+    """The ratio; of one beyond MOST_TIMES only that: there stock's threads spin on the few CPUs of the real machine."""
+    return f"{MOST_TIMES}+" if ratio > MOST_TIMES else report.short(ratio)
+
+
 def _records() -> dict[str, Any]:
     found: dict[str, Any] = json.loads(RECORDS.read_text())
     return found
@@ -79,8 +86,9 @@ def _speed(row: Mapping[str, Any], *, brief: bool = False) -> str:
     """By how many times it is faster; "" where that was not measured."""
     if "speed" not in row:
         return ""
-    least, median, most = (report.short(one) for one in row["speed"]["ratio"])
-    return f"× {median}" if brief else f"× {median} ({least}–{most}) ± {max(row['speed']['same']):.0%}"
+    least, median, most = (_times(one) for one in row["speed"]["ratio"])
+    spread = "" if brief or least == most else f" ({least}–{most})"
+    return f"× {median}{spread}" + ("" if brief else f" ± {max(row['speed']['same']):.0%}")
 
 
 def _last(row: Mapping[str, Any]) -> Mapping[str, Any]:
