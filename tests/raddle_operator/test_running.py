@@ -123,6 +123,11 @@ def test_a_sentence_stays_while_its_numbers_are_about_the_same(later, told):
     assert after(first, first, [container(finding(detail=later))]).worst[0].detail == told
 
 
+def test_a_sentence_stays_when_another_of_equal_processes_is_the_worst():
+    first, later = ([container(finding(detail=f"16 threads ran in process {pid} (python)"))] for pid in (7, 4711))
+    assert after(first, first, later) == after(first, first)
+
+
 @pytest.mark.parametrize("names", [("a#b", "a1b"), ("a1b", "a#b"), ("1", "#"), ("\u0661", "\u00b2")])
 def test_names_of_threads_never_break_the_comparison_of_sentences(names):
     first, second = ([container(finding(detail=f"16 threads of pool {name} ran"))] for name in names)

@@ -350,10 +350,11 @@ def _shared_cores(
 
 
 def _shares(other: Container, common: int, free: int, needs: Sequence[int]) -> _Found:
+    # How many, not which: they are others in each window, and a sentence that changes is written again.
     detail = (
         f"shares CPUs {_list(common)} with {_short(other.namespace)}/{_short(other.pod)} {_short(other.name)}:"
         f" {sum(needs)} threads of both for {_plural_cpus(cpuset.count(common))},"
-        f" while no governed thread ran on {_list(free)}"
+        f" while no governed thread ran on {_plural_cpus(cpuset.count(free))}"
     )
     fix = "take away what binds both to these CPUs (in the code, or the cpuset), or ask for whole CPUs (Guaranteed)"
     return _found(sum(needs) / max(1, cpuset.count(common)), Cause.SHARED_CORES, detail, fix)

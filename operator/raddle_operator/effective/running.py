@@ -19,6 +19,7 @@ _FORGOTTEN_AFTER: Final = 3
 # A number that is this many times another, and this much more, is not about the same.
 _ANOTHER_TIMES: Final = 1.5
 _ANOTHER: Final = 2
+_PROCESS: Final = re.compile(r"\bprocess \d+")
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -71,6 +72,8 @@ def _remembered(report: NodeReport, before: Mapping[_Key, _Seen]) -> dict[_Key, 
 
 
 def _about_same(one: str, other: str) -> bool:
+    # Which of a container's equal processes is the worst changes from look to look.
+    one, other = (_PROCESS.sub("process", text) for text in (one, other))
     # Not with a mark in the place of a number: a thread may have any mark in its name.
     if _NUMBER.split(one) != _NUMBER.split(other):
         return False
