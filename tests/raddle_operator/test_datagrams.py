@@ -39,7 +39,7 @@ def datagram(pid=7, container="serve", **more):
 
 
 def test_a_datagram_says_what_a_process_has():
-    counted = {**SERVE, "alike": 2, "runs": 12, "log2ns": {"20": 4, "21": 6}}
+    counted = {**SERVE, "alike": 2, "runs": 12, "runNs": 15_000_000, "log2ns": {"20": 4, "21": 6}}
     default = {"runtime": "torch", "source": "default", "alike": 1}
     said = datagrams.parse(datagram(threads=9, againS=300, sessions=[counted, default]))
     first = Session(
@@ -48,6 +48,7 @@ def test_a_datagram_says_what_a_process_has():
         source="plan",
         runs=12,
         run_seconds={"0.00104858": 4, "0.00209715": 10, "+Inf": 12},
+        run_seconds_total=0.015,
     )
     alike = Session(runtime="onnxruntime", threads=2, source="plan")
     other = Session(runtime="torch", source="default")
@@ -85,7 +86,7 @@ def test_what_no_shim_sends_is_refused_with_its_place(data, path):
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 hostile = st.dictionaries(
-    st.sampled_from(["runtime", "threads", "source", "alike", "runs", "log2ns"]),
+    st.sampled_from(["runtime", "threads", "source", "alike", "runs", "runNs", "log2ns"]),
     scalars | st.dictionaries(st.sampled_from(["18", "34", "35"]), scalars, max_size=3),
 )
 documents = st.fixed_dictionaries(
@@ -304,7 +305,7 @@ from raddle.process import current
 from raddle.report import observe, tell
 made = observe.begin({"observe": "runs"}).created(runtime="toy", version="1", plan="", effective={"intra": 4},
                                                   because={"intra": "set in the code"}, facts=current.Facts(3, None))
-made["runs"].counts[20] = 5
+made["runs"].counts[20], made["runs"].total_ns = 5, 4000000
 observe.initialized(made, [], [])
 print(os.getpid(), flush=True)
 sys.stdin.read()
@@ -342,6 +343,7 @@ def test_what_a_real_process_tells_is_in_the_next_report_of_the_watching_agent(l
             found = wait(sessions, "the sessions")
             process.stdin.close()
             assert process.wait() == 0
-    expected = Session(runtime="toy", threads=4, source="code", runs=5, run_seconds={"0.00104858": 5, "+Inf": 5})
+    seconds = {"0.00104858": 5, "+Inf": 5}
+    expected = Session(runtime="toy", threads=4, source="code", runs=5, run_seconds=seconds, run_seconds_total=0.004)
     assert found == [(expected,)]
     assert reports[-1].containers[0].processes[0].pid == pid

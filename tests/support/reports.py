@@ -28,6 +28,7 @@ sessions = st.builds(
     source=names,
     runs=st.none() | counts,
     run_seconds=st.dictionaries(st.sampled_from(["0.01", "+Inf"]), counts),
+    run_seconds_total=st.none() | numbers,
 )
 processes = st.builds(
     Process,

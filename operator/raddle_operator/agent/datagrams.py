@@ -1,8 +1,8 @@
 """What the shims of the node's pods tell the agent, by datagrams: docs/reference/datagrams.md describes them.
 
 Whoever reaches the port may send anything. A datagram says nothing of who has sent it, so it counts for the pod that
-has the sender's address, and changes what the report says of that pod's processes; it decides nothing. What is kept is
-bounded, and so is the CPU time that a flood can take.
+has the sender's address, and changes what the report says of that pod's processes; it decides nothing but the load of a
+policy that asks for what is observed. What is kept is bounded, and so is the CPU time that a flood can take.
 """
 
 from __future__ import annotations
@@ -105,7 +105,9 @@ def _sessions(one: Mapping[str, Any], path: str) -> Sequence[Session]:
     first = silent
     if one.get("runs") is not None:
         runs = _number(one, "runs", path)
-        first = replace(silent, runs=runs, run_seconds=_run_seconds(one, runs, path))
+        total_s = _number(one, "runNs", path) / 1e9 if one.get("runNs") is not None else None
+        seconds = _run_seconds(one, runs, path)
+        first = replace(silent, runs=runs, run_seconds=seconds, run_seconds_total=total_s)
     alike = min(_number(one, "alike", path), MAX_SESSIONS)
     return [first, *[silent] * (alike - 1)] if alike else []
 

@@ -68,7 +68,7 @@ class Session:
     """What the shim says of one session or runtime in a process: the threads in effect and who has set them.
 
     `source` is "plan", "code" or "default"; `runs` how many runs were counted and `run_seconds` their histogram, upper
-    bound in seconds -> runs not longer than that since the process began.
+    bound in seconds -> runs not longer than that since the process began; `run_seconds_total` is the time of them all.
     """
 
     runtime: str
@@ -76,6 +76,7 @@ class Session:
     source: str = ""
     runs: int | None = None
     run_seconds: Mapping[str, int] = field(default_factory=dict)
+    run_seconds_total: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,6 +246,7 @@ def _session(one: Mapping[str, Any], path: str) -> Session:
         source=reading.text(one, "source", path),
         runs=_count(one, "runs", path),
         run_seconds={bound: _count(bounds, bound, f"{path}.runSeconds") or 0 for bound in bounds},
+        run_seconds_total=_number(one, "runSecondsTotal", path),
     )
 
 

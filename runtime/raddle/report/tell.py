@@ -116,13 +116,13 @@ def sessions() -> list[dict[str, Any]]:
             one["threads"] = group.threads
         if group.counts is not None:
             log2_ns = {str(exponent): count for exponent, count in groups.buckets(group.counts) if count}
-            one.update(runs=sum(group.counts), log2ns=log2_ns)
+            one.update(runs=sum(group.counts), runNs=group.total_ns, log2ns=log2_ns)
         found.append(one)
     return found
 
 
 def _without_runs(said: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: value for name, value in one.items() if name not in ("runs", "log2ns")} for one in said]
+    return [{name: value for name, value in one.items() if name not in ("runs", "runNs", "log2ns")} for one in said]
 
 
 def send(where: str, facts: Mapping[str, Any], said: list[dict[str, Any]]) -> None:
