@@ -93,7 +93,7 @@ def test_a_default_of_the_schema_is_the_planners_default(path):
         filled_in = POLICY_FIELDS[path]["default"]
         assert (tuple(filled_in) if isinstance(filled_in, list) else filled_in) == default
     else:
-        assert path in {"budget.concurrentRuns", "runtimes"} or default in (None, ())
+        assert path in {"budget.concurrentRuns", "load.source", "runtimes"} or default in (None, ())
 
 
 def test_what_the_api_server_fills_in_reads_as_the_default_policy():

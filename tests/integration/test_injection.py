@@ -42,6 +42,30 @@ def test_a_pod_gets_variables_annotations_and_the_shim_at_create(space, kubernet
     proves("Kubernetes", str(kubernetes), "values at creation")
 
 
+def test_a_load_that_agents_observe_is_in_the_policys_status_and_counts_for_new_pods(space):
+    spec = {"observe": "Runs", "load": {"source": "Observed"}}
+    space.apply(policy(**spec))
+
+    def created():
+        return space.probe(pod(container(cpu="1")))
+
+    before = wait(lambda: injected(made := created()) and made, "the policy")
+    assert "no load observed yet" in plan_of(before).because["intraOp"]
+    load = {"runTime": "33ms", "requestsPerSecond": 10, "containers": 3}
+    said = {"policy": f"InferenceThreading/{space.name}/policy", "containers": 3, "load": load}
+    topology = "/apis/raddle.dev/v1alpha1/nodecputopologies/hybrid"
+    space.client.merge(f"{topology}/status", {"status": {"running": {"policies": [said]}}})
+    try:
+        path = f"/apis/raddle.dev/v1alpha1/namespaces/{space.name}/inferencethreadings/policy"
+        assert wait(lambda: space.client.get(path).get("status", {}).get("load"), "the status") == load
+        after = wait(lambda: threads(made := created()) == 4 and made, "the webhook has seen it")
+        assert "load observed: runs of 33 ms at 10/s" in plan_of(after).because["intraOp"]
+        settings = [one["metadata"]["annotations"][env.SETTINGS_HASH] for one in (before, after)]
+        assert settings[0] == settings[1]
+    finally:
+        space.client.merge(f"{topology}/status", {"status": {"running": None}})
+
+
 @pytest.mark.parametrize(
     ("node", "one", "expected", "because"),
     [

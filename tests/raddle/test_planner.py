@@ -325,6 +325,18 @@ def test_what_is_expected_of_a_plan_is_said_where_the_load_is_known():
     assert plan(None, Budget(quota_cpus=1), Policy()).expected is None
 
 
+def test_the_reason_says_whether_a_load_was_observed():
+    policy, budget = Policy(load_source="Observed"), Budget(quota_cpus=1, smallest_cores=16)
+    waiting = plan(None, budget, policy)
+    assert waiting.because["intraOp"].endswith("; no load observed yet")
+    assert waiting.intra_op == plan(None, budget, Policy()).intra_op
+    found = plan(None, budget, policy._replace(run_time_us=33_000, request_rate=20.0))
+    assert "load observed: runs of 33 ms at 20/s" in found.because["intraOp"]
+    assert found.intra_op == plan(None, budget, Policy(run_time_us=33_000, request_rate=20.0)).intra_op
+    # Where no load counts none is waited for.
+    assert "load" not in plan(None, budget, policy._replace(objective="Throughput")).because["intraOp"]
+
+
 def test_the_reason_says_what_would_change_the_default():
     assert plan(None, Budget(quota_cpus=1), Policy()).because["intraOp"].endswith("gains from load.runTime")
     assert "load.runTime" not in plan(None, Budget(quota_cpus=2), Policy()).because["intraOp"]

@@ -83,6 +83,11 @@ def test_every_field_is_read():
     assert from_settings(to_settings(policy)) == policy
 
 
+def test_a_plan_annotation_may_have_an_observed_load_that_a_spec_may_not_state():
+    policy = Policy(load_source="Observed", run_time_us=33_000, request_rate=20.0, observe="Runs")
+    assert from_settings(to_settings(policy)) == policy
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
@@ -96,6 +101,18 @@ def test_every_field_is_read():
         (
             {"load": {"requestsPerSecond": "20"}},
             "load.requestsPerSecond: '20' is not allowed; it must be a number above 0, at most 1000000",
+        ),
+        (
+            {"observe": "Runs", "load": {"source": "Observed", "runTime": "33ms"}},
+            "load.runTime: '33ms' is not allowed; it must be absent when load.source is Observed",
+        ),
+        (
+            {"observe": "Runs", "load": {"source": "Observed", "requestsPerSecond": 20}},
+            "load.requestsPerSecond: 20 is not allowed; it must be absent when load.source is Observed",
+        ),
+        (
+            {"load": {"source": "Observed"}},
+            "load.source: 'Observed' is not allowed; it must be Stated, or set observe: Runs",
         ),
         ({"threads": 4}, "threads: 4 is not allowed; it must be a mapping"),
         ({"objective": "latency"}, "objective: 'latency' is not allowed; it must be one of Latency, Throughput"),

@@ -220,6 +220,23 @@ def test_plan_takes_a_load_of_a_request_a_second_and_less(run, rate):
 
 
 @pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ("", "no load observed yet"),
+        (
+            "status:\n  load: {runTime: 33ms, requestsPerSecond: 10, containers: 3}\n",
+            "load observed: runs of 33 ms at 10/s",
+        ),
+    ],
+)
+def test_plan_takes_the_load_that_was_observed_from_a_policys_status(run, status, reason):
+    policy = f"{POLICY}  observe: Runs\n  load: {{source: Observed}}\n{status}"
+    result = plan(run, files={"policy.yaml": policy, "deployment.yaml": DEPLOYMENT})
+    assert result.exit_code == 0, result.stderr
+    assert reason in result.stdout
+
+
+@pytest.mark.parametrize(
     ("spec", "error"),
     [
         ("threads: {intraOp: 0}", "policy.yaml:8: spec.threads.intraOp: 0 is not allowed; it must be at least 1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,8 @@ from raddle_operator.controller.facts import read_policy
 from raddle_operator.controller.running import WORST_SHOWN, Reader, RunningTotals, Total
 from raddle_operator.controller.status import Tally, policy_status, status_matches
 from raddle_operator.kube import INFERENCE_THREADINGS
+from raddle_operator.objects.load import ObservedLoad
+from raddle_operator.objects.load import to_document as to_load
 from raddle_operator.objects.nodereport import Cause
 from raddle_operator.objects.running import Counts, Drift, Running, to_document
 
@@ -67,6 +70,53 @@ def test_the_nodes_are_summed_up_and_the_worst_of_all_of_them_named():
 def test_of_many_only_some_are_named():
     made = totals(a=node(9, 9, *(drift(f"p-{number}") for number in range(9))))
     assert len(made.of(SMALL).worst) == WORST_SHOWN
+
+
+def load(run_time_us=33_000, rate=20.0, containers=1):
+    return ObservedLoad(run_time_us=run_time_us, request_rate=rate, containers=containers)
+
+
+def with_load(observed):
+    return Running(policies={SMALL: Counts(containers=1, load=observed)})
+
+
+def test_the_load_of_a_policy_is_the_median_containers_on_all_nodes():
+    made = totals(a=with_load(load(10_000, 5.0)), b=with_load(load(33_000, 20.0, 3)), c=with_load(load(50_000, 900.0)))
+    assert made.of(SMALL).load == load(33_000, 20.0, 5)
+    made.put("b", with_load(load(33_000, 20.0, 3)), with_load(None))
+    made.put("c", with_load(load(50_000, 900.0)), None)
+    assert made.of(SMALL).load == load(10_000, 5.0)
+    assert made.of(ALL).load is None
+
+
+@pytest.mark.parametrize(
+    ("before", "running", "after"),
+    [
+        (None, None, None),
+        (None, Total(), None),
+        (None, Total(load=load()), load()),
+        # It stays while it is nearly the same, and where nobody says anything now.
+        (load(), Total(load=load(40_000, 17.0)), load()),
+        (load(), Total(load=load(20_000)), load(20_000)),
+        (load(), Total(load=load(rate=40.0)), load(rate=40.0)),
+        (load(), Total(load=load(containers=9)), load(containers=9)),
+        (load(), Total(), load()),
+        (load(), None, load()),
+    ],
+)
+def test_a_policys_status_says_the_load_and_changes_with_it_only(before, running, after):
+    old = {"load": to_load(before)} if before else {}
+    status = policy_status(replace(record(), status=old), Tally(), running=running, now_s=NOW_S)
+    assert status.get("load") == (to_load(after) if after else None)
+    without = {name: value for name, value in status.items() if name != "load"}
+    assert status_matches({**without, **old}, status) == (before == after)
+
+
+def test_a_load_in_a_status_that_is_none_is_taken_away():
+    old = {"load": {"runTime": "late"}}
+    status = policy_status(replace(record(), status=old), Tally(), now_s=NOW_S)
+    assert "load" not in status
+    assert not status_matches({**status, **old}, status)
 
 
 def test_where_no_agent_looks_nothing_is_known_of_any_policy():

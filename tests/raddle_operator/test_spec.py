@@ -42,6 +42,46 @@ def test_policies_that_plan_alike_have_one_settings_hash():
     assert first.settings_hash != policy_from_object(policy({"threads": {"intraOp": 5}})).settings_hash
 
 
+def observed(status, **load_of_spec):
+    spec = {"observe": "Runs", "load": {"source": "Observed", **load_of_spec}}
+    return policy_from_object({**policy(spec), "status": status})
+
+
+SEEN = {"runTime": "33ms", "requestsPerSecond": 20, "containers": 3}
+
+
+def test_a_policy_that_asks_for_the_observed_load_is_planned_with_it():
+    found = observed({"load": SEEN})
+    assert (found.policy.run_time_us, found.policy.request_rate) == (33_000, 20.0)
+    assert found != observed({}), "what is decided for pods changes with it"
+    assert found.settings_hash == observed({}).settings_hash, "no pod is stale because of it"
+    assert found == observed({"load": {**SEEN, "containers": 4}})
+
+
+def test_a_policy_that_states_its_load_is_not_planned_with_the_observed_one():
+    spec = {"observe": "Runs", "load": {"runTime": "1ms"}}
+    found = policy_from_object({**policy(spec), "status": {"load": SEEN}})
+    assert found == policy_from_object(policy(spec))
+    assert found.settings_hash != observed({}).settings_hash
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        None,
+        "late",
+        {},
+        {"load": "much"},
+        {"load": {}},
+        {"load": {**SEEN, "runTime": "33"}},
+        {"load": {**SEEN, "requestsPerSecond": 0}},
+        {"load": {**SEEN, "containers": 0}},
+    ],
+)
+def test_what_is_no_observed_load_counts_as_none(status):
+    assert observed(status).policy.run_time_us is None
+
+
 @pytest.mark.parametrize(
     ("obj", "path"),
     [

@@ -8,6 +8,7 @@ import pytest
 from support import tunings, webhooks
 from support.waiting import until
 
+from raddle.env import SETTINGS_HASH
 from raddle_operator.kube import Forbidden, NotFound, Unavailable
 from raddle_operator.webhook.caches import Caches
 from raddle_operator.webhook.decision_log import DecisionLog
@@ -95,6 +96,25 @@ async def test_safe_values_follow_the_smallest_known_node(here):
     assert await threads() == 8
     here.memory.topologies.remove(webhooks.topology())
     assert decision(await here.create(webhooks.pod(cpu=None))) == "skipped NoCPUBound"
+
+
+async def test_a_load_that_is_observed_counts_for_the_next_pod_of_the_same_template(here):
+    spec = {"observe": "Runs", "load": {"source": "Observed"}}
+
+    async def annotations():
+        obj = webhooks.pod(cpu="1")
+        del obj["metadata"]["name"]
+        return webhooks.patched(obj, await here.create(obj))["metadata"]["annotations"]
+
+    here.memory.policies.put(webhooks.policy(**spec))
+    first = await annotations()
+    assert "no load observed yet" in first[PLAN]
+    load = {"runTime": "33ms", "requestsPerSecond": 10, "containers": 3}
+    here.memory.policies.put({**webhooks.policy(**spec), "status": {"load": load}})
+    second = await annotations()
+    assert (planned(first), planned(second)) == (1, 4)
+    assert "load observed: runs of 33 ms at 10/s" in second[PLAN]
+    assert first[SETTINGS_HASH] == second[SETTINGS_HASH]
 
 
 def test_the_architectures_are_those_of_all_known_nodes():

@@ -6,13 +6,16 @@ import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from raddle_operator.kube import Object
-from raddle_operator.objects import reading
+from raddle_operator.objects import load, reading
+from raddle_operator.objects.load import ObservedLoad
 from raddle_operator.objects.nodereport import Cause
 from raddle_operator.objects.reading import SpecError
 from raddle_operator.objects.running import BY_HARM, Counts, Drift, PolicyKey, Running, by_harm, from_document
+
+T = TypeVar("T")
 
 WORST_SHOWN: Final = 5
 
@@ -26,6 +29,8 @@ class Total:
     causes: Counter[Cause] = field(default_factory=Counter)
     worst: tuple[tuple[str, Drift], ...] = ()
     """Some, each with its node, by harm."""
+    load: ObservedLoad | None = None
+    """Of the median container; None where no agent has observed one."""
 
     @property
     def cause(self) -> Cause | None:
@@ -67,6 +72,7 @@ class RunningTotals:
     def __init__(self) -> None:
         self._totals: dict[PolicyKey, Total] = {}
         self._worst: defaultdict[PolicyKey, dict[str, tuple[Drift, ...]]] = defaultdict(dict)
+        self._loads: defaultdict[PolicyKey, dict[str, ObservedLoad]] = defaultdict(dict)
         self._looking = 0
 
     @property
@@ -83,12 +89,13 @@ class RunningTotals:
         for key in changed:
             self._add(key, before.policies.get(key), -1)
             self._add(key, after.policies.get(key), 1)
+            _put(self._loads, key, node, after.policies[key].load if key in after.policies else None)
         if before.worst != after.worst:
             was, now = _by_policy(before.worst), _by_policy(after.worst)
             for key in was.keys() | now.keys():
                 if was.get(key) != now.get(key):
                     changed.add(key)
-                    self._put_worst(key, node, now.get(key, ()))
+                    _put(self._worst, key, node, now.get(key))
         return changed
 
     def _add(self, key: PolicyKey, counts: Counts | None, sign: int) -> None:
@@ -102,14 +109,6 @@ class RunningTotals:
         if not (total.containers or total.drifted or any(total.causes.values())):
             del self._totals[key]
 
-    def _put_worst(self, key: PolicyKey, node: str, worst: tuple[Drift, ...]) -> None:
-        if worst:
-            self._worst[key][node] = worst
-            return
-        self._worst[key].pop(node, None)
-        if not self._worst[key]:
-            del self._worst[key]
-
     def of(self, key: PolicyKey) -> Total | None:
         """A policy's total; None where no agent looks, so that nothing is known of any."""
         if not self.is_known:
@@ -118,12 +117,26 @@ class RunningTotals:
         named = ((node, one) for node, found in self._worst.get(key, {}).items() for one in found)
         worst = heapq.nsmallest(WORST_SHOWN, named, key=lambda pair: (*by_harm(pair[1]), pair[0]))
         return Total(
-            containers=total.containers, drifted=total.drifted, causes=Counter(+total.causes), worst=tuple(worst)
+            containers=total.containers,
+            drifted=total.drifted,
+            causes=Counter(+total.causes),
+            worst=tuple(worst),
+            load=load.middle(self._loads.get(key, {}).values()),
         )
 
     def items(self) -> Iterator[tuple[PolicyKey, Total]]:
-        """Yields the policies that have containers, without the worst of these."""
+        """Yields the policies that have containers, without the worst of these and their load."""
         yield from self._totals.items()
+
+
+def _put(known: defaultdict[PolicyKey, dict[str, T]], key: PolicyKey, node: str, value: T | None) -> None:
+    """Takes what a node says of a policy, None for nothing."""
+    if value is not None:
+        known[key][node] = value
+        return
+    known[key].pop(node, None)
+    if not known[key]:
+        del known[key]
 
 
 def _by_policy(worst: tuple[Drift, ...]) -> Mapping[PolicyKey, tuple[Drift, ...]]:

@@ -15,6 +15,7 @@ from raddle_operator.controller.facts import Labels, NamespaceFacts, PodFacts, P
 from raddle_operator.controller.running import Total, document
 from raddle_operator.injection import matching
 from raddle_operator.injection.matching import Policies
+from raddle_operator.objects import load
 from raddle_operator.objects.policy import PolicyObject
 from raddle_operator.objects.reasons import SkipReason
 from raddle_operator.objects.running import BY_HARM, PolicyKey
@@ -29,7 +30,7 @@ LAYOUTS_SHOWN: Final = 16
 MESSAGE_CHARACTERS: Final = 1024
 ACCEPTED, READY, DEGRADED, TUNED, DRIFTED = "Accepted", "Ready", "Degraded", "Tuned", "Drifted"
 # What a status has at times only; all else is always there.
-_AT_TIMES: Final = ("threads", "running")
+_AT_TIMES: Final = ("threads", "running", "load")
 
 
 def case_of(namespace: str, labels: Labels, policy: PolicyObject) -> Case:
@@ -227,8 +228,8 @@ def policy_status(
 
     ``too_many``: the policy is beyond the number that is evaluated in its namespace. ``shimless``: namespaces with
     governed pods where the shim's ConfigMap could not be written. ``running``: what agents say of its
-    containers, None where none looks. A condition whose status does not change keeps its
-    time, so an unchanged cluster gives an equal status.
+    containers, None where none looks; a load that was observed once stays, for workloads that come back. A condition
+    whose status does not change keeps its time, so an unchanged cluster gives an equal status.
     """
     accepted = _accepted(record, tally, too_many=too_many)
     wanted = [_ready(record, tally, accepted), accepted, _degraded(record, tally, shimless)]
@@ -236,6 +237,7 @@ def policy_status(
         wanted.append(_tuned(tally))
     if running is not None:
         wanted.append(_drifted(running))
+    observed = load.held(load.read(record.status), running.load if running is not None else None)
     skipped = [{"reason": reason, "count": count} for reason, count in sorted(tally.skipped.items()) if count]
     return {
         "observedGeneration": record.generation,
@@ -247,6 +249,7 @@ def policy_status(
         "layouts": _layouts(tally.layouts),
         **({"threads": _span(tally.threads)} if tally.threads else {}),
         **({"running": document(running)} if running is not None else {}),
+        **({"load": load.to_document(observed)} if observed is not None else {}),
         "conditions": with_times(wanted, record.status, record.generation, now_s),
     }
 

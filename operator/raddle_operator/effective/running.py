@@ -1,7 +1,8 @@
 """From reports, one after the other, to the summary that a node's agent writes: it changes only when something has.
 
-Threads come and go with the load, so two things keep a summary still. A finding is told once two reports in a row have
-had it, and until three in a row have not. And its sentence stays while the numbers in it are about the same.
+Threads come and go with the load, so three things keep a summary still. A finding is told once two reports in a row
+have had it, and until three in a row have not. Its sentence stays while the numbers in it are about the same. And so
+does the load that was observed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from raddle_operator.effective.load import Loads
+from raddle_operator.objects.load import ObservedLoad
 from raddle_operator.objects.nodereport import Cause, Container, NodeReport
 from raddle_operator.objects.running import BY_HARM, MOST_WORST, Counts, Drift, PolicyKey, Running, by_harm, policy_key
 
@@ -38,10 +41,11 @@ class _Key(NamedTuple):
 
 
 class Summary:
-    """What is remembered from report to report: of each finding of the containers that there are, one line."""
+    """What is remembered from report to report: the containers' load, and of each of their findings one line."""
 
     def __init__(self) -> None:
         self._seen: Mapping[_Key, _Seen] = {}
+        self._loads = Loads()
         self._taken = 0
 
     def take(self, report: NodeReport) -> Running | None:
@@ -52,7 +56,8 @@ class Summary:
         self._taken += 1
         self._seen = _remembered(report, self._seen)
         told = {key: seen.detail for key, seen in self._seen.items() if seen.reports >= _TOLD_AFTER}
-        return _summed(report, told) if self._taken >= _TOLD_AFTER else None
+        loads = self._loads.take(report)
+        return _summed(report, told, loads) if self._taken >= _TOLD_AFTER else None
 
 
 def _remembered(report: NodeReport, before: Mapping[_Key, _Seen]) -> dict[_Key, _Seen]:
@@ -81,7 +86,7 @@ def _about_same(one: str, other: str) -> bool:
     return all(max(pair) <= _ANOTHER_TIMES * min(pair) + _ANOTHER for pair in pairs)
 
 
-def _summed(report: NodeReport, told: Mapping[_Key, str]) -> Running:
+def _summed(report: NodeReport, told: Mapping[_Key, str], loads: Mapping[PolicyKey, ObservedLoad]) -> Running:
     containers: Counter[PolicyKey] = Counter()
     drifted: Counter[PolicyKey] = Counter()
     causes: dict[PolicyKey, Counter[Cause]] = {}
@@ -106,6 +111,7 @@ def _summed(report: NodeReport, told: Mapping[_Key, str]) -> Running:
             containers=containers[key],
             drifted=drifted[key],
             causes=tuple((cause, causes[key][cause]) for cause in BY_HARM if causes[key][cause]),
+            load=loads.get(key),
         )
         for key in containers
     }

@@ -10,7 +10,7 @@ from raddle.cpus.topology import Machine
 from raddle.planning.capacity import is_exclusive
 from raddle.planning.kinds import PolicyError
 from raddle.planning.planner import Budget, plan
-from raddle.planning.policy import AUTO, Policy, overlaid
+from raddle.planning.policy import AUTO, OBSERVED, Policy, overlaid
 from raddle.planning.wire import Tuned
 from raddle_operator.injection.activation import wants_native
 from raddle_operator.injection.literals import literals
@@ -218,13 +218,15 @@ def _misfits(policy: Policy, budget: Budget, place: Place, result: _Result) -> I
         yield f"the container has {_processes(budget.workers)}, it was tuned for {_processes(instances)}"
     # A policy has no word for Cost.
     kind = key.objective.kind if key.objective.kind is Kind.COST else Kind(policy.objective)
+    # One that was observed changes from day to day.
+    stated_rate = None if policy.load_source == OBSERVED else policy.request_rate
     there = Key(
         model="",
         image=digest,
         node_class=NodeClass.of(place.machine),
         limit_cpus=budget.quota_cpus,
         exclusive=is_exclusive(place.machine, budget),
-        objective=Objective(kind=kind, rate=policy.request_rate),
+        objective=Objective(kind=kind, rate=stated_rate),
         runtime=place.runtime,
         runtime_version=place.runtime_version,
     )

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from raddle.planning import wire
 from raddle.planning.kinds import PolicyError
-from raddle.planning.policy import Policy, parse
+from raddle.planning.policy import OBSERVED, Policy, parse
+from raddle_operator.objects import load
 from raddle_operator.objects.image_env import image_env
 from raddle_operator.objects.pods import Container, EnvEntry, Mount, Pod, Volume, pod_from_object
 from raddle_operator.objects.reading import SpecError, as_object, mapping, text, texts
@@ -45,8 +46,9 @@ class PolicyObject:
 
     `namespace` is "" and `tier` Admin or Baseline for the cluster kind; `tier` is "" for the namespaced kind.
     `created` is metadata.creationTimestamp as written ("" sorts first). `containers` None: every regular container.
-    `settings_hash` is equal for two policies exactly when they give every container the same plan. `names_runtimes`:
-    the policy says which families it means, so no preset does.
+    `settings_hash` is equal for two policies exactly when they give every container the same plan, but for the load
+    that was observed, which is in `policy`: pods are not stale because of it. `names_runtimes`: the policy says which
+    families it means, so no preset does.
     """
 
     kind: str
@@ -111,11 +113,19 @@ def policy_from_object(obj: Any) -> PolicyObject:
         namespace_selector=_selector(spec, "namespaceSelector") if cluster else EVERYTHING,
         containers=_containers(spec),
         mode=_word(spec, "mode", _MODES, "Initial"),
-        policy=policy,
+        policy=_with_observed(policy, obj),
         image_env=image_env(spec),
         settings_hash=wire.settings_hash(policy, names_runtimes=names_runtimes),
         names_runtimes=names_runtimes,
     )
+
+
+def _with_observed(policy: Policy, obj: Mapping[str, Any]) -> Policy:
+    """The policy with the load of the object's status, where it asks for it and there is one."""
+    observed = load.read(obj.get("status")) if policy.load_source == OBSERVED else None
+    if observed is None:
+        return policy
+    return policy._replace(run_time_us=observed.run_time_us, request_rate=observed.request_rate)
 
 
 def _integer(parent: Mapping[str, Any], key: str, path: str) -> int:

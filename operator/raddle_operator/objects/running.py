@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from raddle_operator.objects import reading
+from raddle_operator.objects import load, reading
+from raddle_operator.objects.load import ObservedLoad
 from raddle_operator.objects.nodereport import Cause
 from raddle_operator.objects.reading import SpecError
 
@@ -42,12 +43,13 @@ class Counts:
     """One policy's containers on a node: how many run, how many of them otherwise than planned, and these by cause.
 
     A container has as many causes as it has findings, so that their sum may be above `drifted`; a cause of none is left
-    out.
+    out. `load` is what was observed of those that count their runs.
     """
 
     containers: int = 0
     drifted: int = 0
     causes: tuple[tuple[Cause, int], ...] = ()
+    load: ObservedLoad | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,7 @@ def to_document(running: Running) -> dict[str, Any]:
                 "containers": counts.containers,
                 "drifted": counts.drifted,
                 "causes": [{"cause": str(cause), "containers": containers} for cause, containers in counts.causes],
+                **({} if counts.load is None else {"load": load.to_document(counts.load)}),
             }
             for key, counts in sorted(running.policies.items())[:MOST_POLICIES]
         ],
@@ -125,7 +128,10 @@ def from_document(document: Mapping[str, Any]) -> Running:
     for one in _objects(document, "policies")[:MOST_POLICIES]:
         causes = tuple((_cause(found), _count(found, "containers")) for found in _objects(one, "causes"))
         policies[_key(one)] = Counts(
-            containers=_count(one, "containers"), drifted=_count(one, "drifted"), causes=causes
+            containers=_count(one, "containers"),
+            drifted=_count(one, "drifted"),
+            causes=causes,
+            load=load.read(one),
         )
     return Running(
         policies=policies,

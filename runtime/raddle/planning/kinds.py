@@ -188,9 +188,12 @@ def _read_providers(
     return tuple(sorted((name, _read_entries(f"{path}.{name}", value[name], allowed[name].options)) for name in value))
 
 
-def word(path: str, allowed: Tuple[str, ...], default: Optional[str], text: str, *, key: str = "") -> Any:
-    """One of the words; None where the application's own stays."""
-    ROWS.append(Field(path, text, _read_word, allowed, {"type": "string", "enum": list(allowed)}, default, key))
+def word(
+    path: str, allowed: Tuple[str, ...], default: Optional[str], text: str, *, key: str = "", filled_in: bool = True
+) -> Any:
+    """One of the words; None where the application's own stays. `filled_in` as for `count`."""
+    schema = {"type": "string", "enum": list(allowed)}
+    ROWS.append(Field(path, text, _read_word, allowed, schema, default if filled_in else None, key))
     return default
 
 

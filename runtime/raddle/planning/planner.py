@@ -28,7 +28,7 @@ from raddle.planning.capacity import (
     places_by_kind,
 )
 from raddle.planning.layout import MAX_OTHERS, Layout, cache_domains, layout
-from raddle.planning.policy import Policy
+from raddle.planning.policy import OBSERVED, Policy
 
 __all__ = ["BOUNDED_SPIN_US", "MAX_QUOTA_CPUS", "Budget", "Plan", "plan"]
 
@@ -36,6 +36,7 @@ __all__ = ["BOUNDED_SPIN_US", "MAX_QUOTA_CPUS", "Budget", "Plan", "plan"]
 BOUNDED_SPIN_US = 50
 # Threads that a known load may have on a limit below them, which is CPU time and not parallelism.
 MOST_OVER_LIMIT = 4
+NOTHING_OBSERVED = "no load observed yet"
 WOULD_GAIN = "a model above ~7 ms gains from load.runTime"
 # ORT's workers spin where no shim is in the process; without a limit this many still serve one request at a time.
 UNCONTROLLED_SPIN_THREADS = 4
@@ -280,8 +281,8 @@ def _intra_op(
         found = without_shim
     elif chosen is not None:
         found = chosen.threads, f"{capacity.because}; {_in_words(policy)}"
-    elif _would_gain(capacity, found[0], streams, budget, policy):
-        found = found[0], f"{found[1]}; {WOULD_GAIN}"
+    elif hint := _hint(capacity, found[0], streams, budget, policy):
+        found = found[0], f"{found[1]}; {hint}"
     # Where the load asks for fewer, it does so of every process.
     without_shim = min(without_shim, found, key=lambda one: one[0])
     because["intraOp"] = found[1]
@@ -291,16 +292,22 @@ def _intra_op(
 
 
 def _in_words(policy: Policy) -> str:
-    """E.g. "load: runs of 33 ms at 20/s"."""
+    """E.g. "load: runs of 33 ms at 20/s", or "load observed: ..."."""
     rate = "half of what one thread serves" if policy.request_rate is None else f"{policy.request_rate:g}/s"
-    return f"load: runs of {(policy.run_time_us or 0) / 1000:g} ms at {rate}"
+    said = "load observed" if policy.load_source == OBSERVED else "load"
+    return f"{said}: runs of {(policy.run_time_us or 0) / 1000:g} ms at {rate}"
 
 
-def _would_gain(capacity: CPUCapacity, threads: int, streams: int, budget: Budget, policy: Policy) -> bool:
-    """Whether one thread is the answer only because nothing is known of the load."""
+def _hint(capacity: CPUCapacity, threads: int, streams: int, budget: Budget, policy: Policy) -> str:
+    """What knowing the load would change; "" where nothing, or it is known."""
+    if policy.run_time_us is not None or not _model_holds(capacity, streams, budget, policy):
+        return ""
+    if policy.load_source == OBSERVED:
+        return NOTHING_OBSERVED
+    # One thread is the answer only because nothing is known.
     small = capacity.kind == "quota" and (capacity.budget_cpus or 0) <= 1 and threads == 1
-    holds = _model_holds(capacity, streams, budget, policy) and policy.run_time_us is None and _plans_ort(policy)
-    return small and holds and policy.max_intra_op > 1 and policy.intra_op_percent is None
+    gains = small and _plans_ort(policy) and policy.max_intra_op > 1 and policy.intra_op_percent is None
+    return WOULD_GAIN if gains else ""
 
 
 def _plans_ort(policy: Policy) -> bool:

@@ -15,6 +15,7 @@ from raddle.planning.kinds import Field, PolicyError, Switch
 THREADS = (1, env.MAX_THREADS)
 # The tuning of the pod's own workload.
 AUTO = "Auto"
+OBSERVED = "Observed"
 _PLACEHOLDERS = "; ".join(f"{name}: {found.meaning}" for name, found in templates.PLACEHOLDERS.items())
 _PROVIDERS = ". ".join(f"{name}: {entries.listed(options)}" for name, (_, options) in entries.PROVIDERS.items())
 
@@ -67,6 +68,15 @@ class Policy(NamedTuple):
         "containers, else of the container's own for its other processes. The threads then have whole CPUs of the "
         "rest, at least one thread. No effect on exclusive CPUs and without a limit. Absent: under a pod-level limit "
         "what the other containers without a limit of their own request. 0: nothing.",
+    )
+    load_source: str = kinds.word(
+        "load.source",
+        ("Stated", OBSERVED),
+        "Stated",
+        "Where the load comes from. Stated, or absent: runTime and requestsPerSecond here. Observed: what status.load "
+        "says when a pod is created, nothing before it says anything; running pods stay as they are. Needs observe "
+        "Runs, and the chart's agent.watch and agent.datagrams.enabled.",
+        filled_in=False,
     )
     run_time_us: Optional[int] = kinds.duration_us(
         "load.runTime",
@@ -332,6 +342,8 @@ def parse(spec: Mapping[str, Any]) -> Policy:
     """
     policy = Policy(**_read(spec))
     _check_combinations(policy)
+    if policy.load_source == OBSERVED:
+        _check_observed(policy, spec)
     if len(policy.variables) > templates.MAX_VARIABLES:
         raise PolicyError("variables", f"{len(policy.variables)} of them", f"at most {templates.MAX_VARIABLES}")
     return policy
@@ -399,6 +411,15 @@ def _check_combinations(policy: Policy) -> None:
     for path, key in _to_acknowledge(policy):
         if key not in policy.acknowledge:
             raise PolicyError(path, key, "named in onnxruntime.acknowledge too: it changes results or needs your help")
+
+
+def _check_observed(policy: Policy, spec: Mapping[str, Any]) -> None:
+    """Of a spec only: a policy that is planned with has what was observed in the place of what is stated."""
+    for name in ("runTime", "requestsPerSecond"):
+        if (value := spec["load"].get(name)) is not None:
+            raise PolicyError(f"load.{name}", value, "absent when load.source is Observed")
+    if policy.observe != "Runs":
+        raise PolicyError("load.source", OBSERVED, "Stated, or set observe: Runs")
 
 
 def _check_sequential(policy: Policy) -> None:
