@@ -274,11 +274,13 @@ def test_an_agents_token_that_names_no_node_writes_nothing(cluster):
     assert "this token names no node: use the token of a pod that is bound to its node" in refused
 
 
-def test_an_agent_can_not_delete_a_topology_or_write_its_status(cluster, worker):
-    cluster.client.apply(topology("worker-a"))
-    path = f"{TOPOLOGIES}/worker-a"
-    assert "forbidden" in worker.request("DELETE", path).message
-    assert "forbidden" in worker.merge(f"{path}/status", {"status": {}}).message
+def test_an_agent_can_not_delete_a_topology_and_writes_the_status_of_its_own_nodes_only(cluster, worker):
+    for name in ("worker-a", "worker-b"):
+        cluster.client.apply(topology(name))
+    assert "forbidden" in worker.request("DELETE", f"{TOPOLOGIES}/worker-a").message
+    assert worker.merge(f"{TOPOLOGIES}/worker-a/status", {"status": {}}).message == ""
+    refused = worker.merge(f"{TOPOLOGIES}/worker-b/status", {"status": {}}).message
+    assert "an agent may write the NodeCPUTopology of its own node only, worker-a" in refused
 
 
 def test_others_write_topologies_as_far_as_rbac_lets_them(mallory):

@@ -1,23 +1,31 @@
 """A real Prometheus that scrapes the real processes: rules that load, panels that show something, few series."""
 
+import contextlib
 import json
 import shutil
 import subprocess
+import threading
 import urllib.parse
 import urllib.request
+from http import HTTPStatus
 
 import pytest
 import yaml
+from prometheus_client import CONTENT_TYPE_LATEST
+from tests.support import nodereports
 
 from cluster.components import free_port
 from cluster.objects import container, pod, policy
-from cluster.waiting import wait
+from cluster.waiting import NotInTimeError, wait
 from generate import chart, dashboard
+from raddle_operator.agent.served import Served
+from raddle_operator.agent.server import Server
 
 PROGRAM = shutil.which("prometheus")
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="Prometheus is not installed (Debian's package prometheus)")
 # What the Prometheus Operator puts on what it scrapes.
 TARGET_LABELS = {"namespace": "raddle-system", "pod": "raddle-0", "container": "raddle", "service": "metrics"}
+RUNNING = "/apis/raddle.dev/v1alpha1/nodecputopologies/hybrid/status"
 # Panels of what does not happen in a healthy cluster: their lines are filtered by "> 0", or there is no such object.
 MAY_BE_EMPTY = ("> 0", "raddle_missed_pods")
 
@@ -38,16 +46,34 @@ class Prometheus:
 
 
 @pytest.fixture(scope="module")
-def prometheus(raddle, tmp_path_factory):
+def agent():
+    """The port of an agent that has seen a container with sixteen threads at a limit of two."""
+    told = Served()
+    told.tell(nodereports.report("hybrid", nodereports.sixteen()))
+    with Server(0, {"/metrics": lambda: (HTTPStatus.OK, CONTENT_TYPE_LATEST, told.metrics())}, "127.0.0.1") as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def prometheus(raddle, agent, tmp_path_factory):
     folder = tmp_path_factory.mktemp("prometheus")
     targets = [
         {"targets": [process.health_url.removeprefix("http://")], "labels": {**TARGET_LABELS, "pod": name}}
         for name, process in (("webhook", raddle.webhook), ("controller", raddle.controller))
     ]
+    agents = [{"targets": [f"127.0.0.1:{agent}"], "labels": {**TARGET_LABELS, "pod": "agent"}}]
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(chart.CHART / "files" / "monitoring" / "alerts.yaml")],
-        "scrape_configs": [{"job_name": "raddle", "static_configs": targets}],
+        "scrape_configs": [
+            {"job_name": "raddle", "static_configs": targets},
+            # As the chart's monitors have it: what an agent says is of other pods than its own.
+            {"job_name": "raddle-agent", "honor_labels": True, "static_configs": agents},
+        ],
     }
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
     port = free_port()
@@ -64,8 +90,8 @@ def prometheus(raddle, tmp_path_factory):
         )
     try:
         found = Prometheus(port)
-        scraped = lambda: len(found.query("up{job='raddle'} == 1")) == 2  # noqa: E731
-        wait(scraped, "both processes are scraped", 60, refusals=(OSError,))
+        scraped = lambda: len(found.query("up == 1")) == 3  # noqa: E731
+        wait(scraped, "all three processes are scraped", 60, refusals=(OSError,))
         yield found
     finally:
         process.terminate()
@@ -74,28 +100,41 @@ def prometheus(raddle, tmp_path_factory):
 
 @pytest.fixture
 def busy(space, raddle, prometheus):
-    """A few pods with values, seen by the controller and by Prometheus."""
+    """A few pods with values, one with drift, seen by the controller and by Prometheus."""
     space.apply(policy("fast"))
     for number in range(3):
         space.create(pod(container(cpu="1"), name=f"p{number}"))
         space.bound(f"p{number}")
+    causes = [{"cause": "CodeSetsIt", "containers": 1}]
+    reference = f"InferenceThreading/{space.name}/fast"
+    seen = {"policies": [{"policy": reference, "containers": 3, "drifted": 1, "causes": causes}], "worst": []}
+    raddle.cluster.client.merge(RUNNING, {"status": {"running": seen}})
     wait(lambda: prometheus.query("sum(raddle_injected_pods) >= 3"), "the controller has counted them", 60)
+    wait(lambda: prometheus.query("sum(raddle_policy_containers_drifted) >= 1"), "it has summed up what runs", 60)
     wait(
         lambda: prometheus.query('rate(raddle_webhook_requests_total{path="pods",decision="changed"}[20s]) > 0'),
         "the reviews show",
     )
-    return space
+    wait(lambda: prometheus.query("rate(raddle_container_cpu_delay_seconds_total[20s])"), "the agent's counters do")
+    wait(lambda: prometheus.query("namespace:raddle_container_throttled_by_threads:count"), "its rules are recorded")
+    yield space
+    raddle.cluster.client.merge(RUNNING, {"status": {"running": None}})
 
 
 def test_every_panel_shows_something(busy, prometheus):
-    empty = []
-    for row in dashboard.ROWS:
-        for panel in row.panels:
-            for _, query in panel.queries:
-                found = prometheus.query(query.replace("$__rate_interval", "20s"))
-                if not found and not any(part in query for part in MAY_BE_EMPTY):
-                    empty.append((panel.title, query))
-    assert empty == []
+    def empty():
+        return [
+            (panel.title, query)
+            for row in dashboard.ROWS
+            for panel in row.panels
+            for _, query in panel.queries
+            if not any(part in query for part in MAY_BE_EMPTY)
+            and not prometheus.query(query.replace("$__rate_interval", "20s"))
+        ]
+
+    with contextlib.suppress(NotInTimeError):  # what is still empty says more
+        wait(lambda: not empty(), "every panel shows something", 30)
+    assert empty() == []
 
 
 def test_every_rule_is_loaded_and_none_of_them_fires(busy, prometheus):
@@ -104,9 +143,21 @@ def test_every_rule_is_loaded_and_none_of_them_fires(busy, prometheus):
 
     wait(lambda: all(rule["health"] != "unknown" for rule in rules()), "every rule has been tried", 60)
     assert {rule["name"]: rule["lastError"] for rule in rules() if rule["health"] != "ok"} == {}
-    critical = [rule["name"] for rule in rules() if rule["labels"]["severity"] == "critical"]
+    alerts = [rule for rule in rules() if rule["type"] == "alerting"]
+    critical = [rule["name"] for rule in alerts if rule["labels"]["severity"] == "critical"]
     assert critical == ["RaddleWebhookDown"]
-    assert [rule["name"] for rule in rules() if rule["state"] == "firing" and rule["name"] in critical] == []
+    assert [rule["name"] for rule in alerts if rule["state"] == "firing" and rule["name"] in critical] == []
+
+
+def test_a_container_with_sixteen_threads_and_a_policy_with_drift_raise_the_two_alerts(busy, prometheus):
+    def pending():
+        return {
+            (one["labels"]["alertname"], one["labels"].get("namespace"))
+            for one in prometheus.get("/api/v1/alerts")["alerts"]
+        }
+
+    expected = {("RaddleThrottledByThreads", "models"), ("RaddleDrift", None)}
+    wait(lambda: expected <= pending(), "both wait for their time to be over", 60)
 
 
 def test_no_label_of_ours_has_to_give_way_to_one_of_the_target(busy, prometheus):

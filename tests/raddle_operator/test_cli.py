@@ -355,7 +355,6 @@ def test_every_option_of_a_process_is_a_field_of_its_settings(command, settings)
         (("cronjob/x",), "names a cronjob, which has no pods of its own that are known: use daemonset, deployment"),
         (("deployment/",), "lacks a name after the slash"),
         (("deployment/x", "-l", "app=x"), "name an object, or select pods"),
-        (("-n", "models", "-A"), "exclude each other"),
     ],
 )
 def test_explain_refuses_what_names_no_pods_with_the_reason(run, arguments, wrong):

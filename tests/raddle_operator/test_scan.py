@@ -176,7 +176,7 @@ def test_nothing_is_a_sentence(scan):
         (("--exit-code", "3", "-n", "models"), 3),
         (("--exit-code", "3", "-n", "elsewhere"), 0),
         (("--exit-code", "3", "--min-saving", "100"), 0),
-        (("-n", "a", "-A"), 2),
+        (("--exit-code", "3", "-n", "elsewhere", "-A"), 3),
         (("-l", "a=b"), 2),
         (("--cpus", "0"), 2),
     ],

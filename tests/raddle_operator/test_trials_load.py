@@ -123,7 +123,7 @@ def test_what_nobody_answers_in_time_is_missed_with_the_time_that_it_waited(runn
 
 def test_a_program_that_is_slow_is_waited_for_as_its_longest_answer_took(runners):
     slow = runners(lambda: time.sleep(0.3))
-    assert slow.offered(offer(50, 0.02, seed=None, grace_s=0.01, warm_up_s=0.01), lambda: None).missed == 0
+    assert slow.offered(offer(50, 0.02, seed=None, grace_s=0.01, warm_up_s=0.2), lambda: None).missed == 0
 
 
 def test_a_closed_loop_has_one_request_for_each_runner_at_a_time(runners):

@@ -76,11 +76,12 @@ def chosen(
     *,
     everywhere: bool,
 ) -> Choice:
-    """The choice that a command line makes; without a name it is a whole namespace. Raises click.UsageError."""
+    """The choice that a command line makes; without a name it is a whole namespace. Raises click.UsageError.
+
+    As with kubectl, all namespaces are meant even where one is named too.
+    """
     if target and (selector or everywhere):
         raise click.UsageError("name an object, or select pods by --selector and --all-namespaces")
-    if namespace and everywhere:
-        raise click.UsageError("--namespace and --all-namespaces exclude each other")
     kind, slash, name = (target or "").rpartition("/")
     resource = KINDS.get(kind.lower()) if slash else PODS
     if resource is None:

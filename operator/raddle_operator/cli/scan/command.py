@@ -65,8 +65,7 @@ def scan(
     no_usage: bool,
 ) -> None:
     """Find the containers that make more threads than their CPU limit can run, what that costs, and what mends it."""
-    if everywhere and namespace:
-        raise click.UsageError("-n and -A exclude each other")
+    namespace = "" if everywhere else namespace
     if sources and (selector or prometheus):
         raise click.UsageError("-l and --prometheus are for a cluster; -f reads files")
     if sources:
