@@ -129,6 +129,11 @@ BROKEN = {
         [3],
         "result.winner.threads.intraOp: [3] is not a text, a number, true or false",
     ),
+    "a setting below another's value": (
+        ["result", "winner"],
+        {"threads": 2, "threads.intraOp": 3},
+        "result.winner.threads.intraOp: 3 is not absent where threads is 2",
+    ),
     "trials": (["result", "trials"], {}, "result.trials: {} is not a list"),
     "a latency": (
         ["result", "trials", 0, "blocks", 0, "latenciesMs", 1],

@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from raddle.cpus.topology import Machine
+from raddle.planning.kinds import PolicyError
 from raddle_operator.objects.tuning import TuningResults, results_from_object
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.document import Tuning
@@ -195,7 +196,18 @@ keys = st.builds(
     runtime_version=texts,
     exclusive=st.booleans(),
 )
-candidates = st.dictionaries(texts, st.booleans() | st.integers() | figures | texts, max_size=4).map(Candidate.of)
+
+
+def has_a_spec(candidate):
+    """Whether no path of it is below another's value: there is no such policy."""
+    try:
+        return isinstance(candidate.spec(), dict)
+    except PolicyError:
+        return False
+
+
+settings_of_paths = st.dictionaries(texts, st.booleans() | st.integers() | figures | texts, max_size=4)
+candidates = settings_of_paths.map(Candidate.of).filter(has_a_spec)
 
 
 def blocks(most=20):

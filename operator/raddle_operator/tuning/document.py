@@ -17,6 +17,7 @@ from statistics import fmean
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from raddle.machine.fields import DocumentError
+from raddle.planning.kinds import PolicyError
 from raddle_operator.tuning.candidate import Candidate
 from raddle_operator.tuning.figure import FIGURES
 from raddle_operator.tuning.key import Key
@@ -187,7 +188,7 @@ class _Reader:
         if get_origin(kind) in _OPTIONAL:
             return self._one_of(get_args(kind), value, path)
         if kind is Candidate:
-            return Candidate.of(dict(self._map(_types(Candidate)["settings"], value, path)))
+            return self._candidate(value, path)
         if is_dataclass(kind):
             return self._object(kind, value, path)
         if _is_map(kind):
@@ -201,6 +202,14 @@ class _Reader:
                 raise DocumentError(path, value, "one of " + ", ".join(kind))
             return kind(value)
         return _plain(kind, value, path)
+
+    def _candidate(self, value: Any, path: str) -> Candidate:
+        found = Candidate.of(dict(self._map(_types(Candidate)["settings"], value, path)))
+        try:
+            found.spec()
+        except PolicyError as error:
+            raise DocumentError(f"{path}.{error.path}", error.value, error.allowed) from None
+        return found
 
     def _one_of(self, kinds: tuple[Any, ...], value: Any, path: str) -> Any:
         """The value as the one of these types that it is."""
