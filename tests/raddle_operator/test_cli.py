@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import textwrap
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 
 import click
 import pytest
@@ -25,9 +26,12 @@ from generate import chart
 from raddle import delivery, env
 from raddle.cpus.topology import Machine
 from raddle.machine import sysfs
+from raddle_operator.agent.settings import AgentSettings
 from raddle_operator.cli import COMMANDS, cluster, explain, main, manifests, processes, why
+from raddle_operator.controller.settings import ControllerSettings
 from raddle_operator.objects.policy import policy_from_object
 from raddle_operator.tuning.candidate import Candidate
+from raddle_operator.webhook.settings import WebhookSettings
 
 POLICY = """\
 apiVersion: raddle.dev/v1alpha1
@@ -333,20 +337,27 @@ def test_every_command_explains_itself(run, command):
     assert "Usage: main" in result.stdout
 
 
-@pytest.mark.parametrize(
-    ("command", "settings"),
-    [
-        ("controller", "raddle_operator.controller.settings:ControllerSettings"),
-        ("webhook", "raddle_operator.webhook.settings:WebhookSettings"),
-        ("agent", "raddle_operator.agent.settings:AgentSettings"),
-    ],
-)
-def test_every_option_of_a_process_is_a_field_of_its_settings(command, settings):
-    module, _, name = settings.partition(":")
-    fields = set(getattr(__import__(module, fromlist=[name]), name).__dataclass_fields__)
+SETTINGS = [
+    ("controller", ControllerSettings(identity="a"), ["--identity=a"]),
+    ("webhook", WebhookSettings(tls_dir=Path("/tls")), []),
+    ("agent", AgentSettings(node_name="a", root=Path("/")), ["--node-name=a"]),
+]
+
+
+@pytest.mark.parametrize(("command", "settings", "_"), SETTINGS, ids=[command for command, *_ in SETTINGS])
+def test_every_option_of_a_process_is_a_field_of_its_settings(command, settings, _):
     with click.Context(main) as context:
         options = {parameter.name for parameter in main.get_command(context, command).params}
-    assert options - {"log_level", "namespace"} <= fields
+    assert options - {"log_level", "namespace"} <= {field.name for field in fields(settings)}
+
+
+@pytest.mark.parametrize(("command", "settings", "arguments"), SETTINGS, ids=[command for command, *_ in SETTINGS])
+def test_an_option_that_is_not_given_is_what_the_settings_say(command, settings, arguments):
+    with click.Context(main) as context:
+        given = main.get_command(context, command).make_context(command, arguments).params
+    given = {name: None if value == "None" else value for name, value in given.items()}  # the word for no level
+    names = [field.name for field in fields(settings) if field.name in given]
+    assert {name: given[name] for name in names} == {name: getattr(settings, name) for name in names}
 
 
 @pytest.mark.parametrize(

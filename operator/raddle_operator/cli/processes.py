@@ -103,7 +103,7 @@ def start_logging(level: str) -> None:
 @option("--issue-certificates/--no-issue-certificates", default=True, help="Issue the webhook's certificate.")
 @option("--webhook-secret", default="raddle-webhook-tls", help="Secret of the webhook's certificate.")
 @option("--resync-s", default=600.0, help="Seconds between full re-lists.")
-@option("--status-interval-s", default=10.0, help="Least seconds between two status writes of one policy.")
+@option("--status-interval-s", default=3.0, help="Least seconds between two status writes of one policy.")
 def controller(log_level: str, **options: Any) -> None:
     """Run the controller: watch policies, topologies and pods; write status, events and metrics."""
     # Not at the top: the agent would carry it too.
