@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -218,6 +219,19 @@ def test_sessions_come_to_the_process_that_has_spoken():
 def test_where_no_processes_are_seen_those_are_told_of_that_have_spoken():
     found = datagrams.merged(report(container()), {IP: {SAID.speaker: SAID}}, {"u1": IP})
     assert found.containers[0].processes == (Process(pid=7, command="", threads=9, sessions=SAID.sessions),)
+
+
+def test_one_that_was_killed_is_no_process_where_the_container_has_fewer_than_have_spoken():
+    told = Told()
+    for now, pid in enumerate((7, 8, 9, 10, 8)):
+        told.hear(IP, datagram(pid=pid), float(now))
+    heard = told.told(frozenset([IP]), 5.0)
+
+    def pids(count):
+        merged = datagrams.merged(report(replace(container(), process_count=count)), heard, {"u1": IP})
+        return [one.pid for one in merged.containers[0].processes]
+
+    assert [pids(count) for count in (2, 4, 9, None)] == [[10, 8], [7, 9, 10, 8], [7, 9, 10, 8], [7, 9, 10, 8]]
 
 
 def test_what_only_a_shim_has_told_of_is_no_thread_that_the_agent_has_seen():

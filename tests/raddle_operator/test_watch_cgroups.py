@@ -92,6 +92,7 @@ def test_a_container_is_found_by_its_pod_and_its_id(tmp_path, version, pod, box)
         1.5 if version == 2 else None,
         1.5,
         "0-3,8",
+        3,
     )
     assert cgroups.processes(places[BOX]) == [11, 12]
 
@@ -101,7 +102,17 @@ def test_processes_of_cgroups_below_the_containers_count(tmp_path):
     cgroups = tree(tmp_path, 2, pod, box)
     write(tmp_path / pod / box / "container", {"cgroup.procs": "13\n"})
     write(tmp_path / pod / box / "container" / "deeper", {"cgroup.procs": "14\n"})
-    assert cgroups.processes(cgroups.places([POD])[BOX]) == [11, 12, 13, 14]
+    place = cgroups.places([POD])[BOX]
+    assert cgroups.processes(place) == [11, 12, 13, 14]
+    assert cgroups.counters(place).processes == 5
+
+
+def test_processes_that_this_namespace_can_not_see_are_counted_where_the_kernel_lists_them(tmp_path):
+    pod, box = PATHS["CRI-O, systemd"]
+    unseen = tree(tmp_path / "2", 2, pod, box, V2_FILES | {"cgroup.procs": "0\n0\n"})
+    silent = {"cpu,cpuacct": V1_FILES["cpu,cpuacct"] | {"cgroup.procs": ""}, "cpuset": V1_FILES["cpuset"]}
+    unlisted = tree(tmp_path / "1", 1, pod, box, silent)
+    assert [one.counters(one.places([POD])[BOX]).processes for one in (unseen, unlisted)] == [2, None]
 
 
 def test_a_container_that_starts_again_is_found_by_its_new_id(tmp_path):
@@ -159,7 +170,7 @@ def test_a_cgroup_that_goes_while_it_is_read_tells_nothing(tmp_path):
     cgroups = tree(tmp_path, 2, pod, box)
     place = cgroups.places([POD])[BOX]
     (tmp_path / pod / box).rename(tmp_path / "gone")
-    assert cgroups.counters(place)[1:] == (None,) * 7
+    assert cgroups.counters(place)[1:] == (None,) * 8
     assert cgroups.processes(place) == []
     assert cgroups.places([POD]) == {}
 
@@ -186,6 +197,7 @@ container_cpu_cfs_throttled_periods_total{{{LABELS}}} 5 1700000000123
 container_cpu_cfs_throttled_seconds_total{{{LABELS}}} 2.5e-01 1700000000123
 container_pressure_cpu_waiting_seconds_total{{{LABELS}}} 1.5 1700000000123
 container_pressure_cpu_stalled_seconds_total{{{LABELS}}} 7 1700000000123
+container_processes{{{LABELS}}} 4 1700000000123
 container_spec_cpu_quota{{{LABELS}}} 150000
 container_spec_cpu_period{{{LABELS}}} 100000
 container_memory_rss{{{LABELS}}} 1 1700000000123
@@ -196,7 +208,7 @@ machine_cpu_cores{{boot_id="x"}} 4
 
 def test_the_kubelets_metrics_give_the_counters_of_the_containers_that_are_wanted():
     found = cadvisor.parse(TEXT.encode().split(b"\n"), {BOX}, 0.0)
-    assert found == {BOX: (1700000000.123, 12.5, 50, 5, 0.25, 1.5, 1.5, None)}
+    assert found == {BOX: (1700000000.123, 12.5, 50, 5, 0.25, 1.5, 1.5, None, 4)}
 
 
 @pytest.mark.parametrize(
@@ -204,7 +216,7 @@ def test_the_kubelets_metrics_give_the_counters_of_the_containers_that_are_wante
 )
 def test_a_container_is_known_by_the_end_of_its_cgroups_path(path):
     line = f'container_cpu_usage_seconds_total{{cpu="total",id="{path}"}} 3\n'.encode()
-    assert cadvisor.parse([line], {OTHER}, 5.0) == {OTHER: (5.0, 3.0, None, None, None, None, None, None)}
+    assert cadvisor.parse([line], {OTHER}, 5.0) == {OTHER: (5.0, 3.0, None, None, None, None, None, None, None)}
 
 
 @pytest.mark.parametrize(
@@ -224,9 +236,10 @@ def test_a_line_that_can_not_be_used_is_passed_over(line):
     assert cadvisor.parse([line], {OTHER}, 5.0) == {}
 
 
-def test_a_kubelet_that_can_not_see_waits_says_nought():
+def test_a_kubelet_that_can_not_see_waits_or_does_not_count_processes_says_nought():
     lines = [
         f'container_{name}{{cpu="total",id="/a/{OTHER}"}} {value}'.encode()
-        for name, value in (("cpu_usage_seconds_total", 3), ("pressure_cpu_waiting_seconds_total", 0))
+        for name, value in (("cpu_usage_seconds_total", 3), ("pressure_cpu_waiting_seconds_total", 0), ("processes", 0))
     ]
-    assert cadvisor.parse(lines, {OTHER}, 5.0)[OTHER].waiting_s is None
+    found = cadvisor.parse(lines, {OTHER}, 5.0)[OTHER]
+    assert (found.waiting_s, found.processes) == (None, None)

@@ -44,10 +44,11 @@ def of(before, after):
 
 def test_a_container_has_the_rates_of_the_window():
     before = look(100.0, used_s=10.0, periods=50, throttled_periods=5, throttled_s=1.0, waiting_s=2.0)
-    after = look(110.0, used_s=25.0, periods=150, throttled_periods=30, throttled_s=6.0, waiting_s=4.0, quota_cpus=2.0)
-    found = of(before, after)
+    now = {"used_s": 25.0, "periods": 150, "throttled_periods": 30, "throttled_s": 6.0, "waiting_s": 4.0}
+    found = of(before, Look(110.0, {BOX: ContainerLook(Counters(110.0, **now, quota_cpus=2.0, processes=3), {})}))
     assert (found.used_cpus, found.throttled_share, found.throttled_cpus) == (1.5, 0.25, 0.5)
     assert (found.waiting_share, found.quota_cpus, found.limit_cpus) == (0.2, 2.0, 2.0)
+    assert found.process_count == 3
     assert (found.policy, found.uid) == ("InferenceThreading/models/resnet", "1f2e")
 
 
@@ -180,6 +181,7 @@ COUNTERS = st.builds(
     st.none() | SECONDS,
     st.none() | st.floats(0.01, 1000),
     st.none() | st.just("0-3"),
+    st.none() | COUNTS,
 )
 CONTAINERS = st.builds(ContainerLook, COUNTERS, st.dictionaries(st.integers(1, 5), PROCESSES, max_size=4))
 LOOKS = st.builds(Look, SECONDS, st.dictionaries(st.just(BOX), CONTAINERS))

@@ -52,6 +52,7 @@ containers = st.builds(
     cpuset=st.none() | names,
     throttled_share=st.none() | numbers,
     planned_threads=st.none() | counts,
+    process_count=st.none() | counts,
     processes=st.lists(processes, max_size=2).map(tuple),
     findings=st.lists(findings, max_size=2).map(tuple),
 )

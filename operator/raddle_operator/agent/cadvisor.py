@@ -19,6 +19,7 @@ _WANTED: Final = {
     b"container_cpu_cfs_throttled_periods_total": "throttled_periods",
     b"container_cpu_cfs_throttled_seconds_total": "throttled_s",
     b"container_pressure_cpu_waiting_seconds_total": "waiting_s",
+    b"container_processes": "processes",
     b"container_spec_cpu_quota": "quota",
     b"container_spec_cpu_period": "period",
 }
@@ -66,6 +67,8 @@ def _counters(found: dict[str, float], at_s: float) -> Counters:
         # With control groups of version 1, which have no such counter, the kubelet says 0 of all containers.
         waiting_s=found.get("waiting_s") or None,
         quota_cpus=quota / period if quota > 0 and period > 0 else None,
+        # 0 is what it says of all where it doesn't count them: a container that runs has one.
+        processes=_whole(max(0.0, found.get("processes", 0.0))) or None,
     )
 
 

@@ -246,7 +246,8 @@ def merged(
     """The report with what was told as its processes' sessions; `addresses` are the pods' by uid.
 
     A process that the report lists keeps the rest; where its level sees no processes at all there is one for each that
-    has spoken. Pods of the node's network share its address, so that nobody knows who speaks: they get nothing.
+    has spoken, and no more than the container has: one that was killed has not said that it ends. Pods of the node's
+    network share its address, so that nobody knows who speaks: they get nothing.
     """
     shared = [ip for ip in addresses.values() if ip]
     usable = {uid: ip for uid, ip in addresses.items() if ip and ip != node_ip and shared.count(ip) == 1}
@@ -273,8 +274,11 @@ def _with_sessions(container: Container, told: Mapping[Speaker, Said], *, alone:
             replace(one, sessions=mine[one.pid].sessions) if one.pid in mine else one for one in container.processes
         )
     else:
+        # The last ones to speak are last.
+        gone = 0 if container.process_count is None else len(mine) - container.process_count
         processes = tuple(
-            Process(pid=pid, command="", threads=said.threads, sessions=said.sessions) for pid, said in mine.items()
+            Process(pid=pid, command="", threads=said.threads, sessions=said.sessions)
+            for pid, said in list(mine.items())[max(0, gone) :]
         )
     return replace(container, processes=processes)
 

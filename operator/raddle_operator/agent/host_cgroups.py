@@ -94,17 +94,23 @@ class HostCgroups:
             waiting_s=self._waiting_s(place.path),
             quota_cpus=quotas.get(limiting),
             cpuset=self._cpus(place),
+            # Version 1 doesn't list those that this namespace can't see.
+            processes=len(self._numbers(place)) or None,
         )
 
     def processes(self, place: Place) -> list[int]:
         """Numbers of its processes, those of the cgroups below it too; a number that this namespace lacks is absent."""
+        return [number for number in self._numbers(place) if number][:MOST_PROCESSES]
+
+    def _numbers(self, place: Place) -> list[int]:
+        """One of each process, 0 where this namespace lacks it."""
         found: list[int] = []
         folders = [place.path]
         for number, path in enumerate(folders):
-            found += [int(word) for word in self._read(self._cpu, path, "cgroup.procs").split() if word != "0"]
+            found += map(int, self._read(self._cpu, path, "cgroup.procs").split())
             if number < _MOST_FOLDERS:
                 folders += _folders(self._cpu, path)
-        return found[:MOST_PROCESSES]
+        return found
 
     def _quota(self, path: str) -> float | None:
         if self.version == 2:

@@ -34,6 +34,7 @@ class Counters(NamedTuple):
     waiting_s: float | None = None
     quota_cpus: float | None = None
     cpuset: str | None = None
+    processes: int | None = None
 
 
 class ThreadLook(NamedTuple):
@@ -115,6 +116,7 @@ def _container(pod: GovernedPod, container: GovernedContainer, before: Look, aft
         throttled_share=_share(throttled_periods, periods or 1) if periods is not None else None,
         throttled_cpus=_per_second(_rise(then.throttled_s, known.throttled_s), window_s),
         waiting_share=_share(_rise(then.waiting_s, known.waiting_s), window_s),
+        process_count=known.processes,
         processes=_processes(old, new, window_s),
     )
 

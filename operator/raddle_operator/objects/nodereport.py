@@ -103,7 +103,8 @@ class Container:
     `policy` is the reference of the policy that it was planned by (kind/namespace/name as in its annotation).
     `limit_cpus` is the pod spec's now, `quota_cpus` and `cpuset` the cgroup's now (quota None: none, or not seen).
     `planned_threads` is the plan's intra-op count and `effective_threads` what is in effect: the shim's word, else the
-    threads that ran. Shares are 0 to 1 of the window; `used_cpus` is CPU time a second.
+    threads that ran. Shares are 0 to 1 of the window; `used_cpus` is CPU time a second. `process_count`: how many
+    processes it has, of which `processes` may list fewer.
     """
 
     namespace: str
@@ -120,6 +121,7 @@ class Container:
     waiting_share: float | None = None
     planned_threads: int | None = None
     effective_threads: int | None = None
+    process_count: int | None = None
     processes: tuple[Process, ...] = ()
     findings: tuple[Finding, ...] = ()
 
@@ -207,6 +209,7 @@ def _container(one: Mapping[str, Any], path: str) -> Container:
         waiting_share=_number(one, "waitingShare", path),
         planned_threads=_count(one, "plannedThreads", path),
         effective_threads=_count(one, "effectiveThreads", path),
+        process_count=_count(one, "processCount", path),
         processes=tuple(_process(found, at) for found, at in _objects(one, "processes", path)),
         findings=tuple(_finding(found, at) for found, at in _objects(one, "findings", path)),
     )
