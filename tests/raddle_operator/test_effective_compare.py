@@ -50,9 +50,10 @@ def pool(ran, *, name="python", threads=None, used=2.0, delay=4.0, migrations=3.
     )
 
 
-def process(*pools, pid=7, sessions=None, runtimes=("onnxruntime",)):
+def process(*pools, pid=7, listened=True, **fields):
+    fields = {"runtimes": ("onnxruntime",), **fields}
     threads = sum(one.threads for one in pools)
-    return Process(pid=pid, command="python", threads=threads, runtimes=runtimes, pools=pools, sessions=sessions)
+    return Process(pid=pid, command="python", threads=threads, pools=pools, listened=listened, **fields)
 
 
 def said(threads, source="plan", *, count=1, runtime="onnxruntime"):
@@ -142,6 +143,16 @@ CASES = {
         Cause.OTHER_THREADS,
         "12 threads of pool python ran in process 7 (python), 2 were planned; limit 2 CPUs",
         None,
+    ),
+    "a shim that may have spoken before the agent listened": (
+        container(process(pool(16), listened=False)),
+        PLAN,
+        Cause.OTHER_THREADS,
+        "16 threads of pool python ran in process 7 (python), 2 were planned; limit 2 CPUs",
+        (
+            "set the size of the pool python in the code or by its own variable; if that is onnxruntime's, see what it"
+            " has: kubectl raddle explain --live -n models pod/resnet-1"
+        ),
     ),
     "a shim that left it alone": (
         container(process(pool(16), sessions=said(16, "default"))),
@@ -252,6 +263,9 @@ def test_the_worst_comes_first():
 AS_PLANNED = {
     "the shim's word": container(process(pool(4), sessions=said(2))),
     "a shim that the agent does not hear": container(process(pool(4))),
+    "the host's count, which sleeps, and a shim that may have spoken before the agent listened": container(
+        process(pool(0, threads=15, used=0.0), listened=False), throttled_share=0.0
+    ),
     "nothing seen yet": container(),
     "nothing of processes seen": container(throttled_share=0.9),
     "a pool of the host's size that sleeps, where libraries can't be seen": container(

@@ -13,6 +13,7 @@ from raddle.planning.planner import Budget
 from raddle.planning.policy import Policy
 from raddle_operator.agent import governed, server, watching
 from raddle_operator.agent.client import AgentClient, ApiError
+from raddle_operator.agent.datagrams import Told
 from raddle_operator.agent.looks import ContainerLook, Counters, Look, ProcessLook, ThreadLook
 from raddle_operator.agent.reflector import Backoff, Reflector
 from raddle_operator.agent.served import Served
@@ -60,6 +61,21 @@ def test_of_a_pod_only_its_planned_containers_are_kept():
     assert found.planned["server"].threads == 2
 
 
+@pytest.mark.parametrize(
+    ("variables", "tells"),
+    [
+        ([], False),
+        ([{"name": env.AGENT, "value": "10.96.0.12:8126/server"}], True),
+        ([{"name": env.AGENT}], False),
+    ],
+)
+def test_shims_tell_where_they_know_whom(variables, tells):
+    pod = pod_object()
+    for one in pod["spec"]["containers"]:
+        one["env"] = variables
+    assert governed.read(pod).containers[0].tells == tells
+
+
 @pytest.mark.parametrize("state", ["waiting", "terminated"])
 def test_a_container_that_does_not_run_has_no_id(state):
     assert governed.read(pod_object(state=state)).containers[0].id == ""
@@ -90,6 +106,7 @@ def test_a_planned_sidecar_counts():
         {"metadata": None},
         {"spec": {"containers": ["x"]}},
         {"spec": {"containers": {}}},
+        {"spec": {"containers": [{"name": "server", "env": ["x"]}]}},
         {"status": {"containerStatuses": [{"containerID": 3, "state": {}}]}},
         {"status": []},
     ],
@@ -193,14 +210,15 @@ def seen(at_s, ran_s=0.0, cpuset="0-3", threads=1):
     return Look(at_s, {BOX: ContainerLook(counters, {7: ProcessLook(1.0, 1, "python", None, threads, found)})})
 
 
-def watcher(*shown, watch=Level.PROCESSES, **settings):
+def watcher(*shown, watch=Level.PROCESSES, pod=None, heard=None, **settings):
     told = []
     made = Watcher(
         AgentSettings(node_name="worker", watch=watch, **settings),
         Scripted(*shown),
-        lambda: [governed.read(pod_object())],
+        lambda: [governed.read(pod or pod_object())],
         lambda: None,
         told.append,
+        heard,
     )
     return made, told
 
@@ -213,6 +231,22 @@ def test_two_looks_make_a_report_with_what_was_planned():
     (report,) = told
     assert (report.node, report.level, report.window_s) == ("worker", Level.PROCESSES, 15.0)
     assert report.containers[0].planned_threads == 2
+
+
+@pytest.mark.parametrize("heard", [Told(), None])
+def test_a_process_that_began_before_its_agent_listened_may_have_spoken_to_nobody(heard):
+    pod = pod_object()
+    pod["spec"]["containers"][0]["env"] = [{"name": env.AGENT, "value": "10.96.0.12:8126/server"}]
+    later_s = watching.time.clock_gettime(watching.time.CLOCK_BOOTTIME) + 600
+    begun = [
+        Look(at_s, {BOX: ContainerLook(Counters(at_s), {7: ProcessLook(start_s, 1, "python", None, 0, {})})})
+        for at_s, start_s in ((100.0, 1.0), (115.0, 1.0), (later_s + 15, later_s))
+    ]
+    made, told = watcher(*begun, pod=pod, heard=heard)
+    for _ in begun:
+        made.look()
+    listened = [one.listened for report in told for one in report.containers[0].processes]
+    assert listened == [False, heard is not None]
 
 
 def test_a_look_that_fails_leaves_no_report_of_long_ago():

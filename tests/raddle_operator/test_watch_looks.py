@@ -1,5 +1,8 @@
 """Two looks make a report: by tables, and by properties over looks that are made up."""
 
+import math
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +10,7 @@ from hypothesis import strategies as st
 from raddle_operator.agent import looks
 from raddle_operator.agent.governed import GovernedContainer, GovernedPod
 from raddle_operator.agent.looks import ContainerLook, Counters, Look, ProcessLook, ThreadLook
+from raddle_operator.effective.planned import Planned
 from raddle_operator.objects import nodereport
 from raddle_operator.objects.nodereport import Level
 
@@ -146,6 +150,37 @@ def test_a_tenant_can_make_the_report_only_so_long():
     assert sum(pool.threads for pool in names) == len(threads)
     kept = of(look(100.0, before), look(110.0, after)).processes
     assert [one.pid for one in kept] == list(range(1, looks.MOST_PROCESSES + 1))
+
+
+@pytest.mark.parametrize(
+    ("tells", "repeats", "listening_s", "start_s", "listened"),
+    [
+        (True, False, 50.0, 60.0, True),
+        (True, False, 50.0, 40.0, False),
+        (False, True, 50.0, 60.0, False),
+        (True, True, 50.0, 40.0, False),
+        (True, True, 50.0, 60.0, True),
+        (True, True, -850.0, 0.0, True),
+        (True, False, 5.0, 0.0, False),
+        (True, True, math.inf, 60.0, False),
+    ],
+    ids=[
+        "began since",
+        "began before",
+        "was not told whom to tell",
+        "repeats, but not yet",
+        "began since, and repeats",
+        "has repeated itself",
+        "never repeats",
+        "nobody listens",
+    ],
+)
+def test_a_shim_in_a_process_would_have_been_heard(tells, repeats, listening_s, start_s, listened):
+    (box,) = POD.containers
+    pod = replace(POD, planned={"server": Planned(repeats=repeats)}, containers=(replace(box, tells=tells),))
+    after = look(110.0, {7: process({}, start_s=start_s)})
+    report = looks.report("worker", Level.PROCESSES, "", [pod], look(100.0), after, listening_s)
+    assert report.containers[0].processes[0].listened == listened
 
 
 # --- any looks ----------------------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ processes = st.builds(
     runtimes=st.none() | st.lists(names, max_size=2).map(tuple),
     pools=st.lists(pools, max_size=2).map(tuple),
     sessions=st.none() | st.lists(sessions, max_size=2).map(tuple),
+    listened=st.booleans(),
     memory_numa_mib=cpus,
 )
 findings = st.builds(Finding, cause=st.sampled_from(Cause), detail=names, fix=names)

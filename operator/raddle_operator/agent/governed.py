@@ -20,11 +20,15 @@ _CONTAINER_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GovernedContainer:
-    """A container with a plan: `id` is the runtime's, without its scheme, "" while it has none."""
+    """A container with a plan: `id` is the runtime's, without its scheme, "" while it has none.
+
+    `tells`: its shims have been told whom to tell what they do.
+    """
 
     name: str
     id: str = ""
     limit_cpus: float | None = None
+    tells: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +72,7 @@ def _read(pod: Mapping[str, Any]) -> GovernedPod | None:
         policy=reading.text_map(metadata, "annotations", "metadata").get(env.GOVERNED_BY, ""),
         planned=plans,
         containers=tuple(
-            GovernedContainer(name=name, id=ids.get(name, ""), limit_cpus=_limit(container))
+            GovernedContainer(name=name, id=ids.get(name, ""), limit_cpus=_limit(container), tells=_tells(container))
             for container in _containers(reading.mapping(pod, "spec", ""))
             if (name := reading.text(container, "name", "spec.containers")) in plans
         ),
@@ -93,6 +97,11 @@ def _ids(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _objects(parent: Mapping[str, Any], field: str) -> Sequence[Any]:
     return reading.sequence(parent, field, "")
+
+
+def _tells(container: Mapping[str, Any]) -> bool:
+    variables = (reading.as_object(one, "spec.containers.env") for one in _objects(container, "env"))
+    return any(one.get("name") == env.AGENT and one.get("value") for one in variables)
 
 
 def _limit(container: Mapping[str, Any]) -> float | None:

@@ -6,6 +6,7 @@ window. Numbers are of the window only, so that a look that failed costs one rep
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -21,6 +22,8 @@ OTHERS: Final = "(others)"
 LEAST_WINDOW_S: Final = 0.001
 # The kernel counts a thread's start in these.
 TICK_S: Final = 0.01
+# So long after an agent has begun to listen a shim that repeats itself every five minutes has surely done so.
+REPEATED_S: Final = 900.0
 
 
 class Counters(NamedTuple):
@@ -80,10 +83,21 @@ class Look(NamedTuple):
     containers: Mapping[str, ContainerLook]
 
 
-def report(node: str, level: Level, at: str, pods: Iterable[GovernedPod], before: Look, after: Look) -> NodeReport:
-    """The report of the window between two looks; a container that only one has seen has no rates."""
+def report(
+    node: str,
+    level: Level,
+    at: str,
+    pods: Iterable[GovernedPod],
+    before: Look,
+    after: Look,
+    listening_s: float = math.inf,
+) -> NodeReport:
+    """The report of the window between two looks; a container that only one has seen has no rates.
+
+    `listening_s`: since when, after the machine's boot, shims are heard.
+    """
     containers = (
-        _container(pod, container, before, after)
+        _container(pod, container, before, after, listening_s)
         for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.name))
         for container in pod.containers
     )
@@ -92,7 +106,9 @@ def report(node: str, level: Level, at: str, pods: Iterable[GovernedPod], before
     )
 
 
-def _container(pod: GovernedPod, container: GovernedContainer, before: Look, after: Look) -> Container:
+def _container(
+    pod: GovernedPod, container: GovernedContainer, before: Look, after: Look, listening_s: float
+) -> Container:
     old, new = before.containers.get(container.id), after.containers.get(container.id)
     known = new.counters if new else Counters(0.0)
     window_s = known.at_s - old.counters.at_s if old else 0.0
@@ -117,22 +133,36 @@ def _container(pod: GovernedPod, container: GovernedContainer, before: Look, aft
         throttled_cpus=_per_second(_rise(then.throttled_s, known.throttled_s), window_s),
         waiting_share=_share(_rise(then.waiting_s, known.waiting_s), window_s),
         process_count=known.processes,
-        processes=_processes(old, new, window_s),
+        processes=_processes(old, new, window_s, _heard_from_s(pod, container, after.at_s, listening_s)),
     )
 
 
-def _processes(old: ContainerLook | None, new: ContainerLook | None, window_s: float) -> tuple[Process, ...]:
+def _heard_from_s(pod: GovernedPod, container: GovernedContainer, now_s: float, listening_s: float) -> float:
+    """Of processes that began since then every shim was heard: most speak once, when a session is made."""
+    if not container.tells:
+        return math.inf
+    plan = pod.planned.get(container.name)
+    return 0.0 if plan is not None and plan.repeats and now_s - listening_s > REPEATED_S else listening_s
+
+
+def _processes(
+    old: ContainerLook | None, new: ContainerLook | None, window_s: float, heard_from_s: float
+) -> tuple[Process, ...]:
     if new is None:
         return ()
     since_s = old.counters.at_s if old else new.counters.at_s
     known = old.processes if old else {}
-    found = [_process(known.get(pid), process, since_s, window_s) for pid, process in new.processes.items()]
+    found = [
+        _process(known.get(pid), process, since_s, window_s, heard_from_s) for pid, process in new.processes.items()
+    ]
     if len(found) > MOST_PROCESSES:
         found.sort(key=lambda process: sum(pool.used_cpus for pool in process.pools), reverse=True)
     return tuple(sorted(found[:MOST_PROCESSES], key=lambda process: process.pid))
 
 
-def _process(old: ProcessLook | None, new: ProcessLook, since_s: float, window_s: float) -> Process:
+def _process(
+    old: ProcessLook | None, new: ProcessLook, since_s: float, window_s: float, heard_from_s: float
+) -> Process:
     # Another process has the number now.
     known = old.threads if old and old.start_s == new.start_s else {}
     tallies: dict[str, _Tally] = defaultdict(_Tally)
@@ -142,7 +172,12 @@ def _process(old: ProcessLook | None, new: ProcessLook, since_s: float, window_s
         tallies = _merged(tallies)
     pools = (tally.pool(name, window_s) for name, tally in sorted(tallies.items()))
     return Process(
-        pid=new.own_pid, command=new.command, threads=new.thread_count, runtimes=new.runtimes, pools=tuple(pools)
+        pid=new.own_pid,
+        command=new.command,
+        threads=new.thread_count,
+        runtimes=new.runtimes,
+        pools=tuple(pools),
+        listened=new.start_s >= heard_from_s,
     )
 
 

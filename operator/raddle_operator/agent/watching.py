@@ -8,6 +8,7 @@ later, so that all looks together take a hundredth of a CPU, however many thread
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -42,6 +43,8 @@ MOST_SHARE: Final = 0.01
 KUBELET_LEAST_S: Final = 30.0
 # For what they take of memory, where many containers have very many.
 MOST_THREADS: Final = 20_000
+# A Service sends to an agent only some moments after that has begun to listen.
+REACHED_AFTER_S: Final = 30.0
 # So long after a look should have been taken the loop counts as stuck.
 STUCK_S: Final = 300.0
 
@@ -183,6 +186,8 @@ class Watcher:
             self._interval_s = max(self._interval_s, KUBELET_LEAST_S)
         self._sight, self._pods, self._machine, self._tell = sight, pods, machine, tell
         self._heard, self._node_ip = heard, settings.node_ip
+        # Of a process that began before then silence says nothing.
+        self._listening_s = math.inf if heard is None else time.clock_gettime(time.CLOCK_BOOTTIME) + REACHED_AFTER_S
         self._first_cpusets: dict[tuple[compare.Key, str], str] = {}
         self._last: Look | None = None
         self._next_s = time.monotonic()
@@ -212,7 +217,7 @@ class Watcher:
         self._said = ""
         if self._last is not None:
             at = times.rfc3339(time.time())
-            seen = looks.report(self._node, self._level, at, pods, before, after)
+            seen = looks.report(self._node, self._level, at, pods, before, after, self._listening_s)
             self._tell(self._compared(self._with_sessions(seen, pods), pods))
         self._last = after
         return max(self._interval_s, (time.thread_time() - began_s) / MOST_SHARE)

@@ -182,7 +182,7 @@ def _is_silent(process: Process, plan: Planned, container: Container, machine: M
 
     Where its libraries can't be seen only both signs together tell: too many that do harm, and as many as the host has.
     """
-    if not plan.shim or process.sessions is not None or _TOLD_OF not in plan.runtimes:
+    if not process.listened or not _should_speak(process, plan):
         return False
     is_excess = any(_is_excess(pool, process, plan, container) for pool in process.pools)
     # A pool has one thread less than its count, since the caller works too; and others have its name.
@@ -191,6 +191,11 @@ def _is_silent(process: Process, plan: Planned, container: Container, machine: M
     if process.runtimes is None:
         return is_excess and is_hosts
     return _TOLD_OF in process.runtimes and (is_excess or is_hosts)
+
+
+def _should_speak(process: Process, plan: Planned) -> bool:
+    """Whether no shim was heard of which one should be."""
+    return plan.shim and process.sessions is None and _TOLD_OF in plan.runtimes
 
 
 def _not_reached(process: Process, plan: Planned, container: Container) -> _Found:
@@ -251,6 +256,8 @@ def _other_threads(process: Process, pool: Pool, plan: Planned, container: Conta
         fix = f"no shim was planned, so a count in the code stays: remove it, or see {_explain(container)}"
     else:
         fix = f"set the size of the pool {_short(pool.name)} in the code or by its own variable"
+        if _TOLD_OF in used and _should_speak(process, plan):
+            fix += f"; if that is {_TOLD_OF}'s, see what it has: {_explain(container, live=True)}"
     return _found(_times(pool.ran, plan.threads), Cause.OTHER_THREADS, detail, fix)
 
 

@@ -25,7 +25,7 @@ class Planned:
     `exclusive_cpus`: how many it should have to itself, 0 for shared ones; `cpus` which, as a bitmask, 0 where that is
     not known; `pinned`: its threads are bound to them. `shim`: one should be in its processes. `runtimes` are the
     families that it is planned for; `streams` the processes x sessions that it reckons with, `workers` the processes.
-    `overrides`: a shim overwrites what the code sets.
+    `overrides`: a shim overwrites what the code sets. `repeats`: it says again what it has said, now and then.
     """
 
     policy: str = ""
@@ -40,6 +40,7 @@ class Planned:
     streams: int = 1
     workers: int = 1
     overrides: bool = False
+    repeats: bool = False
 
 
 def read(pod: Mapping[str, Any]) -> Mapping[str, Planned]:
@@ -85,6 +86,7 @@ def _planned(recorded: wire.Recorded) -> Planned:
         streams=_count(values, "streams") or 1,
         workers=max(1, budget.workers),
         overrides=policy.existing_values == "Override",
+        repeats=policy.observe == "Runs",
     )
 
 

@@ -84,7 +84,8 @@ class Process:
     """One process of a container; `pid` is the container's own where it is known, else the node's.
 
     `runtimes` are the families whose libraries it has mapped, None where the level can't see them. `sessions` is None
-    where no shim has said anything. `memory_numa_mib`: NUMA node -> MiB.
+    where no shim has said anything; `listened`: one that is in it would have been heard. `memory_numa_mib`: NUMA node
+    -> MiB.
     """
 
     pid: int
@@ -93,6 +94,7 @@ class Process:
     runtimes: tuple[str, ...] | None = None
     pools: tuple[Pool, ...] = ()
     sessions: tuple[Session, ...] | None = None
+    listened: bool = False
     memory_numa_mib: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -141,7 +143,7 @@ class NodeReport:
 
 
 def to_document(report: NodeReport) -> dict[str, Any]:
-    """The report as the agent serves it: names in camel case, None and empty lists left out."""
+    """The report as the agent serves it: names in camel case, None, False and empty lists left out."""
     return {**as_document(report), "containers": [as_document(one) for one in report.containers]}
 
 
@@ -163,7 +165,9 @@ def _document(value: Any) -> Any:
         return {
             _camel(name): _document(one)
             for name, one in named.items()
-            if one is not None and (one or name in {"sessions", "runtimes"} or isinstance(one, (int, float)))
+            if one is not None
+            and one is not False
+            and (one or name in {"sessions", "runtimes"} or isinstance(one, (int, float)))
         }
     return str(value) if isinstance(value, StrEnum) else value
 
@@ -224,6 +228,7 @@ def _process(one: Mapping[str, Any], path: str) -> Process:
         runtimes=reading.texts(one, "runtimes", path) if "runtimes" in one else None,
         pools=tuple(_pool(found, at) for found, at in _objects(one, "pools", path)),
         sessions=None if sessions is None else tuple(_session(found, at) for found, at in sessions),
+        listened=one.get("listened") is True,
         memory_numa_mib=_numbered(one, "memoryNumaMib", path),
     )
 
