@@ -352,6 +352,13 @@ def test_threads_that_wait_for_the_same_cpus_and_never_leave_them_share_cores():
     assert len(right) == 1
 
 
+def test_threads_that_are_bound_within_what_the_static_policy_leaves_share_cores():
+    left, right = two(replace(WAITING, cpuset="0-2"), replace(WAITING, cpuset="0-2"), STATIC)
+    assert [one.detail.partition(" with")[0] for one in (*left, *right)] == ["shares CPUs 0"] * 2
+
+
+STATIC = regular(4, 1, kubelet=Kubelet(cpu_manager_policy="static"))
+WAITING = on("0", used=1.0, delay=1.0, migrations=0.0)
 APART = {
     "threads that the kernel moves": (on("0-1"), on("0-1"), NODE),
     "threads that do not wait": (on("0-1", delay=0.0, migrations=0.0), on("0-1", delay=0.0, migrations=0.0), NODE),
@@ -362,8 +369,14 @@ APART = {
     "what the static policy leaves": (
         in_cpuset("2-3"),
         in_cpuset("2-3"),
-        regular(4, 1, kubelet=Kubelet(cpu_manager_policy="static")),
+        STATIC,
     ),
+    "a single CPU that the static policy leaves": (
+        replace(WAITING, cpuset="0"),
+        replace(WAITING, cpuset="0"),
+        STATIC,
+    ),
+    "what a policy leaves that nobody told": (in_cpuset("2-3"), in_cpuset("2-3"), regular(4, 1, kubelet=Kubelet())),
     "a machine that is not known": (in_cpuset("0-1"), in_cpuset("0-1"), None),
 }
 

@@ -6,7 +6,8 @@ that only sleep, or that share CPUs without waiting for them, are nobody's conce
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from math import ceil
@@ -332,10 +333,11 @@ def _shared_cores(
     containers: Sequence[Container], plans: Sequence[Planned | None], machine: Machine
 ) -> Mapping[int, list[_Found]]:
     """For each container, by its place, the worst of what it shares cores with, where that can be helped."""
+    pools = _shared_pools(containers, plans, machine)
     homes = {
         place: home
         for place, (one, plan) in enumerate(zip(containers, plans, strict=True))
-        if plan is not None and (home := _home(one, plan, machine))
+        if plan is not None and (home := _home(one, plan, machine, pools))
     }
     taken = 0
     for one in containers:
@@ -367,21 +369,33 @@ def _shares(other: Container, common: int, free: int, needs: Sequence[int]) -> _
     return _found(sum(needs) / max(1, cpuset.count(common)), Cause.SHARED_CORES, detail, fix)
 
 
-def _home(container: Container, plan: Planned, machine: Machine) -> int:
+def _home(container: Container, plan: Planned, machine: Machine, pools: Collection[int]) -> int:
     """The CPUs that a container is bound to, a proper part of the node's; 0 for one that the kernel may move about."""
-    allowed = _mask(container.cpuset) & machine.online
-    own = allowed not in (0, machine.online) and not _is_shared_pool(plan, machine)
+    allowed = _mask(container.cpuset) & machine.online or machine.online
+    own = allowed != machine.online and (plan.exclusive_cpus > 0 or allowed not in pools)
     if own and cpuset.count(allowed) <= _needs(container, plan):
         return allowed
     if plan.pinned and plan.cpus and plan.cpus & machine.online != machine.online:
-        return plan.cpus & (allowed or machine.online)
+        return plan.cpus & allowed
+    # Who has been on all CPUs that there are for it may be bound to none of them, and can't go elsewhere.
     ran_on = _bound_to(container)
-    return ran_on if ran_on != machine.online else 0
+    return ran_on if ran_on & allowed != allowed else 0
 
 
-def _is_shared_pool(plan: Planned, machine: Machine) -> bool:
-    """Whether a cpuset is what the kubelet's static policy leaves to all the others."""
-    return machine.kubelet.cpu_manager_policy == "static" and not plan.exclusive_cpus
+def _shared_pools(
+    containers: Sequence[Container], plans: Sequence[Planned | None], machine: Machine
+) -> Collection[int]:
+    """The cpusets that are what the kubelet's static policy leaves to all containers without CPUs of their own.
+
+    Where its policy is not known, those that several of these have: nobody else gives two containers just the same.
+    """
+    shared = Counter(
+        _mask(one.cpuset) & machine.online
+        for one, plan in zip(containers, plans, strict=True)
+        if plan is None or not plan.exclusive_cpus
+    )
+    least = {"static": 1, "unknown": 2}.get(machine.kubelet.cpu_manager_policy)
+    return {mask for mask, count in shared.items() if least is not None and count >= least}
 
 
 def _bound_to(container: Container) -> int:
