@@ -129,6 +129,19 @@ async def test_an_error_page_of_a_proxy_is_unavailable_and_keeps_its_words(tmp_p
     assert caught.value.retry_after_s == 7
 
 
+async def test_a_list_of_one_state_ends_where_the_server_has_forgotten_that(tmp_path):
+    async def handler(request):
+        if "continue" in request.query:
+            status = {"reason": "Expired", "message": "too old", "metadata": {"continue": "now"}}
+            return web.json_response(status, status=410)
+        return web.json_response({"metadata": {"resourceVersion": "7", "continue": "then"}, "items": []})
+
+    async with answering(handler, tmp_path) as (client, _):
+        with pytest.raises(k.Gone) as caught:
+            await client.list(k.NODES)
+    assert caught.value.continue_token == "now"
+
+
 async def test_a_watch_line_longer_than_any_buffer_is_one_event(tmp_path):
     big = "x" * 3_000_000
 

@@ -8,6 +8,7 @@ import json
 import re
 from html.parser import HTMLParser
 
+import click
 import pytest
 import yaml
 from aiohttp import web
@@ -210,10 +211,14 @@ def stored(number):
 
 
 class Server:
-    """An API server with some pods on one node, by pages of two; `refused` are paths that the user may not read."""
+    """An API server with some pods on one node, by pages of two; `refused` are paths that the user may not read.
 
-    def __init__(self, pods, refused=(), metrics=""):
+    `expired`: tokens that it has forgotten -> those that it gives for the rest as it is now.
+    """
+
+    def __init__(self, pods, refused=(), metrics="", expired=None):
         self.pods, self.refused, self.metrics, self.asked = pods, refused, metrics, []
+        self.expired = expired or {}
 
     async def answer(self, request):
         path = request.path
@@ -221,7 +226,11 @@ class Server:
         if any(path.startswith(refused) for refused in self.refused):
             return web.json_response({"message": "no", "reason": "Forbidden"}, status=403)
         if path == "/api/v1/pods":
-            first = int(request.query.get("continue", 0))
+            token = request.query.get("continue", "0")
+            if token in self.expired:
+                status = {"reason": "Expired", "message": "too old", "metadata": {"continue": self.expired[token]}}
+                return web.json_response(status, status=410)
+            first = int(token.removeprefix("now-"))
             rest = len(self.pods) - first - 2
             metadata = {"continue": str(first + 2), "remainingItemCount": rest} if rest > 0 else {}
             return web.json_response({"metadata": metadata, "items": self.pods[first : first + 2]})
@@ -248,6 +257,20 @@ async def test_pods_are_read_by_pages_and_are_one_row_without_raddle_there(tmp_p
     assert len(pages) == 3
     assert {query["labelSelector"] for query in pages} == {"app=x"}
     assert {query["fieldSelector"] for query in pages} == {reading.RUNNING}
+
+
+async def test_pods_that_are_read_for_longer_than_the_server_remembers_are_counted_once_each(tmp_path):
+    server = Server([stored(number) for number in range(5)], expired={"2": "now-2", "4": "now-4"})
+    ((row,), _) = await found(server, tmp_path)
+    assert row.pods == 5
+    tokens = [query.get("continue", "") for path, query in server.asked if path == "/api/v1/pods"]
+    assert tokens == ["", "2", "now-2", "4", "now-4"]
+
+
+@pytest.mark.parametrize("token", ["", "2"])
+async def test_a_server_that_gives_no_other_token_for_the_rest_ends_the_scan(tmp_path, token):
+    with pytest.raises(click.ClickException, match="410 Expired"):
+        await found(Server([stored(number) for number in range(5)], expired={"2": token}), tmp_path)
 
 
 async def test_what_the_kubelets_measure_takes_the_limits_place(tmp_path):

@@ -9,7 +9,7 @@ from typing import Final, Literal
 import aiohttp
 import orjson
 
-from raddle_operator.kube.errors import Unavailable, error_from_status
+from raddle_operator.kube.errors import Gone, Unavailable, error_from_status
 from raddle_operator.kube.resources import PODS, Object, Operations, Resource
 from raddle_operator.kube.session import CONNECT_TIMEOUT_S, JSON, Call, Session, lines
 
@@ -31,7 +31,7 @@ _PATCH_TYPES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One chunk of a list. ``resource_version`` is that of the whole list and the same on every page.
+    """One chunk of a list. ``resource_version`` is that of the whole list, the same on every page of a consistent one.
 
     ``remaining`` is how many more there are about, None where the server does not say.
     """
@@ -80,10 +80,13 @@ class Kube(Session):
         field_selector: str = "",
         metadata_only: bool = False,
         chunk_size: int = 500,
+        consistent: bool = True,
     ) -> AsyncGenerator[Page, None]:
         """Yields a list in chunks, so that one chunk of full objects is in memory at a time.
 
-        Raises Gone when reading it takes so long (5 min) that the server forgets the rest.
+        Raises Gone when reading it takes so long (5 min) that the server forgets the rest. Unless ``consistent``, the
+        rest is then read as it is at that time, of another version: each object comes once at most, in the order of
+        names, but those of before and of after are no state that ever was.
         """
         accept = _accept("PartialObjectMetadataList", metadata_only=metadata_only)
         token = ""
@@ -91,7 +94,13 @@ class Kube(Session):
             query = _query(labelSelector=label_selector, fieldSelector=field_selector, limit=chunk_size)
             if token:
                 query["continue"] = token
-            body = await self.request("GET", resource.path(namespace), query=query, accept=accept)
+            try:
+                body = await self.request("GET", resource.path(namespace), query=query, accept=accept)
+            except Gone as error:
+                if consistent or error.continue_token in ("", token):
+                    raise
+                token = error.continue_token
+                continue
             metadata = body.get("metadata") or {}
             remaining = metadata.get("remainingItemCount")
             yield Page(str(metadata.get("resourceVersion", "")), body.get("items") or [], remaining)

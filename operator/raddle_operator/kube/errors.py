@@ -53,6 +53,9 @@ class AlreadyExists(Conflict):
 class Gone(ApiError):
     """410: the resource version is too old; list again."""
 
+    continue_token: str = ""
+    """Where it was a page of a list: the token by which the rest can be had as it is now; empty where there is none."""
+
 
 class Invalid(ApiError):
     """400 or 422: the object or the request is wrong; the same request will never pass."""
@@ -86,4 +89,8 @@ def error_from_status(status: int, body: Mapping[str, Any], *, retry_after_s: fl
         kind = AlreadyExists
     elif reason in ("Expired", "Gone"):
         kind = Gone
-    return kind(status, reason, str(body.get("message") or ""), retry_after_s=retry_after_s)
+    error = kind(status, reason, str(body.get("message") or ""), retry_after_s=retry_after_s)
+    metadata = body.get("metadata")
+    if isinstance(error, Gone) and isinstance(metadata, Mapping):
+        error.continue_token = str(metadata.get("continue") or "")
+    return error

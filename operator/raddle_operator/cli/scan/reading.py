@@ -173,7 +173,8 @@ Findings = dict[str, dict[Key, Part]]
 async def _pods(kube: Kube, asked: Asked, facts: Cluster, bar: _Bar) -> tuple[Gathered, Findings]:
     gathered, findings, done = Gathered(), Findings(), 0
     task = bar.task("pods")
-    pages = kube.pages(PODS, asked.namespace, label_selector=asked.selector, field_selector=RUNNING)
+    # So many pods may be read for longer than the server remembers how they were.
+    pages = kube.pages(PODS, asked.namespace, label_selector=asked.selector, field_selector=RUNNING, consistent=False)
     async for page in pages:
         for obj in page.items:
             _one(obj, facts, gathered, findings)
