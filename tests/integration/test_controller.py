@@ -25,6 +25,7 @@ from raddle_operator.kube import (
     LEASES,
     NAMESPACES,
     NODE_CPU_TOPOLOGIES,
+    NODES,
     PODS,
     SERVICE_ACCOUNTS,
     NotFound,
@@ -335,10 +336,18 @@ async def test_what_agents_say_is_summed_up_in_the_policys_status_with_events_an
         body = {"metadata": {"name": name}, "status": status}
         await kube.apply_status(NODE_CPU_TOPOLOGIES, body, field_manager="raddle-agent-running")
 
+    async def heard_of(name, ready):
+        conditions = [{"type": "Ready", "status": ready, "reason": "Test", "message": ""}]
+        await kube.apply_status(
+            NODES, {"metadata": {"name": name}, "status": {"conditions": conditions}}, field_manager="kubelet"
+        )
+
     names = [f"n{next(_numbers)}" for _ in range(2)]
     async with running(settings):
         await kube.create(INFERENCE_THREADINGS, policy("p", namespace))
         for name in names:
+            await kube.create(NODES, {"metadata": {"name": name}})
+            await heard_of(name, "True")
             await kube.create(NODE_CPU_TOPOLOGIES, {"metadata": {"name": name}, "spec": {"cpus": {"online": "0-15"}}})
         assert "running" not in (await described(kube, namespace, lambda obj: True))["status"]
         await tell(names[0], running=said(0))
@@ -357,13 +366,22 @@ async def test_what_agents_say_is_summed_up_in_the_policys_status_with_events_an
         assert f'raddle_policy_containers_drifted{{cause="CodeSetsIt",{labels}}} 1.0' in text
         # What the agent said is not the controller's to take away.
         assert (await kube.get(NODE_CPU_TOPOLOGIES, names[1]))["status"]["running"]["worst"]
+
+        def without_the_second(obj):
+            return obj["status"]["running"] == {"containers": 3, "drifted": 0, "worst": []}
+
+        # Nobody hears of the node; what its agent has said stays, and counts again when it is back.
+        await heard_of(names[1], "Unknown")
+        await described(kube, namespace, without_the_second)
+        await heard_of(names[1], "True")
+        await described(kube, namespace, lambda obj: obj["status"]["running"]["drifted"])
+        await kube.delete(NODES, names[1])
+        await described(kube, namespace, without_the_second)
         await kube.delete(NODE_CPU_TOPOLOGIES, names[1])
-        await described(
-            kube, namespace, lambda obj: obj["status"]["running"] == {"containers": 3, "drifted": 0, "worst": []}
-        )
         await tell(names[0])
         await described(kube, namespace, lambda obj: "running" not in obj["status"])
         await kube.delete(NODE_CPU_TOPOLOGIES, names[0])
+        await kube.delete(NODES, names[0])
 
 
 async def described(kube, namespace, check):

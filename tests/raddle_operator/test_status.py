@@ -595,6 +595,21 @@ def test_a_node_and_a_topology_are_read():
     assert read_node({}) == NodeFacts(boot_id="", capacity_cpus=None)
 
 
+@pytest.mark.parametrize(
+    ("states", "silent"),
+    [
+        ([], False),
+        ([("Ready", "True")], False),
+        ([("Ready", "False")], False),
+        ([("X", "Unknown")], False),
+        ([("X", "True"), ("Ready", "Unknown")], True),
+    ],
+)
+def test_a_node_is_silent_where_nobody_has_heard_of_its_kubelet(states, silent):
+    conditions = [{"type": kind, "status": status} for kind, status in states]
+    assert read_node({"status": {"conditions": conditions}}).silent is silent
+
+
 @pytest.mark.parametrize(("system", "known"), [("linux", True), ("", True), ("windows", False)])
 def test_a_node_that_runs_no_linux_is_none_that_lacks_a_topology(system, known):
     assert (read_node({"status": {"nodeInfo": {"operatingSystem": system}}}) is not None) is known

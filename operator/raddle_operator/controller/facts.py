@@ -75,10 +75,14 @@ class NamespaceFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """A node's own word on what an agent's object says; None and empty where it says nothing."""
+    """A node's own word on what an agent's object says; None and empty where it says nothing.
+
+    ``silent``: the kubelet is not heard of (Ready is Unknown), so what its agent has said is of some time ago.
+    """
 
     boot_id: str
     capacity_cpus: int | None
+    silent: bool = False
     place: Node | None = None
     """What it is to pods, where tunings are carried out."""
 
@@ -239,7 +243,13 @@ def read_node(obj: Object, *, tuning: bool = False) -> NodeFacts | None:
     except QuantityError:
         capacity = None
     boot_id = str((status.get("nodeInfo") or {}).get("bootID", ""))
-    return NodeFacts(boot_id=boot_id, capacity_cpus=capacity, place=node_from_object(obj) if tuning else None)
+    states = {one.get("type"): one.get("status") for one in status.get("conditions") or ()}
+    return NodeFacts(
+        boot_id=boot_id,
+        capacity_cpus=capacity,
+        silent=states.get("Ready") == "Unknown",
+        place=node_from_object(obj) if tuning else None,
+    )
 
 
 def read_policy(resource: Resource, obj: Object) -> PolicyRecord:

@@ -47,7 +47,7 @@ from raddle_operator.kube import (
 )
 from raddle_operator.kube.events import Recorder
 from raddle_operator.kube.informer import Key, backoffs
-from raddle_operator.objects.running import PolicyKey
+from raddle_operator.objects.running import PolicyKey, Running
 from raddle_operator.trials import pod
 
 log = logging.getLogger(__name__)
@@ -81,6 +81,11 @@ class Work(NamedTuple):
 
 
 _COUNT: Final = Work("count")
+
+
+def _has_new_facts(old: TopologyRecord | None, new: TopologyRecord | None) -> bool:
+    """Whether a topology says anything else, what runs there aside."""
+    return old is None or new is None or replace(old, running=new.running) != new
 
 
 class Reconciler:
@@ -120,6 +125,8 @@ class Reconciler:
         self._duty = DutyCycle(COUNTING_SHARE)
         self._counts = PodCounts(settings.unlabelled)
         self._running = RunningTotals()
+        self._said: dict[str, Running] = {}
+        """What is in those totals of each node."""
         self._counted = Policies()
         """As at the last count."""
         self._uncounted: set[PolicyKey] = set()
@@ -151,7 +158,9 @@ class Reconciler:
         if resource is INFERENCE_TUNINGS:
             self._tunings.add(Work("tuning", namespace=key[0], name=key[1]))
             return
-        if resource is NODE_CPU_TOPOLOGIES and not self._topology_changed(key, old, new):
+        if resource in (NODES, NODE_CPU_TOPOLOGIES):
+            self._hear(key)
+        if resource is NODE_CPU_TOPOLOGIES and not _has_new_facts(old, new):
             return
         if resource in (NODES, NODE_CPU_TOPOLOGIES, NAMESPACES):
             self._tune_again()
@@ -168,18 +177,25 @@ class Reconciler:
         else:  # a node, or what its agent says
             self._upkeep.add(Work("topology", name=key[1]))
 
-    def _topology_changed(self, key: Key, old: TopologyRecord | None, new: TopologyRecord | None) -> bool:
-        """Marks the policies of which the node's agent says something else; returns whether anything else changed."""
-        was, now = (one.running if one is not None else None for one in (old, new))
-        if was != now:
-            was_known = self._running.is_known
-            changed = self._running.put(key[1], was, now)
-            if was_known != self._running.is_known:
-                changed.update((kind, *one) for kind, store in self.state.policies.items() for one in store)
-            for policy in changed:
-                if policy[0] in POLICY_KINDS:  # an agent may say anything
-                    self.queue.add(Work("policy", *policy))
-        return old is None or new is None or replace(old, running=now) != new
+    def _hear(self, key: Key) -> None:
+        """Marks the policies of which the node's agent says something else.
+
+        Only of a node that is there and heard of: an agent writes changes alone, and can't take back what it has said.
+        """
+        node, record = self.state.nodes.get(key), self.state.topologies.get(key)
+        was = self._said.pop(key[1], None)
+        now = record.running if record is not None and node is not None and not node.silent else None
+        if now is not None:
+            self._said[key[1]] = now
+        if was == now:
+            return
+        was_known = self._running.is_known
+        changed = self._running.put(key[1], was, now)
+        if was_known != self._running.is_known:
+            changed.update((kind, *one) for kind, store in self.state.policies.items() for one in store)
+        for policy in changed:
+            if policy[0] in POLICY_KINDS:  # an agent may say anything
+                self.queue.add(Work("policy", *policy))
 
     def _count_again(self, namespaces: Iterable[str]) -> None:
         self._counts.mark(namespaces)
