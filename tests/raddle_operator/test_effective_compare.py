@@ -209,12 +209,12 @@ CASES = {
         "planned with a limit of 2 CPUs, the limit is 1 now",
         "restart the pod: it is planned again, and the threads that it has stay as they are until then",
     ),
-    "resized, and the shim has followed": (
-        container(process(pool(2), sessions=said(1)), limit=1.0),
-        PLAN,
+    "resized, and the shim has followed in one of two sessions": (
+        container(process(pool(3), sessions=said(2) + said(1)), limit=1.0),
+        replace(PLAN, streams=2),
         Cause.RESIZED,
         "planned with a limit of 2 CPUs, the limit is 1 now",
-        "nothing: the shim has followed",
+        None,
     ),
     "resized to more": (
         container(process(pool(2), sessions=said(2)), limit=8.0),
@@ -280,6 +280,7 @@ AS_PLANNED = {
     "a hundred threads that sleep": container(process(pool(0, threads=100), sessions=said(2))),
     "a hundred threads that do next to nothing": container(process(pool(100, used=0.05), sessions=said(2))),
     "a shim that has cut the plan": container(process(pool(1), sessions=said(1)), limit=2.0),
+    "a shim that has followed a resize": container(process(pool(2), sessions=said(1)), limit=1.0),
     "two sessions, one after the other": container(process(pool(5), sessions=said(2, count=2))),
     "the cpuset of all shared containers": container(process(pool(2), sessions=said(2)), cpuset="2-15"),
     "a cpuset and a shim that has cut the plan to it": container(process(pool(1), sessions=said(1)), cpuset="3"),

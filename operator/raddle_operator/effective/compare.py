@@ -73,7 +73,7 @@ def compared(
 
 
 class _Found(NamedTuple):
-    """A finding and how bad it is: how many times too many threads, 0 for what costs nothing yet."""
+    """A finding and how bad it is: how many times too many threads, less than 1 for what costs nothing yet."""
 
     weight: float
     finding: Finding
@@ -287,14 +287,11 @@ def _resized(container: Container, plan: Planned) -> Iterator[_Found]:
     if now is None or before is None or abs(now - before) < 0.0005:
         return
     sessions = _sessions(container.processes)
-    follows = bool(sessions) and now < before and all(_fits(one, now) for one in sessions)
-    fix = (
-        "nothing: the shim has followed"
-        if follows
-        else "restart the pod: it is planned again, and the threads that it has stay as they are until then"
-    )
+    if now < before and sessions and all(_fits(one, now) for one in sessions):
+        return  # the shim has followed
+    fix = "restart the pod: it is planned again, and the threads that it has stay as they are until then"
     detail = f"planned with a limit of {before:g} CPUs, the limit is {now:g} now"
-    yield _found(0.0 if follows else _times(before, now) if now < before else 0.5, Cause.RESIZED, detail, fix)
+    yield _found(_times(before, now) if now < before else 0.5, Cause.RESIZED, detail, fix)
 
 
 def _fits(session: Session, limit_cpus: float) -> bool:
