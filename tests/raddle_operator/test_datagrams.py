@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import socket
 import subprocess
@@ -160,6 +161,45 @@ def test_a_pod_that_says_too_much_loses_its_own_words_and_nobody_elses():
     assert refused in Served(told.refused).metrics().decode().splitlines()
 
 
+def test_a_pod_that_sends_without_end_leaves_the_others_theirs():
+    told = Told()
+    for number in range(datagrams.ALL_BURST - 100):
+        told.hear(IP, datagram(pid=number), 0.0)
+    told.hear("10.0.0.8", datagram(), 0.0)
+    assert told.told(frozenset(["10.0.0.8"]), 0.0)["10.0.0.8"]
+    assert told.missed_at == -math.inf
+
+
+def crowd(told, addresses, now):
+    """Has all of them speak of so many processes as they may, as fast as is heard."""
+    for address in addresses:
+        for number in range(datagrams.POD_BURST):
+            now += 1 / datagrams.NODE_HZ
+            told.hear(address, datagram(pid=number), now)
+    return now
+
+
+def test_however_many_others_speak_each_pod_of_the_node_has_room_for_some():
+    pods = [f"10.0.1.{number}" for number in range(40)]
+    told = Told()
+    told.told(frozenset([*pods, IP]), 0.0)
+    now = crowd(told, pods, 0.0)
+    assert told.refused["room"]
+    for number in range(10):
+        told.hear(IP, datagram(pid=number), now)
+    assert len(told.told(frozenset([*pods, IP]), now)[IP]) == datagrams.POD_ROOM
+    assert told.missed_at == now
+
+
+def test_addresses_that_are_no_pods_leave_room_for_those_that_are():
+    forged = [f"192.0.2.{number}" for number in range(40)]
+    told = Told()
+    told.told(frozenset([IP]), 0.0)
+    now = crowd(told, forged, 0.0)
+    crowd(told, [IP], now)
+    assert len(told.told(frozenset([IP]), now)[IP]) == datagrams.MAX_POD_PROCESSES
+
+
 class Hearing(RuleBasedStateMachine):
     """Any pods that say anything at any time."""
 
@@ -167,6 +207,7 @@ class Hearing(RuleBasedStateMachine):
         super().__init__()
         self.told = Told()
         self.now = 0.0
+        self.known = 0
 
     @rule(pod=st.integers(0, 300), count=st.integers(1, 400), first=st.integers(0, 1000), ended=st.booleans())
     def speak(self, pod, count, first, ended):
@@ -183,11 +224,12 @@ class Hearing(RuleBasedStateMachine):
     def look(self, pods):
         found = self.told.told(frozenset(f"10.0.{pod // 256}.{pod % 256}" for pod in pods), self.now)
         assert all(len(said) <= datagrams.MAX_POD_PROCESSES for said in found.values())
+        self.known += len(pods)
 
     @invariant()
     def what_is_kept_is_counted_and_bounded(self):
         kept = sum(len(pod.said) for pod in self.told._pods.values())
-        assert kept == self.told._processes <= datagrams.MAX_PROCESSES
+        assert kept == self.told._processes <= datagrams.MAX_PROCESSES + datagrams.POD_ROOM * self.known
 
 
 TestHearing = Hearing.TestCase

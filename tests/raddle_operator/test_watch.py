@@ -233,8 +233,19 @@ def test_two_looks_make_a_report_with_what_was_planned():
     assert report.containers[0].planned_threads == 2
 
 
-@pytest.mark.parametrize("heard", [Told(), None])
-def test_a_process_that_began_before_its_agent_listened_may_have_spoken_to_nobody(heard):
+def deaf(missed_in_s):
+    """What was told, of which something will be missed in so many seconds."""
+    told = Told()
+    told.missed_at = watching.time.monotonic() + missed_in_s
+    return told
+
+
+@pytest.mark.parametrize(
+    ("heard", "is_heard"),
+    [(Told(), True), (None, False), (deaf(500), True), (deaf(700), False)],
+    ids=["heard", "nobody listens", "something was missed before it began", "something was missed since"],
+)
+def test_a_process_whose_agent_did_not_hear_all_since_it_began_may_have_spoken_to_nobody(heard, is_heard):
     pod = pod_object()
     pod["spec"]["containers"][0]["env"] = [{"name": env.AGENT, "value": "10.96.0.12:8126/server"}]
     later_s = watching.time.clock_gettime(watching.time.CLOCK_BOOTTIME) + 600
@@ -246,7 +257,7 @@ def test_a_process_that_began_before_its_agent_listened_may_have_spoken_to_nobod
     for _ in begun:
         made.look()
     listened = [one.listened for report in told for one in report.containers[0].processes]
-    assert listened == [False, heard is not None]
+    assert listened == [False, is_heard]
 
 
 def test_a_look_that_fails_leaves_no_report_of_long_ago():

@@ -11,6 +11,7 @@ import contextlib
 import ipaddress
 import json
 import logging
+import math
 import re
 import socket
 import threading
@@ -30,11 +31,16 @@ VERSION: Final = 1
 MAX_BYTES: Final = 1400
 MAX_PROCESSES: Final = 4096
 MAX_POD_PROCESSES: Final = 128
+# Of these each pod of the node has room for some, however many others speak; and addresses that are no pod's, or not
+# yet, take half of all room at most.
+POD_ROOM: Final = 8
 # Of one process, as the report lists them; a shim keeps 256.
 MAX_SESSIONS: Final = 64
 # A pod may have many processes that all start at once.
 POD_BURST, POD_HZ = 128, 4.0
+# Of what is within that, to be read; and of anything at all, to be looked at.
 NODE_BURST, NODE_HZ = 2048, 256.0
+ALL_BURST, ALL_HZ = 4096, 1024.0
 # A pod's address is known to the API server some moments after its first process may have spoken.
 UNKNOWN_S: Final = 60.0
 # One that has promised to speak again is forgotten when it has missed three times, any other after a day.
@@ -173,16 +179,20 @@ class Told:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pods: dict[str, _Pod] = {}
-        self._node = _Allowance(NODE_BURST, NODE_HZ)
+        self._known: frozenset[str] = frozenset()
+        self._node, self._all = _Allowance(NODE_BURST, NODE_HZ), _Allowance(ALL_BURST, ALL_HZ)
         self._processes = 0
+        self.missed_at = -math.inf
+        """When a datagram was last dropped for what others have sent: it may have been all that a shim has to say."""
         self.refused: dict[str, int] = {"rate": 0, "room": 0, "malformed": 0}
         """How many datagrams were not taken, by why."""
 
     def hear(self, address: str, data: bytes, now: float) -> bool:
         """Takes a datagram over, or counts it as refused; False where the node as a whole is told too much."""
         with self._lock:
-            if not self._node.take(now):
+            if not self._all.take(now):
                 self.refused["rate"] += 1
+                self.missed_at = now
                 return False
             why = self._hear(address, data, now)
             if why:
@@ -190,13 +200,20 @@ class Told:
         return True
 
     def _hear(self, address: str, data: bytes, now: float) -> str:
+        is_known = address in self._known
+        room = MAX_PROCESSES if is_known else MAX_PROCESSES // 2
         pod = self._pods.get(address)
         if pod is None:
-            if len(self._pods) >= MAX_PROCESSES:
+            if len(self._pods) >= room and not is_known:
+                self.missed_at = now
                 return "room"
             pod = self._pods[address] = _Pod(now)
         pod.heard_at = now
+        # First its own: who sends too much takes nothing of the others'.
         if not pod.allowance.take(now):
+            return "rate"
+        if not self._node.take(now):
+            self.missed_at = now
             return "rate"
         try:
             said = parse(data)
@@ -206,7 +223,8 @@ class Told:
         self._processes -= known is not None
         if said.ended:
             return ""
-        if self._processes >= MAX_PROCESSES:
+        if self._processes >= room and not (is_known and len(pod.said) < POD_ROOM):
+            self.missed_at = now
             return "room"
         if len(pod.said) >= MAX_POD_PROCESSES:
             # The one that has been silent for longest: it may have ended without a word.
@@ -220,6 +238,7 @@ class Told:
         """What the pods with these addresses have said, by address. What is out of date, or nobody's, is forgotten."""
         found: dict[str, Mapping[Speaker, Said]] = {}
         with self._lock:
+            self._known = addresses
             for address, pod in list(self._pods.items()):
                 if address in addresses:
                     found[address] = self._said(pod, now)
@@ -328,7 +347,7 @@ class Listener:
                 return
             if not self._told.hear(_address(sender[0]), data, time.monotonic()):
                 # The kernel drops what comes meanwhile, at far less cost.
-                self._closing.wait(1 / NODE_HZ)
+                self._closing.wait(1 / ALL_HZ)
 
 
 def _address(text: str) -> str:

@@ -187,7 +187,7 @@ class Watcher:
         self._sight, self._pods, self._machine, self._tell = sight, pods, machine, tell
         self._heard, self._node_ip = heard, settings.node_ip
         # Of a process that began before then silence says nothing.
-        self._listening_s = math.inf if heard is None else time.clock_gettime(time.CLOCK_BOOTTIME) + REACHED_AFTER_S
+        self._listening_s = time.clock_gettime(time.CLOCK_BOOTTIME) + REACHED_AFTER_S
         self._first_cpusets: dict[tuple[compare.Key, str], str] = {}
         self._last: Look | None = None
         self._next_s = time.monotonic()
@@ -217,10 +217,17 @@ class Watcher:
         self._said = ""
         if self._last is not None:
             at = times.rfc3339(time.time())
-            seen = looks.report(self._node, self._level, at, pods, before, after, self._listening_s)
+            seen = looks.report(self._node, self._level, at, pods, before, after, self._heard_from_s())
             self._tell(self._compared(self._with_sessions(seen, pods), pods))
         self._last = after
         return max(self._interval_s, (time.thread_time() - began_s) / MOST_SHARE)
+
+    def _heard_from_s(self) -> float:
+        """Since when, after the machine's boot, all that shims have said was heard."""
+        if self._heard is None:
+            return math.inf
+        missed_s = time.clock_gettime(time.CLOCK_BOOTTIME) - (time.monotonic() - self._heard.missed_at)
+        return max(self._listening_s, missed_s)
 
     def _with_sessions(self, report: NodeReport, pods: Iterable[GovernedPod]) -> NodeReport:
         """The report with what the shims have told."""
